@@ -1,1 +1,21 @@
-//! Placeholder.
+//! How an operator meets a daemon.
+//!
+//! * [`config`]: TOML files; every error names file, line and key, and a typo'd key gets a
+//!   suggestion.
+//! * [`control`]: the daemon's end of the control socket, and [`client`], the other end. One JSON
+//!   request and one JSON reply a line.
+//! * [`report`]: what the replies say, shared by the daemons and the command line.
+//! * [`daemon`]: logging and signals.
+//!
+//! Nothing in here knows BGP: reports speak in strings, addresses and prefixes, so that a daemon
+//! without BGP (Felix) carries none of it.
+
+pub mod client;
+pub mod command;
+pub mod config;
+pub mod control;
+pub mod daemon;
+pub mod limits;
+pub mod report;
+
+pub use command::{Command, Reply};

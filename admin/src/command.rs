@@ -1,0 +1,86 @@
+//! The vocabulary of the control socket.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::report::{Endpoints, Fib, Neighbors, Routes, Rules, Status};
+
+/// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Command {
+    /// What the daemon is and how it fares.
+    Status {},
+    /// BGP neighbours and their sessions.
+    Neighbors {},
+    /// BGP routes, a page of them.
+    Routes {
+        /// Only this prefix.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prefix: Option<IpNet>,
+        /// Also the paths that lost, each with the step of the decision where it did. Without
+        /// it, the chosen paths alone.
+        #[serde(default)]
+        why: bool,
+        /// `next` of the page before; absent for the first page.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    },
+    /// The kernel routes that the daemon owns, wants or imports.
+    Fib {},
+    /// The workload endpoints of this host.
+    Endpoints {},
+    /// The packet filter rules that the daemon keeps.
+    Rules {},
+}
+
+impl Command {
+    /// The word of the command, as on the command line.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Status {} => "status",
+            Self::Neighbors {} => "neighbors",
+            Self::Routes { .. } => "routes",
+            Self::Fib {} => "fib",
+            Self::Endpoints {} => "endpoints",
+            Self::Rules {} => "rules",
+        }
+    }
+}
+
+/// One reply: a line of JSON, `{"status":{…}}` or `{"error":{"message":"…"}}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// Answers [`Command::Status`].
+    Status(Status),
+    /// Answers [`Command::Neighbors`].
+    Neighbors(Neighbors),
+    /// Answers [`Command::Routes`].
+    Routes(Routes),
+    /// Answers [`Command::Fib`].
+    Fib(Fib),
+    /// Answers [`Command::Endpoints`].
+    Endpoints(Endpoints),
+    /// Answers [`Command::Rules`].
+    Rules(Rules),
+    /// The daemon cannot answer.
+    Error {
+        /// Why, and what to do instead.
+        message: String,
+    },
+}
+
+impl Reply {
+    /// An error reply.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self::Error {
+            message: message.into(),
+        }
+    }
+
+    /// What a daemon says to a command that is not its business.
+    pub fn not_here(daemon: &str, command: &Command) -> Self {
+        Self::error(format!("{daemon} does not answer '{}'", command.name()))
+    }
+}

@@ -1,0 +1,119 @@
+//! Configuration files: TOML with errors that point at the place.
+//!
+//! [`load`] is for files whose meaning is checked by their types alone. A daemon that checks more
+//! (a neighbour named twice) reads a [`Source`], parses it, and collects [`Problems`] at the spans
+//! that [`toml::Spanned`] kept; all of them come out in one [`Report`].
+//!
+//! Types should be `#[serde(deny_unknown_fields)]`: a key with a typo is an error, and the nearest
+//! known key is suggested.
+
+mod explain;
+mod problem;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+pub use problem::{Problem, Problems, Report};
+
+use crate::limits::CONFIG_OCTETS_MAX;
+
+/// Reads a file into `T`.
+///
+/// # Errors
+///
+/// A [`Report`] ready to print: the file cannot be read, is not TOML, or does not fit `T`.
+pub fn load<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T, Report> {
+    Source::read(path)?.parse()
+}
+
+/// A configuration file's text with its name, kept so that later checks can point into it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// A [`Report`] that says why the file cannot be read, and what to do.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Report> {
+        let path = path.as_ref();
+        let text =
+            read_text(path).map_err(|error| Report::of_file(path, &explain::unreadable(&error)))?;
+        Ok(Self {
+            path: path.to_owned(),
+            text,
+        })
+    }
+
+    /// Text that is at hand already; `path` is only its name.
+    pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    /// The file's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Parses the text into `T`.
+    ///
+    /// # Errors
+    ///
+    /// Every syntax error, or the first value that does not fit `T`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Report> {
+        let mut problems = self.problems();
+        let (table, errors) = toml::de::DeTable::parse_recoverable(&self.text);
+        for error in &errors {
+            problems.push(explain::of_toml(error, &self.text));
+        }
+        problems.finish()?;
+        T::deserialize(toml::Deserializer::from(table))
+            .map_err(|error| self.report(vec![explain::of_toml(&error, &self.text)]))
+    }
+
+    /// An empty list of problems in this file.
+    pub const fn problems(&self) -> Problems<'_> {
+        Problems::new(self)
+    }
+
+    /// A report with one problem, at `span` (octet offsets into the text).
+    pub fn problem(&self, span: Range<usize>, message: impl Into<String>) -> Report {
+        self.report(vec![Problem::at(span, message)])
+    }
+
+    fn report(&self, problems: Vec<Problem>) -> Report {
+        Report::new(&self.path, &self.text, problems)
+    }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let octets = File::open(path)?
+        .take(CONFIG_OCTETS_MAX + 1)
+        .read_to_string(&mut text)?;
+    if octets as u64 > CONFIG_OCTETS_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {CONFIG_OCTETS_MAX} octets"),
+        ));
+    }
+    Ok(text)
+}

@@ -1,0 +1,130 @@
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Problem, Source, load};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct File {
+    asn: Spanned<u32>,
+    #[serde(default)]
+    neighbor: Vec<Neighbor>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Neighbor {
+    address: Spanned<std::net::IpAddr>,
+    hold_time: Option<u16>,
+}
+
+fn failure(text: &str) -> String {
+    Source::new("bgp.toml", text)
+        .parse::<File>()
+        .expect_err("must not parse")
+        .to_string()
+}
+
+#[test]
+fn typo_gets_line_caret_and_suggestion() {
+    let text = "asn = 64512\n[[neighbor]]\naddress = \"10.0.0.1\"\nhold_tiem = 9\n";
+    let shown = failure(text);
+    assert!(shown.contains("error: unknown key `hold_tiem`"), "{shown}");
+    assert!(shown.contains("--> bgp.toml:4:1"), "{shown}");
+    assert!(
+        shown.contains("^^^^^^^^^ did you mean `hold_time`?"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("known keys here: address, hold_time"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_key_like_no_other_gets_no_suggestion() {
+    let shown = failure("asn = 1\nzzz = 1\n");
+    assert!(shown.contains("unknown key `zzz`"), "{shown}");
+    assert!(!shown.contains("did you mean"), "{shown}");
+}
+
+#[test]
+fn wrong_value_points_at_the_value() {
+    let shown = failure("asn = 64512\n[[neighbor]]\naddress = \"10.0.0.300\"\n");
+    assert!(shown.contains("--> bgp.toml:3:11"), "{shown}");
+    assert!(shown.contains("^^^^^^^^^^^^"), "{shown}");
+}
+
+#[test]
+fn missing_key_is_named() {
+    let shown = failure("[[neighbor]]\naddress = \"10.0.0.1\"\n");
+    assert!(shown.contains("bgp.toml"), "{shown}");
+    assert!(shown.contains("missing field `asn`"), "{shown}");
+    let shown = failure("asn = 1\n\n[[neighbor]]\nhold_time = 9\n");
+    assert!(shown.contains("missing field `address`"), "{shown}");
+    assert!(shown.contains("--> bgp.toml:3:1"), "{shown}");
+}
+
+#[test]
+fn every_syntax_error_is_told() {
+    let shown = failure("asn = \nneighbor = [\n  = 3\n");
+    assert!(shown.matches("error: ").count() >= 2, "{shown}");
+    assert!(shown.contains("bgp.toml:1"), "{shown}");
+}
+
+#[test]
+fn semantic_problems_come_in_one_report_in_text_order() {
+    let text =
+        "asn = 7\n[[neighbor]]\naddress = \"10.0.0.1\"\n[[neighbor]]\naddress = \"10.0.0.1\"\n";
+    let source = Source::new("bgp.toml", text);
+    let file: File = source.parse().expect("parses");
+    let mut problems = source.problems();
+    let (first, second) = (&file.neighbor[0].address, &file.neighbor[1].address);
+    problems.push(
+        Problem::at(second.span(), "neighbour 10.0.0.1 is given twice")
+            .label("again here")
+            .related(first.span(), "first here")
+            .help("give each neighbour once"),
+    );
+    problems.push(Problem::at(file.asn.span(), "AS 7 is not ours"));
+    let report = problems.finish().expect_err("two problems");
+    assert_eq!(
+        report.messages(),
+        ["AS 7 is not ours", "neighbour 10.0.0.1 is given twice"]
+    );
+    let shown = report.to_string();
+    assert!(shown.contains("bgp.toml:5:11"), "{shown}");
+    assert!(
+        shown.contains("first here") && shown.contains("again here"),
+        "{shown}"
+    );
+    assert!(shown.contains("help: give each neighbour once"), "{shown}");
+}
+
+#[test]
+fn unreadable_files_say_what_to_do() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("none.toml");
+    let shown = load::<File>(&path).expect_err("absent").to_string();
+    assert!(shown.contains("none.toml: no such file"), "{shown}");
+    let shown = load::<File>(directory.path())
+        .expect_err("directory")
+        .to_string();
+    assert!(shown.contains("a directory"), "{shown}");
+    std::fs::write(&path, [0xff, 0xfe]).expect("write");
+    let shown = load::<File>(&path).expect_err("octets").to_string();
+    assert!(shown.contains("not UTF-8"), "{shown}");
+}
+
+#[test]
+fn odd_spans_do_not_panic() {
+    let source = Source::new("x", "ä = \"ö\"\n");
+    for span in [0..1, 1..2, 6..7, 7..900, 900..901] {
+        assert!(source.problem(span, "odd").to_string().contains("odd"));
+    }
+    for text in ["", "\u{feff}", "a", "[", "\"", "a = 1\r\n\0", "[[a]]\n[a]"] {
+        assert!(!failure(text).is_empty());
+    }
+}

@@ -1,0 +1,158 @@
+use std::os::unix::fs::PermissionsExt;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::{BindError, Control};
+use crate::client::{self, CallError};
+use crate::limits::{CONNECTIONS_MAX, REQUEST_OCTETS_MAX};
+use crate::report::Status;
+use crate::{Command, Reply};
+
+/// Answers `requests` requests with a status that tells how many came before.
+async fn answer(control: &mut Control, requests: u64) {
+    for count in 0..requests {
+        let request = control.next().await;
+        let reply = match request.command {
+            Command::Status {} => Reply::Status(Status {
+                uptime_s: count,
+                ..Status::default()
+            }),
+            ref other => Reply::not_here("test", other),
+        };
+        request.reply(reply);
+    }
+}
+
+#[tokio::test]
+async fn call_and_answer() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("deep/down/test.sock");
+    let mut control = Control::bind(&path).expect("bind");
+    let mode = std::fs::metadata(&path)
+        .expect("metadata")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o660);
+    let call = async {
+        let first = client::call(&path, &Command::Status {})
+            .await
+            .expect("status");
+        assert_eq!(first, Reply::Status(Status::default()));
+        let second = client::call(&path, &Command::Fib {}).await;
+        match second {
+            Err(CallError::Daemon { message, .. }) => assert!(message.contains("'fib'")),
+            other => panic!("{other:?}"),
+        }
+    };
+    tokio::join!(answer(&mut control, 2), call);
+    drop(control);
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn stale_socket_is_replaced_live_one_is_not() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("test.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket nobody serves"));
+    let control = Control::bind(&path).expect("replace");
+    assert!(matches!(Control::bind(&path), Err(BindError::InUse(_))));
+    drop(control);
+    std::fs::write(&path, "precious").expect("write");
+    assert!(matches!(
+        Control::bind(&path),
+        Err(BindError::NotASocket(_))
+    ));
+    assert_eq!(std::fs::read(&path).expect("read"), b"precious");
+}
+
+#[tokio::test]
+async fn an_absent_daemon_is_told_apart() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("test.sock");
+    let absent = client::call(&path, &Command::Status {})
+        .await
+        .expect_err("absent");
+    assert!(matches!(absent, CallError::Absent(_)), "{absent:?}");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+    let stale = client::call(&path, &Command::Status {})
+        .await
+        .expect_err("stale");
+    assert!(matches!(stale, CallError::Refused(_)), "{stale:?}");
+}
+
+#[tokio::test]
+async fn nonsense_is_answered_and_survived() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("test.sock");
+    let mut control = Control::bind(&path).expect("bind");
+    let mut stream = UnixStream::connect(&path).await.expect("connect");
+    stream
+        .write_all(b"hello\n{\"command\":\"reboot\"}\n")
+        .await
+        .expect("write");
+    let mut said = String::new();
+    while said.lines().count() < 2 || !said.ends_with('\n') {
+        let mut octets = [0; 1024];
+        let count = stream.read(&mut octets).await.expect("read");
+        assert_ne!(count, 0, "closed early: {said}");
+        said.push_str(std::str::from_utf8(&octets[..count]).expect("text"));
+    }
+    assert!(
+        said.lines().all(|line| line.starts_with(r#"{"error""#)),
+        "{said}"
+    );
+    assert!(said.contains("reboot"), "{said}");
+    let call = client::call(&path, &Command::Status {});
+    let ((), reply) = tokio::join!(answer(&mut control, 1), call);
+    assert!(reply.is_ok(), "{reply:?}");
+}
+
+#[tokio::test]
+async fn an_endless_line_ends_the_connection() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("test.sock");
+    let _control = Control::bind(&path).expect("bind");
+    let mut stream = UnixStream::connect(&path).await.expect("connect");
+    let endless = vec![b'x'; REQUEST_OCTETS_MAX + 1];
+    // The daemon may close while we still write.
+    let _ = stream.write_all(&endless).await;
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said).await;
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.contains("at most"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_clients_do_not_lock_out_others() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("test.sock");
+    let mut control = Control::bind(&path).expect("bind");
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        idle.push(UnixStream::connect(&path).await.expect("connect"));
+    }
+    // Virtual time runs on once all wait: the idle ones are closed, then this one is served.
+    let mut stream = UnixStream::connect(&path).await.expect("connect");
+    stream
+        .write_all(b"{\"command\":\"status\"}\n")
+        .await
+        .expect("write");
+    answer(&mut control, 1).await;
+    let mut octets = [0; 16];
+    assert_ne!(stream.read(&mut octets).await.expect("read"), 0);
+}
+
+#[tokio::test]
+async fn a_dropped_request_is_told() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("test.sock");
+    let mut control = Control::bind(&path).expect("bind");
+    let status = Command::Status {};
+    let (request, reply) = tokio::join!(
+        async { drop(control.next().await) },
+        client::call(&path, &status)
+    );
+    let () = request;
+    assert!(matches!(reply, Err(CallError::Daemon { .. })), "{reply:?}");
+}

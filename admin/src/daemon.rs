@@ -1,0 +1,161 @@
+//! What every daemon does around its loop: logging, signals, facts about its own process.
+
+use std::fmt;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{self, SignalKind};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+/// The environment variable that overrides the level of the configuration.
+pub const LOG_VARIABLE: &str = "CAMBRIC_LOG";
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging to standard error. `level` is a level (`info`) or a list of directives
+/// (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it.
+///
+/// # Errors
+///
+/// The level cannot be parsed, or logging was started before.
+pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
+    let from_environment = std::env::var(LOG_VARIABLE)
+        .ok()
+        .filter(|value| !value.is_empty());
+    let level = from_environment.as_deref().unwrap_or(level);
+    let builder = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+        .with_env_filter(log_filter(level)?);
+    let started = match format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    started.map_err(|_| LogError::Twice)
+}
+
+/// Checks a log level without starting anything.
+///
+/// # Errors
+///
+/// The level cannot be parsed.
+pub fn log_filter(level: &str) -> Result<EnvFilter, LogError> {
+    EnvFilter::builder()
+        .parse(level)
+        .map_err(|cause| LogError::Level {
+            level: level.to_owned(),
+            cause,
+        })
+}
+
+/// Why logging does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// No such level.
+    #[error("log level `{level}`: {cause}; one of error, warn, info, debug, trace")]
+    Level {
+        /// What was given.
+        level: String,
+        /// Why it is none.
+        cause: ParseError,
+    },
+    /// Logging runs already.
+    #[error("logging was started twice")]
+    Twice,
+}
+
+/// What a signal asks of a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM or SIGINT: leave in good order.
+    Terminate,
+    /// SIGHUP: read the configuration again.
+    Reload,
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Terminate => "terminate",
+            Self::Reload => "reload",
+        })
+    }
+}
+
+/// The signals that a daemon listens to.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hangup: unix::Signal,
+}
+
+impl Signals {
+    /// Starts listening. Must be called inside a tokio runtime with I/O enabled.
+    ///
+    /// # Errors
+    ///
+    /// The handler cannot be installed.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hangup: unix::signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal. Cancel-safe.
+    pub async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminate.recv() => Signal::Terminate,
+            _ = self.interrupt.recv() => Signal::Terminate,
+            _ = self.hangup.recv() => Signal::Reload,
+        }
+    }
+}
+
+/// Resident memory of this process in KiB, where `/proc` tells.
+pub fn resident_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogError, log_filter, resident_kib};
+
+    #[test]
+    fn levels_and_directives_parse() {
+        for level in ["info", "warn,bgp_io=debug", "off"] {
+            assert!(log_filter(level).is_ok(), "{level}");
+        }
+        match log_filter("bgp_io=loud") {
+            Err(error @ LogError::Level { .. }) => {
+                let shown = error.to_string();
+                assert!(
+                    shown.contains("`bgp_io=loud`") && shown.contains("trace"),
+                    "{shown}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn own_memory_is_known() {
+        assert!(resident_kib().expect("linux") > 100);
+    }
+}

@@ -1,0 +1,30 @@
+//! Every limit of this crate (invariant I7 of ARCHITECTURE.md).
+
+use std::time::Duration;
+
+/// Clients served at once; the next one waits in the listen queue.
+pub const CONNECTIONS_MAX: usize = 16;
+
+/// Requests waiting for the daemon's loop, over all connections.
+pub const REQUESTS_QUEUED_MAX: usize = CONNECTIONS_MAX;
+
+/// Octets of one request line.
+pub const REQUEST_OCTETS_MAX: usize = 64 * 1024;
+
+/// Octets of one reply line that a client accepts.
+pub const REPLY_OCTETS_MAX: usize = 32 * 1024 * 1024;
+
+/// Paths that a daemon should put into one reply; the rest follows on the next page.
+pub const PAGE_PATHS_MAX: usize = 2000;
+
+/// A connection that asks nothing for this long is closed.
+pub const IDLE: Duration = Duration::from_secs(30);
+
+/// A client that does not read its reply for this long is closed.
+pub const WRITE: Duration = Duration::from_secs(10);
+
+/// How long a client waits for a reply.
+pub const REPLY: Duration = Duration::from_secs(15);
+
+/// Octets of a configuration file.
+pub const CONFIG_OCTETS_MAX: u64 = 16 * 1024 * 1024;

@@ -1,0 +1,315 @@
+//! What daemons report, as plain data: the replies of the control socket and the JSON that
+//! `cambric show --json` prints.
+//!
+//! Fields are only ever added, so that scripts keep working.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// What the daemon is and how it fares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// The program: `cambric-bgp-client`, `cambric-route-reflector` or `cambric-felix`.
+    pub daemon: String,
+    /// Its version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Resident memory in KiB.
+    pub resident_kib: Option<u64>,
+    /// All it should do is done: sessions up, kernel in step, store in step.
+    pub ready: bool,
+    /// What it waits for, when not `ready`.
+    pub waiting_for: Vec<String>,
+    /// What an operator should know: neighbours denied for want of a policy, limits reached, a
+    /// configuration that was refused.
+    pub notes: Vec<String>,
+    /// The configuration file.
+    pub config: String,
+    /// The error of the last reload, if the configuration in force is an older one.
+    pub config_error: Option<String>,
+    /// Further facts, name and value, in the order to print them.
+    pub facts: Vec<Fact>,
+}
+
+/// A named fact of a [`Status`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fact {
+    /// What: `router-id`, `prefixes ipv4-unicast`, …
+    pub name: String,
+    /// Its value, for reading.
+    pub value: String,
+}
+
+/// BGP neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Neighbors {
+    /// This speaker's AS number.
+    pub local_asn: u32,
+    /// This speaker's BGP identifier.
+    pub router_id: Option<Ipv4Addr>,
+    /// Configured and dynamic neighbours.
+    pub neighbors: Vec<Neighbor>,
+    /// Ranges from which neighbours may come.
+    pub ranges: Vec<NeighborRange>,
+}
+
+/// One BGP neighbour.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Neighbor {
+    /// The configured name; the address for a dynamic neighbour.
+    pub name: String,
+    /// Its address.
+    pub address: Option<IpAddr>,
+    /// Its AS number: the configured one, or what its OPEN said.
+    pub asn: u32,
+    /// `external`, `internal` or `client` (RFC 4456).
+    pub role: String,
+    /// It came out of a range.
+    pub dynamic: bool,
+    /// The FSM's state, RFC 4271 §8.2.2: `Idle`, `Connect`, `Active`, `OpenSent`, `OpenConfirm`,
+    /// `Established`.
+    pub state: String,
+    /// Seconds in this state.
+    pub since_s: Option<u64>,
+    /// Its BGP identifier.
+    pub router_id: Option<Ipv4Addr>,
+    /// Its host name, if it told.
+    pub hostname: Option<String>,
+    /// Our end of the connection.
+    pub local: Option<SocketAddr>,
+    /// Its end of the connection.
+    pub remote: Option<SocketAddr>,
+    /// The hold time in force, in seconds.
+    pub hold_time_s: Option<u16>,
+    /// What its OPEN offers, printed.
+    pub capabilities: Vec<String>,
+    /// Negotiated families with their counters.
+    pub families: Vec<NeighborFamily>,
+    /// BGP messages received.
+    pub messages_in: u64,
+    /// BGP messages sent.
+    pub messages_out: u64,
+    /// UPDATE messages received.
+    pub updates_in: u64,
+    /// UPDATE messages sent.
+    pub updates_out: u64,
+    /// How often the session went down.
+    pub flaps: u64,
+    /// Why it last went down.
+    pub last_down: Option<String>,
+    /// Import policy: `accept`, `deny`, or `deny (no policy, RFC 8212)`.
+    pub import: String,
+    /// Export policy, in the same words.
+    pub export: String,
+    /// Attribute errors received and handled without a reset (RFC 7606).
+    pub faults: u64,
+}
+
+/// Counters of one family with one neighbour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NeighborFamily {
+    /// `ipv4-unicast`, …
+    pub family: String,
+    /// Paths held from it.
+    pub received: u64,
+    /// Of these, stale since it went down (RFC 4724).
+    pub stale: u64,
+    /// Of these, chosen as best.
+    pub best: u64,
+    /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
+    pub add_path: Option<String>,
+    /// The neighbour has sent End-of-RIB.
+    pub end_of_rib: bool,
+}
+
+/// A range from which neighbours may connect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NeighborRange {
+    /// The range.
+    pub prefix: Option<IpNet>,
+    /// Neighbours that came out of it.
+    pub used: u32,
+    /// How many may.
+    pub limit: u32,
+    /// Connections refused for the limit.
+    pub refused: u64,
+}
+
+/// A page of BGP routes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Routes {
+    /// The routes, in prefix order within a family.
+    pub routes: Vec<Route>,
+    /// Ask again with this as `after` for the next page; absent on the last one.
+    pub next: Option<String>,
+}
+
+/// A prefix with its paths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Route {
+    /// `ipv4-unicast`, …
+    pub family: String,
+    /// The prefix; hex octets in families that are passed on opaque.
+    pub prefix: String,
+    /// The paths, best first.
+    pub paths: Vec<Path>,
+}
+
+/// One path to a prefix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Path {
+    /// The chosen one.
+    pub best: bool,
+    /// Used beside the best one (ECMP).
+    pub multipath: bool,
+    /// Kept although its neighbour is down (RFC 4724).
+    pub stale: bool,
+    /// From whom: a neighbour's name, or `local`.
+    pub neighbor: String,
+    /// ADD-PATH identifier received with it (RFC 7911).
+    pub path_id: Option<u32>,
+    /// NEXT_HOP.
+    pub next_hop: Option<String>,
+    /// What is known of the next hop: `cost 0`, `unreachable`, `assumed reachable at cost 0`.
+    pub next_hop_state: Option<String>,
+    /// ORIGIN: `igp`, `egp` or `incomplete`.
+    pub origin: String,
+    /// AS_PATH.
+    pub as_path: String,
+    /// LOCAL_PREF.
+    pub local_pref: Option<u32>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// COMMUNITIES (RFC 1997).
+    pub communities: Vec<String>,
+    /// LARGE_COMMUNITIES (RFC 8092).
+    pub large_communities: Vec<String>,
+    /// EXTENDED_COMMUNITIES (RFC 4360).
+    pub extended_communities: Vec<String>,
+    /// ORIGINATOR_ID (RFC 4456).
+    pub originator_id: Option<String>,
+    /// CLUSTER_LIST (RFC 4456).
+    pub cluster_list: Vec<String>,
+    /// Attributes this speaker does not know, as `code:flags:hex`.
+    pub unknown: Vec<String>,
+    /// The step of the decision process where it lost; absent for the best.
+    pub lost: Option<String>,
+}
+
+/// Kernel routes as the daemon sees them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Fib {
+    /// What the kernel holds is what is wanted, as far as the daemon can tell.
+    pub in_sync: bool,
+    /// False on a shadow run: computed and compared, never written.
+    pub install: bool,
+    /// The routes.
+    pub routes: Vec<FibRoute>,
+}
+
+/// One kernel route.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FibRoute {
+    /// The destination.
+    pub prefix: Option<IpNet>,
+    /// Routing table.
+    pub table: u32,
+    /// Metric (priority).
+    pub metric: u32,
+    /// `rtm_protocol` of its owner.
+    pub protocol: u8,
+    /// Where from: `bgp`, `endpoint`, `imported`.
+    pub source: String,
+    /// `installed`, `pending`, `refused`, `imported`, or in a shadow run `missing`, `differs`.
+    pub state: String,
+    /// What the kernel said, when refused.
+    pub error: Option<String>,
+    /// Next hops; several for ECMP.
+    pub next_hops: Vec<FibHop>,
+}
+
+/// One next hop of a kernel route.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FibHop {
+    /// Gateway; absent for a directly connected destination.
+    pub gateway: Option<IpAddr>,
+    /// Interface name.
+    pub interface: Option<String>,
+    /// Weight among several, 1 being the least.
+    pub weight: u16,
+}
+
+/// Workload endpoints of this host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Endpoints {
+    /// This host's name in the store.
+    pub hostname: String,
+    /// The store's list has been read in full.
+    pub in_sync: bool,
+    /// The endpoints.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// One workload endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Endpoint {
+    /// `namespace/name` of its resource.
+    pub name: String,
+    /// Host side interface.
+    pub interface: String,
+    /// MAC address of the workload.
+    pub mac: Option<String>,
+    /// Its addresses.
+    pub networks: Vec<IpNet>,
+    /// Its profiles.
+    pub profiles: Vec<String>,
+    /// `up`, `down` (interface absent or down) or `error`.
+    pub state: String,
+    /// What is wrong, when not `up`.
+    pub problem: Option<String>,
+}
+
+/// The packet filter as the daemon keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rules {
+    /// The nftables table, `inet cambric`.
+    pub table: String,
+    /// What the kernel holds is what is wanted.
+    pub in_sync: bool,
+    /// What is wrong, when not.
+    pub problem: Option<String>,
+    /// The rules, chain by chain.
+    pub rules: Vec<Rule>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// Its chain.
+    pub chain: String,
+    /// Its text, in the syntax of `nft`.
+    pub text: String,
+    /// Packets it has seen, where it counts.
+    pub packets: Option<u64>,
+}
