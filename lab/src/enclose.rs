@@ -1,0 +1,118 @@
+//! The way into namespaces of one's own, for a program.
+//!
+//! Two steps, because a pid namespace begins with a child: [`enclose()`] in the process that the
+//! user started, which then starts itself once more; [`settle()`] in that child, which is process
+//! 1 of the lab. When process 1 dies, however it dies, the kernel ends every process of the lab,
+//! and with the last of them the namespaces, their links and their tmpfs go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{getegid, geteuid};
+
+use crate::Error;
+
+/// How a process was enclosed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enclosure {
+    /// As root: the namespaces belong to the machine's own user namespace.
+    Root,
+    /// Within a user namespace: root inside, an ordinary user outside.
+    User,
+}
+
+/// Takes this process into fresh network, mount, UTS and IPC namespaces, and its children into a
+/// fresh pid namespace; without root, into a user namespace first. The next child is process 1
+/// and shall call [`settle()`].
+///
+/// The process must have one thread only (the kernel refuses a user namespace otherwise).
+///
+/// # Errors
+///
+/// [`Error::Forbidden`] where the system allows no such namespaces.
+pub fn enclose() -> Result<Enclosure, Error> {
+    let (uid, gid) = (geteuid(), getegid());
+    let inner = CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWPID;
+    if uid.is_root() {
+        match unshare(inner) {
+            Ok(()) => return Ok(Enclosure::Root),
+            // Root of a container without CAP_SYS_ADMIN: a user namespace may still do.
+            Err(Errno::EPERM) => {}
+            Err(source) => {
+                return Err(Error::Forbidden {
+                    namespace: "network and pid",
+                    source,
+                });
+            }
+        }
+    }
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|source| Error::Forbidden {
+        namespace: "user",
+        source,
+    })?;
+    let map = |file: &str, text: String| {
+        fs::write(format!("/proc/self/{file}"), text).map_err(|e| Error::io("writing", file, e))
+    };
+    map("setgroups", "deny".to_owned())?;
+    map("uid_map", format!("0 {uid} 1"))?;
+    map("gid_map", format!("0 {gid} 1"))?;
+    unshare(inner).map_err(|source| Error::Forbidden {
+        namespace: "network and pid",
+        source,
+    })?;
+    Ok(Enclosure::User)
+}
+
+/// Prepares process 1 of an enclosed lab: no mount reaches the machine any more, `/proc` shows
+/// this pid namespace, and `/run` is an empty tmpfs. Returns the lab's directory, on that tmpfs.
+///
+/// # Errors
+///
+/// [`Error::System`] if a mount is refused.
+pub fn settle() -> Result<PathBuf, Error> {
+    private_mounts()?;
+    let proc_flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        proc_flags,
+        None::<&str>,
+    )
+    .map_err(|e| Error::system("mount", "/proc", e))?;
+    let directory = private_run()?;
+    Ok(directory)
+}
+
+/// Cuts the mounts of this mount namespace off from those it was copied from.
+pub(crate) fn private_mounts() -> Result<(), Error> {
+    mount(
+        None::<&str>,
+        "/",
+        None::<&str>,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        None::<&str>,
+    )
+    .map_err(|e| Error::system("making private the mounts", "/", e))
+}
+
+/// Covers `/run` with a tmpfs, and makes the lab's directory there.
+pub(crate) fn private_run() -> Result<PathBuf, Error> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mount(Some("lab"), "/run", Some("tmpfs"), flags, Some("mode=755"))
+        .map_err(|e| Error::system("mount", "/run", e))?;
+    let directory = Path::new("/run/lab").to_owned();
+    fs::create_dir(&directory).map_err(|e| Error::io("creating", "/run/lab", e))?;
+    fs::create_dir(RUN_DIRECTORY).map_err(|e| Error::io("creating", RUN_DIRECTORY, e))?;
+    Ok(directory)
+}
+
+/// Where the daemons of a host have their control sockets; in a lab, each host's own directory.
+pub(crate) const RUN_DIRECTORY: &str = "/run/cambric";

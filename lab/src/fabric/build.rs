@@ -1,0 +1,279 @@
+//! A fabric of hosts, links and processes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::config;
+use super::plan::{MachinePlan, Place, Plan, WorkloadPlan};
+use super::workload::Workload;
+use crate::lab::ensure_directory;
+use crate::{Error, Host, Lab, Links, Process, Program, VethEnd};
+
+/// Where the daemons' programs are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `cambric-bgp-client`
+    pub bgp_client: PathBuf,
+    /// `cambric-felix`
+    pub felix: PathBuf,
+    /// `cambric-route-reflector`
+    pub route_reflector: PathBuf,
+}
+
+/// A program of a machine, and its process.
+#[derive(Debug)]
+pub struct Daemon {
+    /// `bgp-client`, `felix`, `route-reflector`, `store`.
+    pub name: &'static str,
+    /// The process.
+    pub process: Process,
+}
+
+/// A node or a reflector.
+#[derive(Debug)]
+pub struct Machine {
+    /// Name and addresses.
+    pub plan: MachinePlan,
+    /// Its namespaces.
+    pub host: Host,
+    /// Its rtnetlink.
+    pub links: Links,
+    /// What runs on it.
+    pub daemons: Vec<Daemon>,
+}
+
+/// A fabric. Dropping it ends it.
+#[derive(Debug)]
+pub struct Fabric {
+    /// Names and addresses.
+    pub plan: Plan,
+    /// Route reflectors, in the plan's order.
+    pub reflectors: Vec<Machine>,
+    /// Nodes, in the plan's order.
+    pub nodes: Vec<Machine>,
+    /// Workloads, by where they were added.
+    pub workloads: Vec<Workload>,
+    /// The store, once it is started.
+    pub store: Option<Daemon>,
+    lab: Lab,
+    links: Links,
+}
+
+/// The underlay: a bridge in the lab's first host.
+const BRIDGE: &str = "fabric";
+/// A machine's link to it.
+const UPLINK: &str = "eth0";
+
+impl Machine {
+    /// Where the control socket of one of its daemons is.
+    pub fn control(&self, daemon: &str) -> PathBuf {
+        self.host.directory().join(format!("{daemon}.sock"))
+    }
+
+    /// One of its daemons.
+    pub fn daemon(&mut self, name: &'static str) -> Result<&mut Daemon, Error> {
+        let found = self.daemons.iter_mut().find(|daemon| daemon.name == name);
+        found.ok_or_else(|| Error::Unknown {
+            kind: "daemon",
+            name: name.to_owned(),
+        })
+    }
+
+    /// Writes `<name>.toml` and starts `program` on it.
+    fn start(&mut self, name: &'static str, program: PathBuf, config: &str) -> Result<(), Error> {
+        let file = self.host.directory().join(format!("{name}.toml"));
+        let path = file.display().to_string();
+        fs::write(&file, config).map_err(|e| Error::io("writing", path, e))?;
+        // The path as the host itself sees it, so that what is shown is true within.
+        let seen = format!("/run/cambric/{name}.toml");
+        let process = self
+            .host
+            .spawn(name, &Program::new(program).arg("--config").arg(seen))?;
+        self.daemons.push(Daemon { name, process });
+        Ok(())
+    }
+}
+
+impl Fabric {
+    /// Builds the underlay and all machines on it; nothing runs yet.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the kernel refuses.
+    pub async fn build(lab: Lab, plan: Plan) -> Result<Self, Error> {
+        let links = lab.root().links()?;
+        links.add_bridge(BRIDGE).await?;
+        let own = plan.store();
+        links.add_address(BRIDGE, own.net_v4()).await?;
+        links.add_address(BRIDGE, own.net_v6()).await?;
+        links.up(BRIDGE).await?;
+        let mut fabric = Self {
+            reflectors: Vec::new(),
+            nodes: Vec::new(),
+            workloads: Vec::new(),
+            store: None,
+            lab,
+            links,
+            plan,
+        };
+        for machine in fabric.plan.reflectors.clone() {
+            let machine = fabric.machine(machine).await?;
+            fabric.reflectors.push(machine);
+        }
+        for machine in fabric.plan.nodes.clone() {
+            let machine = fabric.machine(machine).await?;
+            // What an operator sets on every router; Felix sets it for workloads' links.
+            machine.host.sysctl("net/ipv4/ip_forward", "1")?;
+            machine.host.sysctl("net/ipv6/conf/all/forwarding", "1")?;
+            fabric.nodes.push(machine);
+        }
+        Ok(fabric)
+    }
+
+    async fn machine(&self, plan: MachinePlan) -> Result<Machine, Error> {
+        let host = self.lab.host(&plan.name).await?;
+        let links = host.links()?;
+        let port = VethEnd {
+            host: self.lab.root(),
+            name: &plan.name,
+            mac: None,
+        };
+        let uplink = VethEnd {
+            host: &host,
+            name: UPLINK,
+            mac: None,
+        };
+        self.links.add_veth(port, uplink).await?;
+        self.links.attach(&plan.name, BRIDGE).await?;
+        links.up(UPLINK).await?;
+        links.add_address(UPLINK, plan.net_v4()).await?;
+        links.add_address(UPLINK, plan.net_v6()).await?;
+        Ok(Machine {
+            plan,
+            host,
+            links,
+            daemons: Vec::new(),
+        })
+    }
+
+    /// The lab it is in.
+    pub const fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    /// Starts the store in the lab's first host.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn start_store(&mut self, program: &Program) -> Result<(), Error> {
+        let process = self.lab.root().spawn("store", program)?;
+        self.store = Some(Daemon {
+            name: "store",
+            process,
+        });
+        Ok(())
+    }
+
+    /// A directory of this name for the store, empty and on the lab's tmpfs.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub fn store_directory(&self, name: &str) -> Result<PathBuf, Error> {
+        let directory = self.lab.root().directory().join(name);
+        ensure_directory(&directory)?;
+        Ok(directory)
+    }
+
+    /// Starts all reflectors and, on every node, the BGP client and Felix.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be started.
+    pub fn start_daemons(&mut self, programs: &Programs) -> Result<(), Error> {
+        for (i, machine) in self.reflectors.iter_mut().enumerate() {
+            let text = config::route_reflector(&self.plan, i);
+            machine.start("route-reflector", programs.route_reflector.clone(), &text)?;
+        }
+        for (i, machine) in self.nodes.iter_mut().enumerate() {
+            let text = config::felix(&self.plan, i);
+            machine.start("felix", programs.felix.clone(), &text)?;
+            let text = config::bgp_client(&self.plan, i);
+            machine.start("bgp-client", programs.bgp_client.clone(), &text)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if any daemon has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`], with the end of its log.
+    pub fn check(&mut self) -> Result<(), Error> {
+        let machines = self.reflectors.iter_mut().chain(&mut self.nodes);
+        let daemons = machines
+            .flat_map(|machine| &mut machine.daemons)
+            .chain(&mut self.store);
+        for daemon in daemons {
+            daemon.process.check()?;
+        }
+        Ok(())
+    }
+
+    /// Adds a workload at a node.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the kernel refuses.
+    pub async fn add_workload(&mut self, plan: WorkloadPlan, place: Place) -> Result<(), Error> {
+        let host = self.lab.host(&plan.name).await?;
+        let node = &self.node(place)?.host;
+        let workload = Workload::new(host, plan, place, node).await?;
+        self.workloads.push(workload);
+        Ok(())
+    }
+
+    /// A node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unknown`] if the plan has no such place.
+    pub fn node(&self, place: Place) -> Result<&Machine, Error> {
+        let unknown = || Error::Unknown {
+            kind: "node",
+            name: place.to_string(),
+        };
+        self.nodes.get(place).ok_or_else(unknown)
+    }
+
+    /// The host of this name: a node, a reflector, a workload, or the store's `fabric`.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts().find(|host| host.name() == name)
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        let machines = self
+            .reflectors
+            .iter()
+            .chain(&self.nodes)
+            .map(|machine| &machine.host);
+        let workloads = self.workloads.iter().map(|workload| &workload.host);
+        std::iter::once(self.lab.root())
+            .chain(machines)
+            .chain(workloads)
+    }
+
+    /// The prefixes that all workloads' addresses are from.
+    pub fn workload_nets() -> [IpNet; 2] {
+        use std::net::{Ipv4Addr, Ipv6Addr};
+        let v6 = Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, 0);
+        [
+            IpNet::V4(ipnet::Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 0, 0), 16)),
+            IpNet::V6(ipnet::Ipv6Net::new_assert(v6, 64)),
+        ]
+    }
+}

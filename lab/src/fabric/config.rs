@@ -1,0 +1,138 @@
+//! The configuration files of Cambric's daemons in a fabric.
+
+use std::fmt::Write as _;
+
+use super::plan::{MachinePlan, Place, Plan};
+
+/// `bgp-client.toml` of a node.
+pub fn bgp_client(plan: &Plan, node: Place) -> String {
+    let Some(own) = plan.nodes.get(node) else {
+        return String::new();
+    };
+    let mut text = speaker(plan, own, "bgp-client");
+    let _ = write!(
+        text,
+        "next_hop_ipv4 = \"{}\"\nnext_hop_ipv6 = \"{}\"\n",
+        own.v4, own.v6
+    );
+    text.push_str("\n[kernel]\ninstall = true\n");
+    for peer in plan.peers_of(node) {
+        neighbor(&mut text, plan, peer);
+    }
+    text
+}
+
+/// `route-reflector.toml` of a reflector: the nodes are clients, by range; the other reflectors
+/// are its neighbours.
+pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
+    let Some(own) = plan.reflectors.get(reflector) else {
+        return String::new();
+    };
+    let mut text = speaker(plan, own, "route-reflector");
+    let _ = writeln!(text, "cluster_id = \"{}\"", own.v4);
+    for (i, peer) in plan.reflectors.iter().enumerate() {
+        if i != reflector {
+            neighbor(&mut text, plan, peer);
+        }
+    }
+    let _ = write!(
+        text,
+        "\n[[neighbor_range]]\nprefix = \"{}\"\nasn = {}\nlimit = {}\nroute_reflector_client = true\n",
+        plan.underlay_v4(),
+        plan.asn,
+        plan.nodes.len(),
+    );
+    text
+}
+
+/// `felix.toml` of a node.
+pub fn felix(plan: &Plan, node: Place) -> String {
+    let Some(own) = plan.nodes.get(node) else {
+        return String::new();
+    };
+    format!(
+        "hostname = \"{}\"\ncontrol = \"/run/cambric/felix.sock\"\nlog = \"info\"\n\
+         interface_prefix = [\"cali\", \"tap\"]\n\n\
+         [datastore]\nendpoints = [\"http://{}\"]\n",
+        own.name,
+        plan.store_address(),
+    )
+}
+
+fn speaker(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
+    format!(
+        "asn = {}\nrouter_id = \"{}\"\nlisten = [\"{}:179\"]\n\
+         control = \"/run/cambric/{daemon}.sock\"\n\
+         families = [\"ipv4-unicast\", \"ipv6-unicast\"]\nlog = \"info\"\n",
+        plan.asn, own.v4, own.v4,
+    )
+}
+
+fn neighbor(text: &mut String, plan: &Plan, peer: &MachinePlan) {
+    let _ = write!(
+        text,
+        "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\nasn = {}\n",
+        peer.name, peer.v4, plan.asn,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Shape;
+    use super::*;
+
+    fn plan(mesh: bool) -> Plan {
+        Plan::new(Shape {
+            nodes: 3,
+            reflectors: 2,
+            workloads_per_node: 1,
+            mesh,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_node_peers_with_every_reflector() {
+        let text = bgp_client(&plan(false), 1);
+        assert!(text.contains("router_id = \"10.0.0.12\""), "{text}");
+        assert!(text.contains("next_hop_ipv6 = \"fd00::12\""), "{text}");
+        assert_eq!(text.matches("[[neighbor]]").count(), 2, "{text}");
+        assert!(
+            text.contains("name = \"rr2\"\naddress = \"10.0.0.2\"\nasn = 64512"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_node_of_a_mesh_peers_with_the_others_only() {
+        let text = bgp_client(&plan(true), 1);
+        assert_eq!(text.matches("[[neighbor]]").count(), 2, "{text}");
+        assert!(
+            text.contains("\"node1\"") && text.contains("\"node3\""),
+            "{text}"
+        );
+        assert!(!text.contains("\"node2\""), "{text}");
+    }
+
+    #[test]
+    fn a_reflector_takes_the_nodes_by_range_and_the_other_reflector_by_name() {
+        let text = route_reflector(&plan(false), 0);
+        assert!(text.contains("cluster_id = \"10.0.0.1\""), "{text}");
+        assert!(text.contains("name = \"rr2\""), "{text}");
+        assert!(!text.contains("name = \"rr1\""), "{text}");
+        assert!(
+            text.contains("prefix = \"10.0.0.0/24\"\nasn = 64512\nlimit = 3"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn felix_knows_its_host_and_the_store() {
+        let text = felix(&plan(false), 2);
+        assert!(text.contains("hostname = \"node3\""), "{text}");
+        assert!(
+            text.contains("endpoints = [\"http://10.0.0.254:2379\"]"),
+            "{text}"
+        );
+    }
+}

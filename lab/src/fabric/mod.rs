@@ -1,0 +1,15 @@
+//! A routed fabric in a lab: nodes with workloads, route reflectors, one underlay.
+//!
+//! [`Plan`] says who has which name and address (pure), [`config`] writes the daemons'
+//! configuration files (pure), and [`Fabric`] builds the hosts, links and processes.
+
+mod build;
+pub mod config;
+mod plan;
+mod table;
+mod workload;
+
+pub use build::{Daemon, Fabric, Machine, Programs};
+pub use plan::{MachinePlan, Place, Plan, STORE_PORT, Shape, WorkloadPlan};
+pub use table::{Lacking, Owners, missing_routes};
+pub use workload::Workload;

@@ -1,0 +1,294 @@
+//! Names and addresses of a fabric.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+use crate::limits::{NODES_MAX, REFLECTORS_MAX, WORKLOADS_PER_NODE_MAX};
+
+/// The port of the store, etcd's own.
+pub const STORE_PORT: u16 = 2379;
+
+/// How large a fabric is, and of which kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Nodes; at most [`NODES_MAX`].
+    pub nodes: u16,
+    /// Route reflectors; at most [`REFLECTORS_MAX`]. Not used by a mesh.
+    pub reflectors: u16,
+    /// Workloads that each node starts with.
+    pub workloads_per_node: u16,
+    /// Every node peers with every other, and there are no reflectors.
+    pub mesh: bool,
+}
+
+/// Everything about a fabric that is known before it is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What was asked for.
+    pub shape: Shape,
+    /// The AS that all are in.
+    pub asn: u32,
+    /// `rr1`, `rr2`, …
+    pub reflectors: Vec<MachinePlan>,
+    /// `node1`, `node2`, …
+    pub nodes: Vec<MachinePlan>,
+    /// `w1`, `w2`, …, at the places where they start.
+    pub workloads: Vec<(Place, WorkloadPlan)>,
+}
+
+/// Index into [`Plan::nodes`].
+pub type Place = usize;
+
+/// One machine on the underlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachinePlan {
+    /// Its name and host name.
+    pub name: String,
+    /// Its IPv4 address on the underlay; also its BGP identifier.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address on the underlay.
+    pub v6: Ipv6Addr,
+}
+
+/// One workload: it keeps name and addresses wherever it moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkloadPlan {
+    /// Its name.
+    pub name: String,
+    /// Its IPv4 address, a /32.
+    pub v4: Ipv4Addr,
+    /// Its IPv6 address, a /128.
+    pub v6: Ipv6Addr,
+    /// The MAC address of its link.
+    pub mac: [u8; 6],
+}
+
+/// A [`Shape`] that no plan can be made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// Nodes.
+    #[error("{0} nodes: a fabric has 1 to {NODES_MAX}")]
+    Nodes(u16),
+    /// Reflectors.
+    #[error("{0} reflectors: a fabric has 1 to {REFLECTORS_MAX} (or none, with --mesh)")]
+    Reflectors(u16),
+    /// Workloads.
+    #[error("{0} workloads a node: there may be 0 to {WORKLOADS_PER_NODE_MAX}")]
+    Workloads(u16),
+}
+
+impl Plan {
+    /// The plan of a fabric.
+    ///
+    /// # Errors
+    ///
+    /// If the shape asks for more than there are addresses for, or for a fabric that no route
+    /// could cross.
+    pub fn new(shape: Shape) -> Result<Self, ShapeError> {
+        if !(1..=NODES_MAX).contains(&shape.nodes) {
+            return Err(ShapeError::Nodes(shape.nodes));
+        }
+        if !shape.mesh && !(1..=REFLECTORS_MAX).contains(&shape.reflectors) {
+            return Err(ShapeError::Reflectors(shape.reflectors));
+        }
+        if shape.workloads_per_node > WORKLOADS_PER_NODE_MAX {
+            return Err(ShapeError::Workloads(shape.workloads_per_node));
+        }
+        let reflectors = if shape.mesh { 0 } else { shape.reflectors };
+        let nodes = usize::from(shape.nodes);
+        let workloads = nodes * usize::from(shape.workloads_per_node);
+        Ok(Self {
+            shape,
+            asn: 64512,
+            reflectors: (1..=reflectors)
+                .map(|j| MachinePlan::new(format!("rr{j}"), j))
+                .collect(),
+            nodes: (1..=shape.nodes)
+                .map(|i| MachinePlan::new(format!("node{i}"), NODES_BASE + i))
+                .collect(),
+            workloads: (0..workloads)
+                .map(|k| {
+                    (
+                        k / usize::from(shape.workloads_per_node),
+                        WorkloadPlan::new(k + 1),
+                    )
+                })
+                .collect(),
+        })
+    }
+
+    /// The underlay's address of the machine with the store.
+    pub fn store(&self) -> MachinePlan {
+        MachinePlan::new("fabric".to_owned(), STORE_HOST)
+    }
+
+    /// Where the store listens.
+    pub fn store_address(&self) -> SocketAddr {
+        SocketAddr::from((self.store().v4, STORE_PORT))
+    }
+
+    /// The prefix that all nodes' IPv4 addresses are from.
+    pub fn underlay_v4(&self) -> IpNet {
+        IpNet::V4(Ipv4Net::new_assert(
+            Ipv4Addr::new(10, 0, 0, 0),
+            UNDERLAY_V4_LENGTH,
+        ))
+    }
+
+    /// The peers that a node has: all reflectors, or all other nodes.
+    pub fn peers_of(&self, node: Place) -> Vec<&MachinePlan> {
+        if !self.shape.mesh {
+            return self.reflectors.iter().collect();
+        }
+        let others = self.nodes.iter().enumerate().filter(|(i, _)| *i != node);
+        others.map(|(_, machine)| machine).collect()
+    }
+
+    /// How many BGP sessions there are when all are up (each counted once).
+    pub fn sessions(&self) -> usize {
+        let (nodes, reflectors) = (self.nodes.len(), self.reflectors.len());
+        let pairs = |n: usize| n * n.saturating_sub(1) / 2;
+        if self.shape.mesh {
+            pairs(nodes)
+        } else {
+            nodes * reflectors + pairs(reflectors)
+        }
+    }
+}
+
+impl MachinePlan {
+    fn new(name: String, number: u16) -> Self {
+        let octet = u8::try_from(number).unwrap_or(u8::MAX);
+        // The IPv6 address reads like the IPv4 one: fd00::11 beside 10.0.0.11.
+        let digits = u16::from_str_radix(&number.to_string(), 16).unwrap_or(u16::MAX);
+        let v4 = Ipv4Addr::new(10, 0, 0, octet);
+        let v6 = if number == STORE_HOST {
+            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0xfe)
+        } else {
+            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, digits)
+        };
+        Self { name, v4, v6 }
+    }
+
+    /// Its IPv4 address with the underlay's prefix length.
+    pub fn net_v4(&self) -> IpNet {
+        IpNet::V4(Ipv4Net::new_assert(self.v4, UNDERLAY_V4_LENGTH))
+    }
+
+    /// Its IPv6 address with the underlay's prefix length.
+    pub fn net_v6(&self) -> IpNet {
+        IpNet::V6(Ipv6Net::new_assert(self.v6, UNDERLAY_V6_LENGTH))
+    }
+}
+
+impl WorkloadPlan {
+    /// The `number`th workload, counted from 1.
+    pub fn new(number: usize) -> Self {
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        let [high, low] = number.to_be_bytes();
+        Self {
+            name: format!("w{number}"),
+            v4: Ipv4Addr::new(10, 65, high, low),
+            v6: Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, number),
+            mac: [0x02, 0x65, 0, 0, high, low],
+        }
+    }
+
+    /// The name of the host's end of its link: what Felix takes for a workload's.
+    pub fn host_link(&self) -> String {
+        format!("cali{}", self.name)
+    }
+
+    /// Its MAC address as text.
+    pub fn mac_text(&self) -> String {
+        self.mac.map(|octet| format!("{octet:02x}")).join(":")
+    }
+
+    /// Its addresses as host prefixes, IPv4 first.
+    pub fn nets(&self) -> [IpNet; 2] {
+        self.addresses().map(IpNet::from)
+    }
+
+    /// Its addresses, IPv4 first.
+    pub const fn addresses(&self) -> [IpAddr; 2] {
+        [IpAddr::V4(self.v4), IpAddr::V6(self.v6)]
+    }
+}
+
+const NODES_BASE: u16 = 10;
+const STORE_HOST: u16 = 254;
+const UNDERLAY_V4_LENGTH: u8 = 24;
+const UNDERLAY_V6_LENGTH: u8 = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn shape(nodes: u16, reflectors: u16, mesh: bool) -> Shape {
+        Shape {
+            nodes,
+            reflectors,
+            workloads_per_node: 2,
+            mesh,
+        }
+    }
+
+    #[test]
+    fn the_largest_plan_names_and_addresses_everyone_differently() {
+        let plan = Plan::new(shape(NODES_MAX, REFLECTORS_MAX, false)).unwrap();
+        let mut machines = plan.nodes.clone();
+        machines.extend(plan.reflectors.clone());
+        machines.push(plan.store());
+        let names: BTreeSet<_> = machines.iter().map(|m| &m.name).collect();
+        let v4: BTreeSet<_> = machines.iter().map(|m| m.v4).collect();
+        let v6: BTreeSet<_> = machines.iter().map(|m| m.v6).collect();
+        assert_eq!((names.len(), v4.len(), v6.len()), (251, 251, 251));
+        assert!(
+            v4.iter()
+                .all(|a| plan.underlay_v4().contains(&IpAddr::V4(*a)))
+        );
+        let addresses: BTreeSet<_> = plan.workloads.iter().flat_map(|(_, w)| w.nets()).collect();
+        assert_eq!(addresses.len(), 4 * usize::from(NODES_MAX));
+    }
+
+    #[test]
+    fn addresses_are_as_documented() {
+        let plan = Plan::new(shape(4, 2, false)).unwrap();
+        assert_eq!(plan.nodes[0].net_v4().to_string(), "10.0.0.11/24");
+        assert_eq!(plan.nodes[0].net_v6().to_string(), "fd00::11/64");
+        assert_eq!(plan.reflectors[1].net_v6().to_string(), "fd00::2/64");
+        assert_eq!(plan.store().net_v6().to_string(), "fd00::fe/64");
+        assert_eq!(plan.store_address().to_string(), "10.0.0.254:2379");
+        let (place, last) = plan.workloads.last().unwrap();
+        assert_eq!((*place, last.name.as_str()), (3, "w8"));
+        assert_eq!(
+            last.nets().map(|n| n.to_string()),
+            ["10.65.0.8/32", "fd65::8/128"]
+        );
+        assert_eq!(
+            (last.host_link(), last.mac_text()),
+            ("caliw8".into(), "02:65:00:00:00:08".into())
+        );
+    }
+
+    #[test]
+    fn sessions_are_counted_once() {
+        assert_eq!(Plan::new(shape(4, 2, false)).unwrap().sessions(), 9);
+        assert_eq!(Plan::new(shape(4, 0, true)).unwrap().sessions(), 6);
+        assert_eq!(Plan::new(shape(1, 1, false)).unwrap().sessions(), 1);
+    }
+
+    #[test]
+    fn a_shape_without_room_or_without_a_way_is_refused() {
+        assert_eq!(Plan::new(shape(0, 1, false)), Err(ShapeError::Nodes(0)));
+        assert_eq!(Plan::new(shape(241, 1, false)), Err(ShapeError::Nodes(241)));
+        assert_eq!(
+            Plan::new(shape(2, 0, false)),
+            Err(ShapeError::Reflectors(0))
+        );
+        assert!(Plan::new(shape(2, 0, true)).is_ok());
+    }
+}

@@ -1,0 +1,183 @@
+//! What the kernels of a fabric shall hold, compared with what they do hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::plan::{MachinePlan, Place, Plan};
+use crate::KernelRoute;
+
+/// Which node each workload prefix is at.
+pub type Owners = BTreeMap<IpNet, Place>;
+
+/// A difference between a kernel's routes and what they shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// No route to a workload.
+    Absent(IpNet),
+    /// The preferred route to a workload leads elsewhere.
+    Elsewhere {
+        /// To which workload.
+        net: IpNet,
+        /// The gateways that the preferred route has; empty if it is on a link.
+        gateways: Vec<IpAddr>,
+    },
+    /// A route to a workload that is no more, or that is now local or remote only.
+    Stale(IpNet),
+}
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(net) => write!(f, "no route to {net}"),
+            Self::Stale(net) => write!(f, "a left-over route to {net}"),
+            Self::Elsewhere { net, gateways } if gateways.is_empty() => {
+                write!(f, "{net} goes to a link of its own")
+            }
+            Self::Elsewhere { net, gateways } => write!(f, "{net} goes via {gateways:?}"),
+        }
+    }
+}
+
+/// What `routes`, the main table of the node at `here`, lacks of leading every packet for a
+/// workload to the node that owns it: over a link at the owner, via the owner's underlay address
+/// everywhere else, and nowhere a second route. `workloads` holds the prefixes that workloads
+/// come from; other routes are not looked at.
+pub fn missing_routes(
+    plan: &Plan,
+    here: Place,
+    owners: &Owners,
+    workloads: &[IpNet],
+    routes: &[KernelRoute],
+) -> Vec<Lacking> {
+    let ours = |net: &IpNet| workloads.iter().any(|all| all.contains(net));
+    let mut held: BTreeMap<IpNet, Vec<&KernelRoute>> = BTreeMap::new();
+    for route in routes
+        .iter()
+        .filter(|route| route.unicast && ours(&route.net))
+    {
+        held.entry(route.net).or_default().push(route);
+    }
+    let mut lacking = Vec::new();
+    for (net, owner) in owners {
+        let Some(found) = held.remove(net) else {
+            lacking.push(Lacking::Absent(*net));
+            continue;
+        };
+        let Some(best) = found.iter().min_by_key(|route| route.metric) else {
+            continue;
+        };
+        let gateways: Vec<IpAddr> = best.hops.iter().filter_map(|hop| hop.gateway).collect();
+        let wanted = (*owner != here).then(|| plan.nodes.get(*owner)).flatten();
+        if gateways
+            != wanted
+                .map(|node| gateway_of(node, net))
+                .into_iter()
+                .collect::<Vec<_>>()
+        {
+            lacking.push(Lacking::Elsewhere {
+                net: *net,
+                gateways,
+            });
+        } else if found.len() > 1 {
+            lacking.push(Lacking::Stale(*net));
+        }
+    }
+    lacking.extend(held.into_keys().map(Lacking::Stale));
+    lacking
+}
+
+const fn gateway_of(node: &MachinePlan, net: &IpNet) -> IpAddr {
+    match net {
+        IpNet::V4(_) => IpAddr::V4(node.v4),
+        IpNet::V6(_) => IpAddr::V6(node.v6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Shape;
+    use super::*;
+    use crate::{Hop, MAIN_TABLE};
+
+    fn route(net: &str, metric: u32, gateway: Option<&str>) -> KernelRoute {
+        let gateway = gateway.map(|g| g.parse().unwrap());
+        KernelRoute {
+            net: net.parse().unwrap(),
+            table: MAIN_TABLE,
+            metric,
+            protocol: 80,
+            unicast: true,
+            hops: vec![Hop {
+                gateway,
+                link: Some(2),
+            }],
+        }
+    }
+
+    fn check(routes: &[KernelRoute]) -> Vec<Lacking> {
+        let shape = Shape {
+            nodes: 2,
+            reflectors: 1,
+            workloads_per_node: 1,
+            mesh: false,
+        };
+        let plan = Plan::new(shape).unwrap();
+        let owners: Owners = [
+            ("10.65.0.1/32".parse().unwrap(), 0),
+            ("fd65::2/128".parse().unwrap(), 1),
+        ]
+        .into();
+        let all = [
+            "10.65.0.0/16".parse().unwrap(),
+            "fd65::/64".parse().unwrap(),
+        ];
+        missing_routes(&plan, 0, &owners, &all, routes)
+    }
+
+    #[test]
+    fn all_there_and_nothing_else() {
+        let good = [
+            route("10.65.0.1/32", 256, None),
+            route("fd65::2/128", 1024, Some("fd00::12")),
+            route("10.0.0.0/24", 0, None),
+        ];
+        assert_eq!(check(&good), []);
+    }
+
+    #[test]
+    fn absent_elsewhere_and_stale_are_told_apart() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let bad = [
+            route("10.65.0.1/32", 1024, Some("10.0.0.12")),
+            route("10.65.0.9/32", 1024, Some("10.0.0.12")),
+        ];
+        let found = check(&bad);
+        assert_eq!(
+            found,
+            [
+                Lacking::Elsewhere {
+                    net: net("10.65.0.1/32"),
+                    gateways: vec!["10.0.0.12".parse().unwrap()]
+                },
+                Lacking::Absent(net("fd65::2/128")),
+                Lacking::Stale(net("10.65.0.9/32")),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_second_route_of_higher_metric_is_a_left_over() {
+        let routes = [
+            route("10.65.0.1/32", 256, None),
+            route("10.65.0.1/32", 1024, Some("10.0.0.12")),
+            route("fd65::2/128", 1024, Some("fd00::12")),
+        ];
+        assert_eq!(
+            check(&routes),
+            [Lacking::Stale("10.65.0.1/32".parse().unwrap())]
+        );
+    }
+}

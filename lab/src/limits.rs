@@ -1,0 +1,30 @@
+//! Every limit of this crate.
+
+use std::time::Duration;
+
+/// Route events that a monitor keeps; older ones are dropped, and counted.
+pub const ROUTE_EVENTS_MAX: usize = 65_536;
+
+/// Octets of the end of a log that an error about a dead process quotes.
+pub const LOG_TAIL_OCTETS: u64 = 2_000;
+
+/// Largest ICMP message that a pinger reads.
+pub const ICMP_OCTETS_MAX: usize = 2_048;
+
+/// How long a flow waits, after its last request, for the answers still under way.
+pub const FLOW_LINGER: Duration = Duration::from_millis(1_000);
+
+/// How often [`crate::until`] asks again when nobody tells it that something changed.
+pub const ASK_AGAIN: Duration = Duration::from_millis(20);
+
+/// How often a dead process is looked for by those who cannot wait on it as its parent.
+pub const GONE_CHECK: Duration = Duration::from_millis(5);
+
+/// Nodes of a fabric: what the plan's addresses (10.0.0.11 to 10.0.0.250) have room for.
+pub const NODES_MAX: u16 = 240;
+
+/// Reflectors of a fabric: 10.0.0.1 to 10.0.0.10.
+pub const REFLECTORS_MAX: u16 = 10;
+
+/// Workloads that one node of a fabric starts with.
+pub const WORKLOADS_PER_NODE_MAX: u16 = 250;

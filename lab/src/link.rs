@@ -1,0 +1,269 @@
+//! Links, addresses and routes of a host, over rtnetlink.
+
+use std::net::IpAddr;
+
+use futures_util::TryStreamExt;
+use ipnet::IpNet;
+use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
+use rtnetlink::{
+    Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
+};
+use tokio::task::JoinHandle;
+
+use crate::{Error, Host};
+
+/// A connection to one host's rtnetlink.
+#[derive(Debug)]
+pub struct Links {
+    handle: Handle,
+    connection: JoinHandle<()>,
+}
+
+/// One end of a veth pair.
+#[derive(Clone, Copy, Debug)]
+pub struct VethEnd<'a> {
+    /// The host it shall be in.
+    pub host: &'a Host,
+    /// Its name there.
+    pub name: &'a str,
+    /// Its MAC address; the kernel chooses when there is none.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Links {
+    pub(crate) fn open(host: &Host) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Handle::current();
+        let (connection, handle, _) = host
+            .run(|| {
+                let _within = runtime.enter();
+                rtnetlink::new_connection()
+            })?
+            .map_err(|e| Error::io("opening rtnetlink of", host.name(), e))?;
+        Ok(Self {
+            handle,
+            connection: tokio::spawn(connection),
+        })
+    }
+
+    pub(crate) const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The index of a link, or `None` if there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses the request.
+    pub async fn index(&self, name: &str) -> Result<Option<u32>, Error> {
+        Ok(self.find(name).await?.map(|link| link.header.index))
+    }
+
+    /// The names of all links, with their indices.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses the request.
+    pub async fn names(&self) -> Result<Vec<(u32, String)>, Error> {
+        let links: Vec<LinkMessage> = self
+            .handle
+            .link()
+            .get()
+            .execute()
+            .try_collect()
+            .await
+            .map_err(|e| Error::link("listing", "links", e))?;
+        let named = links.into_iter().filter_map(|link| {
+            let index = link.header.index;
+            link.attributes
+                .into_iter()
+                .find_map(|attribute| match attribute {
+                    LinkAttribute::IfName(name) => Some((index, name)),
+                    _ => None,
+                })
+        });
+        Ok(named.collect())
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<LinkMessage>, Error> {
+        let mut found = Box::pin(self.handle.link().get().match_name(name).execute());
+        match found.try_next().await {
+            Ok(link) => Ok(link),
+            Err(rtnetlink::Error::NetlinkError(e)) if -e.raw_code() == nix::libc::ENODEV => {
+                Ok(None)
+            }
+            Err(e) => Err(Error::link("looking up", name, e)),
+        }
+    }
+
+    async fn must_find(&self, name: &str) -> Result<u32, Error> {
+        self.index(name)
+            .await?
+            .ok_or_else(|| Error::NoLink(name.to_owned()))
+    }
+
+    /// Makes a bridge, and brings it up.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it.
+    pub async fn add_bridge(&self, name: &str) -> Result<(), Error> {
+        let bridge = LinkBridge::new(name).build();
+        self.handle
+            .link()
+            .add(bridge)
+            .execute()
+            .await
+            .map_err(|e| Error::link("adding", name, e))
+    }
+
+    /// Makes a veth pair, each end in its host (not necessarily this one), both down.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses it, for example because a name is taken.
+    pub async fn add_veth(&self, a: VethEnd<'_>, b: VethEnd<'_>) -> Result<(), Error> {
+        let mut peer = LinkMessageBuilder::<LinkUnspec>::new()
+            .name(b.name)
+            .setns_by_fd(b.host.network());
+        if let Some(mac) = b.mac {
+            peer = peer.address(mac.to_vec());
+        }
+        let mut pair = LinkMessageBuilder::<LinkVeth>::new(a.name, b.name)
+            .set_info_data(InfoData::Veth(InfoVeth::Peer(peer.build())))
+            .setns_by_fd(a.host.network());
+        if let Some(mac) = a.mac {
+            pair = pair.address(mac.to_vec());
+        }
+        let request = self.handle.link().add(pair.build());
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("adding", a.name, e))
+    }
+
+    /// Makes a link a port of a bridge.
+    ///
+    /// # Errors
+    ///
+    /// If either is missing or the kernel refuses.
+    pub async fn attach(&self, name: &str, bridge: &str) -> Result<(), Error> {
+        let controller = self.must_find(bridge).await?;
+        let link = LinkUnspec::new_with_name(name)
+            .controller(controller)
+            .up()
+            .build();
+        self.change("attaching", name, link).await
+    }
+
+    /// Brings a link up.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing or the kernel refuses.
+    pub async fn up(&self, name: &str) -> Result<(), Error> {
+        self.change(
+            "bringing up",
+            name,
+            LinkUnspec::new_with_name(name).up().build(),
+        )
+        .await
+    }
+
+    /// Brings a link down.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing or the kernel refuses.
+    pub async fn down(&self, name: &str) -> Result<(), Error> {
+        self.change(
+            "bringing down",
+            name,
+            LinkUnspec::new_with_name(name).down().build(),
+        )
+        .await
+    }
+
+    async fn change(
+        &self,
+        doing: &'static str,
+        name: &str,
+        link: LinkMessage,
+    ) -> Result<(), Error> {
+        let request = self.handle.link().change(link);
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link(doing, name, e))
+    }
+
+    /// Deletes a link (of a veth pair, both ends).
+    ///
+    /// # Errors
+    ///
+    /// If it is missing or the kernel refuses.
+    pub async fn delete(&self, name: &str) -> Result<(), Error> {
+        let index = self.must_find(name).await?;
+        let request = self.handle.link().del(index);
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("deleting", name, e))
+    }
+
+    /// Adds an address with its prefix length.
+    ///
+    /// # Errors
+    ///
+    /// If the link is missing or the kernel refuses.
+    pub async fn add_address(&self, name: &str, address: IpNet) -> Result<(), Error> {
+        let index = self.must_find(name).await?;
+        let request = self
+            .handle
+            .address()
+            .add(index, address.addr(), address.prefix_len());
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("adding address", address.to_string(), e))
+    }
+
+    /// Adds a route out of a link, through `gateway` if there is one. A gateway that no route
+    /// covers is taken as on the link.
+    ///
+    /// # Errors
+    ///
+    /// If the link is missing or the kernel refuses.
+    pub async fn add_route(
+        &self,
+        net: IpNet,
+        gateway: Option<IpAddr>,
+        name: &str,
+    ) -> Result<(), Error> {
+        let index = self.must_find(name).await?;
+        let fail = |e| Error::link("adding route", net.to_string(), e);
+        let mut route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(net.addr(), net.prefix_len())
+            .map_err(|_| Error::NoLink(name.to_owned()))?
+            .output_interface(index);
+        if let Some(gateway) = gateway {
+            route = route
+                .gateway(gateway)
+                .map_err(|_| Error::NoLink(name.to_owned()))?
+                .onlink();
+        } else {
+            route = route.scope(rtnetlink::packet_route::route::RouteScope::Link);
+        }
+        self.handle
+            .route()
+            .add(route.build())
+            .execute()
+            .await
+            .map_err(fail)
+    }
+}

@@ -1,0 +1,159 @@
+//! What happens to a host's routes, as the kernel tells it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::{MulticastGroup, new_multicast_connection};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::limits::ROUTE_EVENTS_MAX;
+use crate::{Error, Host, KernelRoute, MAIN_TABLE};
+
+/// Listens to a host's route notifications.
+#[derive(Debug)]
+pub struct RouteMonitor {
+    shared: Arc<Shared>,
+    changed: watch::Receiver<u64>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+#[derive(Debug)]
+struct Shared {
+    events: Mutex<Events>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Events {
+    kept: VecDeque<RouteEvent>,
+    /// When the youngest of those dropped was read.
+    dropped: Option<Instant>,
+}
+
+/// One notification about a route of the main table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteEvent {
+    /// When it was read.
+    pub at: Instant,
+    /// What happened.
+    pub kind: RouteEventKind,
+}
+
+/// What a notification said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteEventKind {
+    /// Added, or put in the place of another.
+    Put(KernelRoute),
+    /// Gone.
+    Gone(KernelRoute),
+    /// The kernel had more to say than we could take: notifications are missing.
+    Overrun,
+}
+
+impl Drop for RouteMonitor {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl RouteMonitor {
+    /// Begins to listen in `host`: whatever happens after this returns is seen. Needs a running
+    /// tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be opened.
+    pub fn open(host: &Host) -> Result<Self, Error> {
+        let runtime = Handle::current();
+        let groups = [MulticastGroup::Ipv4Route, MulticastGroup::Ipv6Route];
+        let (connection, _, mut messages) = host
+            .run(|| {
+                let _within = runtime.enter();
+                new_multicast_connection(&groups)
+            })?
+            .map_err(|e| Error::io("listening to the routes of", host.name(), e))?;
+        let (version, changed) = watch::channel(0);
+        let shared = Arc::new(Shared {
+            events: Mutex::default(),
+            version,
+        });
+        let keeper = shared.clone();
+        let reader = tokio::spawn(async move {
+            while let Some((message, _)) = messages.next().await {
+                keeper.take(message.payload);
+            }
+        });
+        Ok(Self {
+            shared,
+            changed,
+            tasks: [tokio::spawn(connection), reader],
+        })
+    }
+
+    /// Waits until something has happened since the last call.
+    pub async fn changed(&mut self) {
+        // An error means that the sender is gone, and it lives as long as we do.
+        let _ = self.changed.changed().await;
+    }
+
+    /// The events since `since`, oldest first, and whether any were missed (the kernel's buffer
+    /// or ours overran).
+    pub fn events_since(&self, since: Instant) -> (Vec<RouteEvent>, bool) {
+        let events = self.shared.lock();
+        let late: Vec<_> = events
+            .kept
+            .iter()
+            .filter(|event| event.at >= since)
+            .cloned()
+            .collect();
+        let overrun = late
+            .iter()
+            .any(|event| event.kind == RouteEventKind::Overrun);
+        (
+            late,
+            overrun || events.dropped.is_some_and(|at| at >= since),
+        )
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, payload: NetlinkPayload<RouteNetlinkMessage>) {
+        let in_main = |route: &KernelRoute| route.table == MAIN_TABLE;
+        let kind = match payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(message)) => {
+                KernelRoute::read(&message)
+                    .filter(in_main)
+                    .map(RouteEventKind::Put)
+            }
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelRoute(message)) => {
+                KernelRoute::read(&message)
+                    .filter(in_main)
+                    .map(RouteEventKind::Gone)
+            }
+            NetlinkPayload::Overrun(_) => Some(RouteEventKind::Overrun),
+            _ => None,
+        };
+        let Some(kind) = kind else { return };
+        {
+            let mut events = self.lock();
+            if events.kept.len() >= ROUTE_EVENTS_MAX {
+                events.dropped = events.kept.pop_front().map(|event| event.at);
+            }
+            events.kept.push_back(RouteEvent {
+                at: Instant::now(),
+                kind,
+            });
+        }
+        self.version.send_modify(|version| *version += 1);
+    }
+}

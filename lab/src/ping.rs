@@ -1,0 +1,260 @@
+//! A pinger of its own: echo requests from a host over raw sockets, IPv4 and IPv6.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, bind, socket,
+};
+use tokio::net::UdpSocket;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use crate::icmp;
+use crate::limits::{FLOW_LINGER, ICMP_OCTETS_MAX};
+use crate::{Error, Host};
+
+/// Sends echo requests from one host and times the answers.
+#[derive(Debug)]
+pub struct Pinger {
+    shared: Arc<Shared>,
+    readers: [JoinHandle<()>; 2],
+}
+
+#[derive(Debug)]
+struct Shared {
+    v4: UdpSocket,
+    v6: UdpSocket,
+    state: Mutex<State>,
+}
+
+/// Requests under way, by destination and sequence number.
+#[derive(Debug, Default)]
+struct State {
+    sequence: u16,
+    waiting: BTreeMap<(IpAddr, u16), oneshot::Sender<Instant>>,
+}
+
+/// Every pinger has sockets in a network namespace of its own, or takes only its own sequence
+/// numbers from its own destinations; one identifier serves all.
+const IDENTIFIER: u16 = 0xca3b;
+
+impl Drop for Pinger {
+    fn drop(&mut self) {
+        self.readers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Pinger {
+    /// Opens the sockets in `host`; the requests leave with these source addresses. Needs a
+    /// running tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If raw sockets are refused or an address is not the host's.
+    pub fn open(host: &Host, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<Self, Error> {
+        let fail = |e| Error::system("raw socket", host.name(), e);
+        let (four, six) = host.run(|| open_sockets(v4, v6))?.map_err(fail)?;
+        // A raw socket is read and written by the calls of a UDP one; its port is zero.
+        let register = |fd: OwnedFd| {
+            UdpSocket::from_std(fd.into()).map_err(|e| Error::io("watching", host.name(), e))
+        };
+        let shared = Arc::new(Shared {
+            v4: register(four)?,
+            v6: register(six)?,
+            state: Mutex::default(),
+        });
+        let readers = [
+            tokio::spawn(read(shared.clone(), true)),
+            tokio::spawn(read(shared.clone(), false)),
+        ];
+        Ok(Self { shared, readers })
+    }
+
+    /// One request; the round-trip time, or `None` if no answer came within `limit`.
+    pub async fn ping(&self, to: IpAddr, limit: Duration) -> Option<Duration> {
+        self.shared.clone().ping(to, limit).await
+    }
+
+    /// Sends a request to `to` every `period` until the flow is stopped.
+    pub fn flow(&self, to: IpAddr, period: Duration) -> Flow {
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(send_flow(self.shared.clone(), to, period, stopped));
+        Flow { stop, task }
+    }
+}
+
+/// A row of requests under way.
+#[derive(Debug)]
+pub struct Flow {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<FlowReport>,
+}
+
+/// What became of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowReport {
+    /// Where it went.
+    pub to: IpAddr,
+    /// Requests sent.
+    pub sent: u32,
+    /// Answers received.
+    pub received: u32,
+    /// The longest round trip of those answered.
+    pub slowest: Duration,
+    /// The longest time between two requests that were answered, less the period: how long the
+    /// destination was out of reach.
+    pub gap: Duration,
+}
+
+impl FlowReport {
+    /// Requests without an answer.
+    pub const fn lost(&self) -> u32 {
+        self.sent.saturating_sub(self.received)
+    }
+}
+
+impl Flow {
+    /// Sends no more, waits for the answers under way, and reports.
+    pub async fn stop(self) -> FlowReport {
+        let _ = self.stop.send(());
+        self.task
+            .await
+            .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
+    }
+}
+
+async fn send_flow(
+    shared: Arc<Shared>,
+    to: IpAddr,
+    period: Duration,
+    mut stopped: oneshot::Receiver<()>,
+) -> FlowReport {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut requests = Vec::new();
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            _ = ticks.tick() => {
+                let at = Instant::now();
+                requests.push((at, tokio::spawn(shared.clone().ping(to, FLOW_LINGER))));
+            }
+        }
+    }
+    let mut report = FlowReport {
+        to,
+        sent: 0,
+        received: 0,
+        slowest: Duration::ZERO,
+        gap: Duration::ZERO,
+    };
+    let mut answered = None;
+    for (at, request) in requests {
+        report.sent += 1;
+        let Ok(Some(time)) = request.await else {
+            continue;
+        };
+        report.received += 1;
+        report.slowest = report.slowest.max(time);
+        if let Some(before) = answered.replace(at) {
+            report.gap = report.gap.max((at - before).saturating_sub(period));
+        }
+    }
+    report
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ping(self: Arc<Self>, to: IpAddr, limit: Duration) -> Option<Duration> {
+        let (sender, answer) = oneshot::channel();
+        let sequence = {
+            let mut state = self.lock();
+            state.sequence = state.sequence.wrapping_add(1);
+            let sequence = state.sequence;
+            state.waiting.insert((to, sequence), sender);
+            sequence
+        };
+        let sent = Instant::now();
+        let time = if self.send(to, sequence).await {
+            timeout(limit, answer)
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .map(|at| at - sent)
+        } else {
+            None
+        };
+        self.lock().waiting.remove(&(to, sequence));
+        time
+    }
+
+    /// A request that the kernel refuses (no route, a full buffer) is a lost one.
+    async fn send(&self, to: IpAddr, sequence: u16) -> bool {
+        let message = icmp::request(to, IDENTIFIER, sequence);
+        let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
+        socket
+            .send_to(&message, SocketAddr::new(to, 0))
+            .await
+            .is_ok()
+    }
+
+    fn answered(&self, from: IpAddr, sequence: u16) {
+        let waiting = self.lock().waiting.remove(&(from, sequence));
+        if let Some(sender) = waiting {
+            let _ = sender.send(Instant::now());
+        }
+    }
+}
+
+async fn read(shared: Arc<Shared>, v4: bool) {
+    let socket = if v4 { &shared.v4 } else { &shared.v6 };
+    let mut buffer = [0_u8; ICMP_OCTETS_MAX];
+    // An error is about one packet, such as an unreachable that somebody sent.
+    loop {
+        let Ok((octets, from)) = socket.recv_from(&mut buffer).await else {
+            continue;
+        };
+        let message = buffer.get(..octets).unwrap_or_default();
+        let reply = if v4 {
+            icmp::reply_v4(message)
+        } else {
+            icmp::reply_v6(message)
+        };
+        if let Some((IDENTIFIER, sequence)) = reply {
+            shared.answered(from.ip(), sequence);
+        }
+    }
+}
+
+fn open_sockets(v4: Ipv4Addr, v6: Ipv6Addr) -> nix::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let four = socket(
+        AddressFamily::Inet,
+        SockType::Raw,
+        flags,
+        SockProtocol::Icmp,
+    )?;
+    bind(
+        four.as_raw_fd(),
+        &SockaddrIn::from(SocketAddrV4::new(v4, 0)),
+    )?;
+    let six = socket(
+        AddressFamily::Inet6,
+        SockType::Raw,
+        flags,
+        SockProtocol::IcmpV6,
+    )?;
+    bind(
+        six.as_raw_fd(),
+        &SockaddrIn6::from(SocketAddrV6::new(v6, 0, 0, 0)),
+    )?;
+    Ok((four, six))
+}
