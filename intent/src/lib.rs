@@ -1,1 +1,40 @@
-//! Placeholder.
+//! What the operator wants, as speaker configuration.
+//!
+//! Pure: a TOML text goes in, a [`bgp_speaker::SpeakerConfig`] or a report of every mistake comes
+//! out. Both BGP daemons share these sections; a daemon's own section (`[kernel]` of the BGP
+//! client) is the type parameter of [`BgpFile`].
+//!
+//! ```
+//! use intent::{BgpFile, NoKernel, Source};
+//!
+//! let source = Source::new(
+//!     "rr.toml",
+//!     r#"
+//!     asn = 64512
+//!     router_id = "10.0.0.1"
+//!     [[neighbor_range]]
+//!     prefix = "10.0.0.0/24"
+//!     asn = 64512
+//!     limit = 100
+//!     route_reflector_client = true
+//!     "#,
+//! );
+//! let (file, intent) = BgpFile::<NoKernel>::read(&source, intent::NextHops::AssumeReachable)?;
+//! assert_eq!(file.log, "info");
+//! assert_eq!(intent.speaker.ranges.len(), 1);
+//! # Ok::<(), intent::Report>(())
+//! ```
+
+mod check;
+mod file;
+pub mod limits;
+mod neighbor;
+mod session;
+#[cfg(test)]
+mod tests;
+pub mod value;
+
+pub use admin::config::{Problem, Problems, Report, Source};
+pub use check::Intent;
+pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, SessionKeys};
+pub use rib::NextHops;

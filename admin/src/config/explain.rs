@@ -1,6 +1,7 @@
 //! Words for what went wrong.
 
 use std::io;
+use std::ops::Range;
 
 use super::Problem;
 
@@ -25,8 +26,11 @@ pub(super) fn unreadable(error: &io::Error) -> String {
 pub(super) fn of_toml(error: &toml::de::Error, text: &str) -> Problem {
     let message = error.message().trim();
     let span = error.span();
-    if let Some((field, known)) = unknown_field(message) {
-        return unknown_key(field, &known, span);
+    if let Some((key, known)) = unknown_name(message, "field") {
+        return place(span, format!("unknown key `{key}`")).suggest(key, &known, "keys");
+    }
+    if let Some((word, known)) = unknown_name(message, "variant") {
+        return place(span, format!("unknown value `{word}`")).suggest(word, &known, "values");
     }
     let message = message.replace('\n', ", ");
     let Some(span) = span else {
@@ -38,28 +42,33 @@ pub(super) fn of_toml(error: &toml::de::Error, text: &str) -> Problem {
     Problem::at(span, message)
 }
 
-fn unknown_key(field: &str, known: &[&str], span: Option<std::ops::Range<usize>>) -> Problem {
-    let message = format!("unknown key `{field}`");
-    let mut problem = match span {
+fn place(span: Option<Range<usize>>, message: String) -> Problem {
+    match span {
         Some(span) => Problem::at(span, message),
         None => Problem::whole(message),
-    };
-    if let Some(nearest) = nearest(field, known) {
-        problem = problem.label(format!("did you mean `{nearest}`?"));
-    }
-    match known {
-        [] => problem,
-        _ => problem.help(format!("known keys here: {}", known.join(", "))),
     }
 }
 
-/// Serde tells the keys it knows in one form of words: "unknown field `x`, expected one of `a`,
-/// `b`", with variations for one and two keys.
-fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
-    let rest = message.strip_prefix("unknown field `")?;
-    let (field, rest) = rest.split_once('`')?;
+impl Problem {
+    /// Names the nearest of the known words, if one is near, and all of them.
+    fn suggest(mut self, given: &str, known: &[&str], what: &str) -> Self {
+        if let Some(nearest) = nearest(given, known) {
+            self = self.label(format!("did you mean `{nearest}`?"));
+        }
+        match known {
+            [] => self,
+            _ => self.help(format!("known {what} here: {}", known.join(", "))),
+        }
+    }
+}
+
+/// Serde tells the words it knows in one form: "unknown field `x`, expected one of `a`, `b`",
+/// with variations for one and two words.
+fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m str>)> {
+    let rest = message.strip_prefix("unknown ")?.strip_prefix(what)?.strip_prefix(" `")?;
+    let (word, rest) = rest.split_once('`')?;
     let known = rest.split('`').skip(1).step_by(2).collect();
-    Some((field, known))
+    Some((word, known))
 }
 
 fn nearest<'k>(field: &str, known: &[&'k str]) -> Option<&'k str> {

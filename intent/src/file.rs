@@ -1,0 +1,226 @@
+//! The keys of the files, as they are written.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use admin::daemon::LogFormat;
+use ipnet::IpNet;
+use serde::de::{DeserializeOwned, Deserializer, Error};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::limits::BGP_PORT;
+use crate::value::{AsNumber, GracefulRestart, Hops, NextHop, PathMode, Password, PeerAsn, Policy};
+
+/// A BGP daemon's file. `K` is its `[kernel]` section; [`NoKernel`] where there is none.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, bound = "K: DeserializeOwned")]
+pub struct BgpFile<K> {
+    /// `asn`: our autonomous system.
+    pub asn: Spanned<AsNumber>,
+    /// `router_id`: our BGP identifier.
+    pub router_id: Spanned<Ipv4Addr>,
+    /// `listen`: addresses to accept connections on; none to only dial.
+    #[serde(default = "listen_default")]
+    pub listen: Vec<Spanned<SocketAddr>>,
+    /// `control`: path of the control socket.
+    pub control: Option<PathBuf>,
+    /// `log`: level or directives.
+    #[serde(default = "log_default")]
+    pub log: String,
+    /// `log_format`: `text` or `json`.
+    #[serde(default)]
+    pub log_format: LogFormat,
+    /// `families`: the tables of this speaker, and what a neighbour gets that names none.
+    #[serde(default = "families_default")]
+    pub families: Vec<Spanned<String>>,
+    /// `multipath`: equal paths that a prefix may use at once.
+    pub multipath: Option<Spanned<u16>>,
+    /// `next_hop_ipv4`: our next hop where the session is not over IPv4.
+    pub next_hop_ipv4: Option<Spanned<Ipv4Addr>>,
+    /// `next_hop_ipv6`: our next hop where the session is not over IPv6.
+    pub next_hop_ipv6: Option<Spanned<Ipv6Addr>>,
+    /// `cluster_id`: RFC 4456 §7; the router id when absent.
+    pub cluster_id: Option<Spanned<Ipv4Addr>>,
+    /// `hostname`: what our OPEN tells of ourselves; nothing when absent.
+    pub hostname: Option<Spanned<String>>,
+    /// `[kernel]`: the daemon's own section.
+    pub kernel: Option<K>,
+    /// `[[neighbor]]`.
+    #[serde(default)]
+    pub neighbor: Vec<Spanned<Neighbor>>,
+    /// `[[neighbor_range]]`.
+    #[serde(default)]
+    pub neighbor_range: Vec<Spanned<NeighborRange>>,
+}
+
+fn listen_default() -> Vec<Spanned<SocketAddr>> {
+    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    any.map(|address| Spanned::new(0..0, SocketAddr::new(address, BGP_PORT))).into()
+}
+
+fn log_default() -> String {
+    "info".to_owned()
+}
+
+fn families_default() -> Vec<Spanned<String>> {
+    ["ipv4-unicast", "ipv6-unicast"].map(|name| Spanned::new(0..0, name.to_owned())).into()
+}
+
+/// One `[[neighbor]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Neighbor {
+    /// `name`: the address when absent.
+    pub name: Option<Spanned<String>>,
+    /// `address`.
+    pub address: Spanned<IpAddr>,
+    /// `port` to dial.
+    pub port: Option<Spanned<u16>>,
+    /// `source`: the address to dial from.
+    pub source: Option<Spanned<IpAddr>>,
+    /// `passive`: never dial.
+    #[serde(default)]
+    pub passive: bool,
+    /// `asn`.
+    pub asn: Spanned<PeerAsn>,
+    /// `hold_time` in seconds.
+    pub hold_time: Option<Spanned<u16>>,
+    /// `connect_retry` in seconds.
+    pub connect_retry: Option<Spanned<u16>>,
+    /// `families` offered to it.
+    pub families: Option<Vec<Spanned<String>>>,
+    /// `import` policy.
+    pub import: Option<Policy>,
+    /// `export` policy.
+    pub export: Option<Policy>,
+    /// `next_hop` in what we send it.
+    pub next_hop: Option<NextHop>,
+    /// `ttl_security`: hops it may be away.
+    pub ttl_security: Option<Spanned<Hops>>,
+    /// `password`: TCP-MD5 key.
+    pub password: Option<Spanned<Password>>,
+    /// `route_reflector_client`: RFC 4456.
+    pub route_reflector_client: Option<Spanned<bool>>,
+    /// `graceful_restart`: `true`, `false`, or seconds.
+    pub graceful_restart: Option<Spanned<GracefulRestart>>,
+    /// `add_path`: RFC 7911.
+    pub add_path: Option<PathMode>,
+    /// `extended_messages`: RFC 8654.
+    pub extended_messages: Option<bool>,
+    /// `extended_next_hop`: RFC 8950.
+    pub extended_next_hop: Option<bool>,
+}
+
+/// One `[[neighbor_range]]`: neighbours that come unasked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NeighborRange {
+    /// `name`: the prefix when absent.
+    pub name: Option<Spanned<String>>,
+    /// `prefix` of their addresses.
+    pub prefix: Spanned<IpNet>,
+    /// `limit`: how many at once.
+    pub limit: Spanned<u16>,
+    /// `asn`.
+    pub asn: Spanned<PeerAsn>,
+    /// `hold_time` in seconds.
+    pub hold_time: Option<Spanned<u16>>,
+    /// `families` offered to them.
+    pub families: Option<Vec<Spanned<String>>>,
+    /// `import` policy.
+    pub import: Option<Policy>,
+    /// `export` policy.
+    pub export: Option<Policy>,
+    /// `next_hop` in what we send them.
+    pub next_hop: Option<NextHop>,
+    /// `ttl_security`: hops they may be away.
+    pub ttl_security: Option<Spanned<Hops>>,
+    /// `password`: TCP-MD5 key.
+    pub password: Option<Spanned<Password>>,
+    /// `route_reflector_client`: RFC 4456.
+    pub route_reflector_client: Option<Spanned<bool>>,
+    /// `graceful_restart`: `true`, `false`, or seconds.
+    pub graceful_restart: Option<Spanned<GracefulRestart>>,
+    /// `add_path`: RFC 7911.
+    pub add_path: Option<PathMode>,
+    /// `extended_messages`: RFC 8654.
+    pub extended_messages: Option<bool>,
+    /// `extended_next_hop`: RFC 8950.
+    pub extended_next_hop: Option<bool>,
+}
+
+/// The keys that a `[[neighbor]]` and a `[[neighbor_range]]` share; see the fields of
+/// [`Neighbor`].
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "each field is documented at `Neighbor`")]
+pub struct SessionKeys<'f> {
+    pub asn: &'f Spanned<PeerAsn>,
+    pub hold_time: Option<&'f Spanned<u16>>,
+    pub connect_retry: Option<&'f Spanned<u16>>,
+    pub families: Option<&'f [Spanned<String>]>,
+    pub import: Option<Policy>,
+    pub export: Option<Policy>,
+    pub next_hop: Option<NextHop>,
+    pub ttl_security: Option<&'f Spanned<Hops>>,
+    pub password: Option<&'f Spanned<Password>>,
+    pub route_reflector_client: Option<&'f Spanned<bool>>,
+    pub graceful_restart: Option<&'f Spanned<GracefulRestart>>,
+    pub add_path: Option<PathMode>,
+    pub extended_messages: Option<bool>,
+    pub extended_next_hop: Option<bool>,
+}
+
+impl Neighbor {
+    /// What it shares with a range.
+    pub fn session(&self) -> SessionKeys<'_> {
+        SessionKeys {
+            asn: &self.asn,
+            hold_time: self.hold_time.as_ref(),
+            connect_retry: self.connect_retry.as_ref(),
+            families: self.families.as_deref(),
+            import: self.import,
+            export: self.export,
+            next_hop: self.next_hop,
+            ttl_security: self.ttl_security.as_ref(),
+            password: self.password.as_ref(),
+            route_reflector_client: self.route_reflector_client.as_ref(),
+            graceful_restart: self.graceful_restart.as_ref(),
+            add_path: self.add_path,
+            extended_messages: self.extended_messages,
+            extended_next_hop: self.extended_next_hop,
+        }
+    }
+}
+
+impl NeighborRange {
+    /// What it shares with a neighbour.
+    pub fn session(&self) -> SessionKeys<'_> {
+        SessionKeys {
+            asn: &self.asn,
+            hold_time: self.hold_time.as_ref(),
+            connect_retry: None,
+            families: self.families.as_deref(),
+            import: self.import,
+            export: self.export,
+            next_hop: self.next_hop,
+            ttl_security: self.ttl_security.as_ref(),
+            password: self.password.as_ref(),
+            route_reflector_client: self.route_reflector_client.as_ref(),
+            graceful_restart: self.graceful_restart.as_ref(),
+            add_path: self.add_path,
+            extended_messages: self.extended_messages,
+            extended_next_hop: self.extended_next_hop,
+        }
+    }
+}
+
+/// The `[kernel]` section of a daemon that never touches the kernel's routes: an error.
+#[derive(Clone, Copy, Debug)]
+pub enum NoKernel {}
+
+impl<'de> Deserialize<'de> for NoKernel {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(D::Error::custom("this daemon never writes a route: [kernel] belongs to cambric-bgp-client"))
+    }
+}

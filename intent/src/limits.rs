@@ -1,0 +1,25 @@
+//! Every limit of the configuration (invariant I7 of ARCHITECTURE.md).
+
+/// Equal paths that a prefix may use at once.
+pub const MULTIPATH_MAX: u16 = 256;
+
+/// Octets of a TCP-MD5 key: what the kernel takes.
+pub const PASSWORD_OCTETS_MAX: usize = 80;
+
+/// Octets of a neighbour's name.
+pub const NAME_OCTETS_MAX: usize = 64;
+
+/// Octets of the host name that our OPEN tells.
+pub const HOSTNAME_OCTETS_MAX: usize = 64;
+
+/// Hops that a neighbour under TTL security may be away (RFC 5082).
+pub const TTL_SECURITY_HOPS_MAX: u8 = 254;
+
+/// The greatest restart time that fits its twelve bits (RFC 4724 §3), in seconds.
+pub const RESTART_TIME_S_MAX: u16 = 4095;
+
+/// The restart time when `graceful_restart = true`, in seconds.
+pub const RESTART_TIME_S: u16 = 120;
+
+/// The port of BGP.
+pub const BGP_PORT: u16 = 179;

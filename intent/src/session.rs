@@ -1,0 +1,206 @@
+//! The keys that neighbours and ranges share, as a [`PeerConfig`].
+
+use std::net::IpAddr;
+
+use admin::config::{Problem, Problems};
+use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig};
+use bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_speaker::PeerConfig;
+use rib::{NextHopMode, Policy, Role};
+use toml::Spanned;
+
+use crate::check::family_set;
+use crate::file::SessionKeys;
+use crate::limits::{
+    BGP_PORT, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX,
+    TTL_SECURITY_HOPS_MAX,
+};
+use crate::value::{GracefulRestart, Hops, NextHop, PathMode, PeerAsn};
+use crate::value::{Password, Policy as PolicyWord};
+
+/// What every neighbour takes from the top of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) local_asn: Asn,
+    pub(crate) local_id: RouterId,
+    pub(crate) families: FamilySet,
+    pub(crate) hostname: Option<String>,
+}
+
+impl Common {
+    /// One peer out of its keys. Names what is wrong in `problems`, what is odd in `notes`.
+    pub(crate) fn peer(
+        &self,
+        name: String,
+        remote: IpAddr,
+        keys: &SessionKeys<'_>,
+        problems: &mut Problems<'_>,
+        notes: &mut Vec<String>,
+    ) -> PeerConfig {
+        let role = self.role(keys, problems);
+        if role == Role::External {
+            notes.extend(missing_policies(&name, keys));
+        }
+        PeerConfig {
+            name,
+            remote,
+            port: BGP_PORT,
+            local: None,
+            role,
+            session: self.session(keys, problems),
+            next_hop: match keys.next_hop {
+                None | Some(NextHop::Auto) => NextHopMode::Auto,
+                Some(NextHop::Own) => NextHopMode::Own,
+                Some(NextHop::Keep) => NextHopMode::Keep,
+            },
+            import: policy(keys.import, role),
+            export: policy(keys.export, role),
+            ttl_security_hops: keys.ttl_security.and_then(|hops| ttl_security(hops, problems)),
+            password: keys.password.map(|password| md5_key(password, problems)),
+        }
+    }
+
+    fn role(&self, keys: &SessionKeys<'_>, problems: &mut Problems<'_>) -> Role {
+        let internal = match keys.asn.get_ref() {
+            PeerAsn::Internal => true,
+            PeerAsn::External => false,
+            PeerAsn::Exactly(asn) => *asn == self.local_asn,
+        };
+        let client = keys.route_reflector_client.filter(|client| *client.get_ref());
+        match (internal, client) {
+            (true, Some(_)) => Role::Client,
+            (true, None) => Role::Internal,
+            (false, None) => Role::External,
+            (false, Some(client)) => {
+                // RFC 4456 §1: clients are internal peers.
+                let message = "only a neighbour of our own AS can be a route reflector client";
+                problems.push(
+                    Problem::at(client.span(), message)
+                        .related(keys.asn.span(), format!("ours is AS {}", self.local_asn)),
+                );
+                Role::External
+            }
+        }
+    }
+
+    fn session(&self, keys: &SessionKeys<'_>, problems: &mut Problems<'_>) -> SessionConfig {
+        let families = keys
+            .families
+            .map_or(self.families, |names| family_set(names, Some(self.families), problems));
+        let add_path = keys.add_path == Some(PathMode::Receive);
+        let mut session = SessionConfig {
+            local_asn: self.local_asn,
+            local_id: self.local_id,
+            peer_asn: match *keys.asn.get_ref() {
+                PeerAsn::Exactly(asn) => PeerAs::Exactly(asn),
+                PeerAsn::Internal => PeerAs::Internal,
+                PeerAsn::External => PeerAs::External,
+            },
+            families,
+            add_path_receive: if add_path { families } else { FamilySet::default() },
+            graceful_restart: graceful_restart(keys, families, problems),
+            extended_messages: keys.extended_messages.unwrap_or_default(),
+            extended_next_hop: keys.extended_next_hop.unwrap_or_default(),
+            hostname: self.hostname.clone(),
+            ..SessionConfig::default()
+        };
+        if let Some(seconds) = keys.hold_time {
+            session.hold_time_s = hold_time(seconds, problems);
+        }
+        if let Some(seconds) = keys.connect_retry {
+            if *seconds.get_ref() == 0 {
+                problems.push(Problem::at(seconds.span(), "connect_retry is at least 1 second"));
+            }
+            session.connect_retry_s = *seconds.get_ref();
+        }
+        session
+    }
+}
+
+/// The name of a neighbour or a range, checked.
+pub(crate) fn name(
+    given: Option<&Spanned<String>>,
+    default: impl ToString,
+    problems: &mut Problems<'_>,
+) -> String {
+    let Some(given) = given else { return default.to_string() };
+    let text = given.get_ref();
+    let printable = text.chars().all(|c| !c.is_control());
+    if text.trim().is_empty() || text.len() > NAME_OCTETS_MAX || !printable {
+        let message = format!("a name has 1 to {NAME_OCTETS_MAX} printable octets");
+        problems.push(Problem::at(given.span(), message));
+    }
+    text.clone()
+}
+
+/// RFC 8212: without a policy, nothing passes an external neighbour.
+fn policy(word: Option<PolicyWord>, role: Role) -> Policy {
+    match (word, role) {
+        (Some(PolicyWord::Deny), _) | (None, Role::External) => Policy::RejectAll,
+        (Some(PolicyWord::Accept), _) | (None, _) => Policy::AcceptAll,
+    }
+}
+
+fn missing_policies(name: &str, keys: &SessionKeys<'_>) -> Option<String> {
+    let missing = match (keys.import, keys.export) {
+        (None, None) => "import and export",
+        (None, Some(_)) => "import",
+        (Some(_), None) => "export",
+        (Some(_), Some(_)) => return None,
+    };
+    Some(format!(
+        "neighbor {name}: external and without {missing} policy, so nothing passes there \
+         (RFC 8212); set import and export to \"accept\" or \"deny\""
+    ))
+}
+
+fn hold_time(seconds: &Spanned<u16>, problems: &mut Problems<'_>) -> u16 {
+    if matches!(seconds.get_ref(), 1 | 2) {
+        // RFC 4271 §4.2
+        problems.push(
+            Problem::at(seconds.span(), "hold_time is 0 or at least 3 seconds")
+                .help("0 switches keepalives off, 90 is the default"),
+        );
+    }
+    *seconds.get_ref()
+}
+
+fn graceful_restart(
+    keys: &SessionKeys<'_>,
+    families: FamilySet,
+    problems: &mut Problems<'_>,
+) -> Option<GracefulRestartConfig> {
+    let time_s = match keys.graceful_restart.map(|key| (key.span(), *key.get_ref())) {
+        None | Some((_, GracefulRestart::On)) => RESTART_TIME_S,
+        Some((_, GracefulRestart::Off)) => return None,
+        Some((span, GracefulRestart::Seconds(seconds))) => {
+            let fits = u16::try_from(seconds).ok().filter(|time| *time <= RESTART_TIME_S_MAX);
+            fits.unwrap_or_else(|| {
+                let message = format!("a restart time is at most {RESTART_TIME_S_MAX} seconds");
+                problems.push(Problem::at(span, message));
+                RESTART_TIME_S
+            })
+        }
+    };
+    // Forwarding is the kernel's, or other hosts': it outlives this process in every family.
+    Some(GracefulRestartConfig { time_s, restarting: false, families_forwarding: families })
+}
+
+fn ttl_security(hops: &Spanned<Hops>, problems: &mut Problems<'_>) -> Option<u8> {
+    let Hops::Most(most) = *hops.get_ref() else { return None };
+    let fits = u8::try_from(most).ok().filter(|most| (1..=TTL_SECURITY_HOPS_MAX).contains(most));
+    if fits.is_none() {
+        let message = format!("ttl_security is from 1 to {TTL_SECURITY_HOPS_MAX} hops");
+        problems.push(Problem::at(hops.span(), message));
+    }
+    fits
+}
+
+fn md5_key(password: &Spanned<Password>, problems: &mut Problems<'_>) -> String {
+    let Password(key) = password.get_ref();
+    if key.is_empty() || key.len() > PASSWORD_OCTETS_MAX {
+        let message = format!("a password has 1 to {PASSWORD_OCTETS_MAX} octets");
+        problems.push(Problem::at(password.span(), message));
+    }
+    key.clone()
+}
