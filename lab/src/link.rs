@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
+use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
 use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
 };
@@ -245,25 +246,52 @@ impl Links {
         gateway: Option<IpAddr>,
         name: &str,
     ) -> Result<(), Error> {
-        let index = self.must_find(name).await?;
-        let fail = |e| Error::link("adding route", net.to_string(), e);
-        let mut route = RouteMessageBuilder::<IpAddr>::new()
-            .destination_prefix(net.addr(), net.prefix_len())
-            .map_err(|_| Error::NoLink(name.to_owned()))?
-            .output_interface(index);
-        if let Some(gateway) = gateway {
-            route = route
-                .gateway(gateway)
-                .map_err(|_| Error::NoLink(name.to_owned()))?
-                .onlink();
-        } else {
-            route = route.scope(rtnetlink::packet_route::route::RouteScope::Link);
-        }
-        self.handle
-            .route()
-            .add(route.build())
+        let route = self.route_to(net, gateway, name).await?;
+        let request = self.handle.route().add(route);
+        request
             .execute()
             .await
-            .map_err(fail)
+            .map_err(|e| Error::link("adding route", net.to_string(), e))
+    }
+
+    /// Deletes such a route.
+    ///
+    /// # Errors
+    ///
+    /// If the link or the route is missing or the kernel refuses.
+    pub async fn delete_route(
+        &self,
+        net: IpNet,
+        gateway: Option<IpAddr>,
+        name: &str,
+    ) -> Result<(), Error> {
+        let route = self.route_to(net, gateway, name).await?;
+        let request = self.handle.route().del(route);
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("deleting route", net.to_string(), e))
+    }
+
+    async fn route_to(
+        &self,
+        net: IpNet,
+        gateway: Option<IpAddr>,
+        name: &str,
+    ) -> Result<RouteMessage, Error> {
+        let index = self.must_find(name).await?;
+        let mixed = |_| Error::Unknown {
+            kind: "gateway of the family of",
+            name: net.to_string(),
+        };
+        let route = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(net.addr(), net.prefix_len())
+            .map_err(mixed)?
+            .output_interface(index);
+        let route = match gateway {
+            Some(gateway) => route.gateway(gateway).map_err(mixed)?.onlink(),
+            None => route.scope(RouteScope::Link),
+        };
+        Ok(route.build())
     }
 }

@@ -16,6 +16,10 @@ use crate::limits::ROUTE_EVENTS_MAX;
 use crate::{Error, Host, KernelRoute, MAIN_TABLE};
 
 /// Listens to a host's route notifications.
+///
+/// The kernel says nothing about IPv4 routes that go because their link does: links are listened
+/// to as well, so that [`Self::changed`] wakes then too, but there is no [`RouteEvent`] of it. What
+/// is there now, only a dump tells.
 #[derive(Debug)]
 pub struct RouteMonitor {
     shared: Arc<Shared>,
@@ -71,7 +75,11 @@ impl RouteMonitor {
     /// If the socket cannot be opened.
     pub fn open(host: &Host) -> Result<Self, Error> {
         let runtime = Handle::current();
-        let groups = [MulticastGroup::Ipv4Route, MulticastGroup::Ipv6Route];
+        let groups = [
+            MulticastGroup::Ipv4Route,
+            MulticastGroup::Ipv6Route,
+            MulticastGroup::Link,
+        ];
         let (connection, _, mut messages) = host
             .run(|| {
                 let _within = runtime.enter();
@@ -96,7 +104,7 @@ impl RouteMonitor {
         })
     }
 
-    /// Waits until something has happened since the last call.
+    /// Waits until something has happened, to a route or a link, since the last call.
     pub async fn changed(&mut self) {
         // An error means that the sender is gone, and it lives as long as we do.
         let _ = self.changed.changed().await;
@@ -143,8 +151,7 @@ impl Shared {
             NetlinkPayload::Overrun(_) => Some(RouteEventKind::Overrun),
             _ => None,
         };
-        let Some(kind) = kind else { return };
-        {
+        if let Some(kind) = kind {
             let mut events = self.lock();
             if events.kept.len() >= ROUTE_EVENTS_MAX {
                 events.dropped = events.kept.pop_front().map(|event| event.at);
