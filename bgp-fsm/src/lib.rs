@@ -1,2 +1,63 @@
+//! The BGP session machine of RFC 4271 §8, sans-IO and in virtual time.
+//!
+//! A [`Session`] is everything we know of one peer's session: up to two transports, the OPENs that
+//! crossed them, timers, and the octets that wait to be written. It owns no socket and reads no
+//! clock: the driver tells it what happened with [`Session::handle`], then drains
+//! [`Session::poll_output`], asks [`Session::poll_timeout`] when to come back, and pulls octets
+//! with [`Session::fill`] and [`Session::sent`] whenever a socket can be written.
+//!
+//! The transitions themselves are rows of a table ([`table`]); its picture is `docs/design/fsm.dot`.
+//!
+//! ```
+//! use bgp_fsm::{Input, Instant, Output, PeerAs, Session, SessionConfig, State};
+//! use bgp_proto::{Asn, RouterId};
+//!
+//! let config = SessionConfig {
+//!     local_asn: Asn(64512),
+//!     local_id: RouterId("192.0.2.1".parse()?),
+//!     peer_asn: PeerAs::Internal,
+//!     ..SessionConfig::default()
+//! };
+//! let mut session = Session::new(config, 7);
+//! session.handle(Instant::ZERO, Input::Start);
+//! assert!(matches!(session.poll_output(), Some(Output::Dial)));
+//! while session.poll_output().is_some() {}
+//! assert_eq!(session.state(), State::Connect);
+//! # Ok::<(), core::net::AddrParseError>(())
+//! ```
 #![no_std]
-//! Placeholder.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod chance;
+mod config;
+mod connection;
+mod event;
+pub mod limits;
+mod negotiate;
+mod outbox;
+mod receive;
+mod session;
+mod stats;
+pub mod table;
+mod time;
+pub mod timer;
+
+pub use config::{GracefulRestartConfig, PeerAs, SessionConfig};
+pub use event::{Conn, DownReason, Input, Output};
+pub use negotiate::{negotiate, open_of};
+pub use session::Session;
+pub use stats::{Counts, Stats};
+pub use table::State;
+pub use time::{Duration, Instant};

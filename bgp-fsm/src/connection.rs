@@ -1,0 +1,342 @@
+//! One transport's machine: it runs the table and does what the rows say.
+
+use alloc::{boxed::Box, collections::VecDeque};
+use core::net::SocketAddr;
+
+use bgp_proto::notification::fsm;
+use bgp_proto::{HEADER_OCTETS, Notification, Open, RouteRefresh, SessionParams};
+use bytes::{Bytes, BytesMut};
+
+use crate::chance::Chance;
+use crate::limits::{OPEN_HOLD, READ_PAUSE_HOLDS_MAX, SEND_HOLD_MIN};
+use crate::negotiate::open_of;
+use crate::outbox::Outbox;
+use crate::table::{Action, Event, Row, row};
+use crate::timer::{Timer, Timers};
+use crate::{Conn, DownReason, Duration, Instant, Output, SessionConfig, State};
+
+/// A whole KEEPALIVE: a header and nothing else. RFC 4271 §4.4
+const KEEPALIVE: [u8; HEADER_OCTETS] = {
+    let mut message = [0xff; HEADER_OCTETS];
+    [message[16], message[17], message[18]] = [0, HEADER_OCTETS as u8, 4];
+    message
+};
+
+/// What a transition may use besides the connection itself.
+pub(crate) struct Env<'s> {
+    pub(crate) now: Instant,
+    pub(crate) config: &'s SessionConfig,
+    pub(crate) chance: &'s mut Chance,
+    pub(crate) outputs: &'s mut VecDeque<Output>,
+}
+
+/// What an event carries.
+#[derive(Clone, Debug)]
+pub(crate) enum Cause {
+    /// Nothing.
+    Plain,
+    /// What the peer is to be told.
+    Send(Notification),
+    /// What the peer has told us.
+    Received(Notification),
+    /// The body of an UPDATE.
+    Update(Bytes),
+    /// A ROUTE-REFRESH.
+    Refresh(RouteRefresh),
+}
+
+/// What a transition did.
+pub(crate) struct Step {
+    pub(crate) from: State,
+    pub(crate) to: State,
+    /// Whether it counts towards the idle hold.
+    pub(crate) failed: bool,
+    /// Why, if it left a state that had a session or an attempt.
+    pub(crate) reason: DownReason,
+}
+
+/// Where the transport stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// There is none.
+    #[default]
+    None,
+    /// We asked for one.
+    Dialing,
+    /// It carries octets.
+    Open,
+}
+
+/// One of the two machines of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    conn: Conn,
+    state: State,
+    transport: Transport,
+    timers: Timers,
+    /// What waits to be written; after a close what the driver still flushes.
+    pub(crate) outbox: Outbox,
+    /// The OPEN that the peer sent on this transport.
+    pub(crate) open: Option<Box<Open>>,
+    /// What the two OPENs settled.
+    pub(crate) params: Option<Box<SessionParams>>,
+    /// Our and the peer's end of the transport.
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+    /// Whether the last input found octets waiting of which the socket had taken none.
+    stalled: bool,
+    /// Since when octets lie unread that we do not want to read now.
+    paused_since: Option<Instant>,
+}
+
+impl Connection {
+    pub(crate) fn new(conn: Conn) -> Self {
+        Self {
+            conn,
+            state: State::Idle,
+            transport: Transport::None,
+            timers: Timers::default(),
+            outbox: Outbox::default(),
+            open: None,
+            params: None,
+            ends: None,
+            stalled: false,
+            paused_since: None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    pub(crate) fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    /// A transport is there: whatever the last one left behind is forgotten.
+    pub(crate) fn opened(&mut self, local: SocketAddr, remote: SocketAddr) {
+        self.forget();
+        self.transport = Transport::Open;
+        self.ends = Some((local, remote));
+    }
+
+    /// The transport is gone without our doing.
+    pub(crate) fn lost(&mut self) {
+        self.transport = Transport::None;
+    }
+
+    /// Runs one event through the table.
+    pub(crate) fn step(&mut self, event: Event, cause: Cause, env: &mut Env<'_>) -> Step {
+        let from = self.state;
+        let row = row(from, event);
+        let reason = reason(row, event, from, &cause);
+        let mut payload = Some(cause);
+        for action in row.actions {
+            self.act(*action, row, &reason, &mut payload, env);
+        }
+        self.state = row.to;
+        let failed = row.actions.contains(&Action::Fail);
+        Step {
+            from,
+            to: row.to,
+            failed,
+            reason,
+        }
+    }
+
+    /// Does one action of `row`.
+    fn act(
+        &mut self,
+        action: Action,
+        row: &Row,
+        reason: &DownReason,
+        payload: &mut Option<Cause>,
+        env: &mut Env<'_>,
+    ) {
+        let config = env.config;
+        match action {
+            Action::Dial => {
+                self.forget();
+                self.transport = Transport::Dialing;
+                env.outputs.push_back(Output::Dial);
+            }
+            Action::Close => self.close(row, env),
+            Action::Fail => {} // The session counts.
+            Action::SendOpen => self.send(|out| open_of(config).encode(out)),
+            Action::SendKeepalive => self.send_keepalive(),
+            Action::Notify | Action::NotifyUnexpected => {
+                if let DownReason::Sent(notification) = reason {
+                    self.notify(notification);
+                }
+            }
+            Action::StartConnectRetry => {
+                // The machine of the peer's dial waits; it never dials itself.
+                if self.conn == Conn::Outbound {
+                    self.start(
+                        Timer::ConnectRetry,
+                        seconds(config.connect_retry_s.max(1)),
+                        env,
+                    );
+                }
+            }
+            Action::StopConnectRetry => self.timers.stop(Timer::ConnectRetry),
+            Action::StartDelayOpen => {
+                self.start(Timer::DelayOpen, seconds(config.open_delay_s), env)
+            }
+            Action::StopDelayOpen => self.timers.stop(Timer::DelayOpen),
+            Action::StartOpenHold => self.start(Timer::Hold, OPEN_HOLD, env),
+            Action::StartHold => self.start(Timer::Hold, self.hold_time(), env),
+            Action::StartKeepalive => self.start(Timer::Keepalive, self.hold_time() / 3, env),
+            Action::StartSendHold => self.start(Timer::SendHold, self.send_hold_time(config), env),
+            Action::Deliver => match payload.take() {
+                Some(Cause::Update(body)) => env.outputs.push_back(Output::Update(body)),
+                Some(Cause::Refresh(refresh)) => env.outputs.push_back(Output::Refresh(refresh)),
+                _ => {}
+            },
+            Action::Establish => {
+                if let Some(params) = &self.params {
+                    env.outputs.push_back(Output::Established(params.clone()));
+                }
+            }
+        }
+    }
+
+    /// The timer that is due, unless it may wait.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Timer> {
+        loop {
+            let timer = self.timers.take_due(now)?;
+            if timer != Timer::Hold || !self.hold_deferred(now) {
+                return Some(timer);
+            }
+        }
+    }
+
+    /// Notes what the socket has taken since the last input. The send hold timer counts from the
+    /// first input that finds octets waiting and none taken (RFC 9687 §3.3); so it may fire late by
+    /// the time between two inputs, never early.
+    pub(crate) fn note_progress(&mut self, now: Instant, config: &SessionConfig) {
+        let stalled = !self.outbox.take_progress() && self.outbox.octets() > 0;
+        if self.timers.deadline(Timer::SendHold).is_some() && !(stalled && self.stalled) {
+            self.timers
+                .set(Timer::SendHold, Some(now + self.send_hold_time(config)));
+        }
+        self.stalled = stalled;
+    }
+
+    /// We read no more (`unread` octets wait), or read on.
+    pub(crate) fn read_paused(&mut self, unread: bool, now: Instant) {
+        if unread {
+            self.paused_since.get_or_insert(now);
+        } else if self.paused_since.take().is_some()
+            && let Some(deadline) = self.timers.deadline(Timer::Hold)
+        {
+            // What lay unread must be given the time to be read.
+            let least = now + self.hold_time() / 3;
+            self.timers.set(Timer::Hold, Some(deadline.max(least)));
+        }
+    }
+
+    /// Puts the hold timer off while unread octets are known to wait, up to the cap.
+    fn hold_deferred(&mut self, now: Instant) -> bool {
+        let (Some(since), State::Established) = (self.paused_since, self.state) else {
+            return false;
+        };
+        let cap = since + self.hold_time() * READ_PAUSE_HOLDS_MAX;
+        let defer = now < cap;
+        if defer {
+            self.timers
+                .set(Timer::Hold, Some(cap.min(now + self.hold_time())));
+        }
+        defer
+    }
+
+    fn close(&mut self, row: &Row, env: &mut Env<'_>) {
+        let notified = row
+            .actions
+            .iter()
+            .any(|a| matches!(a, Action::Notify | Action::NotifyUnexpected));
+        if !notified || self.transport != Transport::Open {
+            self.outbox.clear();
+        }
+        if self.transport != Transport::None {
+            env.outputs.push_back(Output::Close(self.conn));
+        }
+        self.transport = Transport::None;
+        self.timers.clear();
+        self.paused_since = None;
+    }
+
+    fn notify(&mut self, notification: &Notification) {
+        if self.transport == Transport::Open {
+            self.outbox.cut();
+            self.send(|out| notification.encode(out));
+        }
+    }
+
+    fn send_keepalive(&mut self) {
+        let keepalive = Bytes::from_static(&KEEPALIVE);
+        if !self.outbox.ends_with(&keepalive) {
+            self.outbox.push(keepalive);
+        }
+    }
+
+    fn send(&mut self, encode: impl FnOnce(&mut BytesMut)) {
+        let mut out = BytesMut::new();
+        encode(&mut out);
+        self.outbox.push(out.freeze());
+    }
+
+    fn start(&mut self, timer: Timer, time: Duration, env: &mut Env<'_>) {
+        self.timers.start(timer, env.now, time, env.chance);
+    }
+
+    /// What both sides agreed on; zero if neither wants keepalives.
+    fn hold_time(&self) -> Duration {
+        self.params
+            .as_ref()
+            .map_or(Duration::ZERO, |params| seconds(params.hold_time_s))
+    }
+
+    /// RFC 9687 §3.1: the greater of eight minutes and twice the hold time.
+    fn send_hold_time(&self, config: &SessionConfig) -> Duration {
+        match config.send_hold_s {
+            Some(time_s) => Duration::from_secs(u64::from(time_s)),
+            None => SEND_HOLD_MIN.max(self.hold_time() * 2),
+        }
+    }
+
+    fn forget(&mut self) {
+        self.outbox.clear();
+        (self.open, self.params, self.ends, self.paused_since) = (None, None, None, None);
+    }
+}
+
+/// Why the row's transition leaves what it leaves.
+fn reason(row: &Row, event: Event, from: State, cause: &Cause) -> DownReason {
+    if row.actions.contains(&Action::NotifyUnexpected) {
+        return DownReason::Sent(unexpected_message(from));
+    }
+    match (event, cause) {
+        (Event::Reopened, _) => DownReason::Reopened,
+        (_, Cause::Send(notification)) => DownReason::Sent(notification.clone()),
+        (_, Cause::Received(notification)) => DownReason::Received(notification.clone()),
+        _ => DownReason::TransportLost,
+    }
+}
+
+/// A message that `state` does not expect. RFC 6608 §3
+fn unexpected_message(state: State) -> Notification {
+    Notification::fsm(match state {
+        State::OpenSent => fsm::UNEXPECTED_IN_OPEN_SENT,
+        State::OpenConfirm => fsm::UNEXPECTED_IN_OPEN_CONFIRM,
+        State::Established => fsm::UNEXPECTED_IN_ESTABLISHED,
+        State::Idle | State::Connect | State::Active => fsm::UNSPECIFIC,
+    })
+}
+
+fn seconds(seconds: u16) -> Duration {
+    Duration::from_secs(u64::from(seconds))
+}

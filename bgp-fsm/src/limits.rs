@@ -1,0 +1,33 @@
+//! Every limit and fixed time of the session, in one place.
+
+use crate::Duration;
+
+/// How long we wait for the peer's OPEN after ours is sent: the "large value" that
+/// RFC 4271 §8.2.2 suggests for the hold timer in OpenSent.
+pub const OPEN_HOLD: Duration = Duration::from_secs(240);
+
+/// The least time a peer may refuse to read before it is given up (RFC 9687 §3.1), unless the
+/// configuration says otherwise.
+pub const SEND_HOLD_MIN: Duration = Duration::from_secs(480);
+
+/// While we refuse to read, the peer's KEEPALIVEs lie unread and must not be missed; but a peer
+/// whose octets we leave lying for this many hold times is given up all the same.
+pub const READ_PAUSE_HOLDS_MAX: u32 = 3;
+
+/// Failures in a row up to which an incoming connection ends the idle hold: a peer that restarts
+/// comes back before our own back-off is over, and waiting then would only cost routes.
+pub const INBOUND_FAILURES_MAX: u32 = 1;
+
+/// An established session of at least this age is given up for a new connection of the same peer
+/// when graceful restart was agreed (RFC 4724 §5). A younger one is kept: the new connection may
+/// be the loser of a collision that is still on its way.
+pub const REOPEN_AGE_MIN: Duration = Duration::from_secs(10);
+
+/// The least and greatest jitter, in 1/256 of the configured time: 0.75 to 1.0 (RFC 4271 §10).
+pub const JITTER_MIN: u64 = 192;
+/// See [`JITTER_MIN`].
+pub const JITTER_MAX: u64 = 256;
+
+/// Messages of its own (OPEN, KEEPALIVE, NOTIFICATION) a connection holds unsent at most: one of
+/// each kind, since a KEEPALIVE is not queued behind another.
+pub const OWN_MESSAGES_MAX: usize = 3;

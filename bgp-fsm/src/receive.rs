@@ -1,0 +1,111 @@
+//! What a message means: which event it is, and the choice between two connections.
+
+use bgp_proto::notification::{code, header, open};
+use bgp_proto::{Frame, MessageKind, Notification, Open, RouteRefresh, SessionParams};
+use bytes::Bytes;
+
+use crate::connection::{Cause, Transport};
+use crate::negotiate::negotiate;
+use crate::table::Event;
+use crate::timer::Timer;
+use crate::{Conn, Instant, Session, State};
+
+impl Session {
+    /// Takes a message off a connection; one that comes after we closed it is ignored.
+    pub(crate) fn receive(&mut self, now: Instant, conn: Conn, frame: Frame) {
+        if self.conn(conn).transport() != Transport::Open {
+            return;
+        }
+        self.stats_mut().received.add(frame.kind.0);
+        match frame.kind {
+            MessageKind::Open => self.receive_open(now, conn, &frame.body),
+            MessageKind::Update => self.step(now, conn, Event::Update, Cause::Update(frame.body)),
+            MessageKind::Keepalive => self.step(now, conn, Event::Keepalive, Cause::Plain),
+            MessageKind::Notification => self.receive_notification(now, conn, &frame.body),
+            MessageKind::RouteRefresh => self.receive_refresh(now, conn, &frame.body),
+            MessageKind(kind) => {
+                // RFC 4271 §6.1: the data of this error is the type octet.
+                let data = Bytes::copy_from_slice(&[kind]);
+                let notification = Notification::message_header(header::BAD_MESSAGE_TYPE, data);
+                self.step(now, conn, Event::HeaderError, Cause::Send(notification));
+            }
+        }
+    }
+
+    fn receive_open(&mut self, now: Instant, conn: Conn, body: &[u8]) {
+        let event = match self.conn(conn).state() {
+            State::OpenSent => Event::Open,
+            State::Connect | State::Active if self.opens_late(conn) => Event::OpenDelayed,
+            // An OPEN that is not expected needs no reading.
+            _ => return self.step(now, conn, Event::Open, Cause::Plain),
+        };
+        let settled = Open::parse(body)
+            .and_then(|theirs| negotiate(self.config(), &theirs).map(|params| (theirs, params)));
+        match settled {
+            Err(notification) => {
+                self.step(now, conn, Event::OpenError, Cause::Send(notification));
+            }
+            Ok((theirs, params)) => {
+                if self.wins_collision(now, conn, &params) {
+                    self.settle(conn, theirs, params);
+                    self.step(now, conn, event, Cause::Plain);
+                }
+            }
+        }
+    }
+
+    /// Whether our own OPEN still waits for the peer's.
+    fn opens_late(&self, conn: Conn) -> bool {
+        self.conn(conn)
+            .timers()
+            .deadline(Timer::DelayOpen)
+            .is_some()
+    }
+
+    /// Closes this connection or the other if there are two. RFC 4271 §6.8, RFC 6286 §2.3
+    fn wins_collision(&mut self, now: Instant, conn: Conn, params: &SessionParams) -> bool {
+        let loser = match self.conn(conn.other()).state() {
+            State::Established => conn,
+            State::OpenConfirm => kept(params).other(),
+            // The other side's OPEN has not come yet; when it does, this connection is the other one.
+            _ => return true,
+        };
+        self.dump(now, loser);
+        loser != conn
+    }
+
+    fn receive_notification(&mut self, now: Instant, conn: Conn, body: &[u8]) {
+        // One that is too short still ends the session.
+        let notification = Notification::parse(body).unwrap_or(Notification::new(0, 0));
+        let version = (code::OPEN_MESSAGE, open::UNSUPPORTED_VERSION_NUMBER);
+        let event = if (notification.code, notification.subcode) == version {
+            Event::NotificationVersion
+        } else {
+            Event::Notification
+        };
+        self.step(now, conn, event, Cause::Received(notification));
+    }
+
+    fn receive_refresh(&mut self, now: Instant, conn: Conn, body: &[u8]) {
+        match RouteRefresh::parse(body) {
+            Ok(refresh) => self.step(now, conn, Event::Refresh, Cause::Refresh(refresh)),
+            // RFC 7313 §5
+            Err(notification) if self.conn(conn).state() == State::Established => {
+                self.step(now, conn, Event::UpdateError, Cause::Send(notification));
+            }
+            Err(_) => self.step(now, conn, Event::Refresh, Cause::Plain),
+        }
+    }
+}
+
+/// Which of two colliding connections both sides keep: the one dialled by the speaker with the
+/// higher identifier, and of equal ones by that with the higher AS number. RFC 4271 §6.8,
+/// RFC 6286 §2.3
+fn kept(params: &SessionParams) -> Conn {
+    let ours = (params.local_id, params.local_asn);
+    if ours > (params.peer_id, params.peer_asn) {
+        Conn::Outbound
+    } else {
+        Conn::Inbound
+    }
+}
