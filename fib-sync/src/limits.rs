@@ -1,0 +1,49 @@
+//! Every bound of this crate, in one place.
+
+use core::time::Duration;
+
+/// Writes a reconciler lets be under way at once.
+pub const IN_FLIGHT_MAX: usize = 8192;
+
+/// First delay before a refused route is tried again.
+pub const BACKOFF_MIN: Duration = Duration::from_millis(200);
+
+/// Longest delay before a refused route is tried again.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// First gap kept between two dumps that were forced one right after the other.
+pub const DUMP_GAP_MIN: Duration = Duration::from_millis(100);
+
+/// Longest gap kept between two forced dumps.
+pub const DUMP_GAP_MAX: Duration = Duration::from_secs(10);
+
+/// How long after a link or an address went away the table is read again. The kernel tells of the
+/// link before it has removed the routes, and tells nothing of the IPv4 routes it removed.
+pub const LINK_SETTLE: Duration = Duration::from_millis(100);
+
+/// Octets of one batch of netlink requests; the kernel refuses one that exceeds the send buffer.
+pub const BATCH_OCTETS_MAX: usize = 128 * 1024;
+
+/// Requests in one batch when the receive buffer could be forced to [`REPLY_OCTETS`].
+pub const BATCH_REQUESTS_MAX: usize = 2048;
+
+/// Requests in one batch when it could not: each may cost an error reply in the default buffer.
+pub const BATCH_REQUESTS_SMALL: usize = 128;
+
+/// Receive buffer of the socket that follows the kernel's notifications.
+pub const MONITOR_OCTETS: usize = 16 * 1024 * 1024;
+
+/// Receive buffer of the socket that carries requests and their replies.
+pub const REPLY_OCTETS: usize = 4 * 1024 * 1024;
+
+/// Octets one read of a netlink socket takes; the kernel builds dump parts of up to 32 KiB.
+pub const READ_OCTETS: usize = 64 * 1024;
+
+/// Notifications read ahead of a reply at most, so that a storm cannot hold replies back for ever.
+pub const NOTIFICATIONS_AHEAD_MAX: usize = 16 * 1024;
+
+/// Octets of route messages that one `RTA_MULTIPATH` may fill, so at most this many next hops.
+pub const HOPS_MAX: usize = 256;
+
+/// Events an attachment of the in-memory kernel holds before it overruns.
+pub const MEMORY_EVENTS_MAX: usize = 4096;

@@ -1,0 +1,115 @@
+//! One program's connection to the kernel: its commands, and what it has yet to be told.
+
+use core::task::{Context, Poll, Waker};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::kernel::Kernel;
+use crate::limits::MEMORY_EVENTS_MAX;
+use crate::owner::Owner;
+use crate::port::{Command, Event, Fib};
+use crate::route::RouteKey;
+
+/// Names a connection to a [`Kernel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attachment(pub(super) u32);
+
+/// A connection's queues. Two of them, like the two sockets of the real driver; what is older in
+/// the kernel's time is never told after what is younger, except that a notification may come
+/// before an older answer.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    pub(super) commands: VecDeque<Command>,
+    pub(super) notifications: VecDeque<(u64, Event)>,
+    pub(super) answers: VecDeque<(u64, Event)>,
+    pub(super) dump: Option<Dump>,
+    pub(super) waker: Option<Waker>,
+}
+
+/// A dump under way: it reads a few rows at a time while others change the table.
+#[derive(Debug)]
+pub(super) struct Dump {
+    pub(super) table: u32,
+    pub(super) owner: Option<Owner>,
+    pub(super) after: Option<RouteKey>,
+    pub(super) cut: bool,
+}
+
+impl Queues {
+    /// Whether polling would yield something.
+    pub(super) fn is_ready(&self) -> bool {
+        !(self.commands.is_empty()
+            && self.notifications.is_empty()
+            && self.answers.is_empty()
+            && self.dump.is_none())
+    }
+
+    pub(super) fn notify(&mut self, stamp: u64, event: Event) {
+        if self.notifications.len() >= MEMORY_EVENTS_MAX {
+            self.overrun(stamp);
+        } else {
+            self.notifications.push_back((stamp, event));
+        }
+        self.wake();
+    }
+
+    /// Loses what waits, and says so.
+    pub(super) fn overrun(&mut self, stamp: u64) {
+        self.notifications.clear();
+        self.notifications.push_back((stamp, Event::Overrun));
+        self.wake();
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// A connection to a shared [`Kernel`] as a [`Fib`].
+#[derive(Debug)]
+pub struct MemoryFib {
+    kernel: Rc<RefCell<Kernel>>,
+    attachment: Attachment,
+}
+
+impl MemoryFib {
+    /// Connects. Dropping it is what a crash of the program is to the kernel: routes stay.
+    pub fn new(kernel: &Rc<RefCell<Kernel>>) -> Self {
+        let attachment = kernel.borrow_mut().attach();
+        Self {
+            kernel: Rc::clone(kernel),
+            attachment,
+        }
+    }
+
+    /// The connection's name in the kernel.
+    pub fn attachment(&self) -> Attachment {
+        self.attachment
+    }
+}
+
+impl Fib for MemoryFib {
+    fn submit(&mut self, command: Command) {
+        self.kernel.borrow_mut().submit(self.attachment, command);
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        let mut kernel = self.kernel.borrow_mut();
+        match kernel.poll(self.attachment) {
+            Some(event) => Poll::Ready(event),
+            None => {
+                kernel.wake_later(self.attachment, cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for MemoryFib {
+    fn drop(&mut self) {
+        self.kernel.borrow_mut().detach(self.attachment);
+    }
+}

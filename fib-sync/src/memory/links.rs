@@ -1,0 +1,234 @@
+//! Links and addresses, and the routes that come and go with them as in the real kernel.
+
+use ipnet::IpNet;
+
+use super::kernel::Kernel;
+use crate::owner::Owner;
+use crate::port::Event;
+use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, TABLE_MAIN};
+
+/// `RTPROT_KERNEL`: routes the kernel itself makes.
+const KERNEL: Owner = Owner(2);
+
+/// Metric of the kernel's own IPv6 routes.
+const KERNEL_METRIC_IPV6: u32 = 256;
+
+impl Kernel {
+    /// Adds an interface, up and with carrier; returns its index.
+    pub fn add_link(&mut self, name: &str) -> u32 {
+        let index = self.next_index;
+        self.next_index += 1;
+        let link = Link {
+            index,
+            name: name.to_owned(),
+            up: true,
+            running: true,
+        };
+        self.links.insert(index, link.clone());
+        self.notify(None, &Event::Link(link));
+        index
+    }
+
+    /// The interface of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.values().find(|link| link.name == name)
+    }
+
+    /// The interface of this index.
+    pub fn link_by_index(&self, index: u32) -> Option<&Link> {
+        self.links.get(&index)
+    }
+
+    /// Gives an interface another name.
+    pub fn rename_link(&mut self, index: u32, name: &str) {
+        if let Some(link) = self.links.get_mut(&index) {
+            name.clone_into(&mut link.name);
+            let event = Event::Link(link.clone());
+            self.notify(None, &event);
+        }
+    }
+
+    /// Sets an interface administratively up or down. Down takes its routes along: the IPv4 ones
+    /// without a word, the IPv6 ones with a notification each, and its IPv6 addresses. Routes with
+    /// a hop left elsewhere stay.
+    pub fn set_link_up(&mut self, index: u32, up: bool) {
+        let Some(link) = self.links.get_mut(&index) else {
+            return;
+        };
+        if link.up == up {
+            return;
+        }
+        link.up = up;
+        link.running = up;
+        let event = Event::Link(link.clone());
+        self.notify(None, &event);
+        if up {
+            self.connect(index);
+        } else {
+            self.drop_dead_routes();
+            self.drop_addresses(index, false);
+        }
+    }
+
+    /// Takes the carrier of an interface away or gives it back; routes stay.
+    pub fn set_carrier(&mut self, index: u32, running: bool) {
+        let Some(link) = self.links.get_mut(&index) else {
+            return;
+        };
+        link.running = link.up && running;
+        let event = Event::Link(link.clone());
+        self.notify(None, &event);
+    }
+
+    /// Removes an interface with its addresses and routes.
+    pub fn remove_link(&mut self, index: u32) {
+        self.set_link_up(index, false);
+        self.drop_addresses(index, true);
+        if self.links.remove(&index).is_some() {
+            self.shorten_routes(index);
+            self.notify(None, &Event::LinkGone(index));
+        }
+    }
+
+    /// Gives an interface an address; the kernel adds the route to its subnet.
+    pub fn add_address(&mut self, interface: u32, address: IpNet) {
+        let address = InterfaceAddress { interface, address };
+        if self.addresses.insert(address) {
+            self.notify(None, &Event::Address(address));
+            self.connect(interface);
+        }
+    }
+
+    /// Takes an address away, and the kernel's route to its subnet; routes over gateways of that
+    /// subnet stay, as they do in Linux unless the address was their source.
+    pub fn remove_address(&mut self, interface: u32, address: IpNet) {
+        let gone = InterfaceAddress { interface, address };
+        if self.addresses.remove(&gone) {
+            self.notify(None, &Event::AddressGone(gone));
+            self.disconnect(gone);
+        }
+    }
+
+    /// The addresses of this host.
+    pub fn addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
+        self.addresses.iter()
+    }
+
+    fn is_up(&self, index: u32) -> bool {
+        self.links.get(&index).is_some_and(|link| link.up)
+    }
+
+    /// Adds the kernel's routes to the subnets of an interface that is up.
+    fn connect(&mut self, index: u32) {
+        if !self.is_up(index) {
+            return;
+        }
+        let subnets: Vec<InterfaceAddress> = self
+            .addresses
+            .iter()
+            .filter(|a| a.interface == index)
+            .copied()
+            .collect();
+        for subnet in subnets {
+            let (key, route) = connected(subnet);
+            if subnet.address.prefix_len() < subnet.address.max_prefix_len()
+                && !self.routes.contains_key(&key)
+            {
+                self.routes.insert(key, route.clone());
+                self.notify(
+                    None,
+                    &Event::Changed {
+                        key,
+                        route,
+                        replaced: false,
+                    },
+                );
+            }
+        }
+    }
+
+    fn disconnect(&mut self, gone: InterfaceAddress) {
+        let (key, route) = connected(gone);
+        let others = self
+            .addresses
+            .iter()
+            .filter(|a| a.interface == gone.interface);
+        let shared = others
+            .into_iter()
+            .any(|a| a.address.trunc() == gone.address.trunc());
+        if !shared && self.routes.get(&key) == Some(&route) {
+            self.routes.remove(&key);
+            self.notify(None, &Event::Gone(key, route));
+        }
+    }
+
+    fn drop_addresses(&mut self, index: u32, ipv4: bool) {
+        let of = |a: &InterfaceAddress| {
+            a.interface == index && (ipv4 || matches!(a.address, IpNet::V6(_)))
+        };
+        let gone: Vec<InterfaceAddress> =
+            self.addresses.iter().filter(|a| of(a)).copied().collect();
+        for address in gone {
+            self.remove_address(address.interface, address.address);
+        }
+    }
+
+    /// Removes the routes all of whose hops leave through links that are down.
+    fn drop_dead_routes(&mut self) {
+        let dead = |hop: &Hop| hop.interface.is_some_and(|index| !self.is_up(index));
+        let routes = self
+            .routes
+            .iter()
+            .filter(|(_, route)| !route.next_hops.is_empty() && route.next_hops.iter().all(dead));
+        let keys: Vec<RouteKey> = routes.map(|(key, _)| *key).collect();
+        for key in keys {
+            if let Some(route) = self.routes.remove(&key)
+                && key.is_ipv6()
+            {
+                self.notify(None, &Event::Gone(key, route));
+            }
+        }
+    }
+
+    /// A link is no more: hops over it leave their routes. IPv4 drops such routes whole.
+    fn shorten_routes(&mut self, index: u32) {
+        let routes = self.routes.iter().filter(|(_, route)| route.uses(index));
+        let keys: Vec<RouteKey> = routes.map(|(key, _)| *key).collect();
+        for key in keys {
+            let Some(mut route) = self.routes.remove(&key) else {
+                continue;
+            };
+            if !key.is_ipv6() {
+                continue;
+            }
+            let (gone, left) = route
+                .next_hops
+                .iter()
+                .partition(|hop| hop.interface == Some(index));
+            let gone: Vec<Hop> = gone;
+            route.next_hops = left;
+            let told = Route {
+                next_hops: gone,
+                ..route.clone()
+            };
+            if !route.next_hops.is_empty() {
+                self.routes.insert(key, route);
+            }
+            self.notify(None, &Event::Gone(key, told));
+        }
+    }
+}
+
+/// The kernel's route to the subnet of an address.
+fn connected(address: InterfaceAddress) -> (RouteKey, Route) {
+    let ipv6 = matches!(address.address, IpNet::V6(_));
+    let metric = if ipv6 { KERNEL_METRIC_IPV6 } else { 0 };
+    let key = RouteKey::new(TABLE_MAIN, address.address, metric, 0);
+    let mut route = Route::device(KERNEL, address.interface);
+    if ipv6 {
+        route.scope = crate::route::Scope::Universe;
+    } else {
+        route.source = Some(address.address.addr());
+    }
+    (key, route)
+}

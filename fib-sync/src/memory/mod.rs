@@ -1,0 +1,13 @@
+//! A kernel in a value, for simulation: it outlives the daemons attached to it, and can refuse,
+//! overrun, lose notifications and answers, cut dumps short and hold foreign routes.
+
+mod attachment;
+mod faults;
+mod kernel;
+mod links;
+#[cfg(test)]
+mod tests;
+
+pub use self::attachment::{Attachment, MemoryFib};
+pub use self::faults::Faults;
+pub use self::kernel::Kernel;

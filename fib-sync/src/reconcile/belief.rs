@@ -1,0 +1,247 @@
+//! What events from the kernel do to belief.
+
+use super::backoff;
+use super::delta::{Cause, Entry, Found};
+use super::reconciler::{Reconciler, Round};
+use crate::limits::{DUMP_GAP_MAX, LINK_SETTLE};
+use crate::route::{Route, RouteKey};
+use crate::time::Instant;
+
+impl Reconciler {
+    /// A row of a dump.
+    pub(super) fn row(&mut self, key: RouteKey, route: &Route) {
+        let number = self.dumps.round;
+        let Some(round) = &self.dumps.current else {
+            return;
+        };
+        if round.touched.contains(&key) || !self.config.tables.contains(&key.table) {
+            return;
+        }
+        if route.owner() != self.config.owner {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.foreign = Some(route.owner());
+                entry.foreign_round = number;
+            }
+            return;
+        }
+        let void = self.dumps.void;
+        let known = self.entries.contains_key(&key);
+        let entry = self.entries.entry(key).or_default();
+        let before = core::mem::take(&mut entry.found);
+        entry.observe(&key, Some(route.clone()));
+        entry.round = number;
+        if !void && before != Found::Unknown && (!known || before != entry.found) {
+            self.counters.drift += 1;
+        }
+    }
+
+    /// The dump of one table ended.
+    pub(super) fn dump_done(&mut self, now: Instant, table: u32, complete: bool) {
+        if !self.config.tables.contains(&table) {
+            return;
+        }
+        let Some(round) = &mut self.dumps.current else {
+            return;
+        };
+        round.waiting = false;
+        round.spoilt |= !complete;
+        if !round.left.is_empty() && !round.spoilt {
+            return;
+        }
+        let Some(round) = self.dumps.current.take() else {
+            return;
+        };
+        if round.spoilt {
+            self.dumps.void = true;
+            self.force_dump(now);
+            return;
+        }
+        self.sweep(&round);
+        self.dumps.void = false;
+        if !self.config.period.is_zero() {
+            self.dumps.periodic = Some(now + self.config.period);
+        }
+    }
+
+    /// After a complete round: what was not seen is not there.
+    fn sweep(&mut self, round: &Round) {
+        let number = self.dumps.round;
+        self.entries.retain(|key, entry| {
+            if !round.touched.contains(key) {
+                if entry.round != number && entry.found != Found::Absent {
+                    if entry.found != Found::Unknown {
+                        self.counters.drift += 1;
+                    }
+                    entry.found = Found::Absent;
+                }
+                if entry.foreign_round != number && round.owner.is_none() {
+                    entry.foreign = None;
+                }
+            }
+            let settled = entry.is_settled();
+            if !settled {
+                self.dirty.insert(*key);
+            }
+            !settled || entry.want.is_some()
+        });
+        self.adopt();
+    }
+
+    /// Faults that the dump has settled: our route is there after all.
+    fn adopt(&mut self) {
+        let settled = |entry: &Entry| entry.found == Found::AsWanted && entry.fault.is_some();
+        let keys: Vec<RouteKey> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| settled(entry))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            self.clear_fault(&key);
+        }
+    }
+
+    /// Somebody else added or changed a route.
+    pub(super) fn changed(&mut self, key: RouteKey, route: &Route, replaced: bool) {
+        if !self.config.tables.contains(&key.table) {
+            return;
+        }
+        let ours = route.owner() == self.config.owner;
+        if !ours && !self.entries.contains_key(&key) {
+            return;
+        }
+        self.touch(key);
+        let number = self.dumps.round;
+        let entry = self.entries.entry(key).or_default();
+        if ours {
+            entry.observe(&key, Some(route.clone()));
+            entry.round = number;
+            if replaced {
+                entry.foreign = None;
+            }
+        } else {
+            entry.foreign = Some(route.owner());
+            entry.foreign_round = number;
+            if replaced && entry.found != Found::Absent {
+                entry.found = Found::Absent;
+                self.counters.drift += 1;
+            }
+        }
+        if let Some(flight) = entry.flight.as_deref_mut() {
+            flight.disturbed = true;
+        }
+        self.dirty.insert(key);
+        if ours {
+            self.clear_fault(&key);
+        }
+    }
+
+    /// Somebody else, or the kernel, removed a route or hops of it.
+    pub(super) fn gone(&mut self, now: Instant, key: RouteKey, route: &Route) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        if let Some(flight) = entry.flight.as_deref_mut() {
+            flight.disturbed = true;
+        }
+        let mut certain = true;
+        if route.owner() != self.config.owner {
+            if entry.foreign == Some(route.owner()) {
+                entry.foreign = None;
+            }
+        } else if let Some(present) = entry.present() {
+            match present.without(route) {
+                Some(left) => entry.observe(&key, left),
+                None => certain = false,
+            }
+            self.counters.drift += 1;
+        } else if entry.found == Found::Unknown {
+            certain = !key.is_ipv6() || !route.kind.forwards();
+            if certain {
+                entry.found = Found::Absent;
+            }
+        }
+        if certain {
+            self.touch(key);
+        } else {
+            entry.found = Found::Unknown;
+            self.force_dump(now);
+        }
+        // Whatever was in the way may be gone: try at once.
+        self.clear_fault(&key);
+        self.dirty.insert(key);
+    }
+
+    /// The state of this key is known from an event, whatever the dump under way may say.
+    fn touch(&mut self, key: RouteKey) {
+        if let Some(round) = &mut self.dumps.current {
+            round.touched.insert(key);
+        }
+    }
+
+    /// A link went down or away: the kernel has removed, or is about to remove, the routes over
+    /// it, and says nothing about the IPv4 ones.
+    pub(super) fn link_lost(&mut self, now: Instant, index: u32) {
+        if self
+            .entries
+            .values()
+            .any(|entry| entry.present().is_some_and(|r| r.uses(index)))
+        {
+            self.settle_and_dump(now);
+        }
+    }
+
+    /// Reads the tables again a moment from now.
+    pub(super) fn settle_and_dump(&mut self, now: Instant) {
+        self.dumps.needed = true;
+        self.dumps.not_before = self.dumps.not_before.max(now + LINK_SETTLE);
+    }
+
+    /// A link or an address appeared: refused routes may be accepted now.
+    pub(super) fn forgive(&mut self) {
+        let refused = |entry: &Entry| {
+            entry
+                .fault
+                .as_ref()
+                .is_some_and(|fault| matches!(fault.cause, Cause::Refused(_)))
+        };
+        let keys: Vec<RouteKey> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| refused(entry))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            self.clear_fault(&key);
+        }
+    }
+
+    /// Notifications were lost.
+    pub(super) fn overrun(&mut self, now: Instant) {
+        self.counters.overruns += 1;
+        self.dumps.void = true;
+        for entry in self.entries.values_mut() {
+            if let Some(flight) = entry.flight.as_deref_mut() {
+                flight.disturbed = true;
+            }
+        }
+        if let Some(round) = &mut self.dumps.current {
+            round.spoilt = true;
+        } else {
+            self.force_dump(now);
+        }
+    }
+
+    /// Asks for a dump, the later the more of them were asked for in a row.
+    pub(super) fn force_dump(&mut self, now: Instant) {
+        if self.dumps.needed {
+            return;
+        }
+        if now.since(self.dumps.not_before) > DUMP_GAP_MAX {
+            self.dumps.in_a_row = 0;
+        }
+        self.dumps.needed = true;
+        self.dumps.not_before = now + backoff::dump_gap(self.dumps.in_a_row);
+        self.dumps.in_a_row = self.dumps.in_a_row.saturating_add(1);
+    }
+}

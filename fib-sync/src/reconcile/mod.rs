@@ -1,0 +1,14 @@
+//! From what is wanted and what is found to commands: pure, without clock, socket or task.
+
+mod backoff;
+mod belief;
+mod delta;
+mod grace;
+mod outcome;
+mod reconciler;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use self::reconciler::{Reconciler, ReconcilerConfig};
+pub use self::report::{FibStatus, FibSummary, FibView};

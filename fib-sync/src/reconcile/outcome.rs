@@ -1,0 +1,91 @@
+//! What the answers to our own writes do to belief.
+
+use super::delta::{Cause, Flight, Found, Op};
+use super::reconciler::Reconciler;
+use crate::port::{OpError, PutMode};
+use crate::route::RouteKey;
+use crate::time::Instant;
+
+impl Reconciler {
+    /// A `Put` or `Delete` was carried out or refused.
+    pub(super) fn applied(&mut self, now: Instant, key: RouteKey, result: &Result<(), OpError>) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let Some(flight) = entry.flight.take() else {
+            return;
+        };
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.dirty.insert(key);
+        if flight.disturbed {
+            // Ours or theirs first? Only the kernel knows.
+            entry.found = Found::Unknown;
+            self.clear_fault(&key);
+            self.force_dump(now);
+            return;
+        }
+        match (result, flight.op) {
+            (Ok(()), Op::Put(_)) => self.installed(key, &flight),
+            (Ok(()), Op::Delete) => self.absent(key),
+            (Err(error), Op::Delete | Op::Put(PutMode::Replace)) if error.is_absent() => {
+                self.absent(key);
+            }
+            (Err(error), Op::Put(PutMode::Create)) if error.is_exists() => self.exists(now, key),
+            (Err(error), op) => self.refused(now, key, op, error.clone()),
+        }
+    }
+
+    fn installed(&mut self, key: RouteKey, flight: &Flight) {
+        self.clear_fault(&key);
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        match &flight.sent {
+            None => entry.found = Found::AsWanted,
+            Some(sent) => entry.observe(&key, Some(sent.clone())),
+        }
+    }
+
+    fn absent(&mut self, key: RouteKey) {
+        self.clear_fault(&key);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.found = Found::Absent;
+        }
+    }
+
+    /// A route of the same key is in the way. If we do not know whose, a dump will tell: it may
+    /// even be ours.
+    fn exists(&mut self, now: Instant, key: RouteKey) {
+        self.counters.conflicts += 1;
+        let Some(entry) = self.entries.get(&key) else {
+            return;
+        };
+        let nameless = entry.foreign.is_none() && entry.fault.is_none();
+        self.set_fault(now, key, Cause::Conflict);
+        if nameless {
+            self.dumps.name_foreign = true;
+            self.force_dump(now);
+        }
+    }
+
+    fn refused(&mut self, now: Instant, key: RouteKey, op: Op, error: OpError) {
+        self.counters.refused += 1;
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        // A refused replace of several IPv6 next hops may have done half of its work.
+        let half = op == Op::Put(PutMode::Replace)
+            && key.is_ipv6()
+            && entry
+                .want
+                .as_ref()
+                .is_some_and(|want| want.next_hops.len() > 1);
+        // An answer that was lost says nothing about the route.
+        let lost = error.errno == libc::ENOBUFS;
+        if half || lost {
+            entry.found = Found::Unknown;
+            self.force_dump(now);
+        }
+        self.set_fault(now, key, Cause::Refused(error));
+    }
+}

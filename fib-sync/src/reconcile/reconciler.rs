@@ -1,0 +1,371 @@
+//! The reconciler itself: wishes in, events in, commands out.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::backoff;
+use super::delta::{Cause, Entry, Fault, Flight, Found, Op, Step};
+use super::grace::Grace;
+use super::report::Counters;
+use crate::limits::IN_FLIGHT_MAX;
+use crate::owner::Owner;
+use crate::port::{Command, Event};
+use crate::route::{Route, RouteKey, TABLE_MAIN};
+use crate::time::Instant;
+
+/// What a [`Reconciler`] is told once.
+#[derive(Clone, Debug)]
+pub struct ReconcilerConfig {
+    /// Under which `rtm_protocol` its routes are installed; other routes are never touched.
+    pub owner: Owner,
+    /// The tables it installs into. Each is read at the start, after an overrun and every `period`.
+    pub tables: Vec<u32>,
+    /// How long after the start own routes that nobody wants are kept.
+    pub grace: Duration,
+    /// How often the tables are read although nothing suggests a difference; zero: never.
+    pub period: Duration,
+    /// False: compare and report, but write nothing (a shadow run).
+    pub install: bool,
+    /// Whether dumps read the routes of all owners, so that conflicts are named before a write and
+    /// a [`crate::watch::Watcher`] can follow the same events; else only a conflict makes it do so.
+    pub read_foreign: bool,
+}
+
+impl ReconcilerConfig {
+    /// The main table, a grace period of 30 s, a check every 60 s, foreign routes read.
+    pub fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            tables: vec![TABLE_MAIN],
+            grace: Duration::from_secs(30),
+            period: Duration::from_secs(60),
+            install: true,
+            read_foreign: true,
+        }
+    }
+}
+
+/// Keeps the kernel's routes of one owner equal to a wanted set.
+///
+/// Call [`want`](Self::want) and [`unwant`](Self::unwant) as wishes change and
+/// [`handle`](Self::handle) with every event; after either, hand each command of
+/// [`poll_command`](Self::poll_command) to the [`crate::Fib`] until there is none, and call it again
+/// when [`poll_timeout`](Self::poll_timeout) has come.
+#[derive(Debug)]
+pub struct Reconciler {
+    pub(super) config: ReconcilerConfig,
+    pub(super) entries: BTreeMap<RouteKey, Entry>,
+    /// Keys to look at in the next `poll_command`.
+    pub(super) dirty: BTreeSet<RouteKey>,
+    /// Keys with a fault, by the time it is tried again.
+    pub(super) retries: BTreeSet<(Instant, RouteKey)>,
+    pub(super) grace: Grace,
+    pub(super) in_flight: usize,
+    pub(super) dumps: Dumps,
+    pub(super) counters: Counters,
+}
+
+/// What is known about dumps: whether one is needed, allowed, under way.
+#[derive(Debug, Default)]
+pub(super) struct Dumps {
+    /// Belief about the whole kernel is void until a dump is through.
+    pub(super) void: bool,
+    /// A dump was asked for.
+    pub(super) needed: bool,
+    /// The next dump reads foreign routes even if the configuration does not ask for them.
+    pub(super) name_foreign: bool,
+    /// Not before this.
+    pub(super) not_before: Instant,
+    /// Forced dumps in a row, each soon after the one before.
+    pub(super) in_a_row: u32,
+    /// When the periodic one is due.
+    pub(super) periodic: Option<Instant>,
+    /// Number of the current or last round over all tables.
+    pub(super) round: u32,
+    /// The round under way.
+    pub(super) current: Option<Round>,
+}
+
+/// One pass over all tables.
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Tables whose dump was not submitted yet, last first.
+    pub(super) left: Vec<u32>,
+    /// The filter of this round.
+    pub(super) owner: Option<Owner>,
+    /// The dump of a table is under way.
+    pub(super) waiting: bool,
+    /// Keys that changed while the round was under way: the event is the truth, not the row.
+    pub(super) touched: BTreeSet<RouteKey>,
+    /// It failed, or something happened that makes it worth nothing.
+    pub(super) spoilt: bool,
+}
+
+impl Reconciler {
+    /// A reconciler that believes nothing yet: its first command is a dump.
+    pub fn new(now: Instant, config: ReconcilerConfig) -> Self {
+        Self {
+            grace: Grace::new(now, config.grace),
+            entries: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            in_flight: 0,
+            dumps: Dumps {
+                void: true,
+                needed: true,
+                not_before: now,
+                ..Dumps::default()
+            },
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// The configuration it was made with.
+    pub fn config(&self) -> &ReconcilerConfig {
+        &self.config
+    }
+
+    /// Wants `route` at `key`, whatever was wanted there before. Both are brought into canonical
+    /// form and the route's protocol is set to ours.
+    pub fn want(&mut self, key: RouteKey, route: Route) {
+        let route = Route {
+            protocol: self.config.owner.0,
+            ..route.canonical()
+        };
+        self.wish(key.canonical(), Some(route));
+    }
+
+    /// Wants nothing at `key` any more; our route there is deleted.
+    pub fn unwant(&mut self, key: &RouteKey) {
+        self.wish(key.canonical(), None);
+    }
+
+    /// Everything that is wanted is known now: the grace period ends.
+    pub fn finish_grace(&mut self) {
+        if self.grace.finish() {
+            self.end_of_grace();
+        }
+    }
+
+    /// Takes note of an event. Drain [`poll_command`](Self::poll_command) afterwards.
+    pub fn handle(&mut self, now: Instant, event: &Event) {
+        match event {
+            Event::DumpStart { .. } | Event::Closed(_) | Event::Address(_) => {}
+            Event::DumpRoute(key, route) => self.row(*key, route),
+            Event::DumpDone {
+                table, complete, ..
+            } => self.dump_done(now, *table, *complete),
+            Event::Changed {
+                key,
+                route,
+                replaced,
+            } => self.changed(*key, route, *replaced),
+            Event::Gone(key, route) => self.gone(now, *key, route),
+            Event::Applied(key, result) => self.applied(now, *key, result),
+            Event::Link(link) if link.up => self.forgive(),
+            Event::Link(link) => self.link_lost(now, link.index),
+            Event::LinkGone(index) => self.link_lost(now, *index),
+            Event::AddressGone(_) => self.settle_and_dump(now),
+            Event::Overrun => self.overrun(now),
+        }
+        if matches!(event, Event::Address(_)) {
+            self.forgive();
+        }
+    }
+
+    /// The next command for the kernel, if there is one to give now.
+    pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        self.pass_time(now);
+        if let Some(round) = &mut self.dumps.current {
+            if round.waiting {
+                return None;
+            }
+            let table = round.left.pop()?;
+            round.waiting = true;
+            return Some(Command::Dump {
+                table,
+                owner: round.owner,
+            });
+        }
+        if self.dumps.needed && now >= self.dumps.not_before {
+            // Writes and a dump never overlap: a row would not tell which of the two it saw.
+            return if self.in_flight == 0 {
+                self.start_round()
+            } else {
+                None
+            };
+        }
+        if !self.config.install {
+            self.dirty.clear();
+        }
+        if self.dumps.void {
+            return None;
+        }
+        while self.in_flight < IN_FLIGHT_MAX {
+            let key = self.dirty.pop_first()?;
+            if let Some(command) = self.advance(now, key) {
+                return Some(command);
+            }
+        }
+        None
+    }
+
+    /// When to call [`poll_command`](Self::poll_command) although nothing happened.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.dumps.current.is_some() {
+            return None;
+        }
+        let dump = self.dumps.needed.then_some(self.dumps.not_before);
+        let dump = dump.filter(|_| self.in_flight == 0);
+        let retry = self
+            .retries
+            .first()
+            .map(|(at, _)| *at)
+            .filter(|_| self.config.install);
+        [dump, self.dumps.periodic, retry, self.grace.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether the kernel is believed to hold exactly what is wanted, with nothing left to do.
+    pub fn in_sync(&self) -> bool {
+        !self.dumps.void
+            && !self.dumps.needed
+            && self.dumps.current.is_none()
+            && self.in_flight == 0
+            && self.entries.values().all(Entry::is_settled)
+    }
+
+    fn wish(&mut self, key: RouteKey, want: Option<Route>) {
+        if want.is_none() && !self.entries.contains_key(&key) {
+            return;
+        }
+        let void = self.dumps.void;
+        let entry = self.entries.entry(key).or_insert_with(|| Entry {
+            found: if void { Found::Unknown } else { Found::Absent },
+            ..Entry::default()
+        });
+        if entry.want == want {
+            return;
+        }
+        entry.released = want.is_none();
+        entry.wish(&key, want);
+        let forget = entry.is_settled() && entry.want.is_none();
+        self.clear_fault(&key);
+        if forget {
+            self.entries.remove(&key);
+        } else {
+            self.dirty.insert(key);
+        }
+    }
+
+    /// Forgets why the key failed, so that it is tried at once.
+    pub(super) fn clear_fault(&mut self, key: &RouteKey) {
+        if let Some(entry) = self.entries.get_mut(key)
+            && let Some(fault) = entry.fault.take()
+        {
+            self.retries.remove(&(fault.retry_at, *key));
+            self.dirty.insert(*key);
+        }
+    }
+
+    /// Notes that the key failed, and when to try again.
+    pub(super) fn set_fault(&mut self, now: Instant, key: RouteKey, cause: Cause) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let attempts = match entry.fault.take() {
+            Some(fault) => {
+                self.retries.remove(&(fault.retry_at, key));
+                fault.attempts.saturating_add(1)
+            }
+            None => 1,
+        };
+        let retry_at = now + backoff::retry_delay(attempts);
+        entry.fault = Some(Box::new(Fault {
+            cause,
+            attempts,
+            retry_at,
+        }));
+        self.retries.insert((retry_at, key));
+    }
+
+    fn pass_time(&mut self, now: Instant) {
+        if self.grace.expire(now) {
+            self.end_of_grace();
+        }
+        if self.dumps.periodic.is_some_and(|at| now >= at) {
+            self.dumps.periodic = None;
+            self.dumps.needed = true;
+        }
+        while let Some((_, key)) = self.retries.first().copied().filter(|(at, _)| now >= *at) {
+            self.retries.pop_first();
+            self.dirty.insert(key);
+        }
+    }
+
+    fn end_of_grace(&mut self) {
+        let strays = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.want.is_none());
+        self.dirty.extend(strays.map(|(key, _)| *key));
+    }
+
+    /// Takes the next step for one key.
+    fn advance(&mut self, now: Instant, key: RouteKey) -> Option<Command> {
+        let grace = !self.grace.is_over();
+        let entry = self.entries.get_mut(&key)?;
+        let due = entry
+            .fault
+            .as_ref()
+            .is_some_and(|fault| now >= fault.retry_at);
+        match entry.step(due, grace) {
+            Step::Rest => None,
+            Step::Forget => {
+                self.clear_fault(&key);
+                self.dirty.remove(&key);
+                self.entries.remove(&key);
+                None
+            }
+            Step::Conflict => {
+                self.set_fault(now, key, Cause::Conflict);
+                None
+            }
+            Step::Write(op) => {
+                let command = entry.command(key, op, self.config.owner)?;
+                entry.flight = Some(Box::new(Flight {
+                    op,
+                    sent: None,
+                    disturbed: false,
+                }));
+                self.in_flight += 1;
+                self.counters.count(op);
+                Some(command)
+            }
+        }
+    }
+
+    /// Starts reading all tables.
+    fn start_round(&mut self) -> Option<Command> {
+        let all = self.config.read_foreign || self.dumps.name_foreign;
+        self.dumps.needed = false;
+        self.dumps.name_foreign = false;
+        self.dumps.round = self.dumps.round.wrapping_add(1);
+        let mut left = self.config.tables.clone();
+        left.reverse();
+        let table = left.pop()?;
+        let owner = if all { None } else { Some(self.config.owner) };
+        self.dumps.current = Some(Round {
+            left,
+            owner,
+            waiting: true,
+            touched: BTreeSet::new(),
+            spoilt: false,
+        });
+        self.counters.dumps += 1;
+        Some(Command::Dump { table, owner })
+    }
+}

@@ -1,0 +1,91 @@
+//! How a next hop is reached: by the kernel's own routes, ours left out.
+
+use core::fmt;
+use std::net::IpAddr;
+
+use super::mirror::Mirror;
+use crate::route::Hop;
+
+/// How an address is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It is.
+    Reachable {
+        /// Distance: the metric of the route that leads there, 0 if it is on a link of this host.
+        cost: u32,
+        /// Gateways and interfaces, ready to be a route's next hops.
+        hops: Vec<Hop>,
+    },
+    /// It is not.
+    Unreachable(Unreachable),
+}
+
+/// Why an address cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreachable {
+    /// No route covers it.
+    NoRoute,
+    /// The route that covers it drops packets.
+    Dropped,
+    /// The links it leads over are down or without carrier.
+    LinkDown,
+    /// It is an address of this host.
+    Own,
+}
+
+impl Resolution {
+    /// Whether it is reachable.
+    pub fn is_reachable(&self) -> bool {
+        matches!(self, Self::Reachable { .. })
+    }
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoRoute => "no route",
+            Self::Dropped => "the route there drops packets",
+            Self::LinkDown => "the link there is down",
+            Self::Own => "an address of this host",
+        })
+    }
+}
+
+/// How `address` is reached by the routes of `table`.
+pub(super) fn resolve(mirror: &Mirror, table: u32, address: IpAddr) -> Resolution {
+    if mirror
+        .addresses
+        .iter()
+        .any(|own| own.address.addr() == address)
+    {
+        return Resolution::Unreachable(Unreachable::Own);
+    }
+    let Some((key, route)) = mirror.route_to(table, address) else {
+        return Resolution::Unreachable(Unreachable::NoRoute);
+    };
+    if !route.kind.forwards() {
+        return Resolution::Unreachable(Unreachable::Dropped);
+    }
+    let running = |hop: &&Hop| {
+        hop.interface
+            .and_then(|index| mirror.links.get(&index))
+            .is_some_and(|link| link.running)
+    };
+    let connected = route.next_hops.iter().any(|hop| hop.gateway.is_none());
+    let hops: Vec<Hop> = route
+        .next_hops
+        .iter()
+        .filter(running)
+        .map(|hop| Hop {
+            gateway: Some(hop.gateway.unwrap_or(address)),
+            ..*hop
+        })
+        .collect();
+    if hops.is_empty() {
+        return Resolution::Unreachable(Unreachable::LinkDown);
+    }
+    Resolution::Reachable {
+        cost: if connected { 0 } else { key.metric },
+        hops,
+    }
+}
