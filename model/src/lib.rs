@@ -1,1 +1,43 @@
-//! Placeholder.
+//! The data model that the suite shares with Calico: where things live in the store, and what
+//! their values look like.
+//!
+//! - [`Key`] parses and writes the paths of the keyspace: resources, status keys, everything
+//!   else kept as it is.
+//! - [`Resource`] is the envelope of a resource around its spec ([`NodeSpec`],
+//!   [`WorkloadEndpointSpec`], [`ProfileSpec`], …). Reading is tolerant: fields that are not known
+//!   here are kept and written back. Writing is strict: [`Resource::encode`] refuses what breaks
+//!   the model, and each [`Invalid`] names its field.
+//! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number.
+
+mod key;
+mod lenient;
+mod limits;
+mod resource;
+mod status;
+mod validate;
+mod value;
+
+pub use key::endpoint_name::{EndpointName, EndpointNameError};
+pub use key::kind::{Kind, Scope};
+pub use key::{Key, KeyError, RESOURCES_PREFIX, ResourceKey};
+pub use limits::{INTERFACE_NAME_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX};
+pub use resource::cluster_information::ClusterInformationSpec;
+pub use resource::felix_configuration::{EndpointToHostAction, FelixConfigurationSpec};
+pub use resource::ip_pool::{EncapsulationMode, IpPoolSpec};
+pub use resource::node::{
+    NodeAddress, NodeBgp, NodeInterface, NodeSpec, NodeWireguard, OrchRef, cluster_id,
+};
+pub use resource::profile::{Action, DEFAULT_ALLOW_PROFILE, ProfileSpec, Rule};
+pub use resource::strict::encode_strict;
+pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
+pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};
+pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
+pub use validate::{Invalid, Problem};
+pub use value::asn::AsNumber;
+pub use value::duration::GoDuration;
+pub use value::mac::Mac;
+pub use value::network::Network;
+pub use value::timestamp::rfc3339_utc;
+pub use value::uid::uid_from_random;

@@ -1,0 +1,156 @@
+//! Keys: where things live in the store.
+
+pub(crate) mod endpoint_name;
+pub(crate) mod kind;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::key::kind::{Kind, Scope};
+use crate::status::StatusKey;
+
+/// Prefix of every resource's key.
+pub const RESOURCES_PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
+
+/// Prefix of everything that belongs to the data model.
+const ROOT: &str = "/calico/";
+
+/// Prefix of what the agents report.
+const STATUS_ROOT: &str = "/calico/felix/";
+
+/// A key of the data model.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A resource.
+    Resource(ResourceKey),
+    /// Something an agent reports.
+    Status(StatusKey),
+    /// Any other key below `/calico/`, such as those of address management; kept as it is.
+    Other(String),
+}
+
+impl FromStr for Key {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        if let Some(path) = text.strip_prefix(RESOURCES_PREFIX) {
+            return ResourceKey::from_path(path).map(Self::Resource);
+        }
+        if text.starts_with(STATUS_ROOT) {
+            return text.parse().map(Self::Status);
+        }
+        match text.strip_prefix(ROOT) {
+            Some(rest) if !rest.is_empty() => Ok(Self::Other(text.to_owned())),
+            _ => Err(KeyError::Foreign),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resource(key) => key.fmt(f),
+            Self::Status(key) => key.fmt(f),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The key of a resource: its kind, its namespace where the kind has namespaces, and its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceKey {
+    kind: Kind,
+    namespace: Option<String>,
+    name: String,
+}
+
+impl ResourceKey {
+    /// The key of a resource. Fails when the namespace does not fit the kind's scope, or when a
+    /// part is empty or has a slash in it.
+    pub fn new(kind: Kind, namespace: Option<&str>, name: &str) -> Result<Self, KeyError> {
+        if namespace.is_some() != (kind.scope() == Scope::Namespaced) {
+            return Err(KeyError::Scope(kind));
+        }
+        for part in namespace.iter().copied().chain([name]) {
+            if part.is_empty() || part.contains('/') {
+                return Err(KeyError::Part);
+            }
+        }
+        Ok(Self {
+            kind,
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        })
+    }
+
+    fn from_path(path: &str) -> Result<Self, KeyError> {
+        let (plural, rest) = path.split_once('/').ok_or(KeyError::Part)?;
+        let kind = Kind::from_plural(plural).ok_or(KeyError::UnknownKind)?;
+        match kind.scope() {
+            Scope::Cluster if rest.contains('/') => Err(KeyError::Scope(kind)),
+            Scope::Cluster => Self::new(kind, None, rest),
+            Scope::Namespaced => {
+                let (namespace, name) = rest.split_once('/').ok_or(KeyError::Scope(kind))?;
+                Self::new(kind, Some(namespace), name)
+            }
+        }
+    }
+
+    /// The kind of the resource.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The namespace, for kinds that have one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// The name of the resource.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ResourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(RESOURCES_PREFIX)?;
+        f.write_str(self.kind.plural())?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "/{namespace}")?;
+        }
+        write!(f, "/{}", self.name)
+    }
+}
+
+/// Why a text is no key of the data model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is not below `/calico/`.
+    #[error("not a key below /calico/")]
+    Foreign,
+    /// A part of the path is missing, empty, or has a slash in it.
+    #[error("a part of the key is missing, empty or contains '/'")]
+    Part,
+    /// No kind of resource lives there.
+    #[error("no kind of resource lives under this key")]
+    UnknownKind,
+    /// The kind has a namespace and the key has none, or the other way round.
+    #[error("{0}{text}", text = scope_text(*.0))]
+    Scope(Kind),
+    /// The name of a workload endpoint has the wrong form.
+    #[error("not the name of a workload endpoint: {0}")]
+    EndpointName(#[from] endpoint_name::EndpointNameError),
+    /// It lies where agents report, but is none of their keys.
+    #[error("not a status key")]
+    Status,
+}
+
+const fn scope_text(kind: Kind) -> &'static str {
+    match kind.scope() {
+        Scope::Cluster => " has no namespace",
+        Scope::Namespaced => " needs a namespace",
+    }
+}

@@ -1,0 +1,127 @@
+//! The kinds of resource, as a table.
+
+use std::fmt;
+
+use crate::key::RESOURCES_PREFIX;
+
+/// Whether resources of a kind live in namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// One name space for the whole cluster.
+    Cluster,
+    /// Named within a namespace.
+    Namespaced,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $plural:literal $scope:ident;)*) => {
+        /// A kind of resource.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            const fn row(self) -> (&'static str, &'static str, Scope) {
+                match self {
+                    $(Self::$variant => ($name, $plural, Scope::$scope),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A host.
+    Node "Node" "nodes" Cluster;
+    /// BGP settings of the cluster or of one node.
+    BgpConfiguration "BGPConfiguration" "bgpconfigurations" Cluster;
+    /// Whom to peer with.
+    BgpPeer "BGPPeer" "bgppeers" Cluster;
+    /// Import and export rules.
+    BgpFilter "BGPFilter" "bgpfilters" Cluster;
+    /// A range that addresses are taken from.
+    IpPool "IPPool" "ippools" Cluster;
+    /// Addresses that are never handed out.
+    IpReservation "IPReservation" "ipreservations" Cluster;
+    /// Settings of address management.
+    IpamConfiguration "IPAMConfiguration" "ipamconfigurations" Cluster;
+    /// Which host a block of addresses belongs to.
+    BlockAffinity "BlockAffinity" "blockaffinities" Cluster;
+    /// An interface of a workload.
+    WorkloadEndpoint "WorkloadEndpoint" "workloadendpoints" Namespaced;
+    /// An interface of a host.
+    HostEndpoint "HostEndpoint" "hostendpoints" Cluster;
+    /// Rules and labels that endpoints take on by name.
+    Profile "Profile" "profiles" Cluster;
+    /// Policy of a namespace.
+    NetworkPolicy "NetworkPolicy" "networkpolicies" Namespaced;
+    /// Policy of a namespace, not yet enforced.
+    StagedNetworkPolicy "StagedNetworkPolicy" "stagednetworkpolicies" Namespaced;
+    /// Kubernetes policy, not yet enforced.
+    StagedKubernetesNetworkPolicy "StagedKubernetesNetworkPolicy" "stagedkubernetesnetworkpolicies" Namespaced;
+    /// Policy of the whole cluster.
+    GlobalNetworkPolicy "GlobalNetworkPolicy" "globalnetworkpolicies" Cluster;
+    /// Policy of the whole cluster, not yet enforced.
+    StagedGlobalNetworkPolicy "StagedGlobalNetworkPolicy" "stagedglobalnetworkpolicies" Cluster;
+    /// An order of policies.
+    Tier "Tier" "tiers" Cluster;
+    /// Addresses under labels, in a namespace.
+    NetworkSet "NetworkSet" "networksets" Namespaced;
+    /// Addresses under labels.
+    GlobalNetworkSet "GlobalNetworkSet" "globalnetworksets" Cluster;
+    /// Settings of the agent, for all hosts or one.
+    FelixConfiguration "FelixConfiguration" "felixconfigurations" Cluster;
+    /// What the cluster is.
+    ClusterInformation "ClusterInformation" "clusterinformations" Cluster;
+    /// A workload that moves between hosts.
+    LiveMigration "LiveMigration" "livemigrations" Namespaced;
+    /// Settings of the Kubernetes controllers.
+    KubeControllersConfiguration "KubeControllersConfiguration" "kubecontrollersconfigurations" Cluster;
+    /// What a node reports of its routing.
+    CalicoNodeStatus "CalicoNodeStatus" "caliconodestatuses" Cluster;
+}
+
+impl Kind {
+    /// The kind's name, as in a resource's `kind` field.
+    pub const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The kind's name in keys.
+    pub const fn plural(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Whether its resources live in namespaces.
+    pub const fn scope(self) -> Scope {
+        self.row().2
+    }
+
+    /// The prefix of the keys of all its resources, with the slash at the end.
+    pub fn prefix(self) -> String {
+        format!("{RESOURCES_PREFIX}{}/", self.plural())
+    }
+
+    /// The kind with this name, such as `WorkloadEndpoint`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The kind with this name in keys, such as `workloadendpoints`.
+    pub fn from_plural(plural: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.plural() == plural)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

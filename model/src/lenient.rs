@@ -1,0 +1,36 @@
+//! Reading helpers: what other writers leave out, write as `null` or write as `""` reads as the
+//! default, so that one odd field does not make a resource unreadable.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// Fields of an object that are not known here; kept, and written back as they were.
+pub(crate) type Unknown = BTreeMap<String, Value>;
+
+/// `null` reads as the default.
+pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// `null` and `""` read as `None`.
+pub(crate) fn empty_as_none<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr,
+    T::Err: std::fmt::Display,
+{
+    match Option::<String>::deserialize(deserializer)?.as_deref() {
+        None | Some("") => Ok(None),
+        Some(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|error| serde::de::Error::custom(format_args!("\"{text}\": {error}"))),
+    }
+}

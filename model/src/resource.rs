@@ -1,0 +1,295 @@
+//! The envelope of a resource, and what every spec must be able to say.
+
+pub(crate) mod cluster_information;
+pub(crate) mod felix_configuration;
+pub(crate) mod ip_pool;
+pub(crate) mod node;
+pub(crate) mod profile;
+pub(crate) mod strict;
+#[cfg(test)]
+mod tests;
+pub(crate) mod workload_endpoint;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::key::kind::{Kind, Scope};
+use crate::key::{KeyError, ResourceKey};
+use crate::lenient::{Unknown, or_default};
+use crate::validate::{Faults, Invalid, LABEL_KEY, LABEL_VALUE, NAME, Problem};
+
+/// The `apiVersion` of every resource.
+pub const API_VERSION: &str = "projectcalico.org/v3";
+
+/// The part of a resource that its kind defines.
+pub trait Spec: Debug + Clone + PartialEq + Default + Serialize + DeserializeOwned {
+    /// The kind it belongs to; `None` when only the envelope can tell (see [`RawSpec`]).
+    const KIND: Option<Kind>;
+
+    /// What is wrong with it, beyond what its types rule out.
+    fn validate(&self, metadata: &Metadata) -> Vec<Invalid>;
+
+    /// Sets what writers must put into the metadata of such a resource.
+    fn complete(&self, metadata: &mut Metadata) {
+        let _ = metadata;
+    }
+}
+
+/// A resource: envelope and spec.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", bound = "S: Spec")]
+pub struct Resource<S> {
+    /// Name of the kind; not relied upon when the spec's type fixes it.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub kind: String,
+    /// Version of the model; not relied upon.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub api_version: String,
+    /// Name, labels and the like.
+    #[serde(default, deserialize_with = "or_default")]
+    pub metadata: Metadata,
+    /// What the kind defines.
+    #[serde(default, deserialize_with = "or_default")]
+    pub spec: S,
+    /// What others report about it, as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Value>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// Name, labels and the like of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// The name, unique within kind and namespace.
+    #[serde(default, deserialize_with = "or_default")]
+    pub name: String,
+    /// The namespace, for kinds that have one; else empty.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub namespace: String,
+    /// A random UUID, given when the resource is created.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub uid: String,
+    /// When it was created: RFC 3339, UTC, seconds.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub creation_timestamp: String,
+    /// Labels, which selectors match.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub labels: BTreeMap<String, String>,
+    /// Free remarks.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub annotations: BTreeMap<String, String>,
+    /// The store's revision of the resource as text, for callers; never stored.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub resource_version: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// A spec whose kind has no type here: kept as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawSpec(pub serde_json::Map<String, Value>);
+
+impl Spec for RawSpec {
+    const KIND: Option<Kind> = None;
+
+    fn validate(&self, _: &Metadata) -> Vec<Invalid> {
+        Vec::new()
+    }
+}
+
+/// A stored value that does not read as the resource it should be.
+#[derive(Debug, thiserror::Error)]
+#[error("not a readable {kind}: {source}")]
+pub struct ParseError {
+    /// The kind it should be.
+    pub kind: &'static str,
+    /// What is wrong with it, and where in the text.
+    pub source: serde_json::Error,
+}
+
+/// Why a resource was not encoded.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// Its kind is not one of the data model.
+    #[error("\"{0}\" is not a kind of resource")]
+    UnknownKind(String),
+    /// A field has a value of the wrong type or form.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// Fields break the model.
+    #[error("{}", list(.0))]
+    Invalid(Vec<Invalid>),
+    /// Namespace and kind do not fit.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+fn list(faults: &[Invalid]) -> String {
+    faults
+        .iter()
+        .map(Invalid::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl<S: Spec> Resource<S> {
+    /// A resource of a kind without namespaces.
+    pub fn new(name: &str, spec: S) -> Self {
+        let mut resource = Self {
+            spec,
+            ..Self::default()
+        };
+        resource.metadata.name = name.to_owned();
+        if let Some(kind) = S::KIND {
+            resource.kind = kind.name().to_owned();
+        }
+        resource.api_version = API_VERSION.to_owned();
+        resource
+    }
+
+    /// A resource of a kind with namespaces.
+    pub fn namespaced(namespace: &str, name: &str, spec: S) -> Self {
+        let mut resource = Self::new(name, spec);
+        resource.metadata.namespace = namespace.to_owned();
+        resource
+    }
+
+    /// Reads a stored value. Unknown fields are kept; absent ones and `null` read as defaults.
+    pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
+        serde_json::from_slice(octets).map_err(|source| ParseError {
+            kind: S::KIND.map_or("resource", Kind::name),
+            source,
+        })
+    }
+
+    /// The kind; fails when the envelope names one that is not known.
+    pub fn kind(&self) -> Result<Kind, EncodeError> {
+        S::KIND
+            .or_else(|| Kind::from_name(&self.kind))
+            .ok_or_else(|| EncodeError::UnknownKind(self.kind.clone()))
+    }
+
+    /// Where it lives in the store.
+    pub fn key(&self) -> Result<ResourceKey, EncodeError> {
+        let namespace = Some(self.metadata.namespace.as_str()).filter(|name| !name.is_empty());
+        Ok(ResourceKey::new(
+            self.kind()?,
+            namespace,
+            &self.metadata.name,
+        )?)
+    }
+
+    /// Everything that is wrong with it.
+    pub fn validate(&self) -> Result<Vec<Invalid>, EncodeError> {
+        let kind = self.kind()?;
+        let mut faults = Faults::default();
+        if !self.kind.is_empty() && self.kind != kind.name() {
+            faults.push("kind", mismatch(&self.kind, kind.name()));
+        }
+        if !self.api_version.is_empty() && self.api_version != API_VERSION {
+            faults.push("apiVersion", mismatch(&self.api_version, API_VERSION));
+        }
+        self.metadata.validate(kind, &mut faults);
+        faults.0.extend(self.spec.validate(&self.metadata));
+        Ok(faults.0)
+    }
+
+    /// The value to store: checked, complete, and without what is never stored.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut stored = self.clone();
+        stored.kind = self.kind()?.name().to_owned();
+        stored.spec.complete(&mut stored.metadata);
+        let faults = self.validate()?;
+        if !faults.is_empty() {
+            return Err(EncodeError::Invalid(faults));
+        }
+        stored.api_version = API_VERSION.to_owned();
+        stored.metadata.resource_version.clear();
+        stored.metadata.unknown.remove("selfLink");
+        serde_json::to_vec(&stored).map_err(|source| {
+            EncodeError::Parse(ParseError {
+                kind: "resource",
+                source,
+            })
+        })
+    }
+}
+
+impl Metadata {
+    fn validate(&self, kind: Kind, faults: &mut Faults) {
+        faults.required("metadata.name", &self.name);
+        faults.form("metadata.name", &self.name, NAME);
+        match kind.scope() {
+            Scope::Namespaced => {
+                faults.required("metadata.namespace", &self.namespace);
+                faults.form("metadata.namespace", &self.namespace, NAME);
+            }
+            Scope::Cluster if !self.namespace.is_empty() => {
+                faults.push(
+                    "metadata.namespace",
+                    Problem::Unwanted("the kind has no namespaces"),
+                );
+            }
+            Scope::Cluster => {}
+        }
+        for (key, value) in &self.labels {
+            let field = format!("metadata.labels[{key}]");
+            faults.form(field.clone(), key, LABEL_KEY);
+            faults.form(field, value, LABEL_VALUE);
+        }
+        if self.unknown.contains_key("generateName") {
+            faults.push(
+                "metadata.generateName",
+                Problem::Unwanted("names are given, not generated"),
+            );
+        }
+    }
+}
+
+fn mismatch(found: &str, expected: &str) -> Problem {
+    Problem::Mismatch {
+        found: found.to_owned(),
+        expected: expected.to_owned(),
+    }
+}

@@ -1,0 +1,132 @@
+//! FelixConfiguration: settings of the agent, for all hosts (`default`) or one (`node.<name>`).
+
+use serde::{Deserialize, Serialize};
+
+use super::{Metadata, Spec};
+use crate::key::kind::Kind;
+use crate::lenient::{Unknown, or_default};
+use crate::validate::{Faults, Invalid, Problem};
+use crate::value::duration::GoDuration;
+
+/// Spec of the agent's settings: those that this suite's agent knows. All others are kept.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FelixConfigurationSpec {
+    /// Beginnings of the names of workload interfaces, with commas between them.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub interface_prefix: String,
+    /// What happens to packets from a workload to its own host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_endpoint_to_host_action: Option<EndpointToHostAction>,
+    /// How often the agent reports that it is alive; zero for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reporting_interval: Option<GoDuration>,
+    /// How long such a report lasts.
+    #[serde(
+        rename = "reportingTTL",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reporting_ttl: Option<GoDuration>,
+    /// Whether the states of endpoints are reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_reporting_enabled: Option<bool>,
+    /// Shortest time between two reports of endpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_reporting_delay: Option<GoDuration>,
+    /// How often the kernel's routes are compared with the wanted ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route_refresh_interval: Option<GoDuration>,
+    /// How often the kernel's interfaces are listed anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_refresh_interval: Option<GoDuration>,
+    /// Whether IPv6 is set up at all.
+    #[serde(
+        rename = "ipv6Support",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ipv6_support: Option<bool>,
+    /// The `rtm_protocol` of the agent's routes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_route_protocol: Option<u8>,
+    /// Least severe messages that are logged: `Debug`, `Info`, `Warning`, `Error`, `Fatal`.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub log_severity_screen: String,
+    /// Settings that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// What happens to packets from a workload to its own host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EndpointToHostAction {
+    /// They are dropped.
+    #[serde(alias = "DROP")]
+    Drop,
+    /// The host's own rules decide.
+    #[serde(alias = "RETURN")]
+    Return,
+    /// They pass.
+    #[serde(alias = "ACCEPT")]
+    Accept,
+}
+
+impl FelixConfigurationSpec {
+    /// These settings where they are given, else those of `base`: a host's own over the default.
+    #[must_use]
+    pub fn over(self, base: &Self) -> Self {
+        let text = |own: String, base: &String| if own.is_empty() { base.clone() } else { own };
+        let mut unknown = base.unknown.clone();
+        unknown.extend(self.unknown);
+        Self {
+            interface_prefix: text(self.interface_prefix, &base.interface_prefix),
+            default_endpoint_to_host_action: self
+                .default_endpoint_to_host_action
+                .or(base.default_endpoint_to_host_action),
+            reporting_interval: self.reporting_interval.or(base.reporting_interval),
+            reporting_ttl: self.reporting_ttl.or(base.reporting_ttl),
+            endpoint_reporting_enabled: self
+                .endpoint_reporting_enabled
+                .or(base.endpoint_reporting_enabled),
+            endpoint_reporting_delay: self
+                .endpoint_reporting_delay
+                .or(base.endpoint_reporting_delay),
+            route_refresh_interval: self.route_refresh_interval.or(base.route_refresh_interval),
+            interface_refresh_interval: self
+                .interface_refresh_interval
+                .or(base.interface_refresh_interval),
+            ipv6_support: self.ipv6_support.or(base.ipv6_support),
+            device_route_protocol: self.device_route_protocol.or(base.device_route_protocol),
+            log_severity_screen: text(self.log_severity_screen, &base.log_severity_screen),
+            unknown,
+        }
+    }
+}
+
+impl Spec for FelixConfigurationSpec {
+    const KIND: Option<Kind> = Some(Kind::FelixConfiguration);
+
+    fn validate(&self, _: &Metadata) -> Vec<Invalid> {
+        let mut faults = Faults::default();
+        if self
+            .interface_prefix
+            .split(',')
+            .any(|prefix| prefix.trim().is_empty())
+            && !self.interface_prefix.is_empty()
+        {
+            let found = self.interface_prefix.clone();
+            let expected = "a list of interface prefixes with commas between them";
+            faults.push("spec.interfacePrefix", Problem::Form { found, expected });
+        }
+        faults.0
+    }
+}

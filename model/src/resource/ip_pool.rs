@@ -1,0 +1,170 @@
+//! IPPool: a range that addresses are taken from.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Metadata, Spec};
+use crate::key::kind::Kind;
+use crate::lenient::{Unknown, empty_as_none, or_default};
+use crate::validate::{Faults, Invalid, Problem};
+use crate::value::network::Network;
+
+/// Spec of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IpPoolSpec {
+    /// The range.
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cidr: Option<Network>,
+    /// Prefix length of the blocks that hosts take from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u8>,
+    /// When IP-in-IP is used between hosts.
+    #[serde(default, deserialize_with = "or_default")]
+    pub ipip_mode: EncapsulationMode,
+    /// When VXLAN is used between hosts.
+    #[serde(default, deserialize_with = "or_default")]
+    pub vxlan_mode: EncapsulationMode,
+    /// Whether traffic to addresses outside of all pools is masqueraded.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub nat_outgoing: bool,
+    /// Whether no more addresses are taken from it.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub disabled: bool,
+    /// Whether BGP keeps its addresses to the cluster.
+    #[serde(
+        rename = "disableBGPExport",
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub disable_bgp_export: bool,
+    /// Which nodes use it.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub node_selector: String,
+    /// Which namespaces use it.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub namespace_selector: String,
+    /// What its addresses are for: `Workload`, `Tunnel`.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub allowed_uses: Vec<String>,
+    /// Whether addresses are taken from it without being asked for by name.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub assignment_mode: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// When traffic between hosts is encapsulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+pub enum EncapsulationMode {
+    /// Never.
+    #[default]
+    #[serde(alias = "")]
+    Never,
+    /// Always.
+    Always,
+    /// Only to hosts of another subnet.
+    CrossSubnet,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde calls"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl IpPoolSpec {
+    /// Prefix length of the blocks: as given, else 26 for IPv4 and 122 for IPv6.
+    pub fn effective_block_size(&self) -> Option<u8> {
+        let default = if self.cidr?.address().is_ipv4() {
+            26
+        } else {
+            122
+        };
+        Some(self.block_size.unwrap_or(default))
+    }
+}
+
+impl Spec for IpPoolSpec {
+    const KIND: Option<Kind> = Some(Kind::IpPool);
+
+    fn validate(&self, _: &Metadata) -> Vec<Invalid> {
+        let mut faults = Faults::default();
+        let Some(cidr) = self.cidr else {
+            faults.push("spec.cidr", Problem::Missing);
+            return faults.0;
+        };
+        if cidr.0.trunc() != cidr.0 {
+            faults.push(
+                "spec.cidr",
+                Problem::Mismatch {
+                    found: cidr.to_string(),
+                    expected: cidr.0.trunc().to_string(),
+                },
+            );
+        }
+        let (range, expected) = match cidr.address().is_ipv4() {
+            true => (20..=32, "20 to 32 (IPv4)"),
+            false => (116..=128, "116 to 128 (IPv6)"),
+        };
+        if let Some(size) = self.effective_block_size() {
+            if !range.contains(&size) {
+                faults.push(
+                    "spec.blockSize",
+                    Problem::Form {
+                        found: size.to_string(),
+                        expected,
+                    },
+                );
+            } else if size < cidr.0.prefix_len() {
+                let expected = "at least the prefix length of spec.cidr";
+                faults.push(
+                    "spec.blockSize",
+                    Problem::Form {
+                        found: size.to_string(),
+                        expected,
+                    },
+                );
+            }
+        }
+        let tunnels = [self.ipip_mode, self.vxlan_mode];
+        if tunnels.iter().all(|mode| *mode != EncapsulationMode::Never) {
+            faults.push(
+                "spec.vxlanMode",
+                Problem::Unwanted("spec.ipipMode is set, and only one can be"),
+            );
+        }
+        faults.0
+    }
+}

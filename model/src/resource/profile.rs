@@ -1,0 +1,127 @@
+//! Profile: rules and labels that endpoints take on by name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Metadata, Resource, Spec};
+use crate::key::kind::Kind;
+use crate::lenient::{Unknown, or_default};
+use crate::validate::{Faults, Invalid, Problem};
+
+/// The profile that allows everything. It exists without being stored, and cannot be written.
+pub const DEFAULT_ALLOW_PROFILE: &str = "projectcalico-default-allow";
+
+/// Spec of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileSpec {
+    /// Rules for what comes in, in order.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub ingress: Vec<Rule>,
+    /// Rules for what goes out, in order.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub egress: Vec<Rule>,
+    /// Labels that endpoints with this profile have, unless they have their own.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub labels_to_apply: BTreeMap<String, String>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// A rule: what to do with packets that match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    /// What to do.
+    pub action: Action,
+    /// What to match, as it is; empty matches every packet.
+    #[serde(flatten)]
+    pub matches: Unknown,
+}
+
+/// What a rule does with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Action {
+    /// Let it through.
+    Allow,
+    /// Drop it.
+    Deny,
+    /// Log it and go on with the next rule.
+    Log,
+    /// Go on with the next tier.
+    Pass,
+}
+
+impl Rule {
+    /// A rule for every packet.
+    pub const fn every(action: Action) -> Self {
+        Self {
+            action,
+            matches: Unknown::new(),
+        }
+    }
+
+    /// Whether the rule is for every packet. Its `metadata` is a remark and matches nothing;
+    /// fields that are `null` or empty do not match either.
+    pub fn is_unconditional(&self) -> bool {
+        self.matches.iter().all(|(field, value)| {
+            field == "metadata"
+                || value.is_null()
+                || value.as_object().is_some_and(serde_json::Map::is_empty)
+        })
+    }
+}
+
+impl ProfileSpec {
+    /// Whether the rules let every packet through in both directions.
+    pub fn allows_everything(&self) -> bool {
+        let open = |rules: &[Rule]| {
+            rules
+                .iter()
+                .find(|rule| rule.action != Action::Log)
+                .is_some_and(|rule| rule.action == Action::Allow && rule.is_unconditional())
+        };
+        open(&self.ingress) && open(&self.egress)
+    }
+}
+
+impl Resource<ProfileSpec> {
+    /// The profile that exists without being stored: everything is allowed.
+    pub fn default_allow() -> Self {
+        let allow = vec![Rule::every(Action::Allow)];
+        let spec = ProfileSpec {
+            ingress: allow.clone(),
+            egress: allow,
+            ..ProfileSpec::default()
+        };
+        let mut profile = Self::new(DEFAULT_ALLOW_PROFILE, spec);
+        profile.metadata.resource_version = "1".to_owned();
+        profile
+    }
+}
+
+impl Spec for ProfileSpec {
+    const KIND: Option<Kind> = Some(Kind::Profile);
+
+    fn validate(&self, metadata: &Metadata) -> Vec<Invalid> {
+        let mut faults = Faults::default();
+        if metadata.name == DEFAULT_ALLOW_PROFILE {
+            faults.push("metadata.name", Problem::Reserved);
+        }
+        faults.0
+    }
+}

@@ -1,0 +1,250 @@
+//! Strict writing: every field of a typed kind must be one that the kind has.
+
+use serde_json::{Map, Value};
+
+use super::{EncodeError, ParseError, RawSpec, Resource, Spec};
+use crate::key::ResourceKey;
+use crate::key::kind::Kind;
+use crate::resource::cluster_information::ClusterInformationSpec;
+use crate::resource::felix_configuration::FelixConfigurationSpec;
+use crate::resource::ip_pool::IpPoolSpec;
+use crate::resource::node::NodeSpec;
+use crate::resource::profile::ProfileSpec;
+use crate::resource::workload_endpoint::WorkloadEndpointSpec;
+use crate::validate::{Faults, Invalid, Problem};
+
+/// Key and value to store of a resource that a person wrote. Beyond what [`Resource::encode`]
+/// checks, unknown fields are faults, with the known field that may have been meant.
+pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
+    let name = resource
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let kind = Kind::from_name(name).ok_or_else(|| EncodeError::UnknownKind(name.to_owned()))?;
+    let mut faults = Faults::default();
+    unknown_fields("", &resource, fields(kind), &mut faults);
+    match kind {
+        Kind::Node => encode::<NodeSpec>(resource, faults.0),
+        Kind::WorkloadEndpoint => encode::<WorkloadEndpointSpec>(resource, faults.0),
+        Kind::Profile => encode::<ProfileSpec>(resource, faults.0),
+        Kind::FelixConfiguration => encode::<FelixConfigurationSpec>(resource, faults.0),
+        Kind::ClusterInformation => encode::<ClusterInformationSpec>(resource, faults.0),
+        Kind::IpPool => encode::<IpPoolSpec>(resource, faults.0),
+        _ => encode::<RawSpec>(resource, faults.0),
+    }
+}
+
+fn encode<S: Spec>(
+    value: Value,
+    mut faults: Vec<Invalid>,
+) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
+    let parsed = serde_json::from_value::<Resource<S>>(value).map_err(|source| ParseError {
+        kind: S::KIND.map_or("resource", Kind::name),
+        source,
+    });
+    let resource = match parsed {
+        Ok(resource) => resource,
+        // A misspelt field explains more than the missing one it leads to.
+        Err(_) if !faults.is_empty() => return Err(EncodeError::Invalid(faults)),
+        Err(error) => return Err(error.into()),
+    };
+    faults.extend(resource.validate()?);
+    if !faults.is_empty() {
+        return Err(EncodeError::Invalid(faults));
+    }
+    Ok((resource.key()?, resource.encode()?))
+}
+
+/// What a field may hold.
+enum Shape {
+    /// Anything.
+    Any,
+    /// An object with these fields.
+    Object(Fields),
+    /// A list of objects with these fields.
+    List(Fields),
+}
+
+type Fields = &'static [(&'static str, Shape)];
+
+fn unknown_fields(path: &str, value: &Value, fields: Fields, faults: &mut Faults) {
+    let Value::Object(object) = value else { return };
+    for (name, inner) in object {
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        match fields.iter().find(|(known, _)| known == name) {
+            None => {
+                let meant = nearest(name, object, fields);
+                faults.push(path, Problem::UnknownField { meant });
+            }
+            Some((_, Any)) => {}
+            Some((_, Object(fields))) => unknown_fields(&path, inner, fields, faults),
+            Some((_, List(fields))) => {
+                for (at, item) in inner.as_array().into_iter().flatten().enumerate() {
+                    unknown_fields(&format!("{path}[{at}]"), item, fields, faults);
+                }
+            }
+        }
+    }
+}
+
+/// The known field whose name is nearest, unless it is there already or too far off.
+fn nearest(name: &str, object: &Map<String, Value>, fields: Fields) -> Option<&'static str> {
+    fields
+        .iter()
+        .filter(|(known, _)| !object.contains_key(*known))
+        .map(|(known, _)| {
+            (
+                strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()),
+                *known,
+            )
+        })
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .min()
+        .map(|(_, known)| known)
+}
+
+use Shape::{Any, List, Object};
+
+/// An envelope around a spec.
+macro_rules! envelope {
+    ($spec:expr) => {
+        &[
+            ("kind", Any),
+            ("apiVersion", Any),
+            ("metadata", Object(METADATA)),
+            ("spec", $spec),
+            ("status", Any),
+        ]
+    };
+}
+
+const fn fields(kind: Kind) -> Fields {
+    match kind {
+        Kind::Node => envelope!(Object(NODE)),
+        Kind::WorkloadEndpoint => envelope!(Object(WORKLOAD_ENDPOINT)),
+        Kind::Profile => envelope!(Object(PROFILE)),
+        Kind::ClusterInformation => envelope!(Object(CLUSTER_INFORMATION)),
+        Kind::IpPool => envelope!(Object(IP_POOL)),
+        _ => envelope!(Any),
+    }
+}
+
+const METADATA: Fields = &[
+    ("name", Any),
+    ("namespace", Any),
+    ("uid", Any),
+    ("creationTimestamp", Any),
+    ("labels", Any),
+    ("annotations", Any),
+    ("resourceVersion", Any),
+    ("generateName", Any),
+    ("generation", Any),
+    ("selfLink", Any),
+    ("managedFields", Any),
+    ("ownerReferences", Any),
+    ("finalizers", Any),
+    ("deletionTimestamp", Any),
+    ("deletionGracePeriodSeconds", Any),
+];
+
+const NODE: Fields = &[
+    (
+        "bgp",
+        Object(&[
+            ("asNumber", Any),
+            ("ipv4Address", Any),
+            ("ipv6Address", Any),
+            ("ipv4IPIPTunnelAddr", Any),
+            ("routeReflectorClusterID", Any),
+        ]),
+    ),
+    ("ipv4VXLANTunnelAddr", Any),
+    ("vxlanTunnelMACAddr", Any),
+    ("ipv6VXLANTunnelAddr", Any),
+    ("vxlanTunnelMACAddrV6", Any),
+    (
+        "orchRefs",
+        List(&[("nodeName", Any), ("orchestrator", Any)]),
+    ),
+    (
+        "wireguard",
+        Object(&[("interfaceIPv4Address", Any), ("interfaceIPv6Address", Any)]),
+    ),
+    ("addresses", List(&[("address", Any), ("type", Any)])),
+    ("interfaces", List(&[("name", Any), ("addresses", Any)])),
+];
+
+const WORKLOAD_ENDPOINT: Fields = &[
+    ("orchestrator", Any),
+    ("workload", Any),
+    ("node", Any),
+    ("containerID", Any),
+    ("pod", Any),
+    ("endpoint", Any),
+    ("serviceAccountName", Any),
+    ("ipNetworks", Any),
+    ("ipNATs", List(&[("internalIP", Any), ("externalIP", Any)])),
+    ("ipv4Gateway", Any),
+    ("ipv6Gateway", Any),
+    ("profiles", Any),
+    ("interfaceName", Any),
+    ("mac", Any),
+    (
+        "ports",
+        List(&[
+            ("name", Any),
+            ("protocol", Any),
+            ("port", Any),
+            ("hostPort", Any),
+            ("hostIP", Any),
+        ]),
+    ),
+    ("allowSpoofedSourcePrefixes", Any),
+    ("qosControls", Any),
+    ("allowedIps", Any), // written by the OpenStack driver
+];
+
+const PROFILE: Fields = &[
+    ("ingress", List(RULE)),
+    ("egress", List(RULE)),
+    ("labelsToApply", Any),
+];
+
+const RULE: Fields = &[
+    ("action", Any),
+    ("ipVersion", Any),
+    ("protocol", Any),
+    ("notProtocol", Any),
+    ("icmp", Any),
+    ("notICMP", Any),
+    ("source", Any),
+    ("destination", Any),
+    ("http", Any),
+    ("metadata", Any),
+];
+
+const CLUSTER_INFORMATION: Fields = &[
+    ("clusterGUID", Any),
+    ("clusterType", Any),
+    ("calicoVersion", Any),
+    ("datastoreReady", Any),
+    ("variant", Any),
+];
+
+const IP_POOL: Fields = &[
+    ("cidr", Any),
+    ("blockSize", Any),
+    ("ipipMode", Any),
+    ("vxlanMode", Any),
+    ("natOutgoing", Any),
+    ("disabled", Any),
+    ("disableBGPExport", Any),
+    ("nodeSelector", Any),
+    ("namespaceSelector", Any),
+    ("allowedUses", Any),
+    ("assignmentMode", Any),
+];

@@ -1,0 +1,165 @@
+//! What is wrong with a resource, field by field.
+
+use std::fmt;
+
+use crate::limits::{INTERFACE_NAME_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX};
+
+/// One fault of a resource that is to be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Invalid {
+    /// Path of the field, such as `spec.ipNetworks[1]`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// It must be there and is not.
+    Missing,
+    /// It must not be there, for this reason.
+    Unwanted(&'static str),
+    /// It is reserved: the object exists by itself and is never written.
+    Reserved,
+    /// The text breaks the form that is described.
+    Form {
+        /// What was given.
+        found: String,
+        /// What the form is.
+        expected: &'static str,
+    },
+    /// It contradicts another field.
+    Mismatch {
+        /// What was given.
+        found: String,
+        /// What the other field asks for.
+        expected: String,
+    },
+    /// It must be one address (/32 or /128).
+    NotHost(String),
+    /// It appears twice.
+    Duplicate(String),
+    /// The resource's kind has no such field.
+    UnknownField {
+        /// A known field that it may be a misspelling of.
+        meant: Option<&'static str>,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("is required"),
+            Self::Unwanted(reason) => write!(f, "must not be set: {reason}"),
+            Self::Reserved => {
+                f.write_str("is reserved: this object exists by itself and cannot be written")
+            }
+            Self::Form { found, expected } => write!(f, "\"{found}\" is not {expected}"),
+            Self::Mismatch { found, expected } => {
+                write!(f, "is \"{found}\" but must be \"{expected}\"")
+            }
+            Self::NotHost(found) => write!(f, "{found} must be a single address (/32 or /128)"),
+            Self::Duplicate(found) => write!(f, "{found} is there twice"),
+            Self::UnknownField { meant: Some(meant) } => {
+                write!(f, "unknown field; did you mean \"{meant}\"?")
+            }
+            Self::UnknownField { meant: None } => f.write_str("unknown field"),
+        }
+    }
+}
+
+/// Collects faults while walking a resource.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(pub(crate) Vec<Invalid>);
+
+impl Faults {
+    pub(crate) fn push(&mut self, field: impl Into<String>, problem: Problem) {
+        self.0.push(Invalid {
+            field: field.into(),
+            problem,
+        });
+    }
+
+    /// The field must not be empty.
+    pub(crate) fn required(&mut self, field: &str, text: &str) {
+        if text.is_empty() {
+            self.push(field, Problem::Missing);
+        }
+    }
+
+    /// The text must have the form; empty text passes (see [`Self::required`]).
+    pub(crate) fn form(&mut self, field: impl Into<String>, text: &str, form: Form) {
+        if !text.is_empty() && !(form.holds)(text) {
+            self.push(
+                field,
+                Problem::Form {
+                    found: text.to_owned(),
+                    expected: form.expected,
+                },
+            );
+        }
+    }
+}
+
+/// The form of a text.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    holds: fn(&str) -> bool,
+    expected: &'static str,
+}
+
+/// A resource's name: a DNS subdomain.
+pub(crate) const NAME: Form = Form {
+    holds: |text| text.len() <= NAME_OCTETS_MAX && text.split('.').all(is_name_part),
+    expected: "a name: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit",
+};
+
+/// A label's key, with an optional `prefix/`.
+pub(crate) const LABEL_KEY: Form = Form {
+    holds: |text| {
+        let (prefix, name) = text.rsplit_once('/').unwrap_or(("ok", text));
+        !name.is_empty() && is_label_text(name) && prefix.split('.').all(is_name_part)
+    },
+    expected: "a label key: letters, digits, '-', '_' and '.', with an optional DNS prefix and '/'",
+};
+
+/// A label's value.
+pub(crate) const LABEL_VALUE: Form = Form {
+    holds: is_label_text,
+    expected: "a label value: letters, digits, '-', '_' and '.', at most 63",
+};
+
+/// A network interface's name.
+pub(crate) const INTERFACE: Form = Form {
+    holds: |text| {
+        text.len() <= INTERFACE_NAME_OCTETS_MAX
+            && text
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || b"_.-".contains(&c))
+            && text != "."
+            && text != ".."
+    },
+    expected: "an interface name: at most 15 letters, digits, '_', '.' and '-'",
+};
+
+fn is_name_part(part: &str) -> bool {
+    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    edge(part.bytes().next())
+        && edge(part.bytes().last())
+        && part
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+}
+
+fn is_label_text(text: &str) -> bool {
+    let edge = |c: Option<u8>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+    text.len() <= LABEL_VALUE_OCTETS_MAX
+        && edge(text.bytes().next())
+        && edge(text.bytes().last())
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c))
+}
