@@ -1,0 +1,77 @@
+//! `tidy`: what the compiler cannot check about the shape of the repository.
+//!
+//! * [`directions`]: which crate may depend on which, the floors of ARCHITECTURE.md;
+//! * [`fences`]: what only certain places may name (netlink, etcd, tokio, a clock);
+//! * [`sizes`]: lengths of files;
+//! * [`words`]: markers of unfinished work, and paths of somebody's machine;
+//! * [`documents`]: dependencies with their reasons, invariants with their tests.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub mod directions;
+pub mod documents;
+pub mod fences;
+pub mod files;
+pub mod metadata;
+pub mod sizes;
+#[cfg(test)]
+mod tests;
+pub mod words;
+
+/// One thing that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, relative to the repository.
+    pub path: PathBuf,
+    /// The line, from 1; 0 for the file as a whole.
+    pub line: usize,
+    /// What is wrong, and what to do.
+    pub text: String,
+}
+
+impl Finding {
+    /// A finding about a file as a whole.
+    pub fn file(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            line: 0,
+            text: text.into(),
+        }
+    }
+
+    /// A finding at a line.
+    pub fn line(path: impl Into<PathBuf>, line: usize, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path.display(), self.text),
+            line => write!(f, "{}:{line}: {}", self.path.display(), self.text),
+        }
+    }
+}
+
+/// Runs every check on the repository at `root`; the findings come sorted.
+///
+/// # Errors
+///
+/// `cargo metadata` fails or a file cannot be read.
+pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let workspace = metadata::Workspace::read(root)?;
+    let files = files::tracked(root)?;
+    let mut findings = directions::check(&workspace);
+    findings.extend(fences::check(&workspace, &files));
+    findings.extend(sizes::check(&files));
+    findings.extend(words::check(&files));
+    findings.extend(documents::check(&workspace, &files));
+    findings.sort();
+    Ok(findings)
+}

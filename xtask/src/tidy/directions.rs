@@ -1,0 +1,197 @@
+//! Which crate may depend on which. The table is the one of ARCHITECTURE.md; dependencies point
+//! downwards only.
+
+use super::Finding;
+use super::metadata::Workspace;
+
+/// One member: its floor and the members its code may name.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The directory.
+    pub directory: &'static str,
+    /// 0 vocabulary, 1 mechanisms, 2 composed core, 3 ports and drivers, 4 programs, 5 proving
+    /// ground.
+    pub floor: u8,
+    /// What it may depend on.
+    pub may: &'static [&'static str],
+}
+
+const fn row(directory: &'static str, floor: u8, may: &'static [&'static str]) -> Row {
+    Row {
+        directory,
+        floor,
+        may,
+    }
+}
+
+/// The house.
+pub const TABLE: &[Row] = &[
+    row("bgp-proto", 0, &[]),
+    row("model", 0, &[]),
+    row("bgp-fsm", 1, &["bgp-proto"]),
+    row("mrt", 1, &["bgp-proto"]),
+    row("rib", 1, &["bgp-proto"]),
+    row("bgp-speaker", 2, &["bgp-proto", "bgp-fsm", "rib"]),
+    row("fib-sync", 3, &[]),
+    row("datastore", 3, &["model"]),
+    row("bgp-io", 3, &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"]),
+    row("admin", 3, &[]),
+    row(
+        "intent",
+        3,
+        &[
+            "bgp-proto",
+            "bgp-fsm",
+            "rib",
+            "bgp-speaker",
+            "model",
+            "admin",
+        ],
+    ),
+    row("lab", 3, &[]),
+    row(
+        "bgp-client",
+        4,
+        &[
+            "bgp-proto",
+            "bgp-fsm",
+            "rib",
+            "bgp-speaker",
+            "bgp-io",
+            "intent",
+            "fib-sync",
+            "datastore",
+            "model",
+            "admin",
+        ],
+    ),
+    row(
+        "route-reflector",
+        4,
+        &[
+            "bgp-proto",
+            "bgp-fsm",
+            "rib",
+            "bgp-speaker",
+            "bgp-io",
+            "intent",
+            "datastore",
+            "model",
+            "admin",
+        ],
+    ),
+    row("felix", 4, &["fib-sync", "datastore", "model", "admin"]),
+    row(
+        "ctl",
+        4,
+        &[
+            "bgp-proto",
+            "mrt",
+            "datastore",
+            "model",
+            "intent",
+            "admin",
+            "lab",
+        ],
+    ),
+    row(
+        "sim",
+        5,
+        &[
+            "bgp-proto",
+            "bgp-fsm",
+            "rib",
+            "bgp-speaker",
+            "fib-sync",
+            "datastore",
+            "model",
+            "intent",
+            "admin",
+            "bgp-client",
+            "route-reflector",
+            "felix",
+        ],
+    ),
+    row(
+        "fuzz",
+        5,
+        &[
+            "bgp-proto",
+            "mrt",
+            "bgp-fsm",
+            "rib",
+            "bgp-speaker",
+            "fib-sync",
+            "model",
+        ],
+    ),
+    row(
+        "interop-tests",
+        5,
+        &["bgp-proto", "mrt", "lab", "admin", "datastore", "model"],
+    ),
+    row("xtask", 5, &[]),
+];
+
+/// Compares the workspace with the table.
+pub fn check(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (directory, package) in &workspace.packages {
+        let manifest = format!("{directory}/Cargo.toml");
+        let Some(row) = TABLE.iter().find(|row| row.directory == directory) else {
+            let text = "a crate without a row in xtask/src/tidy/directions.rs: give it a floor";
+            findings.push(Finding::file(manifest, text));
+            continue;
+        };
+        let members = |name: &&String| workspace.packages.contains_key(*name);
+        for dependency in package.normal.iter().filter(members) {
+            if !row.may.contains(&dependency.as_str()) {
+                let text = format!(
+                    "{directory} (floor {}) may not depend on {dependency}",
+                    row.floor
+                );
+                findings.push(Finding::file(&manifest, text));
+            }
+        }
+        // Tests may use what stands beside them or below.
+        for dependency in package.dev.iter().filter(members) {
+            if floor(dependency) > Some(row.floor) {
+                let text = format!("tests of {directory} may not look up to {dependency}");
+                findings.push(Finding::file(&manifest, text));
+            }
+        }
+    }
+    findings.extend(upward());
+    findings
+}
+
+/// Rows of the table itself that point upwards, or sideways to another program.
+fn upward() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for row in TABLE {
+        for below in row.may {
+            let allowed = match floor(below) {
+                // A mechanism, a driver or the proving ground may use a sibling, but programs
+                // share no code (I8), nor does one name in the vocabulary another.
+                Some(floor) if floor == row.floor => matches!(row.floor, 1 | 3 | 5),
+                Some(floor) => floor < row.floor,
+                None => false,
+            };
+            if !allowed {
+                let text = format!(
+                    "the table lets {} depend on {below}, which is not below it",
+                    row.directory
+                );
+                findings.push(Finding::file("xtask/src/tidy/directions.rs", text));
+            }
+        }
+    }
+    findings
+}
+
+fn floor(directory: &str) -> Option<u8> {
+    TABLE
+        .iter()
+        .find(|row| row.directory == directory)
+        .map(|row| row.floor)
+}

@@ -1,0 +1,130 @@
+//! The workspace as `cargo metadata` tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+/// The workspace's packages by directory name.
+#[derive(Clone, Debug, Default)]
+pub struct Workspace {
+    /// Every member.
+    pub packages: BTreeMap<String, Package>,
+}
+
+/// One member.
+#[derive(Clone, Debug, Default)]
+pub struct Package {
+    /// Its package name.
+    pub name: String,
+    /// Dependencies of its code.
+    pub normal: BTreeSet<String>,
+    /// Dependencies of its tests alone.
+    pub dev: BTreeSet<String>,
+    /// Of `normal`, those behind a feature.
+    pub optional: BTreeSet<String>,
+}
+
+impl Workspace {
+    /// Asks cargo. Needs neither network nor a build.
+    ///
+    /// # Errors
+    ///
+    /// Cargo cannot be run, fails, or says something unexpected.
+    pub fn read(root: &Path) -> anyhow::Result<Self> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .current_dir(root)
+            .output()
+            .context("run cargo metadata")?;
+        if !output.status.success() {
+            bail!(
+                "cargo metadata: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Self::parse(&output.stdout)
+    }
+
+    /// Reads the JSON of `cargo metadata --no-deps`.
+    ///
+    /// # Errors
+    ///
+    /// It is not that.
+    pub fn parse(json: &[u8]) -> anyhow::Result<Self> {
+        let told: Told = serde_json::from_slice(json).context("read cargo metadata")?;
+        let directories: BTreeMap<String, String> = told
+            .packages
+            .iter()
+            .map(|package| (package.name.clone(), directory(&package.manifest_path)))
+            .collect();
+        let mut packages = BTreeMap::new();
+        for told in told.packages {
+            let mut package = Package {
+                name: told.name,
+                ..Package::default()
+            };
+            for dependency in told.dependencies {
+                // Members go by their directory, everything else by its package name.
+                let name = match (&dependency.path, directories.get(&dependency.name)) {
+                    (Some(_), Some(directory)) => directory.clone(),
+                    _ => dependency.name,
+                };
+                if dependency.optional {
+                    package.optional.insert(name.clone());
+                }
+                match dependency.kind.as_deref() {
+                    Some("dev") => package.dev.insert(name),
+                    _ => package.normal.insert(name),
+                };
+            }
+            packages.insert(directory(&told.manifest_path), package);
+        }
+        Ok(Self { packages })
+    }
+
+    /// All members below `directory`, through code dependencies, without itself.
+    pub fn members_below(&self, directory: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![directory.to_owned()];
+        while let Some(next) = open.pop() {
+            let Some(package) = self.packages.get(&next) else {
+                continue;
+            };
+            for dependency in &package.normal {
+                if self.packages.contains_key(dependency) && found.insert(dependency.clone()) {
+                    open.push(dependency.clone());
+                }
+            }
+        }
+        found
+    }
+}
+
+fn directory(manifest: &Path) -> String {
+    let name = manifest.parent().and_then(Path::file_name);
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+#[derive(Deserialize)]
+struct Told {
+    packages: Vec<ToldPackage>,
+}
+
+#[derive(Deserialize)]
+struct ToldPackage {
+    name: String,
+    manifest_path: PathBuf,
+    dependencies: Vec<ToldDependency>,
+}
+
+#[derive(Deserialize)]
+struct ToldDependency {
+    name: String,
+    kind: Option<String>,
+    path: Option<PathBuf>,
+    optional: bool,
+}

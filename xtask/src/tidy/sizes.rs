@@ -1,0 +1,40 @@
+//! Lengths of files: a reader should hold one in the head.
+
+use std::path::Path;
+
+use super::Finding;
+use super::files::File;
+
+/// Lines of a source file, its tests aside.
+pub const LINES_MAX: usize = 600;
+
+/// Lines of a file of tests.
+pub const TEST_LINES_MAX: usize = 1000;
+
+/// Lines of a `main.rs`: everything else belongs to the library half, where tests reach it.
+pub const MAIN_LINES_MAX: usize = 60;
+
+/// Checks all Rust files.
+pub fn check(files: &[File]) -> Vec<Finding> {
+    files
+        .iter()
+        .filter(|file| file.is_rust())
+        .filter_map(check_file)
+        .collect()
+}
+
+fn check_file(file: &File) -> Option<Finding> {
+    let (lines, most) = if file.path == Path::new(file.member()).join("src/main.rs") {
+        (file.text.lines().count(), MAIN_LINES_MAX)
+    } else if file.is_test() {
+        (file.text.lines().count(), TEST_LINES_MAX)
+    } else {
+        (file.without_tests().lines().count(), LINES_MAX)
+    };
+    (lines > most).then(|| {
+        Finding::file(
+            &file.path,
+            format!("{lines} lines, at most {most}: split it"),
+        )
+    })
+}

@@ -1,0 +1,193 @@
+use super::files::File;
+use super::metadata::{Package, Workspace};
+use super::{Finding, directions, documents, fences, sizes, words};
+
+/// The repository itself is tidy.
+#[test]
+fn the_repository_is_tidy() {
+    let findings = super::run(&crate::root()).expect("tidy runs");
+    let text: Vec<String> = findings.iter().map(Finding::to_string).collect();
+    assert!(findings.is_empty(), "\n{}\n", text.join("\n"));
+}
+
+fn workspace(packages: &[(&str, &[&str])]) -> Workspace {
+    let package = |(name, normal): &(&str, &[&str])| {
+        let normal = normal.iter().map(ToString::to_string).collect();
+        (
+            name.to_string(),
+            Package {
+                name: name.to_string(),
+                normal,
+                ..Package::default()
+            },
+        )
+    };
+    Workspace {
+        packages: packages.iter().map(package).collect(),
+    }
+}
+
+fn texts(findings: &[Finding]) -> String {
+    findings
+        .iter()
+        .map(Finding::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn metadata_names_members_by_directory() {
+    let json = br#"{"packages":[
+        {"name":"cambric","manifest_path":"/r/ctl/Cargo.toml","dependencies":[
+            {"name":"admin","kind":null,"path":"/r/admin","optional":false},
+            {"name":"clap","kind":null,"path":null,"optional":true},
+            {"name":"tempfile","kind":"dev","path":null,"optional":false}]},
+        {"name":"admin","manifest_path":"/r/admin/Cargo.toml","dependencies":[]}]}"#;
+    let workspace = Workspace::parse(json).expect("parses");
+    let ctl = &workspace.packages["ctl"];
+    assert_eq!(ctl.name, "cambric");
+    assert!(ctl.normal.contains("admin") && ctl.optional.contains("clap"));
+    assert!(ctl.dev.contains("tempfile") && !ctl.normal.contains("tempfile"));
+}
+
+#[test]
+fn wrong_directions_are_found() {
+    let upward = workspace(&[("bgp-proto", &["rib"]), ("rib", &["bgp-proto"])]);
+    let found = texts(&directions::check(&upward));
+    assert_eq!(
+        found,
+        "bgp-proto/Cargo.toml: bgp-proto (floor 0) may not depend on rib"
+    );
+    let stranger = workspace(&[("newcomer", &[])]);
+    assert!(texts(&directions::check(&stranger)).contains("give it a floor"));
+    let mut tests_up = workspace(&[("rib", &[]), ("sim", &[])]);
+    tests_up
+        .packages
+        .get_mut("rib")
+        .expect("rib")
+        .dev
+        .insert("sim".to_owned());
+    assert!(texts(&directions::check(&tests_up)).contains("may not look up to sim"));
+}
+
+#[test]
+fn the_table_points_downwards() {
+    assert_eq!(texts(&directions::check(&Workspace::default())), "");
+}
+
+/// I2 and I3 look through what stands between.
+#[test]
+fn programs_are_kept_apart_through_any_depth() {
+    let felix = workspace(&[
+        ("felix", &["middle"]),
+        ("middle", &["bgp-proto"]),
+        ("bgp-proto", &[]),
+    ]);
+    assert!(texts(&fences::check(&felix, &[])).contains("bgp-proto is in the tree of felix (I2"));
+    let reflector = workspace(&[
+        ("route-reflector", &["intent"]),
+        ("intent", &["fib-sync"]),
+        ("fib-sync", &[]),
+    ]);
+    assert!(texts(&fences::check(&reflector, &[])).contains("(I3"));
+}
+
+#[test]
+fn the_core_stays_no_std_and_free_of_io() {
+    let core = workspace(&[("rib", &["tokio", "serde", "proptest"])]);
+    let lib = File::new("rib/src/lib.rs", "//! No attribute.\n");
+    let found = texts(&fences::check(&core, &[lib]));
+    assert!(found.contains("tokio stands for I/O"), "{found}");
+    assert!(found.contains("serde is not in the list"), "{found}");
+    assert!(
+        found.contains("proptest must stay behind a feature"),
+        "{found}"
+    );
+    assert!(found.contains("must be #![no_std]"), "{found}");
+    let lib = File::new("rib/src/lib.rs", "//! Doc.\n#![no_std]\n");
+    assert_eq!(
+        texts(&fences::check(&workspace(&[("rib", &["bytes"])]), &[lib])),
+        ""
+    );
+}
+
+#[test]
+fn fenced_words_are_found_outside_their_places() {
+    let none = Workspace::default();
+    let code = "use rtnetlink::Handle; // rtnetlink::x\n// etcd_client::Client\n";
+    let inside = File::new("fib-sync/src/netlink/apply.rs", code);
+    let outside = File::new("bgp-client/src/node.rs", code);
+    let found = texts(&fences::check(&none, &[inside, outside]));
+    assert!(
+        found.starts_with("bgp-client/src/node.rs:1: `rtnetlink::`"),
+        "{found}"
+    );
+    assert_eq!(found.lines().count(), 1, "{found}");
+    let client = File::new(
+        "datastore/src/serve.rs",
+        "let c = etcd_client::Client::connect();\n",
+    );
+    assert!(texts(&fences::check(&none, &[client])).contains("only the etcd driver"));
+}
+
+#[test]
+fn long_files_are_found() {
+    let lines = |count: usize| "x\n".repeat(count);
+    let tests = "\n#[cfg(test)]\nmod tests {\n".to_owned() + &lines(900);
+    let files = [
+        File::new("rib/src/good.rs", lines(599) + &tests),
+        File::new("rib/src/long.rs", lines(601)),
+        File::new("felix/src/main.rs", lines(61)),
+        File::new("rib/src/tests.rs", lines(1000)),
+        File::new("tools/maker/src/main.rs", lines(61)),
+    ];
+    let found = texts(&sizes::check(&files));
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].starts_with("rib/src/long.rs: 601 lines"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("felix/src/main.rs: 61 lines"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    let files = [
+        File::new("rib/src/a.rs", "fn f() {}\n#[ignore]\n"),
+        File::new("README.md", "see /work/notes, #[ignore]\n"),
+    ];
+    let found = texts(&words::check(&files));
+    assert_eq!(found.lines().count(), 2, "{found}");
+    assert!(found.contains("rib/src/a.rs:2: `#[ignore`"), "{found}");
+    assert!(found.contains("README.md:1: `/work/`"), "{found}");
+}
+
+#[test]
+fn documents_keep_up() {
+    let workspace = workspace(&[("rib", &["bytes", "slab"]), ("sim", &[]), ("lab", &[])]);
+    let files = [
+        File::new(
+            "docs/dependencies.md",
+            "| `bytes` | octets |\n| `serde` | gone |\n",
+        ),
+        File::new(
+            "ARCHITECTURE.md",
+            "`sim`\nI6 § `rib` `order_free`; § `rib` `absent_test`\n",
+        ),
+        File::new("rib/src/tests.rs", "fn order_free() {}\n"),
+    ];
+    let found = texts(&documents::check(&workspace, &files));
+    assert!(found.contains("slab is used: add a line"), "{found}");
+    assert!(found.contains("serde is used nowhere"), "{found}");
+    assert!(found.contains("`lab` is not on the map"), "{found}");
+    assert!(
+        found.contains("ARCHITECTURE.md:2: no test `absent_test` in `rib`"),
+        "{found}"
+    );
+    assert!(!found.contains("order_free"), "{found}");
+    assert!(texts(&documents::check(&workspace, &[])).contains("missing"));
+}
