@@ -1,2 +1,18 @@
-//! Placeholder.
-fn main() {}
+//! `cambric`: the operator's command line.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod cli;
+mod show;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("cambric: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The tree of commands.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::show;
+
+/// Cambric: BGP routing for layer-3 fabrics.
+#[derive(Debug, Parser)]
+#[command(name = "cambric", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Ask the daemons of this host what they know
+    Show(show::Args),
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Show(args) => block_on(show::run(args)),
+        }
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_tree_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,79 @@
+//! Values as the words of a table.
+
+use admin::report::{FibHop, Neighbor, NeighborFamily};
+
+/// A duration, two units at most: `3d04h`, `2h05m`, `7m01s`, `12s`.
+pub(super) fn duration(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, _, _) => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+/// An optional value, or a dash.
+pub(super) fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| clean(&value.to_string()))
+}
+
+/// Text that came from elsewhere: what would steer a terminal is shown as an escape.
+pub(super) fn clean(text: &str) -> String {
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut clean, c| {
+            match c {
+                c if c.is_control() => clean.extend(c.escape_default()),
+                c => clean.push(c),
+            }
+            clean
+        })
+}
+
+/// `ipv4-unicast` is `ipv4` where there is little room.
+pub(super) fn family(name: &str) -> &str {
+    name.strip_suffix("-unicast").unwrap_or(name)
+}
+
+/// Paths held from a neighbour, family by family.
+pub(super) fn received(neighbor: &Neighbor) -> String {
+    let one = |counters: &NeighborFamily| {
+        let stale = match counters.stale {
+            0 => String::new(),
+            stale => format!(" ({stale} stale)"),
+        };
+        format!("{} {}{stale}", family(&counters.family), counters.received)
+    };
+    match neighbor.families.as_slice() {
+        [] => "-".to_owned(),
+        families => families.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Next hops of a kernel route.
+pub(super) fn hops(hops: &[FibHop]) -> String {
+    let one = |hop: &FibHop| match (&hop.gateway, &hop.interface) {
+        (Some(gateway), Some(interface)) => format!("{gateway} on {interface}"),
+        (Some(gateway), None) => gateway.to_string(),
+        (None, Some(interface)) => interface.clone(),
+        (None, None) => "-".to_owned(),
+    };
+    match hops {
+        [] => "-".to_owned(),
+        hops => hops.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Words in a row.
+pub(super) fn list<T: ToString>(values: &[T]) -> String {
+    match values {
+        [] => "-".to_owned(),
+        values => {
+            let words: Vec<String> = values
+                .iter()
+                .map(|value| clean(&value.to_string()))
+                .collect();
+            words.join(" ")
+        }
+    }
+}

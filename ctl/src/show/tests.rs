@@ -1,0 +1,286 @@
+use std::path::Path;
+
+use admin::control::Control;
+use admin::report::{
+    Endpoint, Endpoints, Fib, FibHop, FibRoute, Neighbor, NeighborFamily, NeighborRange, Neighbors,
+    Path as BgpPath, Route, Routes, Rule, Rules, Status,
+};
+use admin::{Command, Reply};
+use clap::Parser;
+
+use super::cells::{clean, duration};
+use super::{Answers, Args, ask, found, json, tables};
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn args(line: &str) -> Args {
+    Line::try_parse_from(["show"].into_iter().chain(line.split_whitespace()))
+        .expect(line)
+        .args
+}
+
+fn shown(line: &str, daemon: &str, reply: Reply) -> String {
+    let answers: Answers = [(daemon.to_owned(), reply)].into();
+    tables::print(&args(line).what, &answers)
+}
+
+/// Answers as `daemon` in `directory` until dropped.
+fn serve(directory: &Path, daemon: &str, reply: impl Fn(&Command) -> Reply + 'static) {
+    let path = directory.join(daemon).with_extension("sock");
+    let mut control = Control::bind(path).expect("bind");
+    tokio::task::spawn_local(async move {
+        loop {
+            let request = control.next().await;
+            let reply = reply(&request.command);
+            request.reply(reply);
+        }
+    });
+}
+
+fn neighbor() -> Neighbor {
+    Neighbor {
+        name: "rr1".to_owned(),
+        address: "10.0.0.1".parse().ok(),
+        asn: 64512,
+        role: "internal".to_owned(),
+        state: "Established".to_owned(),
+        since_s: Some(4000),
+        families: vec![NeighborFamily {
+            family: "ipv4-unicast".to_owned(),
+            received: 12,
+            stale: 3,
+            ..NeighborFamily::default()
+        }],
+        import: "deny (no policy, RFC 8212)".to_owned(),
+        export: "accept".to_owned(),
+        ..Neighbor::default()
+    }
+}
+
+#[test]
+fn durations_have_two_units() {
+    for (seconds, text) in [
+        (0, "0s"),
+        (59, "59s"),
+        (61, "1m01s"),
+        (3660, "1h01m"),
+        (86_400 * 3 + 4 * 3600, "3d04h"),
+    ] {
+        assert_eq!(duration(seconds), text);
+    }
+}
+
+#[test]
+fn a_terminal_is_not_steered_from_afar() {
+    assert_eq!(clean("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+}
+
+#[test]
+fn neighbors_table() {
+    let ranges = vec![NeighborRange {
+        prefix: "10.0.0.0/24".parse().ok(),
+        used: 4,
+        limit: 5,
+        refused: 2,
+    }];
+    let report = Neighbors {
+        neighbors: vec![neighbor()],
+        ranges,
+        ..Neighbors::default()
+    };
+    let text = shown("neighbors", "bgp-client", Reply::Neighbors(report.clone()));
+    assert!(text.contains("ipv4 12 (3 stale)"), "{text}");
+    assert!(text.contains("1h06m"), "{text}");
+    assert!(
+        text.contains("rr1: import deny (no policy, RFC 8212)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("range 10.0.0.0/24: 4 of 5 neighbors, 2 connections refused"),
+        "{text}"
+    );
+    let block = shown("neighbors 10.0.0.1", "bgp-client", Reply::Neighbors(report));
+    assert!(
+        block.starts_with("rr1 (10.0.0.1), AS 64512, internal\n"),
+        "{block}"
+    );
+}
+
+#[test]
+fn routes_table_says_why() {
+    let best = BgpPath {
+        best: true,
+        neighbor: "rr1".to_owned(),
+        next_hop: Some("10.0.0.12".to_owned()),
+        local_pref: Some(100),
+        origin: "igp".to_owned(),
+        ..BgpPath::default()
+    };
+    let lost = BgpPath {
+        best: false,
+        lost: Some("cluster-list-length".to_owned()),
+        ..best.clone()
+    };
+    let route = Route {
+        family: "ipv4-unicast".to_owned(),
+        prefix: "10.65.0.2/32".to_owned(),
+        paths: vec![best, lost],
+    };
+    let report = Routes {
+        routes: vec![route],
+        next: Some("x".to_owned()),
+    };
+    let text = shown("routes --why", "bgp-client", Reply::Routes(report.clone()));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with(">"), "{text}");
+    assert!(lines[2].ends_with("cluster-list-length"), "{text}");
+    assert!(text.contains("the first 1 routes"), "{text}");
+    let answers: Answers = [("bgp-client".to_owned(), Reply::Routes(Routes::default()))].into();
+    assert!(!found(&args("routes 10.9.9.9/32").what, &answers));
+    let none = tables::print(&args("routes 10.9.9.9/32").what, &answers);
+    assert_eq!(none, "no route to 10.9.9.9/32\n");
+}
+
+#[test]
+fn other_tables() {
+    let hop = FibHop {
+        gateway: "10.0.0.12".parse().ok(),
+        interface: Some("eth0".into()),
+        weight: 1,
+    };
+    let route = FibRoute {
+        prefix: "10.65.0.2/32".parse().ok(),
+        protocol: 119,
+        state: "refused".to_owned(),
+        error: Some("Network is unreachable".to_owned()),
+        next_hops: vec![hop],
+        ..FibRoute::default()
+    };
+    let text = shown(
+        "fib",
+        "bgp-client",
+        Reply::Fib(Fib {
+            routes: vec![route],
+            ..Fib::default()
+        }),
+    );
+    assert!(text.contains("10.0.0.12 on eth0"), "{text}");
+    assert!(text.contains("not in sync; shadow run"), "{text}");
+
+    let endpoint = Endpoint {
+        name: "prod/vm1".to_owned(),
+        ..Endpoint::default()
+    };
+    let report = Endpoints {
+        endpoints: vec![endpoint],
+        in_sync: true,
+        ..Endpoints::default()
+    };
+    let text = shown("endpoints", "felix", Reply::Endpoints(report));
+    assert!(text.contains("prod/vm1"), "{text}");
+
+    let rule = Rule {
+        chain: "from-cali1".into(),
+        text: "drop".into(),
+        packets: Some(7),
+    };
+    let report = Rules {
+        rules: vec![rule],
+        in_sync: true,
+        ..Rules::default()
+    };
+    let text = shown("rules", "felix", Reply::Rules(report));
+    assert!(
+        text.contains("chain from-cali1\n    drop  [7 packets]\nin sync"),
+        "{text}"
+    );
+
+    let status = Status {
+        daemon: "cambric-felix".to_owned(),
+        waiting_for: vec!["store".to_owned()],
+        config_error: Some("error: unknown key".to_owned()),
+        ..Status::default()
+    };
+    let text = shown("status", "felix", Reply::Status(status));
+    assert!(
+        text.contains("not ready: store") && text.contains("error: unknown key"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn pages_are_put_together() {
+    let directory = tempfile::tempdir().expect("directory");
+    let local = tokio::task::LocalSet::new();
+    let pages = |command: &Command| {
+        let Command::Routes { after, .. } = command else {
+            return Reply::error("no");
+        };
+        let page: u32 = after
+            .as_deref()
+            .map_or(0, |after| after.parse().expect("a number"));
+        let route = Route {
+            prefix: page.to_string(),
+            ..Route::default()
+        };
+        Reply::Routes(Routes {
+            routes: vec![route],
+            next: (page < 4).then(|| (page + 1).to_string()),
+        })
+    };
+    local
+        .run_until(async {
+            serve(directory.path(), "bgp-client", pages);
+            let answers = ask(&args("routes --json"), directory.path())
+                .await
+                .expect("answers");
+            let text = json(&answers).expect("json");
+            let value: serde_json::Value = serde_json::from_str(&text).expect("json");
+            assert_eq!(
+                value["bgp-client"]["routes"].as_array().map(Vec::len),
+                Some(5),
+                "{text}"
+            );
+            let few = ask(&args("routes --limit 2"), directory.path())
+                .await
+                .expect("answers");
+            let Some(Reply::Routes(few)) = few.get("bgp-client") else {
+                panic!("{few:?}")
+            };
+            assert_eq!(few.routes.len(), 2);
+            assert!(few.next.is_some());
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn silence_says_what_to_do() {
+    let directory = tempfile::tempdir().expect("directory");
+    let error = ask(&args("endpoints"), directory.path())
+        .await
+        .expect_err("nobody")
+        .to_string();
+    assert!(
+        error.contains("has no felix.sock") && error.contains("--socket"),
+        "{error}"
+    );
+    drop(std::os::unix::net::UnixListener::bind(
+        directory.path().join("felix.sock"),
+    ));
+    let error = ask(&args("fib"), directory.path())
+        .await
+        .expect_err("dead")
+        .to_string();
+    assert!(error.contains("nobody answers"), "{error}");
+    let error = ask(&args("fib --socket /no/such.sock"), directory.path())
+        .await
+        .expect_err("absent");
+    assert!(
+        error.to_string().contains("/no/such.sock: no such socket"),
+        "{error}"
+    );
+}
