@@ -1,0 +1,57 @@
+#!/bin/sh
+# Installs what the labs of `make test` need from Debian: foreign BGP daemons, etcd, decoders.
+#
+# Only what is missing, and only as root; otherwise says in one line what to install. The
+# packages bring services: none is started, now or at the next boot, and no port is touched.
+set -eu
+PATH="$PATH:/usr/sbin:/sbin:/usr/lib/frr"
+
+# program package
+needed='
+bird bird2
+zebra frr
+bgpdump bgpdump
+bgpctl openbgpd
+etcd etcd-server
+etcdctl etcd-client
+gobgp gobgpd
+gobgpd gobgpd
+ip iproute2
+nft nftables
+ping iputils-ping
+tshark tshark
+'
+
+missing=$(echo "$needed" | while read -r program package; do
+    [ -z "$program" ] || command -v "$program" >/dev/null || echo "$package"
+done | sort -u | tr '\n' ' ')
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    echo "make test needs these packages of Debian: apt-get install $missing" >&2
+    exit 1
+fi
+
+# While this file says 101, packages do not start their services (see invoke-rc.d(8)).
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+
+echo "installing for the labs: $missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086  # one word a package
+apt-get install -qq -y --no-install-recommends $missing >/dev/null
+
+# Nor at the next boot, for those that were not here before.
+if command -v systemctl >/dev/null; then
+    for package in $missing; do
+        dpkg -L "$package" | sed -n 's|^\(/usr\)\?/lib/systemd/system/\([^@/]*\.service\)$|\2|p'
+    done | while read -r service; do
+        systemctl disable --quiet "$service" 2>/dev/null || true
+    done
+fi
