@@ -2,6 +2,7 @@
 //!
 //! * [`directions`]: which crate may depend on which, the floors of ARCHITECTURE.md;
 //! * [`fences`]: what only certain places may name (netlink, etcd, tokio, a clock);
+//! * [`tree`]: what the `no_std` core pulls in;
 //! * [`sizes`]: lengths of files;
 //! * [`words`]: markers of unfinished work, and paths of somebody's machine;
 //! * [`documents`]: dependencies with their reasons, invariants with their tests.
@@ -17,6 +18,7 @@ pub mod metadata;
 pub mod sizes;
 #[cfg(test)]
 mod tests;
+pub mod tree;
 pub mod words;
 
 /// One thing that is not as it should be.
@@ -69,6 +71,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let files = files::tracked(root)?;
     let mut findings = directions::check(&workspace);
     findings.extend(fences::check(&workspace, &files));
+    findings.extend(tree::check(root)?);
     findings.extend(sizes::check(&files));
     findings.extend(words::check(&files));
     findings.extend(documents::check(&workspace, &files));

@@ -25,7 +25,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
 ];
 
 /// What nothing below floor 3 may take, its tests aside (I4).
-const OUTSIDE: &[&str] = &[
+pub const OUTSIDE: &[&str] = &[
     "tokio",
     "tokio-stream",
     "tracing",

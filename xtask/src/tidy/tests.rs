@@ -1,6 +1,6 @@
 use super::files::File;
 use super::metadata::{Package, Workspace};
-use super::{Finding, directions, documents, fences, sizes, words};
+use super::{Finding, directions, documents, fences, sizes, tree, words};
 
 /// The repository itself is tidy.
 #[test]
@@ -109,6 +109,18 @@ fn the_core_stays_no_std_and_free_of_io() {
         texts(&fences::check(&workspace(&[("rib", &["bytes"])]), &[lib])),
         ""
     );
+}
+
+#[test]
+fn what_stands_below_the_core_is_no_std_too() {
+    let tree = "rib v0.1.0 (/r/rib) []\nbytes v1.12.1 [default,std]\nmio v1.2.4 []\nnom v8 (*)\n";
+    let found = texts(&tree::judge(tree));
+    assert_eq!(found.lines().count(), 2, "{found}");
+    assert!(
+        found.contains("bytes below it is built with its feature `std`"),
+        "{found}"
+    );
+    assert!(found.contains("mio is in its tree"), "{found}");
 }
 
 #[test]

@@ -8,10 +8,6 @@ const NOWHERE: &[(&str, &str)] = &[
     ("/work/", "a path of one machine"),
     ("/home/", "a path of one machine"),
     (
-        "Cargo registry host",
-        "say which package, not where it was fetched from",
-    ),
-    (
         "static.crates.io",
         "say which package, not where it was fetched from",
     ),
