@@ -271,7 +271,9 @@ impl Connection {
 
     fn notify(&mut self, notification: &Notification) {
         if self.transport == Transport::Open {
-            self.outbox.cut();
+            if self.state == State::Established {
+                self.outbox.cut();
+            }
             self.send(|out| notification.encode(out));
         }
     }

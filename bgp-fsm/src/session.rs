@@ -382,6 +382,9 @@ impl Session {
         if self.inbound.state() == State::Idle {
             self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
         }
+        if self.config.passive || self.outbound.state() != State::Idle {
+            self.timers.clear(); // Nothing is left for the idle hold to start.
+        }
         Ok(())
     }
 

@@ -1,0 +1,141 @@
+//! Two speakers that dial each other at the same time (RFC 4271 §6.8, RFC 6286), in every order in
+//! which the network can deliver what they send.
+
+mod support;
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bgp_fsm::{Input, SessionConfig, State};
+use bgp_proto::Asn;
+use support::pair::Pair;
+use support::{config, id};
+
+fn both(a: SessionConfig, b: SessionConfig) -> Pair {
+    let mut pair = Pair::new([a, b].map(|config| SessionConfig {
+        passive: false,
+        ..config
+    }));
+    pair.handle(0, Input::Start);
+    pair.handle(1, Input::Start);
+    pair
+}
+
+fn speaker(last: u8, asn: u32) -> SessionConfig {
+    SessionConfig {
+        local_id: id(last),
+        local_asn: Asn(asn),
+        ..config()
+    }
+}
+
+/// Walks every order of delivery; returns how many different ends there are and in how many of them
+/// both connections were lost.
+fn explore(start: Pair) -> (usize, usize) {
+    let (mut seen, mut stack) = (HashSet::new(), vec![start]);
+    let (mut ends, mut lost) = (0, 0);
+    while let Some(pair) = stack.pop() {
+        let mut hasher = DefaultHasher::new();
+        format!("{pair:?}").hash(&mut hasher);
+        if !seen.insert(hasher.finish()) {
+            continue;
+        }
+        let queues = pair.deliverable();
+        if queues.is_empty() {
+            ends += 1;
+            lost += usize::from(!comes_up(pair));
+            continue;
+        }
+        for queue in queues {
+            let mut next = pair.clone();
+            next.deliver(queue);
+            next.sides.iter_mut().for_each(|side| side.outputs.clear());
+            stack.push(next);
+        }
+    }
+    (ends, lost)
+}
+
+/// Whether the session is up at once; later it must be up in any case.
+fn comes_up(mut pair: Pair) -> bool {
+    let up = pair.is_up();
+    pair.pass(30);
+    assert!(pair.is_up(), "up in the end: {pair:#?}");
+    up
+}
+
+#[test]
+fn one_connection_survives_whatever_the_order() {
+    // RFC 4271 §6.8: different identifiers; RFC 6286 §2.3: equal ones, different AS numbers.
+    for (a, b) in [
+        (speaker(1, 64512), speaker(2, 64512)),
+        (speaker(2, 64512), speaker(1, 64513)),
+        (speaker(7, 64512), speaker(7, 64513)),
+    ] {
+        let (ends, lost) = explore(both(a, b));
+        println!("{ends} ends, {lost} lost");
+        assert!(ends > 10, "{ends} ends are too few to mean anything");
+        // Only where one side has Established while the other still compares can both be lost.
+        assert!(lost * 4 <= ends, "{lost} of {ends}");
+    }
+}
+
+#[test]
+fn the_connection_of_the_higher_identifier_is_kept() {
+    for (a, b, keeper) in [
+        (speaker(1, 64512), speaker(2, 64512), 1),
+        (speaker(2, 64512), speaker(1, 64513), 0),
+        (speaker(7, 64512), speaker(7, 64513), 1),
+    ] {
+        let mut pair = both(a, b);
+        // Both transports open, then all four OPENs are read before anything else.
+        for queue in [
+            (0, 1),
+            (1, 1),
+            (0, 0),
+            (1, 0),
+            (0, 1),
+            (1, 1),
+            (0, 0),
+            (1, 0),
+        ] {
+            pair.deliver(queue);
+        }
+        pair.settle();
+        assert!(pair.is_up());
+        let kept = pair.sides[keeper].session.established().expect("up");
+        assert_eq!(kept, bgp_fsm::Conn::Outbound);
+        assert_eq!(
+            pair.sides[keeper].session.stats().failures,
+            0,
+            "no error was made"
+        );
+        assert_eq!(
+            pair.sides[1 - keeper].session.stats().failures,
+            0,
+            "no error was made"
+        );
+    }
+}
+
+#[test]
+fn an_established_session_is_kept_against_a_new_connection() {
+    let mut pair = both(
+        speaker(1, 64512),
+        SessionConfig {
+            passive: true,
+            ..speaker(2, 64512)
+        },
+    );
+    pair.settle();
+    assert!(pair.is_up());
+    pair.pass(60);
+    // The passive side is made to dial after all: it has a second connection in its place.
+    let verdict = pair.sides[1].session.admit(pair.now);
+    assert_eq!(verdict.map_err(|n| (n.code, n.subcode)), Err((6, 7)));
+    assert!(pair.is_up());
+    // The dialling side tracks it until its OPEN (RFC 4271 §8.2.2), then closes it.
+    assert_eq!(pair.sides[0].session.admit(pair.now), Ok(()));
+    assert!(pair.is_up());
+    assert_eq!(pair.sides[0].session.state(), State::Established);
+}

@@ -1,0 +1,313 @@
+//! Any sequence of operations: no panic, and what must always hold holds.
+
+mod support;
+
+use bgp_fsm::timer::{TIMERS, Timer};
+use bgp_fsm::{
+    Conn, Duration, GracefulRestartConfig, Input, Instant, Output, Session, SessionConfig, State,
+};
+use bgp_proto::{
+    Capability, Family, Frame, GracefulRestart, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind,
+    Notification, Open, next_frame,
+};
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+use support::{Msg, config, end, id, peer_open};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Start,
+    Stop,
+    Dialled(bool),
+    Accept,
+    Close(Conn),
+    Late(Conn),
+    Frame(Conn, u8, Vec<u8>),
+    Good(Conn, u8),
+    Broken(Conn),
+    Reject(u8),
+    Pause(bool),
+    Queue(u16),
+    Write(Conn, u16),
+    Pass(u32),
+    Wake,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let conn = || prop_oneof![Just(Conn::Outbound), Just(Conn::Inbound)];
+    prop_oneof![
+        2 => Just(Op::Start),
+        1 => Just(Op::Stop),
+        6 => any::<bool>().prop_map(Op::Dialled),
+        6 => Just(Op::Accept),
+        2 => conn().prop_map(Op::Close),
+        1 => conn().prop_map(Op::Late),
+        2 => (conn(), 0_u8..8, prop::collection::vec(any::<u8>(), 0..40))
+            .prop_map(|(conn, kind, body)| Op::Frame(conn, kind, body)),
+        20 => (conn(), 0_u8..8).prop_map(|(conn, kind)| Op::Good(conn, kind)),
+        1 => conn().prop_map(Op::Broken),
+        1 => prop_oneof![Just(3_u8), Just(6)].prop_map(Op::Reject),
+        2 => any::<bool>().prop_map(Op::Pause),
+        4 => (1_u16..400).prop_map(Op::Queue),
+        8 => (conn(), 1_u16..300).prop_map(|(conn, octets)| Op::Write(conn, octets)),
+        6 => (0_u32..100_000).prop_map(Op::Pass),
+        6 => Just(Op::Wake),
+    ]
+}
+
+/// The driver's view of one transport: what the peer has read of it.
+#[derive(Default)]
+struct Transport {
+    open: bool,
+    dialing: bool,
+    stream: BytesMut,
+    kinds: Vec<MessageKind>,
+}
+
+struct World {
+    session: Session,
+    now: Instant,
+    transports: [Transport; 2],
+    up: bool,
+}
+
+impl World {
+    fn at(&mut self, conn: Conn) -> &mut Transport {
+        &mut self.transports[conn as usize]
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.session.handle(self.now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Dial => {
+                    let outbound = self.at(Conn::Outbound);
+                    assert!(!outbound.open && !outbound.dialing, "one dial at a time");
+                    outbound.dialing = true;
+                }
+                Output::Close(conn) => {
+                    assert!(
+                        self.at(conn).open || self.at(conn).dialing,
+                        "closes what there is"
+                    );
+                    self.write(conn, usize::MAX);
+                    self.finish(conn);
+                }
+                Output::Established(_) => assert!(!std::mem::replace(&mut self.up, true)),
+                Output::Down(_) => assert!(std::mem::replace(&mut self.up, false)),
+                Output::Update(_) | Output::Refresh(_) => assert!(self.up),
+                Output::State(state) => assert_eq!(state, self.session.state()),
+            }
+        }
+    }
+
+    fn opened(&mut self, conn: Conn) {
+        *self.at(conn) = Transport {
+            open: true,
+            ..Transport::default()
+        };
+        self.handle(Input::Opened {
+            conn,
+            local: end(1),
+            remote: end(2),
+        });
+    }
+
+    fn write(&mut self, conn: Conn, octets_max: usize) {
+        let mut slices = Vec::new();
+        self.session.fill(conn, &mut slices, octets_max);
+        let octets = slices.concat();
+        assert!(octets.len() <= octets_max);
+        self.session.sent(conn, octets.len());
+        let transport = self.at(conn);
+        transport.stream.extend_from_slice(&octets);
+        while let Some(frame) =
+            next_frame(&mut transport.stream, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages")
+        {
+            transport.kinds.push(frame.kind);
+        }
+    }
+
+    /// The peer has read all that we wrote before the end: whole messages in a sane order.
+    fn finish(&mut self, conn: Conn) {
+        let transport = std::mem::take(self.at(conn));
+        let first = transport.kinds.first();
+        assert!(
+            matches!(
+                first,
+                None | Some(&MessageKind::Open | &MessageKind::Notification)
+            ),
+            "{first:?}"
+        );
+        let last = transport
+            .kinds
+            .iter()
+            .position(|kind| *kind == MessageKind::Notification);
+        assert!(
+            last.is_none_or(|at| at + 1 == transport.kinds.len()),
+            "a NOTIFICATION is the last word"
+        );
+    }
+
+    fn run(&mut self, op: Op) {
+        match op {
+            Op::Start => self.handle(Input::Start),
+            Op::Stop => self.handle(Input::Stop(Notification::administrative_shutdown("x"))),
+            Op::Dialled(good) if self.at(Conn::Outbound).dialing => {
+                self.at(Conn::Outbound).dialing = false;
+                if good {
+                    self.opened(Conn::Outbound)
+                } else {
+                    self.handle(Input::Failed(Conn::Outbound))
+                }
+            }
+            Op::Accept => {
+                let verdict = self.session.admit(self.now);
+                self.drain();
+                if verdict.is_ok() {
+                    assert!(!self.at(Conn::Inbound).open, "admission makes room");
+                    self.opened(Conn::Inbound);
+                    assert!(
+                        self.session.state_of(Conn::Inbound) >= State::OpenSent
+                            || !self.at(Conn::Inbound).open
+                            || self.session.config().open_delay_s > 0
+                    );
+                }
+            }
+            Op::Close(conn) if self.at(conn).open => {
+                *self.at(conn) = Transport::default();
+                self.handle(Input::Closed(conn));
+            }
+            Op::Late(conn) if !self.at(conn).open => self.handle(Input::Closed(conn)),
+            Op::Frame(conn, kind, body) => {
+                let frame = Frame {
+                    kind: MessageKind(kind),
+                    body: Bytes::from(body),
+                };
+                self.handle(Input::Received { conn, frame });
+            }
+            Op::Good(conn, kind) => self.receive(conn, kind),
+            Op::Broken(conn) => {
+                let notification = Notification::message_header(1, Bytes::new());
+                self.handle(Input::FrameError { conn, notification });
+            }
+            Op::Reject(code) => self.handle(Input::Rejected(Notification::new(code, 1))),
+            Op::Pause(unread) => self.handle(Input::ReadPaused { unread }),
+            Op::Queue(octets) => {
+                self.session
+                    .queue(Msg::Update(vec![0; usize::from(octets)].leak()).encode());
+            }
+            Op::Write(conn, octets) if self.at(conn).open => self.write(conn, usize::from(octets)),
+            Op::Pass(millis) => {
+                let then = self.now + Duration::from_millis(u64::from(millis));
+                self.now = self
+                    .session
+                    .poll_timeout()
+                    .map_or(then, |at| then.min(at.max(self.now)));
+            }
+            Op::Wake => {
+                if let Some(at) = self.session.poll_timeout() {
+                    self.now = self.now.max(at);
+                    self.handle(Input::Timeout);
+                    assert!(self.session.poll_timeout().is_none_or(|at| at > self.now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn receive(&mut self, conn: Conn, kind: u8) {
+        let mut open = peer_open();
+        open.id = if kind == 5 { id(0) } else { open.id };
+        open.capabilities
+            .push(Capability::GracefulRestart(GracefulRestart {
+                families: vec![(Family::IPV4_UNICAST, true)],
+                ..GracefulRestart::default()
+            }));
+        let message = match kind {
+            0 | 1 | 5 => Msg::Open(Open { ..open }),
+            2 => Msg::Update(&[0, 0, 0, 0]),
+            3 => Msg::Notification(Notification::cease(7)),
+            _ => Msg::Keepalive,
+        };
+        let frame = next_frame(&mut BytesMut::from(message.encode()), 4096)
+            .expect("good")
+            .expect("whole");
+        self.handle(Input::Received { conn, frame });
+    }
+
+    fn check(&self) {
+        let states = Conn::ALL.map(|conn| self.session.state_of(conn));
+        let established = states
+            .iter()
+            .filter(|state| **state == State::Established)
+            .count();
+        assert!(established <= 1, "{states:?}");
+        assert_eq!(established == 1, self.up, "what was told is so");
+        assert_eq!(self.session.params().is_some(), self.up);
+        for (conn, timer) in self.session.running_timers() {
+            let row = TIMERS.iter().find(|row| row.timer == timer).expect("a row");
+            let allowed = match conn {
+                Some(conn) => row.states.contains(&self.session.state_of(conn)),
+                None => {
+                    timer == Timer::IdleHold
+                        && states.iter().any(|state| row.states.contains(state))
+                }
+            };
+            assert!(allowed, "{timer:?} of {conn:?} in {states:?}");
+        }
+        for conn in Conn::ALL {
+            let (state, transport) = (self.session.state_of(conn), &self.transports[conn as usize]);
+            assert!(
+                state < State::OpenSent || transport.open,
+                "{state} without a transport"
+            );
+            assert!(
+                state != State::Idle || !(transport.open || transport.dialing),
+                "a transport in Idle"
+            );
+        }
+    }
+}
+
+fn configs() -> impl Strategy<Value = SessionConfig> {
+    (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        0_u16..3,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(passive, delay, graceful, hold, send_hold)| SessionConfig {
+                passive,
+                open_delay_s: u16::from(delay) * 3,
+                graceful_restart: graceful.then(GracefulRestartConfig::default),
+                hold_time_s: hold * 3,
+                send_hold_s: send_hold.then_some(5),
+                ..config()
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold(config in configs(), seed: u64, ops in prop::collection::vec(op(), 1..120)) {
+        let mut world = World {
+            session: Session::new(config, seed),
+            now: Instant::from_secs(1),
+            transports: Default::default(),
+            up: false,
+        };
+        for op in ops {
+            world.run(op);
+            world.check();
+        }
+    }
+}

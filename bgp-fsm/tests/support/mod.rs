@@ -1,0 +1,252 @@
+//! A peer made of messages, for exchanges in two verbs: `send!` and `recv!`.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+pub(crate) mod pair;
+
+use bgp_fsm::{Conn, Duration, Input, Instant, Output, PeerAs, Session, SessionConfig, State};
+use bgp_proto::{
+    Asn, Capability, Family, FamilySet, Frame, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind,
+    Notification, Open, RouteRefresh, RouterId, next_frame,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::net::SocketAddr;
+
+/// A message as the tests write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Msg {
+    Open(Open),
+    Update(&'static [u8]),
+    Notification(Notification),
+    Keepalive,
+    Refresh(RouteRefresh),
+}
+
+impl Msg {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        match self {
+            Self::Open(open) => open.encode(&mut out),
+            Self::Notification(notification) => notification.encode(&mut out),
+            Self::Refresh(refresh) => refresh.encode(&mut out),
+            Self::Update(body) => raw(&mut out, 2, body),
+            Self::Keepalive => raw(&mut out, 4, &[]),
+        }
+        out.freeze()
+    }
+
+    pub(crate) fn decode(frame: &Frame) -> Self {
+        match frame.kind {
+            MessageKind::Open => Self::Open(Open::parse(&frame.body).expect("an OPEN")),
+            MessageKind::Update => Self::Update(frame.body.to_vec().leak()),
+            MessageKind::Notification => {
+                Self::Notification(Notification::parse(&frame.body).expect("a NOTIFICATION"))
+            }
+            MessageKind::RouteRefresh => {
+                Self::Refresh(RouteRefresh::parse(&frame.body).expect("a ROUTE-REFRESH"))
+            }
+            _ => Self::Keepalive,
+        }
+    }
+}
+
+/// Appends a message of any kind and body.
+pub(crate) fn raw(out: &mut BytesMut, kind: u8, body: &[u8]) {
+    out.put_slice(&[0xff; 16]);
+    out.put_u16(u16::try_from(19 + body.len()).expect("a short body"));
+    out.put_u8(kind);
+    out.put_slice(body);
+}
+
+/// Our side in most tests: AS 64512, 192.0.2.1, IPv4 and IPv6 unicast, passive.
+pub(crate) fn config() -> SessionConfig {
+    SessionConfig {
+        local_asn: Asn(64512),
+        local_id: id(1),
+        peer_asn: PeerAs::Any,
+        passive: true,
+        families: FamilySet::UNICAST,
+        ..SessionConfig::default()
+    }
+}
+
+/// The identifier 192.0.2.`last`.
+pub(crate) fn id(last: u8) -> RouterId {
+    RouterId::from([192, 0, 2, last])
+}
+
+/// The OPEN of a good peer: AS 64513, 192.0.2.2.
+pub(crate) fn peer_open() -> Open {
+    Open {
+        asn: Asn(64513),
+        hold_time: 90,
+        id: id(2),
+        capabilities: vec![
+            Capability::MultiProtocol(Family::IPV4_UNICAST),
+            Capability::MultiProtocol(Family::IPV6_UNICAST),
+            Capability::RouteRefresh,
+            Capability::FourOctetAsn(Asn(64513)),
+        ],
+    }
+}
+
+/// One end of a transport; it means nothing to the session.
+pub(crate) fn end(last: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, last], 179))
+}
+
+/// A session and a peer that says what the test makes it say.
+pub(crate) struct Exchange {
+    pub(crate) session: Session,
+    pub(crate) now: Instant,
+    pub(crate) conn: Conn,
+    /// All that the session has put out and no test has taken.
+    pub(crate) outputs: Vec<Output>,
+    /// Octets from the session that no `recv!` has taken.
+    received: BytesMut,
+}
+
+impl Exchange {
+    /// Started, nothing else.
+    pub(crate) fn start(config: SessionConfig) -> Self {
+        let mut exchange = Self {
+            session: Session::new(config, 1),
+            now: Instant::from_secs(1_000),
+            conn: Conn::Inbound,
+            outputs: Vec::new(),
+            received: BytesMut::new(),
+        };
+        exchange.handle(Input::Start);
+        exchange
+    }
+
+    /// Started, and the peer has connected.
+    pub(crate) fn connected(config: SessionConfig) -> Self {
+        let mut exchange = Self::start(config);
+        exchange.connect().expect("admitted");
+        exchange
+    }
+
+    /// Established with a peer that sent `open`.
+    pub(crate) fn established(config: SessionConfig, open: Open) -> Self {
+        let mut exchange = Self::connected(config);
+        assert!(matches!(exchange.recv(), Some(Msg::Open(_))));
+        exchange.send(&Msg::Open(open));
+        assert_eq!(exchange.recv(), Some(Msg::Keepalive));
+        exchange.send(&Msg::Keepalive);
+        assert_eq!(exchange.session.state(), State::Established);
+        exchange.outputs.clear();
+        exchange
+    }
+
+    /// The peer dials us.
+    pub(crate) fn connect(&mut self) -> Result<(), Notification> {
+        let verdict = self.session.admit(self.now);
+        self.drain();
+        verdict?;
+        self.conn = Conn::Inbound;
+        self.received.clear();
+        self.handle(Input::Opened {
+            conn: self.conn,
+            local: end(1),
+            remote: end(2),
+        });
+        Ok(())
+    }
+
+    pub(crate) fn handle(&mut self, input: Input) {
+        self.session.handle(self.now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            self.outputs.push(output);
+        }
+    }
+
+    /// The peer sends a message.
+    pub(crate) fn send(&mut self, message: &Msg) {
+        self.send_octets(&message.encode());
+    }
+
+    /// The peer sends octets that may be no message.
+    pub(crate) fn send_octets(&mut self, octets: &[u8]) {
+        let mut octets = BytesMut::from(octets);
+        let octets_max = self.session.octets_max(self.conn);
+        loop {
+            match next_frame(&mut octets, octets_max) {
+                Ok(Some(frame)) => self.handle(Input::Received {
+                    conn: self.conn,
+                    frame,
+                }),
+                Ok(None) => return,
+                Err(notification) => {
+                    return self.handle(Input::FrameError {
+                        conn: self.conn,
+                        notification,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The peer reads all that waits and takes the next message of it.
+    pub(crate) fn recv(&mut self) -> Option<Msg> {
+        let mut slices = Vec::new();
+        self.session.fill(self.conn, &mut slices, usize::MAX);
+        let octets = slices.concat();
+        self.session.sent(self.conn, octets.len());
+        self.received.extend_from_slice(&octets);
+        let frame = next_frame(&mut self.received, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages");
+        frame.as_ref().map(Msg::decode)
+    }
+
+    /// Time passes; the session is woken when it wants to be, and what it says is kept.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        let until = self.now + Duration::from_secs(seconds);
+        while let Some(at) = self.session.poll_timeout().filter(|at| *at <= until) {
+            assert!(at >= self.now, "a timer in the past");
+            self.now = at;
+            self.handle(Input::Timeout);
+            assert_ne!(
+                self.session.poll_timeout(),
+                Some(at),
+                "a timer that fires for ever"
+            );
+        }
+        self.now = until;
+    }
+
+    /// As `pass`, with a peer that lives: it reads all and says so every 20 seconds.
+    pub(crate) fn pass_alive(&mut self, seconds: u64) {
+        for _ in 0..seconds / 20 {
+            self.pass(20);
+            while self.recv().is_some() {}
+            self.send(&Msg::Keepalive);
+        }
+    }
+
+    /// The outputs since the last call.
+    pub(crate) fn outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+}
+
+/// The peer sends these messages.
+#[macro_export]
+macro_rules! send {
+    ($exchange:ident, $($message:expr),+ $(,)?) => { $($exchange.send(&$message);)+ };
+}
+
+/// The session sends exactly these messages, or `nothing`.
+#[macro_export]
+macro_rules! recv {
+    ($exchange:ident, nothing) => { assert_eq!($exchange.recv(), None) };
+    ($exchange:ident, $($message:pat),+ $(,)?) => {
+        $(
+            let message = $exchange.recv();
+            assert!(matches!(message, Some($message)), "got {message:?}, not {}", stringify!($message));
+        )+
+        assert_eq!($exchange.recv(), None);
+    };
+}

@@ -1,0 +1,283 @@
+//! Two sessions and the network between them, in virtual time. Each direction of each transport is a
+//! queue; the test decides which queue delivers next.
+
+use std::collections::VecDeque;
+
+use bgp_fsm::{Conn, Duration, Input, Instant, Output, Session, SessionConfig, State};
+use bgp_proto::{Notification, next_frame};
+use bytes::{Bytes, BytesMut};
+
+use super::end;
+
+/// What travels through a transport.
+#[derive(Clone, Debug)]
+enum Item {
+    Syn,
+    SynAck,
+    Refused,
+    Octets(Bytes),
+    Fin,
+}
+
+/// A transport: who dialled, and what is on its way to the dialler and to the other.
+#[derive(Clone, Debug)]
+struct Link {
+    dialer: usize,
+    queues: [VecDeque<Item>; 2],
+    buffers: [BytesMut; 2],
+}
+
+/// One of the two speakers with its driver's state.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub(crate) session: Session,
+    /// The links in the places of the outbound and the inbound connection.
+    slots: [Option<usize>; 2],
+    pub(crate) outputs: Vec<Output>,
+    /// Whether it takes connections at all.
+    pub(crate) listens: bool,
+    /// Whether its sockets take octets.
+    pub(crate) writes: bool,
+    up: bool,
+}
+
+/// Both.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) sides: [Side; 2],
+    links: Vec<Link>,
+}
+
+impl Pair {
+    /// Both at rest.
+    pub(crate) fn new(configs: [SessionConfig; 2]) -> Self {
+        let mut seed = 0;
+        let sides = configs.map(|config| {
+            seed += 1;
+            Side {
+                session: Session::new(config, seed),
+                slots: [None, None],
+                outputs: Vec::new(),
+                listens: true,
+                writes: true,
+                up: false,
+            }
+        });
+        Self {
+            now: Instant::ZERO,
+            sides,
+            links: Vec::new(),
+        }
+    }
+
+    /// Hands one input to a side and carries out what it wants.
+    pub(crate) fn handle(&mut self, side: usize, input: Input) {
+        self.sides[side].session.handle(self.now, input);
+        self.pump(side);
+    }
+
+    /// The queues that hold something, as (link, towards the dialler or not).
+    pub(crate) fn deliverable(&self) -> Vec<(usize, usize)> {
+        let links = self.links.iter().enumerate();
+        links
+            .flat_map(|(at, link)| {
+                (0..2)
+                    .filter(|way| !link.queues[*way].is_empty())
+                    .map(move |way| (at, way))
+            })
+            .collect()
+    }
+
+    /// Delivers the first item of a queue: way 0 leads to the dialler.
+    pub(crate) fn deliver(&mut self, (at, way): (usize, usize)) {
+        let link = &mut self.links[at];
+        let Some(item) = link.queues[way].pop_front() else {
+            return;
+        };
+        let (side, conn) = match way {
+            0 => (link.dialer, Conn::Outbound),
+            _ => (1 - link.dialer, Conn::Inbound),
+        };
+        let present = self.sides[side].slots[conn as usize] == Some(at);
+        match item {
+            Item::Syn => self.accept(side, at),
+            Item::SynAck if present => {
+                self.handle(
+                    side,
+                    Input::Opened {
+                        conn,
+                        local: end(1),
+                        remote: end(2),
+                    },
+                );
+            }
+            Item::Refused if present => {
+                self.sides[side].slots[conn as usize] = None;
+                self.handle(side, Input::Failed(conn));
+            }
+            Item::Fin if present => {
+                self.sides[side].slots[conn as usize] = None;
+                self.handle(side, Input::Closed(conn));
+            }
+            Item::Octets(octets) if present => {
+                self.links[at].buffers[way].extend_from_slice(&octets);
+                self.read(side, conn, at, way);
+            }
+            _ => {}
+        }
+    }
+
+    /// Delivers everything, oldest link first, until nothing travels.
+    pub(crate) fn settle(&mut self) {
+        while let Some(first) = self.deliverable().first() {
+            self.deliver(*first);
+        }
+    }
+
+    /// Lets time pass: what travels arrives at once, timers fire when they are due.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        let until = self.now + Duration::from_secs(seconds);
+        loop {
+            self.settle();
+            let timeouts = self
+                .sides
+                .iter()
+                .filter_map(|side| side.session.poll_timeout());
+            let Some(at) = timeouts.min().filter(|at| *at <= until) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            for side in 0..2 {
+                if self.sides[side]
+                    .session
+                    .poll_timeout()
+                    .is_some_and(|at| at <= self.now)
+                {
+                    self.handle(side, Input::Timeout);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    /// Both are Established, and over the same link.
+    pub(crate) fn is_up(&self) -> bool {
+        let link = |side: &Side| side.slots[side.session.established()? as usize];
+        let [a, b] = &self.sides;
+        link(a).is_some() && link(a) == link(b)
+    }
+
+    /// Whatever happened, this holds.
+    pub(crate) fn check(&self) {
+        for side in &self.sides {
+            let states = Conn::ALL.map(|conn| side.session.state_of(conn));
+            let established = states
+                .iter()
+                .filter(|state| **state == State::Established)
+                .count();
+            assert!(established <= 1, "{states:?}");
+            assert_eq!(established == 1, side.up, "Established and Down are told");
+        }
+    }
+
+    fn accept(&mut self, side: usize, at: usize) {
+        if !self.sides[side].listens {
+            return self.links[at].queues[0].push_back(Item::Refused);
+        }
+        let verdict = self.sides[side].session.admit(self.now);
+        self.pump(side);
+        self.links[at].queues[0].push_back(Item::SynAck);
+        match verdict {
+            Ok(()) => {
+                assert_eq!(self.sides[side].slots[1], None, "admission makes room");
+                self.sides[side].slots[1] = Some(at);
+                let conn = Conn::Inbound;
+                self.handle(
+                    side,
+                    Input::Opened {
+                        conn,
+                        local: end(1),
+                        remote: end(2),
+                    },
+                );
+            }
+            Err(notification) => self.refuse(at, &notification),
+        }
+    }
+
+    fn refuse(&mut self, at: usize, notification: &Notification) {
+        let mut out = BytesMut::new();
+        notification.encode(&mut out);
+        self.links[at].queues[0].push_back(Item::Octets(out.freeze()));
+        self.links[at].queues[0].push_back(Item::Fin);
+    }
+
+    fn read(&mut self, side: usize, conn: Conn, at: usize, way: usize) {
+        while self.sides[side].slots[conn as usize] == Some(at) {
+            let octets_max = self.sides[side].session.octets_max(conn);
+            match next_frame(&mut self.links[at].buffers[way], octets_max) {
+                Ok(Some(frame)) => self.handle(side, Input::Received { conn, frame }),
+                Ok(None) => return,
+                Err(notification) => self.handle(side, Input::FrameError { conn, notification }),
+            }
+        }
+    }
+
+    /// Carries out what a side wants, then takes what it has to write.
+    fn pump(&mut self, side: usize) {
+        while let Some(output) = self.sides[side].session.poll_output() {
+            match &output {
+                Output::Dial => {
+                    let queues = [VecDeque::new(), VecDeque::from([Item::Syn])];
+                    self.links.push(Link {
+                        dialer: side,
+                        queues,
+                        buffers: Default::default(),
+                    });
+                    self.sides[side].slots[0] = Some(self.links.len() - 1);
+                }
+                Output::Close(conn) => {
+                    self.write(side, *conn);
+                    if let Some(at) = self.sides[side].slots[*conn as usize].take() {
+                        self.queue_from(side, at).push_back(Item::Fin);
+                    }
+                }
+                Output::Established(_) => {
+                    assert!(!self.sides[side].up, "Established twice");
+                    self.sides[side].up = true;
+                }
+                Output::Down(_) => {
+                    assert!(self.sides[side].up, "Down without Established");
+                    self.sides[side].up = false;
+                }
+                _ => {}
+            }
+            self.sides[side].outputs.push(output);
+        }
+        if self.sides[side].writes {
+            Conn::ALL
+                .into_iter()
+                .for_each(|conn| self.write(side, conn));
+        }
+        self.check();
+    }
+
+    fn write(&mut self, side: usize, conn: Conn) {
+        let mut slices = Vec::new();
+        let session = &mut self.sides[side].session;
+        session.fill(conn, &mut slices, usize::MAX);
+        let octets = Bytes::from(slices.concat());
+        session.sent(conn, octets.len());
+        if let (false, Some(at)) = (octets.is_empty(), self.sides[side].slots[conn as usize]) {
+            self.queue_from(side, at).push_back(Item::Octets(octets));
+        }
+    }
+
+    /// The queue into which `side` writes.
+    fn queue_from(&mut self, side: usize, at: usize) -> &mut VecDeque<Item> {
+        let link = &mut self.links[at];
+        let way = usize::from(link.dialer == side);
+        &mut link.queues[way]
+    }
+}
