@@ -1,0 +1,67 @@
+//! Writing a set of path attributes in canonical form.
+
+use alloc::vec::Vec;
+
+use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_PARTIAL};
+use crate::attr::set::Attributes;
+use crate::attr::table::{TABLE, row};
+
+impl Attributes {
+    /// Appends the set's canonical encoding: attributes in the order of their codes, lengths
+    /// in the shortest form, no multiprotocol attributes, NEXT_HOP only if the next hop is an
+    /// IPv4 one. On sessions without four-octet AS numbers AS4_PATH and AS4_AGGREGATOR are
+    /// added where they are needed (RFC 6793 §4.2.2).
+    ///
+    /// Unknown attributes are passed on with the Partial flag if they are transitive, else
+    /// left out (RFC 4271 §5).
+    ///
+    /// A set too large for any message gives octets that no
+    /// [`UpdateWriter`](crate::UpdateWriter) accepts.
+    pub fn encode(&self, as4: bool, out: &mut Vec<u8>) {
+        let mut unknown = self.unknown.iter().peekable();
+        for row in TABLE {
+            while let Some(attr) = unknown.next_if(|attr| attr.code < row.code) {
+                attr.forward(out);
+            }
+            if let Some(codec) = &row.codec {
+                (codec.encode)(self, as4, out);
+            }
+        }
+        unknown.for_each(|attr| attr.forward(out));
+    }
+
+    /// Appends one typed attribute: the flags of its row, Partial if the set says so.
+    pub(crate) fn put(&self, code: AttrCode, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
+        let partial = if self.partial.contains(code) {
+            FLAG_PARTIAL
+        } else {
+            0
+        };
+        let flags = row(code).map_or(0, |row| row.flags) | partial;
+        put_attribute(flags, code, out, value);
+    }
+}
+
+/// Appends one attribute; the length gets two octets only if it needs them.
+pub(crate) fn put_attribute(
+    flags: u8,
+    code: AttrCode,
+    out: &mut Vec<u8>,
+    value: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = out.len();
+    out.extend_from_slice(&[flags, code.0, 0]);
+    value(out);
+    let len = out.len() - start - 3;
+    let Some([flags, _, len_field]) = out.get_mut(start..start + 3) else {
+        return;
+    };
+    if let Ok(len) = u8::try_from(len) {
+        *len_field = len;
+        return;
+    }
+    *flags |= FLAG_EXTENDED_LENGTH;
+    let [high, low] = u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes();
+    *len_field = high;
+    out.insert(start + 3, low);
+}

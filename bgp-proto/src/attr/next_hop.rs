@@ -1,0 +1,255 @@
+//! NEXT_HOP and the next hop of MP_REACH_NLRI (RFC 4271 §5.1.3, RFC 4760, RFC 2545, RFC 8950).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::attr::code::AttrCode;
+use crate::attr::decode::{Context, Draft};
+use crate::attr::raw::RawAttr;
+use crate::attr::set::Attributes;
+use crate::family::{AFI_IPV4, Family, NextHopForm};
+use crate::fault::FaultKind;
+
+/// Octets of the route distinguisher ahead of a VPN next hop; all zero (RFC 4364 §4.3.2).
+const RD: [u8; 8] = [0; 8];
+
+/// Where a route's traffic is sent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NextHop {
+    /// An IPv4 address.
+    V4(Ipv4Addr),
+    /// An IPv6 address (RFC 2545 §3). Peers on the same link may send `::` as the global
+    /// address, or a link-local one in its place.
+    V6 {
+        /// The global address.
+        global: Ipv6Addr,
+        /// The link-local address of the same interface.
+        link_local: Option<Ipv6Addr>,
+    },
+    /// Anything else, as it came.
+    Opaque(Box<[u8]>),
+}
+
+impl NextHop {
+    /// An IPv6 next hop without a link-local address.
+    pub const fn v6(global: Ipv6Addr) -> Self {
+        Self::V6 {
+            global,
+            link_local: None,
+        }
+    }
+
+    /// The IP address to resolve: the global one if there is one, else the link-local one.
+    pub const fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::V4(address) => Some(IpAddr::V4(*address)),
+            Self::V6 {
+                global,
+                link_local: Some(link_local),
+            } if global.is_unspecified() => Some(IpAddr::V6(*link_local)),
+            Self::V6 { global, .. } => Some(IpAddr::V6(*global)),
+            Self::Opaque(_) => None,
+        }
+    }
+}
+
+impl From<IpAddr> for NextHop {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::V4(address),
+            IpAddr::V6(address) => Self::v6(address),
+        }
+    }
+}
+
+impl From<Ipv4Addr> for NextHop {
+    fn from(address: Ipv4Addr) -> Self {
+        Self::V4(address)
+    }
+}
+
+impl From<Ipv6Addr> for NextHop {
+    fn from(address: Ipv6Addr) -> Self {
+        Self::v6(address)
+    }
+}
+
+impl fmt::Display for NextHop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(address) => fmt::Display::fmt(address, f),
+            Self::V6 {
+                global,
+                link_local: None,
+            } => fmt::Display::fmt(global, f),
+            Self::V6 {
+                global,
+                link_local: Some(local),
+            } => write!(f, "{global} {local}"),
+            Self::Opaque(octets) => octets.iter().try_for_each(|octet| write!(f, "{octet:02x}")),
+        }
+    }
+}
+
+/// Whether traffic can be sent to the address: not zero, loopback, multicast or broadcast.
+const fn usable_v4(address: Ipv4Addr) -> bool {
+    let [first, ..] = address.octets();
+    first != 0 && !address.is_loopback() && !address.is_multicast() && !address.is_broadcast()
+}
+
+const fn usable_v6(address: Ipv6Addr) -> bool {
+    !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+}
+
+pub(super) fn decode(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Result<(), FaultKind> {
+    // RFC 4760 §3: beside MP_REACH_NLRI it is ignored; some peers send 0.0.0.0 there.
+    if draft.next_hop_is_mp {
+        return Ok(());
+    }
+    let value: [u8; 4] = attr.value.try_into().map_err(|_| FaultKind::Length)?;
+    let address = Ipv4Addr::from(value);
+    // RFC 4271 §6.3
+    if !usable_v4(address) {
+        return Err(FaultKind::NextHop);
+    }
+    draft.attributes.next_hop = Some(NextHop::V4(address));
+    Ok(())
+}
+
+pub(super) fn encode(set: &Attributes, _as4: bool, out: &mut Vec<u8>) {
+    if let Some(NextHop::V4(address)) = &set.next_hop {
+        set.put(AttrCode::NextHop, out, |out| {
+            out.extend_from_slice(&address.octets())
+        });
+    }
+}
+
+/// Whether a next hop of this many octets fits the family (RFC 7606 §7.11).
+pub(crate) fn mp_octets_allowed(family: Family, octets: usize, extended_next_hop: bool) -> bool {
+    let Some(row) = family.row() else {
+        return false;
+    };
+    match (row.next_hop, octets) {
+        (NextHopForm::Ip, 4) => true,
+        (NextHopForm::Ip, 16 | 32) => extended_next_hop, // RFC 8950 §3
+        (NextHopForm::Ipv6, 16 | 32) => true,            // RFC 2545 §3
+        (NextHopForm::IpOrMapped, 4) => family.afi != crate::family::AFI_IPV6,
+        (NextHopForm::IpOrMapped, 16 | 32) => true,
+        (NextHopForm::Vpn, 12) => family.afi == AFI_IPV4, // RFC 4364 §4.3.2
+        (NextHopForm::Vpn, 24 | 48) => true,              // RFC 4659 §3.2.1, RFC 8950 §3
+        (NextHopForm::Optional, 0 | 4 | 12 | 16 | 24 | 32 | 48) => true,
+        _ => false,
+    }
+}
+
+/// Reads the next hop of MP_REACH_NLRI, whose length has been found good.
+pub(super) fn decode_mp(
+    family: Family,
+    octets: &[u8],
+    context: &Context,
+) -> Result<Option<NextHop>, FaultKind> {
+    let Some(row) = family.row() else {
+        return Ok(None);
+    };
+    let opaque = || Ok(Some(NextHop::Opaque(octets.into())));
+    let mapped =
+        context.v4_mapped_next_hop || !matches!(row.next_hop, NextHopForm::Ip | NextHopForm::Ipv6);
+    match (row.next_hop, octets.len()) {
+        (_, 0) => Ok(None),
+        (_, 4) => v4(octets).map(Some),
+        (NextHopForm::Vpn | NextHopForm::Optional, 12) => match octets.strip_prefix(&RD) {
+            Some(address) => v4(address).map(Some),
+            None => opaque(),
+        },
+        (_, 16) => v6(octets, None, mapped).map(Some),
+        (NextHopForm::Vpn | NextHopForm::Optional, 24) => match octets.strip_prefix(&RD) {
+            Some(address) => v6(address, None, mapped).map(Some),
+            None => opaque(),
+        },
+        (_, 32) => {
+            let (global, local) = octets.split_at(16);
+            v6(global, Some(local), mapped).map(Some)
+        }
+        (NextHopForm::Vpn | NextHopForm::Optional, 48) => {
+            let (global, local) = octets.split_at(24);
+            match (global.strip_prefix(&RD), local.strip_prefix(&RD)) {
+                (Some(global), Some(local)) => v6(global, Some(local), mapped).map(Some),
+                _ => opaque(),
+            }
+        }
+        _ => opaque(),
+    }
+}
+
+fn v4(octets: &[u8]) -> Result<NextHop, FaultKind> {
+    let octets: [u8; 4] = octets.try_into().map_err(|_| FaultKind::MpNextHopLength)?;
+    let address = Ipv4Addr::from(octets);
+    if usable_v4(address) {
+        Ok(NextHop::V4(address))
+    } else {
+        Err(FaultKind::NextHop)
+    }
+}
+
+fn v6(octets: &[u8], local: Option<&[u8]>, mapped: bool) -> Result<NextHop, FaultKind> {
+    let address = |octets: &[u8]| {
+        let octets: [u8; 16] = octets.try_into().map_err(|_| FaultKind::MpNextHopLength)?;
+        Ok(Ipv6Addr::from(octets))
+    };
+    let global = address(octets)?;
+    // A zero where the link-local address should be is as good as none.
+    let link_local = match local.map(address).transpose()? {
+        Some(local) if local.is_unspecified() => None,
+        local => local,
+    };
+    let only_local = global.is_unspecified() && link_local.is_some();
+    let embedded_usable = match global.to_ipv4_mapped() {
+        Some(embedded) => mapped && usable_v4(embedded),
+        None => true,
+    };
+    let usable = (only_local || usable_v6(global))
+        && embedded_usable
+        && link_local.is_none_or(|local| local.is_unicast_link_local());
+    if usable {
+        Ok(NextHop::V6 { global, link_local })
+    } else {
+        Err(FaultKind::NextHop)
+    }
+}
+
+/// Octets that [`encode_mp`] writes.
+pub(crate) fn mp_octets(family: Family, next_hop: &NextHop) -> usize {
+    let mut count = 0;
+    encode_mp(family, next_hop, &mut |octets| count += octets.len());
+    count
+}
+
+/// Hands the next hop in the family's form to `write`, piece by piece.
+pub(crate) fn encode_mp(family: Family, next_hop: &NextHop, write: &mut dyn FnMut(&[u8])) {
+    let form = family
+        .row()
+        .map_or(NextHopForm::Optional, |row| row.next_hop);
+    let rd: &[u8] = if form == NextHopForm::Vpn { &RD } else { &[] };
+    match next_hop {
+        // RFC 4798 §2, RFC 4659 §3.2.1.2: an IPv4 next hop of IPv6 routes is a mapped one.
+        NextHop::V4(address) if family.afi == crate::family::AFI_IPV6 => {
+            write(rd);
+            write(&address.to_ipv6_mapped().octets());
+        }
+        NextHop::V4(address) => {
+            write(rd);
+            write(&address.octets());
+        }
+        NextHop::V6 { global, link_local } => {
+            write(rd);
+            write(&global.octets());
+            if let Some(local) = link_local {
+                write(rd);
+                write(&local.octets());
+            }
+        }
+        NextHop::Opaque(octets) => write(octets),
+    }
+}

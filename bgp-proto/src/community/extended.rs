@@ -1,0 +1,97 @@
+//! Communities of eight octets with a type (RFC 4360, RFC 5668).
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+/// An extended community (RFC 4360 §2), as its octets. Prints as "rt:64512:100" or
+/// "ro:10.0.0.1:7"; other types as "0x" and hex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtendedCommunity(pub [u8; 8]);
+
+/// Types whose first two octets are known by name: route target and route origin of
+/// RFC 4360 §4 and §5.
+const NAMES: &[(u8, &str)] = &[(0x02, "rt"), (0x03, "ro")];
+
+/// The three forms of the administrator (RFC 4360 §3.1, §3.2, RFC 5668 §2).
+const TWO_OCTET_AS: u8 = 0x00;
+const IPV4: u8 = 0x01;
+const FOUR_OCTET_AS: u8 = 0x02;
+
+/// The bit of the type that says: not across ASes (RFC 4360 §2).
+const NON_TRANSITIVE: u8 = 0x40;
+
+impl ExtendedCommunity {
+    /// A route target of a two-octet AS.
+    pub const fn route_target_as2(asn: u16, number: u32) -> Self {
+        let [a, b] = asn.to_be_bytes();
+        let [c, d, e, f] = number.to_be_bytes();
+        Self([TWO_OCTET_AS, 0x02, a, b, c, d, e, f])
+    }
+
+    /// A route target of a four-octet AS.
+    pub const fn route_target_as4(asn: u32, number: u16) -> Self {
+        let [a, b, c, d] = asn.to_be_bytes();
+        let [e, f] = number.to_be_bytes();
+        Self([FOUR_OCTET_AS, 0x02, a, b, c, d, e, f])
+    }
+
+    /// A route target of an IPv4 address.
+    pub const fn route_target_ipv4(address: Ipv4Addr, number: u16) -> Self {
+        let [a, b, c, d] = address.octets();
+        let [e, f] = number.to_be_bytes();
+        Self([IPV4, 0x02, a, b, c, d, e, f])
+    }
+
+    /// High octet of the type.
+    pub const fn kind(&self) -> u8 {
+        let [kind, ..] = self.0;
+        kind
+    }
+
+    /// Low octet of the type.
+    pub const fn subkind(&self) -> u8 {
+        let [_, subkind, ..] = self.0;
+        subkind
+    }
+
+    /// Whether the community crosses the border of an AS (RFC 4360 §2).
+    pub const fn is_transitive(&self) -> bool {
+        self.kind() & NON_TRANSITIVE == 0
+    }
+
+    /// Whether this is a route target (RFC 4360 §4).
+    pub const fn is_route_target(&self) -> bool {
+        matches!(self.kind(), TWO_OCTET_AS | IPV4 | FOUR_OCTET_AS) && self.subkind() == 0x02
+    }
+
+    /// Writes "administrator:number" in the form of the type.
+    fn fmt_value(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [kind, _, a, b, c, d, e, g] = self.0;
+        let low = u16::from_be_bytes([e, g]);
+        match kind {
+            TWO_OCTET_AS => {
+                let asn = u16::from_be_bytes([a, b]);
+                write!(f, "{asn}:{}", u32::from_be_bytes([c, d, e, g]))
+            }
+            IPV4 => write!(f, "{}:{low}", Ipv4Addr::new(a, b, c, d)),
+            // The "L" tells it from a two-octet AS of the same number.
+            _ => write!(f, "{}L:{low}", u32::from_be_bytes([a, b, c, d])),
+        }
+    }
+}
+
+impl fmt::Display for ExtendedCommunity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(subkind, _)| *subkind == self.subkind());
+        match (name, self.kind()) {
+            (Some((_, name)), TWO_OCTET_AS | IPV4 | FOUR_OCTET_AS) => {
+                write!(f, "{name}:")?;
+                self.fmt_value(f)
+            }
+            _ => {
+                f.write_str("0x")?;
+                self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What the two OPENs of a session settled.
+
+use crate::asn::Asn;
+use crate::family::FamilySet;
+use crate::frame::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
+use crate::id::RouterId;
+use crate::open::GracefulRestart;
+
+/// Whether the peer is in another AS or in ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PeerKind {
+    /// eBGP: the peer is in another AS.
+    #[default]
+    External,
+    /// iBGP: the peer is in our AS.
+    Internal,
+}
+
+/// What a session agreed on, as far as reading and writing its messages needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionParams {
+    /// Our AS number on this session.
+    pub local_asn: Asn,
+    /// The peer's AS number: from its four-octet capability, else from its OPEN.
+    pub peer_asn: Asn,
+    /// Our BGP identifier.
+    pub local_id: RouterId,
+    /// The peer's BGP identifier.
+    pub peer_id: RouterId,
+    /// eBGP or iBGP.
+    pub kind: PeerKind,
+    /// Hold time in seconds: the smaller of both, 0 for none (RFC 4271 §4.2).
+    pub hold_time_s: u16,
+    /// Whether AS numbers in AS_PATH and AGGREGATOR have four octets (RFC 6793).
+    pub as4: bool,
+    /// Families that both sides advertised and that have a row.
+    pub families: FamilySet,
+    /// Families whose NLRI carry a path identifier when we receive them (RFC 7911).
+    pub add_path_receive: FamilySet,
+    /// Families whose NLRI carry a path identifier when we send them (RFC 7911).
+    pub add_path_send: FamilySet,
+    /// Whether UPDATEs may have up to 65535 octets (RFC 8654).
+    pub extended_messages: bool,
+    /// Whether the peer answers a ROUTE-REFRESH (RFC 2918).
+    pub route_refresh: bool,
+    /// Whether both sides mark the borders of a refresh (RFC 7313).
+    pub enhanced_route_refresh: bool,
+    /// Whether IPv4 routes may have an IPv6 next hop (RFC 8950).
+    pub extended_next_hop: bool,
+    /// Whether an IPv4-mapped IPv6 next hop of an IPv6 unicast route is accepted. Off unless
+    /// configured: the kernel cannot forward to such an address.
+    pub v4_mapped_next_hop: bool,
+    /// The peer's graceful restart capability, if it sent one (RFC 4724).
+    pub peer_graceful: Option<GracefulRestart>,
+}
+
+impl SessionParams {
+    /// Longest message of this session, header included, in octets.
+    pub const fn octets_max(&self) -> usize {
+        if self.extended_messages {
+            MESSAGE_OCTETS_MAX_EXTENDED
+        } else {
+            MESSAGE_OCTETS_MAX
+        }
+    }
+}

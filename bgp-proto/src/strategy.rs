@@ -1,0 +1,1 @@
+//! Proptest strategies for messages and attributes, shared by the tests of all crates above.

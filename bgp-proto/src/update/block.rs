@@ -1,0 +1,118 @@
+//! The path attributes of an UPDATE as octets: hashed and compared before they are parsed.
+
+use alloc::vec::Vec;
+use core::hash::Hasher;
+
+use crate::attr::{Attributes, Context, Source, decode};
+use crate::family::Family;
+use crate::fault::Fault;
+
+/// Most pieces that taking MP_REACH_NLRI and MP_UNREACH_NLRI out leaves.
+pub(super) const PIECES: usize = 3;
+
+/// A run of octets and its offset in the UPDATE's body.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Piece<'a> {
+    pub(super) octets: &'a [u8],
+    pub(super) at: usize,
+}
+
+/// Path attributes as they came, without MP_REACH_NLRI and MP_UNREACH_NLRI, but with the next
+/// hop and with what of the session their meaning depends on.
+///
+/// Two blocks with equal keys decode to the same set and the same faults (but for the faults'
+/// offsets), whatever message, session or family's NLRI they came with. A cache from key to
+/// decoded set makes receiving a known set free of allocation:
+/// [`hash`](Self::hash), then [`eq_key`](Self::eq_key) on a candidate, and only on a miss
+/// [`parse`](Self::parse) and [`write_key`](Self::write_key). Keep the hash beside the key:
+/// the octets of a key may reach a hasher in other pieces than those of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct AttrBlock<'a> {
+    pub(super) pieces: [Piece<'a>; PIECES],
+    pub(super) source: Source<'a>,
+    pub(super) family: Family,
+    pub(super) context: Context,
+}
+
+/// Octets of a key ahead of the next hop: context, family, next hop length.
+const HEAD_OCTETS: usize = 5;
+
+/// Length octet of a block whose next hop is in the NEXT_HOP attribute.
+const NO_MP_NEXT_HOP: u8 = 0xff;
+
+impl<'a> AttrBlock<'a> {
+    fn head(&self) -> [u8; HEAD_OCTETS] {
+        let [afi_high, afi_low] = self.family.afi.to_be_bytes();
+        let next_hop_len = match self.source {
+            Source::Mp { next_hop, .. } => u8::try_from(next_hop.len()).unwrap_or(u8::MAX - 1),
+            Source::Body | Source::Nothing => NO_MP_NEXT_HOP,
+        };
+        [
+            self.context.octet(),
+            afi_high,
+            afi_low,
+            self.family.safi,
+            next_hop_len,
+        ]
+    }
+
+    const fn next_hop(&self) -> &'a [u8] {
+        match self.source {
+            Source::Mp { next_hop, .. } => next_hop,
+            Source::Body | Source::Nothing => &[],
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let attributes = self.pieces.into_iter().map(|piece| piece.octets);
+        core::iter::once(self.next_hop())
+            .chain(attributes)
+            .filter(|octets| !octets.is_empty())
+    }
+
+    /// Appends the key.
+    pub fn write_key(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head());
+        self.parts()
+            .for_each(|octets| out.extend_from_slice(octets));
+    }
+
+    /// Feeds the key to `hasher`. Blocks of equal keys may give different hashes if their
+    /// multiprotocol attributes stand at different places; a cache then holds the set twice.
+    #[allow(clippy::should_implement_trait)] // equal keys, unequal hashes: not `Hash`
+    pub fn hash(&self, hasher: &mut impl Hasher) {
+        hasher.write(&self.head());
+        self.parts().for_each(|octets| hasher.write(octets));
+    }
+
+    /// Whether `key` is this block's key.
+    pub fn eq_key(&self, key: &[u8]) -> bool {
+        let Some(mut left) = key.strip_prefix(&self.head()) else {
+            return false;
+        };
+        for octets in self.parts() {
+            let Some(rest) = left.strip_prefix(octets) else {
+                return false;
+            };
+            left = rest;
+        }
+        left.is_empty()
+    }
+
+    /// Octets of the key.
+    pub fn key_octets(&self) -> usize {
+        HEAD_OCTETS + self.parts().map(<[u8]>::len).sum::<usize>()
+    }
+
+    /// Decodes the attributes. The list of faults is empty, and without allocation, if there
+    /// are none; else the strongest remedy ([`Fault::worst`]) tells what to do.
+    pub fn parse(&self) -> (Attributes, Vec<Fault>) {
+        let pieces = self.pieces.iter().map(|piece| (piece.octets, piece.at));
+        decode(pieces, self.source, &self.context)
+    }
+
+    /// The family of the routes that the attributes belong to.
+    pub const fn family(&self) -> Family {
+        self.family
+    }
+}
