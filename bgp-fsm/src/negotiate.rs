@@ -225,3 +225,151 @@ fn peer_graceful(theirs: &Open, families: FamilySet) -> Option<GracefulRestart> 
         .retain(|(family, _)| families.contains(*family));
     Some(graceful)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GracefulRestartConfig;
+    use alloc::vec;
+    use bgp_proto::RouterId;
+
+    fn config(asn: u32, last: u8) -> SessionConfig {
+        SessionConfig {
+            local_asn: Asn(asn),
+            local_id: RouterId::from([192, 0, 2, last]),
+            peer_asn: PeerAs::Any,
+            families: FamilySet::UNICAST,
+            ..SessionConfig::default()
+        }
+    }
+
+    /// What `a` makes of the OPEN that `b` sends.
+    fn meet(a: &SessionConfig, b: &SessionConfig) -> Result<SessionParams, u8> {
+        negotiate(a, &open_of(b)).map_err(|notification| {
+            assert_eq!(notification.code, 2);
+            notification.subcode
+        })
+    }
+
+    #[test]
+    fn both_sides_come_to_the_same() {
+        let a = SessionConfig {
+            hold_time_s: 30,
+            extended_messages: true,
+            add_path_receive: Family::IPV4_UNICAST.into(),
+            extended_next_hop: true,
+            ..config(4_200_000_000, 1)
+        };
+        let b = SessionConfig {
+            families: [Family::IPV4_UNICAST, Family::L2VPN_EVPN]
+                .into_iter()
+                .collect(),
+            extended_messages: true,
+            add_path_send: FamilySet::all(),
+            add_path_receive: FamilySet::all(),
+            ..config(64512, 2)
+        };
+        let (ab, ba) = (meet(&a, &b).unwrap(), meet(&b, &a).unwrap());
+        assert_eq!((ab.peer_asn, ba.peer_asn), (Asn(64512), Asn(4_200_000_000)));
+        assert_eq!((ab.kind, ba.kind), (PeerKind::External, PeerKind::External));
+        assert_eq!((ab.hold_time_s, ba.hold_time_s), (30, 30));
+        assert_eq!(
+            (ab.families, ba.families),
+            (Family::IPV4_UNICAST.into(), ab.families)
+        );
+        assert_eq!(
+            (ab.add_path_receive, ab.add_path_send),
+            (ab.families, FamilySet::EMPTY)
+        );
+        assert_eq!(
+            (ba.add_path_receive, ba.add_path_send),
+            (FamilySet::EMPTY, ab.families)
+        );
+        assert!(ab.as4 && ab.route_refresh && ab.enhanced_route_refresh && ab.extended_messages);
+        assert_eq!((ab.octets_max(), ba.octets_max()), (65_535, 65_535));
+        assert!(
+            !ab.extended_next_hop && !ba.extended_next_hop,
+            "only one side offers it"
+        );
+    }
+
+    #[test]
+    fn our_open_says_what_fits_its_fields() {
+        let long = SessionConfig {
+            hostname: Some("node1".into()),
+            graceful_restart: Some(GracefulRestartConfig {
+                time_s: u16::MAX,
+                restarting: true,
+                families_forwarding: Family::IPV6_UNICAST.into(),
+            }),
+            ..config(4_200_000_000, 1)
+        };
+        let open = open_of(&long);
+        assert_eq!(open.asn, Asn::TRANS);
+        let graceful = open
+            .capabilities
+            .iter()
+            .find_map(|capability| match capability {
+                Capability::GracefulRestart(graceful) => Some(graceful.clone()),
+                _ => None,
+            });
+        let families = vec![(Family::IPV4_UNICAST, false), (Family::IPV6_UNICAST, true)];
+        let expected = GracefulRestart {
+            restart_state: true,
+            notification: true,
+            time_s: 4095,
+            families,
+        };
+        assert_eq!(graceful, Some(expected));
+        let mut octets = bytes::BytesMut::new();
+        open.encode(&mut octets);
+        assert_eq!(
+            Open::parse(&octets[19..]).as_ref(),
+            Ok(&open),
+            "what is sent can be read"
+        );
+    }
+
+    #[test]
+    fn an_old_peer_speaks_of_ipv4_in_two_octets() {
+        let mut open = open_of(&config(64513, 2));
+        open.capabilities.clear();
+        let params = negotiate(&config(64512, 1), &open).unwrap();
+        assert_eq!((params.as4, params.route_refresh), (false, false));
+        assert_eq!(params.families, Family::IPV4_UNICAST.into());
+    }
+
+    #[test]
+    fn families_without_a_row_and_repeated_ones_do_no_harm() {
+        let mut open = open_of(&config(64513, 2));
+        let strange = Capability::MultiProtocol(Family::new(16_388, 71));
+        open.capabilities.insert(0, strange);
+        open.capabilities
+            .push(Capability::MultiProtocol(Family::IPV4_UNICAST));
+        let params = negotiate(&config(64512, 1), &open).unwrap();
+        assert_eq!(params.families, FamilySet::UNICAST);
+    }
+
+    #[test]
+    fn the_peer_must_be_who_we_expect() {
+        let ours = config(64512, 1);
+        let expect = |peer_asn| SessionConfig {
+            peer_asn,
+            ..ours.clone()
+        };
+        let meets = |peer_asn, asn| meet(&expect(peer_asn), &config(asn, 2)).map(|p| p.kind);
+        assert_eq!(meets(PeerAs::Internal, 64512), Ok(PeerKind::Internal));
+        assert_eq!(meets(PeerAs::Internal, 64513), Err(open::BAD_PEER_AS));
+        assert_eq!(meets(PeerAs::External, 64513), Ok(PeerKind::External));
+        assert!(meets(PeerAs::External, 64512).is_err());
+        assert!(meets(PeerAs::Exactly(Asn(7)), 8).is_err());
+        assert!(meets(PeerAs::Any, 0).is_err(), "RFC 7607");
+        assert!(meets(PeerAs::Any, 23_456).is_err(), "AS_TRANS is nobody's");
+        // RFC 6286 §2.2: the same identifier is another speaker's right in another AS only.
+        assert_eq!(
+            meet(&ours, &config(64512, 1)),
+            Err(open::BAD_BGP_IDENTIFIER)
+        );
+        assert!(meet(&ours, &config(64513, 1)).is_ok());
+    }
+}

@@ -16,7 +16,7 @@ impl Session {
         if self.conn(conn).transport() != Transport::Open {
             return;
         }
-        self.stats_mut().received.add(frame.kind.0);
+        self.stats.received.add(frame.kind.0);
         match frame.kind {
             MessageKind::Open => self.receive_open(now, conn, &frame.body),
             MessageKind::Update => self.step(now, conn, Event::Update, Cause::Update(frame.body)),

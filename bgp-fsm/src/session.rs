@@ -1,36 +1,33 @@
-//! The peer's session: two machines, collisions, the idle hold, and the caller's interface.
+//! The peer's session: what it holds and how its owner talks to it.
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{collections::VecDeque, vec::Vec};
 use core::net::SocketAddr;
 
-use bgp_proto::notification::cease;
 use bgp_proto::{MESSAGE_OCTETS_MAX, Notification, Open, SessionParams};
 use bytes::Bytes;
 
 use crate::chance::Chance;
-use crate::connection::{Cause, Connection, Env, Step, Transport};
-use crate::limits::{INBOUND_FAILURES_MAX, REOPEN_AGE_MIN};
-use crate::table::Event;
+use crate::connection::Connection;
 use crate::timer::{Timer, Timers};
-use crate::{Conn, DownReason, Duration, Input, Instant, Output, SessionConfig, State, Stats};
+use crate::{Conn, Input, Instant, Output, SessionConfig, State, Stats};
 
 /// One peer's session: outlives its transports.
 #[derive(Clone, Debug)]
 pub struct Session {
-    config: SessionConfig,
-    outbound: Connection,
-    inbound: Connection,
+    pub(crate) config: SessionConfig,
+    pub(crate) outbound: Connection,
+    pub(crate) inbound: Connection,
     /// Holds the idle hold timer only.
-    timers: Timers,
-    chance: Chance,
-    outputs: VecDeque<Output>,
+    pub(crate) timers: Timers,
+    pub(crate) chance: Chance,
+    pub(crate) outputs: VecDeque<Output>,
     /// Whether the operator wants the session down.
-    stopped: bool,
+    pub(crate) stopped: bool,
     /// The connection that is Established, and since when.
-    established: Option<(Conn, Instant)>,
+    pub(crate) established: Option<(Conn, Instant)>,
     /// The state last told.
-    told: State,
-    stats: Stats,
+    pub(crate) told: State,
+    pub(crate) stats: Stats,
 }
 
 impl Session {
@@ -55,30 +52,7 @@ impl Session {
     /// have been taken before.
     pub fn handle(&mut self, now: Instant, input: Input) {
         self.begin(now);
-        match input {
-            Input::Start => self.start(now),
-            Input::Stop(notification) => self.stop(now, &notification),
-            Input::Opened {
-                conn,
-                local,
-                remote,
-            } => self.opened(now, conn, local, remote),
-            Input::Failed(conn) => self.lost(now, conn, Transport::Dialing),
-            Input::Closed(conn) => self.lost(now, conn, Transport::Open),
-            Input::Received { conn, frame } => self.receive(now, conn, frame),
-            Input::FrameError { conn, notification } => {
-                if self.conn(conn).transport() == Transport::Open {
-                    self.step(now, conn, Event::HeaderError, Cause::Send(notification));
-                }
-            }
-            Input::Rejected(notification) => self.rejected(now, notification),
-            Input::ReadPaused { unread } => {
-                if let Some((conn, _)) = self.established {
-                    self.conn_mut(conn).read_paused(unread, now);
-                }
-            }
-            Input::Timeout => self.timeout(now),
-        }
+        self.dispatch(now, input);
         self.end();
     }
 
@@ -240,316 +214,4 @@ impl Session {
                 .map(move |timer| (Some(conn), timer))
         }))
     }
-}
-
-/// What happens on an input.
-impl Session {
-    fn begin(&mut self, now: Instant) {
-        debug_assert!(
-            self.outputs.is_empty(),
-            "poll_output must be drained before the next input"
-        );
-        let Self {
-            outbound,
-            inbound,
-            config,
-            ..
-        } = self;
-        outbound.note_progress(now, config);
-        inbound.note_progress(now, config);
-    }
-
-    fn end(&mut self) {
-        let state = self.state();
-        if state != self.told {
-            self.told = state;
-            self.outputs.push_back(Output::State(state));
-        }
-    }
-
-    fn start(&mut self, now: Instant) {
-        if self.stopped {
-            self.stopped = false;
-            self.stats.failures = 0;
-        }
-        self.timers.clear();
-        self.wake(now);
-    }
-
-    fn stop(&mut self, now: Instant, notification: &Notification) {
-        self.stopped = true;
-        self.timers.clear();
-        for conn in Conn::ALL {
-            self.step(now, conn, Event::Stop, Cause::Send(notification.clone()));
-        }
-    }
-
-    fn opened(&mut self, now: Instant, conn: Conn, local: SocketAddr, remote: SocketAddr) {
-        let connection = self.conn_mut(conn);
-        if connection.transport() == Transport::Open {
-            debug_assert!(false, "a second transport was opened in the place of one");
-            return;
-        }
-        connection.opened(local, remote);
-        let delayed = self.config.open_delay_s > 0;
-        let event = if delayed {
-            Event::TcpOpenedDelayed
-        } else {
-            Event::TcpOpened
-        };
-        self.step(
-            now,
-            conn,
-            event,
-            Cause::Send(Notification::cease(cease::CONNECTION_REJECTED)),
-        );
-    }
-
-    /// A transport is gone that we thought to be in `stage`; a late word of it is ignored.
-    fn lost(&mut self, now: Instant, conn: Conn, stage: Transport) {
-        if self.conn(conn).transport() == stage {
-            self.conn_mut(conn).lost();
-            self.step(now, conn, Event::TcpFailed, Cause::Plain);
-        }
-    }
-
-    fn rejected(&mut self, now: Instant, notification: Notification) {
-        let Some((conn, _)) = self.established else {
-            return;
-        };
-        let limit = notification.code == bgp_proto::notification::code::CEASE;
-        let event = if limit {
-            Event::AutomaticStop
-        } else {
-            Event::UpdateError
-        };
-        self.step(now, conn, event, Cause::Send(notification));
-    }
-
-    fn timeout(&mut self, now: Instant) {
-        if self.timers.take_due(now).is_some() {
-            self.wake(now);
-        }
-        for conn in Conn::ALL {
-            while let Some(timer) = self.conn_mut(conn).take_due(now) {
-                let (event, cause) = expiry(timer);
-                self.step(now, conn, event, cause);
-            }
-        }
-    }
-
-    /// Starts what is Idle, unless a connection is about to be the session.
-    fn wake(&mut self, now: Instant) {
-        if self.state() >= State::OpenConfirm {
-            return;
-        }
-        if self.inbound.state() == State::Idle {
-            self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
-        }
-        if self.outbound.state() == State::Idle && !self.config.passive {
-            self.step(now, Conn::Outbound, Event::Start, Cause::Plain);
-        }
-    }
-
-    fn admission(&mut self, now: Instant) -> Result<(), Notification> {
-        if self.stopped {
-            return Err(Notification::cease(cease::CONNECTION_REJECTED));
-        }
-        if let Some((conn, since)) = self.established {
-            if self.reopens(now, since) {
-                // RFC 4724 §5: the peer has restarted; its routes are kept, its connection is not.
-                self.step(now, conn, Event::Reopened, Cause::Plain);
-            } else if conn == Conn::Inbound {
-                // RFC 4271 §6.8: an established connection is kept.
-                return Err(Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION));
-            }
-        } else if self.timers.deadline(Timer::IdleHold).is_some()
-            && self.inbound.state() == State::Idle
-            && self.stats.failures > INBOUND_FAILURES_MAX
-        {
-            return Err(Notification::cease(cease::CONNECTION_REJECTED));
-        }
-        if self.inbound.transport() == Transport::Open {
-            // The peer has given up the older one: it has only one connection to dial.
-            let notification = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
-            self.step_alone(
-                now,
-                Conn::Inbound,
-                Event::CollisionDump,
-                Cause::Send(notification),
-            );
-        }
-        if self.inbound.state() == State::Idle {
-            self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
-        }
-        if self.config.passive || self.outbound.state() != State::Idle {
-            self.timers.clear(); // Nothing is left for the idle hold to start.
-        }
-        Ok(())
-    }
-
-    /// Whether a new connection of the peer means that it has restarted. RFC 4724 §5
-    fn reopens(&self, now: Instant, since: Instant) -> bool {
-        let graceful = self
-            .params()
-            .and_then(|params| params.peer_graceful.as_ref());
-        self.config.graceful_restart.is_some()
-            && graceful.is_some_and(|graceful| !graceful.families.is_empty())
-            && now - since >= REOPEN_AGE_MIN
-    }
-}
-
-/// Running the machines.
-impl Session {
-    /// Runs an event through a connection's table and draws the consequences for the session.
-    pub(crate) fn step(&mut self, now: Instant, conn: Conn, event: Event, cause: Cause) {
-        let step = self.step_alone(now, conn, event, cause);
-        if step.from == State::Established && step.to != State::Established {
-            self.down(now, &step.reason);
-        }
-        // RFC 4271 §8.1.1 DampPeerOscillations; a lost collision is nobody's error.
-        if step.failed && !is_collision(&step.reason) {
-            self.stats.failures = self.stats.failures.saturating_add(1);
-            self.stats.last_error = Some((now, step.reason));
-        }
-        if step.to == State::Established && step.from != State::Established {
-            self.up(now, conn);
-        }
-        if step.to == State::Idle && step.from != State::Idle && !self.stopped {
-            self.rest(now, conn);
-        }
-    }
-
-    /// Runs an event through a connection's table, no more.
-    fn step_alone(&mut self, now: Instant, conn: Conn, event: Event, cause: Cause) -> Step {
-        let Self {
-            outbound,
-            inbound,
-            config,
-            chance,
-            outputs,
-            ..
-        } = self;
-        let connection = match conn {
-            Conn::Outbound => outbound,
-            Conn::Inbound => inbound,
-        };
-        connection.step(
-            event,
-            cause,
-            &mut Env {
-                now,
-                config,
-                chance,
-                outputs,
-            },
-        )
-    }
-
-    /// A connection is Established: the session is up and the other connection goes.
-    fn up(&mut self, now: Instant, conn: Conn) {
-        debug_assert!(
-            self.established.is_none(),
-            "at most one connection is established"
-        );
-        self.established = Some((conn, now));
-        self.stats.established += 1;
-        self.timers.clear();
-        if self.conn(conn.other()).state() != State::Idle {
-            self.dump(now, conn.other());
-        }
-    }
-
-    /// The established connection has ended.
-    fn down(&mut self, now: Instant, reason: &DownReason) {
-        if let Some((_, since)) = self.established.take() {
-            let stable = Duration::from_secs(u64::from(self.config.idle_hold_s.1));
-            if now - since >= stable {
-                self.stats.failures = 0;
-            }
-            self.stats.flaps += 1;
-            self.stats.last_down = Some(reason.clone());
-            self.outputs.push_back(Output::Down(reason.clone()));
-        }
-    }
-
-    /// A connection has fallen to Idle: unless the other is about to be the session, both rest for the
-    /// idle hold.
-    fn rest(&mut self, now: Instant, conn: Conn) {
-        let other = conn.other();
-        match self.conn(other).state() {
-            State::OpenConfirm | State::Established => return,
-            State::Idle | State::OpenSent => {}
-            State::Connect | State::Active => {
-                let notification = Notification::cease(cease::CONNECTION_REJECTED);
-                self.step_alone(now, other, Event::CollisionDump, Cause::Send(notification));
-            }
-        }
-        let time = self.idle_hold();
-        self.timers
-            .start(Timer::IdleHold, now, time, &mut self.chance);
-    }
-
-    /// The idle hold doubles with each failure in a row.
-    fn idle_hold(&self) -> Duration {
-        let (least, most) = self.config.idle_hold_s;
-        let doublings = self.stats.failures.saturating_sub(1).min(u16::BITS);
-        let time_s = u64::from(least.max(1)) << doublings;
-        Duration::from_secs(time_s.min(u64::from(most.max(least).max(1))))
-    }
-
-    /// Closes a connection in favour of the other.
-    pub(crate) fn dump(&mut self, now: Instant, conn: Conn) {
-        let notification = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
-        self.step(now, conn, Event::CollisionDump, Cause::Send(notification));
-    }
-
-    pub(crate) fn conn(&self, conn: Conn) -> &Connection {
-        match conn {
-            Conn::Outbound => &self.outbound,
-            Conn::Inbound => &self.inbound,
-        }
-    }
-
-    pub(crate) fn conn_mut(&mut self, conn: Conn) -> &mut Connection {
-        match conn {
-            Conn::Outbound => &mut self.outbound,
-            Conn::Inbound => &mut self.inbound,
-        }
-    }
-
-    pub(crate) fn stats_mut(&mut self) -> &mut Stats {
-        &mut self.stats
-    }
-
-    /// Keeps the peer's OPEN and what it settles with ours.
-    pub(crate) fn settle(&mut self, conn: Conn, open: Open, params: SessionParams) {
-        let connection = self.conn_mut(conn);
-        connection.open = Some(Box::new(open));
-        connection.params = Some(Box::new(params));
-    }
-}
-
-/// The event of a connection's timer and what the peer is told.
-fn expiry(timer: Timer) -> (Event, Cause) {
-    match timer {
-        Timer::ConnectRetry => (Event::ConnectRetryExpires, Cause::Plain),
-        Timer::Hold => (
-            Event::HoldExpires,
-            Cause::Send(Notification::hold_timer_expired()),
-        ),
-        Timer::Keepalive => (Event::KeepaliveExpires, Cause::Plain),
-        Timer::DelayOpen => (Event::DelayOpenExpires, Cause::Plain),
-        Timer::SendHold => (
-            Event::SendHoldExpires,
-            Cause::Send(Notification::send_hold_timer_expired()),
-        ),
-        Timer::IdleHold => (Event::Start, Cause::Plain),
-    }
-}
-
-/// Whether the peer ended a connection only because it keeps the other.
-fn is_collision(reason: &DownReason) -> bool {
-    let collision = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
-    matches!(reason, DownReason::Received(n) if (n.code, n.subcode) == (collision.code, collision.subcode))
 }

@@ -220,7 +220,7 @@ fn keepalives_come_at_a_third_of_the_smaller_hold_time() {
     let mut times = Vec::new();
     for tenth in 0..3_000_u32 {
         peer.pass(0);
-        peer.now = peer.now + Duration::from_millis(100);
+        peer.now += Duration::from_millis(100);
         if peer.session.poll_timeout().is_some_and(|at| at <= peer.now) {
             peer.handle(Input::Timeout);
         }

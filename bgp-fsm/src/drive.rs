@@ -1,0 +1,214 @@
+//! What an input does to a session: which events it is, and for which of the two machines.
+
+use core::net::SocketAddr;
+
+use bgp_proto::Notification;
+use bgp_proto::notification::{cease, code};
+
+use crate::connection::{Cause, Transport};
+use crate::limits::{INBOUND_FAILURES_MAX, REOPEN_AGE_MIN};
+use crate::table::Event;
+use crate::timer::Timer;
+use crate::{Conn, Input, Instant, Output, Session, State};
+
+impl Session {
+    /// Turns an input into events.
+    pub(crate) fn dispatch(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Start => self.start(now),
+            Input::Stop(notification) => self.stop(now, &notification),
+            Input::Opened {
+                conn,
+                local,
+                remote,
+            } => self.opened(now, conn, local, remote),
+            Input::Failed(conn) => self.lost(now, conn, Transport::Dialing),
+            Input::Closed(conn) => self.lost(now, conn, Transport::Open),
+            Input::Received { conn, frame } => self.receive(now, conn, frame),
+            Input::FrameError { conn, notification } => {
+                if self.conn(conn).transport() == Transport::Open {
+                    self.step(now, conn, Event::HeaderError, Cause::Send(notification));
+                }
+            }
+            Input::Rejected(notification) => self.rejected(now, notification),
+            Input::ReadPaused { unread } => {
+                if let Some((conn, _)) = self.established {
+                    self.conn_mut(conn).read_paused(unread, now);
+                }
+            }
+            Input::Timeout => self.timeout(now),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, now: Instant) {
+        debug_assert!(
+            self.outputs.is_empty(),
+            "poll_output must be drained before the next input"
+        );
+        let Self {
+            outbound,
+            inbound,
+            config,
+            ..
+        } = self;
+        outbound.note_progress(now, config);
+        inbound.note_progress(now, config);
+    }
+
+    pub(crate) fn end(&mut self) {
+        let state = self.state();
+        if state != self.told {
+            self.told = state;
+            self.outputs.push_back(Output::State(state));
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        if self.stopped {
+            self.stopped = false;
+            self.stats.failures = 0;
+        }
+        self.timers.clear();
+        self.wake(now);
+    }
+
+    fn stop(&mut self, now: Instant, notification: &Notification) {
+        self.stopped = true;
+        self.timers.clear();
+        for conn in Conn::ALL {
+            self.step(now, conn, Event::Stop, Cause::Send(notification.clone()));
+        }
+    }
+
+    fn opened(&mut self, now: Instant, conn: Conn, local: SocketAddr, remote: SocketAddr) {
+        let connection = self.conn_mut(conn);
+        if connection.transport() == Transport::Open {
+            debug_assert!(false, "a second transport was opened in the place of one");
+            return;
+        }
+        connection.opened(local, remote);
+        let delayed = self.config.open_delay_s > 0;
+        let event = if delayed {
+            Event::TcpOpenedDelayed
+        } else {
+            Event::TcpOpened
+        };
+        self.step(
+            now,
+            conn,
+            event,
+            Cause::Send(Notification::cease(cease::CONNECTION_REJECTED)),
+        );
+    }
+
+    /// A transport is gone that we thought to be in `stage`; a late word of it is ignored.
+    fn lost(&mut self, now: Instant, conn: Conn, stage: Transport) {
+        if self.conn(conn).transport() == stage {
+            self.conn_mut(conn).lost();
+            self.step(now, conn, Event::TcpFailed, Cause::Plain);
+        }
+    }
+
+    fn rejected(&mut self, now: Instant, notification: Notification) {
+        let Some((conn, _)) = self.established else {
+            return;
+        };
+        let limit = notification.code == code::CEASE;
+        let event = if limit {
+            Event::AutomaticStop
+        } else {
+            Event::UpdateError
+        };
+        self.step(now, conn, event, Cause::Send(notification));
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        if self.timers.take_due(now).is_some() {
+            self.wake(now);
+        }
+        for conn in Conn::ALL {
+            while let Some(timer) = self.conn_mut(conn).take_due(now) {
+                let (event, cause) = expiry(timer);
+                self.step(now, conn, event, cause);
+            }
+        }
+    }
+
+    /// Starts what is Idle, unless a connection is about to be the session.
+    fn wake(&mut self, now: Instant) {
+        if self.state() >= State::OpenConfirm {
+            return;
+        }
+        if self.inbound.state() == State::Idle {
+            self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
+        }
+        if self.outbound.state() == State::Idle && !self.config.passive {
+            self.step(now, Conn::Outbound, Event::Start, Cause::Plain);
+        }
+    }
+
+    pub(crate) fn admission(&mut self, now: Instant) -> Result<(), Notification> {
+        if self.stopped {
+            return Err(Notification::cease(cease::CONNECTION_REJECTED));
+        }
+        if let Some((conn, since)) = self.established {
+            if self.reopens(now, since) {
+                // RFC 4724 §5: the peer has restarted; its routes are kept, its connection is not.
+                self.step(now, conn, Event::Reopened, Cause::Plain);
+            } else if conn == Conn::Inbound {
+                // RFC 4271 §6.8: an established connection is kept.
+                return Err(Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION));
+            }
+        } else if self.timers.deadline(Timer::IdleHold).is_some()
+            && self.inbound.state() == State::Idle
+            && self.stats.failures > INBOUND_FAILURES_MAX
+        {
+            return Err(Notification::cease(cease::CONNECTION_REJECTED));
+        }
+        if self.inbound.transport() == Transport::Open {
+            // The peer has given up the older one: it has only one connection to dial.
+            let notification = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
+            self.step_alone(
+                now,
+                Conn::Inbound,
+                Event::CollisionDump,
+                Cause::Send(notification),
+            );
+        }
+        if self.inbound.state() == State::Idle {
+            self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
+        }
+        if self.config.passive || self.outbound.state() != State::Idle {
+            self.timers.clear(); // Nothing is left for the idle hold to start.
+        }
+        Ok(())
+    }
+
+    /// Whether a new connection of the peer means that it has restarted. RFC 4724 §5
+    fn reopens(&self, now: Instant, since: Instant) -> bool {
+        let graceful = self
+            .params()
+            .and_then(|params| params.peer_graceful.as_ref());
+        self.config.graceful_restart.is_some()
+            && graceful.is_some_and(|graceful| !graceful.families.is_empty())
+            && now - since >= REOPEN_AGE_MIN
+    }
+}
+
+/// The event of a connection's timer and what the peer is told.
+fn expiry(timer: Timer) -> (Event, Cause) {
+    match timer {
+        Timer::ConnectRetry => (Event::ConnectRetryExpires, Cause::Plain),
+        Timer::Hold => (
+            Event::HoldExpires,
+            Cause::Send(Notification::hold_timer_expired()),
+        ),
+        Timer::Keepalive => (Event::KeepaliveExpires, Cause::Plain),
+        Timer::DelayOpen => (Event::DelayOpenExpires, Cause::Plain),
+        Timer::SendHold => (
+            Event::SendHoldExpires,
+            Cause::Send(Notification::send_hold_timer_expired()),
+        ),
+        Timer::IdleHold => (Event::Start, Cause::Plain),
+    }
+}

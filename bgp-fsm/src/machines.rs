@@ -1,0 +1,149 @@
+//! Running the two machines of a session and joining them: who is the session, who rests.
+
+use alloc::boxed::Box;
+
+use bgp_proto::notification::cease;
+use bgp_proto::{Notification, Open, SessionParams};
+
+use crate::connection::{Cause, Connection, Env, Step};
+use crate::table::Event;
+use crate::timer::Timer;
+use crate::{Conn, DownReason, Duration, Instant, Output, Session, State};
+
+impl Session {
+    /// Runs an event through a connection's table and draws the consequences for the session.
+    pub(crate) fn step(&mut self, now: Instant, conn: Conn, event: Event, cause: Cause) {
+        let step = self.step_alone(now, conn, event, cause);
+        if step.from == State::Established && step.to != State::Established {
+            self.down(now, &step.reason);
+        }
+        // RFC 4271 §8.1.1 DampPeerOscillations; a lost collision is nobody's error.
+        if step.failed && !is_collision(&step.reason) {
+            self.stats.failures = self.stats.failures.saturating_add(1);
+            self.stats.last_error = Some((now, step.reason));
+        }
+        if step.to == State::Established && step.from != State::Established {
+            self.up(now, conn);
+        }
+        if step.to == State::Idle && step.from != State::Idle && !self.stopped {
+            self.rest(now, conn);
+        }
+    }
+
+    /// Runs an event through a connection's table, no more.
+    pub(crate) fn step_alone(
+        &mut self,
+        now: Instant,
+        conn: Conn,
+        event: Event,
+        cause: Cause,
+    ) -> Step {
+        let Self {
+            outbound,
+            inbound,
+            config,
+            chance,
+            outputs,
+            ..
+        } = self;
+        let connection = match conn {
+            Conn::Outbound => outbound,
+            Conn::Inbound => inbound,
+        };
+        connection.step(
+            event,
+            cause,
+            &mut Env {
+                now,
+                config,
+                chance,
+                outputs,
+            },
+        )
+    }
+
+    /// A connection is Established: the session is up and the other connection goes.
+    fn up(&mut self, now: Instant, conn: Conn) {
+        debug_assert!(
+            self.established.is_none(),
+            "at most one connection is established"
+        );
+        self.established = Some((conn, now));
+        self.stats.established += 1;
+        self.timers.clear();
+        if self.conn(conn.other()).state() != State::Idle {
+            self.dump(now, conn.other());
+        }
+    }
+
+    /// The established connection has ended.
+    fn down(&mut self, now: Instant, reason: &DownReason) {
+        if let Some((_, since)) = self.established.take() {
+            let stable = Duration::from_secs(u64::from(self.config.idle_hold_s.1));
+            if now - since >= stable {
+                self.stats.failures = 0;
+            }
+            self.stats.flaps += 1;
+            self.stats.last_down = Some(reason.clone());
+            self.outputs.push_back(Output::Down(reason.clone()));
+        }
+    }
+
+    /// A connection has fallen to Idle: unless the other is about to be the session, both rest for the
+    /// idle hold.
+    fn rest(&mut self, now: Instant, conn: Conn) {
+        let other = conn.other();
+        match self.conn(other).state() {
+            State::OpenConfirm | State::Established => return,
+            State::Idle | State::OpenSent => {}
+            State::Connect | State::Active => {
+                let notification = Notification::cease(cease::CONNECTION_REJECTED);
+                self.step_alone(now, other, Event::CollisionDump, Cause::Send(notification));
+            }
+        }
+        let time = self.idle_hold();
+        self.timers
+            .start(Timer::IdleHold, now, time, &mut self.chance);
+    }
+
+    /// The idle hold doubles with each failure in a row.
+    fn idle_hold(&self) -> Duration {
+        let (least, most) = self.config.idle_hold_s;
+        let doublings = self.stats.failures.saturating_sub(1).min(u16::BITS);
+        let time_s = u64::from(least.max(1)) << doublings;
+        Duration::from_secs(time_s.min(u64::from(most.max(least).max(1))))
+    }
+
+    /// Closes a connection in favour of the other.
+    pub(crate) fn dump(&mut self, now: Instant, conn: Conn) {
+        let notification = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
+        self.step(now, conn, Event::CollisionDump, Cause::Send(notification));
+    }
+
+    pub(crate) fn conn(&self, conn: Conn) -> &Connection {
+        match conn {
+            Conn::Outbound => &self.outbound,
+            Conn::Inbound => &self.inbound,
+        }
+    }
+
+    pub(crate) fn conn_mut(&mut self, conn: Conn) -> &mut Connection {
+        match conn {
+            Conn::Outbound => &mut self.outbound,
+            Conn::Inbound => &mut self.inbound,
+        }
+    }
+
+    /// Keeps the peer's OPEN and what it settles with ours.
+    pub(crate) fn settle(&mut self, conn: Conn, open: Open, params: SessionParams) {
+        let connection = self.conn_mut(conn);
+        connection.open = Some(Box::new(open));
+        connection.params = Some(Box::new(params));
+    }
+}
+
+/// Whether the peer ended a connection only because it keeps the other.
+fn is_collision(reason: &DownReason) -> bool {
+    let collision = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
+    matches!(reason, DownReason::Received(n) if (n.code, n.subcode) == (collision.code, collision.subcode))
+}
