@@ -1,1 +1,31 @@
-//! Placeholder.
+//! The shared store and bus of a fabric.
+//!
+//! - [`Store`] is the port: reads at a revision, transactions, watches from a revision, leases;
+//!   shaped by etcd v3.
+//! - [`Core`] is a small store with a history, a plain value without I/O or clock; [`Local`] gives
+//!   it an owner task and the port.
+//! - `EtcdStore` is the port over the network: to etcd, or to `serve`, which speaks the etcd
+//!   v3 API over a core.
+//! - [`Mirror`] keeps up with some ranges of a store and tells what changed, never going back in
+//!   time; [`Follower`] runs it against a port.
+
+pub mod core;
+mod error;
+mod kv;
+pub mod limits;
+mod local;
+pub mod mirror;
+mod port;
+mod txn;
+
+pub use crate::core::{Core, CoreConfig, Faults};
+pub use error::Error;
+pub use kv::{
+    Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
+    Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,
+};
+pub use local::Local;
+pub use mirror::follow::{Follower, follow};
+pub use mirror::{Change, Mirror, Status, Update};
+pub use port::{Answer, Prober, Store, Watch, WatchRequest};
+pub use txn::{Compare, CompareWith, Comparison, Delete, Op, OpReply, Put, Txn, TxnReply};

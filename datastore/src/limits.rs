@@ -1,0 +1,91 @@
+//! Every limit of the store and its clients.
+
+use std::time::Duration;
+
+/// Operations in a branch of a transaction, and its comparisons; what etcd allows by default.
+pub const TXN_OPERATIONS_MAX: usize = 128;
+
+/// How deep transactions may hold transactions.
+pub const TXN_DEPTH_MAX: usize = 8;
+
+/// Octets of one request that writes: what etcd allows by default.
+pub const REQUEST_OCTETS_MAX: usize = 1_572_864;
+
+/// Octets of keys and values, history included, that a core holds unless told otherwise.
+pub const CORE_OCTETS_MAX: usize = 512 * 1024 * 1024;
+
+/// Revisions of history that a core keeps unless told otherwise; older ones are compacted.
+pub const HISTORY_REVISIONS_MAX: usize = 20_000;
+
+/// Octets of history that a core keeps unless told otherwise.
+pub const HISTORY_OCTETS_MAX: usize = 64 * 1024 * 1024;
+
+/// Events in one batch of a watch; a revision is never split, so a batch may exceed it by one.
+pub const BATCH_EVENTS_MAX: usize = 1000;
+
+/// Leases that a core holds.
+pub const LEASES_MAX: usize = 100_000;
+
+/// Longest time to live of a lease, in seconds (about 285 years; what etcd allows).
+pub const LEASE_TTL_MAX_S: i64 = 9_000_000_000;
+
+/// Commands waiting for the owner of a core.
+pub const MAILBOX_COMMANDS_MAX: usize = 256;
+
+/// Keys that one page of a list asks for.
+pub const LIST_PAGE_KEYS: usize = 1000;
+
+/// Watches of one client stream of the served store.
+pub const STREAM_WATCHES_MAX: usize = 1024;
+
+/// Replies waiting for a client stream of the served store to be read.
+pub const STREAM_REPLIES_MAX: usize = 16;
+
+/// How long a client waits for one answer of the store.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a client waits for a connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often an HTTP/2 ping is sent on a client's connection …
+pub const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// … and how long its answer may take.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Octets of one answer that a client accepts: a page of large values.
+pub const ANSWER_OCTETS_MAX: usize = 64 * 1024 * 1024;
+
+/// First wait of a mirror after a failure; doubles with each further one.
+pub const RETRY_MIN: Duration = Duration::from_millis(250);
+
+/// Longest wait of a mirror between two tries.
+pub const RETRY_MAX: Duration = Duration::from_secs(15);
+
+/// How long a watch must have held for the next failure to count as the first again.
+pub const STEADY_AFTER: Duration = Duration::from_secs(10);
+
+/// How long a watch may be silent before it is asked for a sign of life.
+pub const QUIET_MAX: Duration = Duration::from_secs(30);
+
+/// How long that sign may take before the watch counts as lost.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a mirror waits for an answer before it asks anew; longer than [`CALL_TIMEOUT`], so that
+/// it matters only for stores that never answer at all.
+pub const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// How long contact may be lost before a mirror says so.
+pub const LOST_AFTER: Duration = Duration::from_secs(5);
+
+/// Updates that a mirror hands over at once.
+pub const UPDATES_MAX: usize = 1000;
+
+/// How long a manifest directory must be quiet before it is read again.
+pub const MANIFEST_DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// Octets of one manifest file.
+pub const MANIFEST_OCTETS_MAX: u64 = 16 * 1024 * 1024;
+
+/// Files in a manifest directory.
+pub const MANIFEST_FILES_MAX: usize = 10_000;

@@ -1,0 +1,351 @@
+//! One range of a mirror: list, watch from there, and what to do when either fails.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::state::State;
+use super::{FeedId, Output};
+use crate::error::Error;
+use crate::kv::{Batch, EventKind, Header, KeyRange, Listing, Query, Revision};
+use crate::limits::{
+    ANSWER_MAX, LIST_PAGE_KEYS, LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX, RETRY_MIN,
+    STEADY_AFTER,
+};
+use crate::port::WatchRequest;
+
+/// One mirrored range.
+#[derive(Debug)]
+pub(super) struct Feed {
+    range: KeyRange,
+    phase: Phase,
+    /// The history that is followed; `None` before the first answer.
+    cluster: Option<u64>,
+    /// Everything up to here is known.
+    known: Revision,
+    /// Whether the range was ever read in whole.
+    listed_once: bool,
+    /// Counts lists; keys remember the last that saw them.
+    lists: u64,
+    /// Failures since contact was last steady.
+    failures: u32,
+    /// Since when there is no watch; `None` while there is one.
+    contact_lost: Option<Duration>,
+    jitter: Jitter,
+}
+
+/// What the feed waits for.
+#[derive(Debug)]
+enum Phase {
+    /// The time to try again: to watch on where it ended, or to read anew.
+    Waiting { until: Duration, then: Retry },
+    /// A page. `at` is the revision of the list, once its first page has come.
+    Listing {
+        at: Option<Revision>,
+        query: Query,
+        other_history: bool,
+        until: Duration,
+    },
+    /// The store's word that it watches.
+    Opening { until: Duration },
+    /// Changes.
+    Watching {
+        opened: Duration,
+        quiet_since: Duration,
+        probed: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Retry {
+    List,
+    Watch,
+}
+
+impl Feed {
+    pub(super) fn new(range: KeyRange, seed: u64) -> Self {
+        Self {
+            range,
+            phase: Phase::Waiting {
+                until: Duration::ZERO,
+                then: Retry::List,
+            },
+            cluster: None,
+            known: Revision::ZERO,
+            listed_once: false,
+            lists: 0,
+            failures: 0,
+            contact_lost: Some(Duration::ZERO),
+            jitter: Jitter(seed),
+        }
+    }
+
+    pub(super) const fn was_listed(&self) -> bool {
+        self.listed_once
+    }
+
+    pub(super) const fn is_current(&self) -> bool {
+        matches!(self.phase, Phase::Watching { .. })
+    }
+
+    pub(super) fn is_lost(&self, now: Duration) -> bool {
+        self.loss_deadline().is_some_and(|deadline| now >= deadline)
+    }
+
+    /// When something is due: a try, a probe, or a verdict.
+    pub(super) fn deadline(&self) -> Duration {
+        match &self.phase {
+            Phase::Waiting { until, .. }
+            | Phase::Listing { until, .. }
+            | Phase::Opening { until } => *until,
+            Phase::Watching {
+                quiet_since,
+                probed: false,
+                ..
+            } => *quiet_since + QUIET_MAX,
+            Phase::Watching {
+                quiet_since,
+                probed: true,
+                ..
+            } => *quiet_since + QUIET_MAX + PROBE_TIMEOUT,
+        }
+    }
+
+    /// When contact will have been lost long enough to say so.
+    pub(super) fn loss_deadline(&self) -> Option<Duration> {
+        self.contact_lost.map(|since| since + LOST_AFTER)
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Duration,
+        id: FeedId,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        if self.deadline() > now {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Waiting {
+                then: Retry::List, ..
+            } => self.list(now, id, outputs),
+            Phase::Waiting {
+                then: Retry::Watch, ..
+            } => self.open(now, id, outputs),
+            Phase::Watching {
+                probed: probed @ false,
+                ..
+            } => {
+                *probed = true;
+                outputs.push_back(Output::Probe { feed: id });
+            }
+            // No answer, no sign of life: the store may be gone without a word.
+            Phase::Watching { .. } | Phase::Opening { .. } => {
+                outputs.push_back(Output::Cancel { feed: id });
+                self.failed(now, Retry::Watch);
+            }
+            Phase::Listing { .. } => {
+                outputs.push_back(Output::Cancel { feed: id });
+                self.failed(now, Retry::List);
+            }
+        }
+    }
+
+    pub(super) fn listed(
+        &mut self,
+        now: Duration,
+        id: FeedId,
+        page: Result<Listing, Error>,
+        state: &mut State,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        let Phase::Listing {
+            at,
+            query,
+            other_history,
+            until,
+        } = &mut self.phase
+        else {
+            return;
+        };
+        let page = match page {
+            Ok(page) => page,
+            // Compacted between two pages: begin again, from the first.
+            Err(_) => return self.failed(now, Retry::List),
+        };
+        let revision = match *at {
+            Some(revision) => revision,
+            None => {
+                *other_history = self
+                    .cluster
+                    .is_some_and(|cluster| cluster != page.header.cluster);
+                if page.header.revision < self.known && !*other_history {
+                    // A member or proxy that lags: what it says is older than what is known.
+                    return self.failed(now, Retry::List);
+                }
+                self.cluster = Some(page.header.cluster);
+                page.header.revision
+            }
+        };
+        *at = Some(revision);
+        let last = page.items.last().map(|item| item.key.clone());
+        for item in page.items {
+            state.put(item, self.lists, *other_history);
+        }
+        if let (true, Some(last)) = (page.more, last) {
+            query.range = self.range.after(&last);
+            query.at = Some(revision);
+            *until = now + ANSWER_MAX;
+            outputs.push_back(Output::List {
+                feed: id,
+                query: query.clone(),
+            });
+            return;
+        }
+        state.sweep(&self.range, self.lists, revision);
+        self.known = revision;
+        self.listed_once = true;
+        self.contact_lost = None;
+        self.open(now, id, outputs);
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        now: Duration,
+        id: FeedId,
+        opened: Result<Header, Error>,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        if !matches!(self.phase, Phase::Opening { .. }) {
+            return;
+        }
+        match opened {
+            Ok(header) if Some(header.cluster) == self.cluster && header.revision >= self.known => {
+                self.phase = Phase::Watching {
+                    opened: now,
+                    quiet_since: now,
+                    probed: false,
+                };
+                self.contact_lost = None;
+            }
+            // Another history, or a member that lags and would leave out what it does not know.
+            Ok(_) => {
+                outputs.push_back(Output::Cancel { feed: id });
+                self.failed(now, Retry::List);
+            }
+            Err(error) => self.failed(now, after(&error)),
+        }
+    }
+
+    pub(super) fn watched(
+        &mut self,
+        now: Duration,
+        id: FeedId,
+        batch: Result<Batch, Error>,
+        state: &mut State,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        let Phase::Watching {
+            opened,
+            quiet_since,
+            probed,
+        } = &mut self.phase
+        else {
+            return;
+        };
+        if now >= *opened + STEADY_AFTER {
+            self.failures = 0;
+        }
+        match batch {
+            Ok(batch) => {
+                (*quiet_since, *probed) = (now, false);
+                self.apply(batch, state);
+            }
+            Err(Error::Compacted { .. }) => {
+                // Not the store's failure: this range was quiet for longer than the history lasts.
+                outputs.push_back(Output::Cancel { feed: id });
+                self.contact_lost = Some(now);
+                self.list(now, id, outputs);
+            }
+            Err(error) => self.failed(now, after(&error)),
+        }
+    }
+
+    /// Applies changes that are newer than what is known. A sign of life says nothing about what
+    /// is known: older servers send it before the changes that it counts.
+    fn apply(&mut self, batch: Batch, state: &mut State) {
+        let known = self.known;
+        for event in batch.events {
+            if event.item.mod_revision <= known || !self.range.contains(&event.item.key) {
+                continue;
+            }
+            self.known = self.known.max(event.item.mod_revision);
+            match event.kind {
+                EventKind::Put => state.put(event.item, self.lists, false),
+                EventKind::Delete => state.delete(&event.item.key, event.item.mod_revision),
+            }
+        }
+    }
+
+    fn list(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
+        self.lists += 1;
+        let query = Query {
+            limit: LIST_PAGE_KEYS,
+            ..Query::new(self.range.clone())
+        };
+        outputs.push_back(Output::List {
+            feed: id,
+            query: query.clone(),
+        });
+        self.phase = Phase::Listing {
+            at: None,
+            query,
+            other_history: false,
+            until: now + ANSWER_MAX,
+        };
+    }
+
+    fn open(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
+        let request = WatchRequest::from(self.range.clone(), self.known.next());
+        outputs.push_back(Output::Watch { feed: id, request });
+        self.phase = Phase::Opening {
+            until: now + ANSWER_MAX,
+        };
+    }
+
+    /// Waits, longer with each failure, and then tries again.
+    fn failed(&mut self, now: Duration, then: Retry) {
+        let longest = RETRY_MIN
+            .saturating_mul(1 << self.failures.min(16))
+            .min(RETRY_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.contact_lost.get_or_insert(now);
+        self.phase = Phase::Waiting {
+            until: now + self.jitter.half_to_whole(longest),
+            then,
+        };
+    }
+}
+
+/// How to go on after an error of a watch.
+const fn after(error: &Error) -> Retry {
+    match error {
+        Error::Unavailable(_) | Error::WatchLost(_) => Retry::Watch,
+        _ => Retry::List,
+    }
+}
+
+/// Spreads the tries of many mirrors (SplitMix64).
+#[derive(Debug)]
+struct Jitter(u64);
+
+impl Jitter {
+    /// A length between half the given one and all of it.
+    fn half_to_whole(&mut self, length: Duration) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let sixteenths = (mixed >> 60) as u32;
+        length / 2 + length / 32 * sixteenths
+    }
+}

@@ -1,0 +1,213 @@
+//! Runs a mirror against a store.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{AbortHandle, Abortable, BoxFuture};
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::{FeedId, Mirror, Output, Update};
+use crate::error::Error;
+use crate::kv::{Batch, KeyRange, Listing};
+use crate::limits::UPDATES_MAX;
+use crate::port::{Prober, Store, Watch};
+
+/// Keeps up with ranges of a store in a task of its own, until it is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    updates: mpsc::Receiver<Vec<Update>>,
+    task: JoinHandle<()>,
+}
+
+impl Follower {
+    /// The next updates, at least one. Cancelling loses nothing. A consumer that does not ask for a
+    /// long time gets each key's latest state only.
+    pub async fn next(&mut self) -> Vec<Update> {
+        match self.updates.recv().await {
+            Some(updates) => updates,
+            // The task ends only with this value, or with the runtime.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Begins to follow ranges of a store. Must be called within a tokio runtime. The seed spreads the
+/// tries of many followers.
+pub fn follow(
+    store: Arc<dyn Store>,
+    ranges: impl IntoIterator<Item = KeyRange>,
+    seed: u64,
+) -> Follower {
+    let mirror = Mirror::new(ranges, seed);
+    // One batch waits here; everything else waits, coalesced, in the mirror.
+    let (sender, updates) = mpsc::channel(1);
+    let runner = Runner {
+        slots: (0..mirror.feeds()).map(|_| Slot::default()).collect(),
+        mirror,
+        store,
+        answers: FuturesUnordered::new(),
+        origin: Instant::now(),
+    };
+    Follower {
+        updates,
+        task: tokio::spawn(runner.run(sender)),
+    }
+}
+
+struct Runner {
+    mirror: Mirror,
+    store: Arc<dyn Store>,
+    /// At most one a feed.
+    answers: FuturesUnordered<BoxFuture<'static, Option<Arrived>>>,
+    slots: Vec<Slot>,
+    origin: Instant,
+}
+
+/// What is under way for a feed.
+#[derive(Default)]
+struct Slot {
+    abort: Option<AbortHandle>,
+    prober: Option<Prober>,
+}
+
+/// An answer of the store.
+enum Arrived {
+    Page(FeedId, Result<Listing, Error>),
+    Opened(FeedId, Result<Watch, Error>),
+    Batch(FeedId, Watch, Result<Batch, Error>),
+}
+
+impl Runner {
+    async fn run(mut self, sender: mpsc::Sender<Vec<Update>>) {
+        loop {
+            self.mirror.handle_timeout(self.now());
+            while let Some(output) = self.mirror.poll_output() {
+                self.carry_out(output);
+            }
+            let now = self.now();
+            let deadline = self.mirror.poll_timeout(now).map(|at| self.origin + at);
+            tokio::select! {
+                Some(arrived) = self.answers.next() => {
+                    if let Some(arrived) = arrived {
+                        self.handle(arrived);
+                    }
+                }
+                () = sleep_until(deadline) => {}
+                permit = sender.reserve(), if self.mirror.has_updates(now) => match permit {
+                    Ok(permit) => {
+                        let updates = self.mirror.take(now, UPDATES_MAX);
+                        if !updates.is_empty() {
+                            permit.send(updates);
+                        }
+                    }
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::List { feed, query } => {
+                let store = Arc::clone(&self.store);
+                self.begin(feed, async move {
+                    Arrived::Page(feed, store.range(query).await)
+                });
+            }
+            Output::Watch { feed, request } => {
+                let store = Arc::clone(&self.store);
+                self.begin(feed, async move {
+                    Arrived::Opened(feed, store.watch(request).await)
+                });
+            }
+            Output::Probe { feed } => {
+                if let Some(prober) = self.slots.get(feed.0).and_then(|slot| slot.prober.as_ref()) {
+                    prober.probe();
+                }
+            }
+            Output::Cancel { feed } => {
+                if let Some(slot) = self.slots.get_mut(feed.0) {
+                    slot.prober = None;
+                    if let Some(abort) = slot.abort.take() {
+                        abort.abort();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for an answer in place of whatever was under way for the feed.
+    fn begin(&mut self, feed: FeedId, answer: impl Future<Output = Arrived> + Send + 'static) {
+        let (abort, registration) = AbortHandle::new_pair();
+        let answer = Abortable::new(answer, registration);
+        self.answers
+            .push(Box::pin(async move { answer.await.ok() }));
+        if let Some(slot) = self.slots.get_mut(feed.0)
+            && let Some(before) = slot.abort.replace(abort)
+        {
+            before.abort();
+        }
+    }
+
+    fn handle(&mut self, arrived: Arrived) {
+        let now = self.now();
+        match arrived {
+            Arrived::Page(feed, page) => {
+                if let Err(error) = &page {
+                    warn!(feed = feed.0, %error, "cannot read from the store; will try again");
+                }
+                self.mirror.listed(now, feed, page);
+            }
+            Arrived::Opened(feed, Ok(watch)) => {
+                let header = watch.header();
+                if let Some(slot) = self.slots.get_mut(feed.0) {
+                    slot.prober = Some(watch.prober());
+                }
+                self.await_batch(feed, watch);
+                self.mirror.opened(now, feed, Ok(header));
+            }
+            Arrived::Opened(feed, Err(error)) => {
+                warn!(feed = feed.0, %error, "cannot watch the store; will try again");
+                self.mirror.opened(now, feed, Err(error));
+            }
+            Arrived::Batch(feed, watch, Ok(batch)) => {
+                self.await_batch(feed, watch);
+                self.mirror.watched(now, feed, Ok(batch));
+            }
+            Arrived::Batch(feed, _, Err(error)) => {
+                debug!(feed = feed.0, %error, "the watch is over");
+                self.mirror.watched(now, feed, Err(error));
+            }
+        }
+    }
+
+    fn await_batch(&mut self, feed: FeedId, mut watch: Watch) {
+        self.begin(feed, async move {
+            let batch = watch.next().await;
+            Arrived::Batch(feed, watch, batch)
+        });
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

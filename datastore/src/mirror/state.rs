@@ -1,0 +1,108 @@
+//! What is known of each key, and what of it the consumer has not been told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::Change;
+use crate::kv::{KeyRange, KeyValue, Revision};
+
+/// Every key of the mirrored ranges.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    keys: BTreeMap<Bytes, Known>,
+    /// Keys with something to tell.
+    untold: BTreeSet<Bytes>,
+}
+
+/// What is known of a key.
+#[derive(Debug, Default)]
+struct Known {
+    /// The revision of the last write that is known.
+    revision: Revision,
+    /// Whether the consumer has it, in whatever state.
+    delivered: bool,
+    pending: Option<Pending>,
+    /// The list that saw it last.
+    seen: u64,
+}
+
+#[derive(Debug)]
+enum Pending {
+    Put(KeyValue),
+    Delete,
+}
+
+impl State {
+    /// A key is so now. What is not newer than what is known changes nothing, unless the history
+    /// is another one.
+    pub(super) fn put(&mut self, item: KeyValue, seen: u64, other_history: bool) {
+        let known = self.keys.entry(item.key.clone()).or_default();
+        known.seen = known.seen.max(seen);
+        if item.mod_revision > known.revision || other_history {
+            known.revision = item.mod_revision;
+            self.untold.insert(item.key.clone());
+            known.pending = Some(Pending::Put(item));
+        }
+    }
+
+    /// A key is gone. What the consumer never had is forgotten without a word.
+    pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) {
+        let Some(known) = self.keys.get_mut(key) else {
+            return;
+        };
+        if known.delivered {
+            known.revision = revision;
+            known.pending = Some(Pending::Delete);
+            self.untold.insert(key.clone());
+        } else {
+            self.keys.remove(key);
+            self.untold.remove(key);
+        }
+    }
+
+    /// Deletes every key of the range that a list did not see.
+    pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) {
+        let gone: Vec<Bytes> = self
+            .keys
+            .range(range.start.clone()..)
+            .take_while(|(key, _)| range.contains(key))
+            .filter(|(_, known)| {
+                known.seen != seen && !matches!(known.pending, Some(Pending::Delete))
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            self.delete(&key, revision);
+        }
+    }
+
+    /// Whether the consumer knows all that is known.
+    pub(super) fn is_told(&self) -> bool {
+        self.untold.is_empty()
+    }
+
+    /// Takes what the consumer is to be told, in the order of the keys.
+    pub(super) fn take(&mut self, max: usize) -> impl Iterator<Item = Change> {
+        let mut changes = Vec::with_capacity(max.min(self.untold.len()));
+        while changes.len() < max
+            && let Some(key) = self.untold.pop_first()
+        {
+            let Some(known) = self.keys.get_mut(&key) else {
+                continue;
+            };
+            match known.pending.take() {
+                Some(Pending::Put(item)) => {
+                    known.delivered = true;
+                    changes.push(Change::Put(item));
+                }
+                Some(Pending::Delete) => {
+                    self.keys.remove(&key);
+                    changes.push(Change::Delete(key));
+                }
+                None => {}
+            }
+        }
+        changes.into_iter()
+    }
+}
