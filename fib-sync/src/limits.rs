@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Writes a reconciler lets be under way at once.
-pub const IN_FLIGHT_MAX: usize = 8192;
+pub const IN_FLIGHT_MAX: usize = 4096;
 
 /// First delay before a refused route is tried again.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(200);

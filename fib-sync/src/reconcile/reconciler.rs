@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff;
-use super::delta::{Cause, Entry, Fault, Flight, Found, Op, Step};
+use super::delta::{Cause, Entry, Fault, Flight, Found, Step};
 use super::grace::Grace;
 use super::report::Counters;
 use crate::limits::IN_FLIGHT_MAX;

@@ -1,0 +1,256 @@
+//! Writes as batches of requests.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHop, RouteNextHopFlags,
+    RouteProtocol, RouteScope, RouteType, RouteVia,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::limits::BATCH_OCTETS_MAX;
+use crate::owner::Owner;
+use crate::port::{Command, Event, OpError, PutMode};
+use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
+
+/// Writes that go out in one `send`.
+#[derive(Debug)]
+pub(super) struct Batch {
+    /// Sequence number of the first request; the others count on.
+    first: u32,
+    keys: Vec<RouteKey>,
+    /// By position in `keys`.
+    errors: BTreeMap<usize, OpError>,
+    pub(super) octets: Vec<u8>,
+    /// Where in `octets` the last request begins.
+    last_at: usize,
+}
+
+impl Batch {
+    /// Takes writes from the front of `queue`, no more than `requests_max`.
+    pub(super) fn take(queue: &mut VecDeque<Command>, first: u32, requests_max: usize) -> Self {
+        let mut batch = Self {
+            first,
+            keys: Vec::new(),
+            errors: BTreeMap::new(),
+            octets: Vec::new(),
+            last_at: 0,
+        };
+        while batch.keys.len() < requests_max {
+            let request = match queue.front() {
+                Some(Command::Put(key, route, mode)) => (*key, put(key, route, *mode)),
+                Some(Command::Delete(key, owner)) => (*key, delete(key, *owner)),
+                Some(Command::Dump { .. }) | None => break,
+            };
+            let (key, (message, flags)) = request;
+            let length = batch.octets.len();
+            if !batch.append(message, flags) {
+                break;
+            }
+            batch.last_at = length;
+            batch.keys.push(key);
+            queue.pop_front();
+        }
+        batch.ask_for_acknowledgement();
+        batch
+    }
+
+    /// Sequence number of the last request, the barrier.
+    pub(super) fn last(&self) -> u32 {
+        self.first
+            .wrapping_add(self.keys.len() as u32)
+            .wrapping_sub(1)
+    }
+
+    /// Notes the answer to one request. Returns whether it was the last one.
+    pub(super) fn answer(&mut self, sequence: u32, result: Result<(), OpError>) -> bool {
+        let position = sequence.wrapping_sub(self.first) as usize;
+        if position >= self.keys.len() {
+            return false;
+        }
+        if let Err(error) = result {
+            self.errors.insert(position, error);
+        }
+        position + 1 == self.keys.len()
+    }
+
+    /// The outcomes, once the last answer is there.
+    pub(super) fn finish(self) -> impl Iterator<Item = Event> {
+        let mut errors = self.errors;
+        self.keys
+            .into_iter()
+            .enumerate()
+            .map(move |(position, key)| {
+                Event::Applied(key, errors.remove(&position).map_or(Ok(()), Err))
+            })
+    }
+
+    /// The outcomes when no answer will come: whatever was not refused is unknown.
+    pub(super) fn fail(mut self, errno: i32) -> impl Iterator<Item = Event> {
+        for position in 0..self.keys.len() {
+            self.errors
+                .entry(position)
+                .or_insert_with(|| OpError::new(errno));
+        }
+        self.finish()
+    }
+
+    /// Adds a request unless the batch would grow beyond what the kernel takes at once.
+    fn append(&mut self, message: RouteNetlinkMessage, flags: u16) -> bool {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.first.wrapping_add(self.keys.len() as u32);
+        let mut message = NetlinkMessage::new(header, message.into());
+        message.finalize();
+        let start = self.octets.len();
+        let end = start + message.buffer_len().next_multiple_of(4);
+        if start > 0 && end > BATCH_OCTETS_MAX {
+            return false;
+        }
+        self.octets.resize(end, 0);
+        if let Some(room) = self.octets.get_mut(start..) {
+            message.serialize(room);
+        }
+        true
+    }
+
+    fn ask_for_acknowledgement(&mut self) {
+        // `nlmsg_flags` stands six octets into the header.
+        let at = self.last_at + 6;
+        if let Some(flags) = self.octets.get_mut(at..at + 2)
+            && let Some(flags) = flags.first_chunk_mut::<2>()
+        {
+            *flags = (u16::from_ne_bytes(*flags) | NLM_F_ACK).to_ne_bytes();
+        }
+    }
+}
+
+fn put(key: &RouteKey, route: &Route, mode: PutMode) -> (RouteNetlinkMessage, u16) {
+    let mut message = message(key);
+    message.header.protocol = RouteProtocol::from(route.protocol);
+    message.header.kind = kind(route.kind);
+    message.header.scope = match (key.is_ipv6(), route.scope) {
+        (true, _) | (_, Scope::Universe) => RouteScope::Universe,
+        (_, Scope::Link) => RouteScope::Link,
+        (_, Scope::Host) => RouteScope::Host,
+        (_, Scope::Other(scope)) => RouteScope::Other(scope),
+    };
+    let attributes = &mut message.attributes;
+    attributes.extend(
+        route
+            .source
+            .map(|source| RouteAttribute::PrefSource(address(source))),
+    );
+    match route.next_hops.as_slice() {
+        _ if !route.kind.forwards() => {}
+        [hop] => {
+            attributes.extend(hop.interface.map(RouteAttribute::Oif));
+            attributes.extend(gateway(key, hop));
+            if hop.onlink {
+                message.header.flags = netlink_packet_route::route::RouteFlags::from_bits_retain(
+                    u32::from(super::parse::ONLINK),
+                );
+            }
+        }
+        hops => {
+            let hops = hops.iter().map(|hop| next_hop(key, hop)).collect();
+            attributes.push(RouteAttribute::MultiPath(hops));
+        }
+    }
+    let flags = match mode {
+        PutMode::Create => NLM_F_CREATE | NLM_F_EXCL,
+        PutMode::Replace => NLM_F_REPLACE,
+    };
+    (RouteNetlinkMessage::NewRoute(message), flags)
+}
+
+/// A delete names the owner; it leaves type and hops open, so that it takes our route as it is.
+/// The scope "nowhere" is how IPv4 says "any".
+fn delete(key: &RouteKey, owner: Owner) -> (RouteNetlinkMessage, u16) {
+    let mut message = message(key);
+    message.header.protocol = RouteProtocol::from(owner.0);
+    message.header.kind = RouteType::Unspec;
+    message.header.scope = RouteScope::NoWhere;
+    (RouteNetlinkMessage::DelRoute(message), 0)
+}
+
+/// What names the key.
+fn message(key: &RouteKey) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: if key.is_ipv6() {
+            AddressFamily::Inet6
+        } else {
+            AddressFamily::Inet
+        },
+        destination_prefix_length: key.prefix.prefix_len(),
+        tos: key.tos,
+        table: table_octet(key.table),
+        ..RouteHeader::default()
+    };
+    message
+        .attributes
+        .push(RouteAttribute::Destination(destination(&key.prefix)));
+    message
+        .attributes
+        .push(RouteAttribute::Priority(key.metric));
+    if message.header.table == RouteHeader::RT_TABLE_UNSPEC {
+        message.attributes.push(RouteAttribute::Table(key.table));
+    }
+    message
+}
+
+/// The table as the header's octet, or "unspecified" when it does not fit and an attribute has to
+/// say it.
+pub(super) fn table_octet(table: u32) -> u8 {
+    u8::try_from(table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC)
+}
+
+fn next_hop(key: &RouteKey, hop: &Hop) -> RouteNextHop {
+    let mut next_hop = RouteNextHop::default();
+    next_hop.interface_index = hop.interface.unwrap_or(0);
+    next_hop.hops = u8::try_from(hop.weight.clamp(1, 256) - 1).unwrap_or(u8::MAX);
+    next_hop.attributes.extend(gateway(key, hop));
+    if hop.onlink {
+        next_hop.flags = RouteNextHopFlags::Onlink;
+    }
+    next_hop
+}
+
+fn gateway(key: &RouteKey, hop: &Hop) -> Option<RouteAttribute> {
+    let gateway = hop.gateway?;
+    Some(if gateway.is_ipv6() == key.is_ipv6() {
+        RouteAttribute::Gateway(address(gateway))
+    } else {
+        RouteAttribute::Via(RouteVia::from(gateway))
+    })
+}
+
+fn destination(prefix: &IpNet) -> RouteAddress {
+    address(prefix.addr())
+}
+
+fn address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+fn kind(kind: RouteKind) -> RouteType {
+    match kind {
+        RouteKind::Unicast => RouteType::Unicast,
+        RouteKind::Local => RouteType::Local,
+        RouteKind::Blackhole => RouteType::BlackHole,
+        RouteKind::Unreachable => RouteType::Unreachable,
+        RouteKind::Prohibit => RouteType::Prohibit,
+        RouteKind::Throw => RouteType::Throw,
+        RouteKind::Other(kind) => RouteType::Other(kind),
+    }
+}

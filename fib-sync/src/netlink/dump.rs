@@ -1,0 +1,91 @@
+//! Reading whole tables, links and addresses.
+
+use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage};
+use netlink_packet_route::address::AddressMessage;
+use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::apply::table_octet;
+use crate::owner::Owner;
+use crate::port::OpError;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Links,
+    Addresses,
+    Routes {
+        table: u32,
+        owner: Option<Owner>,
+        ipv6: bool,
+    },
+}
+
+/// One dump request and its progress.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) what: What,
+    pub(super) sequence: u32,
+    pub(super) octets: Vec<u8>,
+    /// Nothing was lost so far.
+    pub(super) complete: bool,
+}
+
+impl Reading {
+    pub(super) fn new(what: What, sequence: u32) -> Self {
+        let message = match what {
+            What::Links => RouteNetlinkMessage::GetLink(LinkMessage::default()),
+            What::Addresses => RouteNetlinkMessage::GetAddress(AddressMessage::default()),
+            What::Routes { table, owner, ipv6 } => {
+                RouteNetlinkMessage::GetRoute(routes(table, owner, ipv6))
+            }
+        };
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        header.sequence_number = sequence;
+        let mut message = NetlinkMessage::new(header, message.into());
+        message.finalize();
+        let mut octets = vec![0; message.buffer_len()];
+        message.serialize(&mut octets);
+        Self {
+            what,
+            sequence,
+            octets,
+            complete: true,
+        }
+    }
+
+    /// Notes how it ended.
+    pub(super) fn end(&mut self, result: &Result<(), OpError>) {
+        self.complete &= match (result, self.what) {
+            (Ok(()), _) => true,
+            (Err(error), What::Routes { .. }) => is_empty_table(error.errno),
+            (Err(_), _) => false,
+        };
+    }
+}
+
+/// Errors that mean there is nothing to read: the table does not exist, or the family is off.
+fn is_empty_table(errno: i32) -> bool {
+    matches!(errno, libc::ENOENT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT)
+}
+
+/// With strict checking the kernel filters by the fields set here; those not meant must be zero.
+fn routes(table: u32, owner: Option<Owner>, ipv6: bool) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: if ipv6 {
+            AddressFamily::Inet6
+        } else {
+            AddressFamily::Inet
+        },
+        table: table_octet(table),
+        protocol: RouteProtocol::from(owner.map_or(0, |owner| owner.0)),
+        ..RouteHeader::default()
+    };
+    if message.header.table == RouteHeader::RT_TABLE_UNSPEC {
+        message.attributes.push(RouteAttribute::Table(table));
+    }
+    message
+}

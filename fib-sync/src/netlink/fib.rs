@@ -1,0 +1,302 @@
+//! The driver itself.
+
+use std::collections::VecDeque;
+use std::{fmt, io};
+
+use std::task::{Context, Poll, Waker, ready};
+
+use netlink_sys::{AsyncSocket, TokioSocket};
+
+use super::apply::Batch;
+use super::dump::{Reading, What};
+use super::job::{Job, JobKind};
+use super::raw;
+use super::socket::{OpenError, open_monitor, open_requests};
+use super::watch::{Known, Read, poll_read};
+use crate::limits::{
+    BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, MONITOR_OCTETS, NOTIFICATIONS_AHEAD_MAX, READ_OCTETS,
+};
+use crate::port::{Command, Event, Fib, OpError};
+use crate::route::TABLE_MAIN;
+
+/// How often links or addresses are read again when they change while they are read.
+const READS_MAX: u32 = 16;
+
+/// What a [`NetlinkFib`] is opened with.
+#[derive(Clone, Debug)]
+pub struct NetlinkConfig {
+    /// Tables whose changes are followed.
+    pub tables: Vec<u32>,
+    /// Receive buffer for notifications, in octets.
+    pub monitor_octets: usize,
+}
+
+impl Default for NetlinkConfig {
+    fn default() -> Self {
+        Self {
+            tables: vec![TABLE_MAIN],
+            monitor_octets: MONITOR_OCTETS,
+        }
+    }
+}
+
+/// The forwarding table of the network namespace in which it was opened.
+pub struct NetlinkFib {
+    config: NetlinkConfig,
+    requests: TokioSocket,
+    monitor: TokioSocket,
+    /// Commands not begun, in order.
+    queue: VecDeque<Command>,
+    /// Reads of links and addresses not begun; they go first.
+    reads: VecDeque<What>,
+    job: Option<Job>,
+    sequence: u32,
+    requests_max: usize,
+    large_buffers: bool,
+    /// Events to hand out.
+    events: VecDeque<Event>,
+    /// Answers that wait until the notifications older than them are out.
+    held: VecDeque<Event>,
+    /// Notifications read while answers wait.
+    ahead: usize,
+    known: Known,
+    /// Reads of links or addresses that failed since the last overrun.
+    failed_reads: u32,
+    buffer: Vec<u8>,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+impl NetlinkFib {
+    /// Opens the sockets and asks for links and addresses. Must be called inside a tokio runtime
+    /// with I/O.
+    ///
+    /// # Errors
+    /// When the kernel has no `NETLINK_ROUTE`, or not the options needed (Linux 4.20).
+    pub fn open(config: NetlinkConfig) -> Result<Self, OpenError> {
+        let requests = open_requests()?;
+        let monitor = open_monitor(requests.port, config.monitor_octets)?;
+        let large_buffers = requests.large && monitor.large;
+        if !large_buffers {
+            tracing::info!(
+                "netlink receive buffers stay small, as enlarging them beyond \
+                 net.core.rmem_max takes CAP_NET_ADMIN in the first user namespace: \
+                 a burst of changes is more likely to cost a re-read of the tables"
+            );
+        }
+        Ok(Self {
+            requests_max: if requests.large {
+                BATCH_REQUESTS_MAX
+            } else {
+                BATCH_REQUESTS_SMALL
+            },
+            requests: requests.socket,
+            monitor: monitor.socket,
+            large_buffers,
+            queue: VecDeque::new(),
+            reads: VecDeque::from([What::Links, What::Addresses]),
+            job: None,
+            sequence: 1,
+            events: VecDeque::new(),
+            held: VecDeque::new(),
+            ahead: 0,
+            known: Known::default(),
+            failed_reads: 0,
+            buffer: Vec::with_capacity(READ_OCTETS),
+            closed: false,
+            waker: None,
+            config,
+        })
+    }
+
+    /// Whether both receive buffers are as large as asked for.
+    pub fn has_large_buffers(&self) -> bool {
+        self.large_buffers
+    }
+
+    /// The next event.
+    pub async fn event(&mut self) -> Event {
+        core::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn close(&mut self, error: &io::Error) {
+        self.closed = true;
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        self.events.append(&mut self.held);
+        self.events.push_back(Event::Closed(OpError::new(errno)));
+    }
+
+    /// Reads notifications. Ready when some were read, pending when there are none left.
+    fn poll_monitor(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match ready!(poll_read(&self.monitor, cx, &mut self.buffer)) {
+            Ok(Read::Some) => {
+                let before = self.events.len();
+                for message in raw::messages(&self.buffer) {
+                    self.events
+                        .extend(self.known.event(&message, &self.config.tables));
+                }
+                self.ahead += self.events.len() - before;
+            }
+            Ok(Read::Lost) => {
+                self.events.push_back(Event::Overrun);
+                self.failed_reads = 0;
+                for what in [What::Links, What::Addresses] {
+                    if !self.reads.contains(&what) {
+                        self.reads.push_back(what);
+                    }
+                }
+            }
+            Err(error) => self.close(&error),
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads answers. Ready when some were read.
+    fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let read = ready!(poll_read(&self.requests, cx, &mut self.buffer));
+        let Some(mut job) = self.job.take() else {
+            return Poll::Ready(());
+        };
+        match read {
+            Ok(Read::Some) => {
+                if job.answers(&self.buffer, &mut self.known, &mut self.held) {
+                    let next = job.finish(&mut self.known, &mut self.held);
+                    self.go_on(next);
+                } else {
+                    self.job = Some(job);
+                }
+            }
+            Ok(Read::Lost) => self.fail(job, libc::ENOBUFS),
+            Err(error) => {
+                self.fail(job, error.raw_os_error().unwrap_or(libc::EIO));
+                self.close(&error);
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn fail(&mut self, job: Job, errno: i32) {
+        let next = job.fail(errno, &mut self.known, &mut self.held);
+        self.go_on(next);
+    }
+
+    /// The next part of a job, or a read of links or addresses that failed once more.
+    fn go_on(&mut self, next: Option<What>) {
+        match next {
+            Some(routes @ What::Routes { .. }) => self.read(routes),
+            Some(again) if self.failed_reads < READS_MAX => {
+                self.failed_reads += 1;
+                self.reads.push_back(again);
+            }
+            Some(what) => tracing::warn!(?what, "the kernel does not let us read these"),
+            None => {}
+        }
+    }
+
+    fn read(&mut self, what: What) {
+        let reading = Reading::new(what, self.sequence);
+        self.sequence = self.sequence.wrapping_add(1);
+        self.job = Some(Job::new(JobKind::Read(reading)));
+    }
+
+    /// Begins the next job. Returns whether there is one.
+    fn begin(&mut self) -> bool {
+        if let Some(what) = self.reads.pop_front() {
+            if what == What::Links {
+                self.known.begin_links();
+            } else {
+                self.known.begin_addresses();
+            }
+            self.read(what);
+            return true;
+        }
+        match self.queue.front() {
+            None => false,
+            Some(&Command::Dump { table, owner }) => {
+                self.queue.pop_front();
+                self.events.push_back(Event::DumpStart { table, owner });
+                self.read(What::Routes {
+                    table,
+                    owner,
+                    ipv6: false,
+                });
+                true
+            }
+            Some(_) => {
+                let batch = Batch::take(&mut self.queue, self.sequence, self.requests_max);
+                self.sequence = batch.last().wrapping_add(1);
+                self.job = Some(Job::new(JobKind::Write(batch)));
+                true
+            }
+        }
+    }
+
+    /// Sends the job's octets, all at once.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(job) = &mut self.job else {
+            return Poll::Ready(());
+        };
+        while !job.sent {
+            match ready!(self.requests.poll_send(cx, job.octets())) {
+                Ok(_) => job.sent = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    if let Some(job) = self.job.take() {
+                        self.fail(job, errno);
+                    }
+                    return Poll::Ready(());
+                }
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl fmt::Debug for NetlinkFib {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NetlinkFib")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fib for NetlinkFib {
+    fn submit(&mut self, command: Command) {
+        self.queue.push_back(command);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(event);
+            }
+            if self.closed {
+                return Poll::Pending;
+            }
+            let drained = self.poll_monitor(cx).is_pending();
+            if drained || self.ahead > NOTIFICATIONS_AHEAD_MAX {
+                self.ahead = 0;
+                self.events.append(&mut self.held);
+            }
+            if !drained || !self.events.is_empty() {
+                continue;
+            }
+            if self.job.is_none() {
+                if !self.begin() {
+                    self.waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            if self.job.as_ref().is_some_and(|job| !job.sent) {
+                ready!(self.poll_send(cx));
+                continue;
+            }
+            ready!(self.poll_answers(cx));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Routes, links and addresses out of `rtnetlink` messages.
+//!
+//! Only what [`Route`], [`Link`] and [`InterfaceAddress`] hold is read, so that an attribute this
+//! crate has never heard of does not hide a route.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use netlink_packet_core::NlasIterator;
+
+use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope};
+
+const AF_INET: u8 = libc::AF_INET as u8;
+const AF_INET6: u8 = libc::AF_INET6 as u8;
+
+/// `RTM_F_CLONED`: a cached route, not one of the table.
+const CLONED: u32 = 0x200;
+/// `RTNH_F_ONLINK`.
+pub(super) const ONLINK: u8 = 4;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
+const RTA_PREFSRC: u16 = 7;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+
+const IFLA_IFNAME: u16 = 3;
+const IFF_UP: u32 = 1;
+const IFF_RUNNING: u32 = 0x40;
+
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+
+/// A route message; none if it is not a route of a table (or one of another family).
+pub(super) fn route(payload: &[u8]) -> Option<(RouteKey, Route)> {
+    let (header, attributes) = payload.split_first_chunk::<12>()?;
+    let [
+        family,
+        length,
+        source_length,
+        tos,
+        table,
+        protocol,
+        scope,
+        kind,
+        ..,
+    ] = *header;
+    let flags = u32::from_ne_bytes(*header.last_chunk::<4>()?);
+    if flags & CLONED != 0 || source_length != 0 {
+        return None;
+    }
+    let mut destination = unspecified(family)?;
+    let mut table = u32::from(table);
+    let (mut metric, mut source) = (0, None);
+    let mut hop = Hop {
+        gateway: None,
+        interface: None,
+        weight: 1,
+        onlink: false,
+    };
+    let mut hops = Vec::new();
+    for attribute in NlasIterator::new(attributes).flatten() {
+        let value = attribute.value();
+        match attribute.kind() {
+            RTA_DST => destination = address(value)?,
+            RTA_OIF => hop.interface = number(value),
+            RTA_GATEWAY => hop.gateway = address(value),
+            RTA_VIA => hop.gateway = via(value),
+            RTA_PRIORITY => metric = number(value)?,
+            RTA_PREFSRC => source = address(value),
+            RTA_MULTIPATH => hops = multipath(value),
+            RTA_TABLE => table = number(value)?,
+            _ => {}
+        }
+    }
+    let kind = route_kind(kind);
+    if hops.is_empty() && kind.forwards() {
+        hop.onlink = flags & u32::from(ONLINK) != 0;
+        hops.push(hop);
+    }
+    let prefix = IpNet::new(destination, length).ok()?;
+    let route = Route {
+        kind,
+        next_hops: hops,
+        scope: route_scope(scope),
+        source,
+        protocol,
+    };
+    Some((RouteKey::new(table, prefix, metric, tos), route.canonical()))
+}
+
+/// A link message; none if it is about a link's membership in something.
+pub(super) fn link(payload: &[u8]) -> Option<Link> {
+    let (header, attributes) = payload.split_first_chunk::<16>()?;
+    if header.first() != Some(&0) {
+        return None;
+    }
+    let index = u32::from_ne_bytes(*header.get(4..8)?.first_chunk()?);
+    let flags = u32::from_ne_bytes(*header.get(8..12)?.first_chunk()?);
+    let name = NlasIterator::new(attributes)
+        .flatten()
+        .find(|nla| nla.kind() == IFLA_IFNAME)?;
+    let name = String::from_utf8_lossy(name.value())
+        .trim_end_matches('\0')
+        .to_owned();
+    let up = flags & IFF_UP != 0;
+    Some(Link {
+        index,
+        name,
+        up,
+        running: up && flags & IFF_RUNNING != 0,
+    })
+}
+
+/// An address message.
+pub(super) fn interface_address(payload: &[u8]) -> Option<InterfaceAddress> {
+    let (header, attributes) = payload.split_first_chunk::<8>()?;
+    let length = *header.get(1)?;
+    let interface = u32::from_ne_bytes(*header.last_chunk::<4>()?);
+    let (mut local, mut other) = (None, None);
+    for attribute in NlasIterator::new(attributes).flatten() {
+        match attribute.kind() {
+            IFA_LOCAL => local = address(attribute.value()),
+            IFA_ADDRESS => other = address(attribute.value()),
+            _ => {}
+        }
+    }
+    let address = IpNet::new(local.or(other)?, length).ok()?;
+    Some(InterfaceAddress { interface, address })
+}
+
+/// The next hops of `RTA_MULTIPATH`: `struct rtnexthop`, each with attributes of its own.
+fn multipath(mut octets: &[u8]) -> Vec<Hop> {
+    let mut hops = Vec::new();
+    while let Some((&[l0, l1, flags, shares, i0, i1, i2, i3], _)) = octets.split_first_chunk::<8>()
+    {
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let Some(attributes) = octets.get(8..length) else {
+            break;
+        };
+        let mut hop = Hop {
+            gateway: None,
+            interface: Some(u32::from_ne_bytes([i0, i1, i2, i3])),
+            weight: u16::from(shares) + 1,
+            onlink: flags & ONLINK != 0,
+        };
+        for attribute in NlasIterator::new(attributes).flatten() {
+            match attribute.kind() {
+                RTA_GATEWAY => hop.gateway = address(attribute.value()),
+                RTA_VIA => hop.gateway = via(attribute.value()),
+                _ => {}
+            }
+        }
+        hops.push(hop);
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    hops
+}
+
+fn unspecified(family: u8) -> Option<IpAddr> {
+    match family {
+        AF_INET => Some(Ipv4Addr::UNSPECIFIED.into()),
+        AF_INET6 => Some(Ipv6Addr::UNSPECIFIED.into()),
+        _ => None,
+    }
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => octets
+            .first_chunk::<4>()
+            .map(|octets| IpAddr::from(*octets)),
+        16 => octets
+            .first_chunk::<16>()
+            .map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    }
+}
+
+/// `struct rtvia`: a family and an address of it.
+fn via(octets: &[u8]) -> Option<IpAddr> {
+    address(octets.get(2..)?)
+}
+
+fn number(octets: &[u8]) -> Option<u32> {
+    octets
+        .first_chunk::<4>()
+        .map(|octets| u32::from_ne_bytes(*octets))
+}
+
+fn route_kind(kind: u8) -> RouteKind {
+    match kind {
+        libc::RTN_UNICAST => RouteKind::Unicast,
+        libc::RTN_LOCAL => RouteKind::Local,
+        libc::RTN_BLACKHOLE => RouteKind::Blackhole,
+        libc::RTN_UNREACHABLE => RouteKind::Unreachable,
+        libc::RTN_PROHIBIT => RouteKind::Prohibit,
+        libc::RTN_THROW => RouteKind::Throw,
+        other => RouteKind::Other(other),
+    }
+}
+
+fn route_scope(scope: u8) -> Scope {
+    match scope {
+        libc::RT_SCOPE_UNIVERSE => Scope::Universe,
+        libc::RT_SCOPE_LINK => Scope::Link,
+        libc::RT_SCOPE_HOST => Scope::Host,
+        other => Scope::Other(other),
+    }
+}

@@ -1,0 +1,123 @@
+//! Opening the two sockets.
+
+use std::io;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{AsyncSocket, Socket, SocketAddr, TokioSocket};
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::{SockFilter, SockRef};
+
+use crate::limits::REPLY_OCTETS;
+
+/// Why the kernel's routes cannot be reached at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A netlink socket was refused.
+    #[error("cannot open a netlink socket: {0}")]
+    Socket(#[source] io::Error),
+    /// An option or group of the socket was refused.
+    #[error("cannot set up the netlink socket ({step}): {error}")]
+    Setup {
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        #[source]
+        error: io::Error,
+    },
+}
+
+fn step(step: &'static str) -> impl Fn(io::Error) -> OpenError {
+    move |error| OpenError::Setup { step, error }
+}
+
+/// A socket, its port id, and whether its receive buffer is as large as asked for.
+pub(super) struct Opened {
+    pub(super) socket: TokioSocket,
+    pub(super) port: u32,
+    pub(super) large: bool,
+}
+
+/// The socket for requests and answers.
+pub(super) fn open_requests() -> Result<Opened, OpenError> {
+    let mut opened = TokioSocket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
+    let socket = opened.socket_mut();
+    // Strict checking makes dumps filtered by the kernel; it is there since Linux 4.20.
+    socket
+        .set_netlink_get_strict_chk(true)
+        .map_err(step("strict checking"))?;
+    socket
+        .set_ext_ack(true)
+        .map_err(step("extended acknowledgements"))?;
+    socket
+        .set_cap_ack(true)
+        .map_err(step("short acknowledgements"))?;
+    let large = grow(socket, REPLY_OCTETS);
+    let address = socket.bind_auto().map_err(step("bind"))?;
+    socket
+        .connect(&SocketAddr::new(0, 0))
+        .map_err(step("connect"))?;
+    Ok(Opened {
+        socket: opened,
+        port: address.port_number(),
+        large,
+    })
+}
+
+/// The socket that follows notifications, all but those caused by requests of port `writer`.
+pub(super) fn open_monitor(writer: u32, octets: usize) -> Result<Opened, OpenError> {
+    let mut opened = TokioSocket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
+    let socket = opened.socket_mut();
+    let large = grow(socket, octets);
+    // Before it joins any group, so that nothing slips through.
+    SockRef::from(&*socket)
+        .attach_filter(&leave_out(writer))
+        .map_err(step("filter"))?;
+    let groups = [
+        libc::RTNLGRP_LINK,
+        libc::RTNLGRP_IPV4_IFADDR,
+        libc::RTNLGRP_IPV4_ROUTE,
+        libc::RTNLGRP_IPV6_IFADDR,
+        libc::RTNLGRP_IPV6_ROUTE,
+    ];
+    let mask = groups
+        .iter()
+        .fold(0, |mask, group| mask | 1_u32 << (group - 1));
+    socket
+        .bind(&SocketAddr::new(0, mask))
+        .map_err(step("join groups"))?;
+    Ok(Opened {
+        socket: opened,
+        port: 0,
+        large,
+    })
+}
+
+/// Enlarges the receive buffer beyond the system's limit, which takes a privilege, or up to it.
+fn grow(socket: &Socket, octets: usize) -> bool {
+    if setsockopt(socket, sockopt::RcvBufForce, &octets).is_ok() {
+        return true;
+    }
+    let reference = SockRef::from(socket);
+    // The kernel counts its own overhead too and therefore doubles what is asked for.
+    reference.set_recv_buffer_size(octets).is_ok()
+        && reference
+            .recv_buffer_size()
+            .is_ok_and(|size| size >= octets)
+}
+
+/// A classic socket filter that drops messages whose `nlmsg_pid` is `port`.
+fn leave_out(port: u32) -> [SockFilter; 4] {
+    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    /// Where `nlmsg_pid` stands in `struct nlmsghdr`.
+    const PORT_AT: u32 = 12;
+    // The filter machine loads words in network order; the kernel wrote it in its own.
+    let port = u32::from_be_bytes(port.to_ne_bytes());
+    [
+        SockFilter::new(LOAD_WORD, 0, 0, PORT_AT),
+        SockFilter::new(JUMP_EQUAL, 0, 1, port),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+}

@@ -1,0 +1,152 @@
+//! The socket that follows notifications, and what is known of links and addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::task::{Context, Poll};
+
+use netlink_sys::{AsyncSocket, TokioSocket};
+
+use super::parse;
+use super::raw::Raw;
+use crate::limits::READ_OCTETS;
+use crate::port::Event;
+use crate::route::{InterfaceAddress, Link};
+
+/// Flag of a notification: the route took the place of another.
+const REPLACED: u16 = libc::NLM_F_REPLACE as u16;
+
+/// What one read of a netlink socket gave.
+pub(super) enum Read {
+    /// Messages are in the buffer.
+    Some,
+    /// Messages were lost: the receive buffer was full, or one was larger than ours.
+    Lost,
+}
+
+/// Reads one datagram into `buffer`; pending when there is none.
+///
+/// The socket is read before readiness is asked for: the runtime may call a socket unready to let
+/// other tasks run, and "nothing left" must mean just that to the caller.
+pub(super) fn poll_read(
+    socket: &TokioSocket,
+    cx: &mut Context<'_>,
+    buffer: &mut Vec<u8>,
+) -> Poll<io::Result<Read>> {
+    loop {
+        buffer.clear();
+        let read = match socket.socket_ref().recv(buffer, libc::MSG_TRUNC) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match socket.poll_recv(cx, buffer) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(read) => read.map(|()| buffer.len()),
+                }
+            }
+            read => read,
+        };
+        return Poll::Ready(match read {
+            // It was longer than the buffer, or may have been.
+            Ok(length) if length > buffer.len() || length >= READ_OCTETS => Ok(Read::Lost),
+            Ok(_) => Ok(Read::Some),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(Read::Lost),
+            Err(error) => Err(error),
+        });
+    }
+}
+
+/// Links and addresses as last told, so that a re-read can tell which are gone.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    links: BTreeMap<u32, Link>,
+    addresses: BTreeSet<InterfaceAddress>,
+    links_seen: BTreeSet<u32>,
+    addresses_seen: BTreeSet<InterfaceAddress>,
+}
+
+impl Known {
+    /// What a notification or a row of links or addresses tells that is new.
+    pub(super) fn event(&mut self, raw: &Raw<'_>, tables: &[u32]) -> Option<Event> {
+        match raw.kind {
+            libc::RTM_NEWROUTE => {
+                let (key, route) = parse::route(raw.payload)?;
+                let replaced = raw.flags & REPLACED != 0;
+                tables.contains(&key.table).then_some(Event::Changed {
+                    key,
+                    route,
+                    replaced,
+                })
+            }
+            libc::RTM_DELROUTE => {
+                let (key, route) = parse::route(raw.payload)?;
+                tables
+                    .contains(&key.table)
+                    .then_some(Event::Gone(key, route))
+            }
+            libc::RTM_NEWLINK => self.link(parse::link(raw.payload)?),
+            libc::RTM_DELLINK => {
+                let index = parse::link(raw.payload)?.index;
+                self.links.remove(&index).map(|_| Event::LinkGone(index))
+            }
+            libc::RTM_NEWADDR => {
+                let address = parse::interface_address(raw.payload)?;
+                self.addresses_seen.insert(address);
+                self.addresses
+                    .insert(address)
+                    .then_some(Event::Address(address))
+            }
+            libc::RTM_DELADDR => {
+                let address = parse::interface_address(raw.payload)?;
+                self.addresses
+                    .remove(&address)
+                    .then_some(Event::AddressGone(address))
+            }
+            _ => None,
+        }
+    }
+
+    fn link(&mut self, link: Link) -> Option<Event> {
+        self.links_seen.insert(link.index);
+        if self.links.get(&link.index) == Some(&link) {
+            return None;
+        }
+        self.links.insert(link.index, link.clone());
+        Some(Event::Link(link))
+    }
+
+    /// A re-read of links begins.
+    pub(super) fn begin_links(&mut self) {
+        self.links_seen.clear();
+    }
+
+    /// A re-read of addresses begins.
+    pub(super) fn begin_addresses(&mut self) {
+        self.addresses_seen.clear();
+    }
+
+    /// All links were read: those not seen are gone.
+    pub(super) fn end_links(&mut self) -> Vec<Event> {
+        let gone: Vec<u32> = self
+            .links
+            .keys()
+            .filter(|index| !self.links_seen.contains(index))
+            .copied()
+            .collect();
+        for index in &gone {
+            self.links.remove(index);
+        }
+        gone.into_iter().map(Event::LinkGone).collect()
+    }
+
+    /// All addresses were read: those not seen are gone.
+    pub(super) fn end_addresses(&mut self) -> Vec<Event> {
+        let gone: Vec<InterfaceAddress> = self
+            .addresses
+            .difference(&self.addresses_seen)
+            .copied()
+            .collect();
+        for address in &gone {
+            self.addresses.remove(address);
+        }
+        gone.into_iter().map(Event::AddressGone).collect()
+    }
+}

@@ -1,0 +1,10 @@
+//! The driver against the real kernel, each test in a network namespace of its own.
+//!
+//! They need root (or a user namespace) and run when `CAMBRIC_LAB=1` is set; else they say that
+//! they were skipped.
+#![cfg(target_os = "linux")]
+
+mod host;
+mod reconcile;
+mod speed;
+mod watch;
