@@ -23,21 +23,24 @@ pub async fn within<T>(
     })
 }
 
-/// Asks `probe` until it answers with `Ok`, and returns how long that took with the answer. For
-/// what tells nobody when it changes; a [`crate::RouteMonitor`] does, and is waited on instead.
+/// Asks `probe` until it has an answer, and returns that and how long it took. For what tells
+/// nobody when it changes; a [`crate::RouteMonitor`] does, and is waited on instead.
+///
+/// The probe returns `Ok(Ok(answer))`, `Ok(Err(what it lacks))` to be asked again, or `Err` to
+/// end the waiting at once.
 ///
 /// # Errors
 ///
-/// [`Error::Late`] after `limit`, with what the probe last lacked.
-pub async fn until<T>(
+/// What the probe returned, or [`Error::Late`] after `limit`, with what the probe last lacked.
+pub async fn until<T, E: From<Error>>(
     limit: Duration,
     what: &str,
-    mut probe: impl AsyncFnMut() -> Result<T, String>,
-) -> Result<(T, Duration), Error> {
+    mut probe: impl AsyncFnMut() -> Result<Result<T, String>, E>,
+) -> Result<(T, Duration), E> {
     let began = Instant::now();
     let deadline = began + limit;
     loop {
-        let lacking = match probe().await {
+        let lacking = match probe().await? {
             Ok(answer) => return Ok((answer, began.elapsed())),
             Err(lacking) => lacking,
         };
@@ -45,7 +48,8 @@ pub async fn until<T>(
             return Err(Error::Late {
                 what: format!("{what} ({lacking})"),
                 limit,
-            });
+            }
+            .into());
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }

@@ -1,0 +1,35 @@
+# What a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
+
+CARGO ?= cargo
+PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector
+
+.PHONY: help build demo check test
+
+help:
+	@echo 'make build   the four programs, optimised, in target/release'
+	@echo 'make demo    build, then bring up a fabric on this machine and prove that it routes'
+	@echo 'make check   everything that needs neither root nor foreign daemons'
+	@echo 'make test    everything that CI runs: check, then the labs'
+
+build:
+	@echo 'Building the four programs (some minutes the first time, seconds later).'
+	$(CARGO) build --release --locked $(PROGRAMS)
+
+demo: build
+	@echo
+	target/release/cambric lab demo
+
+# -- --test-threads: two cores are enough for the labs' daemons, not for several labs at once.
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) run -q --locked -p xtask -- tidy
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) test --workspace --locked
+
+test: check build
+	tools/install-test-packages.sh
+	CAMBRIC_LAB=1 PATH="$$PATH:/usr/sbin:/sbin:/usr/lib/frr" \
+	    $(CARGO) test --workspace --locked -- --test-threads=1
+	target/release/cambric lab demo
+	target/release/cambric lab demo --store etcd
