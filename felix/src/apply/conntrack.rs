@@ -1,0 +1,89 @@
+//! Forgets tracked connections of addresses that left this host, so that whoever gets the address
+//! next does not inherit them.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
+use netlink_packet_netfilter::conntrack::ConntrackMessage;
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
+
+use super::attributes::{find, of_netfilter, walk};
+use super::netlink::{Refused, Requests, Row};
+use crate::limits::CONNTRACK_ENTRIES_MAX;
+
+/// Netlink protocol of netfilter.
+const NETLINK_NETFILTER: isize = 12;
+/// `IPCTNL_MSG_CT_DELETE`.
+const DELETE: u8 = 2;
+/// `CTA_TUPLE_ORIG`, `CTA_TUPLE_REPLY`, `CTA_TUPLE_IP`, `CTA_ZONE`.
+const ORIGINAL: u16 = 1;
+const REPLY: u16 = 2;
+const ADDRESSES: u16 = 1;
+const ZONE: u16 = 18;
+
+/// Removes every tracked connection from or to one of the addresses; returns how many. At best
+/// effort: what the kernel will not give up times out by itself.
+///
+/// # Errors
+///
+/// The kernel has no connection tracking, or not for this process.
+pub fn flush(addresses: &BTreeSet<IpAddr>) -> Result<usize, Refused> {
+    let mut requests = Requests::open(NETLINK_NETFILTER)?;
+    let families = [
+        (
+            NetfilterProtoFamily::IPv4,
+            addresses.iter().any(IpAddr::is_ipv4),
+        ),
+        (
+            NetfilterProtoFamily::IPv6,
+            addresses.iter().any(IpAddr::is_ipv6),
+        ),
+    ];
+    let mut removed = 0;
+    for (family, _) in families.into_iter().filter(|(_, wanted)| *wanted) {
+        let listing = message(family, ConntrackMessage::Get(Vec::new()));
+        let rows = requests.dump(listing)?;
+        let entries = rows.iter().filter(|row| concerns(row, addresses));
+        for row in entries.take(CONNTRACK_ENTRIES_MAX) {
+            removed += usize::from(requests.execute(deletion(family, row), 0).is_ok());
+        }
+    }
+    Ok(removed)
+}
+
+fn message(family: NetfilterProtoFamily, message: ConntrackMessage) -> NetfilterMessage {
+    NetfilterMessage::new(NetfilterHeader::new(family, 0, 0), message)
+}
+
+/// A connection is named by its original tuple and its zone, as the kernel told them.
+fn deletion(family: NetfilterProtoFamily, row: &Row) -> NetfilterMessage {
+    let named = walk(of_netfilter(row)).filter(|(kind, _)| matches!(*kind, ORIGINAL | ZONE));
+    let attributes = named.map(|(kind, value)| {
+        let nested = if kind == ORIGINAL { NLA_F_NESTED } else { 0 };
+        DefaultNla::new(kind | nested, value.into())
+    });
+    let deletion = ConntrackMessage::Other {
+        message_type: DELETE,
+        attributes: attributes.collect(),
+    };
+    message(family, deletion)
+}
+
+fn concerns(row: &Row, addresses: &BTreeSet<IpAddr>) -> bool {
+    walk(of_netfilter(row))
+        .filter(|(kind, _)| matches!(*kind, ORIGINAL | REPLY))
+        .filter_map(|(_, tuple)| find(tuple, ADDRESSES))
+        .flat_map(walk)
+        .filter_map(|(_, address)| of_octets(address))
+        .any(|address| addresses.contains(&address))
+}
+
+fn of_octets(octets: &[u8]) -> Option<IpAddr> {
+    if let Ok(octets) = <[u8; 4]>::try_from(octets) {
+        return Some(Ipv4Addr::from(octets).into());
+    }
+    <[u8; 16]>::try_from(octets)
+        .ok()
+        .map(|octets| Ipv6Addr::from(octets).into())
+}

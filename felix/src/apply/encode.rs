@@ -1,0 +1,247 @@
+//! From the steps of a ruleset change to nftables messages.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE};
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, DataAttribute, ExpressionAttribute, Hook as HookAttribute,
+    InetHookNumber, ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute,
+    SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute,
+    TableFlags, TableMessage,
+};
+
+use super::expression;
+use crate::limits::{ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX};
+use crate::render::{Change, Hook, Key, Rule, SetKind, TABLE, Verdict};
+
+/// `NF_ACCEPT`: the policy of a base chain, and the verdict.
+const NF_ACCEPT: u32 = 1;
+/// nft's numbers of data types, for `nft list` to print keys as what they are.
+const TYPE_IPV4_ADDRESS: u32 = 7;
+const TYPE_IPV6_ADDRESS: u32 = 8;
+const TYPE_ICMPV6: u32 = 29;
+const TYPE_INTERFACE: u32 = 41;
+/// A concatenation's type holds its parts' types, this many bits each.
+const TYPE_BITS: u32 = 6;
+/// `NFT_DATA_VERDICT`.
+const TYPE_VERDICT: u32 = 0xffff_ff00;
+/// nft's note on a set that its keys are in host byte order.
+const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
+/// nft's note on a set that its keys are in network byte order.
+const NETWORK_ORDER: [u8; 6] = [0, 4, 2, 0, 0, 0];
+/// nft's kind of rule note that is a comment.
+const NOTE_COMMENT: u8 = 0;
+/// Octets of an interface name in a key, NULs included.
+const NAME_OCTETS: usize = INTERFACE_NAME_OCTETS_MAX + 1;
+
+/// A message with its netlink flags.
+pub(super) type Step = (NfTablesMessage, u16);
+
+/// The messages of one step.
+pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
+    match change {
+        Change::AddTable => vec![(NfTablesMessage::NewTable(table()), NLM_F_CREATE)],
+        Change::DeleteTable => vec![(NfTablesMessage::DeleteTable(table()), 0)],
+        Change::AddChain(name, hook) => {
+            vec![(NfTablesMessage::NewChain(chain(name, *hook)), NLM_F_CREATE)]
+        }
+        Change::DeleteChain(name) => vec![(NfTablesMessage::DeleteChain(chain(name, None)), 0)],
+        Change::AddSet(name, kind) => {
+            *set_id += 1;
+            vec![(
+                NfTablesMessage::NewSet(set(name, *kind, *set_id)),
+                NLM_F_CREATE,
+            )]
+        }
+        Change::DeleteSet(name) => vec![(NfTablesMessage::DeleteSet(named_set(name)), 0)],
+        Change::FlushChain(name) => vec![(NfTablesMessage::DeleteRule(rules_of(name)), 0)],
+        Change::AddRule(name, rule) => {
+            vec![(
+                NfTablesMessage::NewRule(new_rule(name, rule)),
+                NLM_F_CREATE | NLM_F_APPEND,
+            )]
+        }
+        Change::AddElements(name, _, elements) => elements
+            .chunks(ELEMENTS_PER_MESSAGE)
+            .map(|part| {
+                part.iter()
+                    .map(|(key, verdict)| element(key, verdict.as_ref()))
+            })
+            .map(|part| NfTablesMessage::NewSetElement(elements_of(name, part.collect())))
+            .map(|message| (message, NLM_F_CREATE))
+            .collect(),
+        Change::DeleteElements(name, _, keys) => keys
+            .chunks(ELEMENTS_PER_MESSAGE)
+            .map(|part| part.iter().map(|key| element(key, None)).collect())
+            .map(|part| {
+                (
+                    NfTablesMessage::DeleteSetElement(elements_of(name, part)),
+                    0,
+                )
+            })
+            .collect(),
+    }
+}
+
+fn table() -> TableMessage {
+    let attributes = vec![
+        TableAttribute::Name(TABLE.into()),
+        TableAttribute::Flags(TableFlags::empty()),
+    ];
+    TableMessage { attributes }
+}
+
+fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
+    let mut attributes = vec![
+        ChainAttribute::Table(TABLE.into()),
+        ChainAttribute::Name(name.into()),
+    ];
+    if let Some(hook) = hook {
+        let number = match hook {
+            Hook::Prerouting => InetHookNumber::PreRouting,
+            Hook::Input => InetHookNumber::LocalIn,
+            Hook::Forward => InetHookNumber::Forward,
+            Hook::Output => InetHookNumber::LocalOut,
+        };
+        attributes.extend([
+            ChainAttribute::Hook(vec![
+                HookAttribute::Number(number.into()),
+                HookAttribute::Priority(hook.priority().cast_unsigned()),
+            ]),
+            ChainAttribute::Policy(NF_ACCEPT),
+            ChainAttribute::Type("filter".into()),
+        ]);
+    }
+    ChainMessage { attributes }
+}
+
+fn named_set(name: &str) -> SetMessage {
+    let attributes = vec![
+        SetAttribute::Table(TABLE.into()),
+        SetAttribute::Name(name.into()),
+    ];
+    SetMessage { attributes }
+}
+
+fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
+    let mut message = named_set(name);
+    let with = |address: u32| (TYPE_INTERFACE << TYPE_BITS) | address;
+    let (key_type, octets, note) = match kind {
+        SetKind::Interface | SetKind::InterfaceVerdict => (TYPE_INTERFACE, 16, HOST_ORDER),
+        SetKind::InterfaceIpv4 => (with(TYPE_IPV4_ADDRESS), 20, NETWORK_ORDER),
+        SetKind::InterfaceIpv6 => (with(TYPE_IPV6_ADDRESS), 32, NETWORK_ORDER),
+        SetKind::Icmpv6Type => (TYPE_ICMPV6, 1, NETWORK_ORDER),
+    };
+    let maps = kind == SetKind::InterfaceVerdict;
+    message.attributes.extend([
+        SetAttribute::Flags(if maps {
+            SetFlags::Map
+        } else {
+            SetFlags::empty()
+        }),
+        SetAttribute::KeyType(key_type),
+        SetAttribute::KeyLen(octets),
+    ]);
+    if maps {
+        message.attributes.extend([
+            SetAttribute::DataType(TYPE_VERDICT),
+            SetAttribute::DataLen(0),
+        ]);
+    }
+    message.attributes.push(SetAttribute::Id(id));
+    message.attributes.push(SetAttribute::UserData(note.into()));
+    message
+}
+
+fn elements_of(name: &str, elements: Vec<ListAttribute<SetElementAttribute>>) -> SetElementMessage {
+    let attributes = vec![
+        SetElementList::Table(TABLE.into()),
+        SetElementList::Set(name.into()),
+        SetElementList::Elements(elements),
+    ];
+    SetElementMessage { attributes }
+}
+
+fn element(key: &Key, verdict: Option<&Verdict>) -> ListAttribute<SetElementAttribute> {
+    let mut attributes = vec![SetElementAttribute::Key(DataAttribute::Value(key_octets(
+        key,
+    )))];
+    if let Some(verdict) = verdict {
+        let data = DataAttribute::Verdict(expression::verdict(verdict));
+        attributes.push(SetElementAttribute::Data(data));
+    }
+    ListAttribute::Element(attributes)
+}
+
+fn key_octets(key: &Key) -> Vec<u8> {
+    match key {
+        Key::Interface(name) => name_octets(name).into(),
+        Key::InterfaceIpv4(name, address) => pair(name, (*address).into()),
+        Key::InterfaceIpv6(name, address) => pair(name, (*address).into()),
+        Key::Icmpv6Type(code) => vec![*code],
+    }
+}
+
+fn pair(name: &str, address: IpAddr) -> Vec<u8> {
+    let mut octets = Vec::from(name_octets(name));
+    match address {
+        IpAddr::V4(v4) => octets.extend(v4.octets()),
+        IpAddr::V6(v6) => octets.extend(v6.octets()),
+    }
+    octets
+}
+
+fn name_octets(name: &str) -> [u8; NAME_OCTETS] {
+    let mut octets = [0; NAME_OCTETS];
+    for (place, octet) in octets
+        .iter_mut()
+        .zip(name.bytes())
+        .take(INTERFACE_NAME_OCTETS_MAX)
+    {
+        *place = octet;
+    }
+    octets
+}
+
+fn rules_of(chain: &str) -> RuleMessage {
+    let attributes = vec![
+        RuleAttribute::Table(TABLE.into()),
+        RuleAttribute::Chain(chain.into()),
+    ];
+    RuleMessage { attributes }
+}
+
+fn new_rule(chain: &str, rule: &Rule) -> RuleMessage {
+    let mut message = rules_of(chain);
+    let expressions: Vec<ListAttribute<ExpressionAttribute>> = expression::of_rule(rule)
+        .into_iter()
+        .map(ListAttribute::from)
+        .collect();
+    message
+        .attributes
+        .push(RuleAttribute::Expressions(expressions));
+    if let Some(comment) = &rule.comment {
+        message
+            .attributes
+            .push(RuleAttribute::UserData(comment_note(comment)));
+    }
+    message
+}
+
+/// nft's form of a comment: kind, length with the closing NUL, text, NUL.
+fn comment_note(comment: &str) -> Vec<u8> {
+    let text = comment.as_bytes();
+    let text = text.get(..text.len().min(127)).unwrap_or_default();
+    let mut note = vec![
+        NOTE_COMMENT,
+        u8::try_from(text.len() + 1).unwrap_or(u8::MAX),
+    ];
+    note.extend(text);
+    note.push(0);
+    note
+}
+
+/// A 32-bit attribute in network byte order.
+pub(super) fn number(kind: u16, value: u32) -> DefaultNla {
+    DefaultNla::new(kind, value.to_be_bytes().into())
+}

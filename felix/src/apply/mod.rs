@@ -1,0 +1,16 @@
+//! What touches the kernel: nftables, neighbour entries, settings, connection tracking. Routes go
+//! through `fib-sync`. Everything acts in the network namespace of the calling thread.
+
+mod attributes;
+pub mod conntrack;
+mod encode;
+mod expression;
+mod neighbours;
+mod netlink;
+mod rules;
+pub mod sysctl;
+
+pub use neighbours::{GATEWAY_IPV6, Neighbour, Neighbours};
+pub use netlink::Refused;
+pub use rules::{Checked, Rules, RulesError};
+pub use sysctl::Sysctl;

@@ -1,0 +1,166 @@
+//! Neighbour entries of workloads, and the address by which workloads reach their host over IPv6.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use model::Mac;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE, Parseable};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::RouteProtocol;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::netlink::{Refused, Requests};
+
+/// Netlink protocol of routes, links, addresses and neighbours.
+const NETLINK_ROUTE: isize = 0;
+/// `RTM_NEWNEIGH`.
+const NEW_NEIGHBOUR: u16 = 28;
+
+/// Every workload's IPv6 gateway: the link-local address that the host's end of the link holds.
+pub const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// Its prefix length on the interface.
+const GATEWAY_PREFIX: u8 = 64;
+
+/// A permanent neighbour entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Neighbour {
+    /// Interface index.
+    pub interface: u32,
+    /// The workload's address.
+    pub address: IpAddr,
+    /// The workload's Ethernet address.
+    pub mac: Mac,
+}
+
+/// Writes neighbour entries and addresses.
+#[derive(Debug)]
+pub struct Neighbours {
+    requests: Requests,
+    protocol: u8,
+}
+
+impl Neighbours {
+    /// Opens a socket in the network namespace of the calling thread. `protocol` marks entries as
+    /// ours, as it does with routes.
+    ///
+    /// # Errors
+    ///
+    /// The kernel gives no socket.
+    pub fn open(protocol: u8) -> std::io::Result<Self> {
+        let requests = Requests::open(NETLINK_ROUTE)?;
+        Ok(Self { requests, protocol })
+    }
+
+    /// Makes or changes an entry.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses; an interface without ARP, or that is down, has none.
+    pub fn put(&mut self, neighbour: &Neighbour) -> Result<(), Refused> {
+        let mut message = entry(neighbour.interface, neighbour.address);
+        message.header.state = NeighbourState::Permanent;
+        message.attributes.extend([
+            NeighbourAttribute::LinkLayerAddress(neighbour.mac.0.into()),
+            NeighbourAttribute::Protocol(RouteProtocol::from(self.protocol)),
+        ]);
+        let message = RouteNetlinkMessage::NewNeighbour(message);
+        self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Removes an entry; one that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn delete(&mut self, interface: u32, address: IpAddr) -> Result<(), Refused> {
+        let message = RouteNetlinkMessage::DelNeighbour(entry(interface, address));
+        match self.requests.execute(message, 0) {
+            // The entry, or its interface, is gone already.
+            Err(cause) if matches!(cause.errno, libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// All entries that are marked as ours.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn list(&mut self) -> Result<Vec<Neighbour>, Refused> {
+        let message = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        let rows = self.requests.dump(message)?;
+        let ours = RouteProtocol::from(self.protocol);
+        Ok(rows
+            .iter()
+            .filter(|row| row.kind == NEW_NEIGHBOUR)
+            .filter_map(|row| NeighbourMessage::parse(row.payload.as_slice()).ok())
+            .filter_map(|message| own(&message, ours))
+            .collect())
+    }
+
+    /// Gives an interface the gateway's address, without duplicate address detection: the
+    /// workload must not be able to claim it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses; IPv6 may be off on the interface.
+    pub fn put_gateway(&mut self, interface: u32) -> Result<(), Refused> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        message.header.prefix_len = GATEWAY_PREFIX;
+        message.header.flags = AddressHeaderFlags::Nodad | AddressHeaderFlags::Permanent;
+        message.header.scope = AddressScope::Link;
+        message.header.index = interface;
+        message.attributes = vec![
+            AddressAttribute::Address(GATEWAY_IPV6.into()),
+            AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent),
+        ];
+        let message = RouteNetlinkMessage::NewAddress(message);
+        self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+}
+
+fn entry(interface: u32, address: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    let (family, destination) = match address {
+        IpAddr::V4(v4) => (AddressFamily::Inet, NeighbourAddress::Inet(v4)),
+        IpAddr::V6(v6) => (AddressFamily::Inet6, NeighbourAddress::Inet6(v6)),
+    };
+    message.header.family = family;
+    message.header.ifindex = interface;
+    message.attributes = vec![NeighbourAttribute::Destination(destination)];
+    message
+}
+
+fn own(message: &NeighbourMessage, ours: RouteProtocol) -> Option<Neighbour> {
+    let (mut address, mut mac, mut marked) = (None, None, false);
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                address = Some((*v4).into())
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                address = Some((*v6).into())
+            }
+            NeighbourAttribute::LinkLayerAddress(octets) => {
+                mac = octets.as_slice().try_into().ok().map(Mac);
+            }
+            NeighbourAttribute::Protocol(protocol) => marked = *protocol == ours,
+            _ => {}
+        }
+    }
+    let interface = message.header.ifindex;
+    let neighbour = Neighbour {
+        interface,
+        address: address?,
+        mac: mac?,
+    };
+    marked.then_some(neighbour)
+}

@@ -1,0 +1,428 @@
+//! The table in the kernel: written in transactions, looked after, read for its counters.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NetlinkSerializable};
+use netlink_packet_netfilter::nftables::{
+    ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute,
+    SetElementList, SetElementMessage, SetMessage, TableAttribute, TableMessage,
+};
+use netlink_packet_netfilter::none::ControlMessage;
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
+
+use super::attributes::{find, of_netfilter, text, walk};
+use super::encode::{messages, number};
+use super::netlink::{Refused, Requests, Row};
+use crate::limits::TRANSACTION_ATTEMPTS;
+use crate::render::{Change, Ruleset, TABLE, changes, creation, rule_text};
+
+/// Netlink protocol of netfilter.
+const NETLINK_NETFILTER: isize = 12;
+/// Subsystem number of nftables, named in the header of a batch.
+const SUBSYSTEM: u16 = 10;
+/// `NFNL_MSG_BATCH_BEGIN` and its attribute for the generation that the batch builds on.
+const BATCH_BEGIN: u8 = 16;
+const BATCH_GENERATION: u16 = 1;
+/// The kernel's internal "start again": the ruleset is not the generation that was named.
+const ERESTART: i32 = 85;
+/// Attributes: of a generation, of anything in a table, of a rule, of an expression, of a counter.
+const GENERATION_ID: u16 = 1;
+const OF_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const SET_NAME: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const COUNTER_PACKETS: u16 = 2;
+const ELEMENTS: u16 = 3;
+
+/// Why the rules are not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// No socket.
+    #[error("no netlink socket for nftables: {0}; the kernel needs CONFIG_NETFILTER_NETLINK")]
+    Socket(#[source] io::Error),
+    /// No privileges.
+    #[error("the kernel refuses nftables to this process: {0}; it needs CAP_NET_ADMIN")]
+    NotPermitted(Refused),
+    /// No nftables.
+    #[error(
+        "the kernel has no nftables: {0}; load the module nf_tables, or run a kernel with \
+         CONFIG_NF_TABLES and CONFIG_NF_TABLES_INET"
+    )]
+    Absent(Refused),
+    /// One step of a transaction was refused, and with it all of them.
+    #[error("the kernel refused to {step}: {cause}")]
+    Step {
+        /// What was to be done.
+        step: String,
+        /// The kernel's answer.
+        cause: Refused,
+    },
+    /// Any other request failed.
+    #[error("nftables: {0}")]
+    Refused(#[from] Refused),
+}
+
+/// What a look at the table found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// It is as we left it.
+    Intact,
+    /// Somebody had changed it; it is again as it should be.
+    Healed,
+    /// Nothing was written yet.
+    Nothing,
+}
+
+/// The table's keeper.
+#[derive(Debug)]
+pub struct Rules {
+    requests: Requests,
+    held: Option<Ruleset>,
+    stamp: Option<Stamp>,
+    /// Times that somebody else's change to the table was undone.
+    foreign_edits: u64,
+    /// Transactions carried out.
+    transactions: u64,
+}
+
+/// The table as it was right after our last transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    /// The ruleset's generation in the kernel: grows with every transaction of anybody.
+    generation: u32,
+    /// A hash of the kernel's own listing, handles included, counters not.
+    listing: u64,
+}
+
+impl Rules {
+    /// Opens nftables in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has none, or not for this process.
+    pub fn open() -> Result<Self, RulesError> {
+        let requests = Requests::open(NETLINK_NETFILTER).map_err(RulesError::Socket)?;
+        let mut rules = Self {
+            requests,
+            held: None,
+            stamp: None,
+            foreign_edits: 0,
+            transactions: 0,
+        };
+        match rules.generation() {
+            Ok(_) => Ok(rules),
+            Err(cause) if matches!(cause.errno, libc::EPERM | libc::EACCES) => {
+                Err(RulesError::NotPermitted(cause))
+            }
+            Err(cause) => Err(RulesError::Absent(cause)),
+        }
+    }
+
+    /// Whether the kernel has our table, from an earlier run.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not say.
+    pub fn present(&mut self) -> Result<bool, RulesError> {
+        let attributes = vec![TableAttribute::Name(TABLE.into())];
+        let message = NfTablesMessage::GetTable(TableMessage { attributes });
+        match self.requests.fetch(inet(message)) {
+            Ok(row) => Ok(row.is_some()),
+            Err(cause) if cause.errno == libc::ENOENT => Ok(false),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+
+    /// Makes the table hold `wanted`, in one transaction. The first write replaces whatever an
+    /// earlier run left; later ones write the difference.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was changed; the next attempt writes the table as a whole.
+    pub fn apply(&mut self, wanted: &Ruleset) -> Result<(), RulesError> {
+        let steps = match &self.held {
+            Some(held) if held == wanted => return Ok(()),
+            Some(held) => changes(held, wanted),
+            None => creation(wanted),
+        };
+        match self.transact(&steps) {
+            Ok(()) => {}
+            // The table is not what we took it for: write it as a whole.
+            Err(_) if self.held.is_some() => {
+                self.held = None;
+                self.foreign_edits += 1;
+                self.transact(&creation(wanted))?;
+            }
+            Err(error) => return Err(error),
+        }
+        self.held = Some(wanted.clone());
+        Ok(())
+    }
+
+    /// Compares the table with what we left, and heals it. Costs one small request as long as
+    /// nobody changes any nftables rules.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer, or refused to heal.
+    pub fn check(&mut self) -> Result<Checked, RulesError> {
+        let Some(held) = self.held.clone() else {
+            return Ok(Checked::Nothing);
+        };
+        let generation = self.generation()?;
+        if let Some(stamp) = self.stamp {
+            if stamp.generation == generation {
+                return Ok(Checked::Intact);
+            }
+            if self.listing()? == stamp.listing {
+                self.stamp = Some(Stamp {
+                    generation,
+                    ..stamp
+                });
+                return Ok(Checked::Intact);
+            }
+        }
+        self.transact(&creation(&held))?;
+        self.foreign_edits += 1;
+        Ok(Checked::Healed)
+    }
+
+    /// Packets counted by each rule, chain by chain; `None` for a rule that does not count.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer.
+    pub fn packets(&mut self) -> Result<BTreeMap<String, Vec<Option<u64>>>, RulesError> {
+        let mut packets: BTreeMap<String, Vec<Option<u64>>> = BTreeMap::new();
+        for row in self.rule_rows()? {
+            let chain = find(of_netfilter(&row), RULE_CHAIN)
+                .map(text)
+                .unwrap_or_default();
+            packets.entry(chain).or_default().push(counted(&row));
+        }
+        Ok(packets)
+    }
+
+    /// The ruleset last written.
+    pub const fn held(&self) -> Option<&Ruleset> {
+        self.held.as_ref()
+    }
+
+    /// How often a foreign change was undone.
+    pub const fn foreign_edits(&self) -> u64 {
+        self.foreign_edits
+    }
+
+    /// Transactions carried out.
+    pub const fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
+    fn transact(&mut self, steps: &[Change]) -> Result<(), RulesError> {
+        self.stamp = None;
+        let mut attempts = TRANSACTION_ATTEMPTS;
+        let before = loop {
+            let before = self.generation()?;
+            attempts -= 1;
+            match self.send(steps, before) {
+                Ok(()) => break before,
+                // Somebody else's transaction came in between.
+                Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {}
+                Err(error) => return Err(error),
+            }
+        };
+        self.transactions += 1;
+        // The stamp is good only if nobody wrote between us and the listing.
+        let ours = before.wrapping_add(1).max(1);
+        let listing = self.listing()?;
+        if self.generation()? == ours {
+            self.stamp = Some(Stamp {
+                generation: ours,
+                listing,
+            });
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, steps: &[Change], generation: u32) -> Result<(), RulesError> {
+        let mut batch = self.requests.batch();
+        batch.push(batch_begin(generation), 0);
+        let mut sent: Vec<u32> = Vec::with_capacity(steps.len());
+        let mut set_id = 0;
+        let count = steps.len();
+        for (at, step) in steps.iter().enumerate() {
+            let parts = messages(step, &mut set_id);
+            let last = parts.len().saturating_sub(1);
+            for (part, (message, flags)) in parts.into_iter().enumerate() {
+                // Errors come back in any case; one acknowledgement tells that it is done.
+                let ends = at + 1 == count && part == last;
+                let flags = if ends { flags | NLM_F_ACK } else { flags };
+                let sequence = batch.push(inet(message), flags);
+                if part == last {
+                    sent.push(sequence);
+                }
+            }
+        }
+        batch.push(control(ControlMessage::BatchEnd), 0);
+        batch.commit().map_err(|cause| {
+            let at = cause.sequence.map_or(count, |refused| {
+                sent.partition_point(|sequence| *sequence < refused)
+            });
+            let step = steps.get(at).map_or_else(|| "commit".into(), describe);
+            RulesError::Step { step, cause }
+        })
+    }
+
+    fn generation(&mut self) -> Result<u32, Refused> {
+        let message = NfTablesMessage::GetGen(GenMessage {
+            attributes: Vec::new(),
+        });
+        let row = self.requests.fetch(unspecified(message))?;
+        let id = row
+            .as_ref()
+            .and_then(|row| find(of_netfilter(row), GENERATION_ID));
+        id.and_then(|octets| octets.first_chunk())
+            .map(|octets| u32::from_be_bytes(*octets))
+            .ok_or(Refused::of(libc::EOPNOTSUPP))
+    }
+
+    fn rule_rows(&mut self) -> Result<Vec<Row>, Refused> {
+        let attributes = vec![RuleAttribute::Table(TABLE.into())];
+        let message = NfTablesMessage::GetRule(RuleMessage { attributes });
+        self.ours(message)
+    }
+
+    /// A dump, less what belongs to other tables: not every kernel filters every dump.
+    fn ours(&mut self, message: NfTablesMessage) -> Result<Vec<Row>, Refused> {
+        let mut rows = match self.requests.dump(inet(message)) {
+            // There is no such table.
+            Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
+            rows => rows?,
+        };
+        rows.retain(|row| table_of(row).as_deref() == Some(TABLE));
+        Ok(rows)
+    }
+
+    /// A hash over chains, rules, sets and elements as the kernel lists them.
+    fn listing(&mut self) -> Result<u64, Refused> {
+        let mut hasher = DefaultHasher::new();
+        let attributes = Vec::new();
+        for row in self.ours(NfTablesMessage::GetChain(ChainMessage { attributes }))? {
+            of_netfilter(&row).hash(&mut hasher);
+        }
+        for row in self.rule_rows()? {
+            hash_rule(&row, &mut hasher);
+        }
+        let attributes = vec![SetAttribute::Table(TABLE.into())];
+        for row in self.ours(NfTablesMessage::GetSet(SetMessage { attributes }))? {
+            of_netfilter(&row).hash(&mut hasher);
+            let name = find(of_netfilter(&row), SET_NAME)
+                .map(text)
+                .unwrap_or_default();
+            self.elements(&name)?.hash(&mut hasher);
+        }
+        Ok(hasher.finish())
+    }
+
+    /// The elements of a set, sorted: the kernel lists them in the order of its hash table.
+    fn elements(&mut self, set: &str) -> Result<Vec<Vec<u8>>, Refused> {
+        let attributes = vec![
+            SetElementList::Table(TABLE.into()),
+            SetElementList::Set(set.into()),
+        ];
+        let message = NfTablesMessage::GetSetElement(SetElementMessage { attributes });
+        let rows = match self.requests.dump(inet(message)) {
+            Err(cause) if cause.errno == libc::ENOENT => return Ok(Vec::new()),
+            rows => rows?,
+        };
+        let mut elements: Vec<Vec<u8>> = rows
+            .iter()
+            .filter_map(|row| find(of_netfilter(row), ELEMENTS))
+            .flat_map(|list| walk(list).map(|(_, element)| element.to_vec()))
+            .collect();
+        elements.sort_unstable();
+        Ok(elements)
+    }
+}
+
+fn inet(message: NfTablesMessage) -> NetfilterMessage {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0);
+    NetfilterMessage::new(header, message)
+}
+
+fn unspecified(message: NfTablesMessage) -> NetfilterMessage {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0);
+    NetfilterMessage::new(header, message)
+}
+
+fn control(message: ControlMessage) -> impl NetlinkSerializable {
+    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, SUBSYSTEM);
+    NetfilterMessage::new(header, message)
+}
+
+/// Begins a transaction that the kernel refuses (`ERESTART`) if the ruleset has moved on since
+/// `generation`.
+fn batch_begin(generation: u32) -> impl NetlinkSerializable {
+    control(ControlMessage::Other {
+        message_type: BATCH_BEGIN,
+        attributes: vec![number(BATCH_GENERATION, generation)],
+    })
+}
+
+fn describe(step: &Change) -> String {
+    match step {
+        Change::AddTable => format!("make table inet {TABLE}"),
+        Change::DeleteTable => format!("replace table inet {TABLE}"),
+        Change::AddChain(name, _) => format!("make chain {name}"),
+        Change::AddSet(name, kind) => format!("make set {name} of {kind}"),
+        Change::FlushChain(name) => format!("empty chain {name}"),
+        Change::AddRule(chain, rule) => {
+            format!("add to chain {chain} the rule '{}'", rule_text(rule))
+        }
+        Change::AddElements(set, ..) => format!("add elements to {set}"),
+        Change::DeleteElements(set, ..) => format!("remove elements from {set}"),
+        Change::DeleteChain(name) => format!("remove chain {name}"),
+        Change::DeleteSet(name) => format!("remove set {name}"),
+    }
+}
+
+/// The table that a listed object is in.
+fn table_of(row: &Row) -> Option<String> {
+    find(of_netfilter(row), OF_TABLE).map(text)
+}
+
+/// Name and data of each expression of a rule.
+fn expressions(list: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
+    walk(list).map(|(_, expression)| {
+        let name = find(expression, EXPRESSION_NAME)
+            .map(text)
+            .unwrap_or_default();
+        (name, find(expression, EXPRESSION_DATA).unwrap_or_default())
+    })
+}
+
+fn counted(row: &Row) -> Option<u64> {
+    let list = find(of_netfilter(row), RULE_EXPRESSIONS)?;
+    let (_, counter) = expressions(list).find(|(name, _)| name == "counter")?;
+    let packets = find(counter, COUNTER_PACKETS)?;
+    Some(u64::from_be_bytes(*packets.first_chunk()?))
+}
+
+fn hash_rule(row: &Row, hasher: &mut DefaultHasher) {
+    for (kind, value) in walk(of_netfilter(row)) {
+        kind.hash(hasher);
+        if kind != RULE_EXPRESSIONS {
+            value.hash(hasher);
+            continue;
+        }
+        for (name, data) in expressions(value) {
+            let counter = name == "counter";
+            name.hash(hasher);
+            (!counter).then_some(data).hash(hasher);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Kernel settings under `/proc/sys/net`, in the network namespace of the calling thread.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A setting with the value it should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Path below `/proc/sys/net`.
+    pub path: String,
+    /// The value.
+    pub value: String,
+    /// Whether an endpoint may be up without it.
+    pub weight: Weight,
+}
+
+/// What a failed setting means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// The interface is not configured.
+    Required,
+    /// It is worth a warning.
+    Desired,
+}
+
+/// A setting that could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("sysctl net.{} = {value}: {cause}", .path.replace('/', "."))]
+pub struct SysctlError {
+    /// Path below `/proc/sys/net`.
+    pub path: String,
+    /// The value.
+    pub value: String,
+    /// What the kernel said.
+    pub cause: io::Error,
+}
+
+/// Where the settings are.
+#[derive(Clone, Debug)]
+pub struct Sysctl {
+    root: PathBuf,
+}
+
+impl Default for Sysctl {
+    fn default() -> Self {
+        Self::at("/proc/sys/net")
+    }
+}
+
+impl Sysctl {
+    /// Settings below another directory, for tests.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Makes a setting; one that has its value already is left alone.
+    ///
+    /// # Errors
+    ///
+    /// The file is absent or cannot be written.
+    pub fn set(&self, setting: &Setting) -> Result<(), SysctlError> {
+        if self.read(&setting.path).as_deref() == Some(&setting.value) {
+            return Ok(());
+        }
+        let path = self.root.join(&setting.path);
+        // Without O_CREAT: a name that is no setting must not become a file.
+        let written = std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| io::Write::write_all(&mut file, setting.value.as_bytes()));
+        written.map_err(|cause| SysctlError {
+            path: setting.path.clone(),
+            value: setting.value.clone(),
+            cause,
+        })
+    }
+
+    /// A setting's value.
+    pub fn read(&self, path: &str) -> Option<String> {
+        let text = std::fs::read_to_string(self.root.join(path)).ok()?;
+        Some(text.trim().to_owned())
+    }
+
+    /// Whether the kernel has IPv6.
+    pub fn has_ipv6(&self) -> bool {
+        self.root.join("ipv6").is_dir()
+    }
+
+    /// The `rp_filter` that new interfaces get; 1 if it cannot be read.
+    pub fn default_rp_filter(&self) -> String {
+        self.read("ipv4/conf/default/rp_filter")
+            .unwrap_or_else(|| "1".into())
+    }
+}
+
+fn setting(path: String, value: &str, weight: Weight) -> Setting {
+    Setting {
+        path,
+        value: value.into(),
+        weight,
+    }
+}
+
+/// The host's own settings: it forwards.
+pub fn host_settings(ipv6: bool) -> Vec<Setting> {
+    let mut settings = vec![
+        setting("ipv4/ip_forward".into(), "1", Weight::Required),
+        setting("netfilter/nf_conntrack_acct".into(), "1", Weight::Desired),
+    ];
+    if ipv6 {
+        settings.push(setting(
+            "ipv6/conf/all/forwarding".into(),
+            "1",
+            Weight::Required,
+        ));
+    }
+    settings
+}
+
+/// The settings of a workload interface. `rp_filter` is the host's default for new interfaces.
+pub fn interface_settings(interface: &str, rp_filter: &str, ipv6: bool) -> Vec<Setting> {
+    let conf4 = |name: &str| format!("ipv4/conf/{interface}/{name}");
+    let conf6 = |name: &str| format!("ipv6/conf/{interface}/{name}");
+    let required = Weight::Required;
+    let mut settings = vec![
+        setting(conf4("route_localnet"), "1", required),
+        // The answer to a workload's ARP request need not wait.
+        setting(
+            format!("ipv4/neigh/{interface}/proxy_delay"),
+            "0",
+            Weight::Desired,
+        ),
+        setting(conf4("proxy_arp"), "1", required),
+        setting(conf4("forwarding"), "1", required),
+        setting(conf4("rp_filter"), rp_filter, required),
+    ];
+    if ipv6 {
+        settings.extend([
+            // A workload's router advertisements are none of the host's business.
+            setting(conf6("accept_ra"), "0", required),
+            setting(conf6("proxy_ndp"), "1", required),
+            setting(conf6("forwarding"), "1", required),
+        ]);
+    }
+    settings
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "net.{} = {}", self.path.replace('/', "."), self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_written_only_when_it_differs_and_never_created() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("ipv4/conf/cali1")).unwrap();
+        let file = root.path().join("ipv4/conf/cali1/proxy_arp");
+        std::fs::write(&file, "0\n").unwrap();
+        let sysctl = Sysctl::at(root.path());
+        let proxy_arp = setting("ipv4/conf/cali1/proxy_arp".into(), "1", Weight::Required);
+        sysctl.set(&proxy_arp).unwrap();
+        assert_eq!(
+            sysctl.read("ipv4/conf/cali1/proxy_arp").as_deref(),
+            Some("1")
+        );
+        let absent = setting("ipv4/conf/cali2/proxy_arp".into(), "1", Weight::Required);
+        let error = sysctl.set(&absent).unwrap_err().to_string();
+        assert!(
+            error.starts_with("sysctl net.ipv4.conf.cali2.proxy_arp = 1: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn ipv6_settings_only_where_the_kernel_has_ipv6() {
+        let paths = |ipv6| -> Vec<String> {
+            let settings = interface_settings("cali1", "2", ipv6);
+            settings
+                .into_iter()
+                .map(|setting| setting.to_string())
+                .collect()
+        };
+        assert!(paths(false).iter().all(|path| path.starts_with("net.ipv4")));
+        assert!(paths(true).contains(&"net.ipv6.conf.cali1.accept_ra = 0".to_owned()));
+        assert!(paths(true).contains(&"net.ipv4.conf.cali1.rp_filter = 2".to_owned()));
+    }
+}

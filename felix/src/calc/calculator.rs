@@ -1,0 +1,169 @@
+//! What the store says, and what follows from it.
+
+use std::collections::BTreeMap;
+
+use model::{
+    ClusterInformationSpec, DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec,
+    ResourceKey,
+};
+
+use super::desired::{Desired, desired};
+use super::profile::Profile;
+use super::read::{self, Read};
+use super::settings::{Settings, fault};
+use super::types::{Endpoint, Problem};
+
+/// The kinds of resource that matter here; the store is watched for no others.
+pub const KINDS: [Kind; 4] = [
+    Kind::WorkloadEndpoint,
+    Kind::Profile,
+    Kind::FelixConfiguration,
+    Kind::ClusterInformation,
+];
+
+/// Holds what the store says, for one host. Its outcome depends on the current values alone, in
+/// whatever order and however often they came; save that a value that cannot be read leaves the
+/// one before it in force.
+#[derive(Clone, Debug)]
+pub struct Calculator {
+    pub(super) hostname: String,
+    /// The configuration file's interface prefixes, which go before stored ones.
+    pub(super) interface_prefixes: Option<Vec<String>>,
+    /// Endpoints of this host, by key.
+    pub(super) endpoints: BTreeMap<String, Endpoint>,
+    /// All profiles, by name.
+    pub(super) profiles: BTreeMap<String, Profile>,
+    /// FelixConfiguration `default`.
+    pub(super) cluster_wide: Option<FelixConfigurationSpec>,
+    /// FelixConfiguration `node.<hostname>`.
+    pub(super) own: Option<FelixConfigurationSpec>,
+    /// ClusterInformation `default`.
+    pub(super) cluster: Option<ClusterInformationSpec>,
+    /// Values that were refused, by key.
+    pub(super) refused: BTreeMap<String, Problem>,
+}
+
+impl Calculator {
+    /// A calculator that knows nothing yet.
+    pub fn new(hostname: impl Into<String>, interface_prefixes: Option<Vec<String>>) -> Self {
+        Self {
+            hostname: hostname.into(),
+            interface_prefixes,
+            endpoints: BTreeMap::new(),
+            profiles: BTreeMap::new(),
+            cluster_wide: None,
+            own: None,
+            cluster: None,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// Takes note that `key` holds `value` now, or nothing. Keys of other kinds are ignored.
+    /// Returns what is wrong with the value; it is then left out of account, and the value before
+    /// it stays in force.
+    pub fn change(&mut self, key: &str, value: Option<&[u8]>) -> Option<&Problem> {
+        let Ok(Key::Resource(resource)) = key.parse() else {
+            return None;
+        };
+        let outcome = match resource.kind() {
+            Kind::WorkloadEndpoint => self.endpoint(key, &resource, value),
+            Kind::Profile => self.profile(key, resource.name(), value),
+            Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
+            Kind::ClusterInformation => self.cluster(key, resource.name(), value),
+            _ => return None,
+        };
+        self.refused.remove(key);
+        let problem = outcome.err()?;
+        Some(self.refused.entry(key.to_owned()).or_insert(problem))
+    }
+
+    /// What follows for this host.
+    pub fn desired(&self) -> Desired {
+        desired(self)
+    }
+
+    /// Settings in force.
+    pub fn settings(&self) -> Settings {
+        let base = self.cluster_wide.clone().unwrap_or_default();
+        let spec = self.own.clone().unwrap_or_default().over(&base);
+        Settings::new(&spec, self.interface_prefixes.as_deref())
+    }
+
+    /// Whether the store may be acted upon (`datastoreReady`; true where it is not said).
+    pub fn store_ready(&self) -> bool {
+        let said = self
+            .cluster
+            .as_ref()
+            .and_then(|cluster| cluster.datastore_ready);
+        said.unwrap_or(true)
+    }
+
+    fn endpoint(
+        &mut self,
+        key: &str,
+        resource: &ResourceKey,
+        value: Option<&[u8]>,
+    ) -> Result<(), Problem> {
+        let read = match value {
+            Some(octets) => read::endpoint(key, resource, octets, &self.hostname)?,
+            None => Read::Absent,
+        };
+        match read {
+            Read::Local(endpoint) => self.endpoints.insert(key.to_owned(), endpoint),
+            Read::Absent => self.endpoints.remove(key),
+        };
+        Ok(())
+    }
+
+    fn profile(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
+        // It exists without being stored; whatever is stored under its name does not count.
+        if name == DEFAULT_ALLOW_PROFILE {
+            return Ok(());
+        }
+        match value {
+            Some(octets) => {
+                let profile = read::resource::<ProfileSpec>(key, octets)?;
+                self.profiles
+                    .insert(name.to_owned(), Profile::new(&profile.spec));
+            }
+            None => {
+                self.profiles.remove(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn configuration(
+        &mut self,
+        key: &str,
+        name: &str,
+        value: Option<&[u8]>,
+    ) -> Result<(), Problem> {
+        let own = name.strip_prefix("node.") == Some(&self.hostname);
+        if name != "default" && !own {
+            return Ok(());
+        }
+        let spec = match value {
+            Some(octets) => Some(read::resource::<FelixConfigurationSpec>(key, octets)?.spec),
+            None => None,
+        };
+        if let Some((field, reason)) = spec.as_ref().and_then(fault) {
+            return Err(Problem::new(key, field, reason));
+        }
+        match own {
+            true => self.own = spec,
+            false => self.cluster_wide = spec,
+        }
+        Ok(())
+    }
+
+    fn cluster(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
+        if name == "default" {
+            self.cluster = match value {
+                Some(octets) => Some(read::resource::<ClusterInformationSpec>(key, octets)?.spec),
+                None => None,
+            };
+        }
+        Ok(())
+    }
+}

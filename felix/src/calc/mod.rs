@@ -1,0 +1,17 @@
+//! From the store's values to the state a host should be in: pure, and independent of the order
+//! in which the values came.
+
+mod calculator;
+mod desired;
+mod profile;
+mod read;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use calculator::{Calculator, KINDS};
+pub use desired::{Desired, Placement};
+pub(crate) use read::interface_prefixes;
+pub use settings::{INTERFACE_PREFIXES, Settings};
+pub use types::{Endpoint, EndpointId, Problem, is_interface_name};

@@ -1,0 +1,99 @@
+//! Settings: FelixConfiguration `default`, under `node.<hostname>`, under the configuration file.
+
+use std::time::Duration;
+
+use model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Region};
+use serde_json::Value;
+
+use super::read::interface_prefixes;
+use crate::render::ToHostAction;
+
+/// Interface prefixes when nothing else is said.
+pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
+
+/// Settings in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Beginnings of the names of workload interfaces, sorted.
+    pub interface_prefixes: Vec<String>,
+    /// What becomes of workload traffic to the host itself.
+    pub to_host: ToHostAction,
+    /// Whether workloads have IPv6 at all.
+    pub ipv6: bool,
+    /// How often the agent reports that it lives; zero: never.
+    pub reporting_interval: Duration,
+    /// How long such a report lasts.
+    pub reporting_ttl: Duration,
+    /// Whether states of endpoints are reported.
+    pub endpoint_reporting: bool,
+    /// Shortest time between two reports of endpoints.
+    pub endpoint_reporting_delay: Duration,
+    /// The region that reports are filed under.
+    pub region: Region,
+}
+
+impl Settings {
+    /// The settings that `spec` and the configuration file's interface prefixes come to.
+    pub fn new(spec: &FelixConfigurationSpec, prefixes: Option<&[String]>) -> Self {
+        let or = |given: Option<GoDuration>, built_in| {
+            given.map_or(Duration::from_secs(built_in), |duration| duration.0)
+        };
+        let to_host = spec.default_endpoint_to_host_action;
+        Self {
+            interface_prefixes: prefixes.map_or_else(|| stored_prefixes(spec), Vec::from),
+            to_host: match to_host.unwrap_or(EndpointToHostAction::Drop) {
+                EndpointToHostAction::Drop => ToHostAction::Drop,
+                EndpointToHostAction::Return => ToHostAction::Return,
+                EndpointToHostAction::Accept => ToHostAction::Accept,
+            },
+            ipv6: spec.ipv6_support.unwrap_or(true),
+            reporting_interval: or(spec.reporting_interval, 30),
+            reporting_ttl: or(spec.reporting_ttl, 90),
+            endpoint_reporting: spec.endpoint_reporting_enabled.unwrap_or(false),
+            endpoint_reporting_delay: or(spec.endpoint_reporting_delay, 1),
+            region: region(spec).unwrap_or_default(),
+        }
+    }
+
+    /// Whether an interface is ours to guard.
+    pub fn is_workload_interface(&self, name: &str) -> bool {
+        self.interface_prefixes
+            .iter()
+            .any(|prefix| name.starts_with(prefix.as_str()))
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new(&FelixConfigurationSpec::default(), None)
+    }
+}
+
+/// What is wrong with stored settings: the field, and why.
+pub(super) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, String)> {
+    if !spec.interface_prefix.is_empty()
+        && let Err(reason) = interface_prefixes(&spec.interface_prefix)
+    {
+        return Some(("spec.interfacePrefix", reason));
+    }
+    match region(spec) {
+        Err(reason) => Some(("spec.openstackRegion", reason)),
+        Ok(_) => None,
+    }
+}
+
+fn stored_prefixes(spec: &FelixConfigurationSpec) -> Vec<String> {
+    let built_in = || INTERFACE_PREFIXES.map(str::to_owned).into();
+    match spec.interface_prefix.as_str() {
+        "" => built_in(),
+        text => interface_prefixes(text).unwrap_or_else(|_| built_in()),
+    }
+}
+
+fn region(spec: &FelixConfigurationSpec) -> Result<Region, String> {
+    match spec.unknown.get("openstackRegion") {
+        None | Some(Value::Null) => Ok(Region::None),
+        Some(Value::String(name)) => Region::new(name).map_err(|error| error.to_string()),
+        Some(other) => Err(format!("{other} is not a name")),
+    }
+}

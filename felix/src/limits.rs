@@ -1,0 +1,60 @@
+//! Every limit of this crate (invariant I7 of ARCHITECTURE.md).
+
+use std::time::Duration;
+
+/// Octets of an interface name (`IFNAMSIZ` without its NUL).
+pub const INTERFACE_NAME_OCTETS_MAX: usize = 15;
+
+/// Interface prefixes that one host may have.
+pub const INTERFACE_PREFIXES_MAX: usize = 16;
+
+/// How often a transaction is begun anew when others write to nftables at the same time.
+pub const TRANSACTION_ATTEMPTS: u32 = 8;
+
+/// Elements in one nftables message; its attribute holds less than 64 KiB.
+pub const ELEMENTS_PER_MESSAGE: usize = 500;
+
+/// Send and receive buffers of the nftables socket: a transaction must fit the former whole.
+pub const NETLINK_BUFFER_OCTETS: usize = 16 * 1024 * 1024;
+
+/// Octets read from a netlink socket at once; dumps come in parts of up to 32 KiB.
+pub const NETLINK_READ_OCTETS: usize = 64 * 1024;
+
+/// How long the kernel may take to answer a netlink request.
+pub const NETLINK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a dump that was disturbed by a change is begun anew.
+pub const DUMP_ATTEMPTS: u32 = 5;
+
+/// First delay before an interface, a neighbour entry or the rules are tried again.
+pub const RETRY_MIN: Duration = Duration::from_millis(250);
+
+/// Longest such delay.
+pub const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Resources of the store handled between two looks at the kernel.
+pub const CHANGES_PER_TURN: usize = 1000;
+
+/// Conntrack entries removed for one address at most; the rest times out by itself.
+pub const CONNTRACK_ENTRIES_MAX: usize = 100_000;
+
+/// Time given to a write of a status key (as in Calico).
+pub const STATUS_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// First report of the process's own status after start (as in Calico).
+pub const FIRST_REPORT: Duration = Duration::from_secs(10);
+
+/// Ticks of the endpoint status reporter between two comparisons with the store (as in Calico).
+pub const STATUS_RESYNC_TICKS: u32 = 180;
+
+/// Problems kept for display; more are counted only.
+pub const PROBLEMS_SHOWN_MAX: usize = 100;
+
+/// How often the packet filter is compared with what was left there.
+pub const RULES_CHECK: Duration = Duration::from_secs(10);
+
+/// How often the settings of interfaces are looked at again (Calico's `InterfaceRefreshInterval`).
+pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
+
+/// How long after the first full look at the store own routes that nobody wants are kept.
+pub const ROUTE_GRACE: Duration = Duration::from_secs(10);

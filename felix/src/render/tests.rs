@@ -1,0 +1,293 @@
+use super::*;
+use proptest::prelude::*;
+
+fn passage(allowed: bool, reason: &str) -> Passage {
+    Passage {
+        allowed,
+        reason: reason.into(),
+    }
+}
+
+fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
+    EndpointRules {
+        addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+        from: passage(
+            from,
+            if from {
+                "profile open"
+            } else {
+                "no profile allows it"
+            },
+        ),
+        to: passage(
+            to,
+            if to {
+                "profile open"
+            } else {
+                "no profile allows it"
+            },
+        ),
+    }
+}
+
+fn inputs() -> RuleInputs {
+    RuleInputs {
+        interface_prefixes: vec!["cali".into(), "tap".into()],
+        to_host: ToHostAction::Drop,
+        endpoints: [
+            (
+                "cali1".to_owned(),
+                endpoint(&["10.65.0.1", "fd65::1"], true, true),
+            ),
+            ("cali2".to_owned(), endpoint(&["10.65.0.2"], true, false)),
+            ("tap3".to_owned(), endpoint(&["fd65::3"], false, false)),
+        ]
+        .into(),
+    }
+}
+
+/// The checked-in text; `UPDATE_GOLDEN=1 cargo test` writes it anew.
+#[test]
+fn text_is_the_golden_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/render/golden.nft");
+    let text = table_text(&render(&inputs()));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn a_host_without_endpoints_passes_nothing_of_ours() {
+    let inputs = RuleInputs {
+        interface_prefixes: vec!["cali".into()],
+        ..RuleInputs::default()
+    };
+    let ruleset = render(&inputs);
+    let last = |chain: &str| ruleset.chains[chain].rules.last().unwrap().action.clone();
+    for chain in ["workload-source", "dispatch-from", "dispatch-to"] {
+        assert_eq!(last(chain), Action::Verdict(Verdict::Drop), "{chain}");
+    }
+    for map in [
+        "dispatch-from",
+        "dispatch-to",
+        "workloads",
+        "sources-ipv4",
+        "sources-ipv6",
+    ] {
+        assert!(ruleset.sets[map].elements.is_empty(), "{map}");
+    }
+}
+
+#[test]
+fn every_name_that_a_rule_uses_exists() {
+    let ruleset = render(&inputs());
+    let chain = |verdict: &Verdict| match verdict {
+        Verdict::Jump(name) | Verdict::Goto(name) => {
+            assert!(ruleset.chains.contains_key(name), "{name}")
+        }
+        _ => {}
+    };
+    for rule in ruleset.chains.values().flat_map(|chain| &chain.rules) {
+        match &rule.action {
+            Action::Verdict(verdict) => chain(verdict),
+            Action::Lookup(_, map) => assert_eq!(ruleset.sets[map].kind, SetKind::InterfaceVerdict),
+        }
+    }
+    for verdict in ruleset
+        .sets
+        .values()
+        .flat_map(|set| set.elements.values())
+        .flatten()
+    {
+        chain(verdict);
+    }
+}
+
+#[test]
+fn answers_pass_a_closed_direction_only_beside_an_open_one() {
+    let ruleset = render(&inputs());
+    let texts = |chain: &str| -> Vec<String> {
+        ruleset.chains[chain].rules.iter().map(rule_text).collect()
+    };
+    assert_eq!(
+        texts("to-cali2"),
+        [
+            "ct state established,related counter return comment \"answers\"",
+            "counter drop comment \"no profile allows it\"",
+        ]
+    );
+    assert_eq!(
+        texts("from-tap3"),
+        ["counter drop comment \"no profile allows it\""]
+    );
+}
+
+#[test]
+fn endpoint_to_host_actions() {
+    let last = |to_host| {
+        let ruleset = render(&RuleInputs {
+            to_host,
+            ..inputs()
+        });
+        rule_text(ruleset.chains["workload-to-host"].rules.last().unwrap())
+    };
+    assert!(last(ToHostAction::Drop).starts_with("counter drop"));
+    assert!(last(ToHostAction::Return).starts_with("counter return"));
+    assert!(last(ToHostAction::Accept).starts_with("counter accept"));
+}
+
+#[test]
+fn one_more_endpoint_touches_nothing_of_the_others() {
+    let mut more = inputs();
+    let old = render(&more);
+    more.endpoints
+        .insert("cali9".into(), endpoint(&["10.65.0.9"], true, true));
+    for step in changes(&old, &render(&more)) {
+        let text = format!("{step:?}");
+        assert!(text.contains("cali9"), "{text}");
+        assert!(!matches!(step, Change::FlushChain(_)), "{text}");
+    }
+    assert_eq!(changes(&old, &old), []);
+}
+
+/// A table that takes steps as the kernel does, and refuses what it would refuse.
+#[derive(Default)]
+struct Kernel(Option<Ruleset>);
+
+impl Kernel {
+    fn take(&mut self, step: &Change) {
+        if let Change::AddTable = step {
+            self.0.get_or_insert_default();
+            return;
+        }
+        if let Change::DeleteTable = step {
+            assert!(self.0.take().is_some());
+            return;
+        }
+        let table = self.0.as_mut().expect("a table");
+        match step {
+            Change::AddTable | Change::DeleteTable => {}
+            Change::AddChain(name, hook) => {
+                let chain = Chain {
+                    hook: *hook,
+                    rules: Vec::new(),
+                };
+                assert!(table.chains.insert(name.clone(), chain).is_none());
+            }
+            Change::AddSet(name, kind) => {
+                assert!(
+                    table
+                        .sets
+                        .insert(name.clone(), Set::of(*kind, []))
+                        .is_none()
+                );
+            }
+            Change::FlushChain(name) => table.chains.get_mut(name).unwrap().rules.clear(),
+            Change::AddRule(name, rule) => {
+                if let Action::Verdict(verdict) = &rule.action {
+                    Self::known(table, verdict);
+                }
+                table.chains.get_mut(name).unwrap().rules.push(rule.clone());
+            }
+            Change::AddElements(name, kind, elements) => {
+                for verdict in elements.iter().filter_map(|(_, verdict)| verdict.as_ref()) {
+                    Self::known(table, verdict);
+                }
+                let set = table.sets.get_mut(name).unwrap();
+                assert_eq!(set.kind, *kind);
+                for (key, verdict) in elements {
+                    assert!(set.elements.insert(key.clone(), verdict.clone()).is_none());
+                }
+            }
+            Change::DeleteElements(name, _, keys) => {
+                let set = table.sets.get_mut(name).unwrap();
+                for key in keys {
+                    assert!(set.elements.remove(key).is_some());
+                }
+            }
+            Change::DeleteChain(name) => {
+                let chain = table.chains.remove(name).unwrap();
+                assert!(chain.rules.is_empty(), "{name} still has rules");
+                assert!(!Self::named(table, name), "{name} is still jumped to");
+            }
+            Change::DeleteSet(name) => {
+                table.sets.remove(name).unwrap();
+            }
+        }
+    }
+
+    fn known(table: &Ruleset, verdict: &Verdict) {
+        if let Verdict::Jump(name) | Verdict::Goto(name) = verdict {
+            assert!(table.chains.contains_key(name), "{name} is not there yet");
+        }
+    }
+
+    fn named(table: &Ruleset, name: &str) -> bool {
+        let to = |verdict: &Verdict| matches!(verdict, Verdict::Jump(to) | Verdict::Goto(to) if to == name);
+        let rules = table.chains.values().flat_map(|chain| &chain.rules);
+        rules
+            .clone()
+            .any(|rule| matches!(&rule.action, Action::Verdict(verdict) if to(verdict)))
+            || table
+                .sets
+                .values()
+                .flat_map(|set| set.elements.values())
+                .flatten()
+                .any(to)
+    }
+}
+
+prop_compose! {
+    fn any_endpoint()(
+        addresses in prop::collection::btree_set(0_u8..6, 0..3),
+        from in any::<bool>(),
+        to in any::<bool>(),
+        ipv6 in any::<bool>(),
+    ) -> EndpointRules {
+        let text = |n: u8| if ipv6 { format!("fd65::{n}") } else { format!("10.65.0.{n}") };
+        let addresses: Vec<String> = addresses.into_iter().map(text).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        endpoint(&addresses, from, to)
+    }
+}
+
+prop_compose! {
+    fn any_inputs()(
+        prefixes in prop::sample::subsequence(vec!["cali", "tap", "veth"], 0..=3),
+        action in 0..3,
+        endpoints in prop::collection::btree_map("cali[0-4]", any_endpoint(), 0..5),
+    ) -> RuleInputs {
+        RuleInputs {
+            interface_prefixes: prefixes.into_iter().map(str::to_owned).collect(),
+            to_host: match action {
+                0 => ToHostAction::Drop,
+                1 => ToHostAction::Accept,
+                _ => ToHostAction::Return,
+            },
+            endpoints,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn steps_lead_from_any_ruleset_to_any_other(all in prop::collection::vec(any_inputs(), 1..5)) {
+        let mut kernel = Kernel::default();
+        let mut held: Option<Ruleset> = None;
+        for inputs in &all {
+            let wanted = render(inputs);
+            let steps = match &held {
+                Some(held) => changes(held, &wanted),
+                None => creation(&wanted),
+            };
+            steps.iter().for_each(|step| kernel.take(step));
+            prop_assert_eq!(kernel.0.as_ref(), Some(&wanted));
+            held = Some(wanted);
+        }
+        // Written as a whole over what is there, it is the same.
+        let wanted = render(&all[0]);
+        creation(&wanted).iter().for_each(|step| kernel.take(step));
+        prop_assert_eq!(kernel.0, Some(wanted));
+    }
+}

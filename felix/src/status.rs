@@ -1,0 +1,296 @@
+//! What is reported into the store, and when: pure, one write at a time.
+//!
+//! Two reports. The process's own: `…/status` under a lease, and the same value without one under
+//! `…/last_reported_status`; first ten seconds after the start, then every `reportingInterval`.
+//! The endpoints': one key each, written when its state changes, at most one write a tick of
+//! `endpointReportingDelay`, so that an endpoint that flaps costs no more; every 180 ticks the
+//! store's keys of this host are listed and put right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fib_sync::Instant;
+use model::{EndpointState, EndpointStatus, HostStatus, StatusKey};
+
+use crate::calc::{EndpointId, Settings};
+use crate::limits::{FIRST_REPORT, RETRY_MAX, RETRY_MIN, STATUS_RESYNC_TICKS};
+
+#[cfg(test)]
+mod tests;
+
+/// Something to do in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Write a value.
+    Put {
+        /// The key.
+        key: String,
+        /// The value.
+        value: Vec<u8>,
+        /// For how long; `None`: for good. Every write gets a lease of its own.
+        ttl: Option<Duration>,
+    },
+    /// Remove a key.
+    Delete {
+        /// The key.
+        key: String,
+    },
+    /// List the keys with a prefix.
+    List {
+        /// The prefix.
+        prefix: String,
+    },
+}
+
+/// How a [`Job`] went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A write or removal is through.
+    Done,
+    /// The keys found, with their values.
+    Listed(Vec<(String, Vec<u8>)>),
+    /// It failed; it is tried again.
+    Failed,
+}
+
+/// Decides what to report.
+#[derive(Debug)]
+pub struct Reporter {
+    hostname: String,
+    started: Instant,
+    settings: Settings,
+    /// Random state of the jitter.
+    chance: u64,
+    under_way: Option<UnderWay>,
+    /// When the process's own report is due.
+    own_due: Instant,
+    /// The half without a lease follows the half with one.
+    own_value: Option<Vec<u8>>,
+    first_done: bool,
+    /// States to report, by key. `None` until the host is in step with the store.
+    wanted: Option<BTreeMap<String, EndpointState>>,
+    /// What the store is believed to hold; `None`: it must be listed.
+    held: Option<BTreeMap<String, Option<EndpointState>>>,
+    ticks: u32,
+    tick: Instant,
+    failures: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum UnderWay {
+    Own,
+    OwnLast,
+    Endpoint(String, Option<EndpointState>),
+    Listing,
+}
+
+impl Reporter {
+    /// A reporter for the host of this name. `seed` spreads the ticks of many hosts.
+    pub fn new(now: Instant, hostname: impl Into<String>, seed: u64) -> Self {
+        Self {
+            hostname: hostname.into(),
+            started: now,
+            settings: Settings::default(),
+            chance: seed,
+            under_way: None,
+            own_due: now + FIRST_REPORT,
+            own_value: None,
+            first_done: false,
+            wanted: None,
+            held: None,
+            ticks: 0,
+            tick: now,
+            failures: 0,
+        }
+    }
+
+    /// New settings; a change of region begins anew there.
+    pub fn settings(&mut self, settings: &Settings) {
+        if settings.region != self.settings.region {
+            self.held = None;
+        }
+        if self.settings != *settings {
+            self.settings = settings.clone();
+        }
+    }
+
+    /// The endpoints' states. To be called only once the host is in step with the store: before
+    /// that nothing is known to be gone.
+    pub fn endpoints<'e>(&mut self, states: impl Iterator<Item = (&'e EndpointId, EndpointState)>) {
+        let key = |id: &EndpointId| {
+            StatusKey::Workload {
+                region: self.settings.region.clone(),
+                host: self.hostname.clone(),
+                orchestrator: id.orchestrator.clone(),
+                workload: id.workload.clone(),
+                endpoint: id.endpoint.clone(),
+            }
+            .to_string()
+        };
+        self.wanted = Some(states.map(|(id, state)| (key(id), state)).collect());
+    }
+
+    /// What to do now; nothing while something is under way. `unix_s` is the time of day.
+    pub fn poll(&mut self, now: Instant, unix_s: u64) -> Option<Job> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        self.poll_own(now, unix_s)
+            .or_else(|| self.poll_endpoints(now))
+    }
+
+    /// When to [`poll`](Self::poll) again although nothing happened.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        let own = self.reports_own().then_some(self.own_due);
+        let endpoints = self.has_endpoint_work().then_some(self.tick);
+        own.into_iter().chain(endpoints).min()
+    }
+
+    /// Takes note of how the job went.
+    pub fn done(&mut self, now: Instant, outcome: Outcome) {
+        let Some(job) = self.under_way.take() else {
+            return;
+        };
+        if outcome == Outcome::Failed {
+            self.failed(now, &job);
+            return;
+        }
+        self.failures = 0;
+        match (job, outcome) {
+            (UnderWay::Own, _) => self.first_done = true,
+            (UnderWay::OwnLast, _) => {
+                self.own_value = None;
+                self.own_due = now + self.settings.reporting_interval;
+            }
+            (UnderWay::Endpoint(key, state), _) => {
+                if let Some(held) = &mut self.held {
+                    match state {
+                        Some(state) => held.insert(key, Some(state)),
+                        None => held.remove(&key),
+                    };
+                }
+            }
+            (UnderWay::Listing, Outcome::Listed(found)) => self.held = Some(states(found)),
+            (UnderWay::Listing, _) => {}
+        }
+    }
+
+    fn failed(&mut self, now: Instant, job: &UnderWay) {
+        self.failures = self.failures.saturating_add(1);
+        let delay = RETRY_MIN
+            .saturating_mul(1 << self.failures.min(16))
+            .min(RETRY_MAX);
+        match job {
+            UnderWay::Own | UnderWay::OwnLast => {
+                self.own_value = None;
+                self.own_due = now + delay;
+            }
+            UnderWay::Endpoint(..) => {
+                // It may have gone through all the same.
+                self.held = None;
+                self.tick = now + delay;
+            }
+            UnderWay::Listing => self.tick = now + delay,
+        }
+    }
+
+    const fn reports_own(&self) -> bool {
+        !self.settings.reporting_interval.is_zero()
+    }
+
+    fn poll_own(&mut self, now: Instant, unix_s: u64) -> Option<Job> {
+        if !self.reports_own() || now < self.own_due {
+            return None;
+        }
+        let (region, host) = (self.settings.region.clone(), self.hostname.clone());
+        if self.first_done
+            && let Some(value) = self.own_value.clone()
+        {
+            self.under_way = Some(UnderWay::OwnLast);
+            let key = StatusKey::LastReported { region, host }.to_string();
+            let ttl = None;
+            return Some(Job::Put { key, value, ttl });
+        }
+        let status = HostStatus {
+            time: model::rfc3339_utc(unix_s),
+            uptime: now.since(self.started).as_millis() as f64 / 1000.0,
+            first_update: !self.first_done,
+        };
+        let value = serde_json::to_vec(&status).ok()?;
+        self.own_value = Some(value.clone());
+        self.under_way = Some(UnderWay::Own);
+        let key = StatusKey::Host { region, host }.to_string();
+        let ttl = Some(self.settings.reporting_ttl.max(Duration::from_secs(1)));
+        Some(Job::Put { key, value, ttl })
+    }
+
+    fn has_endpoint_work(&self) -> bool {
+        self.settings.endpoint_reporting && self.wanted.is_some()
+    }
+
+    fn poll_endpoints(&mut self, now: Instant) -> Option<Job> {
+        if !self.has_endpoint_work() || now < self.tick {
+            return None;
+        }
+        let delay = self.delay();
+        self.tick = now + delay;
+        self.ticks += 1;
+        if self.ticks >= STATUS_RESYNC_TICKS {
+            self.ticks = 0;
+            self.held = None;
+        }
+        let Some(held) = &self.held else {
+            self.under_way = Some(UnderWay::Listing);
+            let prefix = StatusKey::workloads_prefix(&self.settings.region, &self.hostname);
+            return Some(Job::List { prefix });
+        };
+        let (key, state) = next_difference(self.wanted.as_ref()?, held)?;
+        self.under_way = Some(UnderWay::Endpoint(key.clone(), state));
+        Some(match state {
+            Some(status) => Job::Put {
+                key,
+                value: serde_json::to_vec(&EndpointStatus { status }).ok()?,
+                ttl: None,
+            },
+            None => Job::Delete { key },
+        })
+    }
+
+    /// One tick, give or take a tenth.
+    fn delay(&mut self) -> Duration {
+        // Knuth's constants for a 64-bit linear congruential generator; quality is of no import.
+        self.chance = self
+            .chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let per_mille = u32::try_from(self.chance >> 33).unwrap_or(0) % 201;
+        self.settings.endpoint_reporting_delay * (900 + per_mille) / 1000
+    }
+}
+
+/// The first key that the store should hold otherwise: its state, or `None` if it must go.
+fn next_difference(
+    wanted: &BTreeMap<String, EndpointState>,
+    held: &BTreeMap<String, Option<EndpointState>>,
+) -> Option<(String, Option<EndpointState>)> {
+    let keys: BTreeSet<&String> = wanted.keys().chain(held.keys()).collect();
+    keys.into_iter().find_map(|key| {
+        let (want, have) = (wanted.get(key), held.get(key));
+        let same = have.is_some_and(|have| have.as_ref() == want) && want.is_some();
+        (!same).then(|| (key.clone(), want.copied()))
+    })
+}
+
+/// Listed keys with their states; `None` for a value that is no state.
+fn states(found: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Option<EndpointState>> {
+    found
+        .into_iter()
+        .map(|(key, value)| {
+            let status: Option<EndpointStatus> = serde_json::from_slice(&value).ok();
+            (key, status.map(|status| status.status))
+        })
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! Network namespaces for tests: each test thread enters one of its own and never leaves it.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Output};
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// Runs `test` in a network namespace of its own if `CAMBRIC_LAB=1`, else says that it does not.
+pub(crate) fn lab(name: &str, test: impl FnOnce() + Send + 'static) {
+    if std::env::var("CAMBRIC_LAB").as_deref() != Ok("1") {
+        println!("skipped: {name} needs root and CAMBRIC_LAB=1");
+        return;
+    }
+    let thread = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace of our own");
+        run("ip link set lo up");
+        test();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Runs a command in the thread's namespace; it must succeed. Words are separated by blanks.
+pub(crate) fn run(command: &str) -> String {
+    let output = try_run(command);
+    assert!(
+        output.status.success(),
+        "{command}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs a command in the thread's namespace.
+pub(crate) fn try_run(command: &str) -> Output {
+    let mut words = command.split_whitespace();
+    let program = words.next().expect("a command");
+    Command::new(program)
+        .args(words)
+        .output()
+        .unwrap_or_else(|error| panic!("{command}: {error}"))
+}
+
+/// Writes a setting of the thread's namespace.
+pub(crate) fn sysctl(path: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/net/{path}"), value)
+        .unwrap_or_else(|e| panic!("{path}: {e}"));
+}
+
+/// Another network namespace, kept alive by its handle.
+pub(crate) struct Namespace(OwnedFd);
+
+impl Namespace {
+    /// Makes one. The thread ends up where it was.
+    pub(crate) fn new() -> Self {
+        let home = current();
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        run("ip link set lo up");
+        let new = current();
+        setns(home, CloneFlags::CLONE_NEWNET).expect("back home");
+        Self(new)
+    }
+
+    /// Does something inside.
+    pub(crate) fn within<T>(&self, act: impl FnOnce() -> T) -> T {
+        let home = current();
+        setns(&self.0, CloneFlags::CLONE_NEWNET).expect("into the namespace");
+        let result = act();
+        setns(home, CloneFlags::CLONE_NEWNET).expect("back home");
+        result
+    }
+
+    /// Runs a command inside; it must succeed.
+    pub(crate) fn run(&self, command: &str) -> String {
+        self.within(|| run(command))
+    }
+
+    /// Whether a ping from inside is answered. Three packets at most, a second each.
+    pub(crate) fn pings(&self, target: &str) -> bool {
+        self.within(|| pings(target, ""))
+    }
+
+    /// Like [`pings`](Self::pings), with another source address.
+    pub(crate) fn pings_from(&self, source: &str, target: &str) -> bool {
+        self.within(|| pings(target, &format!("-I {source}")))
+    }
+
+    /// Moves a link of the thread's namespace in here, under another name.
+    pub(crate) fn take(&self, link: &str, name: &str) {
+        // `ip` needs a name or a pid for the namespace; a path to our descriptor is as good.
+        use std::os::fd::AsRawFd;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
+        run(&format!("ip link set {link} netns {path} name {name}"));
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn current() -> OwnedFd {
+    std::fs::File::open("/proc/thread-self/ns/net")
+        .expect("own namespace")
+        .into()
+}
+
+/// Whether a ping from the thread's namespace is answered.
+pub(crate) fn pings(target: &str, options: &str) -> bool {
+    // -c 1 with -w: several attempts, done with the first answer.
+    try_run(&format!("ping -n -q -c 1 -i 0.2 -w 2 {options} {target}"))
+        .status
+        .success()
+}
+
+/// A workload: a namespace with `eth0`, whose other end is `interface` on the host.
+pub(crate) struct Workload {
+    /// The namespace.
+    pub(crate) namespace: Namespace,
+    /// The workload's Ethernet address.
+    pub(crate) mac: String,
+}
+
+impl Workload {
+    /// Plugs one in, as an orchestrator does.
+    pub(crate) fn new(interface: &str, mac: &str, ipv4: Option<&str>, ipv6: Option<&str>) -> Self {
+        let namespace = Namespace::new();
+        run(&format!(
+            "ip link add {interface} type veth peer name wl-{interface}"
+        ));
+        run(&format!("ip link set wl-{interface} address {mac}"));
+        namespace.take(&format!("wl-{interface}"), "eth0");
+        namespace.within(|| {
+            sysctl("ipv6/conf/all/accept_dad", "0");
+            run("ip link set eth0 up");
+            if let Some(address) = ipv4 {
+                run(&format!("ip address add {address}/32 dev eth0"));
+                run("ip route add 169.254.1.1 dev eth0 scope link");
+                run("ip route add default via 169.254.1.1 dev eth0");
+            }
+            if let Some(address) = ipv6 {
+                run(&format!("ip address add {address}/128 dev eth0 nodad"));
+                run("ip -6 route add default via fe80::1 dev eth0");
+            }
+        });
+        run(&format!("ip link set {interface} up"));
+        Self {
+            namespace,
+            mac: mac.into(),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The packet filter in a real kernel. Needs root and `CAMBRIC_LAB=1`; `nft` is only the oracle.
+
+mod netns;
+
+use cambric_felix::apply::{Checked, Rules};
+use cambric_felix::render::{
+    EndpointRules, Passage, RuleInputs, Ruleset, ToHostAction, render, table_text,
+};
+use netns::{lab, run};
+
+fn passage(allowed: bool) -> Passage {
+    Passage {
+        allowed,
+        reason: "profile p".into(),
+    }
+}
+
+fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
+    let endpoints = endpoints.iter().map(|(name, addresses, from, to)| {
+        let rules = EndpointRules {
+            addresses: addresses
+                .iter()
+                .map(|a| a.parse().expect("address"))
+                .collect(),
+            from: passage(*from),
+            to: passage(*to),
+        };
+        ((*name).to_owned(), rules)
+    });
+    render(&RuleInputs {
+        interface_prefixes: vec!["cali".into(), "tap".into()],
+        to_host: ToHostAction::Drop,
+        endpoints: endpoints.collect(),
+    })
+}
+
+fn two() -> Ruleset {
+    ruleset(&[
+        ("cali1", &["10.65.0.1", "fd65::1"], true, true),
+        ("cali2", &["10.65.0.2", "fd65::2"], true, false),
+    ])
+}
+
+/// A table's text without what differs by taste alone: counters' values, order of elements,
+/// blanks, empty lines.
+fn normal(text: &str) -> Vec<String> {
+    let mut blocks: Vec<String> = Vec::new();
+    for line in text.replace(",\n", ", ").lines() {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        while let Some(at) = words.iter().position(|word| *word == "packets") {
+            words.drain(at..at + 4);
+        }
+        let mut line = words.join(" ");
+        if let Some(elements) = line.strip_prefix("elements = { ") {
+            let mut elements: Vec<&str> = elements.trim_end_matches(" }").split(", ").collect();
+            elements.sort_unstable();
+            line = format!("elements {}", elements.join(", "));
+        }
+        if line.starts_with("set ") || line.starts_with("map ") || line.starts_with("chain ") {
+            blocks.push(line);
+        } else if let (Some(block), false) = (blocks.last_mut(), line.is_empty() || line == "}") {
+            block.push('\n');
+            block.push_str(&line);
+        }
+    }
+    blocks.sort_unstable();
+    blocks
+}
+
+fn assert_listed(wanted: &Ruleset) {
+    let listed = run("nft list table inet cambric-felix");
+    assert_eq!(normal(&listed), normal(&table_text(wanted)), "{listed}");
+}
+
+#[test]
+fn what_is_written_is_what_nft_lists() {
+    lab("what_is_written_is_what_nft_lists", || {
+        let mut rules = Rules::open().unwrap();
+        assert!(!rules.present().unwrap());
+        for wanted in [
+            ruleset(&[]),
+            two(),
+            ruleset(&[
+                ("cali2", &["10.65.0.9"], false, false),
+                ("tap3", &[], true, true),
+            ]),
+            ruleset(&[]),
+        ] {
+            rules.apply(&wanted).unwrap();
+            assert_listed(&wanted);
+        }
+        assert!(rules.present().unwrap());
+        assert_eq!(rules.foreign_edits(), 0);
+    });
+}
+
+#[test]
+fn our_own_text_is_taken_by_nft() {
+    lab("our_own_text_is_taken_by_nft", || {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), table_text(&two())).unwrap();
+        run(&format!("nft -f {}", file.path().display()));
+        assert_listed(&two());
+    });
+}
+
+#[test]
+fn a_change_leaves_the_other_endpoints_counters_alone() {
+    lab("a_change_leaves_the_other_endpoints_counters_alone", || {
+        let mut rules = Rules::open().unwrap();
+        rules.apply(&two()).unwrap();
+        let handles = || {
+            let listed = run("nft -a list chain inet cambric-felix from-cali1");
+            listed
+                .lines()
+                .filter(|line| line.contains("handle"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let before = handles();
+        rules
+            .apply(&ruleset(&[(
+                "cali1",
+                &["10.65.0.1", "fd65::1"],
+                true,
+                true,
+            )]))
+            .unwrap();
+        assert_eq!(handles(), before);
+        assert_eq!(rules.packets().unwrap()["from-cali1"], [Some(0)]);
+    });
+}
+
+#[test]
+fn a_foreign_edit_is_healed() {
+    lab("a_foreign_edit_is_healed", || {
+        let mut rules = Rules::open().unwrap();
+        assert_eq!(rules.check().unwrap(), Checked::Nothing);
+        rules.apply(&two()).unwrap();
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        // Other tables are none of our business.
+        run("nft add table ip elsewhere");
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        let edits = [
+            "nft flush chain inet cambric-felix dispatch-from",
+            "nft delete element inet cambric-felix dispatch-from { \"cali1\" }",
+            "nft add element inet cambric-felix sources-ipv4 { \"cali2\" . 10.65.0.1 }",
+            "nft insert rule inet cambric-felix forward accept",
+            "nft add chain inet cambric-felix more",
+            "nft delete table inet cambric-felix",
+            "nft flush ruleset",
+        ];
+        for (count, edit) in edits.iter().enumerate() {
+            run(edit);
+            assert_eq!(rules.check().unwrap(), Checked::Healed, "{edit}");
+            assert_eq!(rules.foreign_edits(), count as u64 + 1);
+            assert_listed(&two());
+            assert_eq!(rules.check().unwrap(), Checked::Intact, "{edit}");
+        }
+        run("nft delete table inet cambric-felix");
+        let other = ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
+        rules.apply(&other).unwrap();
+        assert_listed(&other);
+    });
+}
+
+#[test]
+fn an_earlier_runs_table_is_replaced_as_a_whole() {
+    lab("an_earlier_runs_table_is_replaced_as_a_whole", || {
+        Rules::open().unwrap().apply(&two()).unwrap();
+        run("nft add chain inet cambric-felix stray");
+        let mut rules = Rules::open().unwrap();
+        assert!(rules.present().unwrap());
+        rules.apply(&two()).unwrap();
+        assert_listed(&two());
+    });
+}
+
+#[test]
+fn a_thousand_endpoints_fit_one_transaction() {
+    lab("a_thousand_endpoints_fit_one_transaction", || {
+        let names: Vec<(String, [String; 2])> = (0..1000)
+            .map(|n| {
+                (
+                    format!("cali{n}"),
+                    [
+                        format!("10.65.{}.{}", n / 250, n % 250),
+                        format!("fd65::{n}"),
+                    ],
+                )
+            })
+            .collect();
+        let addresses: Vec<[&str; 2]> = names
+            .iter()
+            .map(|(_, [v4, v6])| [v4.as_str(), v6.as_str()])
+            .collect();
+        let endpoints: Vec<(&str, &[&str], bool, bool)> = names
+            .iter()
+            .zip(&addresses)
+            .map(|((name, _), addresses)| (name.as_str(), addresses.as_slice(), true, true))
+            .collect();
+        let mut rules = Rules::open().unwrap();
+        let start = std::time::Instant::now();
+        rules.apply(&ruleset(&endpoints)).unwrap();
+        let whole = start.elapsed();
+        let start = std::time::Instant::now();
+        rules.apply(&ruleset(&endpoints[1..])).unwrap();
+        let one = start.elapsed();
+        let start = std::time::Instant::now();
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        println!(
+            "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
+            start.elapsed()
+        );
+        assert_eq!(rules.packets().unwrap().len(), 9 + 2 * 999);
+        assert_listed(&ruleset(&endpoints[1..]));
+    });
+}
