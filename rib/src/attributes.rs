@@ -1,0 +1,109 @@
+//! The number of an interned attribute set, and what the decision process needs of the set.
+
+use core::fmt;
+use core::num::NonZeroU32;
+
+use bgp_proto::{Asn, Attributes, Community, Origin};
+
+/// The number of an interned attribute set. Numbers are used again after their set has gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttrId(NonZeroU32);
+
+impl AttrId {
+    pub(crate) const fn from_index(index: u32) -> Self {
+        match NonZeroU32::MIN.checked_add(index) {
+            Some(id) => Self(id),
+            None => Self(NonZeroU32::MAX),
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+impl fmt::Debug for AttrId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "attr{}", self.0)
+    }
+}
+
+/// LOCAL_PREF of a path that has none: routes from other ASes, our own, and routes of internal
+/// peers that forgot it (RFC 4271 §5.1.5 leaves the value to us; this is everybody's).
+pub(crate) const LOCAL_PREF_DEFAULT: u32 = 100;
+
+/// What decisions need of an attribute set, so that comparing paths does not touch the set itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ranks {
+    pub(crate) local_pref: u32,
+    /// MULTI_EXIT_DISC; absent counts as 0 (RFC 4271 §9.1.2.2 c).
+    pub(crate) med: u32,
+    /// The AS the route came to us from; 0 if the path begins with a set.
+    pub(crate) neighbour_as: Asn,
+    /// ORIGINATOR_ID, 0 if absent.
+    pub(crate) originator: u32,
+    /// Index into the next hops.
+    pub(crate) next_hop: u32,
+    pub(crate) as_path_length: u16,
+    pub(crate) cluster_list_length: u16,
+    pub(crate) origin: u8,
+    /// Which of the well-known communities are there.
+    pub(crate) scope: Scope,
+}
+
+/// How far a route may travel: the well-known communities (RFC 1997).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Anywhere.
+    Everywhere,
+    /// Not to external peers: NO_EXPORT or, as we have no confederations, NO_EXPORT_SUBCONFED.
+    OwnAs,
+    /// To no peer: NO_ADVERTISE.
+    Nobody,
+}
+
+impl Ranks {
+    pub(crate) fn new(attributes: &Attributes, local_asn: Asn, next_hop: u32) -> Self {
+        let as_path = &attributes.as_path;
+        let neighbour_as = match as_path.first_as() {
+            Some(asn) => asn,
+            // RFC 4271 §9.1.2.2: a route of our own AS is its own neighbour AS.
+            None if as_path.is_empty() => local_asn,
+            None => Asn(0),
+        };
+        Self {
+            local_pref: attributes.local_pref.unwrap_or(LOCAL_PREF_DEFAULT),
+            med: attributes.med.unwrap_or(0),
+            neighbour_as,
+            originator: attributes.originator_id.map_or(0, u32::from),
+            next_hop,
+            as_path_length: saturate(as_path.length()),
+            cluster_list_length: saturate(attributes.cluster_list.len()),
+            origin: origin_rank(attributes.origin),
+            scope: Scope::of(&attributes.communities),
+        }
+    }
+}
+
+impl Scope {
+    fn of(communities: &[Community]) -> Self {
+        let mut scope = Self::Everywhere;
+        for &community in communities {
+            match community {
+                Community::NO_ADVERTISE => return Self::Nobody,
+                Community::NO_EXPORT | Community::NO_EXPORT_SUBCONFED => scope = Self::OwnAs,
+                _ => {}
+            }
+        }
+        scope
+    }
+}
+
+fn saturate(length: usize) -> u16 {
+    u16::try_from(length).unwrap_or(u16::MAX)
+}
+
+/// IGP before EGP before INCOMPLETE (RFC 4271 §9.1.2.2 b).
+fn origin_rank(origin: Origin) -> u8 {
+    origin as u8
+}

@@ -1,0 +1,141 @@
+//! When to decide, and how to do so without looking at all paths.
+
+use super::{Candidate, compare, select};
+use crate::family::FamilyTable;
+use crate::shared::Shared;
+use crate::table::{Key, LOST, MED, PUBLISHED, QUEUED};
+
+impl<K: Key> FamilyTable<K> {
+    /// A path has come or has become another one. `before` is what it was if it was the best.
+    ///
+    /// In the frequent cases the decision is made here and now, while the slot is at hand, by
+    /// comparing the path with the best one. Only if that may not be enough the slot is put among
+    /// those that wait for [`FamilyTable::settle`].
+    pub(crate) fn touched(
+        &mut self,
+        shared: &Shared,
+        at: u32,
+        index: usize,
+        before: Option<Candidate>,
+    ) {
+        let slot = self.table.slot(at);
+        if slot.has(QUEUED) {
+            return;
+        }
+        let paths = slot.paths.as_slice();
+        let path = &paths[index];
+        let rules = shared.config.decision;
+        let new = shared.candidate(path, self.marks(path.peer()));
+        // Paths of one AS that differ in MULTI_EXIT_DISC make the order of two paths depend on
+        // the others.
+        let med = slot.has(MED) || new.med != 0 && !rules.always_compare_med;
+        let best = slot.best();
+        let winner = if paths.len() == 1 && !slot.has(LOST) {
+            new.eligible.then_some(index)
+        } else if med || slot.has(LOST) || shared.config.multipath_max > 1 {
+            return self.look_later(at, med);
+        } else {
+            let Some(best_index) = best else {
+                return self.look_later(at, med);
+            };
+            if best_index == index {
+                let better = |before: &Candidate| compare(&new, before, &rules).is_le();
+                if !before.is_some_and(|before| before.eligible && better(&before)) {
+                    return self.look_later(at, med);
+                }
+                Some(index)
+            } else {
+                let best = &paths[best_index];
+                let best = shared.candidate(best, self.marks(best.peer()));
+                if !best.eligible {
+                    return self.look_later(at, med);
+                }
+                Some(if compare(&new, &best, &rules).is_lt() {
+                    index
+                } else {
+                    best_index
+                })
+            }
+        };
+        self.table.slot_mut(at).set(MED, med);
+        self.conclude(at, index, winner);
+    }
+
+    fn look_later(&mut self, at: u32, med: bool) {
+        self.table.slot_mut(at).set(MED, med);
+        self.queue(at);
+    }
+
+    /// The path at `index` has been compared: `winner` is the best now.
+    fn conclude(&mut self, at: u32, index: usize, winner: Option<usize>) {
+        let slot = self.table.slot_mut(at);
+        let before = slot.best();
+        let paths = slot.paths.as_mut_slice();
+        let changed = winner != before || winner == Some(index) && paths[index].is_changed();
+        if winner != before
+            && let Some(before) = before
+        {
+            paths[before].decided(false);
+        }
+        paths[index].decided(winner == Some(index));
+        slot.set_best(winner);
+        if changed && (winner.is_some() || slot.has(PUBLISHED)) {
+            self.publish(at);
+        }
+    }
+
+    /// The last path has gone.
+    pub(crate) fn emptied(&mut self, at: u32) {
+        let slot = self.table.slot_mut(at);
+        if slot.has(QUEUED) {
+            return;
+        }
+        slot.set(LOST | MED, false);
+        slot.set_best(None);
+        if slot.has(PUBLISHED) {
+            self.publish(at);
+        }
+        self.rest(at);
+    }
+
+    /// Decides about a slot with all its paths.
+    pub(crate) fn settle(&mut self, shared: &Shared, at: u32) {
+        self.table.slot_mut(at).set(QUEUED, false);
+        if self.table.slot(at).paths.as_slice().is_empty() {
+            return self.emptied(at);
+        }
+        let mut candidates = core::mem::take(&mut self.scratch.candidates);
+        candidates.clear();
+        let paths = self.table.slot(at).paths.as_slice();
+        candidates.extend(
+            paths
+                .iter()
+                .map(|path| shared.candidate(path, self.marks(path.peer()))),
+        );
+        let rules = shared.config.decision;
+        let selection = select(
+            &candidates,
+            &rules,
+            shared.config.multipath_max,
+            &mut |_, _| {},
+        );
+        let slot = self.table.slot_mut(at);
+        let mut changed = slot.has(LOST) || selection.best != slot.best();
+        for (index, path) in slot.paths.as_mut_slice().iter_mut().enumerate() {
+            let used = selection
+                .multipath
+                .iter()
+                .any(|&used| usize::from(used) == index);
+            changed |= used != path.is_multipath() || used && path.is_changed();
+            path.decided(used);
+        }
+        slot.set_best(selection.best);
+        slot.set(LOST, false);
+        let differ = candidates.iter().any(|candidate| candidate.med != 0);
+        slot.set(MED, differ && !rules.always_compare_med);
+        if changed && (selection.best.is_some() || slot.has(PUBLISHED)) {
+            self.publish(at);
+        }
+        self.scratch.candidates = candidates;
+    }
+}

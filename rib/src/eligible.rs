@@ -1,0 +1,87 @@
+//! Which paths may not take part in the decision process, and why (RFC 4271 §9.1.2).
+
+use core::fmt;
+
+use bgp_proto::Attributes;
+
+use crate::peer::PeerInfo;
+use crate::rib::RibConfig;
+
+/// Why a path cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Ineligible {
+    /// The import policy refused it; without a policy that is so for all routes of external peers
+    /// (RFC 8212 §2).
+    Policy = 1,
+    /// Our AS number is in the AS_PATH (RFC 4271 §9.1.2).
+    AsLoop = 2,
+    /// The ORIGINATOR_ID is ours: a reflector gave us our own route back (RFC 4456 §8).
+    OwnOriginator = 3,
+    /// Our CLUSTER_ID is in the CLUSTER_LIST (RFC 4456 §8).
+    ClusterLoop = 4,
+    /// The next hop is one of our own addresses (RFC 4271 §5.1.3).
+    OwnNextHop = 5,
+    /// The next hop is not resolved (RFC 4271 §9.1.2).
+    NextHopUnresolved = 6,
+    /// Its peer has gone; the path is about to be swept.
+    PeerGone = 7,
+}
+
+impl Ineligible {
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Policy,
+            2 => Self::AsLoop,
+            3 => Self::OwnOriginator,
+            4 => Self::ClusterLoop,
+            5 => Self::OwnNextHop,
+            6 => Self::NextHopUnresolved,
+            7 => Self::PeerGone,
+            _ => return None,
+        })
+    }
+
+    /// A few words for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Policy => "refused by import policy",
+            Self::AsLoop => "own AS in AS_PATH",
+            Self::OwnOriginator => "own ORIGINATOR_ID",
+            Self::ClusterLoop => "own CLUSTER_ID in CLUSTER_LIST",
+            Self::OwnNextHop => "next hop is ourselves",
+            Self::NextHopUnresolved => "next hop not resolved",
+            Self::PeerGone => "peer gone",
+        }
+    }
+}
+
+impl fmt::Display for Ineligible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.text())
+    }
+}
+
+/// The reason, if any, that holds as long as the path does.
+pub(crate) fn judge(
+    attributes: &Attributes,
+    peer: &PeerInfo,
+    config: &RibConfig,
+) -> Option<Ineligible> {
+    // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
+    if attributes.as_path.contains(config.local_asn) {
+        return Some(Ineligible::AsLoop);
+    }
+    // RFC 4456 §8. Reflectors that keep one copy of octets for many clients do send a client its
+    // own routes back: this is no error and nothing to count.
+    if attributes.originator_id == Some(config.router_id) {
+        return Some(Ineligible::OwnOriginator);
+    }
+    if attributes.cluster_list.contains(&config.cluster_id) {
+        return Some(Ineligible::ClusterLoop);
+    }
+    let next_hop = attributes.next_hop_address()?;
+    let own = peer.local == Some(next_hop) || config.own_addresses.contains(&next_hop);
+    own.then_some(Ineligible::OwnNextHop)
+}

@@ -1,0 +1,108 @@
+//! What the tables hold, for people: every path of a prefix and why it is not the best.
+
+use alloc::vec::Vec;
+
+use bgp_proto::{Attributes, Net};
+
+use crate::decide::{Candidate, Step, select};
+use crate::eligible::Ineligible;
+use crate::family::FamilyTable;
+use crate::peer::PeerId;
+use crate::shared::Shared;
+use crate::table::Key;
+
+/// One prefix and all paths to it.
+#[derive(Clone, Debug)]
+pub struct RouteView<'a> {
+    /// The destination.
+    pub net: Net<'a>,
+    /// Its paths, the best one first, the others in the order of peers and path identifiers.
+    pub paths: Vec<PathView<'a>>,
+}
+
+/// One path and what became of it.
+#[derive(Clone, Copy, Debug)]
+pub struct PathView<'a> {
+    /// The peer it was learned from; [`PeerId::LOCAL`] for our own.
+    pub peer: PeerId,
+    /// Its path identifier; 0 for none (RFC 7911 §3).
+    pub path_id: u32,
+    /// Its attributes as received.
+    pub received: &'a Attributes,
+    /// Its attributes after import; `None` if the import policy refused it.
+    pub accepted: Option<&'a Attributes>,
+    /// Why it cannot be used at all.
+    pub ineligible: Option<Ineligible>,
+    /// The step of the decision process at which it lost; `None` for the best.
+    pub lost: Option<Step>,
+    /// Whether it is the best path.
+    pub best: bool,
+    /// Whether it is in use: the best one, or one as good beside it.
+    pub multipath: bool,
+    /// Whether it is from before its peer's restart (RFC 4724 §4.2).
+    pub stale: bool,
+    /// Whether its peer, which is sending everything again, has not sent it yet (RFC 7313 §4).
+    pub awaits_refresh: bool,
+}
+
+impl RouteView<'_> {
+    /// The best path, if there is one.
+    #[must_use]
+    pub fn best(&self) -> Option<&PathView<'_>> {
+        self.paths.iter().find(|path| path.best)
+    }
+}
+
+impl<K: Key> FamilyTable<K> {
+    /// All about a slot; `None` if it has no paths. The decision is made anew, so that the steps
+    /// are those of the very function that decides.
+    pub(crate) fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
+        let slot = self.table.used(at)?;
+        let paths = slot.paths.as_slice();
+        if paths.is_empty() {
+            return None;
+        }
+        let candidates: Vec<Candidate> = paths
+            .iter()
+            .map(|path| shared.candidate(path, self.marks(path.peer())))
+            .collect();
+        let mut lost = alloc::vec![None; paths.len()];
+        let max = shared.config.multipath_max;
+        let selection = select(
+            &candidates,
+            &shared.config.decision,
+            max,
+            &mut |at, step| {
+                lost[at] = Some(step);
+            },
+        );
+        let views = paths
+            .iter()
+            .zip(lost)
+            .enumerate()
+            .map(|(index, (path, lost))| {
+                let marks = self.marks(path.peer());
+                PathView {
+                    peer: path.peer(),
+                    path_id: path.path_id(),
+                    received: shared.interner.get(path.received()),
+                    accepted: path.accepted().map(|id| shared.interner.get(id)),
+                    ineligible: shared.ineligible(path, marks),
+                    lost,
+                    best: selection.best == Some(index),
+                    multipath: selection
+                        .multipath
+                        .iter()
+                        .any(|&used| usize::from(used) == index),
+                    stale: marks.is_some_and(|marks| marks.is_stale(path)),
+                    awaits_refresh: marks.is_some_and(|marks| marks.awaits_refresh(path)),
+                }
+            });
+        let mut views: Vec<_> = views.collect();
+        views.sort_by_key(|view| (!view.best, view.peer, view.path_id));
+        Some(RouteView {
+            net: self.net(at),
+            paths: views,
+        })
+    }
+}

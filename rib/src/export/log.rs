@@ -1,0 +1,254 @@
+//! The log of changed prefixes.
+//!
+//! One entry per version, each naming a slot; a slot knows the version of its entry. A change
+//! writes a new entry at the end and blanks the slot's old one, so that every prefix stands in the
+//! log at most once, in the order of last changes, and a version finds its entry by subtraction.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::cursor::{Cursor, UNSTARTED, WALKED};
+use crate::bite::Progress;
+
+/// The entry's slot has changed again since, or is forgotten.
+const BLANK: u32 = u32::MAX;
+
+/// A log of changes of one family.
+#[derive(Debug)]
+pub(crate) struct Log {
+    /// Version of the first entry.
+    first: u64,
+    entries: VecDeque<u32>,
+    /// Readers that stand below this version have missed entries that were cut off.
+    cut: u64,
+}
+
+/// What a bite of a cursor came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) progress: Progress,
+    /// The slots of this bite are those of a reader that held nothing before: there is no need to
+    /// tell it of what is not there.
+    pub(crate) fresh: bool,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        // Version 0 means "never in the log".
+        Self {
+            first: 1,
+            entries: VecDeque::new(),
+            cut: 0,
+        }
+    }
+}
+
+impl Log {
+    /// The version that the next change will get.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Entries held, blank ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Takes note of a change of `slot`, whose last one had version `old`; returns the version of
+    /// the new one.
+    pub(crate) fn push(&mut self, slot: u32, old: u64) -> u64 {
+        self.blank(old);
+        let version = self.next();
+        self.entries.push_back(slot);
+        version
+    }
+
+    /// Forgets an entry.
+    pub(crate) fn blank(&mut self, version: u64) {
+        let Some(index) = version.checked_sub(self.first) else {
+            return;
+        };
+        let Ok(index) = usize::try_from(index) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(index) {
+            *entry = BLANK;
+        }
+        while self.entries.pop_front_if(|slot| *slot == BLANK).is_some() {
+            self.first += 1;
+        }
+    }
+
+    /// Nobody needs versions below `version` any more.
+    pub(crate) fn trim(&mut self, version: u64) {
+        while self.first < version && self.entries.pop_front().is_some() {
+            self.first += 1;
+        }
+        if self.entries.is_empty() && self.entries.capacity() > 4096 {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    /// Cuts the log to half of `max` entries if it is longer than `max`. Readers that lose their
+    /// place walk the table.
+    pub(crate) fn cut_to(&mut self, max: usize) {
+        if self.entries.len() <= max {
+            return;
+        }
+        let excess = self.entries.len() - max / 2;
+        self.entries.drain(..excess);
+        self.first += excess as u64;
+        self.cut = self.first;
+    }
+
+    /// Moves a cursor on by up to `budget` slots and puts them into `slots`. `table_len` is the
+    /// number of slots there are.
+    pub(crate) fn read(
+        &self,
+        cursor: &mut Cursor,
+        table_len: u32,
+        budget: u32,
+        slots: &mut Vec<u32>,
+    ) -> Step {
+        slots.clear();
+        self.place(cursor);
+        if cursor.walk != WALKED {
+            let fresh = cursor.fresh;
+            let end = table_len.min(cursor.walk.saturating_add(budget));
+            slots.extend(cursor.walk..end);
+            cursor.walk = end;
+            if end == table_len {
+                *cursor = Cursor::following(cursor.at);
+            }
+            return Step {
+                progress: self.progress(cursor),
+                fresh,
+            };
+        }
+        self.follow(cursor, budget, slots);
+        Step {
+            progress: self.progress(cursor),
+            fresh: false,
+        }
+    }
+
+    /// Gives a cursor that has none a place: the end of the log, after a walk of the table.
+    fn place(&self, cursor: &mut Cursor) {
+        if cursor.at == UNSTARTED {
+            cursor.at = self.next();
+            cursor.heard = cursor.at;
+        } else if cursor.at < self.cut {
+            *cursor = Cursor {
+                at: self.next(),
+                walk: 0,
+                heard: cursor.heard,
+                fresh: false,
+            };
+        }
+    }
+
+    fn follow(&self, cursor: &mut Cursor, budget: u32, slots: &mut Vec<u32>) {
+        let from = usize::try_from(cursor.at.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let mut at = self.first + from.min(self.entries.len()) as u64;
+        for &slot in self.entries.iter().skip(from) {
+            if slots.len() >= budget as usize {
+                break;
+            }
+            at += 1;
+            if slot != BLANK {
+                slots.push(slot);
+            }
+        }
+        *cursor = Cursor::following(at.max(cursor.at));
+    }
+
+    fn progress(&self, cursor: &Cursor) -> Progress {
+        if cursor.walk == WALKED && cursor.at >= self.next() {
+            Progress::Done
+        } else {
+            Progress::More
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(log: &Log, cursor: &mut Cursor, budget: u32) -> (Vec<u32>, Progress) {
+        let mut slots = Vec::new();
+        let step = log.read(cursor, 4, budget, &mut slots);
+        (slots, step.progress)
+    }
+
+    #[test]
+    fn a_change_moves_to_the_end() {
+        let mut log = Log::default();
+        let mut cursor = Cursor::following(log.next());
+        let one = log.push(1, 0);
+        let two = log.push(2, 0);
+        let again = log.push(1, one);
+        assert!(one < two && two < again);
+        assert_eq!(read(&log, &mut cursor, 1), (alloc::vec![2], Progress::More));
+        assert_eq!(read(&log, &mut cursor, 9), (alloc::vec![1], Progress::Done));
+        assert_eq!(read(&log, &mut cursor, 9), (alloc::vec![], Progress::Done));
+        log.trim(cursor.at());
+        assert_eq!(log.len(), 0);
+        assert_eq!(log.next(), again + 1);
+    }
+
+    #[test]
+    fn blank_entries_at_the_front_take_no_room() {
+        let mut log = Log::default();
+        let mut version = 0;
+        for _ in 0..1000 {
+            version = log.push(7, version);
+        }
+        assert_eq!(log.len(), 1);
+        let mut cursor = Cursor::following(1);
+        assert_eq!(read(&log, &mut cursor, 1), (alloc::vec![7], Progress::Done));
+    }
+
+    #[test]
+    fn who_falls_out_walks() {
+        let mut log = Log::default();
+        let mut slow = Cursor::following(1);
+        for slot in 0..100 {
+            log.push(slot, 0);
+        }
+        log.cut_to(100);
+        assert_eq!(read(&log, &mut { slow }, 2).0, alloc::vec![0, 1]);
+        log.push(3, 4);
+        log.cut_to(100);
+        assert_eq!(log.len(), 50);
+        let step = log.read(&mut slow, 4, 9, &mut Vec::new());
+        assert_eq!(
+            step,
+            Step {
+                progress: Progress::Done,
+                fresh: false
+            }
+        );
+        assert_eq!(slow, Cursor::following(log.next()));
+    }
+
+    #[test]
+    fn a_feed_joins_where_it_began() {
+        let mut log = Log::default();
+        log.push(0, 0);
+        let mut cursor = Cursor::feed();
+        assert_eq!(
+            read(&log, &mut cursor, 2),
+            (alloc::vec![0, 1], Progress::More)
+        );
+        log.push(0, 1);
+        assert_eq!(
+            read(&log, &mut cursor, 2),
+            (alloc::vec![2, 3], Progress::More)
+        );
+        assert!(cursor.is_fed());
+        assert_eq!(read(&log, &mut cursor, 2), (alloc::vec![0], Progress::Done));
+        let again = cursor.again();
+        assert!(!again.is_fed() && !again.fresh);
+    }
+}

@@ -1,0 +1,183 @@
+//! What may be announced to a group, and how attributes change on the way (RFC 4271 §5 and §9.1.3,
+//! RFC 4456 §6 to §10, RFC 1997).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use bgp_proto::attr::FLAG_PARTIAL;
+use bgp_proto::{
+    Asn, Attributes, ClusterId, ExtendedCommunity, FamilyRow, Framing, NextHop, NextHopForm,
+    RawAttribute, RouterId,
+};
+
+use crate::attributes::{LOCAL_PREF_DEFAULT, Scope};
+use crate::peer::{PeerId, Role};
+use crate::policy::Policy;
+use crate::shared::Shared;
+
+/// Which next hop is announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NextHopMode {
+    /// What the RFCs ask for: to external peers and for our own routes our own address, to
+    /// internal peers the one received (RFC 4271 §5.1.3, RFC 4456 §10).
+    #[default]
+    Auto,
+    /// Always our own address, also for reflected routes.
+    Own,
+    /// Always the one received; our own address only where there is none.
+    Keep,
+}
+
+/// All that decides what the members of a group are told.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupRules {
+    /// What the members are to us.
+    pub role: Role,
+    /// Our AS number towards them.
+    pub local_asn: Asn,
+    /// Their AS number.
+    pub peer_asn: Asn,
+    /// Which next hop they are told.
+    pub next_hop: NextHopMode,
+    /// Our own address as a next hop of IPv4 routes.
+    pub own_next_hop_v4: Option<Ipv4Addr>,
+    /// Our own address as a next hop of IPv6 routes.
+    pub own_next_hop_v6: Option<Ipv6Addr>,
+    /// Whether the members take IPv4 routes with an IPv6 next hop (RFC 8950).
+    pub extended_next_hop: bool,
+    /// What we put into CLUSTER_LIST when we reflect (RFC 4456 §8).
+    pub cluster_id: ClusterId,
+    /// What the members are told at all.
+    pub export: Policy,
+}
+
+impl GroupRules {
+    /// Whether routes of this source and scope may be told to the members at all.
+    pub(crate) fn passes(&self, source: Role, scope: Scope) -> bool {
+        // RFC 1997: NO_ADVERTISE; NO_EXPORT and NO_EXPORT_SUBCONFED.
+        match scope {
+            Scope::Everywhere => {}
+            Scope::OwnAs if self.role.is_internal() => {}
+            Scope::OwnAs | Scope::Nobody => return false,
+        }
+        match (source, self.role) {
+            (_, Role::Local) => false,
+            // RFC 4456 §6: a route from a non-client goes to clients only; without reflection
+            // that is RFC 4271 §9.2: internal routes do not go to internal peers.
+            (Role::Internal, Role::Internal) => false,
+            _ => true,
+        }
+    }
+
+    fn own_next_hop(&self, row: &FamilyRow) -> Option<NextHop> {
+        match row.framing {
+            Framing::Ipv4 => self.own_next_hop_v4.map(NextHop::V4),
+            Framing::Ipv6 => self.own_next_hop_v6.map(NextHop::v6),
+            // With our address, labels and the like would have to be ours, too.
+            _ => None,
+        }
+    }
+
+    /// Whether the next hop received is the one to tell.
+    fn keeps(&self, received: Option<&NextHop>, row: &FamilyRow) -> bool {
+        let fits = match (received, row.framing) {
+            (None, _) => return row.next_hop == NextHopForm::Optional,
+            (Some(NextHop::V6 { .. }), Framing::Ipv4) => self.extended_next_hop,
+            _ => true,
+        };
+        fits && match self.next_hop {
+            NextHopMode::Auto => self.role != Role::External,
+            NextHopMode::Own => false,
+            NextHopMode::Keep => true,
+        }
+    }
+}
+
+/// Where a route comes from, as far as rewriting it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    role: Role,
+    id: RouterId,
+}
+
+impl Origin {
+    pub(crate) fn of(shared: &Shared, peer: PeerId) -> Self {
+        match shared.peer(peer) {
+            Some(info) => Self {
+                role: info.role,
+                id: info.id,
+            },
+            None => Self {
+                role: Role::Local,
+                id: shared.config.router_id,
+            },
+        }
+    }
+}
+
+/// Whether there is a next hop that the members may be told. A route without one stays here.
+pub(crate) fn has_next_hop(attributes: &Attributes, rules: &GroupRules, row: &FamilyRow) -> bool {
+    rules.keeps(attributes.next_hop.as_ref(), row) || rules.own_next_hop(row).is_some()
+}
+
+/// The attributes that the members of a group are told.
+pub(crate) fn rewrite(
+    attributes: &Attributes,
+    origin: &Origin,
+    rules: &GroupRules,
+    row: &FamilyRow,
+) -> Attributes {
+    let mut told = attributes.clone();
+    if rules.keeps(attributes.next_hop.as_ref(), row) {
+        drop_link_local(&mut told.next_hop);
+    } else {
+        told.next_hop = rules.own_next_hop(row);
+    }
+    // RFC 4271 §5: what we do not know goes on only if it is transitive, and says that somebody
+    // on the way did not know it.
+    told.unknown.retain(RawAttribute::is_transitive);
+    for unknown in &mut told.unknown {
+        unknown.flags |= FLAG_PARTIAL;
+    }
+    if rules.role == Role::External {
+        leave_as(&mut told, origin, rules);
+    } else {
+        // RFC 4271 §5.1.5: internal peers are always told a degree of preference.
+        told.local_pref.get_or_insert(LOCAL_PREF_DEFAULT);
+        if origin.role.is_internal() {
+            // RFC 4456 §8: only a route that is reflected has these.
+            told.originator_id.get_or_insert(origin.id);
+            told.cluster_list.insert(0, rules.cluster_id);
+        }
+    }
+    told
+}
+
+/// What changes at the border of our AS.
+fn leave_as(told: &mut Attributes, origin: &Origin, rules: &GroupRules) {
+    // RFC 4271 §5.1.2 b.
+    told.as_path.prepend(rules.local_asn);
+    // RFC 4271 §5.1.5, RFC 4456 §8.
+    told.local_pref = None;
+    told.originator_id = None;
+    told.cluster_list.clear();
+    // RFC 4271 §5.1.4: what one neighbouring AS has said is not for another.
+    if origin.role != Role::Local {
+        told.med = None;
+    }
+    // RFC 4360 §6.
+    told.extended_communities
+        .retain(ExtendedCommunity::is_transitive);
+}
+
+/// RFC 2545 §3: a link-local next hop is for peers on that very link, and we do not know that the
+/// members are on it.
+fn drop_link_local(next_hop: &mut Option<NextHop>) {
+    if let Some(NextHop::V6 { global, link_local }) = next_hop
+        && !global.is_unspecified()
+    {
+        *link_local = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

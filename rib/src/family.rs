@@ -1,0 +1,330 @@
+//! The table of one family and everything that hangs on its slots.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use bgp_proto::{Attributes, FamilyRow, Net, RouteBatch};
+
+use crate::bite::{Budget, Progress};
+use crate::decide::Candidate;
+use crate::explain::RouteView;
+use crate::export::{
+    Change, Cursor, ExportSink, GroupId, GroupState, Log, PrivateSink, Runs, Withdrawals,
+};
+use crate::import::Ingested;
+use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
+use crate::peer::{PeerCounters, PeerId};
+use crate::rib::RibStats;
+use crate::shared::Shared;
+use crate::stale::Marks;
+use crate::sweep::Sweep;
+use crate::table::{ENTOMBED, Key, PUBLISHED, QUEUED, Table};
+use crate::tombstones::Tombstones;
+use crate::wire::WireForms;
+
+/// What a table can do, whatever its keys are.
+pub(crate) trait Tables: Debug + Send {
+    fn ingest(&mut self, shared: &mut Shared, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested;
+    fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes);
+    fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
+    fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
+    fn is_settled(&self, peer: PeerId) -> bool;
+    fn next_hops_changed(&mut self, clock: u64);
+    fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress;
+    fn changes(
+        &mut self,
+        shared: &Shared,
+        cursor: &mut Cursor,
+        budget: Budget,
+        reader: &mut dyn FnMut(Change<'_>),
+    ) -> Progress;
+    fn export(
+        &mut self,
+        shared: &mut Shared,
+        group: GroupId,
+        budget: Budget,
+        sink: &mut dyn ExportSink,
+    ) -> Progress;
+    fn export_private(
+        &mut self,
+        shared: &mut Shared,
+        member: (GroupId, PeerId),
+        cursor: &mut Cursor,
+        budget: Budget,
+        sink: &mut dyn PrivateSink,
+    ) -> Progress;
+    fn group_cursor(&mut self, group: GroupId) -> Cursor;
+    fn remove_group(&mut self, group: GroupId);
+    fn trim(&mut self, held: &[Cursor]);
+    fn len(&self) -> u32;
+    fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>>;
+    fn lookup<'a>(&'a self, shared: &'a Shared, net: Net<'_>) -> Option<RouteView<'a>>;
+    fn counters(&self, peer: PeerId) -> PeerCounters;
+    fn add_stats(&self, stats: &mut RibStats);
+}
+
+/// What happens to all paths of a peer at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Flush,
+    Restart,
+    EndRestart,
+    BeginRefresh,
+    EndRefresh,
+}
+
+/// Memory used again from bite to bite.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) key: Vec<u8>,
+    pub(crate) slots: Vec<u32>,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) runs: Runs,
+    pub(crate) withdrawals: Withdrawals,
+}
+
+/// The table of one family.
+#[derive(Debug)]
+pub(crate) struct FamilyTable<K: Key> {
+    pub(crate) row: &'static FamilyRow,
+    pub(crate) table: Table<K>,
+    /// Prefixes that have paths.
+    pub(crate) occupied: usize,
+    pub(crate) wire: WireForms,
+    pub(crate) keeps_wire: bool,
+    pub(crate) log: Log,
+    pub(crate) tombstones: Tombstones,
+    /// Slots that wait for a decision.
+    pub(crate) pending: VecDeque<u32>,
+    pub(crate) sweep: Sweep,
+    /// By peer number.
+    pub(crate) marks: Vec<Marks>,
+    pub(crate) groups: BTreeMap<GroupId, GroupState>,
+    pub(crate) scratch: Scratch,
+}
+
+impl<K: Key> FamilyTable<K> {
+    pub(crate) fn new(row: &'static FamilyRow, seed: u64) -> Self {
+        Self {
+            row,
+            table: Table::new(seed),
+            occupied: 0,
+            wire: WireForms::default(),
+            keeps_wire: WireForms::are_needed(row),
+            log: Log::default(),
+            tombstones: Tombstones::default(),
+            pending: VecDeque::new(),
+            sweep: Sweep::default(),
+            marks: Vec::new(),
+            groups: BTreeMap::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    pub(crate) fn marks(&self, peer: PeerId) -> Option<&Marks> {
+        self.marks.get(peer.index())
+    }
+
+    pub(crate) fn marks_mut(&mut self, peer: PeerId) -> &mut Marks {
+        if peer.index() >= self.marks.len() {
+            self.marks.resize(peer.index() + 1, Marks::default());
+        }
+        &mut self.marks[peer.index()]
+    }
+
+    /// The destination of a slot, as readers of the log know it.
+    pub(crate) fn net(&self, at: u32) -> Net<'_> {
+        let kept = if self.keeps_wire {
+            self.wire.published(at).or_else(|| self.wire.any(at))
+        } else {
+            None
+        };
+        kept.unwrap_or_else(|| self.table.slot(at).key.net())
+    }
+
+    pub(crate) fn queue(&mut self, at: u32) {
+        let slot = self.table.slot_mut(at);
+        if !slot.has(QUEUED) {
+            slot.set(QUEUED, true);
+            self.pending.push_back(at);
+        }
+    }
+
+    /// Puts the route of a slot, or that it has none any more, into the log.
+    pub(crate) fn publish(&mut self, at: u32) {
+        let slot = self.table.slot_mut(at);
+        slot.version = self.log.push(at, slot.version);
+        slot.set(PUBLISHED, slot.best().is_some());
+        if self.keeps_wire
+            && let Some(path) = slot.best().and_then(|best| slot.paths.as_slice().get(best))
+        {
+            self.wire.publish(at, path);
+        }
+        self.log
+            .cut_to(LOG_ENTRIES_MIN.max(2 * self.table.used_len()));
+    }
+
+    /// A slot has lost its last path: it stays until all readers know.
+    pub(crate) fn rest(&mut self, at: u32) {
+        let slot = self.table.slot_mut(at);
+        if slot.version == 0 || self.tombstones.all_heard(slot.version) {
+            if !slot.has(ENTOMBED) {
+                self.free(at);
+            }
+        } else if !slot.has(ENTOMBED) {
+            slot.set(ENTOMBED, true);
+            self.tombstones.push(slot.version, at);
+            if let Some(oldest) = self.tombstones.pop_excess(TOMBSTONES_MAX) {
+                self.bury(oldest, true);
+            }
+        }
+    }
+
+    /// A slot has been taken from the tombstones.
+    fn bury(&mut self, at: u32, forced: bool) {
+        let slot = self.table.slot_mut(at);
+        slot.set(ENTOMBED, false);
+        if !slot.paths.as_slice().is_empty() || slot.has(QUEUED) {
+            return;
+        }
+        let version = slot.version;
+        if forced || self.tombstones.all_heard(version) {
+            self.log.blank(version);
+            self.free(at);
+        } else {
+            slot.set(ENTOMBED, true);
+            self.tombstones.push(version, at);
+        }
+    }
+
+    fn free(&mut self, at: u32) {
+        if self.keeps_wire {
+            self.wire.forget(at);
+        }
+        self.table.remove(at);
+        for state in self.groups.values_mut() {
+            if self.table.len() == 0 {
+                state.forget_all();
+            } else {
+                state.forget(at);
+            }
+        }
+    }
+}
+
+impl<K: Key + Send> Tables for FamilyTable<K> {
+    fn ingest(&mut self, shared: &mut Shared, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested {
+        Self::ingest(self, shared, peer, batch)
+    }
+
+    fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes) {
+        Self::announce(self, shared, net, attributes);
+    }
+
+    fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
+        self.unreach(shared, net, PeerId::LOCAL, 0);
+    }
+
+    fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {
+        Self::mark(self, shared, peer, how);
+    }
+
+    fn is_settled(&self, peer: PeerId) -> bool {
+        self.marks(peer).is_none_or(|marks| !marks.has_dead())
+    }
+
+    fn next_hops_changed(&mut self, clock: u64) {
+        self.sweep.request_next_hops(clock, self.table.len());
+    }
+
+    fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress {
+        Self::decide(self, shared, budget)
+    }
+
+    fn changes(
+        &mut self,
+        shared: &Shared,
+        cursor: &mut Cursor,
+        budget: Budget,
+        reader: &mut dyn FnMut(Change<'_>),
+    ) -> Progress {
+        Self::changes(self, shared, cursor, budget, reader)
+    }
+
+    fn export(
+        &mut self,
+        shared: &mut Shared,
+        group: GroupId,
+        budget: Budget,
+        sink: &mut dyn ExportSink,
+    ) -> Progress {
+        Self::export(self, shared, group, budget, sink)
+    }
+
+    fn export_private(
+        &mut self,
+        shared: &mut Shared,
+        member: (GroupId, PeerId),
+        cursor: &mut Cursor,
+        budget: Budget,
+        sink: &mut dyn PrivateSink,
+    ) -> Progress {
+        Self::export_private(self, shared, member, cursor, budget, sink)
+    }
+
+    fn group_cursor(&mut self, group: GroupId) -> Cursor {
+        Self::group_cursor(self, group)
+    }
+
+    fn remove_group(&mut self, group: GroupId) {
+        self.groups.remove(&group);
+    }
+
+    fn trim(&mut self, held: &[Cursor]) {
+        let groups = self.groups.values().map(GroupState::cursor);
+        let (mut at, mut heard) = (self.log.next(), self.log.next());
+        for cursor in groups.chain(held.iter().copied()) {
+            at = at.min(cursor.at());
+            heard = heard.min(cursor.heard());
+        }
+        self.log.trim(at);
+        self.tombstones.set_heard(heard);
+        while let Some(slot) = self.tombstones.pop_heard() {
+            self.bury(slot, false);
+        }
+    }
+
+    fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
+        Self::view(self, shared, at)
+    }
+
+    fn lookup<'a>(&'a self, shared: &'a Shared, net: Net<'_>) -> Option<RouteView<'a>> {
+        let mut scratch = Vec::new();
+        let key = K::find(net, self.row, &mut scratch)?;
+        Self::view(self, shared, self.table.find(key)?)
+    }
+
+    fn counters(&self, peer: PeerId) -> PeerCounters {
+        self.marks(peer)
+            .map(|marks| marks.counters)
+            .unwrap_or_default()
+    }
+
+    fn add_stats(&self, stats: &mut RibStats) {
+        stats.prefixes += self.occupied;
+        stats.tombstones += self.table.used_len() - self.occupied;
+        stats.log_entries += self.log.len();
+        stats.pending += self.pending.len();
+        stats.octet_strings += self.wire.len();
+        stats.paths += self
+            .marks
+            .iter()
+            .map(|marks| marks.counters.paths as usize)
+            .sum::<usize>();
+    }
+}

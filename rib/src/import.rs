@@ -1,0 +1,376 @@
+//! From messages into the tables: what a peer says becomes paths (RFC 4271 §9).
+
+use alloc::vec::Vec;
+
+use bgp_proto::{Attributes, FamilyRow, Fault, Net, NlriIter, Remedy, RouteBatch};
+
+use crate::attributes::AttrId;
+use crate::eligible::{self, Ineligible};
+use crate::family::FamilyTable;
+use crate::limits::{PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
+use crate::path::Path;
+use crate::peer::{PeerId, PeerInfo, Role};
+use crate::policy::{Direction, Policy, RouteContext, Verdict};
+use crate::shared::Shared;
+use crate::table::{Key, LOST};
+
+/// What became of a batch of routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ingested {
+    /// What was wrong with its attributes and NLRI.
+    pub faults: Vec<Fault>,
+    /// The strongest remedy of these. Discarding and treating as withdrawn are already done. With
+    /// [`Remedy::DisableFamily`] and [`Remedy::ResetSession`] the rest is up to the caller.
+    pub remedy: Option<Remedy>,
+    /// Destinations announced.
+    pub reach: u32,
+    /// Destinations withdrawn, those included that the faults turned into withdrawals.
+    pub unreach: u32,
+    /// Announcements refused because the peer has too many paths for one prefix
+    /// ([`PATHS_PER_PEER_MAX`]).
+    pub refused: u32,
+}
+
+/// What a set of attributes becomes on its way in. It holds a reference for each of its ids.
+#[derive(Clone, Copy, Debug)]
+struct Import {
+    received: AttrId,
+    accepted: Option<AttrId>,
+    reason: Option<Ineligible>,
+}
+
+impl Import {
+    /// What all routes with these attributes from one peer become, unless the policy looks at
+    /// each. Takes over the reference of `received`.
+    fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
+        let attributes = shared.interner.get(received);
+        let reason = eligible::judge(attributes, info, &shared.config);
+        let accepted = match info.import {
+            Policy::RejectAll => None,
+            // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
+            _ if info.role == Role::External && attributes.local_pref.is_some() => {
+                let ours = Attributes {
+                    local_pref: None,
+                    ..attributes.clone()
+                };
+                Some(shared.intern(ours))
+            }
+            _ => {
+                shared.interner.acquire(received);
+                Some(received)
+            }
+        };
+        Self {
+            received,
+            accepted,
+            reason,
+        }
+    }
+
+    /// The same with what a policy function says of one destination.
+    fn judged(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
+        let (Some(info), Some(accepted)) = (shared.peer(peer), self.accepted) else {
+            return self;
+        };
+        let context = RouteContext {
+            direction: Direction::Import,
+            family: row.family,
+            net,
+            attributes: shared.interner.get(accepted),
+            source: peer,
+            source_role: info.role,
+        };
+        match info.import.judge(&context) {
+            Verdict::Accept => self,
+            Verdict::Reject => Self {
+                accepted: None,
+                ..self
+            },
+            Verdict::AcceptWith(attributes) => Self {
+                accepted: Some(shared.intern(*attributes)),
+                ..self
+            },
+        }
+    }
+
+    /// Gives the references back.
+    fn release(self, shared: &mut Shared) {
+        shared.release(self.received);
+        if let Some(accepted) = self.accepted {
+            shared.release(accepted);
+        }
+    }
+}
+
+impl<K: Key> FamilyTable<K> {
+    pub(crate) fn ingest(
+        &mut self,
+        shared: &mut Shared,
+        peer: PeerId,
+        batch: &RouteBatch<'_>,
+    ) -> Ingested {
+        let mut done = Ingested::default();
+        let Some(info) = shared.peer(peer).cloned() else {
+            return done;
+        };
+        self.marks_mut(peer);
+        let mut received = None;
+        if let Some(block) = batch.attrs.as_ref().filter(|_| !batch.reach.is_empty()) {
+            let known = shared.receive(block);
+            received = known.set;
+            done.faults = known.faults;
+        }
+        done.remedy = Fault::worst(&done.faults);
+        if done.remedy >= Some(Remedy::DisableFamily) {
+            if let Some(received) = received {
+                shared.release(received);
+            }
+            return done;
+        }
+        self.unreach_all(shared, peer, batch.unreach.clone(), &mut done);
+        match received {
+            Some(received) => {
+                let import = Import::new(shared, &info, received);
+                self.reach_all(
+                    shared,
+                    (peer, &info.import),
+                    &import,
+                    &batch.reach,
+                    &mut done,
+                );
+                import.release(shared);
+            }
+            // RFC 7606 §2: announced without usable attributes means withdrawn.
+            None => self.unreach_all(shared, peer, batch.reach.clone(), &mut done),
+        }
+        done.remedy = Fault::worst(&done.faults);
+        let counters = &mut self.marks_mut(peer).counters;
+        counters.reach += u64::from(done.reach);
+        counters.unreach += u64::from(done.unreach);
+        done
+    }
+
+    fn unreach_all(
+        &mut self,
+        shared: &mut Shared,
+        peer: PeerId,
+        nlri: NlriIter<'_>,
+        done: &mut Ingested,
+    ) {
+        for nlri in nlri {
+            match nlri {
+                Ok(nlri) => {
+                    self.unreach(shared, nlri.net, peer, nlri.path_id);
+                    done.unreach += 1;
+                }
+                Err(fault) => done.faults.push(fault),
+            }
+        }
+    }
+
+    fn reach_all(
+        &mut self,
+        shared: &mut Shared,
+        (peer, policy): (PeerId, &Policy),
+        import: &Import,
+        nlri: &NlriIter<'_>,
+        done: &mut Ingested,
+    ) {
+        for nlri in nlri.clone() {
+            let nlri = match nlri {
+                Ok(nlri) => nlri,
+                Err(fault) => {
+                    done.faults.push(fault);
+                    continue;
+                }
+            };
+            let taken = if matches!(policy, Policy::Hook(_)) {
+                let judged = import.judged(shared, peer, self.row, nlri.net);
+                let taken = self.reach(shared, nlri.net, peer, nlri.path_id, &judged);
+                if let Some(edited) = judged.accepted.filter(|id| Some(*id) != import.accepted) {
+                    shared.release(edited);
+                }
+                taken
+            } else {
+                self.reach(shared, nlri.net, peer, nlri.path_id, import)
+            };
+            if taken {
+                done.reach += 1;
+            } else {
+                done.refused += 1;
+            }
+        }
+    }
+
+    /// One of our own routes.
+    pub(crate) fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes) {
+        self.marks_mut(PeerId::LOCAL);
+        let received = shared.intern(attributes);
+        shared.interner.acquire(received);
+        let import = Import {
+            received,
+            accepted: Some(received),
+            reason: None,
+        };
+        self.reach(shared, net, PeerId::LOCAL, 0, &import);
+        import.release(shared);
+    }
+
+    /// A peer has a way to a destination. Returns whether there was room for it.
+    fn reach(
+        &mut self,
+        shared: &mut Shared,
+        net: Net<'_>,
+        peer: PeerId,
+        path_id: u32,
+        import: &Import,
+    ) -> bool {
+        let Self {
+            table,
+            scratch,
+            row,
+            ..
+        } = self;
+        let Some(key) = K::find(net, row, &mut scratch.key) else {
+            return false;
+        };
+        let at = table.find_or_insert(key);
+        let epoch = self.marks(peer).map_or(0, super::stale::Marks::epoch);
+        let path = Path::new(
+            peer,
+            path_id,
+            epoch,
+            import.received,
+            import.accepted,
+            import.reason,
+        );
+        let wire_changed = self.keeps_wire && self.wire.keep(at, &path, net);
+        let paths = self.table.slot(at).paths.as_slice();
+        match paths.iter().position(|path| path.is_from(peer, path_id)) {
+            Some(index) => self.replace_path(shared, at, index, path, wire_changed),
+            None if has_room(paths, peer) => self.add_path(shared, at, path),
+            None => {
+                self.wire.drop_path(at, &path);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn add_path(&mut self, shared: &mut Shared, at: u32, path: Path) {
+        self.hold(shared, &path);
+        let slot = self.table.slot_mut(at);
+        let index = slot.paths.as_slice().len();
+        slot.paths.push(path);
+        self.occupied += usize::from(index == 0);
+        self.touched(shared, at, index, None);
+    }
+
+    fn replace_path(
+        &mut self,
+        shared: &mut Shared,
+        at: u32,
+        index: usize,
+        mut path: Path,
+        wire_changed: bool,
+    ) {
+        let slot = self.table.slot(at);
+        let old = slot.paths.as_slice()[index];
+        let marks = self.marks(path.peer());
+        let revived = marks.is_some_and(|marks| marks.is_dead(&old));
+        let is_best = slot.best() == Some(index);
+        let changed =
+            wire_changed || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
+        if !changed && old.received() == path.received() {
+            self.table.slot_mut(at).paths.as_mut_slice()[index].set_epoch(path.epoch());
+            if revived && !is_best {
+                self.touched(shared, at, index, None);
+            }
+            return;
+        }
+        let before = is_best.then(|| shared.candidate(&old, marks));
+        path.inherit(&old, changed);
+        self.hold(shared, &path);
+        self.table.slot_mut(at).paths.as_mut_slice()[index] = path;
+        self.unhold(shared, &old);
+        if changed || revived {
+            self.touched(shared, at, index, before);
+        }
+    }
+
+    /// A peer has no way to a destination any more.
+    pub(crate) fn unreach(
+        &mut self,
+        shared: &mut Shared,
+        net: Net<'_>,
+        peer: PeerId,
+        path_id: u32,
+    ) {
+        let Self {
+            table,
+            scratch,
+            row,
+            ..
+        } = self;
+        let Some(key) = K::find(net, row, &mut scratch.key) else {
+            return;
+        };
+        let Some(at) = table.find(key) else { return };
+        let paths = table.slot(at).paths.as_slice();
+        if let Some(index) = paths.iter().position(|path| path.is_from(peer, path_id)) {
+            self.remove_path(shared, at, index);
+        }
+    }
+
+    pub(crate) fn remove_path(&mut self, shared: &mut Shared, at: u32, index: usize) {
+        let slot = self.table.slot_mut(at);
+        let path = slot.paths.swap_remove(index);
+        let left = slot.paths.as_slice().len();
+        if slot.best() == Some(index) {
+            slot.set_best(None);
+            slot.set(LOST, true);
+        } else if slot.best() == Some(left) {
+            slot.set_best(Some(index));
+        }
+        if path.is_multipath() {
+            slot.set(LOST, true);
+        }
+        let lost = slot.has(LOST);
+        self.unhold(shared, &path);
+        if self.keeps_wire {
+            self.wire.drop_path(at, &path);
+        }
+        if left == 0 {
+            self.occupied -= 1;
+            self.emptied(at);
+        } else if lost {
+            self.queue(at);
+        }
+    }
+
+    /// Counts a path and what it refers to.
+    fn hold(&mut self, shared: &mut Shared, path: &Path) {
+        shared.interner.acquire(path.received());
+        if let Some(accepted) = path.accepted() {
+            shared.interner.acquire(accepted);
+        }
+        let counters = &mut self.marks_mut(path.peer()).counters;
+        counters.paths += 1;
+        counters.accepted += u32::from(path.accepted().is_some());
+        counters.ineligible += u32::from(path.accepted().is_some() && path.reason().is_some());
+    }
+
+    fn unhold(&mut self, shared: &mut Shared, path: &Path) {
+        shared.release_path(path);
+        let counters = &mut self.marks_mut(path.peer()).counters;
+        counters.paths -= 1;
+        counters.accepted -= u32::from(path.accepted().is_some());
+        counters.ineligible -= u32::from(path.accepted().is_some() && path.reason().is_some());
+    }
+}
+
+fn has_room(paths: &[Path], peer: PeerId) -> bool {
+    paths.len() < PATHS_PER_PEER_MAX
+        || paths.len() < PATHS_PER_PREFIX_MAX
+            && paths.iter().filter(|path| path.peer() == peer).count() < PATHS_PER_PEER_MAX
+}

@@ -1,0 +1,193 @@
+//! Attribute sets, each kept once and counted.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::{BuildHasher, Hasher};
+
+use bgp_proto::{Asn, AttrBlock, Attributes, Fault, Remedy};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use crate::attributes::{AttrId, Ranks};
+use crate::next_hop::NextHopTable;
+use crate::raw::RawCache;
+
+/// Bookkeeping of one place in the interner.
+#[derive(Clone, Copy, Debug)]
+struct Meta {
+    hash: u64,
+    references: u32,
+    /// How many sets have had this place before.
+    generation: u32,
+}
+
+/// What became of a block of attributes as received.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// The set, with a reference that the caller has to give back; `None` if the faults leave
+    /// nothing to use.
+    pub(crate) set: Option<AttrId>,
+    /// What was wrong. Empty, as nearly always, it takes no memory.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Attribute sets by number, and the numbers by set.
+#[derive(Debug)]
+pub(crate) struct Interner {
+    hasher: FixedState,
+    local_asn: Asn,
+    index: HashTable<u32>,
+    // Three columns: comparing paths reads `ranks`, counting `meta`, export alone the sets.
+    sets: Vec<Option<Box<Attributes>>>,
+    ranks: Vec<Ranks>,
+    meta: Vec<Meta>,
+    free: Vec<u32>,
+    raw: RawCache,
+}
+
+impl Interner {
+    pub(crate) fn new(local_asn: Asn, seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+            local_asn,
+            index: HashTable::new(),
+            sets: Vec::new(),
+            ranks: Vec::new(),
+            meta: Vec::new(),
+            free: Vec::new(),
+            raw: RawCache::default(),
+        }
+    }
+
+    /// The set that a block of received octets stands for. Nothing is parsed and nothing allocated
+    /// if the block is known.
+    pub(crate) fn receive(
+        &mut self,
+        block: &AttrBlock<'_>,
+        next_hops: &mut NextHopTable,
+    ) -> Received {
+        let mut hasher = self.hasher.build_hasher();
+        block.hash(&mut hasher);
+        let hash = hasher.finish();
+        let meta = &self.meta;
+        let is_current = |id: AttrId, generation| meta[id.index()].generation == generation;
+        if let Some(entry) = self.raw.find(hash, block, is_current) {
+            let set = entry.set.map(|(id, _)| id);
+            let faults = entry.faults.to_vec();
+            if let Some(id) = set {
+                self.acquire(id);
+            }
+            return Received { set, faults };
+        }
+        let (attributes, faults) = block.parse();
+        let usable = faults
+            .iter()
+            .all(|fault| fault.remedy() < Remedy::TreatAsWithdraw);
+        let set = usable.then(|| self.intern(attributes, next_hops));
+        let known = set.map(|id| (id, self.meta[id.index()].generation));
+        self.raw.insert(hash, block, known, &faults);
+        Received { set, faults }
+    }
+
+    /// The number of a set, with a reference that the caller has to give back.
+    pub(crate) fn intern(
+        &mut self,
+        attributes: Attributes,
+        next_hops: &mut NextHopTable,
+    ) -> AttrId {
+        let hash = self.hasher.hash_one(&attributes);
+        let Self {
+            index, sets, meta, ..
+        } = self;
+        let same = |&at: &u32| {
+            meta[at as usize].hash == hash && sets[at as usize].as_deref() == Some(&attributes)
+        };
+        if let Some(&at) = index.find(hash, same) {
+            meta[at as usize].references += 1;
+            return AttrId::from_index(at);
+        }
+        let next_hop = next_hops.acquire(attributes.next_hop_address());
+        let ranks = Ranks::new(&attributes, self.local_asn, next_hop);
+        let at = self.place(Box::new(attributes), ranks, hash);
+        let meta = &self.meta;
+        self.index
+            .insert_unique(hash, at, |&at| meta[at as usize].hash);
+        AttrId::from_index(at)
+    }
+
+    fn place(&mut self, attributes: Box<Attributes>, ranks: Ranks, hash: u64) -> u32 {
+        if let Some(at) = self.free.pop() {
+            let slot = at as usize;
+            self.sets[slot] = Some(attributes);
+            self.ranks[slot] = ranks;
+            self.meta[slot].hash = hash;
+            self.meta[slot].references = 1;
+            return at;
+        }
+        self.sets.push(Some(attributes));
+        self.ranks.push(ranks);
+        self.meta.push(Meta {
+            hash,
+            references: 1,
+            generation: 0,
+        });
+        self.sets.len() as u32 - 1
+    }
+
+    /// One reference more.
+    pub(crate) fn acquire(&mut self, id: AttrId) {
+        self.meta[id.index()].references += 1;
+    }
+
+    /// One reference fewer; the last one takes the set with it.
+    pub(crate) fn release(&mut self, id: AttrId, next_hops: &mut NextHopTable) {
+        let at = id.index();
+        let meta = &mut self.meta[at];
+        debug_assert!(
+            meta.references > 0,
+            "{id:?} is released more often than acquired"
+        );
+        meta.references -= 1;
+        if meta.references > 0 {
+            return;
+        }
+        meta.generation = meta.generation.wrapping_add(1);
+        let hash = meta.hash;
+        self.sets[at] = None;
+        next_hops.release(self.ranks[at].next_hop);
+        if let Ok(entry) = self.index.find_entry(hash, |&other| other as usize == at) {
+            entry.remove();
+        }
+        self.free.push(at as u32);
+        if self.index.is_empty() {
+            self.raw.clear();
+        }
+    }
+
+    /// The set of a number that the caller has a reference of.
+    pub(crate) fn get(&self, id: AttrId) -> &Attributes {
+        match self.find(id) {
+            Some(set) => set,
+            None => unreachable!("{id:?} is used without a reference"),
+        }
+    }
+
+    /// The set of a number, if it is in use.
+    pub(crate) fn find(&self, id: AttrId) -> Option<&Attributes> {
+        self.sets.get(id.index()).and_then(Option::as_deref)
+    }
+
+    pub(crate) fn ranks(&self, id: AttrId) -> &Ranks {
+        &self.ranks[id.index()]
+    }
+
+    /// Sets held.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Blocks remembered as received.
+    pub(crate) fn raw_len(&self) -> usize {
+        self.raw.len()
+    }
+}

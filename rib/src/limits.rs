@@ -1,0 +1,35 @@
+//! Every limit of the tables, in one place.
+
+/// Peers a table can tell apart, this speaker's own routes among them: ids are 16 bits wide, and
+/// the greatest means "nobody".
+pub const PEERS_MAX: usize = 65_535;
+
+/// Paths one peer may have for one prefix (RFC 7911 sets no bound). What exceeds it is refused and
+/// counted in [`crate::Ingested::refused`].
+pub const PATHS_PER_PEER_MAX: usize = 64;
+
+/// Paths of one prefix, over all peers: the index of the best is 16 bits wide.
+pub const PATHS_PER_PREFIX_MAX: usize = 65_534;
+
+/// Attribute blocks as received that are remembered, so that their next coming needs no parsing.
+/// There are two generations of this size.
+pub const RAW_SETS_MAX: usize = 8192;
+
+/// Octets of the longest attribute block that is remembered as received.
+pub const RAW_OCTETS_MAX: usize = 1024;
+
+/// A change log is never cut below this many entries. Above, it is cut when it is longer than
+/// twice the table: the readers it was kept for then walk the table instead.
+pub const LOG_ENTRIES_MIN: usize = 65_536;
+
+/// Withdrawn prefixes kept for readers that have not heard of the withdrawal. When there are more,
+/// the oldest are forgotten, and readers that still missed them are told [`crate::Progress::Lost`].
+pub const TOMBSTONES_MAX: usize = 1 << 21;
+
+/// Prefixes that a sweep may look at for each unit of a [`crate::Budget`]: looking is cheaper than
+/// deciding.
+pub const SWEEP_PER_UNIT: u32 = 8;
+
+/// Restarts and refreshes of one peer that may overlap in one family before their marks are
+/// rewritten in one go.
+pub const EPOCHS_MAX: u8 = 200;

@@ -1,0 +1,265 @@
+//! Next hops that paths depend on: who asks for them to be followed, and what was answered.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// Where the reachability of next hops comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NextHops {
+    /// Every next hop counts as reachable at cost 0: right for a reflector that forwards nothing.
+    #[default]
+    AssumeReachable,
+    /// Whoever drives the tables is asked to follow them ([`crate::Rib::poll_track`]).
+    Track,
+}
+
+/// Whether a next hop can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// There is no route to it.
+    Unreachable,
+    /// It is reached at this interior cost (RFC 4271 §9.1.2.2 e).
+    Cost(u32),
+}
+
+/// A wish about a next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// Tell [`crate::Rib::resolve`] its reachability, now and whenever it changes.
+    Watch(IpAddr),
+    /// Nobody needs it any more.
+    Unwatch(IpAddr),
+}
+
+/// The place of a set without a next hop to resolve: our own routes, and families whose next hop
+/// is carried unread.
+pub(crate) const NO_NEXT_HOP: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Entry {
+    address: IpAddr,
+    /// Attribute sets that name it.
+    sets: u32,
+    watched: bool,
+    /// It waits in `dirty` for [`NextHopTable::poll_track`].
+    queued: bool,
+    reach: Reach,
+    /// The table's clock when `reach` last changed.
+    changed_at: u64,
+}
+
+/// All next hops of all families.
+#[derive(Debug)]
+pub(crate) struct NextHopTable {
+    mode: NextHops,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    index: BTreeMap<IpAddr, u32>,
+    dirty: VecDeque<u32>,
+    /// Counts changes of reachability.
+    clock: u64,
+}
+
+impl NextHopTable {
+    pub(crate) fn new(mode: NextHops) -> Self {
+        Self {
+            mode,
+            entries: Vec::new(),
+            free: Vec::new(),
+            index: BTreeMap::new(),
+            dirty: VecDeque::new(),
+            clock: 0,
+        }
+    }
+
+    /// One more attribute set names `address`.
+    pub(crate) fn acquire(&mut self, address: Option<IpAddr>) -> u32 {
+        let Some(address) = address else {
+            return NO_NEXT_HOP;
+        };
+        let at = match self.index.get(&address) {
+            Some(&at) => at,
+            None => self.insert(address),
+        };
+        self.entries[at as usize].sets += 1;
+        self.queue(at);
+        at
+    }
+
+    /// One attribute set fewer names it.
+    pub(crate) fn release(&mut self, at: u32) {
+        if at != NO_NEXT_HOP {
+            self.entries[at as usize].sets -= 1;
+            self.queue(at);
+        }
+    }
+
+    fn insert(&mut self, address: IpAddr) -> u32 {
+        let reach = match self.mode {
+            NextHops::AssumeReachable => Reach::Cost(0),
+            NextHops::Track => Reach::Unreachable,
+        };
+        let entry = Entry {
+            address,
+            sets: 0,
+            watched: false,
+            queued: false,
+            reach,
+            changed_at: 0,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.index.insert(address, at);
+        at
+    }
+
+    /// What is wanted may differ from what was asked for: looked at when somebody polls, so that
+    /// sets that come and go in between ask for nothing.
+    fn queue(&mut self, at: u32) {
+        let entry = &mut self.entries[at as usize];
+        let wanted = entry.sets > 0;
+        let settled = match self.mode {
+            NextHops::AssumeReachable => wanted,
+            NextHops::Track => wanted == entry.watched,
+        };
+        if !settled && !entry.queued {
+            entry.queued = true;
+            self.dirty.push_back(at);
+        }
+    }
+
+    /// The next wish that has not been told yet.
+    pub(crate) fn poll_track(&mut self) -> Option<Track> {
+        while let Some(at) = self.dirty.pop_front() {
+            let entry = &mut self.entries[at as usize];
+            entry.queued = false;
+            let address = entry.address;
+            let wanted = entry.sets > 0;
+            let asks = self.mode == NextHops::Track && wanted != entry.watched;
+            entry.watched = wanted;
+            if !wanted {
+                self.index.remove(&address);
+                self.free.push(at);
+            }
+            if asks {
+                return Some(if wanted {
+                    Track::Watch(address)
+                } else {
+                    Track::Unwatch(address)
+                });
+            }
+        }
+        None
+    }
+
+    /// Takes an answer. Returns whether anything changed.
+    pub(crate) fn resolve(&mut self, address: IpAddr, reach: Reach) -> bool {
+        let Some(&at) = self.index.get(&address) else {
+            return false;
+        };
+        let entry = &mut self.entries[at as usize];
+        if self.mode == NextHops::AssumeReachable || entry.reach == reach {
+            return false;
+        }
+        self.clock += 1;
+        entry.reach = reach;
+        entry.changed_at = self.clock;
+        true
+    }
+
+    /// The cost of a next hop, if it can be reached.
+    pub(crate) fn cost(&self, at: u32) -> Option<u32> {
+        if at == NO_NEXT_HOP {
+            return Some(0);
+        }
+        match self.entries[at as usize].reach {
+            Reach::Cost(cost) => Some(cost),
+            Reach::Unreachable => None,
+        }
+    }
+
+    /// How many changes there have been.
+    pub(crate) const fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Whether the next hop has changed after the clock stood at `since`.
+    pub(crate) fn changed_since(&self, at: u32, since: u64) -> bool {
+        at != NO_NEXT_HOP && self.entries[at as usize].changed_at > since
+    }
+
+    /// Next hops that some attribute set names.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.sets > 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const TWO: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    #[test]
+    fn asks_once_and_takes_it_back_once() {
+        let mut table = NextHopTable::new(NextHops::Track);
+        let one = table.acquire(Some(ONE));
+        assert_eq!(table.acquire(Some(ONE)), one);
+        assert_eq!(table.poll_track(), Some(Track::Watch(ONE)));
+        assert_eq!(table.poll_track(), None);
+        table.release(one);
+        assert_eq!(table.poll_track(), None);
+        table.release(one);
+        assert_eq!(table.poll_track(), Some(Track::Unwatch(ONE)));
+        assert_eq!(table.poll_track(), None);
+        assert_eq!(table.len(), 0);
+        let two = table.acquire(Some(TWO));
+        assert_eq!(two, one, "the place is used again");
+        assert_eq!(
+            table.cost(two),
+            None,
+            "what was known of the other is forgotten"
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_unseen_asks_nothing() {
+        let mut table = NextHopTable::new(NextHops::Track);
+        let one = table.acquire(Some(ONE));
+        table.release(one);
+        let again = table.acquire(Some(ONE));
+        assert_eq!(one, again);
+        table.release(again);
+        assert_eq!(table.poll_track(), None);
+        assert!(!table.resolve(ONE, Reach::Cost(1)), "forgotten");
+        assert_eq!(table.acquire(None), NO_NEXT_HOP);
+    }
+
+    #[test]
+    fn answers_count_only_if_they_are_new() {
+        let mut table = NextHopTable::new(NextHops::Track);
+        let one = table.acquire(Some(ONE));
+        assert_eq!(table.cost(one), None);
+        assert!(table.resolve(ONE, Reach::Cost(7)));
+        assert!(!table.resolve(ONE, Reach::Cost(7)));
+        assert_eq!(table.cost(one), Some(7));
+        assert!(table.changed_since(one, 0) && !table.changed_since(one, table.clock()));
+        let mut assumed = NextHopTable::new(NextHops::AssumeReachable);
+        let one = assumed.acquire(Some(ONE));
+        assert_eq!((assumed.cost(one), assumed.poll_track()), (Some(0), None));
+        assumed.release(one);
+        assert_eq!(assumed.poll_track(), None);
+        assert_eq!(assumed.len(), 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! Peers as the tables know them.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use bgp_proto::{Asn, FamilySet, RouterId};
+
+use crate::policy::Policy;
+
+/// The number of a peer within one speaker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u16);
+
+impl PeerId {
+    /// This speaker itself: the source of its own routes.
+    pub const LOCAL: Self = Self(0);
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer{}", self.0)
+    }
+}
+
+/// What a peer is to us, as far as passing on routes goes (RFC 4456 §1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// This speaker's own routes; no peer has this role.
+    Local,
+    /// A peer in another AS.
+    External,
+    /// A peer in our AS that is not our client: in the full mesh, or a reflector of ours.
+    Internal,
+    /// A peer in our AS whose routes we reflect.
+    Client,
+}
+
+impl Role {
+    /// Whether routes from or to this role cross no AS border: iBGP.
+    #[must_use]
+    pub const fn is_internal(self) -> bool {
+        matches!(self, Self::Internal | Self::Client)
+    }
+}
+
+/// What the tables need to know of a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// What it is to us.
+    pub role: Role,
+    /// Its AS number.
+    pub asn: Asn,
+    /// Its BGP Identifier.
+    pub id: RouterId,
+    /// Its address.
+    pub address: IpAddr,
+    /// Our address on the session: a next hop equal to it is ourselves.
+    pub local: Option<IpAddr>,
+    /// What we accept from it.
+    pub import: Policy,
+}
+
+/// What becomes of a peer's paths when its session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DownMode {
+    /// They all go.
+    Flush,
+    /// Those of these families stay and are marked stale until the peer has sent them again
+    /// (RFC 4724 §4.2); those already stale go, and so do all other families.
+    Stale(FamilySet),
+}
+
+/// Counts of one peer in one family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounters {
+    /// Paths held from it, those that are about to be swept included.
+    pub paths: u32,
+    /// Of these, paths that the import policy accepted.
+    pub accepted: u32,
+    /// Of the accepted, paths that can never be used as they are: loops, bad next hops.
+    pub ineligible: u32,
+    /// Announcements taken in since the peer was first seen.
+    pub reach: u64,
+    /// Withdrawals taken in since the peer was first seen.
+    pub unreach: u64,
+}

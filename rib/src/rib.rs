@@ -1,0 +1,388 @@
+//! The tables of a speaker, from outside.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use bgp_proto::{
+    Asn, Attributes, ClusterId, FAMILIES, Family, Ipv4Prefix, Ipv6Prefix, Net, RouteBatch, RouterId,
+};
+
+use crate::attributes::AttrId;
+use crate::bite::{Budget, Progress};
+use crate::decide::DecisionRules;
+use crate::explain::RouteView;
+use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, PrivateSink};
+use crate::family::{FamilyTable, Mark, Tables};
+use crate::import::Ingested;
+use crate::next_hop::{NextHops, Reach, Track};
+use crate::peer::{DownMode, PeerCounters, PeerId, PeerInfo};
+use crate::shared::Shared;
+use crate::table::OctetKey;
+
+/// What the tables need to know about the speaker they are part of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RibConfig {
+    /// Our AS number.
+    pub local_asn: Asn,
+    /// Our BGP Identifier.
+    pub router_id: RouterId,
+    /// Our CLUSTER_ID (RFC 4456 §7).
+    pub cluster_id: ClusterId,
+    /// What is free to choose about decisions.
+    pub decision: DecisionRules,
+    /// How many equally good paths of a prefix may be used at once; 0 counts as 1.
+    pub multipath_max: u16,
+    /// Where the reachability of next hops comes from.
+    pub next_hops: NextHops,
+    /// Addresses of ours that peers may send as next hops, beside those of the sessions.
+    pub own_addresses: BTreeSet<IpAddr>,
+}
+
+/// How much the tables hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RibStats {
+    /// Prefixes with paths.
+    pub prefixes: usize,
+    /// Paths.
+    pub paths: usize,
+    /// Different attribute sets.
+    pub attribute_sets: usize,
+    /// Attribute blocks remembered as received, in octets or not.
+    pub raw_sets: usize,
+    /// Next hops that attribute sets name.
+    pub next_hops: usize,
+    /// Prefixes without paths, kept until all readers have heard of their withdrawal.
+    pub tombstones: usize,
+    /// Entries of the logs of changes.
+    pub log_entries: usize,
+    /// Prefixes that wait for a decision.
+    pub pending: usize,
+    /// Octet strings kept for families that are carried unread.
+    pub octet_strings: usize,
+}
+
+/// The tables of a speaker: one for each family that has been used.
+#[derive(Debug)]
+pub struct Rib {
+    shared: Shared,
+    seed: u64,
+    /// By [`Family::index`].
+    families: Vec<Option<Box<dyn Tables>>>,
+    free_groups: Vec<u32>,
+}
+
+impl Rib {
+    /// Empty tables. The seed goes into the hash functions; it never changes an outcome.
+    #[must_use]
+    pub fn new(config: RibConfig, seed: u64) -> Self {
+        let mut families = Vec::new();
+        families.resize_with(FAMILIES.len(), || None);
+        Self {
+            shared: Shared::new(config, seed),
+            seed,
+            families,
+            free_groups: Vec::new(),
+        }
+    }
+
+    /// What the tables were made with.
+    #[must_use]
+    pub fn config(&self) -> &RibConfig {
+        &self.shared.config
+    }
+
+    // --- peers ---------------------------------------------------------------------------------
+
+    /// A session has come up. Paths that are still there from before keep their standing.
+    pub fn peer_up(&mut self, peer: PeerId, info: PeerInfo) {
+        if peer == PeerId::LOCAL || peer.0 == u16::MAX {
+            return;
+        }
+        if peer.index() >= self.shared.peers.len() {
+            self.shared.peers.resize(peer.index() + 1, None);
+        }
+        self.shared.peers[peer.index()] = Some(info);
+    }
+
+    /// A session has ended. What is to go is out of the running at once and swept by
+    /// [`Rib::decide`].
+    pub fn peer_down(&mut self, peer: PeerId, mode: DownMode) {
+        for family in FAMILIES.iter().map(|row| row.family) {
+            let how = match mode {
+                DownMode::Stale(kept) if kept.contains(family) => Mark::Restart,
+                _ => Mark::Flush,
+            };
+            self.mark(peer, family, how);
+        }
+    }
+
+    /// The peer has sent a family whole since its session came up: what is still stale goes
+    /// (RFC 4724 §4.2).
+    pub fn end_of_rib(&mut self, peer: PeerId, family: Family) {
+        self.mark(peer, family, Mark::EndRestart);
+    }
+
+    /// The time for stale paths is over: those of all families go (RFC 4724 §4.2).
+    pub fn stale_expired(&mut self, peer: PeerId) {
+        for row in FAMILIES {
+            self.mark(peer, row.family, Mark::EndRestart);
+        }
+    }
+
+    /// The peer begins to send a family again (RFC 7313 §4, BoRR).
+    pub fn begin_refresh(&mut self, peer: PeerId, family: Family) {
+        self.mark(peer, family, Mark::BeginRefresh);
+    }
+
+    /// The peer has sent a family again: what it did not send goes (RFC 7313 §4, EoRR).
+    pub fn end_refresh(&mut self, peer: PeerId, family: Family) {
+        self.mark(peer, family, Mark::EndRefresh);
+    }
+
+    /// Whether nothing is left to sweep of a peer, so that its number may go to another one.
+    #[must_use]
+    pub fn is_settled(&self, peer: PeerId) -> bool {
+        self.families
+            .iter()
+            .flatten()
+            .all(|table| table.is_settled(peer))
+    }
+
+    /// Counts of one peer in one family.
+    #[must_use]
+    pub fn counters(&self, peer: PeerId, family: Family) -> PeerCounters {
+        self.table(family)
+            .map(|table| table.counters(peer))
+            .unwrap_or_default()
+    }
+
+    fn mark(&mut self, peer: PeerId, family: Family, how: Mark) {
+        if peer == PeerId::LOCAL {
+            return;
+        }
+        if let Some((table, shared)) = self.table_mut(family) {
+            table.mark(shared, peer, how);
+        }
+    }
+
+    // --- routes in -----------------------------------------------------------------------------
+
+    /// Takes in the routes of one UPDATE for one family. Withdrawals count before announcements.
+    /// Announcements without attributes count as withdrawals (RFC 7606 §2).
+    pub fn ingest(&mut self, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested {
+        let Some((table, shared)) = self.table_made(batch.family) else {
+            return Ingested::default();
+        };
+        table.ingest(shared, peer, batch)
+    }
+
+    /// Announces one of our own routes, or changes it. Without a next hop, peers are told our own
+    /// address.
+    pub fn announce(&mut self, family: Family, net: Net<'_>, attributes: Attributes) {
+        if let Some((table, shared)) = self.table_made(family) {
+            table.announce(shared, net, attributes);
+        }
+    }
+
+    /// Withdraws one of our own routes.
+    pub fn withdraw(&mut self, family: Family, net: Net<'_>) {
+        if let Some((table, shared)) = self.table_mut(family) {
+            table.withdraw(shared, net);
+        }
+    }
+
+    /// The next wish about next hops, until there is none.
+    pub fn poll_track(&mut self) -> Option<Track> {
+        self.shared.next_hops.poll_track()
+    }
+
+    /// Whether a next hop that was asked about can be reached.
+    pub fn resolve(&mut self, next_hop: IpAddr, reach: Reach) {
+        if self.shared.next_hops.resolve(next_hop, reach) {
+            let clock = self.shared.next_hops.clock();
+            for table in self.families.iter_mut().flatten() {
+                table.next_hops_changed(clock);
+            }
+        }
+    }
+
+    /// Decides about prefixes that wait for it, and sweeps what has gone.
+    pub fn decide(&mut self, budget: Budget) -> Progress {
+        let mut left = budget.0.max(1);
+        for table in self.families.iter_mut().flatten() {
+            let progress = table.decide(&mut self.shared, &mut left);
+            if progress != Progress::Done || left == 0 {
+                return Progress::More;
+            }
+        }
+        Progress::Done
+    }
+
+    // --- routes out ----------------------------------------------------------------------------
+
+    /// Reads the next changes of a family. A cursor that is a feed is given the whole table first.
+    /// A change that has not been read when the next one comes is left out.
+    pub fn changes(
+        &mut self,
+        family: Family,
+        cursor: &mut Cursor,
+        budget: Budget,
+        reader: &mut dyn FnMut(Change<'_>),
+    ) -> Progress {
+        match self.table_made(family) {
+            Some((table, shared)) => table.changes(shared, cursor, budget, reader),
+            None => Progress::Done,
+        }
+    }
+
+    /// A new update group. It follows changes from its first export on; its members are fed by
+    /// [`Rib::export_private`].
+    pub fn add_group(&mut self, rules: GroupRules) -> GroupId {
+        let groups = &mut self.shared.groups;
+        match self.free_groups.pop() {
+            Some(at) => {
+                groups[at as usize] = Some(rules);
+                GroupId(at)
+            }
+            None => {
+                groups.push(Some(rules));
+                GroupId(groups.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Takes a group away.
+    pub fn remove_group(&mut self, group: GroupId) {
+        let Some(rules) = self.shared.groups.get_mut(group.0 as usize) else {
+            return;
+        };
+        if rules.take().is_some() {
+            self.free_groups.push(group.0);
+            for table in self.families.iter_mut().flatten() {
+                table.remove_group(group);
+            }
+        }
+    }
+
+    /// Advances a group's shared walk of a family by one bite.
+    ///
+    /// With [`Progress::Lost`] the group starts anew: the sessions of all members that take part
+    /// in the shared walk have to be reset.
+    pub fn export(
+        &mut self,
+        group: GroupId,
+        family: Family,
+        budget: Budget,
+        sink: &mut dyn ExportSink,
+    ) -> Progress {
+        match self.table_made(family) {
+            Some((table, shared)) => table.export(shared, group, budget, sink),
+            None => Progress::Done,
+        }
+    }
+
+    /// Advances the walk of one member that goes by itself: from a feed, or from where the
+    /// group's shared walk stood when the member left it.
+    ///
+    /// With [`Progress::Done`] the member holds everything and takes part in the shared walk from
+    /// the next [`Rib::export`] on, wherever the group stands. With [`Progress::Lost`] its session
+    /// has to be reset.
+    pub fn export_private(
+        &mut self,
+        group: GroupId,
+        family: Family,
+        member: PeerId,
+        cursor: &mut Cursor,
+        budget: Budget,
+        sink: &mut dyn PrivateSink,
+    ) -> Progress {
+        match self.table_made(family) {
+            Some((table, shared)) => {
+                table.export_private(shared, (group, member), cursor, budget, sink)
+            }
+            None => Progress::Done,
+        }
+    }
+
+    /// Where the shared walk of a group stands: what a member that leaves it now goes on from.
+    pub fn group_cursor(&mut self, group: GroupId, family: Family) -> Cursor {
+        match self.table_made(family) {
+            Some((table, shared)) if shared.rules(group).is_some() => table.group_cursor(group),
+            _ => Cursor::feed(),
+        }
+    }
+
+    /// Lets go of log entries and withdrawn prefixes that no reader needs any more. `held` are the
+    /// cursors of all readers of the family; those of groups' shared walks are known. A reader
+    /// that is left out may miss withdrawals.
+    pub fn trim(&mut self, family: Family, held: &[Cursor]) {
+        if let Some((table, _)) = self.table_mut(family) {
+            table.trim(held);
+        }
+    }
+
+    // --- views ---------------------------------------------------------------------------------
+
+    /// The prefixes of a family that have paths, in no particular order.
+    pub fn prefixes(&self, family: Family) -> impl Iterator<Item = RouteView<'_>> + '_ {
+        let table = self.table(family);
+        let slots = 0..table.map_or(0, Tables::len);
+        slots.filter_map(move |at| table?.view(&self.shared, at))
+    }
+
+    /// One prefix.
+    #[must_use]
+    pub fn lookup(&self, family: Family, net: Net<'_>) -> Option<RouteView<'_>> {
+        self.table(family)?.lookup(&self.shared, net)
+    }
+
+    /// An interned attribute set, if the number is in use.
+    #[must_use]
+    pub fn attributes(&self, id: AttrId) -> Option<&Attributes> {
+        self.shared.interner.find(id)
+    }
+
+    /// How much the tables hold.
+    #[must_use]
+    pub fn stats(&self) -> RibStats {
+        let mut stats = RibStats {
+            attribute_sets: self.shared.interner.len(),
+            raw_sets: self.shared.interner.raw_len(),
+            next_hops: self.shared.next_hops.len(),
+            ..RibStats::default()
+        };
+        for table in self.families.iter().flatten() {
+            table.add_stats(&mut stats);
+        }
+        stats
+    }
+
+    fn table(&self, family: Family) -> Option<&dyn Tables> {
+        self.families.get(usize::from(family.index()?))?.as_deref()
+    }
+
+    fn table_mut(&mut self, family: Family) -> Option<(&mut dyn Tables, &mut Shared)> {
+        let table = self
+            .families
+            .get_mut(usize::from(family.index()?))?
+            .as_deref_mut()?;
+        Some((table, &mut self.shared))
+    }
+
+    /// The table of a family, made if need be; `None` if the family has no row.
+    fn table_made(&mut self, family: Family) -> Option<(&mut dyn Tables, &mut Shared)> {
+        let place = self.families.get_mut(usize::from(family.index()?))?;
+        if place.is_none() {
+            let (row, seed) = (family.row()?, self.seed);
+            *place = Some(match row.framing {
+                bgp_proto::Framing::Ipv4 => Box::new(FamilyTable::<Ipv4Prefix>::new(row, seed)),
+                bgp_proto::Framing::Ipv6 => Box::new(FamilyTable::<Ipv6Prefix>::new(row, seed)),
+                _ => Box::new(FamilyTable::<OctetKey>::new(row, seed)),
+            });
+        }
+        let table = place.as_deref_mut()?;
+        Some((table, &mut self.shared))
+    }
+}

@@ -1,0 +1,126 @@
+//! What the tables of all families share.
+
+use alloc::vec::Vec;
+
+use bgp_proto::Attributes;
+
+use crate::attributes::AttrId;
+use crate::decide::Candidate;
+use crate::eligible::Ineligible;
+use crate::export::{GroupId, GroupRules};
+use crate::intern::{Interner, Received};
+use crate::next_hop::NextHopTable;
+use crate::path::Path;
+use crate::peer::{PeerId, PeerInfo, Role};
+use crate::rib::RibConfig;
+use crate::stale::Marks;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: RibConfig,
+    pub(crate) interner: Interner,
+    pub(crate) next_hops: NextHopTable,
+    /// By peer number. A peer's entry outlives its session, as its paths may.
+    pub(crate) peers: Vec<Option<PeerInfo>>,
+    /// By group number.
+    pub(crate) groups: Vec<Option<GroupRules>>,
+    /// Runs of equal attributes handed out so far.
+    pub(crate) runs: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: RibConfig, seed: u64) -> Self {
+        Self {
+            interner: Interner::new(config.local_asn, seed),
+            next_hops: NextHopTable::new(config.next_hops),
+            config,
+            peers: Vec::new(),
+            groups: Vec::new(),
+            runs: 0,
+        }
+    }
+
+    pub(crate) fn peer(&self, peer: PeerId) -> Option<&PeerInfo> {
+        self.peers.get(peer.index()).and_then(Option::as_ref)
+    }
+
+    pub(crate) fn role(&self, peer: PeerId) -> Role {
+        self.peer(peer).map_or(Role::Local, |info| info.role)
+    }
+
+    pub(crate) fn rules(&self, group: GroupId) -> Option<GroupRules> {
+        self.groups.get(group.0 as usize).and_then(Clone::clone)
+    }
+
+    pub(crate) fn receive(&mut self, block: &bgp_proto::AttrBlock<'_>) -> Received {
+        self.interner.receive(block, &mut self.next_hops)
+    }
+
+    pub(crate) fn intern(&mut self, attributes: Attributes) -> AttrId {
+        self.interner.intern(attributes, &mut self.next_hops)
+    }
+
+    pub(crate) fn release(&mut self, id: AttrId) {
+        self.interner.release(id, &mut self.next_hops);
+    }
+
+    /// Gives back what a path holds.
+    pub(crate) fn release_path(&mut self, path: &Path) {
+        self.release(path.received());
+        if let Some(accepted) = path.accepted() {
+            self.release(accepted);
+        }
+    }
+
+    /// Why a path cannot be used now.
+    pub(crate) fn ineligible(&self, path: &Path, marks: Option<&Marks>) -> Option<Ineligible> {
+        if marks.is_some_and(|marks| marks.is_dead(path)) {
+            return Some(Ineligible::PeerGone);
+        }
+        let Some(accepted) = path.accepted() else {
+            return Some(Ineligible::Policy);
+        };
+        path.reason().or_else(|| {
+            let next_hop = self.interner.ranks(accepted).next_hop;
+            self.next_hops
+                .cost(next_hop)
+                .is_none()
+                .then_some(Ineligible::NextHopUnresolved)
+        })
+    }
+
+    /// What the decision process looks at in a path.
+    pub(crate) fn candidate(&self, path: &Path, marks: Option<&Marks>) -> Candidate {
+        let ranks = self
+            .interner
+            .ranks(path.accepted().unwrap_or_else(|| path.received()));
+        let (external, id, address) = match self.peer(path.peer()) {
+            Some(info) => (info.role == Role::External, info.id, info.address),
+            None => (
+                false,
+                self.config.router_id,
+                core::net::Ipv4Addr::UNSPECIFIED.into(),
+            ),
+        };
+        Candidate {
+            eligible: self.ineligible(path, marks).is_none(),
+            local: path.peer() == PeerId::LOCAL,
+            local_pref: ranks.local_pref,
+            as_path_length: u32::from(ranks.as_path_length),
+            origin: ranks.origin,
+            neighbour_as: ranks.neighbour_as,
+            med: ranks.med,
+            external,
+            igp_cost: self.next_hops.cost(ranks.next_hop).unwrap_or(u32::MAX),
+            id: if ranks.originator == 0 {
+                id
+            } else {
+                ranks.originator.into()
+            },
+            cluster_list_length: u32::from(ranks.cluster_list_length),
+            address,
+            path_id: path.path_id(),
+            next_hop: ranks.next_hop,
+        }
+    }
+}

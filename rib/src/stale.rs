@@ -1,0 +1,250 @@
+//! Which paths of a peer are from before: its restarts and refreshes.
+//!
+//! Every path carries the epoch of its peer and family in which it was last announced. Marking all
+//! paths of a peer as stale is then one step, not a walk: the epoch goes on, and paths are told
+//! apart by their age in epochs. Three thresholds of age say what an age means: gone (RFC 4271
+//! §8.2.2), stale since a restart (RFC 4724 §4.2), or not sent again in a refresh that is going on
+//! (RFC 7313 §4). A second restart makes gone what was already stale.
+
+use crate::limits::EPOCHS_MAX;
+use crate::path::Path;
+use crate::peer::PeerCounters;
+
+/// The ages of one peer's paths in one family, and its counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    epoch: u8,
+    /// From this age on a path is gone; 0 for none.
+    dead: u8,
+    /// From this age on a path is stale since a restart; 0 for none.
+    stale: u8,
+    /// From this age on a path has not been sent again in a refresh; 0 for none.
+    refresh: u8,
+    /// The greatest age a path can have.
+    oldest: u8,
+    pub(crate) counters: PeerCounters,
+}
+
+impl Marks {
+    /// The epoch for paths announced now.
+    pub(crate) const fn epoch(&self) -> u8 {
+        self.epoch
+    }
+
+    const fn age(&self, path: &Path) -> u8 {
+        self.epoch.wrapping_sub(path.epoch())
+    }
+
+    /// Whether the path is gone and only waits for the sweep.
+    pub(crate) const fn is_dead(&self, path: &Path) -> bool {
+        reached(self.age(path), self.dead)
+    }
+
+    /// Whether the path is from before a restart and has not been sent again (RFC 4724 §4.2).
+    pub(crate) const fn is_stale(&self, path: &Path) -> bool {
+        reached(self.age(path), self.stale)
+    }
+
+    /// Whether the path has not been sent again in the refresh going on (RFC 7313 §4).
+    pub(crate) const fn awaits_refresh(&self, path: &Path) -> bool {
+        reached(self.age(path), self.refresh)
+    }
+
+    /// Whether paths are gone that have not been swept yet.
+    pub(crate) const fn has_dead(&self) -> bool {
+        self.dead != 0
+    }
+
+    /// Whether the ages have to be rewritten before the epoch may go on.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.oldest >= EPOCHS_MAX
+    }
+
+    const fn next_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.oldest += 1;
+        self.dead += (self.dead != 0) as u8;
+        self.stale += (self.stale != 0) as u8;
+        self.refresh += (self.refresh != 0) as u8;
+    }
+
+    /// Everything the peer has announced is gone.
+    pub(crate) fn flush(&mut self) {
+        self.next_epoch();
+        self.dead = 1;
+        self.stale = 0;
+        self.refresh = 0;
+    }
+
+    /// Everything the peer has announced is stale; what already was stale is gone: a peer that
+    /// restarts twice has not sent it again (RFC 4724 §4.2).
+    pub(crate) fn restart(&mut self) {
+        self.next_epoch();
+        self.dead = earlier(self.dead, self.stale);
+        self.stale = 1;
+        self.refresh = 0;
+    }
+
+    /// What is still stale is gone. Returns whether anything was stale.
+    pub(crate) fn end_restart(&mut self) -> bool {
+        let stale = core::mem::take(&mut self.stale);
+        self.dead = earlier(self.dead, stale);
+        stale != 0
+    }
+
+    /// The peer starts to send everything again (RFC 7313 §4.1).
+    pub(crate) fn begin_refresh(&mut self) {
+        self.next_epoch();
+        self.refresh = 1;
+    }
+
+    /// It has sent everything: the rest is gone. Returns whether a refresh was going on.
+    pub(crate) fn end_refresh(&mut self) -> bool {
+        let refresh = core::mem::take(&mut self.refresh);
+        self.dead = earlier(self.dead, refresh);
+        refresh != 0
+    }
+
+    /// No path is left that is gone.
+    pub(crate) fn swept(&mut self) {
+        if self.dead != 0 {
+            self.oldest = self.oldest.min(self.dead - 1);
+            self.dead = 0;
+        }
+    }
+
+    /// Makes all ages small. Returns the new marks; paths that are not gone get their new epoch
+    /// from [`Marks::renewed`] of the old ones.
+    pub(crate) fn renew(&self) -> Self {
+        let mut new = *self;
+        new.dead = 0;
+        new.stale = self.class(self.stale);
+        new.refresh = self.class(self.refresh);
+        new.oldest = new.stale.max(new.refresh);
+        new
+    }
+
+    /// The epoch that keeps a path's standing under the marks of [`Marks::renew`].
+    pub(crate) const fn renewed(&self, path: &Path) -> u8 {
+        self.epoch.wrapping_sub(self.class(self.age(path)))
+    }
+
+    /// How many different thresholds an age has reached.
+    const fn class(&self, age: u8) -> u8 {
+        if age == 0 {
+            return 0;
+        }
+        let both = self.stale != self.refresh;
+        reached(age, self.stale) as u8 + (both && reached(age, self.refresh)) as u8
+    }
+}
+
+const fn reached(age: u8, threshold: u8) -> bool {
+    threshold != 0 && age >= threshold
+}
+
+/// The smaller of two thresholds, where 0 is none.
+const fn earlier(one: u8, two: u8) -> u8 {
+    match (one, two) {
+        (0, other) | (other, 0) => other,
+        (one, two) => {
+            if one < two {
+                one
+            } else {
+                two
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrId;
+    use crate::peer::PeerId;
+
+    fn announced(marks: &Marks) -> Path {
+        Path::new(
+            PeerId(1),
+            0,
+            marks.epoch(),
+            AttrId::from_index(0),
+            None,
+            None,
+        )
+    }
+
+    #[test]
+    fn a_second_restart_drops_what_is_still_stale() {
+        let mut marks = Marks::default();
+        let first = announced(&marks);
+        marks.restart();
+        let second = announced(&marks);
+        assert!(marks.is_stale(&first) && !marks.is_dead(&first));
+        assert!(!marks.is_stale(&second));
+        marks.restart();
+        assert!(marks.is_dead(&first));
+        assert!(marks.is_stale(&second) && !marks.is_dead(&second));
+        assert!(marks.end_restart());
+        assert!(marks.is_dead(&second));
+        assert!(!marks.end_restart());
+    }
+
+    #[test]
+    fn restart_and_refresh_are_marked_apart() {
+        let mut marks = Marks::default();
+        let one = announced(&marks);
+        marks.restart();
+        let two = announced(&marks);
+        marks.begin_refresh();
+        let three = announced(&marks);
+        assert!(marks.is_stale(&one) && marks.awaits_refresh(&one));
+        assert!(!marks.is_stale(&two) && marks.awaits_refresh(&two));
+        assert!(!marks.awaits_refresh(&three));
+        assert!(marks.end_refresh());
+        assert!(marks.is_dead(&one) && marks.is_dead(&two) && !marks.is_dead(&three));
+        marks.swept();
+        assert!(!marks.has_dead());
+    }
+
+    #[test]
+    fn a_session_that_ends_in_a_refresh_keeps_what_was_not_sent_again() {
+        let mut marks = Marks::default();
+        let one = announced(&marks);
+        marks.begin_refresh();
+        marks.restart();
+        assert!(marks.is_stale(&one) && !marks.is_dead(&one) && !marks.awaits_refresh(&one));
+        assert!(!marks.end_refresh());
+        marks.flush();
+        assert!(marks.is_dead(&one));
+    }
+
+    #[test]
+    fn renewed_ages_mean_the_same() {
+        let mut marks = Marks::default();
+        let mut paths = alloc::vec![announced(&marks)];
+        for round in 0..EPOCHS_MAX {
+            match round % 3 {
+                0 => marks.begin_refresh(),
+                1 if round == 100 => marks.restart(),
+                _ => marks.begin_refresh(),
+            }
+            paths.push(announced(&marks));
+        }
+        assert!(marks.is_full());
+        let new = marks.renew();
+        assert!(!new.is_full());
+        for mut path in paths {
+            let before = (
+                marks.is_dead(&path),
+                marks.is_stale(&path),
+                marks.awaits_refresh(&path),
+            );
+            path.set_epoch(marks.renewed(&path));
+            assert_eq!(
+                before,
+                (false, new.is_stale(&path), new.awaits_refresh(&path))
+            );
+        }
+    }
+}

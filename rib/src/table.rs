@@ -1,0 +1,291 @@
+//! The prefixes of one family: slots in a slab, found by a hash index.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+use core::hash::{BuildHasher, Hash, Hasher};
+
+use bgp_proto::{FamilyRow, Ipv4Prefix, Ipv6Prefix, Net};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
+use crate::path::PathList;
+
+/// What tells the prefixes of a family apart.
+pub(crate) trait Key: Debug + Sized + 'static {
+    /// The key while it is not a table's own.
+    type Ref<'a>: Copy;
+
+    /// The key of a destination; `None` if it is of another kind.
+    fn find<'a>(net: Net<'a>, row: &FamilyRow, scratch: &'a mut Vec<u8>) -> Option<Self::Ref<'a>>;
+    fn own(key: Self::Ref<'_>) -> Self;
+    fn borrow(&self) -> Self::Ref<'_>;
+    fn same(&self, key: Self::Ref<'_>) -> bool;
+    fn hash(key: Self::Ref<'_>, hasher: &mut impl Hasher);
+    /// The key as a destination: what it stands for, unless the family keeps octets beside it.
+    fn net(&self) -> Net<'_>;
+}
+
+impl Key for Ipv4Prefix {
+    type Ref<'a> = Self;
+
+    fn find<'a>(net: Net<'a>, _: &FamilyRow, _: &'a mut Vec<u8>) -> Option<Self> {
+        match net {
+            Net::V4(prefix) => Some(prefix),
+            _ => None,
+        }
+    }
+
+    fn own(key: Self) -> Self {
+        key
+    }
+
+    fn borrow(&self) -> Self {
+        *self
+    }
+
+    fn same(&self, key: Self) -> bool {
+        *self == key
+    }
+
+    fn hash(key: Self, hasher: &mut impl Hasher) {
+        hasher.write_u64(u64::from(key.addr().to_bits()) << 8 | u64::from(key.len()));
+    }
+
+    fn net(&self) -> Net<'_> {
+        Net::V4(*self)
+    }
+}
+
+impl Key for Ipv6Prefix {
+    type Ref<'a> = Self;
+
+    fn find<'a>(net: Net<'a>, _: &FamilyRow, _: &'a mut Vec<u8>) -> Option<Self> {
+        match net {
+            Net::V6(prefix) => Some(prefix),
+            _ => None,
+        }
+    }
+
+    fn own(key: Self) -> Self {
+        key
+    }
+
+    fn borrow(&self) -> Self {
+        *self
+    }
+
+    fn same(&self, key: Self) -> bool {
+        *self == key
+    }
+
+    fn hash(key: Self, hasher: &mut impl Hasher) {
+        hasher.write_u128(key.addr().to_bits());
+        hasher.write_u8(key.len());
+    }
+
+    fn net(&self) -> Net<'_> {
+        Net::V6(*self)
+    }
+}
+
+/// The octets that identify a route of a family that is carried unread.
+#[derive(Debug)]
+pub(crate) struct OctetKey(Box<[u8]>);
+
+impl Key for OctetKey {
+    type Ref<'a> = &'a [u8];
+
+    fn find<'a>(net: Net<'a>, row: &FamilyRow, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let Net::Opaque(octets) = net else {
+            return None;
+        };
+        scratch.clear();
+        row.key(octets, scratch);
+        Some(scratch)
+    }
+
+    fn own(key: &[u8]) -> Self {
+        Self(key.into())
+    }
+
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn same(&self, key: &[u8]) -> bool {
+        *self.0 == *key
+    }
+
+    fn hash(key: &[u8], hasher: &mut impl Hasher) {
+        key.hash(hasher);
+    }
+
+    fn net(&self) -> Net<'_> {
+        Net::Opaque(&self.0)
+    }
+}
+
+/// Index of no path.
+const NO_BEST: u16 = u16::MAX;
+
+/// One prefix.
+#[derive(Debug)]
+pub(crate) struct Slot<K> {
+    pub(crate) paths: PathList,
+    /// Its place in the log of changes; 0 if it never was there.
+    pub(crate) version: u64,
+    best: u16,
+    flags: u8,
+    pub(crate) key: K,
+}
+
+const _: () = assert!(size_of::<Slot<Ipv4Prefix>>() == 32);
+const _: () = assert!(size_of::<Slot<Ipv6Prefix>>() == 48);
+
+/// The slot is nobody's.
+pub(crate) const FREE: u8 = 1;
+/// It waits for a decision.
+pub(crate) const QUEUED: u8 = 2;
+/// Readers of the log were told of a route.
+pub(crate) const PUBLISHED: u8 = 4;
+/// A path in use has gone since the last decision.
+pub(crate) const LOST: u8 = 8;
+/// Some path may have a MULTI_EXIT_DISC other than 0.
+pub(crate) const MED: u8 = 16;
+/// It waits among the tombstones.
+pub(crate) const ENTOMBED: u8 = 32;
+
+impl<K> Slot<K> {
+    pub(crate) const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) const fn set(&mut self, flag: u8, on: bool) {
+        if on {
+            self.flags |= flag;
+        } else {
+            self.flags &= !flag;
+        }
+    }
+
+    /// Index of the best path.
+    pub(crate) fn best(&self) -> Option<usize> {
+        (self.best != NO_BEST).then(|| usize::from(self.best))
+    }
+
+    pub(crate) fn set_best(&mut self, best: Option<usize>) {
+        self.best = best
+            .and_then(|at| u16::try_from(at).ok())
+            .unwrap_or(NO_BEST);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Table<K> {
+    hasher: FixedState,
+    index: HashTable<u32>,
+    slots: Vec<Slot<K>>,
+    free: Vec<u32>,
+}
+
+impl<K: Key> Table<K> {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+            index: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    fn hash_of(hasher: &FixedState, key: K::Ref<'_>) -> u64 {
+        let mut hasher = hasher.build_hasher();
+        K::hash(key, &mut hasher);
+        hasher.finish()
+    }
+
+    pub(crate) fn find(&self, key: K::Ref<'_>) -> Option<u32> {
+        let hash = Self::hash_of(&self.hasher, key);
+        self.index
+            .find(hash, |&at| self.slots[at as usize].key.same(key))
+            .copied()
+    }
+
+    /// The slot of a prefix, made if there is none.
+    pub(crate) fn find_or_insert(&mut self, key: K::Ref<'_>) -> u32 {
+        let Self {
+            hasher,
+            index,
+            slots,
+            free,
+        } = self;
+        let hash = Self::hash_of(hasher, key);
+        if let Some(&at) = index.find(hash, |&at| slots[at as usize].key.same(key)) {
+            return at;
+        }
+        let slot = Slot {
+            paths: PathList::EMPTY,
+            version: 0,
+            best: NO_BEST,
+            flags: 0,
+            key: K::own(key),
+        };
+        let at = match free.pop() {
+            Some(at) => {
+                slots[at as usize] = slot;
+                at
+            }
+            None => {
+                slots.push(slot);
+                slots.len() as u32 - 1
+            }
+        };
+        index.insert_unique(hash, at, |&at| {
+            Self::hash_of(hasher, slots[at as usize].key.borrow())
+        });
+        at
+    }
+
+    /// Gives a slot without paths back.
+    pub(crate) fn remove(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        debug_assert!(slot.paths.as_slice().is_empty() && !slot.has(FREE | QUEUED));
+        slot.flags = FREE;
+        slot.version = 0;
+        let hash = Self::hash_of(&self.hasher, slot.key.borrow());
+        if let Ok(entry) = self.index.find_entry(hash, |&other| other == at) {
+            entry.remove();
+        }
+        self.free.push(at);
+        if self.index.is_empty() {
+            // Nothing is left, so the memory can go, too; hash order is no matter here.
+            self.slots = Vec::new();
+            self.free = Vec::new();
+            self.index = HashTable::new();
+        }
+    }
+
+    pub(crate) fn slot(&self, at: u32) -> &Slot<K> {
+        &self.slots[at as usize]
+    }
+
+    pub(crate) fn slot_mut(&mut self, at: u32) -> &mut Slot<K> {
+        &mut self.slots[at as usize]
+    }
+
+    /// The slot, if there is one in use.
+    pub(crate) fn used(&self, at: u32) -> Option<&Slot<K>> {
+        self.slots.get(at as usize).filter(|slot| !slot.has(FREE))
+    }
+
+    /// Slots, free ones included.
+    pub(crate) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Prefixes, those included that are only kept for readers to hear of their withdrawal.
+    pub(crate) fn used_len(&self) -> usize {
+        self.index.len()
+    }
+}

@@ -1,0 +1,53 @@
+//! Prefixes without paths, kept until every reader has heard of their withdrawal.
+
+use alloc::collections::VecDeque;
+
+/// Slots in the order in which their withdrawals went into the log. A slot stands here at most
+/// once; whether it still is a tombstone when its turn comes is for the table to say.
+#[derive(Debug, Default)]
+pub(crate) struct Tombstones {
+    queue: VecDeque<(u64, u32)>,
+    /// Withdrawals below this version have been forgotten before everyone had heard of them.
+    forgotten: u64,
+    /// Every reader has heard of withdrawals below this version.
+    heard: u64,
+}
+
+impl Tombstones {
+    /// The slot's withdrawal has gone into the log as `version`.
+    pub(crate) fn push(&mut self, version: u64, slot: u32) {
+        self.queue.push_back((version, slot));
+    }
+
+    /// The oldest one, if all readers have heard of it.
+    pub(crate) fn pop_heard(&mut self) -> Option<u32> {
+        self.queue
+            .pop_front_if(|(version, _)| *version < self.heard)
+            .map(|(_, slot)| slot)
+    }
+
+    /// The oldest one, if there are more than `max`.
+    pub(crate) fn pop_excess(&mut self, max: usize) -> Option<u32> {
+        if self.queue.len() <= max {
+            return None;
+        }
+        let (version, slot) = self.queue.pop_front()?;
+        self.forgotten = self.forgotten.max(version + 1);
+        Some(slot)
+    }
+
+    /// Every reader has heard of withdrawals below `version`.
+    pub(crate) fn set_heard(&mut self, version: u64) {
+        self.heard = self.heard.max(version);
+    }
+
+    /// Whether every reader has heard of it.
+    pub(crate) const fn all_heard(&self, version: u64) -> bool {
+        version < self.heard
+    }
+
+    /// Whether a reader that has heard of withdrawals below `version` only has missed some.
+    pub(crate) const fn are_lost_to(&self, version: u64) -> bool {
+        version < self.forgotten
+    }
+}
