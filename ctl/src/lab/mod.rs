@@ -1,0 +1,24 @@
+//! `cambric lab`: a routed fabric on this machine, to see and to explore.
+//!
+//! `demo` and `up` start themselves a second time: the process that the user started enters
+//! namespaces of its own and waits; the second one, process 1 of a pid namespace, builds the
+//! fabric. When it ends, however it ends, the kernel ends all the rest.
+
+mod args;
+mod client;
+mod demo;
+mod entry;
+mod journal;
+mod keeper;
+mod kernels;
+mod limits;
+mod picture;
+mod programs;
+mod reach;
+mod records;
+mod sessions;
+mod stage;
+mod usage;
+
+pub(crate) use args::Args;
+pub(crate) use entry::run;
