@@ -1,0 +1,89 @@
+//! What an operator decides: the speaker, its peers and the ranges that dynamic peers come from.
+
+use alloc::{string::String, vec::Vec};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bgp_fsm::SessionConfig;
+use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
+use rib::{NextHopMode, NextHops, Policy, Role};
+
+/// The whole configuration of a [`crate::Speaker`].
+#[derive(Clone, Debug)]
+pub struct SpeakerConfig {
+    /// Our autonomous system.
+    pub local_asn: Asn,
+    /// Our BGP Identifier (RFC 6286).
+    pub router_id: RouterId,
+    /// Our CLUSTER_ID as a route reflector (RFC 4456 §7); the router id when absent.
+    pub cluster_id: Option<ClusterId>,
+    /// The families this speaker has tables for; a peer's families are cut down to these.
+    pub families: FamilySet,
+    /// How many equally good paths a prefix may use at once; at least 1.
+    pub multipath_max: u16,
+    /// Whether next hops are resolved by the driver or taken as reachable.
+    pub next_hops: NextHops,
+    /// The IPv4 address put into our own routes where the session's local address is not IPv4.
+    pub own_next_hop_v4: Option<Ipv4Addr>,
+    /// The IPv6 address put into our own routes where the session's local address is not IPv6.
+    pub own_next_hop_v6: Option<Ipv6Addr>,
+    /// The configured peers.
+    pub peers: Vec<PeerConfig>,
+    /// The ranges from which unknown peers are accepted.
+    pub ranges: Vec<RangeConfig>,
+}
+
+impl SpeakerConfig {
+    /// The CLUSTER_ID in force (RFC 4456 §7).
+    #[must_use]
+    pub fn cluster_id(&self) -> ClusterId {
+        self.cluster_id.unwrap_or(ClusterId(self.router_id.0))
+    }
+}
+
+/// One configured peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerConfig {
+    /// The operator's name for it, unique within the speaker.
+    pub name: String,
+    /// The peer's address.
+    pub remote: IpAddr,
+    /// The TCP port we dial.
+    pub port: u16,
+    /// The address we dial from, and the only one we accept its connections on.
+    pub local: Option<IpAddr>,
+    /// What the peer is to us (RFC 4456 §1).
+    pub role: Role,
+    /// The session: AS numbers, timers, families, capabilities.
+    pub session: SessionConfig,
+    /// Which next hop we announce to it.
+    pub next_hop: NextHopMode,
+    /// What we accept from it.
+    pub import: Policy,
+    /// What we announce to it.
+    pub export: Policy,
+    /// GTSM (RFC 5082): the hops the peer may be away; 1 for a neighbour on the same link.
+    pub ttl_security_hops: Option<u8>,
+    /// The TCP-MD5 key (RFC 2385).
+    pub password: Option<String>,
+}
+
+/// A range of addresses from which peers may come unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeConfig {
+    /// The operator's name for it.
+    pub name: String,
+    /// The remote addresses covered.
+    pub prefix: Prefix,
+    /// How many sessions of this range may exist at once; the one too many is told so.
+    pub limit: u16,
+    /// The peer each of them becomes; its `name` and `remote` are filled in, it never dials.
+    pub template: PeerConfig,
+}
+
+impl RangeConfig {
+    /// Whether `address` lies in the range.
+    #[must_use]
+    pub fn covers(&self, address: IpAddr) -> bool {
+        self.prefix.contains(address)
+    }
+}

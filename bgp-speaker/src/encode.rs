@@ -1,0 +1,221 @@
+//! From what the tables export to UPDATE messages: runs of prefixes with the same attributes from
+//! the same peer become as few messages as fit.
+
+use alloc::vec::Vec;
+use core::iter::Peekable;
+
+use bgp_proto::{
+    Attributes, EncodeParams, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop, Nlri, UpdateWriter,
+};
+use bytes::{Bytes, BytesMut};
+use rib::{Cursor, ExportSink, PeerId, PrivateSink, Run};
+
+use crate::segment::{Audience, Ring, Segment};
+
+/// A prefix noted for encoding; opaque ones lie in a buffer of their own.
+#[derive(Clone, Copy, Debug)]
+enum NetNote {
+    V4(Ipv4Prefix),
+    V6(Ipv6Prefix),
+    Opaque { at: usize, octets: usize },
+}
+
+/// What the noted prefixes are to be told as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    /// Announced with the attributes of this run.
+    Reach(u64),
+    /// Withdrawn.
+    Unreach,
+}
+
+/// Collects a run of prefixes, then writes its messages.
+#[derive(Debug)]
+struct Encoder {
+    family: Family,
+    params: EncodeParams,
+    verb: Verb,
+    audience: Audience,
+    /// The attributes of the run, encoded once for all its messages.
+    block: Vec<u8>,
+    next_hop: Option<NextHop>,
+    nets: Vec<NetNote>,
+    opaque: Vec<u8>,
+    out: BytesMut,
+    done: Vec<(Audience, Bytes)>,
+}
+
+impl Encoder {
+    fn new(family: Family, params: EncodeParams) -> Self {
+        Self {
+            family,
+            params,
+            verb: Verb::Unreach,
+            audience: Audience::All,
+            block: Vec::new(),
+            next_hop: None,
+            nets: Vec::new(),
+            opaque: Vec::new(),
+            out: BytesMut::new(),
+            done: Vec::new(),
+        }
+    }
+
+    fn reach(&mut self, net: Net<'_>, run: &Run<'_>, audience: Audience) {
+        if self.verb != Verb::Reach(run.id) {
+            self.flush();
+            self.begin(run.attributes);
+            (self.verb, self.audience) = (Verb::Reach(run.id), audience);
+        }
+        self.note(net);
+    }
+
+    fn unreach(&mut self, net: Net<'_>, audience: Audience) {
+        if (self.verb, self.audience) != (Verb::Unreach, audience) {
+            self.flush();
+            (self.verb, self.audience) = (Verb::Unreach, audience);
+        }
+        self.note(net);
+    }
+
+    fn begin(&mut self, attributes: &Attributes) {
+        self.block.clear();
+        attributes.encode(self.params.as4, &mut self.block);
+        self.next_hop.clone_from(&attributes.next_hop);
+    }
+
+    fn note(&mut self, net: Net<'_>) {
+        self.nets.push(match net {
+            Net::V4(prefix) => NetNote::V4(prefix),
+            Net::V6(prefix) => NetNote::V6(prefix),
+            Net::Opaque(octets) => {
+                let at = self.opaque.len();
+                self.opaque.extend_from_slice(octets);
+                NetNote::Opaque {
+                    at,
+                    octets: octets.len(),
+                }
+            }
+        });
+    }
+
+    /// Writes the messages of the run noted so far.
+    fn flush(&mut self) {
+        let Self {
+            family,
+            params,
+            nets,
+            opaque,
+            out,
+            ..
+        } = self;
+        let mut nets = nets
+            .iter()
+            .map(|&note| Nlri::new(denote(note, opaque)))
+            .peekable();
+        while nets.peek().is_some() {
+            let writer = match (self.verb, &self.next_hop) {
+                (Verb::Unreach, _) => UpdateWriter::unreach(out, *family, params),
+                (Verb::Reach(_), Some(next_hop)) => {
+                    UpdateWriter::reach(out, *family, &self.block, next_hop, params)
+                }
+                (Verb::Reach(_), None) => break, // the tables export no route without one
+            };
+            if !write_one(writer, &mut nets) {
+                nets.next(); // not even alone does it fit into the largest message
+            }
+        }
+        self.nets.clear();
+        self.opaque.clear();
+        if !self.out.is_empty() {
+            self.done.push((self.audience, self.out.split().freeze()));
+        }
+    }
+
+    fn finish(mut self) -> Vec<(Audience, Bytes)> {
+        self.flush();
+        self.done
+    }
+}
+
+fn denote(note: NetNote, opaque: &[u8]) -> Net<'_> {
+    match note {
+        NetNote::V4(prefix) => Net::V4(prefix),
+        NetNote::V6(prefix) => Net::V6(prefix),
+        NetNote::Opaque { at, octets } => {
+            Net::Opaque(opaque.get(at..at + octets).unwrap_or_default())
+        }
+    }
+}
+
+/// Fills one message; says whether at least one prefix went into it.
+fn write_one<'a>(
+    mut writer: UpdateWriter<'_>,
+    nets: &mut Peekable<impl Iterator<Item = Nlri<'a>>>,
+) -> bool {
+    while nets.next_if(|nlri| writer.push(nlri).is_ok()).is_some() {}
+    let any = !writer.is_empty();
+    writer.finish();
+    any
+}
+
+/// Encodes what a group is to be told into its ring.
+#[derive(Debug)]
+pub(crate) struct SharedEncoder(Encoder);
+
+impl SharedEncoder {
+    pub(crate) fn new(family: Family, params: EncodeParams) -> Self {
+        Self(Encoder::new(family, params))
+    }
+
+    /// Appends the segments; `from` is where the group stood before.
+    pub(crate) fn finish(self, from: Cursor, ring: &mut Ring) {
+        for (audience, octets) in self.0.finish() {
+            ring.push(Segment {
+                audience,
+                octets,
+                from,
+            });
+        }
+    }
+}
+
+impl ExportSink for SharedEncoder {
+    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
+        self.0.reach(net, run, Audience::Except(run.source));
+    }
+
+    fn unreach(&mut self, net: Net<'_>, except: Option<PeerId>) {
+        self.0
+            .unreach(net, except.map_or(Audience::All, Audience::Except));
+    }
+
+    fn unreach_only(&mut self, net: Net<'_>, to: PeerId) {
+        self.0.unreach(net, Audience::Only(to));
+    }
+}
+
+/// Encodes what one member is to be told.
+#[derive(Debug)]
+pub(crate) struct PrivateEncoder(Encoder);
+
+impl PrivateEncoder {
+    pub(crate) fn new(family: Family, params: EncodeParams) -> Self {
+        Self(Encoder::new(family, params))
+    }
+
+    /// The messages, in order.
+    pub(crate) fn finish(self) -> impl Iterator<Item = Bytes> {
+        self.0.finish().into_iter().map(|(_, octets)| octets)
+    }
+}
+
+impl PrivateSink for PrivateEncoder {
+    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
+        self.0.reach(net, run, Audience::All);
+    }
+
+    fn unreach(&mut self, net: Net<'_>) {
+        self.0.unreach(net, Audience::All);
+    }
+}

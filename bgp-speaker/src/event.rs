@@ -1,0 +1,176 @@
+//! What goes into a speaker and what comes out of it.
+
+use alloc::{boxed::Box, string::String};
+use core::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
+
+use bgp_fsm::{Conn, DownReason, State};
+use bgp_proto::notification::cease;
+use bgp_proto::{Attributes, Family, Fault, Net, Notification, Remedy, SessionParams};
+use bytes::Bytes;
+use rib::{PeerId, Reach, Track};
+
+/// One thing that happened, handed to [`crate::Speaker::handle`].
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Something about a peer's session or one of its connections.
+    Session(PeerId, bgp_fsm::Input),
+    /// A route of our own: announced with attributes, withdrawn without. The next hop may be left
+    /// out: each peer is then told our own address.
+    Local {
+        /// The table.
+        family: Family,
+        /// The prefix.
+        net: Net<'a>,
+        /// Its attributes, or `None` to withdraw.
+        attributes: Option<Attributes>,
+    },
+    /// The answer, or a changed answer, to [`Output::Track`].
+    Resolved {
+        /// The next hop asked about.
+        next_hop: IpAddr,
+        /// Whether and at what cost it can be reached.
+        reach: Reach,
+    },
+    /// The instant of [`crate::Speaker::poll_timeout`] has come.
+    Timeout,
+}
+
+/// One thing for the driver to do or the operator to know. Routes are not among them: readers
+/// pull those from the log.
+#[derive(Debug)]
+pub enum Output {
+    /// Open a connection to the peer; answer with `Opened` or `Failed` on [`Conn::Outbound`].
+    Dial {
+        /// The peer.
+        peer: PeerId,
+        /// Where to.
+        remote: SocketAddr,
+        /// Where from, if that is configured.
+        local: Option<IpAddr>,
+        /// GTSM (RFC 5082): the hops the peer may be away.
+        ttl_security_hops: Option<u8>,
+        /// The TCP-MD5 key.
+        password: Option<String>,
+    },
+    /// Write out what [`crate::Speaker::fill`] still gives, then close the connection.
+    Close {
+        /// The peer.
+        peer: PeerId,
+        /// Which of its connections.
+        conn: Conn,
+    },
+    /// A dynamic peer has gone; its id means nothing any more.
+    Gone(PeerId),
+    /// Follow a next hop, or stop following it.
+    Track(Track),
+    /// Something to log.
+    Event(Event),
+}
+
+/// What an operator would want to read about.
+#[derive(Debug)]
+pub enum Event {
+    /// A session moved to another state of RFC 4271 §8.2.2.
+    State {
+        /// The peer.
+        peer: PeerId,
+        /// The state it is in now.
+        state: State,
+    },
+    /// A session came up.
+    Up {
+        /// The peer.
+        peer: PeerId,
+        /// What the two OPENs settled.
+        params: Box<SessionParams>,
+    },
+    /// An established session ended.
+    Down {
+        /// The peer.
+        peer: PeerId,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A malformed message was dealt with (RFC 7606).
+    Malformed {
+        /// The peer it came from.
+        peer: PeerId,
+        /// What was wrong and where.
+        fault: Fault,
+        /// What was done about it.
+        remedy: Remedy,
+    },
+    /// The peer sent a family's End-of-RIB marker (RFC 4724 §2).
+    EndOfRib {
+        /// The peer.
+        peer: PeerId,
+        /// The family it has sent whole.
+        family: Family,
+    },
+}
+
+/// A malformed message kept for the operator.
+#[derive(Clone, Debug)]
+pub struct Malformed {
+    /// When it came.
+    pub at: bgp_fsm::Instant,
+    /// Who sent it: the peer's name.
+    pub peer: String,
+    /// The UPDATE's body, cut at [`crate::limits::MALFORMED_OCTETS_MAX`].
+    pub body: Bytes,
+    /// The first fault found.
+    pub fault: Fault,
+    /// What was done.
+    pub remedy: Remedy,
+}
+
+/// Why an incoming connection is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No peer and no range covers the address.
+    Unknown,
+    /// The range that covers it already holds as many sessions as it may.
+    RangeFull {
+        /// The limit of that range.
+        limit: u16,
+    },
+    /// The peer is configured for another local address.
+    WrongLocal,
+    /// The speaker holds [`crate::limits::PEERS_MAX`] peers.
+    TooManyPeers,
+    /// The peer's session does not want another connection now.
+    Session(Notification),
+}
+
+impl Refusal {
+    /// What the other side is told before its connection is closed (RFC 4486).
+    #[must_use]
+    pub fn notification(&self) -> Notification {
+        match self {
+            Self::Unknown | Self::WrongLocal => Notification::cease(cease::CONNECTION_REJECTED),
+            Self::RangeFull { .. } | Self::TooManyPeers => {
+                Notification::cease(cease::OUT_OF_RESOURCES)
+            }
+            Self::Session(notification) => notification.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no neighbor and no neighbor_range covers this address"),
+            Self::RangeFull { limit } => write!(f, "its neighbor_range is full: limit = {limit}"),
+            Self::WrongLocal => {
+                f.write_str("it dialled another address than the neighbor's source")
+            }
+            Self::TooManyPeers => f.write_str("this speaker holds no more peers"),
+            Self::Session(notification) => {
+                write!(f, "the session does not want it now: {notification}")
+            }
+        }
+    }
+}

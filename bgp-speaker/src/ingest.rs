@@ -1,0 +1,91 @@
+//! UPDATEs into the tables, and what RFC 7606 says of the malformed ones.
+
+use alloc::vec::Vec;
+
+use bgp_fsm::Instant;
+use bgp_proto::{Fault, Notification, RefreshSubtype, Remedy, RouteRefresh, UpdateView};
+use bytes::Bytes;
+use rib::PeerId;
+
+use crate::{
+    event::{Event, Malformed, Output},
+    limits::{MALFORMED_KEPT, MALFORMED_OCTETS_MAX},
+    speaker::Speaker,
+};
+
+impl Speaker {
+    /// Takes in one UPDATE. The NOTIFICATION that comes back ends the session.
+    pub(crate) fn update(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        body: &Bytes,
+    ) -> Option<Notification> {
+        let params = self.roster.get(peer)?.params.as_ref()?;
+        let (view, mut faults) = match UpdateView::parse(body, params) {
+            Ok(parsed) => parsed,
+            Err(notification) => return Some(notification),
+        };
+        if let Some(family) = view.end_of_rib() {
+            self.end_of_rib(peer, family);
+            return None;
+        }
+        for batch in view.batches() {
+            let ingested = self.rib.ingest(peer, &batch);
+            faults.extend(ingested.faults);
+        }
+        self.judge(now, peer, body, faults)
+    }
+
+    /// Keeps a malformed message for the operator and finds the strongest remedy; what has been
+    /// treated as withdrawn or discarded is already done, a reset is up to the caller.
+    fn judge(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        body: &Bytes,
+        faults: Vec<Fault>,
+    ) -> Option<Notification> {
+        let worst = faults.into_iter().max_by_key(Fault::remedy)?;
+        let remedy = worst.remedy();
+        if self.malformed.len() >= MALFORMED_KEPT {
+            self.malformed.pop_front();
+        }
+        self.malformed.push_back(Malformed {
+            at: now,
+            peer: self.peer_name(peer).into(),
+            body: Bytes::copy_from_slice(body.get(..MALFORMED_OCTETS_MAX).unwrap_or(body)),
+            fault: worst,
+            remedy,
+        });
+        let reset = remedy >= Remedy::DisableFamily;
+        let notification = reset.then(|| worst.notification(body));
+        self.outputs.push_back(Output::Event(Event::Malformed {
+            peer,
+            fault: worst,
+            remedy,
+        }));
+        notification
+    }
+
+    /// The peer wants its routes again (RFC 2918 §4).
+    pub(crate) fn refresh(&mut self, peer: PeerId, refresh: RouteRefresh) {
+        let Some(state) = self.roster.get(peer) else {
+            return;
+        };
+        let negotiated = state
+            .params
+            .as_ref()
+            .is_some_and(|p| p.families.contains(refresh.family));
+        if !negotiated || refresh.subtype != RefreshSubtype::Request {
+            return;
+        }
+        if let Some(group) = state
+            .group
+            .and_then(|group| self.groups.get_mut(group)?.as_mut())
+        {
+            group.refeed(&mut self.rib, peer, refresh.family);
+        }
+        self.list(peer);
+    }
+}

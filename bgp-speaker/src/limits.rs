@@ -1,0 +1,28 @@
+//! Every limit of the speaker, in one place.
+
+/// Octets of encoded UPDATEs that one group keeps per family for members that are still writing.
+/// A member further behind than this walks the log by itself.
+pub const RING_OCTETS_MAX: usize = 4 << 20;
+
+/// Octets of UPDATEs handed to one session before its socket has to take some.
+pub const SESSION_OCTETS_MAX: usize = 256 << 10;
+
+/// Prefixes that one call of [`crate::Speaker::run`] decides or exports per family and group.
+pub const BITE_PREFIXES: u32 = 8192;
+
+/// Prefixes that a feeding member walks per bite, so that one feed does not hold up the others.
+pub const FEED_PREFIXES: u32 = 4096;
+
+/// Sessions, configured and dynamic, one speaker can hold: peer ids are 16 bits wide and 0 is
+/// the speaker itself.
+pub const PEERS_MAX: usize = 65_000;
+
+/// Malformed messages kept for the operator to look at.
+pub const MALFORMED_KEPT: usize = 32;
+
+/// Octets kept of each malformed message.
+pub const MALFORMED_OCTETS_MAX: usize = 4096;
+
+/// How long stale paths of a peer that has come back are kept while its End-of-RIB marker is
+/// awaited (RFC 4724 §4.2 asks for a bound).
+pub const STALE_PATHS_MAX: core::time::Duration = core::time::Duration::from_secs(360);

@@ -1,0 +1,382 @@
+//! Update groups: peers that must be told the same octets share one walk of the log, one encoding
+//! and one ring of segments.
+//!
+//! A member is in one of two modes per family. *Shared*: it takes segments from the ring, by
+//! reference count. *Private*: it walks the tables by itself, because it has just come up (its
+//! cursor is a feed) or because it was so slow that the ring had to let go of what it still
+//! needed. A private member that reaches the tip of the log joins the ring; what the group
+//! announces after that may repeat what the member already has, which is harmless, since the last
+//! message about a prefix is always the right one.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use bgp_fsm::Session;
+use bgp_proto::{EncodeParams, Family, FamilySet, UpdateWriter};
+use bytes::BytesMut;
+use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib};
+
+use crate::{
+    encode::{PrivateEncoder, SharedEncoder},
+    limits::{BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX, SESSION_OCTETS_MAX},
+    segment::Ring,
+};
+
+/// All that changes the octets a peer is sent; peers with equal keys share a group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupKey {
+    /// The export rules of the tables.
+    pub(crate) rules: GroupRules,
+    /// Whether AS numbers have four octets on the wire.
+    pub(crate) as4: bool,
+    /// The largest message, header included.
+    pub(crate) octets_max: usize,
+}
+
+impl GroupKey {
+    fn params(&self) -> EncodeParams {
+        EncodeParams {
+            as4: self.as4,
+            add_path: false,
+            octets_max: self.octets_max,
+        }
+    }
+}
+
+/// Where one member stands in one family.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    /// It walks by itself from here.
+    Private(Cursor),
+    /// It has taken every segment before this number.
+    Shared(u64),
+}
+
+/// One member's place in one family.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    mode: Mode,
+    /// The End-of-RIB marker still has to follow the first full walk (RFC 4724 §2).
+    end_of_rib_due: bool,
+}
+
+/// One family of a group.
+#[derive(Debug, Default)]
+struct Lane {
+    ring: Ring,
+    places: BTreeMap<PeerId, Place>,
+    /// Members in shared mode that have not taken everything.
+    behind: usize,
+}
+
+/// Peers that are told the same.
+#[derive(Debug)]
+pub(crate) struct OutGroup {
+    pub(crate) key: GroupKey,
+    id: GroupId,
+    lanes: BTreeMap<Family, Lane>,
+}
+
+impl OutGroup {
+    pub(crate) fn new(key: GroupKey, rib: &mut Rib) -> Self {
+        let id = rib.add_group(key.rules.clone());
+        Self {
+            key,
+            id,
+            lanes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the group out of the tables.
+    pub(crate) fn close(self, rib: &mut Rib) {
+        rib.remove_group(self.id);
+    }
+
+    /// Whether nobody is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.values().all(|lane| lane.places.is_empty())
+    }
+
+    /// Lets a peer in: it is fed each family whole, then an End-of-RIB marker.
+    pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
+        for family in families.iter() {
+            let place = Place {
+                mode: Mode::Private(Cursor::feed()),
+                end_of_rib_due: true,
+            };
+            self.lanes
+                .entry(family)
+                .or_default()
+                .places
+                .insert(peer, place);
+        }
+    }
+
+    /// Tells one member everything of a family once more (RFC 2918 §4).
+    pub(crate) fn refeed(&mut self, rib: &mut Rib, peer: PeerId, family: Family) {
+        let Some(lane) = self.lanes.get_mut(&family) else {
+            return;
+        };
+        let Some(place) = lane.places.get(&peer).copied() else {
+            return;
+        };
+        let from = match place.mode {
+            Mode::Private(cursor) => cursor,
+            Mode::Shared(next) => match lane.ring.segment(next) {
+                Some(segment) => segment.from,
+                None => rib.group_cursor(self.id, family),
+            },
+        };
+        lane.leave(peer);
+        lane.places.insert(
+            peer,
+            Place {
+                mode: Mode::Private(from.again()),
+                ..place
+            },
+        );
+    }
+
+    /// Takes a peer out.
+    pub(crate) fn leave(&mut self, peer: PeerId) {
+        for lane in self.lanes.values_mut() {
+            lane.leave(peer);
+        }
+    }
+
+    /// Encodes the next bite of every family for which the ring has room. Members that now have
+    /// something to take are appended to `writable`, those whose session has to start over to
+    /// `lost`.
+    pub(crate) fn export(
+        &mut self,
+        rib: &mut Rib,
+        writable: &mut Vec<PeerId>,
+        lost: &mut Vec<PeerId>,
+    ) -> Progress {
+        let mut progress = Progress::Done;
+        for (&family, lane) in &mut self.lanes {
+            if !lane.make_room() {
+                continue;
+            }
+            let tip = lane.ring.tip();
+            let from = rib.group_cursor(self.id, family);
+            let mut encoder = SharedEncoder::new(family, self.key.params());
+            match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
+                Progress::Done => {}
+                Progress::More => progress = Progress::More,
+                Progress::Lost => lost.extend(lane.shared()),
+            }
+            encoder.finish(from, &mut lane.ring);
+            lane.wake(tip, writable);
+        }
+        progress
+    }
+
+    /// Hands `session` what its peer is to be told next, up to the session's limit.
+    ///
+    /// # Errors
+    /// The peer has not read for so long that it can no longer be told what it missed.
+    pub(crate) fn pull(
+        &mut self,
+        peer: PeerId,
+        session: &mut Session,
+        rib: &mut Rib,
+    ) -> Result<(), Lost> {
+        let params = self.key.params();
+        for (&family, lane) in &mut self.lanes {
+            while session.queued_octets() < SESSION_OCTETS_MAX {
+                let Some(place) = lane.places.get_mut(&peer) else {
+                    break;
+                };
+                match place.mode {
+                    Mode::Shared(next) => match lane.ring.segment(next) {
+                        Some(segment) => {
+                            if segment.audience.includes(peer) {
+                                session.queue(segment.octets.clone());
+                            }
+                            place.mode = Mode::Shared(next + 1);
+                            lane.taken(next + 1);
+                        }
+                        None => break,
+                    },
+                    Mode::Private(cursor) => {
+                        let walk = Walk {
+                            group: self.id,
+                            family,
+                            peer,
+                            params,
+                        };
+                        lane.walk(&walk, cursor, session, rib)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the peer has anything to take.
+    pub(crate) fn has_more(&self, peer: PeerId) -> bool {
+        self.lanes.values().any(|lane| lane.has_more(peer))
+    }
+
+    /// The oldest log positions still needed by private members, so that the tables keep their
+    /// tombstones for them.
+    pub(crate) fn private_cursors(&self) -> impl Iterator<Item = (Family, Cursor)> + '_ {
+        self.lanes.iter().flat_map(|(&family, lane)| {
+            lane.places
+                .values()
+                .filter_map(move |place| match place.mode {
+                    Mode::Private(cursor) => Some((family, cursor)),
+                    Mode::Shared(_) => None,
+                })
+        })
+    }
+
+    /// Octets waiting in the group's rings.
+    pub(crate) fn ring_octets(&self) -> usize {
+        self.lanes.values().map(|lane| lane.ring.octets()).sum()
+    }
+}
+
+/// What a peer missed can no longer be told: its session has to start over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lost;
+
+/// What one private walk is about.
+struct Walk {
+    group: GroupId,
+    family: Family,
+    peer: PeerId,
+    params: EncodeParams,
+}
+
+impl Lane {
+    fn leave(&mut self, peer: PeerId) {
+        if let Some(Place {
+            mode: Mode::Shared(next),
+            ..
+        }) = self.places.remove(&peer)
+            && next < self.ring.tip()
+        {
+            self.caught_up();
+        }
+    }
+
+    fn has_more(&self, peer: PeerId) -> bool {
+        self.places
+            .get(&peer)
+            .is_some_and(|place| match place.mode {
+                Mode::Shared(next) => next < self.ring.tip(),
+                Mode::Private(_) => true,
+            })
+    }
+
+    /// The members that take from the ring.
+    fn shared(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let shared = self
+            .places
+            .iter()
+            .filter(|(_, place)| matches!(place.mode, Mode::Shared(_)));
+        shared.map(|(&peer, _)| peer)
+    }
+
+    /// A shared member has taken every segment before `next`.
+    fn taken(&mut self, next: u64) {
+        if next == self.ring.tip() {
+            self.caught_up();
+        }
+    }
+
+    /// One member fewer is behind; when none is, nobody needs the segments any more.
+    fn caught_up(&mut self) {
+        self.behind = self.behind.saturating_sub(1);
+        if self.behind == 0 {
+            self.ring.release(self.ring.tip());
+        }
+    }
+
+    /// New segments from number `tip` on: every shared member has something to take.
+    fn wake(&mut self, tip: u64, writable: &mut Vec<PeerId>) {
+        if self.ring.tip() == tip {
+            return;
+        }
+        let before = writable.len();
+        writable.extend(self.shared());
+        self.behind = writable.len() - before;
+        if self.behind == 0 {
+            self.ring.release(self.ring.tip());
+        }
+    }
+
+    /// Whether the ring can take another bite. A full ring waits while everyone is behind; as
+    /// soon as one member has taken everything, the slowest lose their place in it.
+    fn make_room(&mut self) -> bool {
+        if self.ring.octets() < RING_OCTETS_MAX {
+            return true;
+        }
+        let tip = self.ring.tip();
+        let slowest = self.places.values().filter_map(|place| match place.mode {
+            Mode::Shared(next) => Some(next),
+            Mode::Private(_) => None,
+        });
+        if let Some(slowest) = slowest.min() {
+            self.ring.release(slowest);
+        }
+        let at_tip = |place: &Place| matches!(place.mode, Mode::Shared(next) if next == tip);
+        if !self.places.values().any(at_tip) {
+            return self.ring.octets() < RING_OCTETS_MAX;
+        }
+        while self.ring.octets() >= RING_OCTETS_MAX / 2 {
+            let Some((number, from)) = self.ring.evict() else {
+                break;
+            };
+            for place in self.places.values_mut() {
+                if matches!(place.mode, Mode::Shared(next) if next == number) {
+                    place.mode = Mode::Private(from);
+                    self.behind = self.behind.saturating_sub(1);
+                }
+            }
+        }
+        true
+    }
+
+    /// One bite of a private walk; at its end the member joins the ring.
+    fn walk(
+        &mut self,
+        walk: &Walk,
+        mut cursor: Cursor,
+        session: &mut Session,
+        rib: &mut Rib,
+    ) -> Result<(), Lost> {
+        let mut encoder = PrivateEncoder::new(walk.family, walk.params);
+        let budget = Budget(FEED_PREFIXES);
+        let progress = rib.export_private(
+            walk.group,
+            walk.family,
+            walk.peer,
+            &mut cursor,
+            budget,
+            &mut encoder,
+        );
+        for octets in encoder.finish() {
+            session.queue(octets);
+        }
+        let Some(place) = self.places.get_mut(&walk.peer) else {
+            return Ok(());
+        };
+        match progress {
+            Progress::Done => {}
+            Progress::More => {
+                place.mode = Mode::Private(cursor);
+                return Ok(());
+            }
+            Progress::Lost => return Err(Lost),
+        }
+        place.mode = Mode::Shared(self.ring.tip());
+        if core::mem::take(&mut place.end_of_rib_due) {
+            let mut marker = BytesMut::new();
+            UpdateWriter::end_of_rib(&mut marker, walk.family);
+            session.queue(marker.freeze());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! A new configuration on a running speaker: only the sessions it must touch are touched.
+
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
+use core::net::IpAddr;
+
+use bgp_fsm::Instant;
+use bgp_proto::{Notification, notification::cease};
+use rib::PeerId;
+
+use crate::{
+    config::{PeerConfig, SpeakerConfig},
+    speaker::Speaker,
+};
+
+/// What a new configuration did, by peer name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconfigured {
+    /// Peers that are new.
+    pub added: Vec<String>,
+    /// Peers that are gone: told Cease/Peer De-configured (RFC 4486).
+    pub removed: Vec<String>,
+    /// Peers whose session had to start over: told Cease/Other Configuration Change.
+    pub reset: Vec<String>,
+}
+
+/// Why a new configuration cannot be taken while running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeedsRestart {
+    /// Our AS number differs.
+    LocalAsn,
+    /// Our BGP Identifier differs.
+    RouterId,
+    /// Our CLUSTER_ID differs.
+    ClusterId,
+    /// The families differ.
+    Families,
+    /// The multipath limit differs.
+    Multipath,
+}
+
+impl NeedsRestart {
+    /// The key of the configuration file this is about.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::LocalAsn => "asn",
+            Self::RouterId => "router_id",
+            Self::ClusterId => "cluster_id",
+            Self::Families => "families",
+            Self::Multipath => "multipath",
+        }
+    }
+}
+
+impl Speaker {
+    /// Takes over a new configuration. Sessions whose peer is configured as before stay up.
+    ///
+    /// # Errors
+    /// Nothing changes when the speaker itself would become another one.
+    pub fn reconfigure(
+        &mut self,
+        now: Instant,
+        new: SpeakerConfig,
+    ) -> Result<Reconfigured, NeedsRestart> {
+        self.same_speaker(&new)?;
+        let mut done = Reconfigured::default();
+        let old_ranges = core::mem::replace(&mut self.config, new.clone()).ranges;
+        let wanted: BTreeSet<IpAddr> = new.peers.iter().map(|peer| peer.remote).collect();
+        for id in self.roster.ids() {
+            let Some(peer) = self.roster.get(id) else {
+                continue;
+            };
+            let stays = match peer.range {
+                Some(range) => old_ranges.get(range) == new.ranges.get(range),
+                None => wanted.contains(&peer.config.remote),
+            };
+            if !stays || (peer.range.is_some() && wanted.contains(&peer.config.remote)) {
+                done.removed.push(peer.config.name.clone());
+                self.deconfigure(now, id);
+            }
+        }
+        for peer in new.peers {
+            self.configure(now, peer, &mut done);
+        }
+        Ok(done)
+    }
+
+    fn same_speaker(&self, new: &SpeakerConfig) -> Result<(), NeedsRestart> {
+        let old = &self.config;
+        let checks = [
+            (old.local_asn == new.local_asn, NeedsRestart::LocalAsn),
+            (old.router_id == new.router_id, NeedsRestart::RouterId),
+            (
+                old.cluster_id() == new.cluster_id(),
+                NeedsRestart::ClusterId,
+            ),
+            (old.families == new.families, NeedsRestart::Families),
+            (
+                old.multipath_max == new.multipath_max,
+                NeedsRestart::Multipath,
+            ),
+        ];
+        checks
+            .into_iter()
+            .find(|(same, _)| !same)
+            .map_or(Ok(()), |(_, what)| Err(what))
+    }
+
+    fn configure(&mut self, now: Instant, config: PeerConfig, done: &mut Reconfigured) {
+        if let Some(id) = self.roster.at(config.remote)
+            && let Some(peer) = self.roster.get_mut(id)
+        {
+            let renamed = PeerConfig {
+                name: config.name.clone(),
+                ..peer.config.clone()
+            };
+            if renamed == config {
+                peer.config = config;
+                return;
+            }
+            done.reset.push(config.name.clone());
+            self.stop(
+                now,
+                id,
+                Notification::cease(cease::OTHER_CONFIGURATION_CHANGE),
+            );
+            self.roster.doom(id);
+            self.retire(id);
+        } else {
+            done.added.push(config.name.clone());
+        }
+        if let Some(id) = self.roster.insert(config, None) {
+            self.session_input(now, id, bgp_fsm::Input::Start);
+        }
+    }
+
+    /// Ends a peer's session and forgets the peer.
+    fn deconfigure(&mut self, now: Instant, id: PeerId) {
+        self.stop(now, id, Notification::cease(cease::PEER_DECONFIGURED));
+        self.roster.doom(id);
+        self.retire(id);
+    }
+
+    /// Ends every session, telling the peers why (RFC 9003 text and all).
+    pub fn stop_all(&mut self, now: Instant, why: &Notification) {
+        for id in self.roster.ids() {
+            self.stop(now, id, why.clone());
+        }
+    }
+
+    /// Ends one session and leaves it down.
+    pub fn stop(&mut self, now: Instant, id: PeerId, why: Notification) {
+        self.session_input(now, id, bgp_fsm::Input::Stop(why));
+        self.expire_stale(Instant(u64::MAX), id);
+    }
+}

@@ -1,0 +1,216 @@
+//! Sessions coming up and going down, and the paths that outlive them (RFC 4724, helper side).
+
+use bgp_fsm::{DownReason, Instant};
+use bgp_proto::{Family, FamilySet, SessionParams};
+use core::{net::IpAddr, time::Duration};
+use rib::{DownMode, GroupRules, PeerId, PeerInfo};
+
+use crate::{
+    event::{Event, Output},
+    limits::STALE_PATHS_MAX,
+    outgroup::{GroupKey, OutGroup},
+    peer::Peer,
+    speaker::Speaker,
+};
+
+impl Speaker {
+    /// A session is up: its peer gets a place in the tables and in an update group.
+    pub(crate) fn up(&mut self, now: Instant, peer: PeerId, params: SessionParams) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        let ends = state
+            .session
+            .established()
+            .and_then(|conn| state.session.ends(conn));
+        let local = ends.map(|(local, _)| local.ip());
+        state.local = local;
+        self.rib.peer_up(
+            peer,
+            PeerInfo {
+                role: state.config.role,
+                asn: params.peer_asn,
+                id: params.peer_id,
+                address: state.config.remote,
+                local,
+                import: state.config.import,
+            },
+        );
+        let lost = state.stale.difference(forwarding(&params));
+        if state.stale_until.is_some() {
+            // RFC 4724 §4.2: the timer now bounds the wait for the End-of-RIB markers.
+            state.stale_until = Some(now + STALE_PATHS_MAX);
+        }
+        let families = params.families;
+        state.params = Some(params);
+        let key = self.group_key(peer);
+        for family in lost.iter() {
+            self.sweep(peer, family);
+        }
+        if let Some(key) = key {
+            let group = self.group_at(key);
+            if let Some(out) = self.groups.get_mut(group).and_then(Option::as_mut) {
+                out.join(peer, families);
+            }
+            if let Some(state) = self.roster.get_mut(peer) {
+                state.group = Some(group);
+            }
+        }
+        if let Some(params) = self.roster.get(peer).and_then(|state| state.params.clone()) {
+            let params = alloc::boxed::Box::new(params);
+            self.outputs
+                .push_back(Output::Event(Event::Up { peer, params }));
+        }
+        self.list(peer);
+    }
+
+    /// An established session has ended.
+    pub(crate) fn down(&mut self, now: Instant, peer: PeerId, reason: DownReason) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        let params = state.params.take();
+        state.local = None;
+        let group = state.group.take();
+        let kept = params
+            .as_ref()
+            .map_or_else(FamilySet::default, |p| kept(state, p, &reason));
+        state.stale = kept;
+        state.stale_until = match params.as_ref().and_then(|p| p.peer_graceful.as_ref()) {
+            Some(graceful) if !kept.is_empty() => {
+                Some(now + Duration::from_secs(u64::from(graceful.time_s)))
+            }
+            _ => None,
+        };
+        self.rib.peer_down(
+            peer,
+            if kept.is_empty() {
+                DownMode::Flush
+            } else {
+                DownMode::Stale(kept)
+            },
+        );
+        if let Some(group) = group {
+            self.leave(peer, group);
+        }
+        self.outputs
+            .push_back(Output::Event(Event::Down { peer, reason }));
+    }
+
+    /// The peer has sent a family whole: what it did not send again is gone (RFC 4724 §4.2).
+    pub(crate) fn end_of_rib(&mut self, peer: PeerId, family: Family) {
+        self.sweep(peer, family);
+        self.outputs
+            .push_back(Output::Event(Event::EndOfRib { peer, family }));
+    }
+
+    /// The time for which stale paths are kept is over.
+    pub(crate) fn expire_stale(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if state.stale_until.is_none_or(|until| until > now) {
+            return;
+        }
+        state.stale_until = None;
+        state.stale = FamilySet::default();
+        self.rib.stale_expired(peer);
+    }
+
+    fn sweep(&mut self, peer: PeerId, family: Family) {
+        self.rib.end_of_rib(peer, family);
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.stale.remove(family);
+        if state.stale.is_empty() {
+            state.stale_until = None;
+        }
+    }
+
+    fn leave(&mut self, peer: PeerId, group: usize) {
+        let Some(place) = self.groups.get_mut(group) else {
+            return;
+        };
+        let Some(out) = place else { return };
+        out.leave(peer);
+        if out.is_empty()
+            && let Some(out) = place.take()
+        {
+            out.close(&mut self.rib);
+        }
+    }
+
+    /// What the octets for this peer depend on.
+    fn group_key(&self, peer: PeerId) -> Option<GroupKey> {
+        let state = self.roster.get(peer)?;
+        let params = state.params.as_ref()?;
+        let own_next_hop_v4 = match state.local {
+            Some(IpAddr::V4(local)) => Some(local),
+            _ => self.config.own_next_hop_v4,
+        };
+        let own_next_hop_v6 = match state.local {
+            Some(IpAddr::V6(local)) => Some(local),
+            _ => self.config.own_next_hop_v6,
+        };
+        Some(GroupKey {
+            rules: GroupRules {
+                role: state.config.role,
+                local_asn: params.local_asn,
+                peer_asn: params.peer_asn,
+                next_hop: state.config.next_hop,
+                own_next_hop_v4,
+                own_next_hop_v6,
+                cluster_id: self.config.cluster_id(),
+                extended_next_hop: params.extended_next_hop,
+                export: state.config.export,
+            },
+            as4: params.as4,
+            octets_max: params.octets_max(),
+        })
+    }
+
+    /// The group for a key, made if there is none.
+    fn group_at(&mut self, key: GroupKey) -> usize {
+        let same = |group: &Option<OutGroup>| group.as_ref().is_some_and(|group| group.key == key);
+        if let Some(at) = self.groups.iter().position(same) {
+            return at;
+        }
+        let group = OutGroup::new(key, &mut self.rib);
+        if let Some(at) = self.groups.iter().position(Option::is_none)
+            && let Some(place) = self.groups.get_mut(at)
+        {
+            *place = Some(group);
+            return at;
+        }
+        self.groups.push(Some(group));
+        self.groups.len() - 1
+    }
+}
+
+/// The families in which a restarted peer says it has kept forwarding (RFC 4724 §3).
+fn forwarding(params: &SessionParams) -> FamilySet {
+    let families = params
+        .peer_graceful
+        .iter()
+        .flat_map(|graceful| &graceful.families);
+    families
+        .filter(|(_, kept)| *kept)
+        .map(|&(family, _)| family)
+        .collect()
+}
+
+/// The families whose paths are kept over the end of a session (RFC 4724 §4.2, RFC 8538 §3).
+fn kept(state: &Peer, params: &SessionParams, reason: &DownReason) -> FamilySet {
+    let Some(theirs) = &params.peer_graceful else {
+        return FamilySet::default();
+    };
+    if state.config.session.graceful_restart.is_none() {
+        return FamilySet::default(); // we have not offered to be a helper
+    }
+    if theirs.time_s == 0 || !reason.is_graceful(theirs.notification) {
+        return FamilySet::default();
+    }
+    let listed: FamilySet = theirs.families.iter().map(|&(family, _)| family).collect();
+    listed.intersection(params.families)
+}

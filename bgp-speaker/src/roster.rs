@@ -1,0 +1,159 @@
+//! Who the peers are: configured ones, and dynamic ones that came from a range.
+
+use alloc::{collections::BTreeMap, format, vec::Vec};
+use core::net::IpAddr;
+
+use rib::PeerId;
+
+use crate::{
+    config::{PeerConfig, RangeConfig, SpeakerConfig},
+    event::Refusal,
+    limits::PEERS_MAX,
+    peer::Peer,
+};
+
+/// The peers by id and by address.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    peers: Vec<Option<Peer>>,
+    by_address: BTreeMap<IpAddr, PeerId>,
+    /// Where to look for a free id next: ids are handed out round robin, so that one is not
+    /// taken again while the tables still sweep what it left behind.
+    next: usize,
+    seed: u64,
+}
+
+impl Roster {
+    /// The configured peers.
+    pub(crate) fn new(config: &SpeakerConfig, seed: u64) -> Self {
+        let mut roster = Self {
+            peers: Vec::new(),
+            by_address: BTreeMap::new(),
+            next: 0,
+            seed,
+        };
+        for peer in &config.peers {
+            roster.insert(peer.clone(), None);
+        }
+        roster
+    }
+
+    pub(crate) fn get(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(index(id)?)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.peers.get_mut(index(id)?)?.as_mut()
+    }
+
+    /// The peer at an address.
+    pub(crate) fn at(&self, remote: IpAddr) -> Option<PeerId> {
+        self.by_address.get(&remote).copied()
+    }
+
+    /// Every id in use.
+    pub(crate) fn ids(&self) -> Vec<PeerId> {
+        self.iter().map(|(id, _)| id).collect()
+    }
+
+    /// Every peer.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
+        self.peers
+            .iter()
+            .enumerate()
+            .filter_map(|(at, peer)| Some((id(at)?, peer.as_ref()?)))
+    }
+
+    /// Adds a peer. `None` when [`PEERS_MAX`] is reached.
+    pub(crate) fn insert(&mut self, config: PeerConfig, range: Option<usize>) -> Option<PeerId> {
+        let at = self.free()?;
+        let id = id(at)?;
+        self.by_address.insert(config.remote, id);
+        let seed = self.seed ^ (u64::from(id.0) << 32) ^ (self.next as u64).rotate_left(17);
+        let peer = Peer::new(config, range, seed);
+        match self.peers.get_mut(at) {
+            Some(place) => *place = Some(peer),
+            None => self.peers.push(Some(peer)),
+        }
+        Some(id)
+    }
+
+    /// Frees a peer's address for another; the peer itself stays until its last words are written.
+    pub(crate) fn doom(&mut self, id: PeerId) {
+        let Some(peer) = self.get_mut(id) else { return };
+        peer.doomed = true;
+        let remote = peer.config.remote;
+        self.by_address.remove(&remote);
+    }
+
+    /// Forgets a peer.
+    pub(crate) fn remove(&mut self, id: PeerId) -> Option<Peer> {
+        let peer = self.peers.get_mut(index(id)?)?.take()?;
+        if self.by_address.get(&peer.config.remote) == Some(&id) {
+            self.by_address.remove(&peer.config.remote);
+        }
+        Some(peer)
+    }
+
+    /// The peer an incoming connection belongs to, and whether it has just been made.
+    pub(crate) fn accept(
+        &mut self,
+        config: &SpeakerConfig,
+        local: IpAddr,
+        remote: IpAddr,
+    ) -> Result<(PeerId, bool), Refusal> {
+        if let Some(id) = self.at(remote)
+            && let Some(peer) = self.get(id)
+        {
+            return match peer.config.local {
+                Some(wanted) if wanted != local => Err(Refusal::WrongLocal),
+                _ => Ok((id, false)),
+            };
+        }
+        let (at, range) = most_specific(&config.ranges, remote).ok_or(Refusal::Unknown)?;
+        let taken = self
+            .iter()
+            .filter(|(_, peer)| peer.range == Some(at))
+            .count();
+        if taken >= usize::from(range.limit) {
+            return Err(Refusal::RangeFull { limit: range.limit });
+        }
+        let mut peer = range.template.clone();
+        peer.name = format!("{}-{remote}", range.name);
+        peer.remote = remote;
+        peer.session.passive = true;
+        let id = self.insert(peer, Some(at)).ok_or(Refusal::TooManyPeers)?;
+        Ok((id, true))
+    }
+
+    /// An index for a new peer, preferring ones never used or not used for long.
+    fn free(&mut self) -> Option<usize> {
+        if self.peers.len() < PEERS_MAX {
+            self.next = self.peers.len();
+            return Some(self.next);
+        }
+        let at = (1..=self.peers.len())
+            .map(|step| (self.next + step) % self.peers.len())
+            .find(|&at| self.peers.get(at).is_some_and(Option::is_none))?;
+        self.next = at;
+        Some(at)
+    }
+}
+
+/// The longest range that covers an address.
+fn most_specific(ranges: &[RangeConfig], remote: IpAddr) -> Option<(usize, &RangeConfig)> {
+    let covering = ranges
+        .iter()
+        .enumerate()
+        .filter(|(_, range)| range.covers(remote));
+    covering.max_by_key(|(_, range)| range.prefix.len())
+}
+
+/// Id 0 is the speaker itself.
+fn index(id: PeerId) -> Option<usize> {
+    usize::from(id.0).checked_sub(1)
+}
+
+fn id(index: usize) -> Option<PeerId> {
+    u16::try_from(index + 1).ok().map(PeerId)
+}

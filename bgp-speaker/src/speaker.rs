@@ -1,0 +1,431 @@
+//! The speaker: one value that takes inputs with an instant and gives outputs.
+//!
+//! This file is the facade; what it composes lives in [`crate::peer`], [`crate::roster`],
+//! [`crate::ingest`], [`crate::outgroup`] and [`crate::restart`].
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+use core::net::SocketAddr;
+
+use bgp_fsm::{Conn, Instant};
+use bgp_proto::{Attributes, Family, Net, Notification, notification::cease};
+use bytes::Bytes;
+use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig};
+
+use crate::{
+    config::SpeakerConfig,
+    event::{Event, Input, Malformed, Output, Refusal},
+    limits::BITE_PREFIXES,
+    outgroup::OutGroup,
+    peer::{Peer, PeerView},
+    roster::Roster,
+};
+
+/// A BGP speaker: sessions, tables and export in one plain struct (RFC 4271).
+///
+/// Mutate it with [`handle`](Self::handle), then drain [`poll_output`](Self::poll_output); give it
+/// time with [`run`](Self::run) until that says `Done`; move octets with [`fill`](Self::fill) and
+/// [`sent`](Self::sent) for the peers that [`poll_writable`](Self::poll_writable) names; come back
+/// at [`poll_timeout`](Self::poll_timeout). It reads no clock and opens no socket.
+#[derive(Debug)]
+pub struct Speaker {
+    pub(crate) config: SpeakerConfig,
+    pub(crate) rib: Rib,
+    pub(crate) roster: Roster,
+    pub(crate) groups: Vec<Option<OutGroup>>,
+    timers: BTreeSet<(Instant, PeerId)>,
+    pub(crate) outputs: VecDeque<Output>,
+    writable: VecDeque<PeerId>,
+    pub(crate) malformed: VecDeque<Malformed>,
+    /// Peers whose sessions have to start over.
+    lost: Vec<PeerId>,
+    readers: Vec<BTreeMap<Family, Cursor>>,
+}
+
+/// A reader of the tables: see [`Speaker::add_reader`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReaderId(usize);
+
+impl Speaker {
+    /// A speaker with its configured peers, all still idle: start them with
+    /// [`start`](Self::start). The seed feeds timer jitter and hash functions.
+    #[must_use]
+    pub fn new(config: SpeakerConfig, seed: u64) -> Self {
+        let rib = Rib::new(
+            RibConfig {
+                local_asn: config.local_asn,
+                router_id: config.router_id,
+                cluster_id: config.cluster_id(),
+                multipath_max: config.multipath_max,
+                next_hops: config.next_hops,
+                ..RibConfig::default()
+            },
+            seed,
+        );
+        Self {
+            roster: Roster::new(&config, seed),
+            config,
+            rib,
+            groups: Vec::new(),
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            writable: VecDeque::new(),
+            malformed: VecDeque::new(),
+            lost: Vec::new(),
+            readers: Vec::new(),
+        }
+    }
+
+    /// Starts every configured peer (RFC 4271 §8.1.2, events 1 and 4).
+    pub fn start(&mut self, now: Instant) {
+        for peer in self.roster.ids() {
+            self.session_input(now, peer, bgp_fsm::Input::Start);
+        }
+    }
+
+    /// Takes in one thing that happened.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        match input {
+            Input::Session(peer, input) => self.session_input(now, peer, input),
+            Input::Local {
+                family,
+                net,
+                attributes,
+            } => self.local(family, net, attributes),
+            Input::Resolved { next_hop, reach } => self.rib.resolve(next_hop, reach),
+            Input::Timeout => self.timeout(now),
+        }
+        self.drain_tracks();
+    }
+
+    /// Finds or makes the peer for a connection that has come in; the driver then hands over
+    /// `Opened` on [`Conn::Inbound`].
+    ///
+    /// # Errors
+    /// Says why the connection is not wanted; the driver tells the other side with the
+    /// NOTIFICATION of [`Refusal::notification`].
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<PeerId, Refusal> {
+        let (peer, new) = self.roster.accept(&self.config, local.ip(), remote.ip())?;
+        if new {
+            self.session_input(now, peer, bgp_fsm::Input::Start);
+        }
+        let state = self.roster.get_mut(peer).ok_or(Refusal::Unknown)?;
+        let verdict = state.session.admit(now);
+        self.settle(now, peer);
+        verdict.map(|()| peer).map_err(Refusal::Session)
+    }
+
+    /// The next thing for the driver to do, until there is none.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The instant at which [`Input::Timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+
+    /// The next peer that may have something to write on a connection. A peer named here is
+    /// named again only after it got more to write, so the driver has to [`fill`](Self::fill)
+    /// until nothing comes or the socket takes no more.
+    pub fn poll_writable(&mut self) -> Option<PeerId> {
+        let peer = self.writable.pop_front()?;
+        if let Some(peer) = self.roster.get_mut(peer) {
+            peer.listed = false;
+        }
+        Some(peer)
+    }
+
+    /// Appends what is to be written next on a connection, about `octets_max` octets. The same
+    /// octets come again until [`sent`](Self::sent) has taken note of them.
+    pub fn fill(&mut self, peer: PeerId, conn: Conn, slices: &mut Vec<Bytes>, octets_max: usize) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if let Some(group) = state
+            .group
+            .and_then(|group| self.groups.get_mut(group)?.as_mut())
+        {
+            if group.pull(peer, &mut state.session, &mut self.rib).is_err() {
+                self.lost.push(peer);
+            }
+        }
+        state.session.fill(conn, slices, octets_max);
+    }
+
+    /// The socket has taken this many octets.
+    pub fn sent(&mut self, peer: PeerId, conn: Conn, octets: usize) {
+        if let Some(state) = self.roster.get_mut(peer) {
+            state.session.sent(conn, octets);
+            self.rearm(peer);
+            self.retire(peer);
+        }
+    }
+
+    /// Whether a peer has anything to write on a connection.
+    #[must_use]
+    pub fn wants_write(&self, peer: PeerId, conn: Conn) -> bool {
+        let Some(state) = self.roster.get(peer) else {
+            return false;
+        };
+        let group = state
+            .group
+            .and_then(|group| self.groups.get(group)?.as_ref());
+        state.session.wants_write(conn)
+            || (state.session.established() == Some(conn)
+                && group.is_some_and(|group| group.has_more(peer)))
+    }
+
+    /// The longest message that may arrive on a connection, in octets (RFC 8654 §4).
+    #[must_use]
+    pub fn octets_max(&self, peer: PeerId, conn: Conn) -> usize {
+        let session = self.roster.get(peer).map(|state| &state.session);
+        session.map_or(bgp_proto::MESSAGE_OCTETS_MAX, |session| {
+            session.octets_max(conn)
+        })
+    }
+
+    /// A bounded bite of background work: deciding, exporting, sweeping. Call it again while it
+    /// says `More`, with I/O in between.
+    pub fn run(&mut self, now: Instant, budget: Budget) -> Progress {
+        let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
+        let mut woken = Vec::new();
+        for group in self.groups.iter_mut().flatten() {
+            if group.export(&mut self.rib, &mut woken, &mut self.lost) == Progress::More {
+                progress = Progress::More;
+            }
+        }
+        for peer in woken {
+            self.list(peer);
+        }
+        for peer in core::mem::take(&mut self.lost) {
+            let why = Notification::cease(cease::OUT_OF_RESOURCES);
+            self.session_input(now, peer, bgp_fsm::Input::Rejected(why));
+        }
+        self.trim();
+        self.drain_tracks();
+        progress
+    }
+
+    /// A new reader of the tables, such as the kernel's FIB: it is given everything, then what
+    /// changes.
+    pub fn add_reader(&mut self) -> ReaderId {
+        self.readers.push(BTreeMap::new());
+        ReaderId(self.readers.len() - 1)
+    }
+
+    /// Reads on in one family. After [`Progress::Lost`] the reader is given everything again and
+    /// has to forget what it is not given.
+    pub fn read(
+        &mut self,
+        reader: ReaderId,
+        family: Family,
+        budget: Budget,
+        each: &mut dyn FnMut(Change<'_>),
+    ) -> Progress {
+        let Some(cursors) = self.readers.get_mut(reader.0) else {
+            return Progress::Done;
+        };
+        self.rib
+            .changes(family, cursors.entry(family).or_default(), budget, each)
+    }
+
+    /// Lets the tables forget what every reader has read.
+    fn trim(&mut self) {
+        for family in self.config.families.iter() {
+            let private = self
+                .groups
+                .iter()
+                .flatten()
+                .flat_map(OutGroup::private_cursors);
+            let readers = self
+                .readers
+                .iter()
+                .filter_map(|reader| reader.get(&family).copied());
+            let held: Vec<Cursor> = private
+                .filter_map(|(of, cursor)| (of == family).then_some(cursor))
+                .chain(readers)
+                .collect();
+            self.rib.trim(family, &held);
+        }
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> &SpeakerConfig {
+        &self.config
+    }
+
+    /// The tables, to read.
+    #[must_use]
+    pub fn rib(&self) -> &Rib {
+        &self.rib
+    }
+
+    /// Every peer, configured and dynamic.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> + '_ {
+        self.roster
+            .iter()
+            .map(|(id, peer)| peer.view(id, &self.rib))
+    }
+
+    /// The name of a peer, for logs.
+    #[must_use]
+    pub fn peer_name(&self, peer: PeerId) -> &str {
+        self.roster.get(peer).map_or("?", |peer| &peer.config.name)
+    }
+
+    /// The last malformed messages, oldest first.
+    pub fn malformed(&self) -> impl Iterator<Item = &Malformed> {
+        self.malformed.iter()
+    }
+
+    /// Octets of encoded UPDATEs that wait for slower members of their groups.
+    #[must_use]
+    pub fn ring_octets(&self) -> usize {
+        self.groups
+            .iter()
+            .flatten()
+            .map(OutGroup::ring_octets)
+            .sum()
+    }
+
+    fn local(&mut self, family: Family, net: Net<'_>, attributes: Option<Attributes>) {
+        match attributes {
+            Some(attributes) => self.rib.announce(family, net, attributes),
+            None => self.rib.withdraw(family, net),
+        }
+    }
+
+    /// One input for one session, and all that follows from it.
+    pub(crate) fn session_input(&mut self, now: Instant, peer: PeerId, input: bgp_fsm::Input) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.session.handle(now, input);
+        self.settle(now, peer);
+    }
+
+    /// All that follows from what a session was told.
+    fn settle(&mut self, now: Instant, peer: PeerId) {
+        while let Some(rejected) = self.drain_session(now, peer) {
+            let Some(state) = self.roster.get_mut(peer) else {
+                return;
+            };
+            state
+                .session
+                .handle(now, bgp_fsm::Input::Rejected(rejected));
+        }
+        self.list(peer);
+        self.rearm(peer);
+        self.retire(peer);
+    }
+
+    /// Acts on what a session put out. A NOTIFICATION comes back when an UPDATE calls for the
+    /// session's end.
+    fn drain_session(&mut self, now: Instant, peer: PeerId) -> Option<Notification> {
+        let mut rejected = None;
+        while let Some(output) = self.roster.get_mut(peer)?.session.poll_output() {
+            match output {
+                bgp_fsm::Output::Dial => self.dial(peer),
+                bgp_fsm::Output::Close(conn) => {
+                    self.outputs.push_back(Output::Close { peer, conn })
+                }
+                bgp_fsm::Output::State(state) => {
+                    self.outputs
+                        .push_back(Output::Event(Event::State { peer, state }));
+                }
+                bgp_fsm::Output::Established(params) => self.up(now, peer, *params),
+                bgp_fsm::Output::Update(body) if rejected.is_none() => {
+                    rejected = self.update(now, peer, &body);
+                }
+                bgp_fsm::Output::Update(_) => {}
+                bgp_fsm::Output::Refresh(refresh) => self.refresh(peer, refresh),
+                bgp_fsm::Output::Down(reason) => self.down(now, peer, reason),
+            }
+        }
+        rejected
+    }
+
+    fn dial(&mut self, peer: PeerId) {
+        let Some(state) = self.roster.get(peer) else {
+            return;
+        };
+        let config = &state.config;
+        self.outputs.push_back(Output::Dial {
+            peer,
+            remote: SocketAddr::new(config.remote, config.port),
+            local: config.local,
+            ttl_security_hops: config.ttl_security_hops,
+            password: config.password.clone(),
+        });
+    }
+
+    fn timeout(&mut self, now: Instant) {
+        while let Some(&(at, peer)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(state) = self.roster.get_mut(peer) {
+                state.armed = None;
+            }
+            self.expire_stale(now, peer);
+            self.session_input(now, peer, bgp_fsm::Input::Timeout);
+        }
+    }
+
+    /// Notes when a peer next needs the clock.
+    pub(crate) fn rearm(&mut self, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        let wanted = state.poll_timeout();
+        if state.armed == wanted {
+            return;
+        }
+        if let Some(armed) = state.armed.take() {
+            self.timers.remove(&(armed, peer));
+        }
+        if let Some(at) = wanted {
+            self.timers.insert((at, peer));
+        }
+        state.armed = wanted;
+    }
+
+    /// Puts a peer on the list of those with something to write.
+    pub(crate) fn list(&mut self, peer: PeerId) {
+        if let Some(state) = self.roster.get_mut(peer)
+            && !core::mem::replace(&mut state.listed, true)
+        {
+            self.writable.push_back(peer);
+        }
+    }
+
+    /// Forgets a peer whose session is over for good.
+    pub(crate) fn retire(&mut self, peer: PeerId) {
+        let spent = self.roster.get(peer).is_some_and(Peer::is_spent);
+        if !spent {
+            return;
+        }
+        if let Some(at) = self.roster.get(peer).and_then(|peer| peer.armed) {
+            self.timers.remove(&(at, peer));
+        }
+        self.roster.remove(peer);
+        self.outputs.push_back(Output::Gone(peer));
+    }
+
+    fn drain_tracks(&mut self) {
+        while let Some(track) = self.rib.poll_track() {
+            self.outputs.push_back(Output::Track(track));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+use core::time::Duration;
+use std::{vec, vec::Vec};
+
+use bgp_fsm::GracefulRestartConfig;
+use rib::Role;
+
+use super::fabric::{Fabric, address, clients, neighbor, speaker_config};
+use crate::{Event, SpeakerConfig};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// Speaker 1 reflects between its clients 2, 3 and 4, which know only it.
+fn reflector_and_clients() -> Fabric {
+    let mut reflector = speaker_config(1);
+    reflector.ranges.push(clients(1, 3));
+    let mut configs = vec![(1, reflector)];
+    for client in 2..=4 {
+        configs.push((client, client_of(client, &[1])));
+    }
+    let mut fabric = Fabric::new(configs);
+    fabric.advance(SOON);
+    fabric
+}
+
+fn client_of(number: usize, reflectors: &[usize]) -> SpeakerConfig {
+    let mut config = speaker_config(number);
+    for &reflector in reflectors {
+        config
+            .peers
+            .push(neighbor(number, reflector, Role::Internal));
+    }
+    config
+}
+
+#[test]
+fn a_reflector_passes_its_clients_routes_on() {
+    let mut fabric = reflector_and_clients();
+    assert_eq!(fabric.established(1), 3);
+    fabric.announce(2, "10.65.2.0/32");
+    fabric.announce(3, "10.65.3.0/32");
+    fabric.advance(SOON);
+    for client in 2..=4 {
+        assert_eq!(
+            fabric.prefixes(client),
+            ["10.65.2.0/32", "10.65.3.0/32"],
+            "client {client}"
+        );
+    }
+    let via = fabric.routes(4);
+    assert!(
+        via[0].1.contains(&std::format!("{}", address(2))),
+        "the next hop stays: {via:?}"
+    );
+    fabric.withdraw(2, "10.65.2.0/32");
+    fabric.advance(SOON);
+    assert_eq!(fabric.prefixes(4), ["10.65.3.0/32"]);
+    assert_eq!(fabric.prefixes(2), ["10.65.3.0/32"], "no echo of its own");
+}
+
+#[test]
+fn the_client_too_many_is_refused_and_the_others_stay() {
+    let mut fabric = Fabric::new(vec![
+        (1, {
+            let mut config = speaker_config(1);
+            config.ranges.push(clients(1, 1));
+            config
+        }),
+        (2, client_of(2, &[1])),
+        (3, client_of(3, &[1])),
+    ]);
+    fabric.advance(SOON);
+    assert_eq!(fabric.established(1), 1);
+    fabric.kill(2);
+    fabric.advance(Duration::from_secs(200));
+    assert_eq!(
+        fabric.established(3),
+        1,
+        "the place that became free is taken"
+    );
+}
+
+#[test]
+fn two_reflectors_survive_the_loss_of_one() {
+    let mut configs = vec![];
+    for reflector in 1..=2 {
+        let mut config = speaker_config(reflector);
+        config.ranges.push(clients(reflector, 10));
+        config
+            .peers
+            .push(neighbor(reflector, 3 - reflector, Role::Internal));
+        configs.push((reflector, config));
+    }
+    for client in 3..=5 {
+        configs.push((client, client_of(client, &[1, 2])));
+    }
+    let mut fabric = Fabric::new(configs);
+    fabric.announce(3, "10.65.3.0/32");
+    fabric.announce(4, "10.65.4.0/32");
+    fabric.advance(SOON);
+    let all = ["10.65.3.0/32", "10.65.4.0/32"];
+    assert_eq!(fabric.prefixes(5), all);
+    fabric.kill(1);
+    fabric.advance(SOON);
+    assert_eq!(fabric.prefixes(5), all);
+    fabric.withdraw(4, "10.65.4.0/32");
+    fabric.advance(SOON);
+    for client in 3..=5 {
+        assert_eq!(fabric.prefixes(client), ["10.65.3.0/32"]);
+    }
+}
+
+#[test]
+fn a_late_client_is_fed_whole_and_hears_the_end_of_rib() {
+    let mut fabric = reflector_and_clients();
+    for host in 0..250 {
+        fabric.announce(2, &std::format!("10.66.0.{host}/32"));
+    }
+    fabric.advance(SOON);
+    fabric.kill(4);
+    fabric.advance(SOON);
+    let late = Fabric::new(vec![(4, client_of(4, &[1]))]);
+    fabric.speakers.extend(late.speakers);
+    fabric.advance(SOON);
+    assert_eq!(fabric.prefixes(4).len(), 250);
+    let ends = |(n, event): &&(usize, Event)| *n == 4 && matches!(event, Event::EndOfRib { .. });
+    assert!(
+        fabric.events.iter().filter(ends).count() >= 2,
+        "one a family"
+    );
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_the_others_nothing() {
+    let mut fabric = reflector_and_clients();
+    fabric.stalled.push(4);
+    for host in 0..20_000_u32 {
+        fabric.announce(
+            2,
+            &std::format!("10.{}.{}.{}/32", 70, host >> 8, host & 255),
+        );
+    }
+    fabric.advance(Duration::from_secs(20));
+    assert_eq!(fabric.prefixes(3).len(), 20_000);
+    assert_eq!(
+        fabric.speaker(1).ring_octets(),
+        fabric.speaker(1).ring_octets().min(8 << 20)
+    );
+    for host in 0..19_999_u32 {
+        fabric.withdraw(
+            2,
+            &std::format!("10.{}.{}.{}/32", 70, host >> 8, host & 255),
+        );
+    }
+    fabric.advance(Duration::from_secs(20));
+    assert_eq!(fabric.prefixes(3).len(), 1);
+    fabric.stalled.clear();
+    fabric.advance(Duration::from_secs(20));
+    assert_eq!(
+        fabric.prefixes(4).len(),
+        1,
+        "it ends with what is, not with what was"
+    );
+}
+
+#[test]
+fn stale_paths_stay_while_a_peer_restarts_and_go_when_it_stays_away() {
+    let graceful = |config: &mut SpeakerConfig| {
+        for peer in &mut config.peers {
+            let families_forwarding = peer.session.families;
+            peer.session.graceful_restart = Some(GracefulRestartConfig {
+                time_s: 60,
+                restarting: false,
+                families_forwarding,
+            });
+        }
+    };
+    let pair: Vec<(usize, SpeakerConfig)> = [(1, 2), (2, 1)]
+        .map(|(us, them)| {
+            let mut config = client_of(us, &[them]);
+            graceful(&mut config);
+            (us, config)
+        })
+        .into();
+    let mut fabric = Fabric::new(pair.clone());
+    fabric.announce(1, "10.65.1.0/32");
+    fabric.announce(1, "10.65.1.1/32");
+    fabric.advance(SOON);
+    fabric.kill(1);
+    fabric.advance(Duration::from_secs(10));
+    assert_eq!(
+        fabric.prefixes(2),
+        ["10.65.1.0/32", "10.65.1.1/32"],
+        "kept as stale"
+    );
+    let back = Fabric::new(vec![pair[0].clone()]);
+    fabric.speakers.extend(back.speakers);
+    fabric.announce(1, "10.65.1.0/32");
+    fabric.advance(SOON);
+    assert_eq!(
+        fabric.prefixes(2),
+        ["10.65.1.0/32"],
+        "the End-of-RIB swept the other"
+    );
+    fabric.kill(1);
+    fabric.advance(Duration::from_secs(90));
+    assert!(fabric.prefixes(2).is_empty(), "the restart time is over");
+}

@@ -1,0 +1,371 @@
+//! A network of speakers: streams that deliver in order, a clock that jumps to the next timer.
+
+use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig, State};
+use bgp_proto::{
+    AsPath, Asn, Attributes, ClusterId, Family, FamilySet, Ipv4Prefix, Net, Origin, RouterId,
+    next_frame,
+};
+use bytes::BytesMut;
+use rib::{Budget, NextHopMode, NextHops, PeerId, Policy, Progress, Role};
+
+use crate::{Event, Input, Output, PeerConfig, RangeConfig, Speaker, SpeakerConfig};
+
+/// One end of a stream.
+type End = (usize, PeerId, Conn);
+
+/// Speakers by number; number `n` has the address 10.0.0.n.
+pub(super) struct Fabric {
+    pub(super) now: Instant,
+    pub(super) speakers: BTreeMap<usize, Speaker>,
+    /// Each open end: the other end and the octets on their way to this one.
+    ends: BTreeMap<End, (End, BytesMut)>,
+    pub(super) events: Vec<(usize, Event)>,
+    /// Speakers that do not read.
+    pub(super) stalled: Vec<usize>,
+}
+
+pub(super) fn address(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, 0, u8::try_from(number).expect("a small fabric"))
+}
+
+pub(super) fn prefix(text: &str) -> Net<'static> {
+    let (addr, len) = text.split_once('/').expect("a prefix");
+    let addr = addr.parse().expect("an address");
+    Net::V4(Ipv4Prefix::new(addr, len.parse().expect("a length")).expect("a prefix"))
+}
+
+/// A speaker of AS 64512 without peers.
+pub(super) fn speaker_config(number: usize) -> SpeakerConfig {
+    SpeakerConfig {
+        local_asn: Asn(64512),
+        router_id: RouterId(address(number)),
+        cluster_id: Some(ClusterId(Ipv4Addr::new(1, 1, 1, 1))),
+        families: FamilySet::UNICAST,
+        multipath_max: 1,
+        next_hops: NextHops::AssumeReachable,
+        peers: vec![],
+        ranges: vec![],
+        own_next_hop_v4: None,
+        own_next_hop_v6: None,
+    }
+}
+
+/// A neighbour of speaker `us` in the same AS.
+pub(super) fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
+    PeerConfig {
+        name: format!("n{them}"),
+        remote: IpAddr::V4(address(them)),
+        port: 179,
+        local: None,
+        role,
+        session: SessionConfig {
+            local_asn: Asn(64512),
+            local_id: RouterId(address(us)),
+            peer_asn: PeerAs::Internal,
+            families: FamilySet::UNICAST,
+            ..SessionConfig::default()
+        },
+        next_hop: NextHopMode::Auto,
+        import: Policy::AcceptAll,
+        export: Policy::AcceptAll,
+        ttl_security_hops: None,
+        password: None,
+    }
+}
+
+/// A range on speaker `us` that makes clients of whoever dials from 10.0.0.0/24.
+pub(super) fn clients(us: usize, limit: u16) -> RangeConfig {
+    RangeConfig {
+        name: String::from("nodes"),
+        prefix: "10.0.0.0/24".parse().expect("a prefix"),
+        limit,
+        template: neighbor(us, 0, Role::Client),
+    }
+}
+
+impl Fabric {
+    pub(super) fn new(configs: Vec<(usize, SpeakerConfig)>) -> Self {
+        let speakers = configs
+            .into_iter()
+            .map(|(n, config)| (n, Speaker::new(config, n as u64)))
+            .collect();
+        let mut fabric = Self {
+            now: Instant(0),
+            speakers,
+            ends: BTreeMap::new(),
+            events: vec![],
+            stalled: vec![],
+        };
+        let now = fabric.now;
+        for speaker in fabric.speakers.values_mut() {
+            speaker.start(now);
+        }
+        fabric
+    }
+
+    pub(super) fn speaker(&mut self, number: usize) -> &mut Speaker {
+        self.speakers
+            .get_mut(&number)
+            .expect("a speaker of the fabric")
+    }
+
+    /// Announces a prefix of a speaker's own.
+    pub(super) fn announce(&mut self, number: usize, net: &str) {
+        let attributes = Attributes {
+            origin: Origin::Igp,
+            as_path: AsPath::default(),
+            ..Attributes::default()
+        };
+        self.local(number, net, Some(attributes));
+    }
+
+    pub(super) fn withdraw(&mut self, number: usize, net: &str) {
+        self.local(number, net, None);
+    }
+
+    fn local(&mut self, number: usize, net: &str, attributes: Option<Attributes>) {
+        let (now, net) = (self.now, prefix(net));
+        let family = Family::IPV4_UNICAST;
+        self.speaker(number).handle(
+            now,
+            Input::Local {
+                family,
+                net,
+                attributes,
+            },
+        );
+    }
+
+    /// The speaker disappears without a word; the others' connections to it break.
+    pub(super) fn kill(&mut self, number: usize) {
+        self.speakers.remove(&number);
+        let gone: Vec<End> = self
+            .ends
+            .keys()
+            .filter(|end| end.0 == number)
+            .copied()
+            .collect();
+        for end in gone {
+            self.cut(end);
+        }
+    }
+
+    /// Both ends of a stream are told that it is gone, as far as they live.
+    fn cut(&mut self, end: End) {
+        let Some((other, _)) = self.ends.remove(&end) else {
+            return;
+        };
+        self.ends.remove(&other);
+        for (number, peer, conn) in [end, other] {
+            self.session(number, peer, bgp_fsm::Input::Closed(conn));
+        }
+    }
+
+    fn session(&mut self, number: usize, peer: PeerId, input: bgp_fsm::Input) {
+        let now = self.now;
+        if let Some(speaker) = self.speakers.get_mut(&number) {
+            speaker.handle(now, Input::Session(peer, input));
+        }
+    }
+
+    /// Lets everything happen that needs no time.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let mut busy = false;
+            for number in self.speakers.keys().copied().collect::<Vec<_>>() {
+                busy |= self.outputs(number);
+                busy |= self.transmit(number);
+                let now = self.now;
+                busy |= self.speaker(number).run(now, Budget(1000)) == Progress::More;
+                busy |= self.transmit(number);
+            }
+            busy |= self.deliver();
+            if !busy {
+                return;
+            }
+        }
+        panic!("the fabric does not come to rest");
+    }
+
+    /// Lets `time` pass, timer by timer.
+    pub(super) fn advance(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.settle();
+        loop {
+            let next = self
+                .speakers
+                .values()
+                .filter_map(Speaker::poll_timeout)
+                .min();
+            let Some(next) = next.filter(|&next| next <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            let now = self.now;
+            for speaker in self.speakers.values_mut() {
+                if speaker.poll_timeout().is_some_and(|at| at <= now) {
+                    speaker.handle(now, Input::Timeout);
+                }
+            }
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    fn outputs(&mut self, number: usize) -> bool {
+        let mut busy = false;
+        while let Some(output) = self.speaker(number).poll_output() {
+            busy = true;
+            match output {
+                Output::Dial { peer, remote, .. } => self.dial(number, peer, remote),
+                Output::Close { peer, conn } => {
+                    self.write(number, peer, conn);
+                    self.deliver();
+                    self.close((number, peer, conn));
+                }
+                Output::Event(event) => self.events.push((number, event)),
+                Output::Gone(_) | Output::Track(_) => {}
+            }
+        }
+        busy
+    }
+
+    /// One end closes its stream; what it wrote has been delivered.
+    fn close(&mut self, end: End) {
+        if let Some((other, _)) = self.ends.remove(&end) {
+            self.ends.remove(&other);
+            self.session(other.0, other.1, bgp_fsm::Input::Closed(other.2));
+        }
+    }
+
+    fn dial(&mut self, from: usize, peer: PeerId, remote: SocketAddr) {
+        let to = self
+            .speakers
+            .keys()
+            .copied()
+            .find(|&n| IpAddr::V4(address(n)) == remote.ip());
+        let local = SocketAddr::new(IpAddr::V4(address(from)), 40_000);
+        let now = self.now;
+        let accepted = to.and_then(|to| {
+            let accepted = self.speaker(to).accept(now, remote, local).ok()?;
+            Some((to, accepted))
+        });
+        let Some((to, accepted)) = accepted else {
+            self.session(from, peer, bgp_fsm::Input::Failed(Conn::Outbound));
+            return;
+        };
+        self.outputs(to);
+        let (ours, theirs) = ((from, peer, Conn::Outbound), (to, accepted, Conn::Inbound));
+        self.ends.insert(ours, (theirs, BytesMut::new()));
+        self.ends.insert(theirs, (ours, BytesMut::new()));
+        let opened = |conn, local, remote| bgp_fsm::Input::Opened {
+            conn,
+            local,
+            remote,
+        };
+        self.session(from, peer, opened(Conn::Outbound, local, remote));
+        self.session(to, accepted, opened(Conn::Inbound, remote, local));
+    }
+
+    fn transmit(&mut self, number: usize) -> bool {
+        let mut busy = false;
+        while let Some(peer) = self.speaker(number).poll_writable() {
+            for conn in Conn::ALL {
+                busy |= self.write(number, peer, conn);
+            }
+        }
+        busy
+    }
+
+    /// Moves what one end has to write onto its stream; a stalled reader's stream holds 64 KiB.
+    fn write(&mut self, number: usize, peer: PeerId, conn: Conn) -> bool {
+        let mut busy = false;
+        while let Some(&(other, _)) = self.ends.get(&(number, peer, conn)) {
+            let Some((_, pipe)) = self.ends.get_mut(&other) else {
+                break;
+            };
+            let room = (64_usize << 10).saturating_sub(pipe.len());
+            let mut slices = vec![];
+            let speaker = self
+                .speakers
+                .get_mut(&number)
+                .expect("a speaker of the fabric");
+            speaker.fill(peer, conn, &mut slices, room.min(16 << 10));
+            let mut taken = 0;
+            for slice in &slices {
+                let part = slice.len().min(room - taken);
+                pipe.extend_from_slice(&slice[..part]);
+                taken += part;
+            }
+            if taken == 0 {
+                break;
+            }
+            busy = true;
+            speaker.sent(peer, conn, taken);
+        }
+        busy
+    }
+
+    fn deliver(&mut self) -> bool {
+        let mut busy = false;
+        for end in self.ends.keys().copied().collect::<Vec<_>>() {
+            let (number, peer, conn) = end;
+            if self.stalled.contains(&number) {
+                continue;
+            }
+            while let Some((_, pipe)) = self.ends.get_mut(&end) {
+                let Ok(Some(frame)) = next_frame(pipe, 4096) else {
+                    break;
+                };
+                busy = true;
+                self.session(number, peer, bgp_fsm::Input::Received { conn, frame });
+            }
+            // The writer may go on.
+            if let Some(&(other, _)) = self.ends.get(&end) {
+                busy |= self.write(other.0, other.1, other.2);
+            }
+        }
+        busy
+    }
+
+    /// How many sessions of a speaker are up.
+    pub(super) fn established(&mut self, number: usize) -> usize {
+        let peers = self.speaker(number).peers();
+        peers
+            .filter(|peer| peer.session.state() == State::Established)
+            .count()
+    }
+
+    /// The best IPv4 routes of a speaker: prefix, next hop (none if it is its own) and the length
+    /// of the CLUSTER_LIST.
+    pub(super) fn routes(&mut self, number: usize) -> Vec<(String, String)> {
+        let speaker = self.speaker(number);
+        let mut routes = vec![];
+        for view in speaker.rib().prefixes(Family::IPV4_UNICAST) {
+            if let Some(best) = view.best() {
+                let attributes = best.attributes;
+                let next_hop = format!("{:?}", attributes.next_hop);
+                let net = view
+                    .net
+                    .prefix()
+                    .map(|prefix| format!("{prefix}"))
+                    .unwrap_or_default();
+                routes.push((net, next_hop));
+            }
+        }
+        routes.sort();
+        routes
+    }
+
+    /// The prefixes a speaker has a best route for.
+    pub(super) fn prefixes(&mut self, number: usize) -> Vec<String> {
+        self.routes(number)
+            .into_iter()
+            .map(|(net, _)| net)
+            .collect()
+    }
+}

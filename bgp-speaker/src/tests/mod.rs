@@ -1,0 +1,4 @@
+//! Whole speakers talking to each other over in-memory octet streams, in virtual time.
+
+mod exchange;
+mod fabric;
