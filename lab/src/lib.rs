@@ -12,7 +12,8 @@
 //! * a program: [`enclose()`] takes a single-threaded process into namespaces of its own (a user
 //!   namespace around them when it is not root), [`settle()`] prepares its first child there,
 //!   and [`Lab::enclosed`] begins;
-//! * a test, as root: [`Lab::new`] moves the calling thread into fresh namespaces.
+//! * a test, as root: [`in_lab`] runs it in a [`Lab::new`], which moves the calling thread into
+//!   fresh namespaces; [`allowed`] says whether the one who runs the tests wants that.
 //!
 //! [`fabric`] builds on these: the plan of a routed fabric of nodes and reflectors, the
 //! configuration files of Cambric's daemons, and the fabric itself.
@@ -20,6 +21,7 @@
 mod enclose;
 mod error;
 pub mod fabric;
+mod gate;
 mod host;
 mod icmp;
 mod lab;
@@ -36,6 +38,7 @@ mod tests;
 
 pub use enclose::{Enclosure, enclose, settle};
 pub use error::Error;
+pub use gate::{LAB_VARIABLE, allowed, in_lab};
 pub use host::{Host, NamespaceFiles};
 pub use lab::Lab;
 pub use limits::*;

@@ -6,26 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::fabric::{Fabric, Plan, Shape};
-use crate::{Lab, Pinger, Program, RouteEventKind, RouteMonitor, VethEnd, usage, within};
+use crate::{Pinger, Program, RouteEventKind, RouteMonitor, VethEnd, in_lab, usage, within};
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Runs a test in a thread and a runtime of its own, or says why not.
-fn lab_test(name: &str, test: impl AsyncFnOnce(Lab)) {
-    if std::env::var_os("CAMBRIC_LAB").is_none() {
-        println!("skipped: {name} needs root and CAMBRIC_LAB=1");
-        return;
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async { test(Lab::new().await.unwrap()).await });
-}
-
 #[test]
 fn two_hosts_on_a_veth_ping_each_other() {
-    lab_test("two_hosts_on_a_veth_ping_each_other", async |lab| {
+    in_lab("two_hosts_on_a_veth_ping_each_other", async |lab| {
         let (a, b) = (lab.host("a").await.unwrap(), lab.host("b").await.unwrap());
         let links = lab.root().links().unwrap();
         let mac = Some([2, 0, 0, 0, 0, 7]);
@@ -77,7 +64,7 @@ fn two_hosts_on_a_veth_ping_each_other() {
 
 #[test]
 fn routes_are_read_and_their_changes_heard() {
-    lab_test("routes_are_read_and_their_changes_heard", async |lab| {
+    in_lab("routes_are_read_and_their_changes_heard", async |lab| {
         let host = lab.host("a").await.unwrap();
         let links = host.links().unwrap();
         links.add_bridge("br0").await.unwrap();
@@ -117,7 +104,7 @@ fn routes_are_read_and_their_changes_heard() {
 
 #[test]
 fn a_process_is_in_its_host_logged_measured_and_killed() {
-    lab_test(
+    in_lab(
         "a_process_is_in_its_host_logged_measured_and_killed",
         async |lab| {
             let host = lab.host("here").await.unwrap();
@@ -126,11 +113,8 @@ fn a_process_is_in_its_host_logged_measured_and_killed() {
             let mut process = host.spawn("sleeper", &program).unwrap();
             let (log, _) = crate::until(SOON, "output", async || {
                 let log = process.log_tail();
-                if log.lines().count() == 2 {
-                    Ok(log)
-                } else {
-                    Err(log)
-                }
+                let whole = log.lines().count() == 2;
+                Ok::<_, crate::Error>(if whole { Ok(log) } else { Err(log) })
             })
             .await
             .unwrap();
@@ -147,12 +131,11 @@ fn a_process_is_in_its_host_logged_measured_and_killed() {
 
 #[test]
 fn nothing_outlives_the_lab() {
-    if std::env::var_os("CAMBRIC_LAB").is_none() {
-        println!("skipped: nothing_outlives_the_lab needs root and CAMBRIC_LAB=1");
+    if !crate::allowed("nothing_outlives_the_lab") {
         return;
     }
     let pid = std::sync::Mutex::new(0);
-    lab_test("nothing_outlives_the_lab", async |lab| {
+    in_lab("nothing_outlives_the_lab", async |lab| {
         let host = lab.host("a").await.unwrap();
         // Its child is nobody's to kill but the kernel's.
         let program = Program::new("/bin/sh").args(["-c", "sleep 1000 & wait"]);
@@ -175,7 +158,7 @@ fn nothing_outlives_the_lab() {
 
 #[test]
 fn a_fabric_without_daemons_joins_its_machines_and_workloads() {
-    lab_test(
+    in_lab(
         "a_fabric_without_daemons_joins_its_machines_and_workloads",
         async |lab| {
             let shape = Shape {

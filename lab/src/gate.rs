@@ -1,0 +1,39 @@
+//! Labs for tests, where tests may have them.
+
+use std::env;
+
+use crate::Lab;
+
+/// The variable that lets tests use namespaces: `CAMBRIC_LAB=1 cargo test`, as root.
+pub const LAB_VARIABLE: &str = "CAMBRIC_LAB";
+
+/// Whether tests may use namespaces; if not, says in one line that `test` was skipped.
+pub fn allowed(test: &str) -> bool {
+    let allowed = env::var_os(LAB_VARIABLE).is_some_and(|value| !value.is_empty());
+    if !allowed {
+        println!("skipped: {test} needs root and {LAB_VARIABLE}=1");
+    }
+    allowed
+}
+
+/// Runs `test` with a fresh [`Lab`] around it, in a runtime of the calling thread; if labs are
+/// not [`allowed`], does nothing.
+///
+/// # Panics
+///
+/// If the lab cannot be made, and of course if the test does.
+pub fn in_lab(name: &str, test: impl AsyncFnOnce(Lab)) {
+    if !allowed(name) {
+        return;
+    }
+    let built = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = built.expect("a runtime can be started");
+    runtime.block_on(async {
+        let lab = Lab::new()
+            .await
+            .unwrap_or_else(|error| panic!("no lab for {name}: {error}"));
+        test(lab).await;
+    });
+}
