@@ -16,6 +16,7 @@ use crate::explain::RouteView;
 use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, PrivateSink};
 use crate::family::{FamilyTable, Mark, Tables};
 use crate::import::Ingested;
+use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PeerCounters, PeerId, PeerInfo};
 use crate::shared::Shared;
@@ -36,8 +37,28 @@ pub struct RibConfig {
     pub multipath_max: u16,
     /// Where the reachability of next hops comes from.
     pub next_hops: NextHops,
+    /// How much is kept for readers that lag behind.
+    pub limits: RibLimits,
     /// Addresses of ours that peers may send as next hops, beside those of the sessions.
     pub own_addresses: BTreeSet<IpAddr>,
+}
+
+/// How much is kept for readers that lag behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RibLimits {
+    /// Entries that the log of a family may always have; see [`LOG_ENTRIES_MIN`].
+    pub log_entries_min: usize,
+    /// Withdrawn prefixes kept for each family; see [`TOMBSTONES_MAX`].
+    pub tombstones_max: usize,
+}
+
+impl Default for RibLimits {
+    fn default() -> Self {
+        Self {
+            log_entries_min: LOG_ENTRIES_MIN,
+            tombstones_max: TOMBSTONES_MAX,
+        }
+    }
 }
 
 /// How much the tables hold.
@@ -327,9 +348,19 @@ impl Rib {
 
     /// The prefixes of a family that have paths, in no particular order.
     pub fn prefixes(&self, family: Family) -> impl Iterator<Item = RouteView<'_>> + '_ {
+        self.prefixes_from(family, 0).map(|(_, view)| view)
+    }
+
+    /// The same, each with its place, from a place on: so a reader takes them in pages. Places
+    /// last as long as their prefixes; one that comes in between may be missed.
+    pub fn prefixes_from(
+        &self,
+        family: Family,
+        place: u32,
+    ) -> impl Iterator<Item = (u32, RouteView<'_>)> + '_ {
         let table = self.table(family);
-        let slots = 0..table.map_or(0, Tables::len);
-        slots.filter_map(move |at| table?.view(&self.shared, at))
+        let slots = place..table.map_or(0, Tables::len);
+        slots.filter_map(move |at| Some((at, table?.view(&self.shared, at)?)))
     }
 
     /// One prefix.
@@ -376,10 +407,15 @@ impl Rib {
         let place = self.families.get_mut(usize::from(family.index()?))?;
         if place.is_none() {
             let (row, seed) = (family.row()?, self.seed);
+            let limits = self.shared.config.limits;
             *place = Some(match row.framing {
-                bgp_proto::Framing::Ipv4 => Box::new(FamilyTable::<Ipv4Prefix>::new(row, seed)),
-                bgp_proto::Framing::Ipv6 => Box::new(FamilyTable::<Ipv6Prefix>::new(row, seed)),
-                _ => Box::new(FamilyTable::<OctetKey>::new(row, seed)),
+                bgp_proto::Framing::Ipv4 => {
+                    Box::new(FamilyTable::<Ipv4Prefix>::new(row, seed, limits))
+                }
+                bgp_proto::Framing::Ipv6 => {
+                    Box::new(FamilyTable::<Ipv6Prefix>::new(row, seed, limits))
+                }
+                _ => Box::new(FamilyTable::<OctetKey>::new(row, seed, limits)),
             });
         }
         let table = place.as_deref_mut()?;
