@@ -15,7 +15,7 @@ use bytes::Bytes;
 use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig};
 
 use crate::{
-    config::SpeakerConfig,
+    config::{PeerConfig, SpeakerConfig},
     event::{Event, Input, Malformed, Output, Refusal},
     limits::BITE_PREFIXES,
     outgroup::OutGroup,
@@ -275,6 +275,12 @@ impl Speaker {
         self.roster
             .iter()
             .map(|(id, peer)| peer.view(id, &self.rib))
+    }
+
+    /// What the operator (or the range's template) says about a peer.
+    #[must_use]
+    pub fn peer_config(&self, peer: PeerId) -> Option<&PeerConfig> {
+        self.roster.get(peer).map(|peer| &peer.config)
     }
 
     /// The name of a peer, for logs.

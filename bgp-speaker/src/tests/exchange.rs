@@ -1,5 +1,5 @@
+use alloc::{format, vec, vec::Vec};
 use core::time::Duration;
-use std::{vec, vec::Vec};
 
 use bgp_fsm::GracefulRestartConfig;
 use rib::Role;
@@ -48,7 +48,7 @@ fn a_reflector_passes_its_clients_routes_on() {
     }
     let via = fabric.routes(4);
     assert!(
-        via[0].1.contains(&std::format!("{}", address(2))),
+        via[0].1.contains(&format!("{}", address(2))),
         "the next hop stays: {via:?}"
     );
     fabric.withdraw(2, "10.65.2.0/32");
@@ -113,7 +113,7 @@ fn two_reflectors_survive_the_loss_of_one() {
 fn a_late_client_is_fed_whole_and_hears_the_end_of_rib() {
     let mut fabric = reflector_and_clients();
     for host in 0..250 {
-        fabric.announce(2, &std::format!("10.66.0.{host}/32"));
+        fabric.announce(2, &format!("10.66.0.{host}/32"));
     }
     fabric.advance(SOON);
     fabric.kill(4);
@@ -134,10 +134,7 @@ fn a_client_that_does_not_read_costs_the_others_nothing() {
     let mut fabric = reflector_and_clients();
     fabric.stalled.push(4);
     for host in 0..20_000_u32 {
-        fabric.announce(
-            2,
-            &std::format!("10.{}.{}.{}/32", 70, host >> 8, host & 255),
-        );
+        fabric.announce(2, &format!("10.{}.{}.{}/32", 70, host >> 8, host & 255));
     }
     fabric.advance(Duration::from_secs(20));
     assert_eq!(fabric.prefixes(3).len(), 20_000);
@@ -146,10 +143,7 @@ fn a_client_that_does_not_read_costs_the_others_nothing() {
         fabric.speaker(1).ring_octets().min(8 << 20)
     );
     for host in 0..19_999_u32 {
-        fabric.withdraw(
-            2,
-            &std::format!("10.{}.{}.{}/32", 70, host >> 8, host & 255),
-        );
+        fabric.withdraw(2, &format!("10.{}.{}.{}/32", 70, host >> 8, host & 255));
     }
     fabric.advance(Duration::from_secs(20));
     assert_eq!(fabric.prefixes(3).len(), 1);

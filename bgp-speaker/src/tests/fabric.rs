@@ -6,8 +6,7 @@ use core::time::Duration;
 
 use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig, State};
 use bgp_proto::{
-    AsPath, Asn, Attributes, ClusterId, Family, FamilySet, Ipv4Prefix, Net, Origin, RouterId,
-    next_frame,
+    AsPath, Asn, Attributes, Family, FamilySet, Ipv4Prefix, Net, Origin, RouterId, next_frame,
 };
 use bytes::BytesMut;
 use rib::{Budget, NextHopMode, NextHops, PeerId, Policy, Progress, Role};
@@ -43,7 +42,7 @@ pub(super) fn speaker_config(number: usize) -> SpeakerConfig {
     SpeakerConfig {
         local_asn: Asn(64512),
         router_id: RouterId(address(number)),
-        cluster_id: Some(ClusterId(Ipv4Addr::new(1, 1, 1, 1))),
+        cluster_id: None,
         families: FamilySet::UNICAST,
         multipath_max: 1,
         next_hops: NextHops::AssumeReachable,
@@ -340,14 +339,13 @@ impl Fabric {
             .count()
     }
 
-    /// The best IPv4 routes of a speaker: prefix, next hop (none if it is its own) and the length
-    /// of the CLUSTER_LIST.
+    /// The best IPv4 routes of a speaker: prefix and next hop as received.
     pub(super) fn routes(&mut self, number: usize) -> Vec<(String, String)> {
         let speaker = self.speaker(number);
         let mut routes = vec![];
         for view in speaker.rib().prefixes(Family::IPV4_UNICAST) {
             if let Some(best) = view.best() {
-                let attributes = best.attributes;
+                let attributes = best.received;
                 let next_hop = format!("{:?}", attributes.next_hop);
                 let net = view
                     .net
