@@ -171,15 +171,22 @@ impl<'a> NlriIter<'a> {
 
     /// Reads `next` after this one; both are of one family and session.
     pub(crate) fn then(self, next: &Self) -> Self {
-        if self.reader.is_empty() {
+        if self.is_empty() {
             return next.clone();
         }
+        if next.reader.is_empty() {
+            return self;
+        }
+        debug_assert!(
+            self.then.is_none(),
+            "a message has two fields of routes at most"
+        );
         let run = Run {
             attr: next.attr,
             reader: next.reader,
         };
         Self {
-            then: (!next.reader.is_empty()).then_some(run),
+            then: Some(run),
             ..self
         }
     }

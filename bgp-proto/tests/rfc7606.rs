@@ -824,3 +824,12 @@ fn end_of_rib() {
     assert_eq!(marker(&body(ROUTE, &[six], &[])), None);
     assert_eq!(marker(&body(&[], &[&[0x80, 15, 4, 0, 2, 1, 0]], &[])), None);
 }
+
+#[test]
+fn withdrawing_twice_is_withdrawing_once() {
+    let body = body(&[8, 11], GOOD, ROUTE);
+    let (view, _) = UpdateView::parse(&body, &session(External)).unwrap();
+    let batch = view.batches().next().unwrap();
+    let batch = batch.treated_as_withdraw().treated_as_withdraw();
+    assert_eq!((batch.reach.count(), batch.unreach.count()), (0, 2));
+}

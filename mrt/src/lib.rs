@@ -1,1 +1,43 @@
-//! Placeholder.
+//! Reader for MRT dumps of BGP messages and tables (RFC 6396, RFC 8050).
+//!
+//! [`open`] finds out by itself whether a file is plain, gzip or bzip2. A [`Reader`] gives the
+//! [`Record`]s one after the other, each with its octet offset; [`Record::entry`] tells what a
+//! record holds. A file cut in the middle of a record ends with an error that names the
+//! offset; everything before it has been read by then.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! for record in mrt::open("updates.gz".as_ref())? {
+//!     let record = record?;
+//!     if let mrt::Entry::Message(message) = record.entry()? {
+//!         println!("{} from AS {}", message.octets.len(), message.session.peer_asn);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing
+    )
+)]
+
+mod bgp4mp;
+mod cursor;
+mod entry;
+mod file;
+pub mod limits;
+mod reader;
+mod table;
+mod table_v2;
+
+pub use bgp4mp::{Message, Session, StateChange, TableEntry};
+pub use entry::{Entry, EntryError};
+pub use file::{Source, open};
+pub use reader::{ReadError, Reader, Record};
+pub use table::{TableDump, table_attributes};
+pub use table_v2::{Peer, PeerIndex, Rib, RibEntry};

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 use core::hash::Hasher;
 
-use crate::attr::{Attributes, Context, Source, decode};
+use crate::attr::{AttrCode, Attributes, Context, RawAttr, RawAttrs, Source, decode};
 use crate::family::Family;
 use crate::fault::Fault;
+use crate::params::SessionParams;
 
 /// Most pieces that taking MP_REACH_NLRI and MP_UNREACH_NLRI out leaves.
 pub(super) const PIECES: usize = 3;
@@ -40,7 +41,80 @@ const HEAD_OCTETS: usize = 5;
 /// Length octet of a block whose next hop is in the NEXT_HOP attribute.
 const NO_MP_NEXT_HOP: u8 = 0xff;
 
+/// Takes the multiprotocol attributes out of a run of attributes and hands them to `found`.
+/// Answers what lies between them, and the type code and offset of an attribute that runs
+/// past the end.
+pub(super) fn take_out<'a>(
+    attributes: Piece<'a>,
+    mut found: impl FnMut(&RawAttr<'a>),
+) -> ([Piece<'a>; PIECES], Option<(AttrCode, usize)>) {
+    let mut pieces = [Piece::default(); PIECES];
+    let mut slots = pieces.iter_mut();
+    let mut keep = |start: usize, end: usize| {
+        let octets = attributes.octets.get(start..end).unwrap_or_default();
+        if !octets.is_empty()
+            && let Some(slot) = slots.next()
+        {
+            *slot = Piece {
+                octets,
+                at: attributes.at + start,
+            };
+        }
+    };
+    let (mut start, mut end) = (0, 0);
+    let mut overrun = None;
+    for attr in RawAttrs::new(attributes.octets, attributes.at) {
+        let attr = match attr {
+            Ok(attr) => attr,
+            Err(at) => {
+                overrun = Some(at);
+                break;
+            }
+        };
+        let next = end + attr.octets.len();
+        if matches!(attr.code, AttrCode::MpReach | AttrCode::MpUnreach) {
+            found(&attr);
+            keep(start, end);
+            start = next;
+        }
+        end = next;
+    }
+    keep(start, end);
+    (pieces, overrun)
+}
+
 impl<'a> AttrBlock<'a> {
+    /// Path attributes that did not come in an UPDATE, like those of a table dump. Without
+    /// `next_hop` it is that of the NEXT_HOP attribute; multiprotocol attributes are ignored.
+    pub fn from_octets(
+        attributes: &'a [u8],
+        family: Family,
+        next_hop: Option<&'a [u8]>,
+        params: &SessionParams,
+    ) -> Self {
+        let (pieces, _) = take_out(
+            Piece {
+                octets: attributes,
+                at: 0,
+            },
+            |_| {},
+        );
+        let source = match next_hop {
+            Some(next_hop) => Source::Mp {
+                family,
+                next_hop,
+                at: 0,
+            },
+            None => Source::Body,
+        };
+        Self {
+            pieces,
+            source,
+            family,
+            context: Context::new(params),
+        }
+    }
+
     fn head(&self) -> [u8; HEAD_OCTETS] {
         let [afi_high, afi_low] = self.family.afi.to_be_bytes();
         let next_hop_len = match self.source {

@@ -15,7 +15,7 @@ use crate::notification::{Notification, update};
 use crate::params::SessionParams;
 use crate::reader::Reader;
 use crate::update::batch::RouteBatch;
-use crate::update::block::{AttrBlock, PIECES, Piece};
+use crate::update::block::{AttrBlock, PIECES, Piece, take_out};
 
 /// An UPDATE taken apart, in place.
 #[derive(Clone, Debug)]
@@ -99,40 +99,16 @@ impl<'a> UpdateView<'a> {
         Some((view, attributes))
     }
 
-    /// Walks the attributes, takes the multiprotocol ones out and keeps what lies between.
+    /// Takes the multiprotocol attributes out and keeps the others.
     fn split(&mut self, attributes: Piece<'a>, params: &SessionParams, faults: &mut Vec<Fault>) {
-        let mut start = 0;
-        let mut end = 0;
-        let mut pieces = 0;
-        let mut keep = |range: core::ops::Range<usize>, pieces_left: &mut [Piece<'a>; PIECES]| {
-            let at = attributes.at + range.start;
-            let octets = attributes.octets.get(range).unwrap_or_default();
-            if let (false, Some(piece)) = (octets.is_empty(), pieces_left.get_mut(pieces)) {
-                *piece = Piece { octets, at };
-                pieces += 1;
+        let (pieces, overrun) = take_out(attributes, |attr| {
+            if let Err(kind) = self.multiprotocol(attr, params) {
+                faults.push(Fault::new(kind, attr.code, attr.at));
             }
-        };
-        for attr in RawAttrs::new(attributes.octets, attributes.at) {
-            let attr = match attr {
-                Ok(attr) => attr,
-                Err((code, at)) => {
-                    // RFC 7606 §4: what was read so far stands.
-                    faults.push(Fault::new(FaultKind::Overrun, code, at));
-                    break;
-                }
-            };
-            let next = end + attr.octets.len();
-            if matches!(attr.code, AttrCode::MpReach | AttrCode::MpUnreach) {
-                // A second one is a fault, and the pieces it would make are not kept.
-                if let Err(kind) = self.multiprotocol(&attr, params) {
-                    faults.push(Fault::new(kind, attr.code, attr.at));
-                }
-                keep(start..end, &mut self.pieces);
-                start = next;
-            }
-            end = next;
-        }
-        keep(start..end, &mut self.pieces);
+        });
+        // RFC 7606 §4: what was read so far stands.
+        faults.extend(overrun.map(|(code, at)| Fault::new(FaultKind::Overrun, code, at)));
+        self.pieces = pieces;
     }
 
     /// Reads the head of MP_REACH_NLRI or MP_UNREACH_NLRI.
@@ -222,6 +198,19 @@ impl<'a> UpdateView<'a> {
     /// What the message says, a batch for each family it is about. A family comes twice only
     /// if its routes are in both the body and MP_REACH_NLRI, which nobody should send.
     pub fn batches(&self) -> impl Iterator<Item = RouteBatch<'a>> + use<'a> {
+        let withdraw = self.withdraw;
+        self.batches_as_sent().map(move |batch| {
+            if withdraw {
+                batch.treated_as_withdraw()
+            } else {
+                batch
+            }
+        })
+    }
+
+    /// The same without the remedy for faults of the message: for showing what a message
+    /// says, not for acting on it.
+    pub fn batches_as_sent(&self) -> impl Iterator<Item = RouteBatch<'a>> + use<'a> {
         let reach = self.reach.as_ref().map(|reach| self.reach_batch(reach));
         let unreach = match (&self.unreach, &self.reach) {
             (Some(unreach), Some(reach)) if unreach.family == reach.family => None,
@@ -284,16 +273,11 @@ impl<'a> UpdateView<'a> {
         unreach: NlriIter<'a>,
     ) -> RouteBatch<'a> {
         let attrs = (!reach.is_empty()).then(|| self.block(source, family));
-        let batch = RouteBatch {
+        RouteBatch {
             family,
             attrs,
             reach,
             unreach,
-        };
-        if self.withdraw {
-            batch.treated_as_withdraw()
-        } else {
-            batch
         }
     }
 

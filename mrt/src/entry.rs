@@ -1,0 +1,111 @@
+//! What a record holds, by its type and subtype (RFC 6396 §4, RFC 8050 §3).
+
+use thiserror::Error;
+
+use crate::bgp4mp::{self, Message, Session, StateChange, TableEntry};
+use crate::cursor::Cursor;
+use crate::reader::Record;
+use crate::table::TableDump;
+use crate::table_v2::{PeerIndex, Rib, RibForm};
+
+/// Types of records (RFC 6396 §4).
+pub(crate) const TABLE_DUMP: u16 = 12;
+pub(crate) const TABLE_DUMP_V2: u16 = 13;
+pub(crate) const BGP4MP: u16 = 16;
+pub(crate) const BGP4MP_ET: u16 = 17;
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A BGP message and the session it passed on.
+    Message(Message),
+    /// A session changed its state.
+    StateChange(StateChange),
+    /// The peers that RIB records refer to (RFC 6396 §4.3.1).
+    PeerIndex(PeerIndex),
+    /// The paths of a prefix, of all peers (RFC 6396 §4.3.2, §4.3.3).
+    Rib(Rib),
+    /// A path of a prefix in the first table format (RFC 6396 §4.2).
+    TableDump(TableDump),
+    /// A path of a prefix in the retired format of BGP4MP_ENTRY.
+    TableEntry(TableEntry),
+    /// The file with a table, in the retired format of BGP4MP_SNAPSHOT.
+    Snapshot {
+        /// Number of the view.
+        view: u16,
+        /// The file's name.
+        file: String,
+    },
+    /// A type or subtype that is not read.
+    Unknown,
+}
+
+/// A record's fields run past its end, or name an address family without addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "record of type {kind} subtype {subtype} at octet {at}: bad field at octet {field_at} of its body"
+)]
+pub struct EntryError {
+    /// Octet offset of the record's header, after decompression.
+    pub at: u64,
+    /// Type of the record.
+    pub kind: u16,
+    /// Subtype of the record.
+    pub subtype: u16,
+    /// Octet offset in the body where reading stopped.
+    pub field_at: usize,
+}
+
+impl Record {
+    /// Reads the record's body.
+    ///
+    /// # Errors
+    ///
+    /// If the body does not hold what its type says. The records after it can be read.
+    pub fn entry(&self) -> Result<Entry, EntryError> {
+        let mut body = Cursor::new(self.body.clone());
+        let entry = match self.kind {
+            TABLE_DUMP => TableDump::read(&mut body, self.subtype).map(Entry::TableDump),
+            TABLE_DUMP_V2 => self.table_dump_v2(&mut body),
+            BGP4MP | BGP4MP_ET => self.bgp4mp(&mut body),
+            _ => Some(Entry::Unknown),
+        };
+        entry.ok_or_else(|| EntryError {
+            at: self.at,
+            kind: self.kind,
+            subtype: self.subtype,
+            field_at: body.at(),
+        })
+    }
+
+    fn table_dump_v2(&self, body: &mut Cursor) -> Option<Entry> {
+        if self.subtype == 1 {
+            return PeerIndex::read(body).map(Entry::PeerIndex);
+        }
+        match RibForm::of(self.subtype) {
+            Some(form) => Rib::read(body, form).map(Entry::Rib),
+            None => Some(Entry::Unknown),
+        }
+    }
+
+    /// Subtypes of RFC 6396 §4.4 and RFC 8050 §3; 2 and 3 are those of its appendix B.
+    fn bgp4mp(&self, body: &mut Cursor) -> Option<Entry> {
+        let as4 = matches!(self.subtype, 4 | 5 | 7 | 9 | 11);
+        match self.subtype {
+            0 | 5 => bgp4mp::state_change(body, as4).map(Entry::StateChange),
+            1 | 4 | 6..=11 => {
+                let session = Session::read(body, as4)?;
+                Some(Entry::Message(Message {
+                    session,
+                    as4,
+                    add_path: self.subtype >= 8,
+                    sent: matches!(self.subtype, 6 | 7 | 10 | 11),
+                    octets: body.rest(),
+                }))
+            }
+            2 => TableEntry::read(body).map(Entry::TableEntry),
+            3 => bgp4mp::snapshot(body),
+            _ => Some(Entry::Unknown),
+        }
+    }
+}
