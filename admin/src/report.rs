@@ -78,7 +78,7 @@ pub struct Neighbor {
     /// The FSM's state, RFC 4271 §8.2.2: `Idle`, `Connect`, `Active`, `OpenSent`, `OpenConfirm`,
     /// `Established`.
     pub state: String,
-    /// Seconds in this state.
+    /// Seconds since the session came up, while it is up.
     pub since_s: Option<u64>,
     /// Its BGP identifier.
     pub router_id: Option<Ipv4Addr>,
@@ -102,6 +102,8 @@ pub struct Neighbor {
     pub updates_in: u64,
     /// UPDATE messages sent.
     pub updates_out: u64,
+    /// Its paths are kept although its session is down, for so many seconds more (RFC 4724).
+    pub stale_for_s: Option<u64>,
     /// How often the session went down.
     pub flaps: u64,
     /// Why it last went down.
@@ -110,7 +112,7 @@ pub struct Neighbor {
     pub import: String,
     /// Export policy, in the same words.
     pub export: String,
-    /// Attribute errors received and handled without a reset (RFC 7606).
+    /// Malformed messages from it among the last ones kept (RFC 7606).
     pub faults: u64,
 }
 
@@ -122,14 +124,12 @@ pub struct NeighborFamily {
     pub family: String,
     /// Paths held from it.
     pub received: u64,
-    /// Of these, stale since it went down (RFC 4724).
-    pub stale: u64,
-    /// Of these, chosen as best.
-    pub best: u64,
+    /// Of these, accepted by the import policy.
+    pub accepted: u64,
+    /// Of the accepted, paths that cannot be used: loops, next hops that are our own.
+    pub ineligible: u64,
     /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
     pub add_path: Option<String>,
-    /// The neighbour has sent End-of-RIB.
-    pub end_of_rib: bool,
 }
 
 /// A range from which neighbours may connect.
@@ -150,7 +150,7 @@ pub struct NeighborRange {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Routes {
-    /// The routes, in prefix order within a family.
+    /// The routes, family by family, in no particular order.
     pub routes: Vec<Route>,
     /// Ask again with this as `after` for the next page; absent on the last one.
     pub next: Option<String>,

@@ -62,8 +62,14 @@ impl<K> BgpFile<K> {
             families,
             multipath_max: self.multipath(problems),
             next_hops,
-            own_next_hop_v4: self.next_hop_ipv4.as_ref().map(|address| *address.get_ref()),
-            own_next_hop_v6: self.next_hop_ipv6.as_ref().map(|address| *address.get_ref()),
+            own_next_hop_v4: self
+                .next_hop_ipv4
+                .as_ref()
+                .map(|address| *address.get_ref()),
+            own_next_hop_v6: self
+                .next_hop_ipv6
+                .as_ref()
+                .map(|address| *address.get_ref()),
             peers,
             ranges,
         };
@@ -75,16 +81,30 @@ impl<K> BgpFile<K> {
         if router_id.get_ref().is_unspecified() {
             // RFC 6286 §2.1
             problems.push(
-                Problem::at(router_id.span(), "router_id 0.0.0.0 is not a BGP identifier")
-                    .help("use any number unique within the AS, commonly a loopback address"),
+                Problem::at(
+                    router_id.span(),
+                    "router_id 0.0.0.0 is not a BGP identifier",
+                )
+                .help("use any number unique within the AS, commonly a loopback address"),
             );
         }
-        if let Some(id) = self.cluster_id.as_ref().filter(|id| id.get_ref().is_unspecified()) {
-            problems.push(Problem::at(id.span(), "cluster_id 0.0.0.0 is not a cluster"));
+        if let Some(id) = self
+            .cluster_id
+            .as_ref()
+            .filter(|id| id.get_ref().is_unspecified())
+        {
+            problems.push(Problem::at(
+                id.span(),
+                "cluster_id 0.0.0.0 is not a cluster",
+            ));
         }
         let next_hops = [
-            self.next_hop_ipv4.as_ref().map(|at| (IpAddr::V4(*at.get_ref()), at.span())),
-            self.next_hop_ipv6.as_ref().map(|at| (IpAddr::V6(*at.get_ref()), at.span())),
+            self.next_hop_ipv4
+                .as_ref()
+                .map(|at| (IpAddr::V4(*at.get_ref()), at.span())),
+            self.next_hop_ipv6
+                .as_ref()
+                .map(|at| (IpAddr::V6(*at.get_ref()), at.span())),
         ];
         for (address, span) in next_hops.into_iter().flatten() {
             unicast(address, span, problems);
@@ -94,7 +114,9 @@ impl<K> BgpFile<K> {
     }
 
     fn multipath(&self, problems: &mut Problems<'_>) -> u16 {
-        let Some(multipath) = &self.multipath else { return 1 };
+        let Some(multipath) = &self.multipath else {
+            return 1;
+        };
         if !(1..=MULTIPATH_MAX).contains(multipath.get_ref()) {
             let message = format!("multipath is from 1 to {MULTIPATH_MAX}");
             problems.push(Problem::at(multipath.span(), message));
@@ -121,18 +143,29 @@ pub(crate) fn family_set(
 ) -> FamilySet {
     let mut set = FamilySet::default();
     for name in names {
-        match name.get_ref().parse::<Family>().ok().filter(|family| family.row().is_some()) {
+        match name
+            .get_ref()
+            .parse::<Family>()
+            .ok()
+            .filter(|family| family.row().is_some())
+        {
             None => problems.push(unknown_family(name)),
             Some(family) if within.is_some_and(|within| !within.contains(family)) => problems.push(
-                Problem::at(name.span(), format!("this speaker has no table for {family}"))
-                    .help("add it to `families` at the top of the file"),
+                Problem::at(
+                    name.span(),
+                    format!("this speaker has no table for {family}"),
+                )
+                .help("add it to `families` at the top of the file"),
             ),
             Some(family) => {
                 set.insert(family);
             }
         }
     }
-    if let Some(last) = names.last().filter(|_| set.is_empty() && problems.is_empty()) {
+    if let Some(last) = names
+        .last()
+        .filter(|_| set.is_empty() && problems.is_empty())
+    {
         problems.push(Problem::at(last.span(), "no family is left"));
     }
     set
@@ -147,7 +180,10 @@ fn unknown_family(name: &Spanned<String>) -> Problem {
 /// An address that a session or a next hop can have.
 pub(crate) fn unicast(address: IpAddr, span: Range<usize>, problems: &mut Problems<'_>) {
     if address.is_unspecified() || address.is_multicast() {
-        problems.push(Problem::at(span, format!("{address} is not a unicast address")));
+        problems.push(Problem::at(
+            span,
+            format!("{address} is not a unicast address"),
+        ));
     }
 }
 

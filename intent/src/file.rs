@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use admin::daemon::LogFormat;
 use ipnet::IpNet;
-use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
 
 use crate::limits::BGP_PORT;
-use crate::value::{AsNumber, GracefulRestart, Hops, NextHop, PathMode, Password, PeerAsn, Policy};
+use crate::value::{AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PeerAsn, Policy};
 
 /// A BGP daemon's file. `K` is its `[kernel]` section; [`NoKernel`] where there is none.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,7 +56,8 @@ pub struct BgpFile<K> {
 
 fn listen_default() -> Vec<Spanned<SocketAddr>> {
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    any.map(|address| Spanned::new(0..0, SocketAddr::new(address, BGP_PORT))).into()
+    any.map(|address| Spanned::new(0..0, SocketAddr::new(address, BGP_PORT)))
+        .into()
 }
 
 fn log_default() -> String {
@@ -64,7 +65,9 @@ fn log_default() -> String {
 }
 
 fn families_default() -> Vec<Spanned<String>> {
-    ["ipv4-unicast", "ipv6-unicast"].map(|name| Spanned::new(0..0, name.to_owned())).into()
+    ["ipv4-unicast", "ipv6-unicast"]
+        .map(|name| Spanned::new(0..0, name.to_owned()))
+        .into()
 }
 
 /// One `[[neighbor]]`.
@@ -221,6 +224,8 @@ pub enum NoKernel {}
 
 impl<'de> Deserialize<'de> for NoKernel {
     fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-        Err(D::Error::custom("this daemon never writes a route: [kernel] belongs to cambric-bgp-client"))
+        Err(D::Error::custom(
+            "this daemon never writes a route: [kernel] belongs to cambric-bgp-client",
+        ))
     }
 }

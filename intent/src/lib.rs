@@ -1,4 +1,4 @@
-//! What the operator wants, as speaker configuration.
+//! What the operator wants, as speaker configuration; what the speaker does, as reports.
 //!
 //! Pure: a TOML text goes in, a [`bgp_speaker::SpeakerConfig`] or a report of every mistake comes
 //! out. Both BGP daemons share these sections; a daemon's own section (`[kernel]` of the BGP
@@ -29,6 +29,7 @@ mod check;
 mod file;
 pub mod limits;
 mod neighbor;
+pub mod report;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -38,3 +39,4 @@ pub use admin::config::{Problem, Problems, Report, Source};
 pub use check::Intent;
 pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, SessionKeys};
 pub use rib::NextHops;
+pub use session::NO_POLICY;

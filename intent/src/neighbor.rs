@@ -21,17 +21,24 @@ pub(crate) fn peers(
     notes: &mut Vec<String>,
 ) -> Vec<PeerConfig> {
     let addresses = neighbors.iter().map(|neighbor| &neighbor.get_ref().address);
-    twice(addresses.map(|at| (*at.get_ref(), at.span())), "neighbor", problems);
+    twice(
+        addresses.map(|at| (*at.get_ref(), at.span())),
+        "neighbor",
+        problems,
+    );
     let mut addresses = BTreeSet::new();
-    let names = neighbors.iter().map(Spanned::get_ref).filter_map(|neighbor| {
-        let address = *neighbor.address.get_ref();
-        let first = addresses.insert(address);
-        match &neighbor.name {
-            Some(name) => Some((name.get_ref().clone(), name.span())),
-            // A second one without a name has been reported for its address.
-            None => first.then(|| (address.to_string(), neighbor.address.span())),
-        }
-    });
+    let names = neighbors
+        .iter()
+        .map(Spanned::get_ref)
+        .filter_map(|neighbor| {
+            let address = *neighbor.address.get_ref();
+            let first = addresses.insert(address);
+            match &neighbor.name {
+                Some(name) => Some((name.get_ref().clone(), name.span())),
+                // A second one without a name has been reported for its address.
+                None => first.then(|| (address.to_string(), neighbor.address.span())),
+            }
+        });
     twice(names, "the name", problems);
     neighbors
         .iter()
@@ -47,12 +54,25 @@ pub(crate) fn ranges(
     notes: &mut Vec<String>,
 ) -> Vec<RangeConfig> {
     let prefixes = ranges.iter().map(|range| &range.get_ref().prefix);
-    twice(prefixes.map(|at| (*at.get_ref(), at.span())), "neighbor range", problems);
-    let names = ranges.iter().filter_map(|range| range.get_ref().name.as_ref());
-    twice(names.map(|name| (name.get_ref(), name.span())), "the name", problems);
+    twice(
+        prefixes.map(|at| (*at.get_ref(), at.span())),
+        "neighbor range",
+        problems,
+    );
+    let names = ranges
+        .iter()
+        .filter_map(|range| range.get_ref().name.as_ref());
+    twice(
+        names.map(|name| (name.get_ref(), name.span())),
+        "the name",
+        problems,
+    );
     let mut sorted: Vec<&NeighborRange> = ranges.iter().map(Spanned::get_ref).collect();
     sorted.sort_by_key(|range| std::cmp::Reverse(range.prefix.get_ref().prefix_len()));
-    sorted.into_iter().map(|entry| range(entry, common, problems, notes)).collect()
+    sorted
+        .into_iter()
+        .map(|entry| range(entry, common, problems, notes))
+        .collect()
 }
 
 fn peer(
@@ -71,7 +91,10 @@ fn peer(
     }
     let name = name(neighbor.name.as_ref(), address, problems);
     let mut peer = common.peer(name, address, &neighbor.session(), problems, notes);
-    peer.port = neighbor.port.as_ref().map_or(peer.port, |port| *port.get_ref());
+    peer.port = neighbor
+        .port
+        .as_ref()
+        .map_or(peer.port, |port| *port.get_ref());
     peer.local = neighbor.source.as_ref().map(|source| *source.get_ref());
     peer.session.passive = neighbor.passive;
     peer
@@ -97,10 +120,20 @@ fn range(
         );
     }
     let name = name(range.name.as_ref(), prefix, problems);
-    let mut template =
-        common.peer(name.clone(), prefix.addr(), &range.session(), problems, notes);
+    let mut template = common.peer(
+        name.clone(),
+        prefix.addr(),
+        &range.session(),
+        problems,
+        notes,
+    );
     template.session.passive = true;
-    RangeConfig { name, prefix: to_prefix(prefix), limit: *range.limit.get_ref(), template }
+    RangeConfig {
+        name,
+        prefix: to_prefix(prefix),
+        limit: *range.limit.get_ref(),
+        template,
+    }
 }
 
 fn to_prefix(net: IpNet) -> Prefix {
@@ -122,16 +155,15 @@ fn check_remote(address: &Spanned<IpAddr>, problems: &mut Problems<'_>) {
     }
 }
 
-fn check_source(
-    source: &Spanned<IpAddr>,
-    address: &Spanned<IpAddr>,
-    problems: &mut Problems<'_>,
-) {
+fn check_source(source: &Spanned<IpAddr>, address: &Spanned<IpAddr>, problems: &mut Problems<'_>) {
     unicast(*source.get_ref(), source.span(), problems);
     if source.get_ref().is_ipv4() != address.get_ref().is_ipv4() {
         problems.push(
-            Problem::at(source.span(), "source and address are of different IP versions")
-                .related(address.span(), "the neighbour's address"),
+            Problem::at(
+                source.span(),
+                "source and address are of different IP versions",
+            )
+            .related(address.span(), "the neighbour's address"),
         );
     }
     if source.get_ref() == address.get_ref() {

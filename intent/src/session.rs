@@ -6,7 +6,7 @@ use admin::config::{Problem, Problems};
 use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig};
 use bgp_proto::{Asn, FamilySet, RouterId};
 use bgp_speaker::PeerConfig;
-use rib::{NextHopMode, Policy, Role};
+use rib::{NextHopMode, Policy, PolicyHook, Role, Verdict};
 use toml::Spanned;
 
 use crate::check::family_set;
@@ -55,7 +55,9 @@ impl Common {
             },
             import: policy(keys.import, role),
             export: policy(keys.export, role),
-            ttl_security_hops: keys.ttl_security.and_then(|hops| ttl_security(hops, problems)),
+            ttl_security_hops: keys
+                .ttl_security
+                .and_then(|hops| ttl_security(hops, problems)),
             password: keys.password.map(|password| md5_key(password, problems)),
         }
     }
@@ -66,7 +68,9 @@ impl Common {
             PeerAsn::External => false,
             PeerAsn::Exactly(asn) => *asn == self.local_asn,
         };
-        let client = keys.route_reflector_client.filter(|client| *client.get_ref());
+        let client = keys
+            .route_reflector_client
+            .filter(|client| *client.get_ref());
         match (internal, client) {
             (true, Some(_)) => Role::Client,
             (true, None) => Role::Internal,
@@ -84,9 +88,9 @@ impl Common {
     }
 
     fn session(&self, keys: &SessionKeys<'_>, problems: &mut Problems<'_>) -> SessionConfig {
-        let families = keys
-            .families
-            .map_or(self.families, |names| family_set(names, Some(self.families), problems));
+        let families = keys.families.map_or(self.families, |names| {
+            family_set(names, Some(self.families), problems)
+        });
         let add_path = keys.add_path == Some(PathMode::Receive);
         let mut session = SessionConfig {
             local_asn: self.local_asn,
@@ -97,7 +101,11 @@ impl Common {
                 PeerAsn::External => PeerAs::External,
             },
             families,
-            add_path_receive: if add_path { families } else { FamilySet::default() },
+            add_path_receive: if add_path {
+                families
+            } else {
+                FamilySet::default()
+            },
             graceful_restart: graceful_restart(keys, families, problems),
             extended_messages: keys.extended_messages.unwrap_or_default(),
             extended_next_hop: keys.extended_next_hop.unwrap_or_default(),
@@ -109,7 +117,10 @@ impl Common {
         }
         if let Some(seconds) = keys.connect_retry {
             if *seconds.get_ref() == 0 {
-                problems.push(Problem::at(seconds.span(), "connect_retry is at least 1 second"));
+                problems.push(Problem::at(
+                    seconds.span(),
+                    "connect_retry is at least 1 second",
+                ));
             }
             session.connect_retry_s = *seconds.get_ref();
         }
@@ -123,7 +134,9 @@ pub(crate) fn name(
     default: impl ToString,
     problems: &mut Problems<'_>,
 ) -> String {
-    let Some(given) = given else { return default.to_string() };
+    let Some(given) = given else {
+        return default.to_string();
+    };
     let text = given.get_ref();
     let printable = text.chars().all(|c| !c.is_control());
     if text.trim().is_empty() || text.len() > NAME_OCTETS_MAX || !printable {
@@ -133,11 +146,18 @@ pub(crate) fn name(
     text.clone()
 }
 
-/// RFC 8212: without a policy, nothing passes an external neighbour.
+/// What stands in for the policy that an external neighbour lacks: nothing passes (RFC 8212 §2).
+/// It differs from a `deny` that was asked for only in its name, which reports show.
+pub static NO_POLICY: PolicyHook = PolicyHook {
+    name: "deny (no policy, RFC 8212)",
+    judge: |_| Verdict::Reject,
+};
+
 fn policy(word: Option<PolicyWord>, role: Role) -> Policy {
     match (word, role) {
-        (Some(PolicyWord::Deny), _) | (None, Role::External) => Policy::RejectAll,
-        (Some(PolicyWord::Accept), _) | (None, _) => Policy::AcceptAll,
+        (None, Role::External) => Policy::Hook(&NO_POLICY),
+        (Some(PolicyWord::Deny), _) => Policy::RejectAll,
+        (Some(PolicyWord::Accept) | None, _) => Policy::AcceptAll,
     }
 }
 
@@ -170,11 +190,16 @@ fn graceful_restart(
     families: FamilySet,
     problems: &mut Problems<'_>,
 ) -> Option<GracefulRestartConfig> {
-    let time_s = match keys.graceful_restart.map(|key| (key.span(), *key.get_ref())) {
+    let time_s = match keys
+        .graceful_restart
+        .map(|key| (key.span(), *key.get_ref()))
+    {
         None | Some((_, GracefulRestart::On)) => RESTART_TIME_S,
         Some((_, GracefulRestart::Off)) => return None,
         Some((span, GracefulRestart::Seconds(seconds))) => {
-            let fits = u16::try_from(seconds).ok().filter(|time| *time <= RESTART_TIME_S_MAX);
+            let fits = u16::try_from(seconds)
+                .ok()
+                .filter(|time| *time <= RESTART_TIME_S_MAX);
             fits.unwrap_or_else(|| {
                 let message = format!("a restart time is at most {RESTART_TIME_S_MAX} seconds");
                 problems.push(Problem::at(span, message));
@@ -183,12 +208,20 @@ fn graceful_restart(
         }
     };
     // Forwarding is the kernel's, or other hosts': it outlives this process in every family.
-    Some(GracefulRestartConfig { time_s, restarting: false, families_forwarding: families })
+    Some(GracefulRestartConfig {
+        time_s,
+        restarting: false,
+        families_forwarding: families,
+    })
 }
 
 fn ttl_security(hops: &Spanned<Hops>, problems: &mut Problems<'_>) -> Option<u8> {
-    let Hops::Most(most) = *hops.get_ref() else { return None };
-    let fits = u8::try_from(most).ok().filter(|most| (1..=TTL_SECURITY_HOPS_MAX).contains(most));
+    let Hops::Most(most) = *hops.get_ref() else {
+        return None;
+    };
+    let fits = u8::try_from(most)
+        .ok()
+        .filter(|most| (1..=TTL_SECURITY_HOPS_MAX).contains(most));
     if fits.is_none() {
         let message = format!("ttl_security is from 1 to {TTL_SECURITY_HOPS_MAX} hops");
         problems.push(Problem::at(hops.span(), message));

@@ -5,7 +5,9 @@ use bgp_proto::{Asn, Family};
 use rib::{NextHopMode, NextHops, Policy, Role};
 use serde::Deserialize;
 
-use crate::{BgpFile, Intent, NoKernel, Source};
+use crate::{BgpFile, Intent, NO_POLICY, NoKernel, Source};
+
+const NO_POLICY_HOOK: Policy = Policy::Hook(&NO_POLICY);
 
 const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";
 
@@ -20,8 +22,13 @@ fn good(rest: &str) -> Intent {
 
 /// The report of a file that must be refused, which must point at `place` ("line:column").
 fn bad(rest: &str, place: &str) -> String {
-    let report = read(rest).err().unwrap_or_else(|| panic!("accepted: {rest}"));
-    assert!(report.contains(&format!("bgp.toml:{place}")), "{place} not in\n{report}");
+    let report = read(rest)
+        .err()
+        .unwrap_or_else(|| panic!("accepted: {rest}"));
+    assert!(
+        report.contains(&format!("bgp.toml:{place}")),
+        "{place} not in\n{report}"
+    );
     report
 }
 
@@ -70,13 +77,14 @@ fn every_neighbor_key_reaches_the_speaker() {
     );
     assert_eq!(intent.speaker.multipath_max, 8);
     assert!(intent.speaker.cluster_id.is_some());
-    assert!(!format!("{:?}", read("[[neighbor]]\naddress=\"::1\"\nasn=1\npassword=\"secret\""))
-        .contains("secret"));
     let peer = &intent.speaker.peers[0];
     assert_eq!((peer.name.as_str(), peer.port), ("rr1", 1179));
     assert_eq!(peer.local, Some(IpAddr::from([10, 0, 0, 11])));
     assert_eq!((peer.role, peer.next_hop), (Role::Client, NextHopMode::Own));
-    assert_eq!((peer.import, peer.export), (Policy::RejectAll, Policy::AcceptAll));
+    assert_eq!(
+        (peer.import, peer.export),
+        (Policy::RejectAll, Policy::AcceptAll)
+    );
     assert_eq!(peer.ttl_security_hops, Some(1));
     assert_eq!(peer.password.as_deref(), Some("secret"));
     let session = &peer.session;
@@ -85,8 +93,21 @@ fn every_neighbor_key_reaches_the_speaker() {
     assert_eq!(session.peer_asn, PeerAs::Exactly(Asn(64512)));
     assert!(!session.families.contains(Family::IPV6_UNICAST));
     assert!(session.add_path_receive.contains(Family::IPV4_UNICAST));
-    assert_eq!(session.graceful_restart.as_ref().map(|restart| restart.time_s), Some(60));
+    assert_eq!(
+        session
+            .graceful_restart
+            .as_ref()
+            .map(|restart| restart.time_s),
+        Some(60)
+    );
     assert_eq!(session.hostname.as_deref(), Some("node1"));
+}
+
+#[test]
+fn no_log_shows_a_password() {
+    let (file, _) =
+        read("[[neighbor]]\naddress = \"::1\"\nasn = 7\npassword = \"secret\"\n").expect("good");
+    assert!(!format!("{file:?}").contains("secret"));
 }
 
 #[test]
@@ -95,17 +116,26 @@ fn external_without_policy_is_denied_and_flagged() {
     let intent = good(neighbor);
     let peer = &intent.speaker.peers[0];
     assert_eq!(peer.role, Role::External);
-    assert_eq!((peer.import, peer.export), (Policy::RejectAll, Policy::RejectAll));
+    assert_eq!((peer.import, peer.export), (NO_POLICY_HOOK, NO_POLICY_HOOK));
     assert_eq!(intent.notes.len(), 1);
     let note = &intent.notes[0];
-    assert!(note.contains("neighbor tor") && note.contains("RFC 8212"), "{note}");
+    assert!(
+        note.contains("neighbor tor") && note.contains("RFC 8212"),
+        "{note}"
+    );
 
     let intent = good(&format!("{neighbor}import = \"accept\"\n"));
     assert_eq!(intent.speaker.peers[0].import, Policy::AcceptAll);
-    assert_eq!(intent.speaker.peers[0].export, Policy::RejectAll);
-    assert!(intent.notes[0].contains("export policy"), "{:?}", intent.notes);
+    assert_eq!(intent.speaker.peers[0].export, NO_POLICY_HOOK);
+    assert!(
+        intent.notes[0].contains("export policy"),
+        "{:?}",
+        intent.notes
+    );
 
-    let intent = good(&format!("{neighbor}import = \"accept\"\nexport = \"deny\"\n"));
+    let intent = good(&format!(
+        "{neighbor}import = \"accept\"\nexport = \"deny\"\n"
+    ));
     assert!(intent.notes.is_empty());
 }
 
@@ -113,7 +143,10 @@ fn external_without_policy_is_denied_and_flagged() {
 fn internal_needs_no_policy() {
     let intent = good("[[neighbor]]\naddress = \"10.0.0.1\"\nasn = \"internal\"\n");
     let peer = &intent.speaker.peers[0];
-    assert_eq!((peer.role, peer.import), (Role::Internal, Policy::AcceptAll));
+    assert_eq!(
+        (peer.role, peer.import),
+        (Role::Internal, Policy::AcceptAll)
+    );
     assert_eq!((peer.name.as_str(), peer.port), ("10.0.0.1", 179));
     assert!(intent.notes.is_empty());
 }
@@ -136,7 +169,10 @@ fn ranges_are_passive_and_most_specific_first() {
         "#,
     );
     let ranges = &intent.speaker.ranges;
-    assert_eq!((ranges[0].name.as_str(), ranges[0].limit), ("10.0.0.0/24", 1000));
+    assert_eq!(
+        (ranges[0].name.as_str(), ranges[0].limit),
+        ("10.0.0.0/24", 1000)
+    );
     assert_eq!(ranges[0].template.role, Role::Client);
     assert!(ranges.iter().all(|range| range.template.session.passive));
     assert_eq!(ranges[1].template.session.peer_asn, PeerAs::External);
@@ -149,33 +185,129 @@ fn mistakes_are_told_with_their_place() {
     let external = "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 65001\n";
     let range = "[[neighbor_range]]\nasn = 64512\n";
     for (text, place, said) in [
-        (format!("{neighbor}hold_time = 2\n"), "6:13", "0 or at least 3"),
-        (format!("{neighbor}hold_tiem = 9\n"), "6:1", "did you mean `hold_time`?"),
-        (format!("{neighbor}families = [\"ipv4-unicats\"]\n"), "6:13", "unknown family"),
-        (format!("{neighbor}import = \"acept\"\n"), "6:10", "did you mean `accept`?"),
-        (format!("{neighbor}ttl_security = 255\n"), "6:16", "1 to 254"),
-        (format!("{neighbor}graceful_restart = 4096\n"), "6:20", "at most 4095"),
-        (format!("{neighbor}source = \"fd00::1\"\n"), "6:10", "different IP versions"),
-        (format!("{neighbor}source = \"10.0.0.1\"\n"), "6:10", "no neighbour of itself"),
+        (
+            format!("{neighbor}hold_time = 2\n"),
+            "6:13",
+            "0 or at least 3",
+        ),
+        (
+            format!("{neighbor}hold_tiem = 9\n"),
+            "6:1",
+            "did you mean `hold_time`?",
+        ),
+        (
+            format!("{neighbor}families = [\"ipv4-unicats\"]\n"),
+            "6:13",
+            "unknown family",
+        ),
+        (
+            format!("{neighbor}import = \"acept\"\n"),
+            "6:10",
+            "did you mean `accept`?",
+        ),
+        (
+            format!("{neighbor}ttl_security = 255\n"),
+            "6:16",
+            "1 to 254",
+        ),
+        (
+            format!("{neighbor}graceful_restart = 4096\n"),
+            "6:20",
+            "at most 4095",
+        ),
+        (
+            format!("{neighbor}source = \"fd00::1\"\n"),
+            "6:10",
+            "different IP versions",
+        ),
+        (
+            format!("{neighbor}source = \"10.0.0.1\"\n"),
+            "6:10",
+            "no neighbour of itself",
+        ),
         (format!("{neighbor}password = \"\"\n"), "6:12", "1 to 80"),
         (format!("{neighbor}port = 0\n"), "6:8", "port 0"),
-        (format!("{neighbor}connect_retry = 0\n"), "6:17", "at least 1 second"),
-        (format!("{external}route_reflector_client = true\n"), "6:26", "our own AS"),
-        (format!("{neighbor}{external}"), "7:11", "neighbor 10.0.0.1 is given twice"),
-        (format!("families = [\"ipv4-unicast\"]\n{neighbor}families = [\"ipv6-unicast\"]\n"), "7:13", "no table"),
-        (format!("{range}limit = 5\nprefix = \"10.0.0.7/24\"\n"), "6:10", "did you mean 10.0.0.0/24?"),
-        (format!("{range}limit = 0\nprefix = \"10.0.0.0/24\"\n"), "5:9", "admits nobody"),
-        (format!("{range}prefix = \"10.0.0.0/24\"\n"), "3:1", "missing field `limit`"),
-        ("[[neighbor]]\naddress = \"224.0.0.1\"\nasn = 1\n".to_owned(), "4:11", "not a unicast"),
-        ("[[neighbor]]\naddress = \"fe80::1\"\nasn = 1\n".to_owned(), "4:11", "link-local"),
-        ("[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 0\n".to_owned(), "5:7", "AS number"),
-        ("[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 23456\n".to_owned(), "5:7", "AS number"),
+        (
+            format!("{neighbor}connect_retry = 0\n"),
+            "6:17",
+            "at least 1 second",
+        ),
+        (
+            format!("{external}route_reflector_client = true\n"),
+            "6:26",
+            "our own AS",
+        ),
+        (
+            format!("{neighbor}{external}"),
+            "7:11",
+            "neighbor 10.0.0.1 is given twice",
+        ),
+        (
+            format!("families = [\"ipv4-unicast\"]\n{neighbor}families = [\"ipv6-unicast\"]\n"),
+            "7:13",
+            "no table",
+        ),
+        (
+            format!("{range}limit = 5\nprefix = \"10.0.0.7/24\"\n"),
+            "6:10",
+            "did you mean 10.0.0.0/24?",
+        ),
+        (
+            format!("{range}limit = 0\nprefix = \"10.0.0.0/24\"\n"),
+            "5:9",
+            "admits nobody",
+        ),
+        (
+            format!("{range}prefix = \"10.0.0.0/24\"\n"),
+            "3:1",
+            "missing field `limit`",
+        ),
+        (
+            "[[neighbor]]\naddress = \"224.0.0.1\"\nasn = 1\n".to_owned(),
+            "4:11",
+            "not a unicast",
+        ),
+        (
+            "[[neighbor]]\naddress = \"fe80::1\"\nasn = 1\n".to_owned(),
+            "4:11",
+            "link-local",
+        ),
+        (
+            "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 0\n".to_owned(),
+            "5:7",
+            "AS number",
+        ),
+        (
+            "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 23456\n".to_owned(),
+            "5:7",
+            "AS number",
+        ),
         ("multipath = 0\n".to_owned(), "3:13", "1 to 256"),
-        ("families = []\nmultipath = 0\n".to_owned(), "4:13", "1 to 256"),
-        ("cluster_id = \"0.0.0.0\"\n".to_owned(), "3:14", "not a cluster"),
-        ("next_hop_ipv4 = \"0.0.0.0\"\n".to_owned(), "3:17", "not a unicast"),
-        ("listen = [\"0.0.0.0:179\", \"0.0.0.0:179\"]\n".to_owned(), "3:26", "twice"),
-        ("[kernel]\ninstall = true\n".to_owned(), "3:1", "never writes a route"),
+        (
+            "families = []\nmultipath = 0\n".to_owned(),
+            "4:13",
+            "1 to 256",
+        ),
+        (
+            "cluster_id = \"0.0.0.0\"\n".to_owned(),
+            "3:14",
+            "not a cluster",
+        ),
+        (
+            "next_hop_ipv4 = \"0.0.0.0\"\n".to_owned(),
+            "3:17",
+            "not a unicast",
+        ),
+        (
+            "listen = [\"0.0.0.0:179\", \"0.0.0.0:179\"]\n".to_owned(),
+            "3:26",
+            "twice",
+        ),
+        (
+            "[kernel]\ninstall = true\n".to_owned(),
+            "3:1",
+            "never writes a route",
+        ),
     ] {
         let report = bad(&text, place);
         assert!(report.contains(said), "{said:?} not in\n{report}");
@@ -198,7 +330,10 @@ fn names_are_unique_even_against_addresses() {
          [[neighbor]]\nname = \"10.0.0.1\"\naddress = \"10.0.0.2\"\nasn = 64512\n",
         "7:8",
     );
-    assert!(report.contains("the name 10.0.0.1 is given twice"), "{report}");
+    assert!(
+        report.contains("the name 10.0.0.1 is given twice"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -212,6 +347,8 @@ fn a_daemon_brings_its_own_kernel_section() {
     let (file, _) = BgpFile::<Kernel>::read(&source, NextHops::Track).expect("good");
     assert!(file.kernel.expect("given").install);
     let source = Source::new("bgp.toml", format!("{HEAD}[kernel]\ninstal = true\n"));
-    let report = BgpFile::<Kernel>::read(&source, NextHops::Track).expect_err("typo").to_string();
+    let report = BgpFile::<Kernel>::read(&source, NextHops::Track)
+        .expect_err("typo")
+        .to_string();
     assert!(report.contains("did you mean `install`?"), "{report}");
 }

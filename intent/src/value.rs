@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bgp_proto::Asn;
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
 
 /// An AS number: `64512`, `"64512"`, or `"1.10"` (RFC 5396).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +87,11 @@ impl fmt::Debug for Password {
 
 impl<'de> Deserialize<'de> for AsNumber {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AsnVisitor { words: false }).and_then(|asn| match asn {
-            PeerAsn::Exactly(asn) => Ok(Self(asn)),
-            PeerAsn::Internal | PeerAsn::External => Err(D::Error::custom("an AS number")),
-        })
+        from.deserialize_any(AsnVisitor { words: false })
+            .and_then(|asn| match asn {
+                PeerAsn::Exactly(asn) => Ok(Self(asn)),
+                PeerAsn::Internal | PeerAsn::External => Err(D::Error::custom("an AS number")),
+            })
     }
 }
 
@@ -109,7 +110,11 @@ impl Visitor<'_> for AsnVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an AS number from 1 to 4294967294, as 64512 or \"1.10\"")?;
-        if self.words { f.write_str(", or \"internal\" or \"external\"") } else { Ok(()) }
+        if self.words {
+            f.write_str(", or \"internal\" or \"external\"")
+        } else {
+            Ok(())
+        }
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<PeerAsn, E> {
@@ -134,7 +139,8 @@ impl Visitor<'_> for AsnVisitor {
 
 /// Numbers that no speaker may use: 0 (RFC 7607), AS_TRANS (RFC 6793) and the last (RFC 7300).
 fn usable(asn: Option<Asn>) -> Option<PeerAsn> {
-    asn.filter(|asn| asn.0 != 0 && *asn != Asn::TRANS && asn.0 != u32::MAX).map(PeerAsn::Exactly)
+    asn.filter(|asn| asn.0 != 0 && *asn != Asn::TRANS && asn.0 != u32::MAX)
+        .map(PeerAsn::Exactly)
 }
 
 impl<'de> Deserialize<'de> for Hops {

@@ -65,7 +65,10 @@ impl Problem {
 /// Serde tells the words it knows in one form: "unknown field `x`, expected one of `a`, `b`",
 /// with variations for one and two words.
 fn unknown_name<'m>(message: &'m str, what: &str) -> Option<(&'m str, Vec<&'m str>)> {
-    let rest = message.strip_prefix("unknown ")?.strip_prefix(what)?.strip_prefix(" `")?;
+    let rest = message
+        .strip_prefix("unknown ")?
+        .strip_prefix(what)?
+        .strip_prefix(" `")?;
     let (word, rest) = rest.split_once('`')?;
     let known = rest.split('`').skip(1).step_by(2).collect();
     Some((word, known))

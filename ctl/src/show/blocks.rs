@@ -62,16 +62,16 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
 
 fn family(counters: &NeighborFamily) -> String {
     let mut text = format!(
-        "{} paths, {} best, {} stale",
-        counters.received, counters.best, counters.stale
+        "{} paths, {} accepted",
+        counters.received, counters.accepted
     );
-    if let Some(mode) = &counters.add_path {
-        text = format!("{text}, add-path {mode}");
+    if counters.ineligible > 0 {
+        text = format!("{text}, {} of them unusable", counters.ineligible);
     }
-    if !counters.end_of_rib {
-        text.push_str(", end-of-rib awaited");
+    match &counters.add_path {
+        Some(mode) => format!("{text}, add-path {mode}"),
+        None => text,
     }
-    text
 }
 
 /// How a daemon fares.

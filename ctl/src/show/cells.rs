@@ -37,16 +37,17 @@ pub(super) fn family(name: &str) -> &str {
 
 /// Paths held from a neighbour, family by family.
 pub(super) fn received(neighbor: &Neighbor) -> String {
-    let one = |counters: &NeighborFamily| {
-        let stale = match counters.stale {
-            0 => String::new(),
-            stale => format!(" ({stale} stale)"),
-        };
-        format!("{} {}{stale}", family(&counters.family), counters.received)
-    };
+    let one =
+        |counters: &NeighborFamily| format!("{} {}", family(&counters.family), counters.received);
     match neighbor.families.as_slice() {
         [] => "-".to_owned(),
-        families => families.iter().map(one).collect::<Vec<_>>().join(", "),
+        families => {
+            let mut text = families.iter().map(one).collect::<Vec<_>>().join(", ");
+            if let Some(left) = neighbor.stale_for_s {
+                text.push_str(&format!(" (stale, {} left)", duration(left)));
+            }
+            text
+        }
     }
 }
 

@@ -52,9 +52,10 @@ fn neighbor() -> Neighbor {
         families: vec![NeighborFamily {
             family: "ipv4-unicast".to_owned(),
             received: 12,
-            stale: 3,
+            accepted: 12,
             ..NeighborFamily::default()
         }],
+        stale_for_s: Some(61),
         import: "deny (no policy, RFC 8212)".to_owned(),
         export: "accept".to_owned(),
         ..Neighbor::default()
@@ -93,7 +94,7 @@ fn neighbors_table() {
         ..Neighbors::default()
     };
     let text = shown("neighbors", "bgp-client", Reply::Neighbors(report.clone()));
-    assert!(text.contains("ipv4 12 (3 stale)"), "{text}");
+    assert!(text.contains("ipv4 12 (stale, 1m01s left)"), "{text}");
     assert!(text.contains("1h06m"), "{text}");
     assert!(
         text.contains("rr1: import deny (no policy, RFC 8212)"),
