@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
+use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
 use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
 use rtnetlink::{
@@ -217,17 +218,20 @@ impl Links {
             .map_err(|e| Error::link("deleting", name, e))
     }
 
-    /// Adds an address with its prefix length.
+    /// Adds an address with its prefix length; it can be used at once.
     ///
     /// # Errors
     ///
     /// If the link is missing or the kernel refuses.
     pub async fn add_address(&self, name: &str, address: IpNet) -> Result<(), Error> {
         let index = self.must_find(name).await?;
-        let request = self
-            .handle
-            .address()
-            .add(index, address.addr(), address.prefix_len());
+        let (ip, length) = (address.addr(), address.prefix_len());
+        let mut request = self.handle.address().add(index, ip, length);
+        if ip.is_ipv6() {
+            // Even with duplicate address detection off, an address is tentative until a worker
+            // of the kernel has come by; with this flag it never is.
+            request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        }
         request
             .execute()
             .await
