@@ -26,3 +26,6 @@ pub const MALFORMED_OCTETS_MAX: usize = 4096;
 /// How long stale paths of a peer that has come back are kept while its End-of-RIB marker is
 /// awaited (RFC 4724 §4.2 asks for a bound).
 pub const STALE_PATHS_MAX: core::time::Duration = core::time::Duration::from_secs(360);
+
+/// Ids of forgotten peers that rest before the one forgotten the longest ago is given out again.
+pub const IDS_RESTING: usize = 64;

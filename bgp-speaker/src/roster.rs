@@ -1,6 +1,11 @@
 //! Who the peers are: configured ones, and dynamic ones that came from a range.
 
-use alloc::{collections::BTreeMap, format, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    format,
+    vec::Vec,
+};
 use core::net::IpAddr;
 
 use rib::PeerId;
@@ -8,18 +13,20 @@ use rib::PeerId;
 use crate::{
     config::{PeerConfig, RangeConfig, SpeakerConfig},
     event::Refusal,
-    limits::PEERS_MAX,
+    limits::{IDS_RESTING, PEERS_MAX},
     peer::Peer,
 };
 
 /// The peers by id and by address.
 #[derive(Debug)]
 pub(crate) struct Roster {
-    peers: Vec<Option<Peer>>,
+    peers: Vec<Option<Box<Peer>>>,
     by_address: BTreeMap<IpAddr, PeerId>,
-    /// Where to look for a free id next: ids are handed out round robin, so that one is not
-    /// taken again while the tables still sweep what it left behind.
-    next: usize,
+    /// Places given up, the longest ago first: an id is not taken again while the tables still
+    /// sweep what its last owner left behind.
+    freed: VecDeque<usize>,
+    /// How many peers there have been: no two get the same seed.
+    made: u64,
     seed: u64,
 }
 
@@ -29,7 +36,8 @@ impl Roster {
         let mut roster = Self {
             peers: Vec::new(),
             by_address: BTreeMap::new(),
-            next: 0,
+            freed: VecDeque::new(),
+            made: 0,
             seed,
         };
         for peer in &config.peers {
@@ -39,11 +47,11 @@ impl Roster {
     }
 
     pub(crate) fn get(&self, id: PeerId) -> Option<&Peer> {
-        self.peers.get(index(id)?)?.as_ref()
+        self.peers.get(index(id)?)?.as_deref()
     }
 
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.get_mut(index(id)?)?.as_mut()
+        self.peers.get_mut(index(id)?)?.as_deref_mut()
     }
 
     /// The peer at an address.
@@ -61,7 +69,7 @@ impl Roster {
         self.peers
             .iter()
             .enumerate()
-            .filter_map(|(at, peer)| Some((id(at)?, peer.as_ref()?)))
+            .filter_map(|(at, peer)| Some((id(at)?, peer.as_deref()?)))
     }
 
     /// Adds a peer. `None` when [`PEERS_MAX`] is reached.
@@ -69,12 +77,9 @@ impl Roster {
         let at = self.free()?;
         let id = id(at)?;
         self.by_address.insert(config.remote, id);
-        let seed = self.seed ^ (u64::from(id.0) << 32) ^ (self.next as u64).rotate_left(17);
-        let peer = Peer::new(config, range, seed);
-        match self.peers.get_mut(at) {
-            Some(place) => *place = Some(peer),
-            None => self.peers.push(Some(peer)),
-        }
+        self.made += 1;
+        let seed = self.seed ^ self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        *self.peers.get_mut(at)? = Some(Box::new(Peer::new(config, range, seed)));
         Some(id)
     }
 
@@ -86,13 +91,19 @@ impl Roster {
         self.by_address.remove(&remote);
     }
 
-    /// Forgets a peer.
-    pub(crate) fn remove(&mut self, id: PeerId) -> Option<Peer> {
-        let peer = self.peers.get_mut(index(id)?)?.take()?;
+    /// Forgets a peer; its id stays taken until [`release`](Self::release).
+    pub(crate) fn remove(&mut self, id: PeerId) {
+        let Some(peer) = index(id).and_then(|at| self.peers.get_mut(at)?.take()) else {
+            return;
+        };
         if self.by_address.get(&peer.config.remote) == Some(&id) {
             self.by_address.remove(&peer.config.remote);
         }
-        Some(peer)
+    }
+
+    /// The id of a forgotten peer may be taken again.
+    pub(crate) fn release(&mut self, id: PeerId) {
+        self.freed.extend(index(id));
     }
 
     /// The peer an incoming connection belongs to, and whether it has just been made.
@@ -126,17 +137,13 @@ impl Roster {
         Ok((id, true))
     }
 
-    /// An index for a new peer, preferring ones never used or not used for long.
+    /// A place for a new peer.
     fn free(&mut self) -> Option<usize> {
-        if self.peers.len() < PEERS_MAX {
-            self.next = self.peers.len();
-            return Some(self.next);
+        if self.freed.len() > IDS_RESTING || self.peers.len() >= PEERS_MAX {
+            return self.freed.pop_front();
         }
-        let at = (1..=self.peers.len())
-            .map(|step| (self.next + step) % self.peers.len())
-            .find(|&at| self.peers.get(at).is_some_and(Option::is_none))?;
-        self.next = at;
-        Some(at)
+        self.peers.push(None);
+        Some(self.peers.len() - 1)
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Speaker {
     pub(crate) malformed: VecDeque<Malformed>,
     /// Peers whose sessions have to start over.
     lost: Vec<PeerId>,
+    /// Forgotten peers that the tables still sweep.
+    leaving: VecDeque<PeerId>,
     readers: Vec<BTreeMap<Family, Cursor>>,
 }
 
@@ -74,6 +76,7 @@ impl Speaker {
             writable: VecDeque::new(),
             malformed: VecDeque::new(),
             lost: Vec::new(),
+            leaving: VecDeque::new(),
             readers: Vec::new(),
         }
     }
@@ -153,10 +156,9 @@ impl Speaker {
         if let Some(group) = state
             .group
             .and_then(|group| self.groups.get_mut(group)?.as_mut())
+            && group.pull(peer, &mut state.session, &mut self.rib).is_err()
         {
-            if group.pull(peer, &mut state.session, &mut self.rib).is_err() {
-                self.lost.push(peer);
-            }
+            self.lost.push(peer);
         }
         state.session.fill(conn, slices, octets_max);
     }
@@ -209,6 +211,12 @@ impl Speaker {
         for peer in core::mem::take(&mut self.lost) {
             let why = Notification::cease(cease::OUT_OF_RESOURCES);
             self.session_input(now, peer, bgp_fsm::Input::Rejected(why));
+        }
+        while let Some(&peer) = self.leaving.front()
+            && self.rib.is_settled(peer)
+        {
+            self.leaving.pop_front();
+            self.roster.release(peer);
         }
         self.trim();
         self.drain_tracks();
@@ -426,6 +434,7 @@ impl Speaker {
             self.timers.remove(&(at, peer));
         }
         self.roster.remove(peer);
+        self.leaving.push_back(peer);
         self.outputs.push_back(Output::Gone(peer));
     }
 
