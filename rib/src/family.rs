@@ -13,9 +13,8 @@ use crate::export::{
     Change, Cursor, ExportSink, GroupId, GroupState, Log, PrivateSink, Runs, Withdrawals,
 };
 use crate::import::Ingested;
-use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::peer::{PeerCounters, PeerId};
-use crate::rib::RibStats;
+use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::Marks;
 use crate::sweep::Sweep;
@@ -88,6 +87,7 @@ pub(crate) struct Scratch {
 #[derive(Debug)]
 pub(crate) struct FamilyTable<K: Key> {
     pub(crate) row: &'static FamilyRow,
+    limits: RibLimits,
     pub(crate) table: Table<K>,
     /// Prefixes that have paths.
     pub(crate) occupied: usize,
@@ -105,9 +105,10 @@ pub(crate) struct FamilyTable<K: Key> {
 }
 
 impl<K: Key> FamilyTable<K> {
-    pub(crate) fn new(row: &'static FamilyRow, seed: u64) -> Self {
+    pub(crate) fn new(row: &'static FamilyRow, seed: u64, limits: RibLimits) -> Self {
         Self {
             row,
+            limits,
             table: Table::new(seed),
             occupied: 0,
             wire: WireForms::default(),
@@ -162,7 +163,7 @@ impl<K: Key> FamilyTable<K> {
             self.wire.publish(at, path);
         }
         self.log
-            .cut_to(LOG_ENTRIES_MIN.max(2 * self.table.used_len()));
+            .cut_to(self.limits.log_entries_min.max(2 * self.table.used_len()));
     }
 
     /// A slot has lost its last path: it stays until all readers know.
@@ -175,7 +176,7 @@ impl<K: Key> FamilyTable<K> {
         } else if !slot.has(ENTOMBED) {
             slot.set(ENTOMBED, true);
             self.tombstones.push(slot.version, at);
-            if let Some(oldest) = self.tombstones.pop_excess(TOMBSTONES_MAX) {
+            if let Some(oldest) = self.tombstones.pop_excess(self.limits.tombstones_max) {
                 self.bury(oldest, true);
             }
         }

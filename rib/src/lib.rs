@@ -59,4 +59,4 @@ pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
 pub use peer::{DownMode, PeerCounters, PeerId, PeerInfo, Role};
 pub use policy::{Direction, Policy, PolicyHook, RouteContext, Verdict};
-pub use rib::{Rib, RibConfig, RibStats};
+pub use rib::{Rib, RibConfig, RibLimits, RibStats};

@@ -1,1 +1,234 @@
+use alloc::vec;
 
+use bgp_proto::{AsPath, AttrCode, Community, Family};
+
+use super::*;
+
+const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
+const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+const SOURCE: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 5));
+
+fn to(role: Role) -> GroupRules {
+    GroupRules {
+        role,
+        local_asn: Asn(64_512),
+        peer_asn: if role == Role::External {
+            Asn(64_600)
+        } else {
+            Asn(64_512)
+        },
+        next_hop: NextHopMode::Auto,
+        own_next_hop_v4: Some(OWN_V4),
+        own_next_hop_v6: Some(OWN_V6),
+        extended_next_hop: false,
+        cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
+        export: Policy::AcceptAll,
+    }
+}
+
+fn told(attributes: &Attributes, source: Role, rules: &GroupRules) -> Attributes {
+    let row = Family::IPV4_UNICAST.row().expect("row");
+    rewrite(
+        attributes,
+        &Origin {
+            role: source,
+            id: SOURCE,
+        },
+        rules,
+        row,
+    )
+}
+
+fn route() -> Attributes {
+    Attributes {
+        as_path: AsPath::sequence(&[Asn(64_700)]),
+        next_hop: Some(NextHop::V4(NEAR)),
+        med: Some(5),
+        ..Attributes::default()
+    }
+}
+
+/// RFC 4456 §6, all sources against all receivers.
+#[test]
+fn who_is_told_what() {
+    use Role::{Client, External, Internal, Local};
+    let all = [Local, External, Internal, Client];
+    for source in all {
+        for receiver in [External, Internal, Client] {
+            let expected = !(source == Internal && receiver == Internal);
+            assert_eq!(to(receiver).passes(source, Scope::Everywhere), expected);
+            assert!(!to(receiver).passes(source, Scope::Nobody), "NO_ADVERTISE");
+            assert_eq!(
+                to(receiver).passes(source, Scope::OwnAs),
+                expected && receiver != External,
+                "NO_EXPORT"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_reflected_routes_get_the_reflectors_attributes() {
+    for receiver in [Role::Internal, Role::Client] {
+        for source in [Role::Local, Role::External, Role::Internal, Role::Client] {
+            let told = told(&route(), source, &to(receiver));
+            let reflected = source.is_internal();
+            assert_eq!(
+                told.originator_id,
+                reflected.then_some(SOURCE),
+                "{source:?}"
+            );
+            assert_eq!(
+                told.cluster_list.len(),
+                usize::from(reflected),
+                "{source:?}"
+            );
+            assert_eq!(told.next_hop, Some(NextHop::V4(NEAR)), "RFC 4456 §10: kept");
+            assert_eq!((told.local_pref, told.med), (Some(100), Some(5)));
+            assert_eq!(told.as_path, route().as_path);
+        }
+    }
+}
+
+#[test]
+fn a_second_reflector_keeps_the_originator_and_adds_itself_in_front() {
+    let first = RouterId(Ipv4Addr::new(10, 0, 0, 9));
+    let cluster = ClusterId(Ipv4Addr::new(2, 2, 2, 2));
+    let route = Attributes {
+        originator_id: Some(first),
+        cluster_list: vec![cluster],
+        local_pref: Some(7),
+        ..route()
+    };
+    let rules = to(Role::Client);
+    let told = told(&route, Role::Internal, &rules);
+    assert_eq!(told.originator_id, Some(first));
+    assert_eq!(told.cluster_list, [rules.cluster_id, cluster]);
+    assert_eq!(told.local_pref, Some(7));
+}
+
+#[test]
+fn another_as_is_told_what_is_for_it() {
+    let route = Attributes {
+        local_pref: Some(300),
+        originator_id: Some(SOURCE),
+        cluster_list: vec![ClusterId(NEAR)],
+        extended_communities: vec![
+            ExtendedCommunity([0, 2, 0xfc, 0, 0, 0, 0, 1]),
+            ExtendedCommunity([0x40, 4, 0, 0, 0, 0, 0, 1]),
+        ],
+        communities: vec![Community::new(64_512, 1)],
+        ..route()
+    };
+    let out = told(&route, Role::Client, &to(Role::External));
+    assert_eq!(out.as_path, AsPath::sequence(&[Asn(64_512), Asn(64_700)]));
+    assert_eq!(out.next_hop, Some(NextHop::V4(OWN_V4)));
+    assert_eq!(
+        (out.local_pref, out.med, out.originator_id),
+        (None, None, None)
+    );
+    assert!(out.cluster_list.is_empty());
+    assert_eq!(out.extended_communities.len(), 1, "RFC 4360 §6");
+    assert_eq!(out.communities, route.communities);
+    assert_eq!(
+        told(&route, Role::Local, &to(Role::External)).med,
+        Some(5),
+        "our own word"
+    );
+}
+
+#[test]
+fn next_hop_modes() {
+    let row = Family::IPV4_UNICAST.row().expect("row");
+    let with = |next_hop, role| GroupRules {
+        next_hop,
+        ..to(role)
+    };
+    let own = Some(NextHop::V4(OWN_V4));
+    let near = Some(NextHop::V4(NEAR));
+    let next_hop = |rules: &GroupRules| told(&route(), Role::External, rules).next_hop;
+    assert_eq!(next_hop(&with(NextHopMode::Own, Role::Client)), own);
+    assert_eq!(next_hop(&with(NextHopMode::Keep, Role::External)), near);
+    let ours = Attributes {
+        next_hop: None,
+        ..route()
+    };
+    for mode in [NextHopMode::Auto, NextHopMode::Own, NextHopMode::Keep] {
+        assert_eq!(
+            told(&ours, Role::Local, &with(mode, Role::Client)).next_hop,
+            own
+        );
+    }
+    let nameless = GroupRules {
+        own_next_hop_v4: None,
+        ..to(Role::External)
+    };
+    assert!(!has_next_hop(&route(), &nameless, row));
+    assert!(has_next_hop(
+        &route(),
+        &GroupRules {
+            own_next_hop_v4: None,
+            ..to(Role::Client)
+        },
+        row
+    ));
+    let six = Attributes {
+        next_hop: Some(NextHop::v6(OWN_V6)),
+        ..route()
+    };
+    let silent = GroupRules {
+        own_next_hop_v4: None,
+        ..to(Role::Client)
+    };
+    assert!(
+        !has_next_hop(&six, &silent, row),
+        "RFC 8950 was not negotiated"
+    );
+    assert!(has_next_hop(
+        &six,
+        &GroupRules {
+            extended_next_hop: true,
+            ..silent
+        },
+        row
+    ));
+}
+
+#[test]
+fn a_link_local_next_hop_stays_on_its_link() {
+    let row = Family::IPV6_UNICAST.row().expect("row");
+    let link_local = Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
+    let origin = Origin {
+        role: Role::Client,
+        id: SOURCE,
+    };
+    let with = |global| Attributes {
+        next_hop: Some(NextHop::V6 { global, link_local }),
+        ..route()
+    };
+    let out = rewrite(&with(OWN_V6), &origin, &to(Role::Client), row);
+    assert_eq!(out.next_hop, Some(NextHop::v6(OWN_V6)));
+    let only = with(Ipv6Addr::UNSPECIFIED);
+    assert_eq!(
+        rewrite(&only, &origin, &to(Role::Client), row).next_hop,
+        only.next_hop
+    );
+}
+
+#[test]
+fn unknown_attributes_go_on_if_they_may() {
+    let unknown = |code, flags| RawAttribute {
+        code: AttrCode(code),
+        flags,
+        value: vec![1, 2].into_boxed_slice(),
+    };
+    let route = Attributes {
+        unknown: vec![unknown(200, 0xc0), unknown(201, 0x80)],
+        ..route()
+    };
+    for role in [Role::External, Role::Client] {
+        let out = told(&route, Role::External, &to(role));
+        assert_eq!(out.unknown, [unknown(200, 0xe0)], "RFC 4271 §5: Partial");
+    }
+}
