@@ -14,6 +14,9 @@ use crate::route::{InterfaceAddress, Link, Route, RouteKey};
 ///   the notifications they caused are left out.
 /// * Whatever others changed before a command took effect is told before that command's answer;
 ///   what they changed before a row of a dump was read is told before that row.
+/// * A `Put` that replaces is not carried out, but answered with `ECANCELED`, if somebody else
+///   changed its key, or notifications were lost, between the last event the caller saw before
+///   submitting it and the moment it would take effect (as far as the kernel allows to tell).
 /// * When notifications were lost, [`Event::Overrun`] says so.
 /// * After opening, and again after an overrun, every link and address is told without being asked
 ///   for.
@@ -102,6 +105,26 @@ pub enum Event {
     Closed(OpError),
 }
 
+impl Event {
+    /// The key whose route somebody else changed, if that is what this tells.
+    pub(crate) fn changed_key(&self) -> Option<&RouteKey> {
+        match self {
+            Self::Changed { key, .. } | Self::Gone(key, _) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+impl Command {
+    /// The key whose route this replaces, if that is what it does.
+    pub(crate) fn replaced_key(&self) -> Option<&RouteKey> {
+        match self {
+            Self::Put(key, _, PutMode::Replace) => Some(key),
+            _ => None,
+        }
+    }
+}
+
 /// Why the kernel refused a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpError {
@@ -123,6 +146,11 @@ impl OpError {
             .iter()
             .find(|(errno, ..)| *errno == self.errno)
             .map(|(_, name, _)| *name)
+    }
+
+    /// Whether a replace was not carried out because its key changed under it.
+    pub fn is_cancelled(&self) -> bool {
+        self.errno == libc::ECANCELED
     }
 
     /// Whether a route of the same key was in the way.

@@ -20,11 +20,19 @@ pub struct Attachment(pub(super) u32);
 /// before an older answer.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    pub(super) commands: VecDeque<Command>,
+    pub(super) commands: VecDeque<Pending>,
     pub(super) notifications: VecDeque<(u64, Event)>,
     pub(super) answers: VecDeque<(u64, Event)>,
     pub(super) dump: Option<Dump>,
     pub(super) waker: Option<Waker>,
+}
+
+/// A command not carried out yet.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) command: Command,
+    /// Its key was changed by others, and the caller did not know when it submitted it.
+    pub(super) overtaken: bool,
 }
 
 /// A dump under way: it reads a few rows at a time while others change the table.
@@ -45,6 +53,23 @@ impl Queues {
             && self.dump.is_none())
     }
 
+    /// Takes a command. One that replaces what a waiting notification is about comes too late.
+    pub(super) fn submit(&mut self, command: Command) {
+        let tells = |event: &Event| match event.changed_key() {
+            Some(key) => command.replaced_key() == Some(key),
+            None => *event == Event::Overrun,
+        };
+        let overtaken = self.notifications.iter().any(|(_, event)| tells(event));
+        self.commands.push_back(Pending { command, overtaken });
+    }
+
+    /// Somebody else changed the route of this key; none: nobody knows which.
+    pub(super) fn overtake(&mut self, changed: Option<&RouteKey>) {
+        for pending in &mut self.commands {
+            pending.overtaken |= changed.is_none() || pending.command.replaced_key() == changed;
+        }
+    }
+
     pub(super) fn notify(&mut self, stamp: u64, event: Event) {
         if self.notifications.len() >= MEMORY_EVENTS_MAX {
             self.overrun(stamp);
@@ -57,6 +82,7 @@ impl Queues {
     /// Loses what waits, and says so.
     pub(super) fn overrun(&mut self, stamp: u64) {
         self.notifications.clear();
+        self.overtake(None);
         self.notifications.push_back((stamp, Event::Overrun));
         self.wake();
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::attachment::{Attachment, Dump, Queues};
+use super::attachment::{Attachment, Dump, Pending, Queues};
 use super::faults::{Chance, Faults};
 use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
@@ -85,7 +85,7 @@ impl Kernel {
     /// Takes a command, see [`crate::Fib::submit`].
     pub fn submit(&mut self, attachment: Attachment, command: Command) {
         if let Some(queues) = self.attached.get_mut(&attachment) {
-            queues.commands.push_back(command);
+            queues.submit(command);
         }
     }
 
@@ -281,6 +281,9 @@ impl Kernel {
             if Some(*attachment) == by {
                 continue;
             }
+            if let Some(key) = event.changed_key() {
+                queues.overtake(Some(key));
+            }
             if self.chance.strikes(self.faults.overrun) {
                 queues.overrun(self.stamp);
             } else if !self.chance.strikes(self.faults.lose_notification) {
@@ -314,9 +317,11 @@ impl Kernel {
         let Some(queues) = self.attached.get_mut(&attachment) else {
             return;
         };
-        match queues.commands.pop_front() {
-            None => {}
-            Some(Command::Dump { table, owner }) => {
+        let Some(Pending { command, overtaken }) = queues.commands.pop_front() else {
+            return;
+        };
+        match command {
+            Command::Dump { table, owner } => {
                 let cut = self.chance.strikes(self.faults.cut_dump);
                 queues.dump = Some(Dump {
                     table,
@@ -326,12 +331,16 @@ impl Kernel {
                 });
                 self.answer(attachment, Event::DumpStart { table, owner });
             }
-            Some(Command::Put(key, route, mode)) => {
+            Command::Put(key, _, PutMode::Replace) if overtaken => {
+                let result = Err(OpError::new(libc::ECANCELED));
+                self.answer(attachment, Event::Applied(key, result));
+            }
+            Command::Put(key, route, mode) => {
                 let result = self.allow(&key);
                 let result = result.and_then(|()| self.put(Some(attachment), key, route, mode));
                 self.answer_write(attachment, key, result);
             }
-            Some(Command::Delete(key, owner)) => {
+            Command::Delete(key, owner) => {
                 let result = self
                     .allow(&key)
                     .and_then(|()| self.delete(attachment, key, owner));

@@ -5,8 +5,6 @@ mod attachment;
 mod faults;
 mod kernel;
 mod links;
-#[cfg(test)]
-mod tests;
 
 pub use self::attachment::{Attachment, MemoryFib};
 pub use self::faults::Faults;

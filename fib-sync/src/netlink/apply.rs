@@ -1,6 +1,6 @@
 //! Writes as batches of requests.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -14,6 +14,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
+use super::queue::{Queue, Queued};
 use crate::limits::BATCH_OCTETS_MAX;
 use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
@@ -30,42 +31,51 @@ pub(super) struct Batch {
     pub(super) octets: Vec<u8>,
     /// Where in `octets` the last request begins.
     last_at: usize,
+    /// Position of the last request sent: its answer comes when all are carried out.
+    barrier: Option<usize>,
 }
 
 impl Batch {
     /// Takes writes from the front of `queue`, no more than `requests_max`.
-    pub(super) fn take(queue: &mut VecDeque<Command>, first: u32, requests_max: usize) -> Self {
+    pub(super) fn take(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
         let mut batch = Self {
             first,
             keys: Vec::new(),
             errors: BTreeMap::new(),
             octets: Vec::new(),
             last_at: 0,
+            barrier: None,
         };
         while batch.keys.len() < requests_max {
-            let request = match queue.front() {
-                Some(Command::Put(key, route, mode)) => (*key, put(key, route, *mode)),
-                Some(Command::Delete(key, owner)) => (*key, delete(key, *owner)),
-                Some(Command::Dump { .. }) | None => break,
+            let Some(Queued { command, overtaken }) = queue.front() else {
+                break;
             };
-            let (key, (message, flags)) = request;
-            let length = batch.octets.len();
-            if !batch.append(message, flags) {
+            let (key, (message, flags)) = match command {
+                Command::Put(key, route, mode) => (*key, put(key, route, *mode)),
+                Command::Delete(key, owner) => (*key, delete(key, *owner)),
+                Command::Dump { .. } => break,
+            };
+            if *overtaken {
+                let error = OpError::new(libc::ECANCELED);
+                batch.errors.insert(batch.keys.len(), error);
+            } else if !batch.append(message, flags) {
                 break;
             }
-            batch.last_at = length;
             batch.keys.push(key);
-            queue.pop_front();
+            queue.pop();
         }
         batch.ask_for_acknowledgement();
         batch
     }
 
-    /// Sequence number of the last request, the barrier.
-    pub(super) fn last(&self) -> u32 {
-        self.first
-            .wrapping_add(self.keys.len() as u32)
-            .wrapping_sub(1)
+    /// Sequence number the next batch may begin with.
+    pub(super) fn next_sequence(&self) -> u32 {
+        self.first.wrapping_add(self.keys.len() as u32)
+    }
+
+    /// Whether nothing of it is to be sent.
+    pub(super) fn is_void(&self) -> bool {
+        self.barrier.is_none()
     }
 
     /// Notes the answer to one request. Returns whether it was the last one.
@@ -77,7 +87,7 @@ impl Batch {
         if let Err(error) = result {
             self.errors.insert(position, error);
         }
-        position + 1 == self.keys.len()
+        self.barrier == Some(position)
     }
 
     /// The outcomes, once the last answer is there.
@@ -117,6 +127,8 @@ impl Batch {
         if let Some(room) = self.octets.get_mut(start..) {
             message.serialize(room);
         }
+        self.last_at = start;
+        self.barrier = Some(self.keys.len());
         true
     }
 

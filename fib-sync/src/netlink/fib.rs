@@ -10,6 +10,7 @@ use netlink_sys::{AsyncSocket, TokioSocket};
 use super::apply::Batch;
 use super::dump::{Reading, What};
 use super::job::{Job, JobKind};
+use super::queue::Queue;
 use super::raw;
 use super::socket::{OpenError, open_monitor, open_requests};
 use super::watch::{Known, Read, poll_read};
@@ -46,7 +47,7 @@ pub struct NetlinkFib {
     requests: TokioSocket,
     monitor: TokioSocket,
     /// Commands not begun, in order.
-    queue: VecDeque<Command>,
+    queue: Queue,
     /// Reads of links and addresses not begun; they go first.
     reads: VecDeque<What>,
     job: Option<Job>,
@@ -93,7 +94,7 @@ impl NetlinkFib {
             requests: requests.socket,
             monitor: monitor.socket,
             large_buffers,
-            queue: VecDeque::new(),
+            queue: Queue::default(),
             reads: VecDeque::from([What::Links, What::Addresses]),
             job: None,
             sequence: 1,
@@ -135,10 +136,12 @@ impl NetlinkFib {
                     self.events
                         .extend(self.known.event(&message, &self.config.tables));
                 }
+                self.queue.overtake(self.events.iter().skip(before));
                 self.ahead += self.events.len() - before;
             }
             Ok(Read::Lost) => {
                 self.events.push_back(Event::Overrun);
+                self.queue.overtake(self.events.iter());
                 self.failed_reads = 0;
                 for what in [What::Links, What::Addresses] {
                     if !self.reads.contains(&what) {
@@ -210,10 +213,10 @@ impl NetlinkFib {
             self.read(what);
             return true;
         }
-        match self.queue.front() {
+        match self.queue.front().map(|queued| &queued.command) {
             None => false,
             Some(&Command::Dump { table, owner }) => {
-                self.queue.pop_front();
+                self.queue.pop();
                 self.events.push_back(Event::DumpStart { table, owner });
                 self.read(What::Routes {
                     table,
@@ -224,8 +227,12 @@ impl NetlinkFib {
             }
             Some(_) => {
                 let batch = Batch::take(&mut self.queue, self.sequence, self.requests_max);
-                self.sequence = batch.last().wrapping_add(1);
-                self.job = Some(Job::new(JobKind::Write(batch)));
+                self.sequence = batch.next_sequence();
+                if batch.is_void() {
+                    self.events.extend(batch.finish());
+                } else {
+                    self.job = Some(Job::new(JobKind::Write(batch)));
+                }
                 true
             }
         }
@@ -263,7 +270,7 @@ impl fmt::Debug for NetlinkFib {
 
 impl Fib for NetlinkFib {
     fn submit(&mut self, command: Command) {
-        self.queue.push_back(command);
+        self.queue.push(command, &self.events);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -290,7 +297,9 @@ impl Fib for NetlinkFib {
                     self.waker = Some(cx.waker().clone());
                     return Poll::Pending;
                 }
-                continue;
+                if !self.events.is_empty() {
+                    continue;
+                }
             }
             if self.job.as_ref().is_some_and(|job| !job.sent) {
                 ready!(self.poll_send(cx));

@@ -9,17 +9,20 @@
 //!
 //! No type of a netlink crate is part of the public interface.
 //!
-//! What the kernel does not offer, and this driver therefore cannot: comparing before replacing. If
-//! another program puts a route of the same key in front of ours (`ip route prepend`) between our
-//! last look and our replace, the kernel replaces theirs.
+//! The kernel cannot compare before it replaces. Notifications are therefore read to the last one
+//! right before a batch goes out, and a replace of what they tell of is not sent. What remains is
+//! the time of one system call in which another program would have to take over the very key.
 
 mod apply;
 mod dump;
 mod fib;
 mod job;
 mod parse;
+mod queue;
 mod raw;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use self::fib::{NetlinkConfig, NetlinkFib};

@@ -14,10 +14,11 @@ impl Reconciler {
         let Some(round) = &self.dumps.current else {
             return;
         };
-        if round.touched.contains(&key) || !self.config.tables.contains(&key.table) {
+        let ours = route.owner() == self.config.owner;
+        if round.touched.contains(&(key, ours)) || !self.config.tables.contains(&key.table) {
             return;
         }
-        if route.owner() != self.config.owner {
+        if !ours {
             if let Some(entry) = self.entries.get_mut(&key) {
                 entry.foreign = Some(route.owner());
                 entry.foreign_round = number;
@@ -67,16 +68,15 @@ impl Reconciler {
     fn sweep(&mut self, round: &Round) {
         let number = self.dumps.round;
         self.entries.retain(|key, entry| {
-            if !round.touched.contains(key) {
-                if entry.round != number && entry.found != Found::Absent {
-                    if entry.found != Found::Unknown {
-                        self.counters.drift += 1;
-                    }
-                    entry.found = Found::Absent;
+            let known = |ours| round.touched.contains(&(*key, ours));
+            if entry.round != number && entry.found != Found::Absent && !known(true) {
+                if entry.found != Found::Unknown {
+                    self.counters.drift += 1;
                 }
-                if entry.foreign_round != number && round.owner.is_none() {
-                    entry.foreign = None;
-                }
+                entry.found = Found::Absent;
+            }
+            if entry.foreign_round != number && round.owner.is_none() && !known(false) {
+                entry.foreign = None;
             }
             let settled = entry.is_settled();
             if !settled {
@@ -110,7 +110,10 @@ impl Reconciler {
         if !ours && !self.entries.contains_key(&key) {
             return;
         }
-        self.touch(key);
+        self.touch(key, ours);
+        if replaced {
+            self.touch(key, !ours);
+        }
         let number = self.dumps.round;
         let entry = self.entries.entry(key).or_default();
         if ours {
@@ -123,8 +126,8 @@ impl Reconciler {
             entry.foreign = Some(route.owner());
             entry.foreign_round = number;
             if replaced && entry.found != Found::Absent {
+                self.counters.drift += u64::from(entry.found != Found::Unknown);
                 entry.found = Found::Absent;
-                self.counters.drift += 1;
             }
         }
         if let Some(flight) = entry.flight.as_deref_mut() {
@@ -145,7 +148,8 @@ impl Reconciler {
             flight.disturbed = true;
         }
         let mut certain = true;
-        if route.owner() != self.config.owner {
+        let ours = route.owner() == self.config.owner;
+        if !ours {
             if entry.foreign == Some(route.owner()) {
                 entry.foreign = None;
             }
@@ -162,7 +166,7 @@ impl Reconciler {
             }
         }
         if certain {
-            self.touch(key);
+            self.touch(key, ours);
         } else {
             entry.found = Found::Unknown;
             self.force_dump(now);
@@ -172,10 +176,11 @@ impl Reconciler {
         self.dirty.insert(key);
     }
 
-    /// The state of this key is known from an event, whatever the dump under way may say.
-    fn touch(&mut self, key: RouteKey) {
+    /// The state of our route, or of a foreign one, at this key is known from an event, whatever
+    /// the dump under way may say.
+    fn touch(&mut self, key: RouteKey, ours: bool) {
         if let Some(round) = &mut self.dumps.current {
-            round.touched.insert(key);
+            round.touched.insert((key, ours));
         }
     }
 

@@ -7,8 +7,6 @@ mod grace;
 mod outcome;
 mod reconciler;
 mod report;
-#[cfg(test)]
-mod tests;
 
 pub use self::reconciler::{Reconciler, ReconcilerConfig};
 pub use self::report::{FibStatus, FibSummary, FibView};

@@ -17,6 +17,10 @@ impl Reconciler {
         };
         self.in_flight = self.in_flight.saturating_sub(1);
         self.dirty.insert(key);
+        if result.as_ref().is_err_and(OpError::is_cancelled) {
+            // Nothing was done; the events that cancelled it have told what is there.
+            return;
+        }
         if flight.disturbed {
             // Ours or theirs first? Only the kernel knows.
             entry.found = Found::Unknown;

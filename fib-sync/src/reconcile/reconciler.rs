@@ -95,8 +95,9 @@ pub(super) struct Round {
     pub(super) owner: Option<Owner>,
     /// The dump of a table is under way.
     pub(super) waiting: bool,
-    /// Keys that changed while the round was under way: the event is the truth, not the row.
-    pub(super) touched: BTreeSet<RouteKey>,
+    /// Keys whose own (true) or foreign (false) route changed while the round was under way: the
+    /// event is the truth, not the row.
+    pub(super) touched: BTreeSet<(RouteKey, bool)>,
     /// It failed, or something happened that makes it worth nothing.
     pub(super) spoilt: bool,
 }

@@ -67,14 +67,15 @@ impl ImportRule {
 
 /// Prefixes that mean something on this host alone are never announced.
 fn is_announceable(prefix: IpNet) -> bool {
-    match prefix.addr() {
+    let own = match prefix.addr() {
         IpAddr::V4(address) => {
-            !address.is_loopback() && !address.is_link_local() && !address.is_multicast()
+            address.is_loopback() || address.is_link_local() || address.is_multicast()
         }
         IpAddr::V6(address) => {
-            !(address.is_loopback() && prefix.prefix_len() == 128)
-                && !address.is_unicast_link_local()
-                && !address.is_multicast()
+            (address.is_loopback() && prefix.prefix_len() == 128)
+                || address.is_unicast_link_local()
+                || address.is_multicast()
         }
-    }
+    };
+    !own
 }

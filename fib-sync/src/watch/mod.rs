@@ -5,8 +5,6 @@ mod import;
 mod mirror;
 mod pattern;
 mod resolve;
-#[cfg(test)]
-mod tests;
 mod watcher;
 
 pub use self::import::ImportRule;

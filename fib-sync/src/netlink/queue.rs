@@ -1,0 +1,102 @@
+//! Commands not begun, in order, and which of them have come too late.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::port::{Command, Event};
+use crate::route::RouteKey;
+
+/// A command, and whether the key it replaces changed before its caller knew.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) command: Command,
+    pub(super) overtaken: bool,
+}
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    commands: VecDeque<Queued>,
+    /// How many of them replace.
+    replaces: usize,
+}
+
+impl Queue {
+    /// Takes a command; `untold` are events its caller has not seen.
+    pub(super) fn push(&mut self, command: Command, untold: &VecDeque<Event>) {
+        let mut overtaken = false;
+        if let Some(key) = command.replaced_key() {
+            self.replaces += 1;
+            overtaken = untold.iter().any(|event| match event.changed_key() {
+                Some(changed) => changed == key,
+                None => *event == Event::Overrun,
+            });
+        }
+        self.commands.push_back(Queued { command, overtaken });
+    }
+
+    /// Others changed what these events tell; after an overrun, who knows what.
+    pub(super) fn overtake<'a>(&mut self, events: impl Iterator<Item = &'a Event>) {
+        if self.replaces == 0 {
+            return;
+        }
+        let mut all = false;
+        let mut changed: BTreeSet<&RouteKey> = BTreeSet::new();
+        for event in events {
+            all |= *event == Event::Overrun;
+            changed.extend(event.changed_key());
+        }
+        if !all && changed.is_empty() {
+            return;
+        }
+        for queued in &mut self.commands {
+            let key = queued.command.replaced_key();
+            queued.overtaken |= key.is_some_and(|key| all || changed.contains(key));
+        }
+    }
+
+    pub(super) fn front(&self) -> Option<&Queued> {
+        self.commands.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Queued> {
+        let queued = self.commands.pop_front()?;
+        self.replaces -= usize::from(queued.command.replaced_key().is_some());
+        Some(queued)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::Owner;
+    use crate::port::PutMode;
+    use crate::route::Route;
+
+    #[test]
+    fn only_replaces_of_changed_keys_are_overtaken() {
+        let key = |text: &str| RouteKey::new(254, text.parse().unwrap(), 1, 0);
+        let (a, b) = (key("10.0.0.0/24"), key("10.0.1.0/24"));
+        let route = Route::blackhole(Owner(1));
+        let put = |key, mode| Command::Put(key, route.clone(), mode);
+        let mut queue = Queue::default();
+        let gone = Event::Gone(a, route.clone());
+        queue.push(put(a, PutMode::Replace), &VecDeque::from([gone.clone()]));
+        queue.push(put(a, PutMode::Create), &VecDeque::new());
+        queue.push(put(a, PutMode::Replace), &VecDeque::new());
+        queue.push(put(b, PutMode::Replace), &VecDeque::new());
+        let overtaken = |queue: &Queue| -> Vec<bool> {
+            queue
+                .commands
+                .iter()
+                .map(|queued| queued.overtaken)
+                .collect()
+        };
+        assert_eq!(overtaken(&queue), [true, false, false, false]);
+        queue.overtake([&gone].into_iter());
+        assert_eq!(overtaken(&queue), [true, false, true, false]);
+        queue.overtake([&Event::Overrun].into_iter());
+        assert_eq!(overtaken(&queue), [true, false, true, true]);
+        while queue.pop().is_some() {}
+        assert_eq!(queue.replaces, 0);
+    }
+}

@@ -1,0 +1,303 @@
+//! One behaviour each.
+
+use std::time::Duration;
+
+use fib_sync::limits::{BACKOFF_MAX, BACKOFF_MIN};
+use fib_sync::memory::Faults;
+use fib_sync::{Command, FibStatus, Owner, PutMode, Route};
+
+use crate::world::{FELIX, STATIC, UP1, US, World, key, via};
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+#[test]
+fn it_reads_before_it_writes() {
+    let mut world = World::new(1);
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    assert!(matches!(
+        world.commands[0],
+        Command::Dump {
+            table: 254,
+            owner: None
+        }
+    ));
+    assert!(matches!(
+        world.commands[1],
+        Command::Put(_, _, PutMode::Create)
+    ));
+    assert_eq!(world.commands.len(), 2);
+    assert_eq!(world.status(&key("10.65.0.1/32")), Some(FibStatus::Acked));
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.13"]));
+    world.run(MOMENT);
+    assert!(matches!(
+        world.commands[2],
+        Command::Put(_, _, PutMode::Replace)
+    ));
+    world.unwant(&key("10.65.0.1/32"));
+    world.run(MOMENT);
+    assert_eq!(world.commands[3], Command::Delete(key("10.65.0.1/32"), US));
+    assert_eq!(world.commands.len(), 4);
+    assert_eq!(world.reconciler.routes().count(), 0);
+}
+
+#[test]
+fn a_restart_writes_only_the_difference() {
+    let mut world = World::new(2);
+    for prefix in ["10.65.0.1/32", "10.65.0.2/32", "10.65.0.3/32"] {
+        world.want(key(prefix), via(US, &["10.0.0.12"]));
+    }
+    world.run(MOMENT);
+    world.crash();
+    world.commands.clear();
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.ours().len(), 3, "nothing is flushed");
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.want(key("10.65.0.2/32"), via(US, &["10.1.0.12"]));
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.writes(), 1, "{:?}", world.commands);
+    assert_eq!(world.status(&key("10.65.0.3/32")), Some(FibStatus::Stray));
+    world.run(Duration::from_secs(20));
+    assert_eq!(
+        world.ours().len(),
+        2,
+        "the stray went when the grace period ended"
+    );
+    assert!(world.reconciler.in_sync());
+}
+
+#[test]
+fn what_was_wanted_once_goes_without_grace() {
+    let mut world = World::new(3);
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    world.unwant(&key("10.65.0.1/32"));
+    world.run(MOMENT);
+    assert!(world.ours().is_empty());
+}
+
+#[test]
+fn a_foreign_route_is_named_and_ours_follows_when_it_goes() {
+    let mut world = World::new(4);
+    let at = key("10.65.0.1/32");
+    world
+        .kernel
+        .add_route(at, via(STATIC, &["10.0.0.99"]))
+        .unwrap();
+    world.want(at, via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    assert_eq!(
+        world.writes(),
+        0,
+        "the dump has named it: no write is needed to find out"
+    );
+    assert!(matches!(
+        world.status(&at),
+        Some(FibStatus::Conflict {
+            owner: Some(STATIC),
+            attempts: 1,
+            ..
+        })
+    ));
+    world.run(Duration::from_secs(10));
+    assert!(
+        world.writes() <= 6,
+        "it is not fought over: {}",
+        world.writes()
+    );
+    world.kernel.delete_route(&at);
+    world.run(MOMENT);
+    assert_eq!(world.status(&at), Some(FibStatus::Acked));
+    // Somebody takes the key from us: named again, not taken back.
+    world
+        .kernel
+        .replace_route(at, via(STATIC, &["10.0.0.99"]))
+        .unwrap();
+    world.run(MOMENT);
+    assert!(matches!(
+        world.status(&at),
+        Some(FibStatus::Conflict { .. })
+    ));
+    assert_eq!(world.kernel.route(&at).unwrap().owner(), STATIC);
+}
+
+#[test]
+fn a_conflict_met_by_a_write_is_named_by_one_dump() {
+    let mut world = World::new(5);
+    world.run(MOMENT);
+    let at = key("10.65.0.1/32");
+    // Not told to anybody: as if it had come before we cared about the key.
+    world
+        .kernel
+        .add_route(at, via(STATIC, &["10.0.0.99"]))
+        .unwrap();
+    world.run(MOMENT);
+    world.want(at, via(US, &["10.0.0.12"]));
+    world.run(Duration::from_secs(10));
+    let dumps = world.reconciler.summary().dumps;
+    assert!(matches!(
+        world.status(&at),
+        Some(FibStatus::Conflict {
+            owner: Some(Owner(4)),
+            ..
+        })
+    ));
+    assert_eq!(dumps, 2, "the first, and one to name it");
+}
+
+#[test]
+fn felix_and_bgp_share_a_prefix() {
+    let mut world = World::new(6);
+    let felix = fib_sync::RouteKey::new(254, "10.65.0.1/32".parse().unwrap(), 256, 0);
+    world
+        .kernel
+        .add_route(felix, Route::device(FELIX, 4))
+        .unwrap();
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    assert_eq!(world.status(&key("10.65.0.1/32")), Some(FibStatus::Acked));
+    let used = world
+        .kernel
+        .route_to(254, "10.65.0.1".parse().unwrap())
+        .unwrap();
+    assert_eq!(used.1.owner(), FELIX, "the lower metric forwards");
+    world.unwant(&key("10.65.0.1/32"));
+    world.run(MOMENT);
+    assert!(world.kernel.route(&felix).is_some());
+}
+
+#[test]
+fn a_refused_route_backs_off_alone() {
+    let mut world = World::new(7);
+    world
+        .kernel
+        .refuse("10.65.0.1/32".parse().unwrap(), Some(libc::ENOMEM));
+    for prefix in ["10.65.0.1/32", "10.65.0.2/32"] {
+        world.want(key(prefix), via(US, &["10.0.0.12"]));
+    }
+    world.run(MOMENT);
+    assert_eq!(world.status(&key("10.65.0.2/32")), Some(FibStatus::Acked));
+    let Some(FibStatus::Failed {
+        error,
+        attempts: 1,
+        retry_at,
+    }) = world.status(&key("10.65.0.1/32"))
+    else {
+        panic!("{:?}", world.status(&key("10.65.0.1/32")));
+    };
+    assert_eq!(error.name(), Some("ENOMEM"));
+    assert!(retry_at.since(world.now) <= BACKOFF_MIN);
+    world.run(Duration::from_secs(600));
+    // Doubling to a minute: about 9 attempts to get there, then one a minute.
+    assert!(world.writes() < 25, "{}", world.writes());
+    world.kernel.refuse("10.65.0.1/32".parse().unwrap(), None);
+    world.run(BACKOFF_MAX);
+    assert!(world.reconciler.in_sync());
+}
+
+#[test]
+fn a_delete_by_somebody_is_repaired_without_a_scan() {
+    let mut world = World::new(8);
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    world.commands.clear();
+    world.kernel.delete_route(&key("10.65.0.1/32"));
+    world.run(MOMENT);
+    assert_eq!(world.commands.len(), 1);
+    assert_eq!(world.ours().len(), 1);
+    assert_eq!(world.reconciler.summary().drift, 1);
+}
+
+#[test]
+fn an_overrun_voids_belief_until_a_dump_is_through() {
+    let mut world = World::new(9);
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    world.kernel.delete_route(&key("10.65.0.1/32"));
+    world.kernel.overrun(world.attachment);
+    world.want(key("10.65.0.2/32"), via(US, &["10.0.0.12"]));
+    world.commands.clear();
+    world.run(Duration::from_secs(1));
+    // The write that was already decided on may go first; nothing else before the dump.
+    let dump = world
+        .commands
+        .iter()
+        .position(|c| matches!(c, Command::Dump { .. }))
+        .unwrap();
+    assert!(dump <= 1, "{:?}", world.commands);
+    assert_eq!(world.ours().len(), 2);
+    assert!(world.reconciler.in_sync());
+}
+
+#[test]
+fn a_loss_without_a_word_is_found_by_the_periodic_check() {
+    let mut world = World::new(10);
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    world.kernel.set_faults(Faults {
+        lose_notification: 1000,
+        ..Faults::default()
+    });
+    world.kernel.delete_route(&key("10.65.0.1/32"));
+    world.run(Duration::from_secs(50));
+    assert!(world.ours().is_empty());
+    world.run(Duration::from_secs(15));
+    assert_eq!(world.ours().len(), 1);
+}
+
+#[test]
+fn ipv4_routes_that_went_with_their_link_come_back_with_it() {
+    let mut world = World::new(11);
+    world.want(key("10.65.0.1/32"), via(US, &["10.1.0.12"]));
+    world.run(MOMENT);
+    world.kernel.set_link_up(UP1, false);
+    world.run(Duration::from_secs(1));
+    assert!(matches!(
+        world.status(&key("10.65.0.1/32")),
+        Some(FibStatus::Failed { .. })
+    ));
+    world.run(Duration::from_secs(300));
+    world.kernel.set_link_up(UP1, true);
+    world.run(MOMENT);
+    assert_eq!(
+        world.ours().len(),
+        1,
+        "at once, whatever the back-off had come to"
+    );
+}
+
+#[test]
+fn one_hop_lost_is_put_back() {
+    let mut world = World::new(12);
+    let at = key("fd65::1/128");
+    world.want(at, via(US, &["fd00::12", "fd01::12"]));
+    world.run(MOMENT);
+    world.kernel.remove_link(UP1);
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.kernel.route(&at).unwrap().next_hops.len(), 1);
+    assert!(matches!(world.status(&at), Some(FibStatus::Failed { .. })));
+    // The hop that is left stays in use until its replacement is accepted.
+    world.want(at, via(US, &["fd00::12", "fd00::13"]));
+    world.run(MOMENT);
+    assert_eq!(world.status(&at), Some(FibStatus::Acked));
+}
+
+#[test]
+fn a_shadow_run_writes_nothing() {
+    let mut world = World::new(13);
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    world.run(MOMENT);
+    world.crash();
+    let mut config = crate::world::config();
+    config.install = false;
+    world.reconciler = fib_sync::Reconciler::new(world.now, config);
+    world.commands.clear();
+    world.want(key("10.65.0.2/32"), via(US, &["10.0.0.12"]));
+    world.run(Duration::from_secs(120));
+    assert_eq!(world.writes(), 0);
+    assert_eq!(world.status(&key("10.65.0.1/32")), Some(FibStatus::Stray));
+    assert_eq!(world.status(&key("10.65.0.2/32")), Some(FibStatus::Wanted));
+    assert!(!world.reconciler.in_sync());
+    world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
+    assert_eq!(world.status(&key("10.65.0.1/32")), Some(FibStatus::Acked));
+}

@@ -1,0 +1,192 @@
+//! A kernel with two uplinks, and a daemon attached to it that can crash and come back.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fib_sync::memory::{Attachment, Kernel};
+use fib_sync::watch::{WatchChange, Watcher, WatcherConfig};
+use fib_sync::{
+    Command, Event, FibStatus, Hop, Instant, Owner, Reconciler, ReconcilerConfig, Route, RouteKey,
+};
+
+pub(crate) const US: Owner = Owner(119);
+pub(crate) const FELIX: Owner = Owner(80);
+pub(crate) const STATIC: Owner = Owner(4);
+
+/// Interfaces of the world, in the order they are made.
+pub(crate) const UP0: u32 = 2;
+pub(crate) const UP1: u32 = 3;
+pub(crate) const CALI: u32 = 4;
+
+const ADDRESSES: &[(u32, &str)] = &[
+    (UP0, "10.0.0.11/24"),
+    (UP0, "fd00::11/64"),
+    (UP1, "10.1.0.11/24"),
+    (UP1, "fd01::11/64"),
+];
+
+pub(crate) struct World {
+    pub(crate) kernel: Kernel,
+    pub(crate) attachment: Attachment,
+    pub(crate) reconciler: Reconciler,
+    pub(crate) watcher: Watcher,
+    pub(crate) now: Instant,
+    pub(crate) wanted: BTreeMap<RouteKey, Route>,
+    /// Commands submitted and events seen since the start.
+    pub(crate) commands: Vec<Command>,
+    pub(crate) changes: Vec<WatchChange>,
+    /// The kernel lost a notification without telling, which no real one does: a route of ours may
+    /// have been replaced by a foreign one behind our back.
+    pub(crate) silent_loss: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut kernel = Kernel::new(seed);
+        for name in ["up0", "up1", "cali1"] {
+            kernel.add_link(name);
+        }
+        let mut world = Self {
+            attachment: kernel.attach(),
+            kernel,
+            reconciler: Reconciler::new(Instant(0), config()),
+            watcher: Watcher::new(WatcherConfig::new(US)),
+            now: Instant(0),
+            wanted: BTreeMap::new(),
+            commands: Vec::new(),
+            changes: Vec::new(),
+            silent_loss: false,
+        };
+        world.repair_links();
+        world
+    }
+
+    /// All links up, all addresses there.
+    pub(crate) fn repair_links(&mut self) {
+        for index in [UP0, UP1, CALI] {
+            self.kernel.set_link_up(index, true);
+            self.kernel.set_carrier(index, true);
+        }
+        for (index, address) in ADDRESSES {
+            self.kernel.add_address(*index, address.parse().unwrap());
+        }
+    }
+
+    pub(crate) fn want(&mut self, key: RouteKey, route: Route) {
+        self.wanted.insert(key, route.clone());
+        self.reconciler.want(key, route);
+    }
+
+    pub(crate) fn unwant(&mut self, key: &RouteKey) {
+        self.wanted.remove(key);
+        self.reconciler.unwant(key);
+    }
+
+    /// The daemon dies and starts anew; what it wants it learns again only when told.
+    pub(crate) fn crash(&mut self) {
+        self.kernel.detach(self.attachment);
+        self.attachment = self.kernel.attach();
+        self.reconciler = Reconciler::new(self.now, config());
+        self.watcher = Watcher::new(WatcherConfig::new(US));
+        self.wanted.clear();
+    }
+
+    /// Lets everything happen that happens without time passing, up to so many events.
+    pub(crate) fn pump(&mut self, mut events: usize) {
+        loop {
+            while let Some(command) = self.reconciler.poll_command(self.now) {
+                self.commands.push(command.clone());
+                self.kernel.submit(self.attachment, command);
+            }
+            if events == 0 {
+                return;
+            }
+            events -= 1;
+            let foreign = self.foreign();
+            let Some(event) = self.kernel.poll(self.attachment) else {
+                return;
+            };
+            let touched = self.foreign() != foreign;
+            assert!(
+                !touched || self.silent_loss,
+                "a foreign route was touched: {event:?}"
+            );
+            self.take(&event);
+        }
+    }
+
+    fn take(&mut self, event: &Event) {
+        self.reconciler.handle(self.now, event);
+        self.watcher.handle(event);
+        while let Some(change) = self.watcher.poll_change() {
+            self.changes.push(change);
+        }
+    }
+
+    /// Lets this much time pass, and everything happen that is due.
+    pub(crate) fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.pump(usize::MAX);
+            match self.reconciler.poll_timeout() {
+                Some(at) if at <= end => {
+                    assert!(at > self.now, "a timer in the past would spin: {at:?}");
+                    self.now = at;
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+        self.pump(usize::MAX);
+    }
+
+    /// Routes that are not ours.
+    pub(crate) fn foreign(&self) -> BTreeMap<RouteKey, Route> {
+        let foreign = self
+            .kernel
+            .routes()
+            .filter(|(_, route)| route.owner() != US);
+        foreign.map(|(key, route)| (*key, route.clone())).collect()
+    }
+
+    /// Routes that are ours.
+    pub(crate) fn ours(&self) -> BTreeMap<RouteKey, Route> {
+        let ours = self
+            .kernel
+            .routes()
+            .filter(|(_, route)| route.owner() == US);
+        ours.map(|(key, route)| (*key, route.clone())).collect()
+    }
+
+    pub(crate) fn status(&self, key: &RouteKey) -> Option<FibStatus> {
+        self.reconciler.lookup(key).map(|view| view.status)
+    }
+
+    /// Writes submitted so far.
+    pub(crate) fn writes(&self) -> usize {
+        self.commands
+            .iter()
+            .filter(|command| !matches!(command, Command::Dump { .. }))
+            .count()
+    }
+}
+
+pub(crate) fn config() -> ReconcilerConfig {
+    ReconcilerConfig::new(US)
+}
+
+pub(crate) fn key(prefix: &str) -> RouteKey {
+    RouteKey::new(254, prefix.parse().unwrap(), 1024, 0)
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub(crate) fn via(owner: Owner, gateways: &[&str]) -> Route {
+    Route::unicast(
+        owner,
+        gateways.iter().map(|text| Hop::via(ip(text))).collect(),
+    )
+}
