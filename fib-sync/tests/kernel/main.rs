@@ -2,6 +2,7 @@
 //!
 //! They need root (or a user namespace) and run when `CAMBRIC_LAB=1` is set; else they say that
 //! they were skipped.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
 
 mod host;
