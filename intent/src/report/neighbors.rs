@@ -1,0 +1,179 @@
+//! Neighbours and ranges.
+
+use std::net::IpAddr;
+
+use admin::report::{Neighbor, NeighborFamily, NeighborRange, Neighbors};
+use bgp_fsm::{Instant, PeerAs, State};
+use bgp_proto::{Family, FamilySet, Prefix};
+use bgp_speaker::{PeerConfig, PeerView, RangeConfig, Speaker};
+use ipnet::IpNet;
+use rib::{Policy, Role};
+
+/// The neighbours and ranges of a speaker.
+pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
+    let config = speaker.config();
+    let mut neighbors: Vec<Neighbor> = speaker
+        .peers()
+        .map(|peer| neighbor(speaker, &peer, now))
+        .collect();
+    neighbors.sort_by(|a, b| (a.dynamic, a.address).cmp(&(b.dynamic, b.address)));
+    Neighbors {
+        local_asn: config.local_asn.0,
+        router_id: Some(config.router_id.0),
+        ranges: config
+            .ranges
+            .iter()
+            .map(|entry| range(entry, &neighbors))
+            .collect(),
+        neighbors,
+    }
+}
+
+fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
+    let (config, session) = (peer.config, peer.session);
+    let (stats, open) = (session.stats(), session.peer_open());
+    let ends = session.established().and_then(|conn| session.ends(conn));
+    let up = session.established_at();
+    Neighbor {
+        name: config.name.clone(),
+        address: Some(config.remote),
+        asn: peer
+            .params
+            .map_or_else(|| configured_asn(config), |params| params.peer_asn.0),
+        role: role(config.role).to_owned(),
+        dynamic: peer.dynamic,
+        state: session.state().to_string(),
+        since_s: up.map(|up| now.saturating_duration_since(up).as_secs()),
+        router_id: peer.params.map(|params| params.peer_id.0),
+        hostname: open.and_then(hostname),
+        local: ends.map(|(local, _)| local),
+        remote: ends.map(|(_, remote)| remote),
+        hold_time_s: peer.params.map(|params| params.hold_time_s),
+        capabilities: open
+            .map(|open| open.capabilities.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+        families: peer
+            .families
+            .iter()
+            .map(|(family, counters)| neighbor_family(peer, *family, *counters))
+            .collect(),
+        messages_in: stats.received.total(),
+        messages_out: stats.sent.total(),
+        updates_in: stats.received.update,
+        updates_out: stats.sent.update,
+        stale_for_s: peer
+            .stale_until
+            .map(|until| until.saturating_duration_since(now).as_secs()),
+        flaps: stats.flaps,
+        last_down: last_down(session),
+        import: policy(config.import),
+        export: policy(config.export),
+        faults: speaker
+            .malformed()
+            .filter(|kept| kept.peer == config.name)
+            .count() as u64,
+    }
+}
+
+fn last_down(session: &bgp_fsm::Session) -> Option<String> {
+    let stats = session.stats();
+    let error = stats.last_error.as_ref().map(|(_, reason)| reason);
+    let reason = match session.state() {
+        State::Established => stats.last_down.as_ref(),
+        _ => error.or(stats.last_down.as_ref()),
+    };
+    reason.map(ToString::to_string)
+}
+
+fn neighbor_family(
+    peer: &PeerView<'_>,
+    family: Family,
+    counters: rib::PeerCounters,
+) -> NeighborFamily {
+    let holds = |set: fn(&bgp_proto::SessionParams) -> FamilySet| {
+        peer.params
+            .is_some_and(|params| set(params).contains(family))
+    };
+    let add_path = match (
+        holds(|params| params.add_path_receive),
+        holds(|params| params.add_path_send),
+    ) {
+        (true, true) => Some("both"),
+        (true, false) => Some("receive"),
+        (false, true) => Some("send"),
+        (false, false) => None,
+    };
+    NeighborFamily {
+        family: family.to_string(),
+        received: counters.paths.into(),
+        accepted: counters.accepted.into(),
+        ineligible: counters.ineligible.into(),
+        add_path: add_path.map(str::to_owned),
+    }
+}
+
+fn range(range: &RangeConfig, neighbors: &[Neighbor]) -> NeighborRange {
+    let covered = |neighbor: &&Neighbor| {
+        neighbor.dynamic
+            && neighbor
+                .address
+                .is_some_and(|address| range.covers(address))
+    };
+    NeighborRange {
+        prefix: to_ipnet(range.prefix),
+        used: u32::try_from(neighbors.iter().filter(covered).count()).unwrap_or(u32::MAX),
+        limit: range.limit.into(),
+        refused: 0,
+    }
+}
+
+/// Configured neighbours whose session is not up, for `waiting_for`.
+pub fn waiting(speaker: &Speaker) -> Vec<String> {
+    let down = speaker
+        .peers()
+        .filter(|peer| !peer.dynamic && peer.params.is_none());
+    down.map(|peer| format!("neighbor {} ({})", peer.config.name, peer.session.state()))
+        .collect()
+}
+
+fn configured_asn(config: &PeerConfig) -> u32 {
+    match config.session.peer_asn {
+        PeerAs::Exactly(asn) => asn.0,
+        PeerAs::Internal => config.session.local_asn.0,
+        PeerAs::External | PeerAs::Any => 0,
+    }
+}
+
+fn hostname(open: &bgp_proto::Open) -> Option<String> {
+    open.capabilities
+        .iter()
+        .find_map(|capability| match capability {
+            bgp_proto::Capability::Fqdn { hostname, .. } => Some(hostname.clone()),
+            _ => None,
+        })
+}
+
+const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Local => "local",
+        Role::External => "external",
+        Role::Internal => "internal",
+        Role::Client => "client",
+    }
+}
+
+fn policy(policy: Policy) -> String {
+    match policy {
+        Policy::AcceptAll => "accept".to_owned(),
+        Policy::RejectAll => "deny".to_owned(),
+        Policy::Hook(hook) => hook.name.to_owned(),
+    }
+}
+
+fn to_ipnet(prefix: Prefix) -> Option<IpNet> {
+    let (address, len): (IpAddr, u8) = match prefix {
+        Prefix::V4(prefix) => (prefix.addr().into(), prefix.len()),
+        Prefix::V6(prefix) => (prefix.addr().into(), prefix.len()),
+    };
+    IpNet::new(address, len).ok()
+}

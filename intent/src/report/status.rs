@@ -1,0 +1,93 @@
+//! The tables as a whole, and what happens to sessions.
+
+use admin::report::Fact;
+use bgp_speaker::{Event, Speaker};
+use rib::NextHops;
+
+/// Facts of a speaker's tables for the status report.
+pub fn facts(speaker: &Speaker) -> Vec<Fact> {
+    let (config, stats) = (speaker.config(), speaker.rib().stats());
+    let up = speaker.peers().filter(|peer| peer.params.is_some()).count();
+    let next_hops = match config.next_hops {
+        NextHops::AssumeReachable => format!("{}, assumed reachable at cost 0", stats.next_hops),
+        NextHops::Track => stats.next_hops.to_string(),
+    };
+    [
+        ("AS", config.local_asn.to_string()),
+        ("router id", config.router_id.to_string()),
+        (
+            "sessions up",
+            format!("{up} of {}", speaker.peers().count()),
+        ),
+        ("prefixes", stats.prefixes.to_string()),
+        ("paths", stats.paths.to_string()),
+        ("attribute sets", stats.attribute_sets.to_string()),
+        ("next hops", next_hops),
+    ]
+    .map(|(name, value)| Fact {
+        name: name.to_owned(),
+        value,
+    })
+    .into()
+}
+
+/// How much an operator should care about a [`Line`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// For those who look for something.
+    Debug,
+    /// The course of things.
+    Info,
+    /// Something is not as it should be.
+    Warn,
+}
+
+/// One event of a speaker in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How much to care.
+    pub weight: Weight,
+    /// The words.
+    pub text: String,
+}
+
+/// What a speaker's event says.
+pub fn line(speaker: &Speaker, event: &Event) -> Line {
+    let name = |peer| speaker.peer_name(peer);
+    let (weight, text) = match event {
+        Event::State { peer, state } => {
+            (Weight::Debug, format!("neighbor {}: {state}", name(*peer)))
+        }
+        Event::Up { peer, params } => {
+            let families: Vec<String> = params.families.iter().map(|f| f.to_string()).collect();
+            let text = format!(
+                "neighbor {}: up, AS {}, router id {}, {}",
+                name(*peer),
+                params.peer_asn,
+                params.peer_id,
+                families.join(" ")
+            );
+            (Weight::Info, text)
+        }
+        Event::Down { peer, reason } => (
+            Weight::Warn,
+            format!("neighbor {}: down, {reason}", name(*peer)),
+        ),
+        Event::Malformed {
+            peer,
+            fault,
+            remedy,
+        } => {
+            let text = format!(
+                "neighbor {}: malformed UPDATE, {fault}: {remedy}",
+                name(*peer)
+            );
+            (Weight::Warn, text)
+        }
+        Event::EndOfRib { peer, family } => (
+            Weight::Info,
+            format!("neighbor {}: has sent all of {family}", name(*peer)),
+        ),
+    };
+    Line { weight, text }
+}

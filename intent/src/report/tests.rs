@@ -1,0 +1,266 @@
+use std::net::SocketAddr;
+
+use admin::limits::PAGE_PATHS_MAX;
+use bgp_fsm::{Conn, Input as SessionInput, Instant};
+use bgp_proto::{Attributes, Family, Ipv4Prefix, Net};
+use bgp_speaker::{Input, Output, Speaker};
+use rib::{Budget, PeerId, Progress};
+
+use super::{Weight, facts, line, neighbors, routes, waiting};
+use crate::{BgpFile, NextHops, NoKernel, Source};
+
+const NOW: Instant = Instant::from_secs(100);
+
+fn speaker(text: &str) -> Speaker {
+    let source = Source::new("bgp.toml", text);
+    let read = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable);
+    let (_, intent) = read.unwrap_or_else(|report| panic!("{report}"));
+    let mut speaker = Speaker::new(intent.speaker, 1);
+    speaker.start(NOW);
+    speaker
+}
+
+/// A reflector and a client that has dialled it, in memory.
+struct Pair {
+    reflector: Speaker,
+    client: Speaker,
+    /// The other speaker as each knows it.
+    ids: Option<(PeerId, PeerId)>,
+    lines: Vec<(Weight, String)>,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let reflector = speaker(
+            "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
+             [[neighbor]]\nname = \"tor\"\naddress = \"10.0.9.9\"\nasn = 65001\n\
+             [[neighbor_range]]\nprefix = \"10.0.0.0/24\"\nasn = \"internal\"\nlimit = 5\n\
+             route_reflector_client = true\n",
+        );
+        let client = speaker(
+            "asn = 64512\nrouter_id = \"10.0.0.11\"\n\
+             [[neighbor]]\nname = \"rr1\"\naddress = \"10.0.0.1\"\nasn = 64512\n",
+        );
+        Self {
+            reflector,
+            client,
+            ids: None,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Carries octets to and fro until nothing is left to do.
+    fn settle(&mut self) {
+        loop {
+            let mut moved = self.outputs();
+            if let Some((at_reflector, at_client)) = self.ids {
+                let inbound = (&mut self.reflector, at_reflector, Conn::Inbound);
+                let outbound = (&mut self.client, at_client, Conn::Outbound);
+                moved |= carry(inbound, outbound);
+                let inbound = (&mut self.reflector, at_reflector, Conn::Inbound);
+                let outbound = (&mut self.client, at_client, Conn::Outbound);
+                moved |= carry(outbound, inbound);
+            }
+            for speaker in [&mut self.reflector, &mut self.client] {
+                while speaker.run(NOW, Budget(1000)) == Progress::More {}
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn outputs(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.client.poll_output() {
+            moved = true;
+            if let Output::Dial { peer, .. } = output {
+                self.connect(peer);
+            }
+        }
+        while let Some(output) = self.reflector.poll_output() {
+            moved = true;
+            if let Output::Event(event) = output {
+                let line = line(&self.reflector, &event);
+                self.lines.push((line.weight, line.text));
+            }
+        }
+        moved
+    }
+
+    fn connect(&mut self, at_client: PeerId) {
+        let client: SocketAddr = "10.0.0.11:40000".parse().expect("an address");
+        let reflector: SocketAddr = "10.0.0.1:179".parse().expect("an address");
+        let at_reflector = self
+            .reflector
+            .accept(NOW, reflector, client)
+            .expect("in the range");
+        let opened = |conn, local, remote| SessionInput::Opened {
+            conn,
+            local,
+            remote,
+        };
+        let inbound = opened(Conn::Inbound, reflector, client);
+        let outbound = opened(Conn::Outbound, client, reflector);
+        self.reflector
+            .handle(NOW, Input::Session(at_reflector, inbound));
+        self.client.handle(NOW, Input::Session(at_client, outbound));
+        self.ids = Some((at_reflector, at_client));
+    }
+
+    fn announce(&mut self, nets: impl IntoIterator<Item = u32>) {
+        for net in nets {
+            let net = Ipv4Prefix::new(net.into(), 32).expect("a prefix");
+            let attributes = Some(Attributes {
+                local_pref: Some(100),
+                ..Attributes::default()
+            });
+            let family = Family::IPV4_UNICAST;
+            self.client.handle(
+                NOW,
+                Input::Local {
+                    family,
+                    net: Net::V4(net),
+                    attributes,
+                },
+            );
+        }
+    }
+}
+
+type End<'s> = (&'s mut Speaker, PeerId, Conn);
+
+fn carry(from: End<'_>, to: End<'_>) -> bool {
+    let mut slices = Vec::new();
+    from.0.fill(from.1, from.2, &mut slices, 1 << 20);
+    let mut octets = bytes::BytesMut::new();
+    for slice in &slices {
+        octets.extend_from_slice(slice);
+    }
+    from.0.sent(from.1, from.2, octets.len());
+    let moved = !octets.is_empty();
+    while let Ok(Some(frame)) = bgp_proto::next_frame(&mut octets, 4096) {
+        to.0.handle(
+            NOW,
+            Input::Session(to.1, SessionInput::Received { conn: to.2, frame }),
+        );
+    }
+    moved
+}
+
+#[test]
+fn neighbors_tell_state_role_and_range() {
+    let mut pair = Pair::new();
+    assert_eq!(waiting(&pair.client), ["neighbor rr1 (Connect)"]);
+    pair.announce([0x0a41_0001]);
+    pair.settle();
+    assert!(waiting(&pair.client).is_empty());
+    let report = neighbors(&pair.reflector, Instant::from_secs(160));
+    assert_eq!(
+        (
+            report.local_asn,
+            report.ranges[0].used,
+            report.ranges[0].limit
+        ),
+        (64512, 1, 5)
+    );
+    let [tor, client] = report.neighbors.as_slice() else {
+        panic!("{report:?}")
+    };
+    assert_eq!((tor.name.as_str(), tor.role.as_str()), ("tor", "external"));
+    assert_eq!(tor.import, "deny (no policy, RFC 8212)");
+    assert_eq!((client.role.as_str(), client.dynamic), ("client", true));
+    assert_eq!(
+        (client.state.as_str(), client.since_s),
+        ("Established", Some(60))
+    );
+    assert_eq!(client.remote, "10.0.0.11:40000".parse().ok());
+    assert_eq!(client.families[0].received, 1);
+    assert!(!client.capabilities.is_empty() && client.updates_in > 0);
+    let up = pair
+        .lines
+        .iter()
+        .find(|(_, text)| text.contains(": up, AS 64512"));
+    assert_eq!(
+        up.map(|(weight, _)| *weight),
+        Some(Weight::Info),
+        "{:?}",
+        pair.lines
+    );
+    let facts = facts(&pair.reflector);
+    let value = |name| {
+        facts
+            .iter()
+            .find(|fact| fact.name == name)
+            .map(|fact| fact.value.as_str())
+    };
+    assert_eq!(value("sessions up"), Some("1 of 2"));
+    assert_eq!(value("next hops"), Some("1, assumed reachable at cost 0"));
+}
+
+#[test]
+fn routes_tell_what_is_assumed_and_why_paths_lost() {
+    let mut pair = Pair::new();
+    pair.announce([0x0a41_0001]);
+    pair.settle();
+    let prefix = "10.65.0.1/32".parse().ok();
+    let report = routes(&pair.reflector, prefix, false, None).expect("a page");
+    let [route] = report.routes.as_slice() else {
+        panic!("{report:?}")
+    };
+    let [path] = route.paths.as_slice() else {
+        panic!("{route:?}")
+    };
+    assert!(path.best && path.lost.is_none());
+    assert_eq!(path.next_hop.as_deref(), Some("10.0.0.11"));
+    assert_eq!(
+        path.next_hop_state.as_deref(),
+        Some("assumed reachable at cost 0")
+    );
+    assert_eq!((path.local_pref, path.origin.as_str()), (Some(100), "igp"));
+
+    // The reflector's own route wins; the client's stays to be explained.
+    let net = Net::V4(Ipv4Prefix::new(0x0a41_0001.into(), 32).expect("a prefix"));
+    let attributes = Some(Attributes::default());
+    let family = Family::IPV4_UNICAST;
+    pair.reflector.handle(
+        NOW,
+        Input::Local {
+            family,
+            net,
+            attributes,
+        },
+    );
+    pair.settle();
+    let report = routes(&pair.reflector, prefix, true, None).expect("a page");
+    let paths = &report.routes[0].paths;
+    assert_eq!((paths[0].neighbor.as_str(), paths[0].best), ("local", true));
+    assert_eq!(paths[1].lost.as_deref(), Some("own route preferred"));
+    let report = routes(&pair.reflector, prefix, false, None).expect("a page");
+    assert_eq!(report.routes[0].paths.len(), 1);
+    let none = routes(&pair.reflector, "10.65.0.2/32".parse().ok(), true, None).expect("a page");
+    assert!(none.routes.is_empty());
+}
+
+#[test]
+fn pages_cover_every_route_once() {
+    let mut pair = Pair::new();
+    let count = u32::try_from(PAGE_PATHS_MAX).expect("small") * 2 + 7;
+    pair.announce((0..count).map(|index| 0x0a00_0000 + index));
+    pair.settle();
+    let (mut seen, mut pages, mut after) = (std::collections::BTreeSet::new(), 0, None);
+    loop {
+        let page = routes(&pair.reflector, None, false, after.as_deref()).expect("a page");
+        assert!(page.routes.len() <= PAGE_PATHS_MAX);
+        pages += 1;
+        for route in page.routes {
+            assert!(seen.insert(route.prefix.clone()), "{} twice", route.prefix);
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((seen.len(), pages), (count as usize, 3));
+    assert!(routes(&pair.reflector, None, false, Some("nonsense")).is_err());
+}
