@@ -1,1 +1,44 @@
-//! Placeholder.
+//! The Tokio driver of a BGP speaker: it owns the sockets and the clock, and knows nothing of what
+//! the messages mean.
+//!
+//! [`Io`] holds a [`Speaker`] and everything the speaker needs from the machine: listening sockets,
+//! dials, connections, one timer. A program gives it a turn by awaiting [`Io::next`] in its own
+//! `select!` loop and reads the speaker's tables in between; nothing is shared with another
+//! thread and nothing waits behind a channel.
+//!
+//! ```no_run
+//! use bgp_io::{Io, IoConfig, bgp_speaker::{Speaker, SpeakerConfig}};
+//!
+//! # async fn program(config: SpeakerConfig) -> Result<(), bgp_io::IoError> {
+//! let listen = vec!["0.0.0.0:179".parse().expect("an address")];
+//! let mut io = Io::new(Speaker::new(config, 1), IoConfig { listen })?;
+//! loop {
+//!     for event in io.next().await {
+//!         println!("{event:?}");
+//!     }
+//!     // Here the speaker's tables may have changed: see Speaker::read.
+//! }
+//! # }
+//! ```
+
+mod accept;
+mod clock;
+mod error;
+mod event;
+mod io;
+pub mod limits;
+mod linger;
+mod link;
+mod outputs;
+mod ready;
+mod sockets;
+mod sockopt;
+mod transfer;
+
+pub use bgp_speaker::{self, bgp_fsm, bgp_proto, rib};
+
+pub use bgp_speaker::{Input, Speaker};
+pub use clock::Clock;
+pub use error::{IoError, ReconfigureError};
+pub use event::Event;
+pub use io::{Io, IoConfig};

@@ -1,0 +1,286 @@
+//! The driver: one value that owns the speaker and its sockets, given turns by its program.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bgp_speaker::bgp_fsm::{Conn, Instant};
+use bgp_speaker::bgp_proto::Notification;
+use bgp_speaker::rib::{Budget, PeerId, Progress};
+use bgp_speaker::{Input, Reconfigured, Speaker, SpeakerConfig};
+use bytes::{Bytes, BytesMut};
+use slab::Slab;
+use tokio::net::TcpListener;
+use tokio::time::Sleep;
+
+use crate::limits::TURN_PREFIXES_MAX;
+use crate::linger::Lingering;
+use crate::link::Link;
+use crate::ready::{ReadyList, Signal};
+use crate::sockets::{self, Keys, keys_of};
+use crate::{Clock, Event, IoError, ReconfigureError};
+
+/// What the driver needs to know besides the speaker's configuration.
+#[derive(Clone, Debug, Default)]
+pub struct IoConfig {
+    /// Where to listen. An IPv6 address takes IPv6 connections only; port 0 is any free port.
+    pub listen: Vec<SocketAddr>,
+}
+
+/// A speaker with its sockets and its clock. Belongs to one task of a Tokio runtime with I/O and
+/// time.
+pub struct Io {
+    pub(crate) speaker: Speaker,
+    pub(crate) clock: Clock,
+    pub(crate) listeners: Vec<Listener>,
+    /// The TCP-MD5 keys that the listening sockets hold.
+    keys: Keys,
+    pub(crate) entries: Slab<Entry>,
+    /// Where each transport stands in `entries`.
+    pub(crate) places: BTreeMap<(PeerId, Conn), usize>,
+    pub(crate) ready: Arc<ReadyList>,
+    /// The tokens of the turn, kept for its allocation.
+    tokens: Vec<usize>,
+    /// Where all connections read to; nothing stays in it between reads.
+    pub(crate) scratch: BytesMut,
+    /// What is to be written in one go, kept for its allocation.
+    pub(crate) slices: Vec<Bytes>,
+    /// When lingering connections are closed for good, in order; all linger equally long.
+    pub(crate) deadlines: VecDeque<(Instant, usize, u64)>,
+    pub(crate) lingering: usize,
+    pub(crate) serial: u64,
+    /// Until when we do not accept.
+    pub(crate) accept_pause: Option<Instant>,
+    sleep: Pin<Box<Sleep>>,
+    /// What the program has not heard yet.
+    pub(crate) events: Vec<Event>,
+    /// Whether the speaker has background work.
+    pub(crate) work: bool,
+    /// Whether the last turn did something, so that the runtime must look at its sockets first.
+    busy: bool,
+}
+
+/// A listening socket.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) address: SocketAddr,
+}
+
+/// What a token stands for.
+pub(crate) enum Entry {
+    /// A transport of a session.
+    Link(Link),
+    /// A connection that is being closed.
+    Lingering(Lingering),
+}
+
+impl Io {
+    /// Listens, and starts the speaker's sessions. Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// An address that cannot be listened on, or a TCP-MD5 key that the kernel does not take;
+    /// each says what to do about it.
+    pub fn new(speaker: Speaker, config: IoConfig) -> Result<Self, IoError> {
+        let keys = keys_of(speaker.config());
+        let ttl_security = sockets::wants_ttl_security(speaker.config());
+        let mut listeners = Vec::new();
+        for address in config.listen {
+            let socket = sockets::listen(address, ttl_security)?;
+            sockets::set_keys(&socket, address.is_ipv4(), &Keys::new(), &keys)?;
+            let address = socket.local_addr().unwrap_or(address);
+            listeners.push(Listener { socket, address });
+        }
+        let mut io = Self {
+            speaker,
+            clock: Clock::new(),
+            listeners,
+            keys,
+            entries: Slab::new(),
+            places: BTreeMap::new(),
+            ready: Arc::default(),
+            tokens: Vec::new(),
+            scratch: BytesMut::new(),
+            slices: Vec::new(),
+            deadlines: VecDeque::new(),
+            lingering: 0,
+            serial: 0,
+            accept_pause: None,
+            sleep: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
+            events: Vec::new(),
+            work: true,
+            busy: false,
+        };
+        io.speaker.start(io.clock.now());
+        io.drain();
+        Ok(io)
+    }
+
+    /// Does what there is to do and returns what came of it, perhaps nothing to tell: after each
+    /// return the speaker's tables may have changed. Waits if there is nothing to do.
+    ///
+    /// May be dropped at any time without loss, as `select!` does.
+    pub async fn next(&mut self) -> Vec<Event> {
+        if std::mem::take(&mut self.busy) {
+            // Between two turns the runtime must get to see the sockets and the clock.
+            tokio::task::yield_now().await;
+        }
+        std::future::poll_fn(|cx| self.poll_turn(cx)).await
+    }
+
+    /// Hands an input to the speaker, at the clock's time.
+    pub fn handle(&mut self, input: Input<'_>) {
+        self.work = true;
+        self.speaker.handle(self.clock.now(), input);
+        self.drain();
+    }
+
+    /// The speaker, to read.
+    #[must_use]
+    pub fn speaker(&self) -> &Speaker {
+        &self.speaker
+    }
+
+    /// The speaker. What it is told by this way is acted on in the next turn.
+    pub fn speaker_mut(&mut self) -> &mut Speaker {
+        self.work = true;
+        &mut self.speaker
+    }
+
+    /// The driver's clock: the speaker's instants are of this one.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Where it listens, with the ports that were free where 0 was configured.
+    pub fn listening(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.listeners.iter().map(|listener| listener.address)
+    }
+
+    /// Takes over a new configuration of the speaker; where it listens stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// The speaker cannot become another one, and nothing changes; or the kernel does not take
+    /// a TCP-MD5 key, and the rest of the configuration is in force.
+    pub fn reconfigure(&mut self, config: SpeakerConfig) -> Result<Reconfigured, ReconfigureError> {
+        let now = self.clock.now();
+        let done = self
+            .speaker
+            .reconfigure(now, config)
+            .map_err(ReconfigureError::NeedsRestart)?;
+        self.work = true;
+        self.drain();
+        let keys = keys_of(self.speaker.config());
+        let ttl_security = sockets::wants_ttl_security(self.speaker.config());
+        for Listener { socket, address } in &self.listeners {
+            sockets::set_keys(socket, address.is_ipv4(), &self.keys, &keys)?;
+            if ttl_security {
+                sockets::send_far(socket, address.is_ipv4()).map_err(|error| IoError::Listen {
+                    address: *address,
+                    error,
+                })?;
+            }
+        }
+        self.keys = keys;
+        Ok(done)
+    }
+
+    /// Ends all sessions, telling the peers why, and waits until they have been told, at most
+    /// [`crate::limits::LINGER`].
+    pub async fn shutdown(&mut self, why: &Notification) {
+        self.listeners.clear();
+        self.speaker.stop_all(self.clock.now(), why);
+        self.drain();
+        while self.lingering > 0 {
+            self.next().await;
+        }
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Event>> {
+        self.ready.register(cx.waker());
+        let mut worked = self.accept_ready(cx);
+        worked |= self.serve_ready();
+        worked |= self.write_listed();
+        // Reads come before timers: what a peer said in time must be heard in time.
+        worked |= self.poll_clock(cx);
+        worked |= self.run_bite();
+        worked |= self.write_listed();
+        if !worked && self.events.is_empty() {
+            return Poll::Pending;
+        }
+        self.busy = true;
+        Poll::Ready(std::mem::take(&mut self.events))
+    }
+
+    /// Looks at the connections that were woken.
+    fn serve_ready(&mut self) -> bool {
+        let mut tokens = std::mem::take(&mut self.tokens);
+        self.ready.take(&mut tokens);
+        let worked = !tokens.is_empty();
+        let mut octets_left = crate::limits::TURN_OCTETS_MAX;
+        for token in tokens.drain(..) {
+            self.serve(token, &mut octets_left);
+        }
+        self.tokens = tokens;
+        worked
+    }
+
+    /// Waits for the next deadline, and acts if it has come.
+    fn poll_clock(&mut self, cx: &mut Context<'_>) -> bool {
+        let lingering = self.deadlines.front().map(|(at, ..)| *at);
+        let deadlines = [self.speaker.poll_timeout(), lingering, self.accept_pause];
+        let Some(at) = deadlines.into_iter().flatten().min() else {
+            return false;
+        };
+        let deadline = self.clock.tokio(at);
+        if self.sleep.deadline() != deadline {
+            self.sleep.as_mut().reset(deadline);
+        }
+        if self.sleep.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        let now = self.clock.now();
+        if self.accept_pause.is_some_and(|at| at <= now) {
+            self.accept_pause = None;
+        }
+        self.expire_lingering(now);
+        if self.speaker.poll_timeout().is_some_and(|at| at <= now) {
+            self.handle(Input::Timeout);
+        }
+        true
+    }
+
+    /// Gives the speaker a bite of its background work.
+    fn run_bite(&mut self) -> bool {
+        if !self.work {
+            return false;
+        }
+        let progress = self
+            .speaker
+            .run(self.clock.now(), Budget(TURN_PREFIXES_MAX));
+        self.drain();
+        self.work = progress == Progress::More;
+        true
+    }
+
+    /// A token for a new entry, and its signal.
+    pub(crate) fn vacancy(&self) -> (usize, Arc<Signal>) {
+        let token = self.entries.vacant_key();
+        (token, Signal::new(token, &self.ready))
+    }
+}
+
+impl std::fmt::Debug for Io {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Io")
+            .field("listening", &self.listening().collect::<Vec<_>>())
+            .field("connections", &self.places.len())
+            .field("lingering", &self.lingering)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! Every limit of the driver, in one place.
+
+use std::time::Duration;
+
+/// Octets read from one connection before the next one gets its turn.
+pub const READ_OCTETS_MAX: usize = 64 << 10;
+
+/// Octets written to one connection before the next one gets its turn.
+pub const WRITE_OCTETS_MAX: usize = 256 << 10;
+
+/// Octets read, and octets written, in one turn of [`crate::Io::next`], so that timers and the
+/// rest of the program are not kept waiting.
+pub const TURN_OCTETS_MAX: usize = 4 << 20;
+
+/// Slices handed to the kernel in one write.
+pub const WRITE_SLICES_MAX: usize = 64;
+
+/// Prefixes decided or exported in one turn.
+pub const TURN_PREFIXES_MAX: u32 = 8192;
+
+/// Connections accepted from one listening socket in one turn.
+pub const TURN_ACCEPTS_MAX: usize = 64;
+
+/// Connections the kernel completes before we accept them, per listening socket.
+pub const BACKLOG: i32 = 1024;
+
+/// How long we rest from accepting when the process has no file descriptor left.
+pub const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a connection that we close may take to read our last words.
+pub const LINGER: Duration = Duration::from_secs(3);
+
+/// Connections that may linger at once; one more is closed at once, its last words in the kernel's
+/// hands.
+pub const LINGERING_MAX: usize = 1024;
+
+/// Octets of a TCP-MD5 key at most (`TCP_MD5SIG_MAXKEYLEN`).
+pub const MD5_KEY_OCTETS_MAX: usize = 80;

@@ -1,0 +1,130 @@
+//! One transport of a session as a socket.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use bgp_speaker::bgp_fsm::Conn;
+use bgp_speaker::rib::PeerId;
+use bytes::{Bytes, BytesMut};
+use tokio::net::TcpStream;
+
+use crate::limits::WRITE_SLICES_MAX;
+use crate::ready::Signal;
+
+/// A dial under way.
+pub(crate) type Dial = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+/// How far the transport is.
+pub(crate) enum Stage {
+    /// The kernel is connecting.
+    Dialing(Dial),
+    /// It carries octets.
+    Open(TcpStream),
+}
+
+/// One transport.
+pub(crate) struct Link {
+    pub(crate) peer: PeerId,
+    pub(crate) conn: Conn,
+    pub(crate) stage: Stage,
+    pub(crate) signal: Arc<Signal>,
+    /// [`Link::signal`] as the runtime wants it.
+    waker: Waker,
+    /// The beginning of a message whose rest has not come yet.
+    pub(crate) partial: BytesMut,
+    /// Whether we have told the session that octets lie unread.
+    pub(crate) unread: bool,
+    /// Whether octets wait for the socket.
+    pub(crate) blocked: bool,
+    /// Whether a write has failed: what the peer had said before is read, then the link is lost.
+    pub(crate) broken: bool,
+}
+
+impl Link {
+    pub(crate) fn new(peer: PeerId, conn: Conn, stage: Stage, signal: Arc<Signal>) -> Self {
+        let waker = Waker::from(signal.clone());
+        let partial = BytesMut::new();
+        Self {
+            peer,
+            conn,
+            stage,
+            signal,
+            waker,
+            partial,
+            unread: false,
+            blocked: false,
+            broken: false,
+        }
+    }
+
+    /// Puts the link on the list of those to look at.
+    pub(crate) fn wake(&self) {
+        self.signal.wake_by_ref();
+    }
+
+    /// Whether a dial is done; `None` for a link that is open already.
+    pub(crate) fn poll_dial(&mut self) -> Option<Poll<io::Result<TcpStream>>> {
+        match &mut self.stage {
+            Stage::Dialing(dial) => Some(dial.as_mut().poll(&mut Context::from_waker(&self.waker))),
+            Stage::Open(_) => None,
+        }
+    }
+
+    /// Reads what there is into `buffer`: 0 octets are the end. Pending has the link woken.
+    pub(crate) fn poll_read(&mut self, buffer: &mut BytesMut) -> Poll<io::Result<usize>> {
+        let Stage::Open(stream) = &self.stage else {
+            return Poll::Pending;
+        };
+        poll_read(stream, &mut Context::from_waker(&self.waker), buffer)
+    }
+
+    /// Writes some of the slices in one go. Pending has the link woken.
+    pub(crate) fn poll_write(&mut self, slices: &[Bytes]) -> Poll<io::Result<usize>> {
+        let Stage::Open(stream) = &self.stage else {
+            return Poll::Pending;
+        };
+        poll_write(stream, &mut Context::from_waker(&self.waker), slices)
+    }
+}
+
+/// Reads what there is without waiting.
+pub(crate) fn poll_read(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    buffer: &mut BytesMut,
+) -> Poll<io::Result<usize>> {
+    loop {
+        match stream.try_read_buf(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::task::ready!(stream.poll_read_ready(cx))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return Poll::Ready(other),
+        }
+    }
+}
+
+/// Writes what the socket takes without waiting.
+pub(crate) fn poll_write(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    slices: &[Bytes],
+) -> Poll<io::Result<usize>> {
+    let mut vector = [IoSlice::new(&[]); WRITE_SLICES_MAX];
+    let count = slices.len().min(WRITE_SLICES_MAX);
+    for (place, slice) in vector.iter_mut().zip(slices) {
+        *place = IoSlice::new(slice);
+    }
+    loop {
+        match stream.try_write_vectored(&vector[..count]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::task::ready!(stream.poll_write_ready(cx))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return Poll::Ready(other),
+        }
+    }
+}

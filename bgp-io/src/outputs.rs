@@ -1,0 +1,126 @@
+//! Doing what the speaker wants: dials, closes, and what the program is to hear.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bgp_speaker::bgp_fsm::{self, Conn, Instant};
+use bgp_speaker::rib::PeerId;
+use bgp_speaker::{Input, Output};
+use bytes::Bytes;
+use tokio::net::TcpStream;
+
+use crate::io::Entry;
+use crate::limits::{LINGER, LINGERING_MAX};
+use crate::linger::Lingering;
+use crate::link::{Dial, Link, Stage};
+use crate::sockets::dialling;
+use crate::{Event, Io};
+
+impl Io {
+    /// Takes and does everything the speaker has put out.
+    pub(crate) fn drain(&mut self) {
+        while let Some(output) = self.speaker.poll_output() {
+            match output {
+                Output::Dial {
+                    peer,
+                    remote,
+                    local,
+                    ttl_security_hops,
+                    password,
+                } => {
+                    self.dial(peer, remote, local, ttl_security_hops, password.as_deref());
+                }
+                Output::Close { peer, conn } => self.close(peer, conn),
+                Output::Gone(peer) => self.events.push(Event::Gone(peer)),
+                Output::Track(track) => self.events.push(Event::Track(track)),
+                Output::Event(event) => self.events.push(Event::Speaker(event)),
+            }
+        }
+    }
+
+    fn dial(
+        &mut self,
+        peer: PeerId,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ttl_security_hops: Option<u8>,
+        password: Option<&str>,
+    ) {
+        match dialling(remote, local, ttl_security_hops, password) {
+            Ok(socket) => {
+                let dial: Dial = Box::pin(async move { socket.connect(remote).await });
+                self.open(peer, Conn::Outbound, Stage::Dialing(dial));
+            }
+            Err(error) => {
+                self.events.push(Event::DialFailed {
+                    peer,
+                    remote,
+                    error,
+                });
+                let failed = bgp_fsm::Input::Failed(Conn::Outbound);
+                // What follows from it is taken by the loop that has called us.
+                self.speaker
+                    .handle(self.clock.now(), Input::Session(peer, failed));
+            }
+        }
+    }
+
+    /// Closes a transport: what the session still has to say is written first.
+    fn close(&mut self, peer: PeerId, conn: Conn) {
+        let mut words = Vec::new();
+        self.speaker.fill(peer, conn, &mut words, usize::MAX);
+        let octets = words.iter().map(Bytes::len).sum();
+        self.speaker.sent(peer, conn, octets);
+        if let Some(Link {
+            stage: Stage::Open(stream),
+            ..
+        }) = self.remove(peer, conn)
+            && octets > 0
+        {
+            self.linger(stream, words);
+        }
+    }
+
+    /// Takes a transport from its place.
+    pub(crate) fn remove(&mut self, peer: PeerId, conn: Conn) -> Option<Link> {
+        let token = self.places.remove(&(peer, conn))?;
+        match self.entries.try_remove(token)? {
+            Entry::Link(link) => Some(link),
+            Entry::Lingering(_) => None,
+        }
+    }
+
+    /// Leaves a connection to read its last words.
+    pub(crate) fn linger(&mut self, stream: TcpStream, words: impl IntoIterator<Item = Bytes>) {
+        let (token, signal) = self.vacancy();
+        self.serial += 1;
+        let mut lingering = Lingering::new(stream, words, signal, self.serial);
+        // Most words are written here and now; if too many linger, that must do.
+        let done = lingering.poll(&mut self.scratch).is_ready();
+        if done || self.lingering >= LINGERING_MAX {
+            return;
+        }
+        self.lingering += 1;
+        let at = self.entries.insert(Entry::Lingering(lingering));
+        debug_assert_eq!(at, token);
+        self.deadlines
+            .push_back((self.clock.now() + LINGER, token, self.serial));
+    }
+
+    /// Closes what has lingered long enough.
+    pub(crate) fn expire_lingering(&mut self, now: Instant) {
+        while let Some((at, token, serial)) = self.deadlines.front().copied() {
+            let there = matches!(
+                self.entries.get(token),
+                Some(Entry::Lingering(lingering)) if lingering.serial == serial
+            );
+            if there && at > now {
+                return;
+            }
+            if there {
+                self.entries.remove(token);
+                self.lingering -= 1;
+            }
+            self.deadlines.pop_front();
+        }
+    }
+}

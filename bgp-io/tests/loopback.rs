@@ -1,0 +1,330 @@
+//! Speakers over real sockets on this machine's loopback addresses.
+
+mod support;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use bgp_io::bgp_fsm::DownReason;
+use bgp_io::bgp_proto::{MessageKind, Notification};
+use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal, SpeakerConfig};
+use bgp_io::{Event, Io, IoConfig, IoError, ReconfigureError, Speaker};
+use support::{
+    RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair, port,
+    speaker, until, up,
+};
+
+#[tokio::test]
+async fn two_speakers_exchange_routes() {
+    let mut pair = pair(11, 12, |_, _| {});
+    announce(&mut pair[0], 1);
+    announce(&mut pair[1], 2);
+    until(&mut pair, |pair, _| {
+        med(&pair[1], 1) == Some(1) && med(&pair[0], 2) == Some(2)
+    })
+    .await;
+    // What changes follows, what goes is withdrawn.
+    announce(&mut pair[0], 3);
+    local(&mut pair[0], 1, None);
+    until(&mut pair, |pair, _| {
+        med(&pair[1], 3) == Some(3) && med(&pair[1], 1).is_none()
+    })
+    .await;
+    assert!(up(&pair, None));
+}
+
+#[tokio::test]
+async fn both_may_dial_at_once() {
+    // Each must know the other's port before it starts: the second finds out by asking the first.
+    let mut a = io(13, speaker(13));
+    let peer = neighbor(14, host(13).into(), Some(port(&a)));
+    let b = io(
+        14,
+        SpeakerConfig {
+            peers: vec![peer],
+            ..speaker(14)
+        },
+    );
+    let peer = neighbor(13, host(14).into(), Some(port(&b)));
+    a.reconfigure(SpeakerConfig {
+        peers: vec![peer],
+        ..speaker(13)
+    })
+    .expect("same speaker");
+    let mut pair = [a, b];
+    announce(&mut pair[0], 1);
+    until(&mut pair, |pair, event| {
+        up(pair, event) && med(&pair[1], 1).is_some()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_big_table_goes_through() {
+    const ROUTES: u32 = 40_000;
+    let mut pair = pair(15, 16, |_, _| {});
+    (0..ROUTES).for_each(|number| announce(&mut pair[0], number));
+    let mut turns = 0_u32;
+    until(&mut pair, |pair, _| {
+        turns += 1;
+        turns.is_multiple_of(16) && held(&pair[1]) == ROUTES as usize
+    })
+    .await;
+    assert_eq!(med(&pair[1], ROUTES - 1), Some(ROUTES - 1));
+}
+
+#[tokio::test]
+async fn ipv6_works_beside_ipv4_on_the_same_port() {
+    let free = port(&io(17, speaker(17)));
+    let listen = vec![
+        SocketAddr::from(([127, 0, 0, 17], free)),
+        SocketAddr::from((Ipv6Addr::LOCALHOST, free)),
+    ];
+    let all = vec![
+        SocketAddr::from(([0; 4], free)),
+        SocketAddr::from((Ipv6Addr::UNSPECIFIED, free)),
+    ];
+    drop(Io::new(Speaker::new(speaker(17), 1), IoConfig { listen: all }).expect("both, anywhere"));
+    let localhost = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let passive = neighbor(17, localhost, None);
+    let config = SpeakerConfig {
+        peers: vec![passive],
+        ..speaker(17)
+    };
+    let passive = Io::new(Speaker::new(config, 1), IoConfig { listen }).expect("both");
+    let active = neighbor(18, localhost, Some(free));
+    let active = io(
+        18,
+        SpeakerConfig {
+            peers: vec![active],
+            ..speaker(18)
+        },
+    );
+    until(&mut [active, passive], up).await;
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named() {
+    let first = io(19, speaker(19));
+    let listen = vec![SocketAddr::from((host(19), port(&first)))];
+    let second = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen });
+    let error = second.expect_err("taken");
+    assert!(matches!(error, IoError::PortInUse { .. }), "{error}");
+    let listen = vec!["192.0.2.1:0".parse().expect("an address")];
+    let error = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen }).expect_err("not ours");
+    assert!(matches!(error, IoError::NoSuchAddress { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_stranger_is_told_and_closed() {
+    let mut us = io(20, speaker(20));
+    let to = SocketAddr::from((host(20), port(&us)));
+    let stranger = async {
+        let mut stranger = RawPeer::dial(21, to, None).await;
+        let word = stranger.recv().await.expect("a last word");
+        assert_eq!(word.kind, MessageKind::Notification);
+        assert_eq!(word.body[..2], [6, 5], "Cease/Connection Rejected");
+        assert_eq!(stranger.recv().await, None);
+    };
+    let mut refused = Vec::new();
+    beside(&mut us, stranger, |event| refused.push(event)).await;
+    let [
+        Event::Refused {
+            remote,
+            refusal: Refusal::Unknown,
+            ..
+        },
+    ] = &refused[..]
+    else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(remote.ip(), IpAddr::V4(host(21)));
+}
+
+#[tokio::test]
+async fn a_range_takes_those_who_come_up_to_its_limit() {
+    let range = RangeConfig {
+        name: "nodes".into(),
+        prefix: "127.0.0.0/8".parse().expect("a prefix"),
+        limit: 1,
+        template: neighbor(22, host(0).into(), None),
+    };
+    let mut us = io(
+        22,
+        SpeakerConfig {
+            ranges: vec![range],
+            ..speaker(22)
+        },
+    );
+    let to = SocketAddr::from((host(22), port(&us)));
+    let guests = async {
+        let mut first = RawPeer::dial(23, to, None).await;
+        first.open(23).await;
+        assert_eq!(
+            first.recv().await.expect("an answer").kind,
+            MessageKind::Open
+        );
+        let mut second = RawPeer::dial(24, to, None).await;
+        let word = second.recv().await.expect("a last word");
+        assert_eq!(word.body[..2], [6, 8], "Cease/Out of Resources");
+    };
+    let mut events = Vec::new();
+    beside(&mut us, guests, |event| events.push(event)).await;
+    let full = |event: &Event| {
+        matches!(
+            event,
+            Event::Refused {
+                refusal: Refusal::RangeFull { limit: 1 },
+                ..
+            }
+        )
+    };
+    assert!(events.iter().any(full), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_dial_that_is_refused_is_told_and_repeated() {
+    let closed = {
+        let there = io(25, speaker(25));
+        port(&there)
+    };
+    let peer = neighbor(26, host(25).into(), Some(closed));
+    let mut us = io(
+        26,
+        SpeakerConfig {
+            peers: vec![peer],
+            ..speaker(26)
+        },
+    );
+    let mut failures = 0;
+    while failures < 2 {
+        for event in us.next().await {
+            failures += u32::from(matches!(event, Event::DialFailed { .. }));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_last_words_arrive() {
+    let mut pair = pair(27, 28, |_, _| {});
+    until(&mut pair, up).await;
+    let bye = Notification::administrative_shutdown("back at ten");
+    let [mut us, mut them] = pair;
+    let mut reason = None;
+    beside(&mut them, us.shutdown(&bye), |event| {
+        reason = reason.take().or(down(&event).cloned())
+    })
+    .await;
+    assert_eq!(reason, Some(DownReason::Received(bye)));
+    assert!(!is_up(&them));
+    assert!(us.listening().next().is_none());
+}
+
+#[tokio::test]
+async fn a_broken_header_ends_the_session_with_its_name() {
+    let peer = neighbor(29, host(30).into(), None);
+    let mut us = io(
+        29,
+        SpeakerConfig {
+            peers: vec![peer],
+            ..speaker(29)
+        },
+    );
+    let to = SocketAddr::from((host(29), port(&us)));
+    let peer = async {
+        let mut peer = RawPeer::dial(30, to, None).await;
+        peer.open(30).await;
+        peer.send(9, &[]).await;
+        let kinds = [MessageKind::Open, MessageKind::Keepalive];
+        for kind in kinds {
+            assert_eq!(peer.recv().await.map(|frame| frame.kind), Some(kind));
+        }
+        let word = peer.recv().await.expect("a last word");
+        assert_eq!(
+            (word.kind, &word.body[..]),
+            (MessageKind::Notification, [1, 3, 9].as_slice())
+        );
+        assert_eq!(peer.recv().await, None);
+    };
+    beside(&mut us, peer, |_| {}).await;
+}
+
+#[tokio::test]
+async fn a_configuration_is_taken_while_running() {
+    let mut pair = pair(31, 32, |_, _| {});
+    until(&mut pair, up).await;
+    let same = pair[0].speaker().config().clone();
+    assert_eq!(
+        pair[0].reconfigure(same.clone()).expect("the same"),
+        Default::default()
+    );
+    assert!(is_up(&pair[0]), "what stays the same stays up");
+    let other = SpeakerConfig {
+        router_id: bgp_io::bgp_proto::RouterId(host(1)),
+        ..same.clone()
+    };
+    let error = pair[0].reconfigure(other).expect_err("another speaker");
+    assert!(matches!(error, ReconfigureError::NeedsRestart(_)));
+    assert!(error.to_string().contains("router_id"));
+    pair[0]
+        .reconfigure(SpeakerConfig {
+            peers: vec![],
+            ..same
+        })
+        .expect("without peers");
+    until(&mut pair, |_, event| {
+        let reason = event.and_then(|(_, event)| down(event));
+        reason.is_some_and(
+            |reason| matches!(reason, DownReason::Received(n) if (n.code, n.subcode) == (6, 3)),
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_reading_is_given_up_and_harms_nobody() {
+    const ROUTES: u32 = 65_000;
+    let mut stalled = neighbor(33, host(34).into(), None);
+    stalled.session.send_hold_s = Some(1);
+    let peers = vec![stalled, neighbor(33, host(35).into(), None)];
+    let mut us = io(
+        33,
+        SpeakerConfig {
+            peers,
+            ..speaker(33)
+        },
+    );
+    (0..ROUTES).for_each(|number| announce(&mut us, number));
+    let to = SocketAddr::from((host(33), port(&us)));
+    let mut good = neighbor(35, host(33).into(), Some(port(&us)));
+    good.session.passive = false;
+    let good = io(
+        35,
+        SpeakerConfig {
+            peers: vec![good],
+            ..speaker(35)
+        },
+    );
+    let connect = async {
+        let mut peer = RawPeer::dial(34, to, Some(4096)).await;
+        peer.open(34).await;
+        peer.send(4, &[]).await;
+        peer
+    };
+    let peer = beside(&mut us, connect, |_| {}).await;
+    let mut reason = None;
+    let mut pair = [us, good];
+    until(&mut pair, |pair, event| {
+        if let Some((0, event)) = event {
+            reason = reason.take().or(down(event).cloned());
+        }
+        reason.is_some() && held(&pair[1]) == ROUTES as usize
+    })
+    .await;
+    assert_eq!(
+        reason,
+        Some(DownReason::Sent(Notification::send_hold_timer_expired()))
+    );
+    assert!(is_up(&pair[1]), "the other session goes on");
+    drop(peer);
+    pair[0].handle(Input::Timeout);
+}

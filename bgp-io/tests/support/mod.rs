@@ -1,0 +1,264 @@
+//! Speakers on loopback addresses, and a peer made by hand.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bgp_io::bgp_fsm::{PeerAs, SessionConfig, State};
+use bgp_io::bgp_proto::{
+    Asn, Attributes, Capability, Family, FamilySet, Frame, Ipv4Prefix, Net, NextHop, Open,
+    RouterId, next_frame,
+};
+use bgp_io::bgp_speaker::{PeerConfig, SpeakerConfig};
+use bgp_io::rib::{NextHopMode, NextHops, Policy, Role};
+use bgp_io::{Event, Input, Io, IoConfig, Speaker, bgp_speaker};
+use bytes::{BufMut, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::Instant;
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a test waits to be sure that something does not come.
+pub(crate) const DOUBT: Duration = Duration::from_millis(1_500);
+
+pub(crate) fn host(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, last)
+}
+
+/// A speaker of AS 64512 at 127.0.0.`last`, without peers.
+pub(crate) fn speaker(last: u8) -> SpeakerConfig {
+    SpeakerConfig {
+        local_asn: Asn(64512),
+        router_id: RouterId(host(last)),
+        cluster_id: None,
+        families: FamilySet::UNICAST,
+        multipath_max: 1,
+        next_hops: NextHops::AssumeReachable,
+        peers: vec![],
+        ranges: vec![],
+        own_next_hop_v4: None,
+        own_next_hop_v6: None,
+    }
+}
+
+/// The neighbor at `remote` of the speaker at 127.0.0.`last`: it waits for the neighbor's dial unless
+/// `port` is given.
+pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfig {
+    PeerConfig {
+        name: format!("n-{remote}"),
+        remote,
+        port: port.unwrap_or(179),
+        local: remote.is_ipv4().then_some(IpAddr::V4(host(last))),
+        role: Role::Internal,
+        session: SessionConfig {
+            local_asn: Asn(64512),
+            local_id: RouterId(host(last)),
+            peer_asn: PeerAs::Internal,
+            passive: port.is_none(),
+            connect_retry_s: 1,
+            families: FamilySet::UNICAST,
+            ..SessionConfig::default()
+        },
+        next_hop: NextHopMode::Auto,
+        import: Policy::AcceptAll,
+        export: Policy::AcceptAll,
+        ttl_security_hops: None,
+        password: None,
+    }
+}
+
+/// A driver that listens at 127.0.0.`last` on any free port.
+pub(crate) fn io(last: u8, config: SpeakerConfig) -> Io {
+    let listen = vec![SocketAddr::from((host(last), 0))];
+    Io::new(Speaker::new(config, u64::from(last)), IoConfig { listen }).expect("it can listen")
+}
+
+/// The port of a driver.
+pub(crate) fn port(io: &Io) -> u16 {
+    io.listening().next().expect("it listens").port()
+}
+
+/// A passive driver at `b` and one at `a` that dials it; `change` is done to the neighbor of each.
+pub(crate) fn pair(a: u8, b: u8, change: impl Fn(u8, &mut PeerConfig)) -> [Io; 2] {
+    let make = |us: u8, them: u8, port| {
+        let mut peer = neighbor(us, host(them).into(), port);
+        change(us, &mut peer);
+        io(
+            us,
+            SpeakerConfig {
+                peers: vec![peer],
+                ..speaker(us)
+            },
+        )
+    };
+    let passive = make(b, a, None);
+    let active = make(a, b, Some(port(&passive)));
+    [active, passive]
+}
+
+/// Drives both until `done` says so about them and an event of one (0 or 1); panics when the
+/// patience is over.
+pub(crate) async fn until(
+    pair: &mut [Io; 2],
+    mut done: impl FnMut(&[Io; 2], Option<(usize, &Event)>) -> bool,
+) {
+    let within = run(pair, PATIENCE, &mut done).await;
+    let states: Vec<_> = pair
+        .iter()
+        .flat_map(|io| io.speaker().peers())
+        .map(|p| p.session.state())
+        .collect();
+    assert!(within, "it has not come: {states:?}");
+}
+
+/// Drives both for a while; whether `done` has said so.
+pub(crate) async fn run(
+    pair: &mut [Io; 2],
+    time: Duration,
+    done: &mut impl FnMut(&[Io; 2], Option<(usize, &Event)>) -> bool,
+) -> bool {
+    let deadline = Instant::now() + time;
+    loop {
+        let [a, b] = &mut *pair;
+        let (at, events) = tokio::select! {
+            events = a.next() => (0, events),
+            events = b.next() => (1, events),
+            () = tokio::time::sleep_until(deadline) => return false,
+        };
+        if events.iter().any(|event| done(pair, Some((at, event)))) || done(pair, None) {
+            return true;
+        }
+    }
+}
+
+/// Whether the first session of each is Established.
+pub(crate) fn up(pair: &[Io; 2], _: Option<(usize, &Event)>) -> bool {
+    pair.iter().all(is_up)
+}
+
+pub(crate) fn is_up(io: &Io) -> bool {
+    io.speaker()
+        .peers()
+        .any(|peer| peer.session.state() == State::Established)
+}
+
+pub(crate) fn prefix(number: u32) -> Ipv4Prefix {
+    Ipv4Prefix::new(Ipv4Addr::from(0x0a00_0000 + (number << 8)), 24).expect("a prefix")
+}
+
+/// Announces prefix `number` with a MED of the same number.
+pub(crate) fn announce(io: &mut Io, number: u32) {
+    let attributes = Attributes {
+        med: Some(number),
+        ..Attributes::default()
+    };
+    local(io, number, Some(attributes));
+}
+
+pub(crate) fn local(io: &mut Io, number: u32, attributes: Option<Attributes>) {
+    let (family, net) = (Family::IPV4_UNICAST, Net::V4(prefix(number)));
+    io.handle(Input::Local {
+        family,
+        net,
+        attributes,
+    });
+}
+
+/// The MED with which a driver's speaker holds prefix `number`.
+pub(crate) fn med(io: &Io, number: u32) -> Option<u32> {
+    let rib = io.speaker().rib();
+    let route = rib.lookup(Family::IPV4_UNICAST, Net::V4(prefix(number)))?;
+    route.paths.first()?.received.med
+}
+
+/// How many prefixes a driver's speaker holds.
+pub(crate) fn held(io: &Io) -> usize {
+    io.speaker().rib().prefixes(Family::IPV4_UNICAST).count()
+}
+
+/// The reason of a `Down` event.
+pub(crate) fn down(event: &Event) -> Option<&bgp_io::bgp_fsm::DownReason> {
+    match event {
+        Event::Speaker(bgp_speaker::Event::Down { reason, .. }) => Some(reason),
+        _ => None,
+    }
+}
+
+/// A peer made by hand.
+pub(crate) struct RawPeer {
+    pub(crate) stream: TcpStream,
+    buffer: BytesMut,
+}
+
+impl RawPeer {
+    /// Dials from 127.0.0.`last`, with a receive buffer of this size if given.
+    pub(crate) async fn dial(last: u8, to: SocketAddr, receive_octets: Option<u32>) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        if let Some(octets) = receive_octets {
+            socket.set_recv_buffer_size(octets).expect("a buffer");
+        }
+        socket.bind((host(last), 0).into()).expect("an address");
+        let stream = socket.connect(to).await.expect("somebody listens");
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, kind: u8, body: &[u8]) {
+        let mut out = BytesMut::new();
+        out.put_slice(&[0xff; 16]);
+        out.put_u16(u16::try_from(19 + body.len()).expect("short"));
+        out.put_u8(kind);
+        out.put_slice(body);
+        self.stream.write_all(&out).await.expect("it listens");
+    }
+
+    pub(crate) async fn open(&mut self, last: u8) {
+        let capabilities = vec![
+            Capability::MultiProtocol(Family::IPV4_UNICAST),
+            Capability::FourOctetAsn(Asn(64512)),
+        ];
+        let open = Open {
+            asn: Asn(64512),
+            hold_time: 90,
+            id: RouterId(host(last)),
+            capabilities,
+        };
+        let mut out = BytesMut::new();
+        open.encode(&mut out);
+        self.stream.write_all(&out).await.expect("it listens");
+    }
+
+    /// The next message, or `None` at the end.
+    pub(crate) async fn recv(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = next_frame(&mut self.buffer, 4096).expect("messages") {
+                return Some(frame);
+            }
+            match self.stream.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// Drives a driver while a future of the test runs; the events go to `each`.
+pub(crate) async fn beside<T>(
+    io: &mut Io,
+    test: impl Future<Output = T>,
+    mut each: impl FnMut(Event),
+) -> T {
+    let mut test = std::pin::pin!(test);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        tokio::select! {
+            result = &mut test => return result,
+            events = io.next() => events.into_iter().for_each(&mut each),
+            () = tokio::time::sleep_until(deadline) => panic!("it has not come"),
+        }
+    }
+}
