@@ -4,22 +4,29 @@
 //!   shaped by etcd v3.
 //! - [`Core`] is a small store with a history, a plain value without I/O or clock; [`Local`] gives
 //!   it an owner task and the port.
-//! - `EtcdStore` is the port over the network: to etcd, or to `serve`, which speaks the etcd
+//! - [`EtcdStore`] is the port over the network: to etcd, or to [`serve`], which speaks the etcd
 //!   v3 API over a core.
 //! - [`Mirror`] keeps up with some ranges of a store and tells what changed, never going back in
 //!   time; [`Follower`] runs it against a port.
+//! - [`manifests`] fills a store from a directory of YAML.
 
 pub mod core;
 mod error;
+mod etcd;
 mod kv;
 pub mod limits;
 mod local;
+pub mod manifests;
 pub mod mirror;
 mod port;
+mod random;
+pub mod serve;
 mod txn;
+mod wire;
 
 pub use crate::core::{Core, CoreConfig, Faults};
 pub use error::Error;
+pub use etcd::{EtcdOptions, EtcdStore, TlsFiles};
 pub use kv::{
     Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
     Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,

@@ -23,6 +23,9 @@ pub const HISTORY_OCTETS_MAX: usize = 64 * 1024 * 1024;
 /// Events in one batch of a watch; a revision is never split, so a batch may exceed it by one.
 pub const BATCH_EVENTS_MAX: usize = 1000;
 
+/// Octets in one batch of a watch; a revision is never split, so a batch may exceed it by one.
+pub const BATCH_OCTETS_MAX: usize = 1024 * 1024;
+
 /// Leases that a core holds.
 pub const LEASES_MAX: usize = 100_000;
 
@@ -40,6 +43,15 @@ pub const STREAM_WATCHES_MAX: usize = 1024;
 
 /// Replies waiting for a client stream of the served store to be read.
 pub const STREAM_REPLIES_MAX: usize = 16;
+
+/// Streams of one client connection of the served store.
+pub const CLIENT_STREAMS_MAX: u32 = 1024;
+
+/// How often a watch of the served store that asked for it is told how far the store is.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How long the served store waits for its clients to let go when it stops.
+pub const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
 
 /// How long a client waits for one answer of the store.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,6 +95,9 @@ pub const UPDATES_MAX: usize = 1000;
 
 /// How long a manifest directory must be quiet before it is read again.
 pub const MANIFEST_DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// How long a manifest directory that is never quiet is left unread.
+pub const MANIFEST_DEBOUNCE_MAX: Duration = Duration::from_secs(2);
 
 /// Octets of one manifest file.
 pub const MANIFEST_OCTETS_MAX: u64 = 16 * 1024 * 1024;

@@ -140,12 +140,24 @@ impl Spec for RawSpec {
 
 /// A stored value that does not read as the resource it should be.
 #[derive(Debug, thiserror::Error)]
-#[error("not a readable {kind}: {source}")]
+#[error("not a readable {kind}: {field}: {source}")]
 pub struct ParseError {
     /// The kind it should be.
     pub kind: &'static str,
+    /// Path of the field that does not read, such as `spec.bgp.asNumber`; `.` for the whole.
+    pub field: String,
     /// What is wrong with it, and where in the text.
     pub source: serde_json::Error,
+}
+
+impl ParseError {
+    fn whole<S: Spec>(source: serde_json::Error) -> Self {
+        Self {
+            kind: S::KIND.map_or("resource", Kind::name),
+            field: ".".to_owned(),
+            source,
+        }
+    }
 }
 
 /// Why a resource was not encoded.
@@ -197,9 +209,25 @@ impl<S: Spec> Resource<S> {
 
     /// Reads a stored value. Unknown fields are kept; absent ones and `null` read as defaults.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
-        serde_json::from_slice(octets).map_err(|source| ParseError {
+        let mut json = serde_json::Deserializer::from_slice(octets);
+        let resource = Self::read(&mut json)?;
+        json.end().map_err(ParseError::whole::<S>)?;
+        Ok(resource)
+    }
+
+    /// Reads a value that has been parsed already.
+    pub(crate) fn from_value(value: Value) -> Result<Self, ParseError> {
+        Self::read(value)
+    }
+
+    fn read<'de, D>(deserializer: D) -> Result<Self, ParseError>
+    where
+        D: serde::Deserializer<'de, Error = serde_json::Error>,
+    {
+        serde_path_to_error::deserialize(deserializer).map_err(|error| ParseError {
             kind: S::KIND.map_or("resource", Kind::name),
-            source,
+            field: error.path().to_string(),
+            source: error.into_inner(),
         })
     }
 
@@ -247,12 +275,7 @@ impl<S: Spec> Resource<S> {
         stored.api_version = API_VERSION.to_owned();
         stored.metadata.resource_version.clear();
         stored.metadata.unknown.remove("selfLink");
-        serde_json::to_vec(&stored).map_err(|source| {
-            EncodeError::Parse(ParseError {
-                kind: "resource",
-                source,
-            })
-        })
+        Ok(serde_json::to_vec(&stored).map_err(ParseError::whole::<S>)?)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::error::Error;
 use crate::kv::{Batch, Event, Revision};
-use crate::limits::BATCH_EVENTS_MAX;
+use crate::limits::{BATCH_EVENTS_MAX, BATCH_OCTETS_MAX};
 use crate::port::WatchRequest;
 
 /// The place of one watch in the history. Dropping it ends the watch.
@@ -64,8 +64,10 @@ impl Core {
             .log
             .partition_point(|entry| entry.revision < cursor.next);
         let mut batch = Batch::default();
+        let mut octets = 0;
         for entry in self.log.range(start..) {
-            if entry.revision > visible || batch.events.len() >= BATCH_EVENTS_MAX {
+            let full = batch.events.len() >= BATCH_EVENTS_MAX || octets >= BATCH_OCTETS_MAX;
+            if entry.revision > visible || full {
                 break;
             }
             cursor.next = entry.revision.next();
@@ -79,6 +81,12 @@ impl Core {
                 .extend(wanted.map(|event| shown(event, cursor.request.previous)));
             if batch.events.len() > before {
                 batch.revision = entry.revision;
+                octets += batch
+                    .events
+                    .iter()
+                    .skip(before)
+                    .map(octets_of)
+                    .sum::<usize>();
             }
         }
         if batch.events.is_empty() {
@@ -103,4 +111,12 @@ fn shown(event: &Event, previous: bool) -> Event {
         event.previous = None;
     }
     event
+}
+
+fn octets_of(event: &Event) -> usize {
+    let previous = event
+        .previous
+        .as_ref()
+        .map_or(0, |previous| previous.value.len());
+    event.item.key.len() + event.item.value.len() + previous
 }

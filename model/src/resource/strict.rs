@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{EncodeError, ParseError, RawSpec, Resource, Spec};
+use super::{EncodeError, RawSpec, Resource, Spec};
 use crate::key::ResourceKey;
 use crate::key::kind::Kind;
 use crate::resource::cluster_information::ClusterInformationSpec;
@@ -38,10 +38,7 @@ fn encode<S: Spec>(
     value: Value,
     mut faults: Vec<Invalid>,
 ) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
-    let parsed = serde_json::from_value::<Resource<S>>(value).map_err(|source| ParseError {
-        kind: S::KIND.map_or("resource", Kind::name),
-        source,
-    });
+    let parsed = Resource::<S>::from_value(value);
     let resource = match parsed {
         Ok(resource) => resource,
         // A misspelt field explains more than the missing one it leads to.

@@ -232,7 +232,10 @@ fn nodes_and_pools_are_checked() {
     let text = faults(
         json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"bgp": {"asNumber": -1}}}),
     );
-    assert!(text.starts_with("not a readable Node"), "{text}");
+    assert!(
+        text.starts_with("not a readable Node: spec.bgp.asNumber: "),
+        "{text}"
+    );
 }
 
 #[test]

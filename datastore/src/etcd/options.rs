@@ -1,0 +1,132 @@
+//! How to reach the servers.
+
+use std::fs;
+use std::path::PathBuf;
+
+use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::limits::{CONNECT_TIMEOUT, PING_INTERVAL, PING_TIMEOUT};
+
+/// How to reach an etcd cluster; also a section of a configuration file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdOptions {
+    /// URLs of the members, such as `http://10.0.0.254:2379`.
+    pub endpoints: Vec<String>,
+    /// Name of the user, where the cluster asks for one.
+    #[serde(default)]
+    pub username: Option<String>,
+    /// A file that holds the user's password.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// Certificates, for `https` URLs.
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
+    /// Refuse answers of members that have lost contact with their cluster.
+    #[serde(default)]
+    pub require_leader: bool,
+}
+
+/// Files with certificates and keys, in PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The authorities that sign the members' certificates.
+    pub ca_file: PathBuf,
+    /// This client's certificate, where the cluster asks for one.
+    #[serde(default)]
+    pub cert_file: Option<PathBuf>,
+    /// This client's key.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// The name that the members' certificates hold, if it is not that of their URLs.
+    #[serde(default)]
+    pub server_name: Option<String>,
+}
+
+impl EtcdOptions {
+    /// Options for these URLs, and nothing else.
+    pub fn new<T: Into<String>>(endpoints: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            endpoints: endpoints.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn connect(&self) -> Result<ConnectOptions, Error> {
+        if self.endpoints.is_empty() {
+            return Err(Error::Options("no endpoint of the store is given".into()));
+        }
+        // Pings, or a peer that went without a word would never be missed.
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
+            .with_keep_alive_while_idle(true)
+            .with_require_leader(self.require_leader);
+        match (&self.username, &self.password_file) {
+            (None, None) => {}
+            (Some(name), Some(file)) => {
+                let password = read(file)?;
+                let password = String::from_utf8_lossy(&password);
+                options = options
+                    .with_user(name, password.trim_end_matches(['\r', '\n']))
+                    .with_auto_token_refresh(true);
+            }
+            _ => {
+                return Err(Error::Options(
+                    "username and password_file go together".into(),
+                ));
+            }
+        }
+        if let Some(tls) = &self.tls {
+            options = options.with_tls(tls.options()?);
+        }
+        Ok(options)
+    }
+}
+
+impl TlsFiles {
+    fn options(&self) -> Result<TlsOptions, Error> {
+        let mut options =
+            TlsOptions::new().ca_certificate(Certificate::from_pem(read(&self.ca_file)?));
+        match (&self.cert_file, &self.key_file) {
+            (None, None) => {}
+            (Some(cert), Some(key)) => {
+                options = options.identity(Identity::from_pem(read(cert)?, read(key)?));
+            }
+            _ => return Err(Error::Options("cert_file and key_file go together".into())),
+        }
+        if let Some(name) = &self.server_name {
+            options = options.domain_name(name);
+        }
+        Ok(options)
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Vec<u8>, Error> {
+    fs::read(file).map_err(|error| Error::Options(format!("{}: {error}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        let refused = |options: &EtcdOptions| options.connect().unwrap_err().to_string();
+        assert!(refused(&EtcdOptions::default()).contains("no endpoint"));
+        let mut options = EtcdOptions::new(["http://127.0.0.1:1"]);
+        options.username = Some("felix".into());
+        assert!(refused(&options).contains("go together"));
+        options.password_file = Some("/nonexistent/password".into());
+        assert!(refused(&options).starts_with("/nonexistent/password: "));
+        options = EtcdOptions::new(["https://127.0.0.1:1"]);
+        options.tls = Some(TlsFiles {
+            ca_file: "/nonexistent/ca".into(),
+            ..TlsFiles::default()
+        });
+        assert!(refused(&options).starts_with("/nonexistent/ca: "));
+    }
+}

@@ -1,0 +1,173 @@
+//! A YAML document with the place of every value in it.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::{Location, Spanned};
+
+/// Line and column, from 1.
+pub(super) type Place = (u64, u64);
+
+/// A value and where it stands.
+#[derive(Debug)]
+pub(super) struct Tree {
+    place: Place,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Shape {
+    Scalar(Value),
+    List(Vec<Tree>),
+    /// With the place of each key.
+    Object(Vec<(String, Place, Tree)>),
+}
+
+impl Tree {
+    /// Where it stands.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Whether nothing stands there, as between two separators.
+    pub(super) const fn is_empty(&self) -> bool {
+        matches!(self.shape, Shape::Scalar(Value::Null))
+    }
+
+    /// The items of an object's field, if that is a list.
+    pub(super) fn items(self, field: &str) -> Vec<Self> {
+        let Shape::Object(fields) = self.shape else {
+            return Vec::new();
+        };
+        match fields.into_iter().find(|(name, ..)| name == field) {
+            Some((
+                _,
+                _,
+                Self {
+                    shape: Shape::List(items),
+                    ..
+                },
+            )) => items,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where the field with such a path stands, or the nearest thing around it that is there.
+    pub(super) fn place_of(&self, path: &str) -> Place {
+        let mut here = (self.place, self);
+        for step in path.split(['.', '[']) {
+            let next = match &here.1.shape {
+                Shape::Object(fields) => fields
+                    .iter()
+                    .find(|(name, ..)| name == step.trim_end_matches(']'))
+                    .map(|(_, place, tree)| (*place, tree)),
+                Shape::List(items) => step
+                    .trim_end_matches(']')
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|at| items.get(at))
+                    .map(|tree| (tree.place, tree)),
+                Shape::Scalar(_) => None,
+            };
+            match next {
+                Some(next) => here = next,
+                None => break,
+            }
+        }
+        here.0
+    }
+
+    /// The value without places.
+    pub(super) fn value(&self) -> Value {
+        match &self.shape {
+            Shape::Scalar(value) => value.clone(),
+            Shape::List(items) => items.iter().map(Self::value).collect(),
+            Shape::Object(fields) => {
+                let fields = fields
+                    .iter()
+                    .map(|(name, _, tree)| (name.clone(), tree.value()));
+                Value::Object(Map::from_iter(fields))
+            }
+        }
+    }
+}
+
+pub(super) fn place(location: Location) -> Place {
+    (location.line(), location.column())
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Shape>::deserialize(deserializer)?;
+        Ok(Self {
+            place: place(spanned.referenced),
+            shape: spanned.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Shape, E> {
+        Ok(Shape::Scalar(value.into()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Shape, E> {
+        Ok(Shape::Scalar(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Shape, E> {
+        Ok(Shape::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Shape, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("not a finite number"))?;
+        Ok(Shape::Scalar(number.into()))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Shape, E> {
+        Ok(Shape::Scalar(value.into()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Shape, E> {
+        Ok(Shape::Scalar(Value::Null))
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Shape, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Shape, D::Error> {
+        Shape::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Shape, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Shape::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((name, tree)) = entries.next_entry::<Spanned<String>, Tree>()? {
+            fields.push((name.value, place(name.referenced), tree));
+        }
+        Ok(Shape::Object(fields))
+    }
+}
