@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bgp_speaker::bgp_fsm::{Conn, Instant};
-use bgp_speaker::bgp_proto::Notification;
-use bgp_speaker::rib::{Budget, PeerId, Progress};
-use bgp_speaker::{Input, Reconfigured, Speaker, SpeakerConfig};
+use bgp_speaker::bgp_proto::{Family, Notification};
+use bgp_speaker::rib::{Budget, Change, PeerId, Progress};
+use bgp_speaker::{Input, ReaderId, Reconfigured, Speaker, SpeakerConfig};
 use bytes::{Bytes, BytesMut};
 use slab::Slab;
 use tokio::net::TcpListener;
@@ -148,6 +148,26 @@ impl Io {
     pub fn speaker_mut(&mut self) -> &mut Speaker {
         self.work = true;
         &mut self.speaker
+    }
+
+    /// Reads on in one family of the tables, see [`Speaker::read`]. Unlike
+    /// [`speaker_mut`](Self::speaker_mut) it makes no work when there was nothing to read, so a
+    /// program may call it after every turn and still rest.
+    pub fn read(
+        &mut self,
+        reader: ReaderId,
+        family: Family,
+        budget: Budget,
+        each: &mut dyn FnMut(Change<'_>),
+    ) -> Progress {
+        let mut read = false;
+        let progress = self.speaker.read(reader, family, budget, &mut |change| {
+            read = true;
+            each(change);
+        });
+        // What all readers have read, the tables forget in a turn.
+        self.work |= read || progress != Progress::Done;
+        progress
     }
 
     /// The driver's clock: the speaker's instants are of this one.

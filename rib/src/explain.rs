@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use bgp_proto::{Attributes, Net};
 
-use crate::decide::{Candidate, Step, select};
+use crate::decide::{Candidate, Selection, Step, select};
 use crate::eligible::Ineligible;
 use crate::family::FamilyTable;
 use crate::peer::PeerId;
@@ -39,6 +39,9 @@ pub struct PathView<'a> {
     pub best: bool,
     /// Whether it is in use: the best one, or one as good beside it.
     pub multipath: bool,
+    /// Whether it would be in use if no route of our own were there. Whoever forwards may keep it
+    /// at hand, so that nothing is lost when our own goes; without one this is `multipath`.
+    pub fallback: bool,
     /// Whether it is from before its peer's restart (RFC 4724 §4.2).
     pub stale: bool,
     /// Whether its peer, which is sending everything again, has not sent it yet (RFC 7313 §4).
@@ -51,6 +54,11 @@ impl RouteView<'_> {
     pub fn best(&self) -> Option<&PathView<'_>> {
         self.paths.iter().find(|path| path.best)
     }
+}
+
+fn is_used(selection: &Selection, index: usize) -> bool {
+    let mut used = selection.multipath.iter();
+    used.any(|&used| usize::from(used) == index)
 }
 
 impl<K: Key> FamilyTable<K> {
@@ -76,6 +84,15 @@ impl<K: Key> FamilyTable<K> {
                 lost[at] = Some(step);
             },
         );
+        let fallback = if candidates.iter().any(|candidate| candidate.local) {
+            let mut learned = candidates.clone();
+            for candidate in &mut learned {
+                candidate.eligible &= !candidate.local;
+            }
+            select(&learned, &shared.config.decision, max, &mut |_, _| {})
+        } else {
+            selection.clone()
+        };
         let views = paths
             .iter()
             .zip(lost)
@@ -90,10 +107,8 @@ impl<K: Key> FamilyTable<K> {
                     ineligible: shared.ineligible(path, marks),
                     lost,
                     best: selection.best == Some(index),
-                    multipath: selection
-                        .multipath
-                        .iter()
-                        .any(|&used| usize::from(used) == index),
+                    multipath: is_used(&selection, index),
+                    fallback: is_used(&fallback, index),
                     stale: marks.is_some_and(|marks| marks.is_stale(path)),
                     awaits_refresh: marks.is_some_and(|marks| marks.awaits_refresh(path)),
                 }
