@@ -14,6 +14,10 @@
 pub mod agent;
 pub mod apply;
 pub mod calc;
+pub mod config;
+pub mod daemon;
 pub mod limits;
 pub mod render;
+pub mod report;
 pub mod status;
+pub mod store;

@@ -32,9 +32,6 @@ pub const RETRY_MIN: Duration = Duration::from_millis(250);
 /// Longest such delay.
 pub const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// Resources of the store handled between two looks at the kernel.
-pub const CHANGES_PER_TURN: usize = 1000;
-
 /// Conntrack entries removed for one address at most; the rest times out by itself.
 pub const CONNTRACK_ENTRIES_MAX: usize = 100_000;
 
@@ -58,3 +55,9 @@ pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 
 /// How long after the first full look at the store own routes that nobody wants are kept.
 pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
+
+/// Octets of a host's name.
+pub const HOST_NAME_OCTETS_MAX: usize = 253;
+
+/// Kernel events handled between two turns of the agent.
+pub const EVENTS_PER_TURN: usize = 4096;

@@ -16,10 +16,21 @@ pub struct EndpointView<'a> {
     pub id: &'a EndpointId,
     /// What the store says of it.
     pub placement: &'a Placement,
-    /// `up` if traffic can pass as far as this host has a say.
+    /// `up` if traffic can pass as far as this host has a say; `error` if it cannot ever, as things
+    /// are in the store.
     pub state: EndpointState,
     /// Why it is not up.
     pub reason: Option<String>,
+}
+
+impl EndpointView<'_> {
+    /// The state to report into the store: as in Calico, an error is of host endpoints only.
+    pub const fn reported(&self) -> EndpointState {
+        match self.state {
+            EndpointState::Up => EndpointState::Up,
+            EndpointState::Down | EndpointState::Error => EndpointState::Down,
+        }
+    }
 }
 
 /// What an agent still waits for.
@@ -48,6 +59,12 @@ impl Agent {
         self.in_sync
     }
 
+    /// Whether the host is being brought into the state that the store asks for: the store was
+    /// read in full, and may be acted upon.
+    pub const fn is_active(&self) -> bool {
+        self.active
+    }
+
     /// How often a foreign change to the packet filter was undone.
     pub const fn foreign_edits(&self) -> u64 {
         self.foreign_edits
@@ -70,9 +87,10 @@ impl Agent {
             EndpointView {
                 id,
                 placement,
-                state: match reason {
-                    None => EndpointState::Up,
-                    Some(_) => EndpointState::Down,
+                state: match (&reason, &placement.denied) {
+                    (None, _) => EndpointState::Up,
+                    (Some(_), None) => EndpointState::Down,
+                    (Some(_), Some(_)) => EndpointState::Error,
                 },
                 reason,
             }

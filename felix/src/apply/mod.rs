@@ -5,11 +5,13 @@ mod attributes;
 pub mod conntrack;
 mod encode;
 mod expression;
+mod host;
 mod neighbours;
 mod netlink;
 mod rules;
 pub mod sysctl;
 
+pub use host::{HostError, LinuxHost};
 pub use neighbours::{GATEWAY_IPV6, Neighbour, Neighbours};
 pub use netlink::Refused;
 pub use rules::{Checked, Rules, RulesError};

@@ -4,7 +4,6 @@
 use std::net::IpAddr;
 
 use model::{EndpointName, Resource, ResourceKey, Spec, WorkloadEndpointSpec};
-use serde_json::Value;
 
 use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
 use crate::limits::INTERFACE_PREFIXES_MAX;
@@ -18,12 +17,11 @@ pub(super) enum Read {
     Absent,
 }
 
-/// Reads a resource, and blames a field if it does not parse.
+/// Reads a resource.
 pub(super) fn resource<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Problem> {
     Resource::parse(octets).map_err(|error| {
-        let (field, reason) =
-            blame::<S>(octets).unwrap_or_else(|| (String::new(), error.to_string()));
-        Problem::new(key, field, reason)
+        let field = Some(error.field).filter(|field| !matches!(field.as_str(), "." | "?"));
+        Problem::new(key, field.unwrap_or_default(), error.source.to_string())
     })
 }
 
@@ -115,33 +113,4 @@ pub(crate) fn interface_prefixes(text: &str) -> Result<Vec<String>, String> {
             "more than {INTERFACE_PREFIXES_MAX} interface prefixes"
         )),
     }
-}
-
-/// Finds the field of the spec without which the value would parse.
-fn blame<S: Spec>(octets: &[u8]) -> Option<(String, String)> {
-    let value: Value = serde_json::from_slice(octets).ok()?;
-    let spec = value.get("spec")?.as_object()?;
-    let parse = |spec: &serde_json::Map<String, Value>| {
-        serde_json::from_value::<S>(Value::Object(spec.clone()))
-    };
-    let error = parse(spec).err()?;
-    let (name, held) = spec.iter().find(|(name, _)| {
-        let mut without = spec.clone();
-        without.remove(*name);
-        parse(&without).is_ok()
-    })?;
-    let element = held.as_array().and_then(|elements| {
-        (0..elements.len()).find(|at| {
-            let mut fewer = elements.clone();
-            fewer.remove(*at);
-            let mut other = spec.clone();
-            other.insert(name.clone(), Value::Array(fewer));
-            parse(&other).is_ok()
-        })
-    });
-    let field = match element {
-        Some(at) => format!("spec.{name}[{at}]"),
-        None => format!("spec.{name}"),
-    };
-    Some((field, error.to_string()))
 }

@@ -36,7 +36,7 @@ impl Settings {
     /// The settings that `spec` and the configuration file's interface prefixes come to.
     pub fn new(spec: &FelixConfigurationSpec, prefixes: Option<&[String]>) -> Self {
         let or = |given: Option<GoDuration>, built_in| {
-            given.map_or(Duration::from_secs(built_in), |duration| duration.0)
+            given.map_or_else(|| Duration::from_secs(built_in), |duration| duration.0)
         };
         let to_host = spec.default_endpoint_to_host_action;
         Self {

@@ -1,1 +1,535 @@
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::render::{ToHostAction, rule_text};
+
+const HOST: &str = "r1-c07";
+
+fn key(kind: &str, rest: &str) -> String {
+    format!("/calico/resources/v3/projectcalico.org/{kind}/{rest}")
+}
+
+fn endpoint_key(pod: &str) -> String {
+    key("workloadendpoints", &format!("prod/r1--c07-k8s-{pod}-eth0"))
+}
+
+fn endpoint(node: &str, pod: &str, interface: &str, networks: &[&str], profiles: &[&str]) -> Value {
+    json!({
+        "kind": "WorkloadEndpoint",
+        "apiVersion": "projectcalico.org/v3",
+        "metadata": {"name": format!("r1--c07-k8s-{pod}-eth0"), "namespace": "prod"},
+        "spec": {
+            "orchestrator": "k8s", "node": node, "pod": pod, "endpoint": "eth0",
+            "interfaceName": interface, "mac": "aa:bb:cc:00:11:22",
+            "ipNetworks": networks, "profiles": profiles, "allowedIps": "not ours to know",
+        },
+    })
+}
+
+fn open(pod: &str, interface: &str, networks: &[&str]) -> Value {
+    endpoint(
+        HOST,
+        pod,
+        interface,
+        networks,
+        &["projectcalico-default-allow"],
+    )
+}
+
+/// A calculator that was told these values, and what it said of the last.
+fn told(values: &[(String, Value)]) -> Calculator {
+    let mut calculator = Calculator::new(HOST, None);
+    for (key, value) in values {
+        tell(&mut calculator, key, Some(value));
+    }
+    calculator
+}
+
+fn tell(calculator: &mut Calculator, key: &str, value: Option<&Value>) -> Option<Problem> {
+    let octets = value.map(ToString::to_string);
+    calculator
+        .change(key, octets.as_ref().map(String::as_bytes))
+        .cloned()
+}
+
+fn problems(desired: &Desired) -> Vec<String> {
+    desired.problems.iter().map(ToString::to_string).collect()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn last_rule(desired: &Desired, chain: &str) -> String {
+    rule_text(desired.rules.chains[chain].rules.last().unwrap())
+}
+
+#[test]
+fn an_endpoint_of_this_host_gets_all_it_needs() {
+    let networks = ["fd65::3:70/128", "10.65.3.70/32"];
+    let desired = told(&[(endpoint_key("web"), open("web", "cali1", &networks))]).desired();
+    assert_eq!(desired.interfaces.keys().collect::<Vec<_>>(), ["cali1"]);
+    assert_eq!(
+        desired.interfaces["cali1"].resource,
+        "prod/r1--c07-k8s-web-eth0"
+    );
+    let routes: BTreeMap<IpAddr, String> = [
+        (ip("10.65.3.70"), "cali1".into()),
+        (ip("fd65::3:70"), "cali1".into()),
+    ]
+    .into();
+    assert_eq!(desired.routes, routes);
+    assert_eq!(desired.neighbours.len(), 2);
+    let id = desired.endpoints.keys().next().unwrap();
+    assert_eq!(id.to_string(), "k8s/prod/web/eth0");
+    assert_eq!(desired.endpoints[id].denied, None);
+    assert_eq!(
+        last_rule(&desired, "from-cali1"),
+        "counter return comment \"profile projectcalico-default-allow\""
+    );
+    assert!(desired.problems.is_empty(), "{:?}", desired.problems);
+}
+
+#[test]
+fn other_hosts_endpoints_and_those_without_addresses_are_as_if_absent() {
+    let other = endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[]);
+    let bare = open("b", "cali2", &[]);
+    let calculator = told(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
+    let none = Calculator::new(HOST, None);
+    assert_eq!(calculator.desired(), none.desired());
+}
+
+#[test]
+fn an_endpoint_that_loses_its_addresses_or_moves_away_goes() {
+    for gone in [
+        Some(open("a", "cali1", &[])),
+        Some(endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[])),
+        None,
+    ] {
+        let mut calculator = told(&[(endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"]))]);
+        assert_eq!(calculator.desired().routes.len(), 1);
+        tell(&mut calculator, &endpoint_key("a"), gone.as_ref());
+        assert_eq!(calculator.desired(), Calculator::new(HOST, None).desired());
+    }
+}
+
+#[test]
+fn of_two_endpoints_with_one_interface_the_lower_id_wins_and_the_other_takes_over() {
+    let (a, b) = (endpoint_key("a"), endpoint_key("b"));
+    let mut calculator = told(&[
+        (b.clone(), open("b", "cali1", &["10.65.0.2/32"])),
+        (a.clone(), open("a", "cali1", &["10.65.0.1/32"])),
+    ]);
+    let desired = calculator.desired();
+    assert_eq!(
+        desired.routes.keys().collect::<Vec<_>>(),
+        [&ip("10.65.0.1")]
+    );
+    let denied: Vec<bool> = desired
+        .endpoints
+        .values()
+        .map(|p| p.denied.is_some())
+        .collect();
+    assert_eq!(denied, [false, true]);
+    assert_eq!(
+        problems(&desired),
+        [format!(
+            "{b}: spec.interfaceName: cali1 is the interface of endpoint k8s/prod/a/eth0"
+        )]
+    );
+    tell(&mut calculator, &a, None);
+    let desired = calculator.desired();
+    assert_eq!(
+        desired.routes.keys().collect::<Vec<_>>(),
+        [&ip("10.65.0.2")]
+    );
+    assert!(desired.problems.is_empty());
+}
+
+#[test]
+fn an_address_belongs_to_one_endpoint() {
+    let desired = told(&[
+        (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
+        (
+            endpoint_key("b"),
+            open("b", "cali2", &["10.65.0.1/32", "10.65.0.2/32"]),
+        ),
+    ])
+    .desired();
+    assert_eq!(desired.routes[&ip("10.65.0.1")], "cali1");
+    assert_eq!(desired.interfaces["cali2"].addresses, [ip("10.65.0.2")]);
+    assert_eq!(desired.rules.sets["sources-ipv4"].elements.len(), 2);
+    assert_eq!(desired.problems.len(), 1);
+}
+
+#[test]
+fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
+    let a = endpoint_key("a");
+    let good = open("a", "cali1", &["10.65.0.1/32"]);
+    let with = |field: &str, value: Value| {
+        let mut bad = good.clone();
+        bad["spec"][field] = value;
+        bad
+    };
+    let cases = [
+        (
+            with("ipNetworks", json!(["10.65.0.0/24"])),
+            "spec.ipNetworks[0]",
+            "10.65.0.0/24 is not a single",
+        ),
+        (
+            with("ipNetworks", json!(["10.65.0.2/32", "ff02::1/128"])),
+            "spec.ipNetworks[1]",
+            "cannot be the address",
+        ),
+        (
+            with("ipNetworks", json!(["10.65.0.2", "nonsense"])),
+            "spec.ipNetworks[1]",
+            "nonsense",
+        ),
+        (with("ipNetworks", json!(7)), "spec.ipNetworks", "7"),
+        (with("mac", json!("aa:bb")), "spec.mac", "aa:bb"),
+        (
+            with("interfaceName", json!("cali/1")),
+            "spec.interfaceName",
+            "'cali/1' is not the name",
+        ),
+        (
+            with("interfaceName", json!("")),
+            "spec.interfaceName",
+            "'' is not the name",
+        ),
+    ];
+    let mut calculator = told(&[(a.clone(), good.clone())]);
+    let before = calculator.desired();
+    for (bad, field, words) in cases {
+        let problem = tell(&mut calculator, &a, Some(&bad)).expect(field);
+        assert_eq!(
+            (problem.key.as_str(), problem.field.as_str()),
+            (a.as_str(), field)
+        );
+        assert!(problem.reason.contains(words), "{problem}");
+        let desired = calculator.desired();
+        assert_eq!(desired.routes, before.routes);
+        assert_eq!(desired.rules, before.rules);
+        assert_eq!(desired.problems, [problem].into());
+    }
+    assert_eq!(
+        calculator.change(&a, Some(b"{")).map(|p| p.field.clone()),
+        Some(String::new())
+    );
+    assert_eq!(tell(&mut calculator, &a, Some(&good)), None);
+    assert_eq!(calculator.desired(), before);
+}
+
+#[test]
+fn a_bad_value_of_another_hosts_endpoint_is_not_our_problem() {
+    let mut calculator = Calculator::new("r1-c08", None);
+    assert_eq!(calculator.change(&endpoint_key("a"), Some(b"{")), None);
+    assert_eq!(calculator.change(&key("nodes", "x"), Some(b"{")), None);
+    assert_eq!(calculator.change("/registry/else", Some(b"{")), None);
+}
+
+#[test]
+fn an_interface_without_our_prefix_is_refused_until_the_prefix_is_ours() {
+    let mut calculator = told(&[(endpoint_key("a"), open("a", "veth1", &["10.65.0.1/32"]))]);
+    let desired = calculator.desired();
+    assert!(desired.routes.is_empty());
+    assert!(
+        problems(&desired)[0]
+            .ends_with("veth1 does not begin with an interface prefix (cali, tap)")
+    );
+    let config = json!({"spec": {"interfacePrefix": "veth, tap"}});
+    tell(
+        &mut calculator,
+        &key("felixconfigurations", "default"),
+        Some(&config),
+    );
+    assert_eq!(calculator.desired().routes.len(), 1);
+}
+
+fn verdicts(profile: &Value) -> (bool, bool, Vec<String>) {
+    let desired = told(&[
+        (
+            key("profiles", "p"),
+            json!({"metadata": {"name": "p"}, "spec": profile}),
+        ),
+        (
+            endpoint_key("a"),
+            endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], &["p"]),
+        ),
+    ])
+    .desired();
+    let allows = |chain: &str| last_rule(&desired, chain).contains("return");
+    (allows("to-cali1"), allows("from-cali1"), problems(&desired))
+}
+
+#[test]
+fn profiles_without_conditions_decide_and_conditions_err_on_the_closed_side() {
+    let (allow, deny) = (json!([{"action": "Allow"}]), json!([{"action": "Deny"}]));
+    let none = Vec::<String>::new();
+    let both = |ingress: &Value, egress: &Value| json!({"ingress": ingress, "egress": egress});
+    assert_eq!(verdicts(&both(&allow, &allow)), (true, true, none.clone()));
+    assert_eq!(verdicts(&both(&deny, &allow)), (false, true, none.clone()));
+    assert_eq!(
+        verdicts(&both(&json!([]), &json!([]))),
+        (false, false, none.clone())
+    );
+    let logged = json!([{"action": "Log"}, {"action": "Allow"}]);
+    assert_eq!(verdicts(&both(&logged, &deny)), (true, false, none));
+    let some = |action: &str| json!([{"action": action, "protocol": "TCP"}, {"action": "Allow"}]);
+    for (action, passes) in [("Allow", true), ("Deny", false), ("Pass", false)] {
+        let (to, from, problems) = verdicts(&both(&some(action), &allow));
+        assert_eq!((to, from), (passes, true), "{action}");
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems[0].contains("profiles/p: spec.ingress[0]: "),
+            "{problems:?}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_profile_closes_and_an_endpoint_without_any_passes_nothing() {
+    let reasons = |profiles: &[&str]| {
+        let value = endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], profiles);
+        let desired = told(&[(endpoint_key("a"), value)]).desired();
+        (last_rule(&desired, "from-cali1"), desired.problems.len())
+    };
+    assert_eq!(
+        reasons(&[]),
+        ("counter drop comment \"no profile or policy\"".into(), 0)
+    );
+    let missing = "counter drop comment \"profile gone does not exist\"".to_owned();
+    assert_eq!(
+        reasons(&["gone", "projectcalico-default-allow"]),
+        (missing, 1)
+    );
+}
+
+#[test]
+fn default_allow_cannot_be_overwritten() {
+    let deny = json!({"spec": {"ingress": [{"action": "Deny"}], "egress": [{"action": "Deny"}]}});
+    let desired = told(&[
+        (key("profiles", "projectcalico-default-allow"), deny),
+        (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
+    ])
+    .desired();
+    assert!(last_rule(&desired, "from-cali1").starts_with("counter return"));
+}
+
+#[test]
+fn settings_of_this_host_go_before_those_of_all() {
+    let mut calculator = told(&[
+        (
+            key("felixconfigurations", "default"),
+            json!({"spec": {"defaultEndpointToHostAction": "Accept", "reportingInterval": "5s",
+                            "endpointReportingEnabled": true, "openstackRegion": "east"}}),
+        ),
+        (
+            key("felixconfigurations", "node.r1-c07"),
+            json!({"spec": {"defaultEndpointToHostAction": "Return"}}),
+        ),
+        (
+            key("felixconfigurations", "node.r1-c08"),
+            json!({"spec": {"defaultEndpointToHostAction": "Drop", "reportingInterval": "7s"}}),
+        ),
+    ]);
+    let settings = calculator.settings();
+    assert_eq!(settings.to_host, ToHostAction::Return);
+    assert_eq!(settings.reporting_interval.as_secs(), 5);
+    assert!(settings.endpoint_reporting);
+    assert_eq!(settings.region.to_string(), "region-east");
+    let bad = json!({"spec": {"interfacePrefix": "cali,,tap"}});
+    let name = key("felixconfigurations", "default");
+    let problem = tell(&mut calculator, &name, Some(&bad)).unwrap();
+    assert_eq!(problem.field, "spec.interfacePrefix");
+    assert_eq!(calculator.settings(), settings);
+    tell(&mut calculator, &name, None);
+    assert_eq!(calculator.settings().reporting_interval.as_secs(), 30);
+}
+
+#[test]
+fn the_files_prefixes_go_before_stored_ones() {
+    let mut calculator = Calculator::new(HOST, Some(vec!["tap".into()]));
+    let config = json!({"spec": {"interfacePrefix": "cali"}});
+    tell(
+        &mut calculator,
+        &key("felixconfigurations", "default"),
+        Some(&config),
+    );
+    assert_eq!(calculator.settings().interface_prefixes, ["tap"]);
+}
+
+#[test]
+fn without_ipv6_support_ipv6_addresses_are_left_out() {
+    let desired = told(&[
+        (
+            key("felixconfigurations", "default"),
+            json!({"spec": {"ipv6Support": false}}),
+        ),
+        (
+            endpoint_key("a"),
+            open("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]),
+        ),
+    ])
+    .desired();
+    assert_eq!(
+        desired.routes.keys().collect::<Vec<_>>(),
+        [&ip("10.65.0.1")]
+    );
+    assert!(desired.rules.sets["sources-ipv6"].elements.is_empty());
+}
+
+#[test]
+fn a_store_that_is_not_ready_says_so() {
+    let name = key("clusterinformations", "default");
+    let mut calculator = Calculator::new(HOST, None);
+    assert!(calculator.store_ready());
+    tell(
+        &mut calculator,
+        &name,
+        Some(&json!({"spec": {"datastoreReady": false}})),
+    );
+    assert!(!calculator.store_ready());
+    tell(&mut calculator, &name, None);
+    assert!(calculator.store_ready());
+}
+
+// Metamorphic: however the same end state of the store is told, the outcome is the same.
+
+fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {
+    let networks = prop::sample::subsequence(
+        vec![
+            "10.65.0.1/32",
+            "10.65.0.2/32",
+            "10.65.0.3",
+            "fd65::1/128",
+            "fd65::2/128",
+        ],
+        0..4,
+    );
+    let profiles = prop::sample::subsequence(vec!["p", "q", "projectcalico-default-allow"], 0..=2);
+    let interface = prop::sample::select(vec!["cali1", "cali2", "tap3", "eth0"]);
+    let node = prop::sample::select(vec![HOST, HOST, HOST, "r1-c08"]);
+    let value = (node, interface, networks, profiles).prop_map(
+        move |(node, interface, networks, profiles)| {
+            endpoint(node, &format!("w{nth}"), interface, &networks, &profiles)
+        },
+    );
+    prop::option::weighted(0.8, value)
+}
+
+fn any_profile() -> impl Strategy<Value = Option<Value>> {
+    let rules = || {
+        prop::sample::subsequence(
+            vec![
+                json!({"action": "Deny", "protocol": "UDP"}),
+                json!({"action": "Allow", "protocol": "TCP"}),
+                json!({"action": "Allow"}),
+                json!({"action": "Deny"}),
+            ],
+            0..=2,
+        )
+    };
+    let value = (rules(), rules()).prop_map(|(i, e)| json!({"spec": {"ingress": i, "egress": e}}));
+    prop::option::weighted(0.8, value)
+}
+
+fn any_settings() -> impl Strategy<Value = Option<Value>> {
+    let action = prop::sample::select(vec!["Drop", "Accept", "Return"]);
+    let prefix = prop::sample::select(vec!["", "cali", "tap,eth"]);
+    let value = (action, prefix).prop_map(
+        |(a, p)| json!({"spec": {"defaultEndpointToHostAction": a, "interfacePrefix": p}}),
+    );
+    prop::option::weighted(0.8, value)
+}
+
+/// Changes of some keys, each key with several values one after the other.
+fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
+    let endpoint = |nth: usize| {
+        any_value(nth)
+            .prop_map(move |v| (endpoint_key(&format!("w{nth}")), v))
+            .boxed()
+    };
+    let profile = |name: &'static str| {
+        any_profile()
+            .prop_map(move |v| (key("profiles", name), v))
+            .boxed()
+    };
+    let settings = |name: &'static str| {
+        any_settings()
+            .prop_map(move |v| (key("felixconfigurations", name), v))
+            .boxed()
+    };
+    let mut any: Vec<_> = (0..4).map(endpoint).collect();
+    any.extend([
+        profile("p"),
+        profile("q"),
+        settings("default"),
+        settings("node.r1-c07"),
+    ]);
+    prop::collection::vec(prop::strategy::Union::new(any), 0..24)
+}
+
+fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
+    let mut calculator = Calculator::new(HOST, None);
+    for (key, value) in changes {
+        tell(&mut calculator, key, value.as_ref());
+    }
+    calculator.desired()
+}
+
+/// Only the last value of each key, in the order of the keys.
+fn squashed(changes: &[(String, Option<Value>)]) -> Vec<(String, Option<Value>)> {
+    let last: BTreeMap<String, Option<Value>> = changes.iter().cloned().collect();
+    last.into_iter().collect()
+}
+
+proptest! {
+    #[test]
+    fn reversed_shuffled_split_squashed_and_doubled_changes_end_alike(
+        changes in any_changes(),
+        shuffled in any_changes().prop_flat_map(|c| (Just(squashed(&c)), Just(squashed(&c)).prop_shuffle())),
+    ) {
+        let expected = outcome(&changes);
+        let squashed = squashed(&changes);
+        prop_assert_eq!(&outcome(&squashed), &expected, "squashed");
+        let reversed: Vec<_> = squashed.iter().rev().cloned().collect();
+        prop_assert_eq!(&outcome(&reversed), &expected, "reversed");
+        let doubled: Vec<_> = changes.iter().flat_map(|c| [c.clone(), c.clone()]).collect();
+        prop_assert_eq!(&outcome(&doubled), &expected, "doubled");
+        // Split: every value is taken away before it comes.
+        let split: Vec<_> = changes.iter().flat_map(|(k, v)| [(k.clone(), None), (k.clone(), v.clone())]).collect();
+        prop_assert_eq!(&outcome(&split), &expected, "split");
+        prop_assert_eq!(outcome(&shuffled.1), outcome(&shuffled.0), "shuffled");
+    }
+
+    #[test]
+    fn whatever_is_routed_is_guarded(changes in any_changes()) {
+        let desired = outcome(&changes);
+        let elements = |set: &str| desired.rules.sets[set].elements.len();
+        prop_assert_eq!(desired.routes.len(), elements("sources-ipv4") + elements("sources-ipv6"));
+        for name in desired.routes.values() {
+            prop_assert!(desired.interfaces.contains_key(name));
+            prop_assert!(desired.settings.is_workload_interface(name));
+        }
+        prop_assert_eq!(desired.interfaces.len(), elements("workloads"));
+    }
+
+    #[test]
+    fn any_octets_are_answered(octets in prop::collection::vec(any::<u8>(), 0..64), text in "\\PC*") {
+        let mut calculator = Calculator::new(HOST, None);
+        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default"] {
+            let name = format!("/calico/resources/v3/projectcalico.org/{name}");
+            calculator.change(&name, Some(&octets));
+            calculator.change(&name, Some(text.as_bytes()));
+            calculator.change(&text, Some(&octets));
+        }
+        calculator.desired();
+    }
+}

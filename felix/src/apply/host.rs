@@ -1,0 +1,161 @@
+//! The Linux host that the thread is on, as the agent's [`Host`].
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+
+use fib_sync::Link;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tracing::{debug, warn};
+
+use super::conntrack;
+use super::neighbours::{Neighbour, Neighbours};
+use super::rules::{Checked, Rules, RulesError};
+use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
+use crate::agent::{Failed, Host};
+use crate::render::Ruleset;
+
+/// This host, in the network namespace of the calling thread.
+#[derive(Debug)]
+pub struct LinuxHost {
+    rules: Rules,
+    neighbours: Neighbours,
+    sysctl: Sysctl,
+    has_ipv6: bool,
+    rp_filter: String,
+    /// Addresses whose connections are still to be forgotten.
+    forgetting: BTreeSet<IpAddr>,
+    forgetter: Option<JoinHandle<()>>,
+}
+
+/// Why a host cannot be worked on.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// No packet filter.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// No neighbours.
+    #[error("no netlink socket for neighbour entries: {0}")]
+    Neighbours(#[source] io::Error),
+}
+
+impl LinuxHost {
+    /// Opens everything. `protocol` marks neighbour entries as ours.
+    ///
+    /// # Errors
+    ///
+    /// The kernel lacks something, or privileges are missing.
+    pub fn open(protocol: u8) -> Result<Self, HostError> {
+        let sysctl = Sysctl::default();
+        Ok(Self {
+            rules: Rules::open()?,
+            neighbours: Neighbours::open(protocol).map_err(HostError::Neighbours)?,
+            has_ipv6: sysctl.has_ipv6(),
+            rp_filter: sysctl.default_rp_filter(),
+            sysctl,
+            forgetting: BTreeSet::new(),
+            forgetter: None,
+        })
+    }
+
+    /// The packet filter, for display.
+    pub const fn rules(&mut self) -> &mut Rules {
+        &mut self.rules
+    }
+
+    /// Goes on forgetting connections, if one round is through and more addresses came meanwhile.
+    pub fn go_on(&mut self) {
+        let busy = self
+            .forgetter
+            .as_ref()
+            .is_some_and(|task| !task.is_finished());
+        if busy || self.forgetting.is_empty() {
+            return;
+        }
+        let addresses = std::mem::take(&mut self.forgetting);
+        let flush = move || match conntrack::flush(&addresses) {
+            Ok(removed) => debug!(removed, ?addresses, "connections forgotten"),
+            // A kernel without connection tracking has nothing to forget.
+            Err(reason) => debug!(%reason, "connections not forgotten"),
+        };
+        // A table of many connections takes its time.
+        match Handle::try_current() {
+            Ok(runtime) => self.forgetter = Some(runtime.spawn_blocking(flush)),
+            Err(_) => flush(),
+        }
+    }
+
+    fn set(&self, settings: &[Setting]) -> Result<(), Failed> {
+        for setting in settings {
+            match (self.sysctl.set(setting), setting.weight) {
+                (Ok(()), _) => {}
+                (Err(error), Weight::Required) => return Err(Failed(error.to_string())),
+                (Err(error), Weight::Desired) => debug!(%error, "left as it is"),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: impl ToString) -> Failed {
+    Failed(error.to_string())
+}
+
+impl Host for LinuxHost {
+    fn rules_present(&mut self) -> Result<bool, Failed> {
+        self.rules.present().map_err(failed)
+    }
+
+    fn write_rules(&mut self, wanted: &Ruleset) -> Result<(), Failed> {
+        self.rules.apply(wanted).map_err(failed)
+    }
+
+    fn check_rules(&mut self) -> Result<Checked, Failed> {
+        self.rules.check().map_err(failed)
+    }
+
+    fn configure(&mut self, ipv6: bool) -> Result<(), Failed> {
+        if ipv6 && !self.has_ipv6 {
+            warn!("this kernel has no IPv6; workloads get IPv4 only");
+        }
+        self.set(&host_settings(ipv6 && self.has_ipv6))
+    }
+
+    fn configure_interface(&mut self, link: &Link, ipv6: bool) -> Result<(), Failed> {
+        if ipv6 && !self.has_ipv6 {
+            return Err(Failed(
+                "the endpoint has an IPv6 address and this kernel no IPv6".into(),
+            ));
+        }
+        self.set(&interface_settings(
+            &link.name,
+            &self.rp_filter,
+            self.has_ipv6,
+        ))?;
+        if ipv6 {
+            let put = self.neighbours.put_gateway(link.index);
+            put.map_err(|cause| Failed(format!("address of the IPv6 gateway: {cause}")))?;
+        }
+        Ok(())
+    }
+
+    fn neighbours(&mut self) -> Result<Vec<Neighbour>, Failed> {
+        self.neighbours.list().map_err(failed)
+    }
+
+    fn put_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
+        self.neighbours.put(neighbour).map_err(failed)
+    }
+
+    fn delete_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
+        self.neighbours
+            .delete(neighbour.interface, neighbour.address)
+            .map_err(failed)
+    }
+
+    fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
+        self.forgetting.extend(addresses);
+        self.go_on();
+    }
+}

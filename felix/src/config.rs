@@ -1,0 +1,262 @@
+//! The configuration file, TOML.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use admin::config::{Problem, Report, Source};
+use admin::daemon::LogFormat;
+use datastore::EtcdOptions;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::agent::AgentConfig;
+use crate::calc::interface_prefixes;
+use crate::limits::HOST_NAME_OCTETS_MAX;
+
+/// `rtm_protocol` values below this are the kernel's and the administrator's own (`RTPROT_STATIC`
+/// is 4): routes of theirs would be taken for ours.
+const PROTOCOL_MIN: u8 = 5;
+
+/// What the daemon is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The control socket.
+    pub control: PathBuf,
+    /// Log level or directives.
+    pub log: String,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// The store.
+    pub datastore: EtcdOptions,
+    /// What the agent is told.
+    pub agent: AgentConfig,
+    /// The file it was read from.
+    pub path: PathBuf,
+}
+
+/// The file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    hostname: Option<Spanned<String>>,
+    #[serde(default = "control")]
+    control: PathBuf,
+    #[serde(default = "log")]
+    log: Spanned<String>,
+    #[serde(default)]
+    log_format: LogFormat,
+    interface_prefix: Option<Spanned<Vec<Spanned<String>>>>,
+    route_protocol: Option<Spanned<u8>>,
+    endpoint_metric: Option<Spanned<u32>>,
+    route_table: Option<Spanned<u32>>,
+    route_refresh_s: Option<u32>,
+    datastore: EtcdOptions,
+}
+
+fn control() -> PathBuf {
+    "/run/cambric/felix.sock".into()
+}
+
+fn log() -> Spanned<String> {
+    Spanned::new(0..0, "info".into())
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it, each at its place.
+    pub fn read(path: impl Into<PathBuf>) -> Result<Self, Report> {
+        Self::of(&Source::read(path.into())?)
+    }
+
+    /// Takes text that is at hand.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn of(source: &Source) -> Result<Self, Report> {
+        let file: File = source.parse()?;
+        let mut problems = source.problems();
+        let mut agent = AgentConfig::new(own_name());
+        for found in [
+            take_name(&file, &mut agent),
+            take_prefixes(&file, &mut agent),
+            take_protocol(&file, &mut agent),
+            take_metric(&file, &mut agent),
+            take_table(&file, &mut agent),
+            log_problem(&file),
+        ] {
+            found.into_iter().for_each(|problem| problems.push(problem));
+        }
+        problems.finish()?;
+        if let Some(seconds) = file.route_refresh_s {
+            agent.route_refresh = Duration::from_secs(seconds.into());
+        }
+        Ok(Self {
+            control: file.control,
+            log: file.log.into_inner(),
+            log_format: file.log_format,
+            datastore: file.datastore,
+            agent,
+            path: source.path().to_owned(),
+        })
+    }
+}
+
+/// This host's name, in lower case as Calico has it.
+fn own_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_lowercase()
+}
+
+fn take_name(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    if let Some(name) = &file.hostname {
+        agent.hostname = name.get_ref().clone();
+    }
+    let span = file.hostname.as_ref().map_or(0..0, Spanned::span);
+    let name = &agent.hostname;
+    let fits = (1..=HOST_NAME_OCTETS_MAX).contains(&name.len()) && !name.contains('/');
+    (!fits).then(|| {
+        Problem::at(span, format!("`{name}` cannot be the name of a host"))
+            .help("`hostname` is what workload endpoints hold as `spec.node`")
+    })
+}
+
+fn take_prefixes(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    let list = file.interface_prefix.as_ref()?;
+    let entries: Vec<&str> = list
+        .get_ref()
+        .iter()
+        .map(|entry| entry.get_ref().as_str())
+        .collect();
+    if entries.is_empty() {
+        let problem = Problem::at(list.span(), "`interface_prefix` is empty");
+        return Some(problem.help("leave the key out for the built-in `[\"cali\", \"tap\"]`"));
+    }
+    match interface_prefixes(&entries.join(",")) {
+        Ok(prefixes) => agent.interface_prefixes = Some(prefixes),
+        Err(reason) => {
+            let bad = list
+                .get_ref()
+                .iter()
+                .find(|one| interface_prefixes(one.get_ref()).is_err());
+            return Some(Problem::at(bad.map_or_else(|| list.span(), Spanned::span), reason));
+        }
+    }
+    None
+}
+
+fn take_protocol(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    let protocol = file.route_protocol.as_ref()?;
+    agent.route_protocol = *protocol.get_ref();
+    (agent.route_protocol < PROTOCOL_MIN).then(|| {
+        Problem::at(
+            protocol.span(),
+            format!("`route_protocol` is below {PROTOCOL_MIN}"),
+        )
+        .help(
+            "routes of protocols 0 to 4 are the kernel's and the administrator's; Felix removes \
+             routes of its own protocol that no endpoint wants",
+        )
+    })
+}
+
+fn take_metric(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    let metric = file.endpoint_metric.as_ref()?;
+    agent.endpoint_metric = *metric.get_ref();
+    (agent.endpoint_metric == 0).then(|| {
+        Problem::at(metric.span(), "`endpoint_metric` is 0")
+            .help("IPv6 has no metric 0: the kernel makes it 1024; the built-in value is 256")
+    })
+}
+
+fn take_table(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    let table = file.route_table.as_ref()?;
+    agent.table = *table.get_ref();
+    matches!(agent.table, 0 | 255).then(|| {
+        let message = format!("`route_table` {} is the kernel's own", agent.table);
+        Problem::at(table.span(), message).help("the main table is 254")
+    })
+}
+
+fn log_problem(file: &File) -> Option<Problem> {
+    let error = admin::daemon::log_filter(file.log.get_ref()).err()?;
+    Some(Problem::at(file.log.span(), error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        Config::of(&Source::new("felix.toml", text)).map_err(|report| report.to_string())
+    }
+
+    const STORE: &str = "[datastore]\nendpoints = [\"http://10.0.0.254:2379\"]\n";
+
+    #[test]
+    fn little_needs_to_be_said() {
+        let config = read(STORE).unwrap();
+        assert_eq!(config.control, PathBuf::from("/run/cambric/felix.sock"));
+        let agent = &config.agent;
+        assert_eq!(
+            (agent.route_protocol, agent.endpoint_metric, agent.table),
+            (80, 256, 254)
+        );
+        assert_eq!(agent.interface_prefixes, None);
+        assert!(!agent.hostname.is_empty());
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let config = read(&format!(
+            "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
+             interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\
+             route_table = 10\nroute_refresh_s = 30\n{STORE}"
+        ))
+        .unwrap();
+        let agent = &config.agent;
+        assert_eq!(agent.hostname, "node1");
+        assert_eq!(
+            agent.interface_prefixes,
+            Some(vec!["cali".to_owned(), "tap".to_owned()])
+        );
+        assert_eq!(
+            (agent.route_protocol, agent.endpoint_metric, agent.table),
+            (81, 100, 10)
+        );
+        assert_eq!(agent.route_refresh, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let cases = [
+            (
+                "hostname = \"a/b\"",
+                "felix.toml:1:12",
+                "`a/b` cannot be the name",
+            ),
+            ("interface_prefix = []", "felix.toml:1:20", "is empty"),
+            (
+                "interface_prefix = [\"cali\", \"t/p\"]",
+                "felix.toml:1:29",
+                "'t/p' cannot be",
+            ),
+            ("route_protocol = 3", "felix.toml:1:18", "below 5"),
+            ("endpoint_metric = 0", "felix.toml:1:19", "is 0"),
+            ("route_table = 255", "felix.toml:1:15", "kernel's own"),
+            ("log = \"felix=loud\"", "felix.toml:1:7", "felix=loud"),
+            ("hostnam = \"x\"", "felix.toml:1:1", "hostname"),
+        ];
+        for (line, place, words) in cases {
+            let error = read(&format!("{line}\n{STORE}")).unwrap_err();
+            assert!(
+                error.contains(place) && error.contains(words),
+                "{line}: {error}"
+            );
+        }
+        assert!(read("").unwrap_err().contains("datastore"));
+    }
+}

@@ -1,0 +1,327 @@
+//! The program: one task that owns the agent, and everything it listens to.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::future::{Future, pending};
+use std::hash::BuildHasher;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use admin::control::{BindError, Control, Request};
+use admin::daemon::{Signal, Signals};
+use admin::{Command, Reply};
+use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow};
+use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
+use fib_sync::{Event, Fib, Instant, OpError};
+use futures_util::FutureExt;
+use tracing::{info, warn};
+
+use crate::agent::Agent;
+use crate::apply::{HostError, LinuxHost};
+use crate::config::Config;
+use crate::limits::EVENTS_PER_TURN;
+use crate::report::{self, DAEMON, Process};
+use crate::status::{Outcome, Reporter};
+use crate::store;
+
+/// Why the daemon ends.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The host cannot be worked on.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No routing table.
+    #[error(transparent)]
+    Fib(#[from] OpenError),
+    /// The connection to the routing table broke.
+    #[error("the connection to the kernel's routing table broke: {0}")]
+    FibClosed(OpError),
+    /// No control socket.
+    #[error(transparent)]
+    Control(#[from] BindError),
+    /// The store's options are wrong.
+    #[error("datastore: {0}")]
+    Store(#[from] datastore::Error),
+    /// Signals cannot be listened to.
+    #[error("signal handlers: {0}")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs the daemon against its configured store until a signal ends it. What it put into the
+/// kernel stays there.
+///
+/// # Errors
+///
+/// Something that it cannot do without is missing; each error is one line.
+pub async fn run(config: Config) -> Result<(), DaemonError> {
+    let signals = Signals::new().map_err(DaemonError::Signals)?;
+    let store = EtcdStore::connect(&config.datastore).await?;
+    let mut daemon = Daemon::open(config, Arc::new(store))?;
+    daemon.signals = Some(signals);
+    daemon.serve(pending()).await
+}
+
+/// The daemon, opened.
+pub struct Daemon {
+    agent: Agent,
+    hostname: String,
+    config: PathBuf,
+    config_error: Option<String>,
+    host: LinuxHost,
+    fib: NetlinkFib,
+    control: Control,
+    signals: Option<Signals>,
+    store: Arc<dyn Store>,
+    follower: Follower,
+    store_lost: bool,
+    reporter: Reporter,
+    clock: Clock,
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon")
+            .field("hostname", &self.hostname)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What woke the daemon.
+enum Wake {
+    Kernel(Event),
+    Store(Vec<Update>),
+    Reported(Outcome),
+    Request(Request),
+    Signal(Signal),
+    Time,
+    Stop,
+}
+
+type Errand = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+impl Daemon {
+    /// Opens the host, the control socket and a view of the store. Must be called inside a tokio
+    /// runtime; everything acts in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Something is missing; each error is one line.
+    pub fn open(config: Config, store: Arc<dyn Store>) -> Result<Self, DaemonError> {
+        let host = LinuxHost::open(config.agent.route_protocol)?;
+        let fib = NetlinkFib::open(NetlinkConfig {
+            tables: vec![config.agent.table],
+            ..NetlinkConfig::default()
+        })?;
+        let control = Control::bind(&config.control)?;
+        let clock = Clock::start();
+        let hostname = config.agent.hostname.clone();
+        let chance = RandomState::new().hash_one(&hostname);
+        info!(hostname, "running");
+        Ok(Self {
+            agent: Agent::new(clock.now(), config.agent),
+            config: config.path,
+            config_error: None,
+            host,
+            fib,
+            control,
+            signals: None,
+            follower: follow(Arc::clone(&store), store::ranges(), chance),
+            store,
+            store_lost: false,
+            reporter: Reporter::new(clock.now(), &*hostname, chance),
+            clock,
+            hostname,
+        })
+    }
+
+    /// Works until `stop` is there, or a signal.
+    ///
+    /// # Errors
+    ///
+    /// The connection to the kernel broke.
+    pub async fn serve(&mut self, stop: impl Future<Output = ()>) -> Result<(), DaemonError> {
+        let mut stop = pin!(stop);
+        let mut errand: Option<Errand> = None;
+        loop {
+            self.turn(&mut errand);
+            match self.wake(&mut stop, &mut errand).await {
+                Wake::Kernel(event) => self.kernel(event)?,
+                Wake::Store(updates) => self.updates(updates),
+                Wake::Reported(outcome) => {
+                    errand = None;
+                    self.reporter.done(self.clock.now(), outcome);
+                }
+                Wake::Request(request) => self.answer(request),
+                Wake::Signal(Signal::Reload) => self.reload(),
+                Wake::Signal(Signal::Terminate) | Wake::Stop => return Ok(()),
+                Wake::Time => {}
+            }
+        }
+    }
+
+    /// Does all that is due.
+    fn turn(&mut self, errand: &mut Option<Errand>) {
+        let now = self.clock.now();
+        self.agent.turn(now, &mut self.host);
+        while let Some(command) = self.agent.poll_command(now) {
+            self.fib.submit(command);
+        }
+        self.host.go_on();
+        if self.agent.is_active() {
+            self.reporter.settings(&self.agent.desired().settings);
+            self.reporter.endpoints(
+                self.agent
+                    .endpoints()
+                    .map(|view| (view.id, view.reported())),
+            );
+        }
+        if errand.is_none()
+            && let Some(job) = self.reporter.poll(now, unix_s())
+        {
+            *errand = Some(Box::pin(store::run(Arc::clone(&self.store), job)));
+        }
+    }
+
+    async fn wake(
+        &mut self,
+        stop: &mut Pin<&mut impl Future<Output = ()>>,
+        errand: &mut Option<Errand>,
+    ) -> Wake {
+        let deadline = [self.agent.poll_timeout(), self.reporter.poll_timeout()];
+        let deadline = deadline.into_iter().flatten().min();
+        tokio::select! {
+            biased;
+            () = stop => Wake::Stop,
+            signal = next_signal(self.signals.as_mut()) => Wake::Signal(signal),
+            event = self.fib.event() => Wake::Kernel(event),
+            request = self.control.next() => Wake::Request(request),
+            updates = self.follower.next() => Wake::Store(updates),
+            outcome = run_errand(errand) => Wake::Reported(outcome),
+            () = self.clock.reach(deadline) => Wake::Time,
+        }
+    }
+
+    /// Takes the event and those that wait behind it, so that a burst costs one turn.
+    fn kernel(&mut self, first: Event) -> Result<(), DaemonError> {
+        let now = self.clock.now();
+        let mut event = Some(first);
+        let mut left = EVENTS_PER_TURN;
+        while let Some(taken) = event {
+            if let Event::Closed(error) = taken {
+                return Err(DaemonError::FibClosed(error));
+            }
+            self.agent.handle(now, &taken);
+            left -= 1;
+            event = match left {
+                0 => None,
+                _ => self.fib.event().now_or_never(),
+            };
+        }
+        Ok(())
+    }
+
+    fn updates(&mut self, updates: Vec<Update>) {
+        for update in updates {
+            match update {
+                Update::Change(Change::Put(item)) => {
+                    let key = String::from_utf8_lossy(&item.key);
+                    self.agent.change(&key, Some(&item.value));
+                }
+                Update::Change(Change::Delete(key)) => {
+                    self.agent.change(&String::from_utf8_lossy(&key), None);
+                }
+                Update::Status(Status::Syncing) => {}
+                Update::Status(Status::InSync) => {
+                    if std::mem::take(&mut self.store_lost) {
+                        info!("the store is back");
+                    }
+                    self.agent.store_in_sync();
+                }
+                Update::Status(Status::Lost) => {
+                    self.store_lost = true;
+                    warn!("the store is away; what was read before stays in force");
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request) {
+        let reply = match &request.command {
+            Command::Endpoints {} => {
+                Reply::Endpoints(report::endpoints(&self.agent, &self.hostname))
+            }
+            Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
+            Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
+            Command::Status {} => {
+                let process = Process {
+                    uptime_s: self.clock.now().since(Instant(0)).as_secs(),
+                    config: self.config.display().to_string(),
+                    config_error: self.config_error.clone(),
+                    store_lost: self.store_lost,
+                };
+                Reply::Status(report::status(&self.agent, &mut self.host, process))
+            }
+            other => Reply::not_here(DAEMON, other),
+        };
+        request.reply(reply);
+    }
+
+    /// Settings are taken at the start; a reload checks the file.
+    fn reload(&mut self) {
+        match Config::read(&self.config) {
+            Ok(_) => {
+                self.config_error = None;
+                info!("the configuration file is sound; restart to take it over");
+            }
+            Err(report) => {
+                warn!("the configuration file is refused:\n{report}");
+                self.config_error = Some(report.to_string());
+            }
+        }
+    }
+}
+
+async fn next_signal(signals: Option<&mut Signals>) -> Signal {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => pending().await,
+    }
+}
+
+async fn run_errand(errand: &mut Option<Errand>) -> Outcome {
+    match errand {
+        Some(errand) => errand.await,
+        None => pending().await,
+    }
+}
+
+/// Time since the daemon started.
+#[derive(Clone, Copy, Debug)]
+struct Clock(tokio::time::Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+
+    fn now(self) -> Instant {
+        Instant(0) + self.0.elapsed()
+    }
+
+    async fn reach(self, at: Option<Instant>) {
+        // What is later than a clock can tell is never.
+        let deadline = at.and_then(|at| self.0.checked_add(Duration::from_nanos(at.0)));
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => pending().await,
+        }
+    }
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}

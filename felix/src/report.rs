@@ -1,0 +1,211 @@
+//! What the control socket answers.
+
+use admin::report::{Endpoint, Endpoints, Fact, Fib, FibHop, FibRoute, Rule, Rules, Status};
+use fib_sync::{FibStatus, FibView, Hop};
+use ipnet::IpNet;
+use model::EndpointState;
+
+use crate::agent::{Agent, EndpointView, Waiting};
+use crate::apply::LinuxHost;
+use crate::limits::PROBLEMS_SHOWN_MAX;
+use crate::render::{TABLE, rule_text};
+
+/// The program's name.
+pub const DAEMON: &str = "cambric-felix";
+
+/// The endpoints of this host.
+pub fn endpoints(agent: &Agent, hostname: &str) -> Endpoints {
+    Endpoints {
+        hostname: hostname.into(),
+        in_sync: agent.is_store_in_sync(),
+        endpoints: agent.endpoints().map(|view| endpoint(&view)).collect(),
+    }
+}
+
+fn endpoint(view: &EndpointView<'_>) -> Endpoint {
+    let endpoint = &view.placement.endpoint;
+    Endpoint {
+        name: endpoint.resource.clone(),
+        interface: endpoint.interface.clone(),
+        mac: endpoint.mac.map(|mac| mac.to_string()),
+        networks: endpoint
+            .addresses
+            .iter()
+            .map(|address| IpNet::from(*address))
+            .collect(),
+        profiles: endpoint.profiles.clone(),
+        state: state(view.state).into(),
+        problem: view.reason.clone(),
+    }
+}
+
+const fn state(state: EndpointState) -> &'static str {
+    match state {
+        EndpointState::Up => "up",
+        EndpointState::Down => "down",
+        EndpointState::Error => "error",
+    }
+}
+
+/// The packet filter, with what its rules have counted.
+pub fn rules(agent: &Agent, host: &mut LinuxHost) -> Rules {
+    let counted = host.rules().packets();
+    let problem = match (agent.rules_problem(), &counted) {
+        (Some(reason), _) => Some(reason.to_owned()),
+        (None, Err(error)) => Some(error.to_string()),
+        (None, Ok(_)) => None,
+    };
+    let counted = counted.unwrap_or_default();
+    let mut listed = Vec::new();
+    for (name, chain) in host.rules().held().iter().flat_map(|held| &held.chains) {
+        let packets = counted.get(name);
+        for (at, rule) in chain.rules.iter().enumerate() {
+            listed.push(Rule {
+                chain: name.clone(),
+                text: rule_text(rule),
+                packets: packets.and_then(|chain| chain.get(at).copied()).flatten(),
+            });
+        }
+    }
+    Rules {
+        table: format!("inet {TABLE}"),
+        in_sync: agent.rules_in_sync(),
+        problem,
+        rules: listed,
+    }
+}
+
+/// The routes of endpoints.
+pub fn fib(agent: &Agent) -> Fib {
+    Fib {
+        in_sync: agent.waiting_for().is_empty(),
+        install: true,
+        routes: agent.routes().map(|view| route(agent, &view)).collect(),
+    }
+}
+
+fn route(agent: &Agent, view: &FibView<'_>) -> FibRoute {
+    let (state, error) = match &view.status {
+        FibStatus::Acked => ("installed", None),
+        FibStatus::Wanted | FibStatus::Sent => ("pending", None),
+        FibStatus::Stray => ("stray", None),
+        status => ("refused", Some(status.to_string())),
+    };
+    let route = view.want.or(view.found);
+    FibRoute {
+        prefix: Some(view.key.prefix),
+        table: view.key.table,
+        metric: view.key.metric,
+        protocol: route.map_or(0, |route| route.protocol),
+        source: "endpoint".into(),
+        state: state.into(),
+        error,
+        next_hops: route
+            .iter()
+            .flat_map(|route| &route.next_hops)
+            .map(|h| hop(agent, h))
+            .collect(),
+    }
+}
+
+fn hop(agent: &Agent, hop: &Hop) -> FibHop {
+    let interface = hop.interface.map(|index| match agent.link_name(index) {
+        Some(name) => name.to_owned(),
+        None => format!("#{index}"),
+    });
+    FibHop {
+        gateway: hop.gateway,
+        interface,
+        weight: hop.weight,
+    }
+}
+
+/// What the program itself contributes to its status.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// The configuration file.
+    pub config: String,
+    /// Why the last reload was refused.
+    pub config_error: Option<String>,
+    /// The store has been away for a while; what was read before stays in force.
+    pub store_lost: bool,
+}
+
+/// The daemon as a whole.
+pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
+    let mut waiting: Vec<String> = agent.waiting_for().iter().map(waiting).collect();
+    let mut notes: Vec<String> = agent
+        .desired()
+        .problems
+        .iter()
+        .take(PROBLEMS_SHOWN_MAX)
+        .map(ToString::to_string)
+        .collect();
+    let more = agent.desired().problems.len().saturating_sub(notes.len());
+    if more > 0 {
+        notes.push(format!("{more} more problems"));
+    }
+    if process.store_lost {
+        let words = "the store is away; what was read before stays in force";
+        waiting.push("the store to come back".into());
+        notes.push(words.into());
+    }
+    Status {
+        daemon: DAEMON.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        uptime_s: process.uptime_s,
+        resident_kib: admin::daemon::resident_kib(),
+        ready: waiting.is_empty(),
+        waiting_for: waiting,
+        notes,
+        config: process.config,
+        config_error: process.config_error,
+        facts: facts(agent, host),
+    }
+}
+
+fn waiting(waiting: &Waiting) -> String {
+    match waiting {
+        Waiting::Store => "the store to be read".into(),
+        Waiting::StoreNotReady => {
+            "the store to be ready (ClusterInformation datastoreReady)".into()
+        }
+        Waiting::Rules(None) => "the packet filter to be written".into(),
+        Waiting::Rules(Some(reason)) => format!("the packet filter: {reason}"),
+        Waiting::Host(reason) => format!("the host to forward: {reason}"),
+        Waiting::Routes => "the routing table to be in step".into(),
+    }
+}
+
+fn facts(agent: &Agent, host: &mut LinuxHost) -> Vec<Fact> {
+    let fact = |name: &str, value: String| Fact {
+        name: name.into(),
+        value,
+    };
+    let endpoints = agent.endpoints().count();
+    let up = agent
+        .endpoints()
+        .filter(|view| view.state == EndpointState::Up)
+        .count();
+    let routes = agent.route_summary();
+    let settings = &agent.desired().settings;
+    vec![
+        fact("endpoints", format!("{endpoints}, {up} up")),
+        fact("interface prefixes", settings.interface_prefixes.join(", ")),
+        fact(
+            "routes",
+            format!("{} of {} installed", routes.acked, routes.wanted),
+        ),
+        fact(
+            "nftables transactions",
+            host.rules().transactions().to_string(),
+        ),
+        fact(
+            "nftables foreign edits undone",
+            host.rules().foreign_edits().to_string(),
+        ),
+    ]
+}
