@@ -39,7 +39,7 @@ impl Io {
                     Some(Poll::Pending) => {}
                     Some(Poll::Ready(done)) => self.dialled(token, done),
                     None => {
-                        self.read(token, octets_left);
+                        self.read_link(token, octets_left);
                         self.write_blocked(token, octets_left);
                     }
                 }
@@ -93,7 +93,7 @@ impl Io {
     }
 
     /// Reads a link within its budget and hands on the messages.
-    fn read(&mut self, token: usize, octets_left: &mut usize) {
+    fn read_link(&mut self, token: usize, octets_left: &mut usize) {
         let mut buffer = std::mem::take(&mut self.scratch);
         buffer.clear();
         if let Some(link) = self.link(token) {

@@ -150,8 +150,11 @@ pub(crate) fn prefix(number: u32) -> Ipv4Prefix {
 
 /// Announces prefix `number` with a MED of the same number.
 pub(crate) fn announce(io: &mut Io, number: u32) {
+    // A next hop of this machine's loopback net would be refused by whoever gets it.
+    let next_hop = Some(NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)));
     let attributes = Attributes {
         med: Some(number),
+        next_hop,
         ..Attributes::default()
     };
     local(io, number, Some(attributes));
@@ -173,9 +176,10 @@ pub(crate) fn med(io: &Io, number: u32) -> Option<u32> {
     route.paths.first()?.received.med
 }
 
-/// How many prefixes a driver's speaker holds.
+/// How many paths a driver's speaker has from its peers.
 pub(crate) fn held(io: &Io) -> usize {
-    io.speaker().rib().prefixes(Family::IPV4_UNICAST).count()
+    let counters = io.speaker().peers().flat_map(|peer| peer.families);
+    counters.map(|(_, counters)| counters.paths as usize).sum()
 }
 
 /// The reason of a `Down` event.
