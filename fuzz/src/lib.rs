@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Fuzz targets as plain functions over octets.
+//!
+//! Each one panics when an invariant breaks and otherwise takes any input. The tests replay the
+//! corpora in `fuzz/corpus`; `tools/fuzz.sh SECONDS` searches for more with libFuzzer.
+
+mod codec;
+mod octets;
+mod operations;
+mod peering;
+
+pub use codec::{attributes, message};
+pub use operations::session;
+pub use peering::speaker;

@@ -1,0 +1,48 @@
+//! Replays the corpora, and a few thousand drawn inputs, so that the targets are tests as well.
+
+use std::{fs, path::Path};
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(target);
+    let mut replayed = 0;
+    for entry in fs::read_dir(&corpus).expect("the corpus is in the repository") {
+        let path = entry.expect("a readable corpus").path();
+        run(&fs::read(&path).expect("a readable input"));
+        replayed += 1;
+    }
+    assert!(replayed > 0, "{} is empty", corpus.display());
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for round in 0..2000_usize {
+        let input: Vec<u8> = (0..round % 300)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 24) as u8
+            })
+            .collect();
+        run(&input);
+    }
+}
+
+#[test]
+fn message() {
+    replay("message", fuzz::message);
+}
+
+#[test]
+fn attributes() {
+    replay("attributes", fuzz::attributes);
+}
+
+#[test]
+fn session() {
+    replay("session", fuzz::session);
+}
+
+#[test]
+fn speaker() {
+    replay("speaker", fuzz::speaker);
+}
