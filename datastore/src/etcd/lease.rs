@@ -16,17 +16,20 @@ pub(super) async fn grant(mut lease: LeaseClient, ttl_s: i64) -> Result<Lease, E
 
 pub(super) async fn keep_alive(mut lease: LeaseClient, id: LeaseId) -> Result<i64, Error> {
     let response = called(async {
-        // Opening sends the first request by itself.
-        let (_keeper, mut replies) = lease.keep_alive(id.0).await?;
-        replies.message().await
+        // Opening the stream keeps the lease alive, but the answer with the time is not passed on;
+        // that of a second request is.
+        let (mut keeper, mut replies) = match lease.keep_alive(id.0).await {
+            Ok(open) => open,
+            Err(etcd_client::Error::LeaseKeepAliveError(_)) => return Ok(Err(Error::NoLease(id))),
+            Err(error) => return Err(error),
+        };
+        keeper.keep_alive().await?;
+        Ok(Ok(replies.message().await?))
     });
-    match response.await {
-        Ok(Some(response)) if response.ttl() > 0 => Ok(response.ttl()),
-        Ok(Some(_)) => Err(Error::NoLease(id)),
-        Ok(None) => Err(Error::Unavailable(
-            "the stream of keep-alives has ended".into(),
-        )),
-        Err(error) => Err(of(id, error)),
+    match response.await?? {
+        Some(response) if response.ttl() > 0 => Ok(response.ttl()),
+        Some(_) => Err(Error::NoLease(id)),
+        None => Err(Error::Unavailable("the stream of keep-alives has ended".into())),
     }
 }
 

@@ -1,0 +1,160 @@
+//! What several tests need: deadlines, servers, foreign programs.
+
+#![allow(dead_code, reason = "every test uses a part of it")]
+
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use datastore::serve::{ServeConfig, Server};
+use datastore::{EtcdOptions, EtcdStore};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Longer than anything here takes; a test that waits so long has failed.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits for something, but not for ever.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("waited too long: {what}"),
+    }
+}
+
+/// A served store of its own.
+pub struct Served {
+    pub address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Served {
+    pub async fn start() -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap()).await
+    }
+
+    pub async fn at(address: SocketAddr) -> Self {
+        let config = ServeConfig {
+            listen: vec![address],
+            manifests: None,
+        };
+        let server = Server::bind(config).await.unwrap();
+        let address = server.addresses()[0];
+        let (stop, stopped) = oneshot::channel::<()>();
+        let until = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(async move { server.run(until).await.unwrap() });
+        Self {
+            address,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub async fn client(&self) -> EtcdStore {
+        EtcdStore::connect(&EtcdOptions::new([self.url()]))
+            .await
+            .unwrap()
+    }
+
+    /// Stops it as its users would.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        soon("the server to stop", self.task).await.unwrap();
+    }
+}
+
+/// A program on the machine, or a notice that the test is skipped for want of it. Where labs are
+/// asked for, it must be there.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file());
+    if found.is_none() {
+        assert!(
+            std::env::var_os("CAMBRIC_LAB").is_none(),
+            "{name} is not installed"
+        );
+        println!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// A real etcd of its own, on loopback, in a directory of its own; killed when dropped.
+pub struct Etcd {
+    pub url: String,
+    _child: Child,
+    _directory: tempfile::TempDir,
+}
+
+impl Etcd {
+    /// Starts one if it is installed.
+    pub async fn start() -> Option<Self> {
+        let program = program("etcd")?;
+        // A port that was free a moment ago may be taken: then try others.
+        for _ in 0..5 {
+            if let Some(etcd) = Self::try_start(&program).await {
+                return Some(etcd);
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    async fn try_start(program: &PathBuf) -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [url, peer] = ports.map(|port| format!("http://{}", port.local_addr().unwrap()));
+        let mut child = Command::new(program)
+            .args(["--name", "t", "--log-level", "info", "--logger", "zap"])
+            .args([
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+            ])
+            .args(["--initial-cluster", &format!("t={peer}")])
+            .arg("--data-dir")
+            .arg(directory.path())
+            .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take()?).lines();
+        let ready = async {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if line.contains("serving client traffic insecurely") {
+                    return true;
+                }
+            }
+            false
+        };
+        if !soon("etcd to be ready", ready).await {
+            return None;
+        }
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Some(Self {
+            url,
+            _child: child,
+            _directory: directory,
+        })
+    }
+}
