@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::show;
+use crate::{lab, show};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -16,6 +16,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Bring up a routed fabric on this machine, in namespaces of its own
+    Lab(lab::Args),
     /// Ask the daemons of this host what they know
     Show(show::Args),
 }
@@ -24,6 +26,7 @@ impl Cli {
     /// Does what was asked.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Lab(args) => lab::run(args),
             Command::Show(args) => block_on(show::run(args)),
         }
     }

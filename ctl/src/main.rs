@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod cli;
+mod lab;
 mod show;
 
 fn main() -> ExitCode {

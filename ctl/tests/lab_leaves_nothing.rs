@@ -11,22 +11,27 @@ use lab::until;
 
 /// A directory with this program, and daemons that do nothing for a long time.
 fn programs(directory: &Path) {
-    fs::copy(env!("CARGO_BIN_EXE_cambric"), directory.join("cambric")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_cambric"), directory.join("cambric"))
+        .expect("the program can be copied");
     for daemon in ["bgp-client", "felix", "route-reflector"] {
         let path = directory.join(format!("cambric-{daemon}"));
-        fs::write(&path, "#!/bin/sh\nexec sleep 1000\n").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, "#!/bin/sh\nexec sleep 1000\n").expect("a script is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+            .expect("a script is made executable");
     }
 }
 
 /// Processes in a pid namespace, by its inode.
 fn members(namespace: u64) -> Vec<String> {
-    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let entries = fs::read_dir("/proc")
+        .expect("/proc is there")
+        .filter_map(Result::ok);
     let here = entries.filter(|entry| {
         let inode = fs::metadata(entry.path().join("ns/pid")).map(|meta| meta.ino());
         inode.is_ok_and(|inode| inode == namespace)
     });
-    here.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    here.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 #[test]
@@ -42,24 +47,42 @@ fn sigkill_of_a_demo_leaves_no_process_and_no_mount() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("store ")), "the demo got as far as its store");
-    let namespace = fs::metadata(format!("/proc/{}/ns/pid_for_children", demo.id())).unwrap().ino();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert!(
+        lines.any(|line| line.contains("store ")),
+        "the demo got as far as its store"
+    );
+    let namespace = fs::metadata(format!("/proc/{}/ns/pid_for_children", demo.id()))
+        .unwrap()
+        .ino();
 
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let limit = Duration::from_secs(10);
     runtime.block_on(async {
         // Process 1, the store, two reflectors, two daemons on each node.
         let all = until(limit, "the daemons have been started", async || {
             let members = members(namespace);
-            Ok::<_, lab::Error>(if members.len() >= 8 { Ok(()) } else { Err(members.join(" ")) })
+            Ok::<_, lab::Error>(if members.len() >= 8 {
+                Ok(())
+            } else {
+                Err(members.join(" "))
+            })
         });
         all.await.unwrap();
         demo.kill().unwrap();
         demo.wait().unwrap();
         let none = until(limit, "all are gone", async || {
             let members = members(namespace);
-            Ok::<_, lab::Error>(if members.is_empty() { Ok(()) } else { Err(members.join(" ")) })
+            Ok::<_, lab::Error>(if members.is_empty() {
+                Ok(())
+            } else {
+                Err(members.join(" "))
+            })
         });
         none.await.unwrap();
     });

@@ -40,7 +40,10 @@ fn socket_path(name: &str) -> PathBuf {
 /// Takes a name for a new fabric: its socket, and where it is.
 pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
     let directory = runtime_directory();
-    let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&directory);
+    let made = fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(&directory);
     made.with_context(|| format!("creating {}", directory.display()))?;
     // Somebody else's directory under a shared one would let them answer in our place.
     if fs::symlink_metadata(&directory)?.uid() != getuid().as_raw() {
@@ -49,7 +52,9 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
     let path = socket_path(name);
     if UnixStream::connect(&path).is_ok() {
         let option = option(name);
-        bail!("there is a fabric already; look: cambric lab status{option}, or take it down: cambric lab down{option}");
+        bail!(
+            "there is a fabric already; look: cambric lab status{option}, or take it down: cambric lab down{option}"
+        );
     }
     // Left over from one that was killed.
     match fs::remove_file(&path) {
@@ -65,7 +70,9 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
 
 /// Whether a keeper answers by this name.
 pub(super) fn answers(name: &str) -> bool {
-    Keeper::find(name).and_then(|keeper| keeper.ask(&Request::Status {})).is_ok()
+    Keeper::find(name)
+        .and_then(|keeper| keeper.ask(&Request::Status {}))
+        .is_ok()
 }
 
 /// `cambric lab status`
@@ -78,7 +85,11 @@ pub(super) fn status(name: &str) -> Result<ExitCode> {
                 machine.sessions_up == machine.sessions_wanted
                     && machine.routes.is_none_or(|(held, wanted)| held == wanted)
             });
-            Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if good {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
         other => unexpected(other),
     }
@@ -87,13 +98,25 @@ pub(super) fn status(name: &str) -> Result<ExitCode> {
 fn table(status: &FabricStatus) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["host", "address", "sessions", "routes", "workloads", "daemons"]);
+    table.set_header([
+        "host",
+        "address",
+        "sessions",
+        "routes",
+        "workloads",
+        "daemons",
+    ]);
     for machine in &status.machines {
-        let daemons = machine.daemons.iter().map(|(daemon, resident)| match resident {
-            Some(octets) => format!("{daemon} {:.1} MB", *octets as f64 / 1e6),
-            None => format!("{daemon} has ended"),
-        });
-        let routes = machine.routes.map(|(held, wanted)| format!("{held} of {wanted}"));
+        let daemons = machine
+            .daemons
+            .iter()
+            .map(|(daemon, resident)| match resident {
+                Some(octets) => format!("{daemon} {:.1} MB", *octets as f64 / 1e6),
+                None => format!("{daemon} has ended"),
+            });
+        let routes = machine
+            .routes
+            .map(|(held, wanted)| format!("{held} of {wanted}"));
         table.add_row([
             machine.name.clone(),
             machine.address.clone(),
@@ -109,10 +132,19 @@ fn table(status: &FabricStatus) -> String {
 /// `cambric lab exec`
 pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCode> {
     let keeper = Keeper::find(name)?;
-    let (network, mounts, uts) = match keeper.ask(&Request::Host { name: host.to_owned() })? {
-        Answer::Host { network, mounts, uts } => (network, mounts, uts),
+    let (network, mounts, uts) = match keeper.ask(&Request::Host {
+        name: host.to_owned(),
+    })? {
+        Answer::Host {
+            network,
+            mounts,
+            uts,
+        } => (network, mounts, uts),
         Answer::NoHost { hosts } => {
-            bail!("no host called {host} in this fabric; there are {}", hosts.join(", "))
+            bail!(
+                "no host called {host} in this fabric; there are {}",
+                hosts.join(", ")
+            )
         }
         other => return unexpected(other),
     };
@@ -125,7 +157,9 @@ pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCod
         None => programs::directory()?.into_os_string(),
     };
     let here = std::env::current_dir().ok();
-    keeper.enter(network, mounts, uts).with_context(|| format!("entering {host}"))?;
+    keeper
+        .enter(network, mounts, uts)
+        .with_context(|| format!("entering {host}"))?;
     // Another root came with the mounts: the same files, and the working directory anew.
     if let Some(here) = here {
         let _ = std::env::set_current_dir(here);
@@ -133,7 +167,9 @@ pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCod
     let (program, arguments) = command.split_first().context("no command")?;
     let mut process = Command::new(program);
     process.args(arguments).env("PATH", path);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         // What the terminal sends is for the command.
         let _interrupt = signal(SignalKind::interrupt())?;
@@ -142,7 +178,10 @@ pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCod
             .spawn()
             .with_context(|| format!("starting {program} on {host}"))?;
         let status = child.wait().await?;
-        Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+        Ok(status
+            .code()
+            .and_then(|code| u8::try_from(code).ok())
+            .map_or(ExitCode::FAILURE, ExitCode::from))
     })
 }
 
@@ -154,11 +193,16 @@ pub(super) fn down(name: &str) -> Result<ExitCode> {
         Err(error) => return Err(error).with_context(|| format!("killing {}", keeper.pid)),
     }
     let deadline = Instant::now() + DOWN;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         while alive(keeper.pid) {
             if Instant::now() > deadline {
-                bail!("process {} was killed but is still there after {DOWN:?}", keeper.pid);
+                bail!(
+                    "process {} was killed but is still there after {DOWN:?}",
+                    keeper.pid
+                );
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -173,8 +217,11 @@ pub(super) fn down(name: &str) -> Result<ExitCode> {
 
 /// Whether a process is there, and not just waiting for its parent to take note of its end.
 fn alive(pid: Pid) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// A keeper that listens.
@@ -190,19 +237,29 @@ impl Keeper {
             if others.is_empty() {
                 bail!("no fabric is up; start one: cambric lab up{}", option(name));
             }
-            bail!("no fabric is up by the name of {name}; there are: {}", others.join(", "));
+            bail!(
+                "no fabric is up by the name of {name}; there are: {}",
+                others.join(", ")
+            );
         };
         stream.set_read_timeout(Some(ANSWER))?;
         let credentials = getsockopt(&stream, PeerCredentials)?;
-        Ok(Self { pid: Pid::from_raw(credentials.pid()), stream })
+        Ok(Self {
+            pid: Pid::from_raw(credentials.pid()),
+            stream,
+        })
     }
 
     fn ask(&self, request: &Request) -> Result<Answer> {
         let mut text = serde_json::to_string(request)?;
         text.push('\n');
-        (&self.stream).write_all(text.as_bytes()).context("asking the keeper")?;
+        (&self.stream)
+            .write_all(text.as_bytes())
+            .context("asking the keeper")?;
         let mut line = String::new();
-        BufReader::new(&self.stream).read_line(&mut line).context("waiting for the keeper")?;
+        BufReader::new(&self.stream)
+            .read_line(&mut line)
+            .context("waiting for the keeper")?;
         serde_json::from_str(&line).context("reading the keeper's answer")
     }
 
@@ -231,18 +288,25 @@ impl Keeper {
 
 /// The names of fabrics that are up.
 fn others() -> Vec<String> {
-    let Ok(entries) = fs::read_dir(runtime_directory()) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(runtime_directory()) else {
+        return Vec::new();
+    };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let live = paths.filter(|path| UnixStream::connect(path).is_ok());
-    let mut names: Vec<String> =
-        live.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+    let mut names: Vec<String> = live
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
     names.sort_unstable();
     names
 }
 
 /// What to add to a command so that it means this fabric.
 pub(super) fn option(name: &str) -> String {
-    if name == "default" { String::new() } else { format!(" --name {name}") }
+    if name == "default" {
+        String::new()
+    } else {
+        format!(" --name {name}")
+    }
 }
 
 fn unexpected<T>(answer: Answer) -> Result<T> {

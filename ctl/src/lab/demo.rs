@@ -34,7 +34,11 @@ pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> 
     ));
     let mut journal = Journal::default();
     let mut stage = stage::build(&args.fabric, inside, directory, &mut journal).await?;
-    let mut show = Show { journal, dead: Vec::new(), usage: Vec::new() };
+    let mut show = Show {
+        journal,
+        dead: Vec::new(),
+        usage: Vec::new(),
+    };
     if let Err(error) = show.acts(&mut stage).await {
         show.journal.bad("stopped", None, format!("{error:#}"));
         show_logs(&stage);
@@ -60,7 +64,11 @@ pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> 
         let text = serde_json::to_string_pretty(&report)?;
         fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
     }
-    Ok(if show.journal.all_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if show.journal.all_good() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// What `--json` writes.
@@ -127,33 +135,70 @@ impl Show {
     async fn move_workload(&mut self, stage: &mut Stage) -> Result<()> {
         let place = stage.fabric.nodes.len() - 1;
         let to = stage.fabric.node(place)?.host.clone();
-        let Some(moving) = stage.fabric.workloads.first() else { return Ok(()) };
-        let (workload, old) = (moving.plan.clone(), stage.fabric.node(moving.place)?.plan.clone());
-        let watcher = stage.fabric.workloads.iter().find(|w| w.plan.name != workload.name);
+        let Some(moving) = stage.fabric.workloads.first() else {
+            return Ok(());
+        };
+        let (workload, old) = (
+            moving.plan.clone(),
+            stage.fabric.node(moving.place)?.plan.clone(),
+        );
+        let watcher = stage
+            .fabric
+            .workloads
+            .iter()
+            .find(|w| w.plan.name != workload.name);
         let flows = match watcher {
             Some(watcher) => {
                 let pinger = watcher.pinger()?;
-                workload.addresses().map(|to| pinger.flow(to, super::limits::FLOW_PERIOD)).into()
+                workload
+                    .addresses()
+                    .map(|to| pinger.flow(to, super::limits::FLOW_PERIOD))
+                    .into()
             }
             None => Vec::new(),
         };
         sleep(FLOW_MARGIN / 4).await;
 
         let began = Instant::now();
-        let moving = stage.fabric.workloads.first_mut().context("the workload is gone")?;
+        let moving = stage
+            .fabric
+            .workloads
+            .first_mut()
+            .context("the workload is gone")?;
         moving.unplug().await?;
         moving.plug(place, &to).await?;
-        stage.records.move_endpoint(&workload, &old.name, to.name()).await?;
+        stage
+            .records
+            .move_endpoint(&workload, &old.name, to.name())
+            .await?;
         stage.owners.extend(workload.nets().map(|net| (net, place)));
-        let agreed = stage.kernels.agree(&mut stage.fabric, &stage.owners).await?;
-        let pinger = stage.fabric.workloads.first().context("the workload is gone")?.pinger()?;
-        let others: Vec<_> = stage.fabric.workloads.iter().skip(1).map(|w| &w.plan).collect();
+        let agreed = stage
+            .kernels
+            .agree(&mut stage.fabric, &stage.owners)
+            .await?;
+        let pinger = stage
+            .fabric
+            .workloads
+            .first()
+            .context("the workload is gone")?
+            .pinger()?;
+        let others: Vec<_> = stage
+            .fabric
+            .workloads
+            .iter()
+            .skip(1)
+            .map(|w| &w.plan)
+            .collect();
         for other in &others {
             for address in other.addresses() {
-                until(CONVERGE, "the moved workload reaches the others", async || {
-                    let answer = pinger.ping(address, PING).await;
-                    anyhow::Ok(answer.ok_or_else(|| format!("no answer from {address}")))
-                })
+                until(
+                    CONVERGE,
+                    "the moved workload reaches the others",
+                    async || {
+                        let answer = pinger.ping(address, PING).await;
+                        anyhow::Ok(answer.ok_or_else(|| format!("no answer from {address}")))
+                    },
+                )
                 .await?;
             }
         }
@@ -177,7 +222,11 @@ impl Show {
         let flows = reach::ring(&stage.fabric)?;
         sleep(FLOW_MARGIN).await;
         let killed_at = Instant::now();
-        let victim = stage.fabric.reflectors.first_mut().context("no reflector")?;
+        let victim = stage
+            .fabric
+            .reflectors
+            .first_mut()
+            .context("no reflector")?;
         let name = victim.plan.name.clone();
         victim.daemon("route-reflector")?.process.kill().await?;
         // It is gone on purpose: from now on only the others are checked.
@@ -224,7 +273,9 @@ impl Show {
 
     /// The last workload goes for good.
     async fn withdraw(&mut self, stage: &mut Stage) -> Result<()> {
-        let Some(workload) = stage.fabric.workloads.last() else { return Ok(()) };
+        let Some(workload) = stage.fabric.workloads.last() else {
+            return Ok(());
+        };
         let plan = workload.plan.clone();
         let node = stage.fabric.node(workload.place)?.plan.name.clone();
         let began = Instant::now();
@@ -233,12 +284,23 @@ impl Show {
         for net in plan.nets() {
             stage.owners.remove(&net);
         }
-        let agreed = stage.kernels.agree(&mut stage.fabric, &stage.owners).await?;
-        let outcome = format!("{} deleted from the store: gone from every kernel", plan.name);
-        self.journal.good("withdrawn", Some(agreed - began), outcome);
+        let agreed = stage
+            .kernels
+            .agree(&mut stage.fabric, &stage.owners)
+            .await?;
+        let outcome = format!(
+            "{} deleted from the store: gone from every kernel",
+            plan.name
+        );
+        self.journal
+            .good("withdrawn", Some(agreed - began), outcome);
         if let Some(first) = stage.fabric.workloads.first()
             && first.plan.name != plan.name
-            && first.pinger()?.ping(plan.addresses()[0], PING / 4).await.is_some()
+            && first
+                .pinger()?
+                .ping(plan.addresses()[0], PING / 4)
+                .await
+                .is_some()
         {
             bail!("{} still answers after it was deleted", plan.name);
         }
@@ -249,18 +311,27 @@ impl Show {
     }
 
     fn finish(&self, stage: &Stage, took: Duration) {
-        say(&format!("\n{}", Scene::of(&stage.fabric, &self.dead).draw()));
+        say(&format!(
+            "\n{}",
+            Scene::of(&stage.fabric, &self.dead).draw()
+        ));
         if !self.usage.is_empty() {
             say(&format!("{}\n", usage::table(&self.usage)));
         }
-        let times = ["sessions", "converged", "moved", "withdrawn"]
-            .map(|name| format!("{name} {}", self.journal.took(name).as_deref().unwrap_or("-")));
+        let times = ["sessions", "converged", "moved", "withdrawn"].map(|name| {
+            format!(
+                "{name} {}",
+                self.journal.took(name).as_deref().unwrap_or("-")
+            )
+        });
         say(&times.join(" · "));
         let took = milliseconds(took.as_secs_f64() * 1e3);
         if self.journal.all_good() {
             say(&format!("All is as it should be, after {took}."));
         } else {
-            say(&format!("Something is NOT as it should be (see ✗ above), after {took}."));
+            say(&format!(
+                "Something is NOT as it should be (see ✗ above), after {took}."
+            ));
         }
     }
 }

@@ -53,10 +53,12 @@ fn demo_inside(demo: &DemoArgs, inside: Inside) -> Result<ExitCode> {
     // Killed together with the process outside. Should that one have died before this call, the
     // pipe tells.
     set_pdeathsig(Signal::SIGKILL).context("tying this process to its parent")?;
-    thread::Builder::new().name("lifeline".to_owned()).spawn(|| {
-        let _ = io::stdin().read(&mut [0]);
-        std::process::exit(1);
-    })?;
+    thread::Builder::new()
+        .name("lifeline".to_owned())
+        .spawn(|| {
+            let _ = io::stdin().read(&mut [0]);
+            std::process::exit(1);
+        })?;
     let demo = demo.clone().resolved()?;
     let directory = settle()?;
     runtime()?.block_on(demo::run(&demo, inside, directory))
@@ -93,7 +95,10 @@ fn up_outside(up: &UpArgs) -> Result<ExitCode> {
 
 fn up_inside(up: &UpArgs, inside: Inside) -> Result<ExitCode> {
     nix::unistd::setsid().context("leaving the terminal's session")?;
-    let socket = io::stdin().as_fd().try_clone_to_owned().context("taking the keeper's socket")?;
+    let socket = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("taking the keeper's socket")?;
     let directory = settle()?;
     runtime()?.block_on(keeper::run(up, inside, directory, socket))
 }
@@ -109,7 +114,9 @@ fn enter(prepare: impl FnOnce(&mut Process) -> &mut Process) -> Result<Child> {
     let mut process = Process::new(program);
     process.args(std::env::args_os().skip(1));
     process.arg("--inside").arg(Inside::from(enclosure).flag());
-    prepare(&mut process).spawn().context("starting process 1 of the lab")
+    prepare(&mut process)
+        .spawn()
+        .context("starting process 1 of the lab")
 }
 
 /// What can be had where namespaces cannot.
@@ -126,7 +133,8 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn exit_code(code: Option<i32>) -> ExitCode {
-    code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+    code.and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 impl DemoArgs {

@@ -38,7 +38,12 @@ impl Journal {
 
     fn note(&mut self, name: &'static str, good: bool, took: Option<Duration>, outcome: String) {
         let took_ms = took.map(|took| took.as_secs_f64() * 1e3);
-        let step = Step { name, good, took_ms, outcome };
+        let step = Step {
+            name,
+            good,
+            took_ms,
+            outcome,
+        };
         say(&step.line());
         self.steps.push(step);
     }
@@ -55,7 +60,10 @@ impl Journal {
 
     /// How long a step took, in words.
     pub(super) fn took(&self, name: &str) -> Option<String> {
-        let step = self.steps.iter().find(|step| step.name == name && step.good)?;
+        let step = self
+            .steps
+            .iter()
+            .find(|step| step.name == name && step.good)?;
         step.took_ms.map(milliseconds)
     }
 }
@@ -97,9 +105,17 @@ mod tests {
     #[test]
     fn one_bad_step_spoils_the_run_and_has_no_time() {
         let mut journal = Journal::default();
-        journal.good("sessions", Some(Duration::from_millis(1234)), "9 up".to_owned());
+        journal.good(
+            "sessions",
+            Some(Duration::from_millis(1234)),
+            "9 up".to_owned(),
+        );
         assert!(journal.all_good());
-        journal.bad("moved", Some(Duration::from_millis(5)), "not yet".to_owned());
+        journal.bad(
+            "moved",
+            Some(Duration::from_millis(5)),
+            "not yet".to_owned(),
+        );
         assert!(!journal.all_good());
         assert_eq!(journal.took("sessions").as_deref(), Some("1.23 s"));
         assert_eq!(journal.took("moved"), None);
@@ -113,8 +129,12 @@ mod tests {
 
     #[test]
     fn further_lines_of_an_outcome_are_indented_below_the_first() {
-        let step =
-            Step { name: "pings", good: false, took_ms: None, outcome: "a\nb".to_owned() };
+        let step = Step {
+            name: "pings",
+            good: false,
+            took_ms: None,
+            outcome: "a\nb".to_owned(),
+        };
         assert_eq!(step.line(), format!("  ✗ pings{:17}a\n{:25}b", "", ""));
     }
 }

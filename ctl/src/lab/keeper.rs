@@ -102,12 +102,17 @@ pub(super) async fn run(
     let mut stage = stage::build(&up.fabric, inside, directory, &mut journal).await?;
     stage.start_daemons(&mut journal).await?;
     stage.add_workloads(&mut journal).await?;
-    say(&format!("\n{}", Scene::of(&stage.fabric, &[]).draw().trim_end()));
+    say(&format!(
+        "\n{}",
+        Scene::of(&stage.fabric, &[]).draw().trim_end()
+    ));
     let log = File::create(stage.fabric.lab().root().directory().join("keeper.log"))?;
     dup2_stdout(&log).context("letting go of the terminal")?;
     dup2_stderr(&log).context("letting go of the terminal")?;
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let Ok((stream, _)) = listener.accept().await else {
+            continue;
+        };
         // One at a time: answers take milliseconds, and a silent asker is cut off.
         let served = timeout(ANSWER, serve(stream, &stage)).await;
         if let Ok(Err(error)) = served {
@@ -119,10 +124,14 @@ pub(super) async fn run(
 async fn serve(stream: UnixStream, stage: &Stage) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
-    BufReader::new(read.take(REQUEST_OCTETS_MAX)).read_line(&mut line).await?;
+    BufReader::new(read.take(REQUEST_OCTETS_MAX))
+        .read_line(&mut line)
+        .await?;
     let answer = match serde_json::from_str(&line) {
         Ok(request) => answer(request, stage).await,
-        Err(error) => Answer::Error { message: error.to_string() },
+        Err(error) => Answer::Error {
+            message: error.to_string(),
+        },
     };
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
@@ -133,15 +142,29 @@ async fn answer(request: Request, stage: &Stage) -> Answer {
     match request {
         Request::Status {} => match status(stage).await {
             Ok(status) => Answer::Status(status),
-            Err(error) => Answer::Error { message: format!("{error:#}") },
+            Err(error) => Answer::Error {
+                message: format!("{error:#}"),
+            },
         },
         Request::Host { name } => match stage.fabric.host(&name) {
             Some(host) => {
-                let NamespaceFiles { network, mounts, uts } = host.namespace_files();
-                Answer::Host { network, mounts, uts }
+                let NamespaceFiles {
+                    network,
+                    mounts,
+                    uts,
+                } = host.namespace_files();
+                Answer::Host {
+                    network,
+                    mounts,
+                    uts,
+                }
             }
             None => Answer::NoHost {
-                hosts: stage.fabric.hosts().map(|host| host.name().to_owned()).collect(),
+                hosts: stage
+                    .fabric
+                    .hosts()
+                    .map(|host| host.name().to_owned())
+                    .collect(),
             },
         },
     }
@@ -166,17 +189,30 @@ async fn status(stage: &Stage) -> Result<FabricStatus> {
         }
         if let Some(place) = i.checked_sub(fabric.reflectors.len()) {
             let wanted = stage.owners.len();
-            let wrong = kernels::differences(fabric, &stage.owners, place).await?.len();
+            let wrong = kernels::differences(fabric, &stage.owners, place)
+                .await?
+                .len();
             status.routes = Some((wanted.saturating_sub(wrong), wanted));
-            let here = fabric.workloads.iter().filter(|workload| workload.place == place);
+            let here = fabric
+                .workloads
+                .iter()
+                .filter(|workload| workload.place == place);
             status.workloads = here.map(|workload| workload.plan.name.clone()).collect();
         }
         all.push(status);
     }
     let dead: Vec<String> = all
         .iter()
-        .filter(|machine| machine.daemons.iter().any(|(_, resident)| resident.is_none()))
+        .filter(|machine| {
+            machine
+                .daemons
+                .iter()
+                .any(|(_, resident)| resident.is_none())
+        })
         .map(|machine| machine.name.clone())
         .collect();
-    Ok(FabricStatus { picture: Scene::of(fabric, &dead).draw(), machines: all })
+    Ok(FabricStatus {
+        picture: Scene::of(fabric, &dead).draw(),
+        machines: all,
+    })
 }

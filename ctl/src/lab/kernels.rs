@@ -18,8 +18,13 @@ pub(super) struct Kernels {
 
 impl Kernels {
     pub(super) fn watch(fabric: &Fabric) -> Result<Self> {
-        let monitors = fabric.nodes.iter().map(|node| RouteMonitor::open(&node.host));
-        Ok(Self { monitors: monitors.collect::<Result<_, _>>()? })
+        let monitors = fabric
+            .nodes
+            .iter()
+            .map(|node| RouteMonitor::open(&node.host));
+        Ok(Self {
+            monitors: monitors.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Waits until every node's kernel leads to every workload, and to no other; returns the
@@ -66,8 +71,14 @@ impl Kernels {
 
     /// Waits for news; returns the node whose kernel had some, if it was not for the time alone.
     async fn changed(&mut self) -> Option<usize> {
-        let waiting = self.monitors.iter_mut().map(|monitor| Box::pin(monitor.changed()));
-        timeout(LOOK_AGAIN, select_all(waiting)).await.ok().map(|((), node, _)| node)
+        let waiting = self
+            .monitors
+            .iter_mut()
+            .map(|monitor| Box::pin(monitor.changed()));
+        timeout(LOOK_AGAIN, select_all(waiting))
+            .await
+            .ok()
+            .map(|((), node, _)| node)
     }
 
     /// Routes to workloads that left a kernel since `since`, and kernels of which we missed
@@ -100,7 +111,13 @@ pub(super) async fn differences(
     node: usize,
 ) -> Result<Vec<String>> {
     let routes = fabric.node(node)?.links.routes().await?;
-    let lacking = missing_routes(&fabric.plan, node, owners, &Fabric::workload_nets(), &routes);
+    let lacking = missing_routes(
+        &fabric.plan,
+        node,
+        owners,
+        &Fabric::workload_nets(),
+        &routes,
+    );
     Ok(lacking.iter().map(ToString::to_string).collect())
 }
 
@@ -114,7 +131,11 @@ async fn explain(
     for &node in nodes {
         let name = &fabric.node(node)?.plan.name;
         let differences = differences(fabric, owners, node).await?;
-        all.extend(differences.into_iter().map(|what| format!("{name}: {what}")));
+        all.extend(
+            differences
+                .into_iter()
+                .map(|what| format!("{name}: {what}")),
+        );
     }
     let more = all.len().saturating_sub(DIFFERENCES_SHOWN_MAX);
     all.truncate(DIFFERENCES_SHOWN_MAX);

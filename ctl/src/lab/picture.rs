@@ -29,7 +29,12 @@ impl Scene {
             (node.plan.name.clone(), node.plan.v4.to_string(), workloads)
         });
         Self {
-            reflectors: reflectors.map(|name| { let up = alive(&name); (name, up) }).collect(),
+            reflectors: reflectors
+                .map(|name| {
+                    let up = alive(&name);
+                    (name, up)
+                })
+                .collect(),
             nodes: nodes.take(NODES_DRAWN_MAX).collect(),
             more: fabric.nodes.len().saturating_sub(NODES_DRAWN_MAX),
             mesh: fabric.plan.shape.mesh,
@@ -42,7 +47,12 @@ impl Scene {
         let above: Vec<Box> = self
             .reflectors
             .iter()
-            .map(|(name, up)| Box(vec![name.clone(), if *up { "up" } else { "killed" }.to_owned()]))
+            .map(|(name, up)| {
+                Box(vec![
+                    name.clone(),
+                    if *up { "up" } else { "killed" }.to_owned(),
+                ])
+            })
             .collect();
         let below: Vec<Box> = self
             .nodes
@@ -59,12 +69,14 @@ impl Scene {
         let what = if self.mesh { "full mesh" } else { UNDERLAY };
         let (up, down) = (stems(&above, width), stems(&below, width));
         let line: String = (0..width + 2 * GAP)
-            .map(|column| match (up.contains(&column), down.contains(&column)) {
-                (true, true) => '╪',
-                (true, false) => '╧',
-                (false, true) => '╤',
-                (false, false) => '═',
-            })
+            .map(
+                |column| match (up.contains(&column), down.contains(&column)) {
+                    (true, true) => '╪',
+                    (true, false) => '╧',
+                    (false, true) => '╤',
+                    (false, false) => '═',
+                },
+            )
             .collect();
         let _ = writeln!(picture, "{line} {what}, AS {}", self.asn);
         row(&mut picture, &below, width, Edge::Above);
@@ -83,7 +95,13 @@ struct Box(Vec<String>);
 
 impl Box {
     fn inner_width(&self) -> usize {
-        self.0.iter().map(|line| line.chars().count()).max().unwrap_or(0).max(5) + 2
+        self.0
+            .iter()
+            .map(|line| line.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(5)
+            + 2
     }
 }
 
@@ -95,7 +113,11 @@ enum Edge {
 }
 
 fn row_width(boxes: &[Box]) -> usize {
-    boxes.iter().map(|b| b.inner_width() + 2 + GAP).sum::<usize>().saturating_sub(GAP)
+    boxes
+        .iter()
+        .map(|b| b.inner_width() + 2 + GAP)
+        .sum::<usize>()
+        .saturating_sub(GAP)
 }
 
 /// The columns where the stems of boxes stand that are drawn in the middle of `width`.
@@ -103,7 +125,7 @@ fn stems(boxes: &[Box], width: usize) -> Vec<usize> {
     let mut left = GAP + width.saturating_sub(row_width(boxes)) / 2;
     let mut columns = Vec::new();
     for b in boxes {
-        columns.push(left + (b.inner_width() + 1) / 2);
+        columns.push(left + b.inner_width().div_ceil(2));
         left += b.inner_width() + 2 + GAP;
     }
     columns
@@ -127,7 +149,12 @@ fn row(picture: &mut String, boxes: &[Box], width: usize, to: Edge) {
         line(boxes.iter().map(stem).collect());
     }
     let knot = |edge: Edge, c: char| (to == edge).then_some(c);
-    line(boxes.iter().map(|b| frame(b, '┌', '┐', knot(Edge::Above, '┴'))).collect());
+    line(
+        boxes
+            .iter()
+            .map(|b| frame(b, '┌', '┐', knot(Edge::Above, '┴')))
+            .collect(),
+    );
     for i in 0..height {
         let cell = |b: &Box| {
             let text = b.0.get(i).map_or("", String::as_str);
@@ -135,7 +162,12 @@ fn row(picture: &mut String, boxes: &[Box], width: usize, to: Edge) {
         };
         line(boxes.iter().map(cell).collect());
     }
-    line(boxes.iter().map(|b| frame(b, '└', '┘', knot(Edge::Below, '┬'))).collect());
+    line(
+        boxes
+            .iter()
+            .map(|b| frame(b, '└', '┘', knot(Edge::Below, '┬')))
+            .collect(),
+    );
     if to == Edge::Below {
         line(boxes.iter().map(stem).collect());
     }
@@ -150,7 +182,11 @@ mod tests {
         let scene = Scene {
             reflectors: vec![("rr1".into(), false)],
             nodes: vec![
-                ("node1".into(), "10.0.0.11".into(), vec!["w1".into(), "w2".into()]),
+                (
+                    "node1".into(),
+                    "10.0.0.11".into(),
+                    vec!["w1".into(), "w2".into()],
+                ),
                 ("node2".into(), "10.0.0.12".into(), vec![]),
             ],
             more: 3,
@@ -172,6 +208,11 @@ mod tests {
   └───────────┘  └───────────┘
   and 3 more nodes
 ";
-        assert_eq!(scene.draw(), expected.trim_start_matches('\n'), "{}", scene.draw());
+        assert_eq!(
+            scene.draw(),
+            expected.trim_start_matches('\n'),
+            "{}",
+            scene.draw()
+        );
     }
 }

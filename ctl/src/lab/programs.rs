@@ -24,7 +24,7 @@ fn beside(name: &str) -> Result<PathBuf> {
     let own = own()?;
     let path = own.with_file_name(name);
     if !path.is_file() {
-        let directory = own.parent().unwrap_or(Path::new("/")).display();
+        let directory = own.parent().unwrap_or_else(|| Path::new("/")).display();
         bail!("{name} is not beside cambric in {directory}; build it too (make build)");
     }
     Ok(path)
@@ -36,7 +36,7 @@ fn own() -> Result<PathBuf> {
 
 /// The directory of this program.
 pub(super) fn directory() -> Result<PathBuf> {
-    Ok(own()?.parent().unwrap_or(Path::new("/")).to_owned())
+    Ok(own()?.parent().unwrap_or_else(|| Path::new("/")).to_owned())
 }
 
 /// The store's program.
@@ -50,7 +50,9 @@ pub(super) fn store(kind: StoreKind) -> Result<PathBuf> {
 
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/sbin:/usr/bin"));
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
 }
 
 /// The store as a program to start; `directory` is empty and its own.
@@ -71,8 +73,18 @@ pub(super) fn serve(kind: StoreKind, plan: &Plan, directory: &Path) -> Result<Pr
                 .arg(directory)
                 .args(["--name", "lab", "--initial-cluster"])
                 .arg(format!("lab={peers}"))
-                .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
-                .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+                .args([
+                    "--listen-peer-urls",
+                    &peers,
+                    "--initial-advertise-peer-urls",
+                    &peers,
+                ])
+                .args([
+                    "--listen-client-urls",
+                    &url,
+                    "--advertise-client-urls",
+                    &url,
+                ])
         }
     })
 }
@@ -80,7 +92,12 @@ pub(super) fn serve(kind: StoreKind, plan: &Plan, directory: &Path) -> Result<Pr
 /// Becomes the simulator.
 pub(super) fn simulator(shape: Shape) -> Result<ExitCode> {
     let mut command = Command::new(beside("cambric-sim")?);
-    command.arg("demo").arg("--nodes").arg(shape.nodes.to_string());
-    command.arg("--reflectors").arg(shape.reflectors.to_string());
+    command
+        .arg("demo")
+        .arg("--nodes")
+        .arg(shape.nodes.to_string());
+    command
+        .arg("--reflectors")
+        .arg(shape.reflectors.to_string());
     Err(command.exec()).context("starting cambric-sim")
 }

@@ -25,7 +25,11 @@ pub(super) struct Pings {
 pub(super) async fn all_pairs(fabric: &Fabric) -> Result<Pings> {
     let mut pairs = Vec::new();
     for from in &fabric.workloads {
-        for to in fabric.workloads.iter().filter(|to| to.plan.name != from.plan.name) {
+        for to in fabric
+            .workloads
+            .iter()
+            .filter(|to| to.plan.name != from.plan.name)
+        {
             for address in to.plan.addresses() {
                 pairs.push((from.plan.name.as_str(), from.pinger()?, address));
             }
@@ -56,8 +60,14 @@ pub(super) fn ring(fabric: &Fabric) -> Result<Vec<Flow>> {
     let workloads = &fabric.workloads;
     let mut flows = Vec::new();
     for (i, from) in workloads.iter().enumerate() {
-        let after = workloads.iter().cycle().skip(i + 1).take(workloads.len().saturating_sub(1));
-        let Some(to) = after.into_iter().find(|to| to.place != from.place) else { continue };
+        let after = workloads
+            .iter()
+            .cycle()
+            .skip(i + 1)
+            .take(workloads.len().saturating_sub(1));
+        let Some(to) = after.into_iter().find(|to| to.place != from.place) else {
+            continue;
+        };
         for address in to.plan.addresses() {
             flows.push(from.pinger()?.flow(address, FLOW_PERIOD));
         }

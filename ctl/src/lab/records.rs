@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use datastore::etcd::{Etcd, Options};
-use datastore::{Delete, KeyRange, LeaseId, Op, Put, Store, Txn};
+use datastore::{Delete, EtcdOptions, EtcdStore, KeyRange, LeaseId, Op, Put, Store, Txn};
 use lab::fabric::{MachinePlan, WorkloadPlan};
 use model::{
     AsNumber, DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, NodeBgp, NodeSpec, Resource, Spec,
@@ -23,13 +22,14 @@ const ENDPOINT: &str = "eth0";
 /// A connection to the store.
 #[derive(Debug)]
 pub(super) struct Records {
-    store: Etcd,
+    store: EtcdStore,
 }
 
 impl Records {
     /// Connects, and makes sure that the store answers.
     pub(super) async fn open(address: SocketAddr) -> Result<Self> {
-        let store = Etcd::connect(Options::new([format!("http://{address}")])).await?;
+        let options = EtcdOptions::new([format!("http://{address}")]);
+        let store = EtcdStore::connect(&options).await?;
         store.get("/calico/".into()).await?;
         Ok(Self { store })
     }
@@ -42,16 +42,23 @@ impl Records {
             ipv6_address: Some(Network(node.net_v6())),
             ..NodeBgp::default()
         };
-        let spec = NodeSpec { bgp: Some(bgp), ..NodeSpec::default() };
+        let spec = NodeSpec {
+            bgp: Some(bgp),
+            ..NodeSpec::default()
+        };
         let (key, value) = encode(Resource::new(&node.name, spec))?;
-        self.store.put(key.into(), value.into(), LeaseId::NONE).await?;
+        self.store
+            .put(key.into(), value.into(), LeaseId::NONE)
+            .await?;
         Ok(())
     }
 
     /// Writes the endpoint of a workload at a node.
     pub(super) async fn put_endpoint(&mut self, workload: &WorkloadPlan, node: &str) -> Result<()> {
         let (key, value) = encode(endpoint(workload, node)?)?;
-        self.store.put(key.into(), value.into(), LeaseId::NONE).await?;
+        self.store
+            .put(key.into(), value.into(), LeaseId::NONE)
+            .await?;
         Ok(())
     }
 
@@ -64,9 +71,17 @@ impl Records {
     ) -> Result<()> {
         let old = endpoint(workload, from)?.key()?.to_string();
         let (key, value) = encode(endpoint(workload, to)?)?;
-        let delete = Delete { range: KeyRange::key(old), previous: false };
+        let delete = Delete {
+            range: KeyRange::key(old),
+            previous: false,
+        };
         let then = vec![Op::Delete(delete), Op::Put(Put::new(key, value))];
-        self.store.txn(Txn { then, ..Txn::default() }).await?;
+        self.store
+            .txn(Txn {
+                then,
+                ..Txn::default()
+            })
+            .await?;
         Ok(())
     }
 
@@ -101,10 +116,13 @@ fn endpoint(workload: &WorkloadPlan, node: &str) -> Result<Resource<WorkloadEndp
 /// Key and value to store, with what every new resource is given.
 fn encode<S: Spec>(mut resource: Resource<S>) -> Result<(String, Vec<u8>)> {
     let mut random = [0; 16];
-    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random))
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut random))
         .context("reading /dev/urandom")?;
     resource.metadata.uid = uid_from_random(random);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     resource.metadata.creation_timestamp = rfc3339_utc(now.as_secs());
     Ok((resource.key()?.to_string(), resource.encode()?))
 }
@@ -126,7 +144,10 @@ mod tests {
         let read = Resource::<WorkloadEndpointSpec>::parse(&value).unwrap();
         assert_eq!(read.spec.interface_name, "caliw3");
         assert_eq!(read.spec.mac, Some(Mac([2, 0x65, 0, 0, 0, 3])));
-        assert_eq!(read.metadata.labels["projectcalico.org/orchestrator"], "k8s");
+        assert_eq!(
+            read.metadata.labels["projectcalico.org/orchestrator"],
+            "k8s"
+        );
         assert_eq!(read.metadata.uid.len(), 36);
     }
 }

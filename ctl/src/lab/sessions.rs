@@ -22,7 +22,11 @@ pub(super) struct Sessions {
 /// Asks every machine. A daemon that does not answer has none.
 pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
     let (nodes, reflectors) = (fabric.nodes.len(), fabric.reflectors.len());
-    let peers = if fabric.plan.shape.mesh { nodes - 1 } else { reflectors };
+    let peers = if fabric.plan.shape.mesh {
+        nodes - 1
+    } else {
+        reflectors
+    };
     let mut all = Vec::new();
     for (machine, daemon, wanted) in fabric
         .reflectors
@@ -31,7 +35,11 @@ pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
         .chain(fabric.nodes.iter().map(|m| (m, "bgp-client", peers)))
     {
         let up = established(machine.control(daemon)).await;
-        all.push(Sessions { machine: machine.plan.name.clone(), up, wanted });
+        all.push(Sessions {
+            machine: machine.plan.name.clone(),
+            up,
+            wanted,
+        });
     }
     all
 }
@@ -40,7 +48,11 @@ pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
 pub(super) async fn all_up(fabric: &Fabric) -> Result<usize, String> {
     for sessions in of(fabric).await {
         if sessions.up.len() != sessions.wanted {
-            let Sessions { machine, up, wanted } = sessions;
+            let Sessions {
+                machine,
+                up,
+                wanted,
+            } = sessions;
             return Err(format!("{machine} has {} of {wanted} sessions", up.len()));
         }
     }
@@ -49,9 +61,13 @@ pub(super) async fn all_up(fabric: &Fabric) -> Result<usize, String> {
 
 /// The names of the neighbours that are established.
 pub(super) async fn established(control: PathBuf) -> Vec<String> {
-    let Ok(Reply::Neighbors(reply)) = admin::client::call(control, &Command::Neighbors {}).await else {
+    let Ok(Reply::Neighbors(reply)) = admin::client::call(control, &Command::Neighbors {}).await
+    else {
         return Vec::new();
     };
-    let up = reply.neighbors.into_iter().filter(|neighbor| neighbor.state == ESTABLISHED);
+    let up = reply
+        .neighbors
+        .into_iter()
+        .filter(|neighbor| neighbor.state == ESTABLISHED);
     up.map(|neighbor| neighbor.name).collect()
 }

@@ -40,16 +40,19 @@ pub(super) async fn build(
     let fabric = Fabric::build(lab, plan).await?;
     let how = match inside {
         Inside::Root => "",
-        Inside::User => {
-            "\n(as an ordinary user: socket buffers stay within the system's limits)"
-        }
+        Inside::User => "\n(as an ordinary user: socket buffers stay within the system's limits)",
     };
     let hosts = fabric.nodes.len() + fabric.reflectors.len() + 1;
     let built = format!("{hosts} hosts on one bridge, each in namespaces of its own{how}");
     journal.good("built", Some(began.elapsed()), built);
     let (fabric, records) = start_store(fabric, args, journal).await?;
     let kernels = Kernels::watch(&fabric)?;
-    Ok(Stage { fabric, records, owners: Owners::new(), kernels })
+    Ok(Stage {
+        fabric,
+        records,
+        owners: Owners::new(),
+        kernels,
+    })
 }
 
 async fn start_store(
@@ -63,11 +66,18 @@ async fn start_store(
     let address = fabric.plan.store_address();
     let opened = until(STORE, "the store answers", async || {
         fabric.check()?;
-        anyhow::Ok(Records::open(address).await.map_err(|error| format!("{error:#}")))
+        anyhow::Ok(
+            Records::open(address)
+                .await
+                .map_err(|error| format!("{error:#}")),
+        )
     });
     let (mut records, _) = opened.await?;
     for node in &fabric.plan.nodes {
-        records.put_node(node, fabric.plan.asn).await.context("writing a node to the store")?;
+        records
+            .put_node(node, fabric.plan.asn)
+            .await
+            .context("writing a node to the store")?;
     }
     let outcome = format!("{} store answers at {address}", args.store.name());
     journal.good("store", Some(began.elapsed()), outcome);
@@ -85,7 +95,9 @@ impl Stage {
             anyhow::Ok(sessions::all_up(&self.fabric).await)
         })
         .await?;
-        let each = if self.fabric.plan.shape.mesh { "every node to every other" } else {
+        let each = if self.fabric.plan.shape.mesh {
+            "every node to every other"
+        } else {
             "every node to every reflector"
         };
         let outcome = format!("{up} BGP sessions are up, {each}");
@@ -116,7 +128,10 @@ impl Stage {
     /// Writes a workload's endpoint into the store.
     async fn announce(&mut self, place: Place, workload: &WorkloadPlan) -> Result<()> {
         let node = &self.fabric.node(place)?.plan.name;
-        self.records.put_endpoint(workload, node).await.context("writing an endpoint")?;
+        self.records
+            .put_endpoint(workload, node)
+            .await
+            .context("writing an endpoint")?;
         self.owners.extend(workload.nets().map(|net| (net, place)));
         Ok(())
     }

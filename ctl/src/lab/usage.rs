@@ -32,7 +32,9 @@ pub(super) async fn idle(fabric: &Fabric) -> Vec<DaemonUsage> {
     let after = now(fabric);
     let passed = began.elapsed();
     let pairs = before.into_iter().zip(after);
-    pairs.map(|((host, daemon, from), (_, _, to))| figures(host, daemon, from, to, passed)).collect()
+    pairs
+        .map(|((host, daemon, from), (_, _, to))| figures(host, daemon, from, to, passed))
+        .collect()
 }
 
 fn figures(
@@ -57,7 +59,14 @@ fn now(fabric: &Fabric) -> Vec<(String, &'static str, Usage)> {
     let on_machines = machines.flat_map(|m| m.daemons.iter().map(|d| (m.plan.name.as_str(), d)));
     let store = fabric.store.iter().map(|d| (fabric.lab().root().name(), d));
     let all = on_machines.chain(store);
-    all.map(|(host, d)| (host.to_owned(), d.name, d.process.usage().unwrap_or_default())).collect()
+    all.map(|(host, d)| {
+        (
+            host.to_owned(),
+            d.name,
+            d.process.usage().unwrap_or_default(),
+        )
+    })
+    .collect()
 }
 
 /// A table of the largest figures of each kind of daemon.
@@ -70,9 +79,18 @@ pub(super) fn table(all: &[DaemonUsage]) -> String {
     }
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["daemon", "processes", "memory, most", "CPU so far, most", "CPU idle, most"]);
+    table.set_header([
+        "daemon",
+        "processes",
+        "memory, most",
+        "CPU so far, most",
+        "CPU idle, most",
+    ]);
     for kind in kinds {
-        let of_kind = || all.iter().filter(|usage| usage.daemon == kind && usage.cpu_ms > 0.0);
+        let of_kind = || {
+            all.iter()
+                .filter(|usage| usage.daemon == kind && usage.cpu_ms > 0.0)
+        };
         let most = |f: fn(&DaemonUsage) -> f64| of_kind().map(f).fold(0.0, f64::max);
         table.add_row([
             kind.to_owned(),
