@@ -145,13 +145,10 @@ fn to_prefix(net: IpNet) -> Prefix {
 
 fn check_remote(address: &Spanned<IpAddr>, problems: &mut Problems<'_>) {
     unicast(*address.get_ref(), address.span(), problems);
-    if let IpAddr::V6(v6) = address.get_ref() {
-        if v6.is_unicast_link_local() {
-            let message = "a link-local neighbour would need an interface, which is not supported";
-            problems.push(
-                Problem::at(address.span(), message).help("use a global or unique local address"),
-            );
-        }
+    if matches!(address.get_ref(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        let message = "a link-local neighbour would need an interface, which is not supported";
+        let problem = Problem::at(address.span(), message);
+        problems.push(problem.help("use a global or unique local address"));
     }
 }
 

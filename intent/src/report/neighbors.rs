@@ -16,7 +16,7 @@ pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
         .peers()
         .map(|peer| neighbor(speaker, &peer, now))
         .collect();
-    neighbors.sort_by(|a, b| (a.dynamic, a.address).cmp(&(b.dynamic, b.address)));
+    neighbors.sort_by_key(|neighbor| (neighbor.dynamic, neighbor.address));
     Neighbors {
         local_asn: config.local_asn.0,
         router_id: Some(config.router_id.0),

@@ -73,17 +73,11 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
             Weight::Warn,
             format!("neighbor {}: down, {reason}", name(*peer)),
         ),
-        Event::Malformed {
-            peer,
-            fault,
-            remedy,
-        } => {
-            let text = format!(
-                "neighbor {}: malformed UPDATE, {fault}: {remedy}",
-                name(*peer)
-            );
-            (Weight::Warn, text)
-        }
+        // The fault tells the remedy that it asks for.
+        Event::Malformed { peer, fault, .. } => (
+            Weight::Warn,
+            format!("neighbor {}: malformed UPDATE, {fault}", name(*peer)),
+        ),
         Event::EndOfRib { peer, family } => (
             Weight::Info,
             format!("neighbor {}: has sent all of {family}", name(*peer)),

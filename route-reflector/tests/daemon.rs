@@ -1,0 +1,375 @@
+//! The program itself: started, talked to over BGP and its control socket, signalled, stopped.
+//! Everything happens on loopback addresses and free ports.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::time::Duration;
+
+use admin::report::{Neighbors, Routes, Status};
+use admin::{Command, Reply, client};
+use bgp_io::bgp_fsm::DownReason;
+use bgp_io::bgp_proto::{Attributes, Family, Ipv4Prefix, Net, NextHop};
+use bgp_io::bgp_speaker::Event as SpeakerEvent;
+use bgp_io::{Event, Input, Io, IoConfig, Speaker};
+use intent::{BgpFile, NextHops, NoKernel, Source};
+use tokio::time::timeout;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_cambric-route-reflector");
+
+const CONFIG: &str = r#"
+asn = 64512
+router_id = "127.0.0.1"
+cluster_id = "127.0.0.99"
+listen = ["127.0.0.1:0"]
+
+[[neighbor_range]]
+prefix = "127.0.0.0/24"
+asn = 64512
+limit = 2
+route_reflector_client = true
+"#;
+
+/// The daemon as a process; killed when dropped.
+struct Reflector {
+    process: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Reflector {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = directory.path().join("rr.toml");
+        let control = directory.path().join("rr.sock");
+        std::fs::write(&config, format!("control = {control:?}\n{CONFIG}")).expect("write");
+        let process = start(&config, &[]).expect("the program starts");
+        let reflector = Self { process, directory };
+        reflector.until("it answers", |_: &Status| true).await;
+        reflector
+    }
+
+    fn config(&self) -> PathBuf {
+        self.directory.path().join("rr.toml")
+    }
+
+    async fn call(&self, command: Command) -> Result<Reply, client::CallError> {
+        client::call(self.directory.path().join("rr.sock"), &command).await
+    }
+
+    /// Asks for the status until it is as wanted.
+    async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Status {
+        let asked = async {
+            loop {
+                match self.call(Command::Status {}).await {
+                    Ok(Reply::Status(status)) if wanted(&status) => return status,
+                    _ => tokio::task::yield_now().await,
+                }
+            }
+        };
+        timeout(DEADLINE, asked)
+            .await
+            .unwrap_or_else(|_| panic!("never: {what}"))
+    }
+
+    async fn neighbors(&self) -> Neighbors {
+        match self.call(Command::Neighbors {}).await {
+            Ok(Reply::Neighbors(neighbors)) => neighbors,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn routes(&self) -> Routes {
+        let command = Command::Routes {
+            prefix: None,
+            why: true,
+            after: None,
+        };
+        match self.call(command).await {
+            Ok(Reply::Routes(routes)) => routes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn address(&self) -> SocketAddr {
+        let status = self.until("it listens", |_| true).await;
+        let listening = status.facts.iter().find(|fact| fact.name == "listening");
+        listening.expect("told").value.parse().expect("one address")
+    }
+
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = i32::try_from(self.process.id()).expect("a pid");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).expect("signalled");
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn start(config: &Path, more: &[&str]) -> std::io::Result<Child> {
+    Process::new(PROGRAM)
+        .arg("--config")
+        .arg(config)
+        .args(more)
+        .env_remove("CAMBRIC_LOG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// What the program said, and whether it was content.
+fn outcome(config: &Path, more: &[&str]) -> (bool, String) {
+    let output = start(config, more)
+        .and_then(Child::wait_with_output)
+        .expect("it ends");
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+/// A client of the reflector on 127.0.0.`host`.
+fn client(host: u8, reflector: SocketAddr) -> Io {
+    let text = format!(
+        "asn = 64512\nrouter_id = \"127.0.0.{host}\"\nlisten = []\n[[neighbor]]\nname = \"rr\"\n\
+         address = \"{}\"\nport = {}\nsource = \"127.0.0.{host}\"\nasn = 64512\n",
+        reflector.ip(),
+        reflector.port()
+    );
+    let source = Source::new("client.toml", text);
+    let (_, intent) = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable).expect("good");
+    Io::new(
+        Speaker::new(intent.speaker, host.into()),
+        IoConfig::default(),
+    )
+    .expect("no sockets")
+}
+
+/// Gives clients their turns until `done` has something to say.
+async fn drive<T>(
+    clients: &mut [&mut Io],
+    what: &str,
+    mut done: impl FnMut(usize, &Event, &Io) -> Option<T>,
+) -> T {
+    let turns = async {
+        loop {
+            for (index, io) in clients.iter_mut().enumerate() {
+                let turn = timeout(Duration::from_millis(5), io.next()).await;
+                for event in turn.unwrap_or_default() {
+                    if let Some(told) = done(index, &event, io) {
+                        return told;
+                    }
+                }
+            }
+        }
+    };
+    timeout(DEADLINE, turns)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"))
+}
+
+async fn up(clients: &mut [&mut Io]) {
+    let mut left = clients.len();
+    drive(clients, "all up", |_, event, _| {
+        left -= usize::from(matches!(event, Event::Speaker(SpeakerEvent::Up { .. })));
+        (left == 0).then_some(())
+    })
+    .await;
+}
+
+fn prefix() -> Ipv4Prefix {
+    Ipv4Prefix::new(Ipv4Addr::new(10, 65, 0, 1), 32).expect("a prefix")
+}
+
+/// The attributes of the route under test, as a client holds them.
+fn learned(io: &Io) -> Option<Attributes> {
+    let view = io
+        .speaker()
+        .rib()
+        .lookup(Family::IPV4_UNICAST, Net::V4(prefix()))?;
+    view.best().map(|path| path.received.clone())
+}
+
+#[tokio::test]
+async fn it_reflects_between_clients() {
+    let reflector = Reflector::start().await;
+    let address = reflector.address().await;
+    let (mut one, mut two) = (client(2, address), client(3, address));
+    up(&mut [&mut one, &mut two]).await;
+    // A loopback address is no next hop, so the route names another.
+    let attributes = Attributes {
+        local_pref: Some(200),
+        next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2))),
+        ..Attributes::default()
+    };
+    one.handle(Input::Local {
+        family: Family::IPV4_UNICAST,
+        net: Net::V4(prefix()),
+        attributes: Some(attributes),
+    });
+    let arrived = async {
+        loop {
+            tokio::select! {
+                _ = one.next() => {}
+                _ = two.next() => {}
+            }
+            if let Some(attributes) = learned(&two) {
+                return attributes;
+            }
+        }
+    };
+    let Ok(learned) = timeout(DEADLINE, arrived).await else {
+        panic!(
+            "never arrives: {:?} {:?}",
+            reflector.neighbors().await,
+            reflector.routes().await
+        );
+    };
+    // RFC 4456 §8; and the next hop is not touched (§10).
+    assert_eq!(
+        learned.originator_id.map(|id| id.0),
+        Some(Ipv4Addr::new(127, 0, 0, 2))
+    );
+    assert_eq!(
+        learned.cluster_list.first().map(|id| id.0),
+        Some(Ipv4Addr::new(127, 0, 0, 99))
+    );
+    assert_eq!(
+        learned.next_hop,
+        Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2)))
+    );
+    assert_eq!(learned.local_pref, Some(200));
+
+    let routes = reflector.routes().await;
+    let path = &routes.routes[0].paths[0];
+    assert_eq!(
+        path.next_hop_state.as_deref(),
+        Some("assumed reachable at cost 0")
+    );
+    let neighbors = reflector.neighbors().await;
+    let dynamic: Vec<Option<IpAddr>> = neighbors
+        .neighbors
+        .iter()
+        .filter(|n| n.dynamic)
+        .map(|n| n.address)
+        .collect();
+    assert_eq!(
+        dynamic,
+        ["127.0.0.2", "127.0.0.3"].map(|address| address.parse().ok())
+    );
+
+    // A third one is beyond the limit, and that is shown.
+    let mut three = client(4, address);
+    drive(&mut [&mut three], "the third is refused", |_, _, io| {
+        let mut peers = io.speaker().peers();
+        let error = peers.next()?.session.stats().last_error.clone()?.1;
+        matches!(error, DownReason::Received(_)).then_some(())
+    })
+    .await;
+    let range = reflector.neighbors().await.ranges.remove(0);
+    assert_eq!((range.used, range.limit), (2, 2));
+    assert!(range.refused >= 1);
+    let status = reflector
+        .until("the limit is noted", |status| !status.notes.is_empty())
+        .await;
+    assert!(
+        status.notes[0].contains("127.0.0.0/24 is full: limit = 2"),
+        "{:?}",
+        status.notes
+    );
+
+    // RFC 4486: it leaves with Cease/Administrative Shutdown.
+    reflector.signal(nix::sys::signal::Signal::SIGTERM);
+    let mut reasons = Vec::new();
+    drive(&mut [&mut one, &mut two], "both are told", |_, event, _| {
+        if let Event::Speaker(SpeakerEvent::Down { reason, .. }) = event {
+            reasons.push(reason.to_string());
+        }
+        (reasons.len() == 2).then_some(())
+    })
+    .await;
+    for reason in reasons {
+        assert!(reason.contains("Cease/Administrative Shutdown"), "{reason}");
+        assert!(reason.contains("route reflector stops"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_reload_keeps_the_last_good_configuration() {
+    let reflector = Reflector::start().await;
+    let good = std::fs::read_to_string(reflector.config()).expect("read");
+    std::fs::write(reflector.config(), format!("{good}hold_tiem = 9\n")).expect("write");
+    reflector.signal(nix::sys::signal::Signal::SIGHUP);
+    let status = reflector
+        .until("it is refused", |status| status.config_error.is_some())
+        .await;
+    let error = status.config_error.expect("there");
+    assert!(error.contains("did you mean `hold_time`?"), "{error}");
+    assert_eq!(reflector.neighbors().await.ranges[0].limit, 2);
+
+    std::fs::write(reflector.config(), good.replace("limit = 2", "limit = 7")).expect("write");
+    reflector.signal(nix::sys::signal::Signal::SIGHUP);
+    reflector
+        .until("it is taken", |status| status.config_error.is_none())
+        .await;
+    assert_eq!(reflector.neighbors().await.ranges[0].limit, 7);
+
+    std::fs::write(reflector.config(), good.replace("64512", "64513")).expect("write");
+    reflector.signal(nix::sys::signal::Signal::SIGHUP);
+    let status = reflector
+        .until("it is refused", |status| status.config_error.is_some())
+        .await;
+    assert!(status.config_error.expect("there").contains("restart"));
+}
+
+#[tokio::test]
+async fn it_has_no_fib_and_says_so() {
+    let reflector = Reflector::start().await;
+    let said = reflector
+        .call(Command::Fib {})
+        .await
+        .expect_err("no fib")
+        .to_string();
+    assert!(said.contains("never writes a route"), "{said}");
+}
+
+#[test]
+fn check_tells_without_starting() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("rr.toml");
+    std::fs::write(&config, CONFIG).expect("write");
+    let (good, said) = outcome(&config, &["--check"]);
+    assert!(good && said.contains("rr.toml: good"), "{said}");
+    std::fs::write(&config, CONFIG.replace("limit", "limti")).expect("write");
+    let (good, said) = outcome(&config, &["--check"]);
+    assert!(!good && said.contains("rr.toml:10:1"), "{said}");
+    assert!(said.contains("did you mean `limit`?"), "{said}");
+}
+
+#[test]
+fn what_hinders_the_start_is_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("rr.toml");
+    let control = directory.path().join("rr.sock");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let port = taken.local_addr().expect("an address").port();
+    let text = CONFIG.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
+    std::fs::write(
+        &config,
+        format!("log = \"warn\"\ncontrol = {control:?}\n{text}"),
+    )
+    .expect("write");
+    let (good, said) = outcome(&config, &[]);
+    assert!(
+        !good && said.contains(&format!("127.0.0.1:{port}")),
+        "{said}"
+    );
+    assert!(said.contains("the port is in use"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(!control.exists(), "nothing is left behind");
+}
