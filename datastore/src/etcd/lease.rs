@@ -29,7 +29,9 @@ pub(super) async fn keep_alive(mut lease: LeaseClient, id: LeaseId) -> Result<i6
     match response.await?? {
         Some(response) if response.ttl() > 0 => Ok(response.ttl()),
         Some(_) => Err(Error::NoLease(id)),
-        None => Err(Error::Unavailable("the stream of keep-alives has ended".into())),
+        None => Err(Error::Unavailable(
+            "the stream of keep-alives has ended".into(),
+        )),
     }
 }
 

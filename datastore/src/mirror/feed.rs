@@ -79,6 +79,12 @@ impl Feed {
         }
     }
 
+    /// How often the range was listed.
+    #[cfg(test)]
+    pub(super) const fn lists(&self) -> u64 {
+        self.lists
+    }
+
     pub(super) const fn was_listed(&self) -> bool {
         self.listed_once
     }

@@ -1,1 +1,587 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::core::{Core, CoreConfig, Faults, WatchCursor, WatchPoll};
+use crate::kv::{LeaseId, Revision};
+use crate::limits::{LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
+use crate::txn::{Delete, Op, Put, Txn};
+
+const PREFIXES: [&str; 2] = ["/a/", "/b/"];
+
+/// A mirror beside its store and its consumer, in virtual time, without a network.
+struct World {
+    core: Core,
+    mirror: Mirror,
+    now: Duration,
+    /// Questions that the store has not answered, oldest first.
+    asked: VecDeque<Output>,
+    watches: BTreeMap<FeedId, WatchCursor>,
+    consumer: Consumer,
+    clusters: u64,
+}
+
+/// What the consumer has made of the updates.
+#[derive(Default)]
+struct Consumer {
+    state: BTreeMap<Bytes, KeyValue>,
+    status: Option<Status>,
+    statuses: Vec<Status>,
+    deletes: usize,
+    puts: usize,
+    /// The newest state that was seen of each key, deleted ones too: history and revision.
+    newest: BTreeMap<Bytes, (Bytes, Revision)>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            core: Core::new(CoreConfig::default()),
+            mirror: Mirror::new(PREFIXES.map(KeyRange::prefix), 7),
+            now: Duration::ZERO,
+            asked: VecDeque::new(),
+            watches: BTreeMap::new(),
+            consumer: Consumer::default(),
+            clusters: 1,
+        }
+    }
+
+    fn put(&mut self, key: &str, value: &str) {
+        // The history's number leads, so that values tell which history they are of.
+        let value = format!("{:04}:{value}", self.core.header().cluster);
+        let put = Op::Put(Put::new(key.to_owned(), value));
+        let _ = self.core.txn(&Txn {
+            then: vec![put],
+            ..Txn::default()
+        });
+    }
+
+    fn delete(&mut self, range: KeyRange) {
+        let delete = Op::Delete(Delete {
+            range,
+            previous: false,
+        });
+        let _ = self.core.txn(&Txn {
+            then: vec![delete],
+            ..Txn::default()
+        });
+    }
+
+    /// The mirror acts on what is due, and asks.
+    fn ask(&mut self) {
+        self.mirror.handle_timeout(self.now);
+        while let Some(output) = self.mirror.poll_output() {
+            match output {
+                Output::Cancel { feed } => {
+                    self.watches.remove(&feed);
+                    self.asked.retain(|asked| feed_of(asked) != feed);
+                }
+                output => self.asked.push_back(output),
+            }
+        }
+    }
+
+    /// The store answers the oldest question.
+    fn answer(&mut self) -> bool {
+        self.ask();
+        let Some(output) = self.asked.pop_front() else {
+            return false;
+        };
+        match output {
+            Output::List { feed, query } => {
+                // Small pages, so that lists take several.
+                let page = self.core.range(&Query { limit: 2, ..query });
+                self.mirror.listed(self.now, feed, page);
+            }
+            Output::Watch { feed, request } => {
+                let watch = self.core.watch(request);
+                let header = watch.map(|watch| {
+                    self.watches.insert(feed, watch);
+                    self.core.header()
+                });
+                self.mirror.opened(self.now, feed, header);
+            }
+            Output::Probe { feed } => {
+                if let (true, Some(progress)) =
+                    (self.watches.contains_key(&feed), self.core.progress())
+                {
+                    self.mirror.watched(self.now, feed, Ok(progress));
+                }
+            }
+            Output::Cancel { .. } => unreachable!("carried out at once"),
+        }
+        true
+    }
+
+    /// Every watch brings what it has.
+    fn bring(&mut self) -> bool {
+        self.ask();
+        let mut brought = false;
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            let Some(watch) = self.watches.get_mut(&feed) else {
+                continue;
+            };
+            let batch = match self.core.poll_watch(watch) {
+                WatchPoll::Idle => continue,
+                WatchPoll::Events(batch) => Ok(batch),
+                WatchPoll::Ended(error) => {
+                    self.watches.remove(&feed);
+                    Err(error)
+                }
+            };
+            brought = true;
+            self.mirror.watched(self.now, feed, batch);
+        }
+        brought
+    }
+
+    fn consume(&mut self, max: usize) -> bool {
+        self.ask();
+        let updates = self.mirror.take(self.now, max);
+        let any = !updates.is_empty();
+        for update in updates {
+            self.consumer.take(update);
+        }
+        any
+    }
+
+    /// Time passes until something is due.
+    fn pass(&mut self) {
+        if let Some(at) = self.mirror.poll_timeout(self.now) {
+            self.now = self.now.max(at);
+        }
+    }
+
+    /// Everything that can be done without time passing.
+    fn settle(&mut self) {
+        while self.answer() || self.bring() || self.consume(usize::MAX) {}
+    }
+
+    /// Lets it run without faults, as long as a mirror may take to come back.
+    fn calm(&mut self) {
+        self.core.set_faults(Faults::default());
+        let end = self.now + QUIET_MAX + PROBE_TIMEOUT + RETRY_MAX * 4;
+        while self.now < end {
+            self.settle();
+            self.pass();
+        }
+        self.settle();
+    }
+
+    /// The store is made anew, with some other content and a history of its own.
+    fn replace(&mut self) {
+        self.clusters += 1;
+        self.core = Core::new(CoreConfig {
+            cluster: self.clusters,
+            ..CoreConfig::default()
+        });
+        self.watches.clear();
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            self.mirror
+                .watched(self.now, feed, Err(Error::WatchLost("restarted".into())));
+        }
+    }
+
+    fn check_in_sync(&self) {
+        assert_eq!(self.consumer.status, Some(Status::InSync));
+        let listing = self.core.range(&Query::new(KeyRange::prefix("/"))).unwrap();
+        let mirrored = listing.items.iter().filter(|item| {
+            PREFIXES
+                .iter()
+                .any(|prefix| item.key.starts_with(prefix.as_bytes()))
+        });
+        assert!(
+            self.consumer.state.values().eq(mirrored),
+            "{:?}\n{listing:?}",
+            self.consumer.state
+        );
+    }
+}
+
+fn feed_of(output: &Output) -> FeedId {
+    match output {
+        Output::List { feed, .. }
+        | Output::Watch { feed, .. }
+        | Output::Probe { feed }
+        | Output::Cancel { feed } => *feed,
+    }
+}
+
+impl Consumer {
+    fn take(&mut self, update: Update) {
+        match update {
+            Update::Status(status) => {
+                assert_ne!(self.status, Some(status), "told twice");
+                self.status = Some(status);
+                self.statuses.push(status);
+            }
+            Update::Change(Change::Put(item)) => {
+                assert_ne!(self.status, None, "a change before the first status");
+                let newest = self.newest.entry(item.key.clone()).or_default();
+                let seen = (
+                    item.value.slice(..4.min(item.value.len())),
+                    item.mod_revision,
+                );
+                assert!(seen >= *newest, "back in time: {item:?}");
+                *newest = seen;
+                self.puts += 1;
+                self.state.insert(item.key.clone(), item);
+            }
+            Update::Change(Change::Delete(key)) => {
+                self.deletes += 1;
+                assert!(
+                    self.state.remove(&key).is_some(),
+                    "deleted what it never had: {key:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_there_comes_before_in_sync_and_what_changes_after() {
+    let mut world = World::new();
+    for key in ["/a/1", "/a/2", "/a/3", "/b/1", "/c/1"] {
+        world.put(key, "x");
+    }
+    world.settle();
+    world.check_in_sync();
+    assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
+    assert_eq!(world.consumer.puts, 4);
+    world.put("/a/1", "y");
+    world.delete(KeyRange::key("/b/1"));
+    world.settle();
+    world.check_in_sync();
+    assert_eq!((world.consumer.puts, world.consumer.deletes), (5, 1));
+    assert_eq!(world.consumer.statuses.len(), 2);
+}
+
+#[test]
+fn a_consumer_that_sleeps_gets_the_latest_once() {
+    let mut world = World::new();
+    world.put("/a/kept", "0");
+    world.settle();
+    for nth in 0..1000 {
+        world.put("/a/kept", &nth.to_string());
+        world.put("/a/passing", "x");
+        world.delete(KeyRange::key("/a/passing"));
+        while world.answer() || world.bring() {}
+    }
+    let before = world.consumer.puts;
+    world.settle();
+    assert_eq!(
+        (world.consumer.puts - before, world.consumer.deletes),
+        (1, 0)
+    );
+    world.check_in_sync();
+}
+
+#[test]
+fn a_lost_watch_is_taken_up_where_it_ended() {
+    let mut world = World::new();
+    for nth in 0..10 {
+        world.put(&format!("/a/{nth}"), "x");
+    }
+    world.settle();
+    let before = world.consumer.puts;
+    world.core.lose_watches();
+    world.settle();
+    world.put("/a/1", "y");
+    world.delete(KeyRange::key("/a/2"));
+    world.calm();
+    world.check_in_sync();
+    // No list: only what changed was told. A short loss is not worth a word.
+    assert_eq!(
+        (world.consumer.puts - before, world.consumer.deletes),
+        (1, 1)
+    );
+    assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
+}
+
+#[test]
+fn a_compacted_history_is_made_up_for_by_a_list() {
+    let mut world = World::new();
+    for nth in 0..5 {
+        world.put(&format!("/a/{nth}"), "x");
+    }
+    world.settle();
+    world.core.lose_watches();
+    world.settle();
+    let before = world.consumer.puts;
+    world.put("/a/0", "y");
+    world.put("/b/9", "x");
+    world.delete(KeyRange::key("/a/1"));
+    world.core.compact(world.core.header().revision).unwrap();
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(
+        (world.consumer.puts - before, world.consumer.deletes),
+        (2, 1)
+    );
+}
+
+#[test]
+fn a_store_that_is_away_deletes_nothing_and_is_reported_lost() {
+    let mut world = World::new();
+    world.put("/a/1", "x");
+    world.settle();
+    world.core.set_faults(Faults {
+        unavailable: true,
+        ..Faults::default()
+    });
+    let start = world.now;
+    while world.consumer.status != Some(Status::Lost) {
+        world.settle();
+        world.pass();
+        assert!(
+            world.now < start + LOST_AFTER * 2,
+            "it must be told in time"
+        );
+    }
+    assert!(world.now >= start + LOST_AFTER);
+    let tries = world
+        .mirror
+        .feeds
+        .iter()
+        .map(|feed| format!("{feed:?}"))
+        .collect::<Vec<_>>();
+    for _ in 0..50 {
+        world.settle();
+        world.pass();
+    }
+    assert!(
+        world.now > start + RETRY_MAX * 10,
+        "the tries come less and less often: {tries:?}"
+    );
+    assert_eq!((world.consumer.deletes, world.consumer.state.len()), (0, 1));
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(
+        world.consumer.statuses,
+        [
+            Status::Syncing,
+            Status::InSync,
+            Status::Lost,
+            Status::InSync
+        ]
+    );
+}
+
+#[test]
+fn a_stale_answer_changes_nothing() {
+    let mut world = World::new();
+    world.put("/a/1", "old");
+    world.put("/b/1", "old");
+    world.settle();
+    world.put("/a/1", "new");
+    world.delete(KeyRange::key("/b/1"));
+    world.put("/b/2", "new");
+    world.settle();
+    let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
+    // The next answers come from a member that lags by all three, and would bring a key back.
+    world.core.lose_watches();
+    world.core.set_faults(Faults {
+        stale_by: 3,
+        ..Faults::default()
+    });
+    for _ in 0..10 {
+        world.settle();
+        world.pass();
+    }
+    assert_eq!(
+        (world.consumer.puts, world.consumer.deletes),
+        (puts, deletes)
+    );
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(
+        (world.consumer.puts, world.consumer.deletes),
+        (puts, deletes)
+    );
+}
+
+#[test]
+fn a_silent_watch_is_noticed() {
+    let mut world = World::new();
+    world.settle();
+    world.core.set_faults(Faults {
+        watches_silent: true,
+        ..Faults::default()
+    });
+    world.put("/a/1", "x");
+    let start = world.now;
+    world.settle();
+    while world.watches.len() == 2 {
+        world.pass();
+        assert!(world.now <= start + QUIET_MAX + PROBE_TIMEOUT);
+        world.settle();
+    }
+    world.calm();
+    world.check_in_sync();
+}
+
+#[test]
+fn a_quiet_watch_that_answers_is_left_alone() {
+    let mut world = World::new();
+    world.put("/a/1", "x");
+    world.settle();
+    let end = world.now + QUIET_MAX * 20;
+    while world.now < end {
+        world.settle();
+        world.pass();
+    }
+    assert_eq!(
+        world
+            .mirror
+            .feeds
+            .iter()
+            .map(Feed::lists)
+            .collect::<Vec<_>>(),
+        [1, 1]
+    );
+    world.check_in_sync();
+}
+
+#[test]
+fn a_store_that_never_answers_is_asked_again() {
+    let mut world = World::new();
+    world.put("/a/1", "x");
+    for _ in 0..20 {
+        world.ask();
+        world.asked.clear();
+        world.pass();
+    }
+    assert!(world.now > RETRY_MAX);
+    world.calm();
+    world.check_in_sync();
+}
+
+#[test]
+fn a_new_history_replaces_the_old_one() {
+    let mut world = World::new();
+    for nth in 0..20 {
+        world.put(&format!("/a/{nth}"), "x");
+    }
+    world.settle();
+    world.replace();
+    world.put("/a/3", "other");
+    world.put("/b/1", "other");
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(world.consumer.state.len(), 2);
+}
+
+#[test]
+fn ranges_within_others_are_left_out() {
+    let ranges = ["/a/b/", "/a/", "/c/", "/a/"].map(KeyRange::prefix);
+    assert_eq!(Mirror::new(ranges, 0).feeds(), 2);
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Put(String, u8),
+    Delete(String),
+    Clear,
+    Compact(i64),
+    Lose,
+    Faults(bool, i64, bool),
+    Replace,
+    Answer,
+    Forget,
+    Bring,
+    Consume(usize),
+    Pass,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let key = || "/[abc]/[0-4]";
+    prop_oneof![
+        8 => (key(), any::<u8>()).prop_map(|(key, value)| Action::Put(key, value)),
+        4 => key().prop_map(Action::Delete),
+        1 => Just(Action::Clear),
+        2 => (0..4_i64).prop_map(Action::Compact),
+        1 => Just(Action::Lose),
+        2 => (prop::bool::weighted(0.2), 0..4_i64, prop::bool::weighted(0.2))
+            .prop_map(|(away, stale, silent)| Action::Faults(away, stale, silent)),
+        1 => Just(Action::Replace),
+        10 => Just(Action::Answer),
+        1 => Just(Action::Forget),
+        8 => Just(Action::Bring),
+        6 => (1..4_usize).prop_map(Action::Consume),
+        4 => Just(Action::Pass),
+    ]
+}
+
+impl World {
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Put(key, value) => self.put(&key, &value.to_string()),
+            Action::Delete(key) => self.delete(KeyRange::key(key)),
+            Action::Clear => self.delete(KeyRange::prefix("/a/")),
+            Action::Compact(ago) => {
+                let _ = self
+                    .core
+                    .compact(Revision(self.core.header().revision.0 - ago));
+            }
+            Action::Lose => self.core.lose_watches(),
+            Action::Faults(unavailable, stale_by, watches_silent) => {
+                self.core.set_faults(Faults {
+                    unavailable,
+                    stale_by,
+                    watches_silent,
+                });
+            }
+            Action::Replace => self.replace(),
+            Action::Answer => drop(self.answer()),
+            Action::Forget => {
+                self.ask();
+                self.asked.pop_front();
+            }
+            Action::Bring => drop(self.bring()),
+            Action::Consume(max) => drop(self.consume(max)),
+            Action::Pass => self.pass(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Whatever happened, nothing went back in time on the way, and in the end the consumer holds
+    /// what the store holds.
+    #[test]
+    fn every_mirror_catches_up(actions in prop::collection::vec(action(), 1..120)) {
+        let mut world = World::new();
+        for action in actions {
+            world.act(action);
+        }
+        world.calm();
+        world.check_in_sync();
+    }
+}
+
+#[test]
+fn keys_on_leases_are_keys_like_others() {
+    let mut world = World::new();
+    let lease = world
+        .core
+        .lease_grant(Duration::ZERO, LeaseId::NONE, 5)
+        .unwrap();
+    let put = Put {
+        lease: Some(lease.id),
+        ..Put::new("/a/leased", "x")
+    };
+    world
+        .core
+        .txn(&Txn {
+            then: vec![Op::Put(put)],
+            ..Txn::default()
+        })
+        .unwrap();
+    world.settle();
+    assert_eq!(world.consumer.state.len(), 1);
+    world.core.expire(Duration::from_secs(6));
+    world.settle();
+    assert_eq!((world.consumer.state.len(), world.consumer.deletes), (0, 1));
+}
