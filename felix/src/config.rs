@@ -142,7 +142,10 @@ fn take_prefixes(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
                 .get_ref()
                 .iter()
                 .find(|one| interface_prefixes(one.get_ref()).is_err());
-            return Some(Problem::at(bad.map_or_else(|| list.span(), Spanned::span), reason));
+            return Some(Problem::at(
+                bad.map_or_else(|| list.span(), Spanned::span),
+                reason,
+            ));
         }
     }
     None

@@ -170,7 +170,10 @@ impl Daemon {
         }
         self.host.go_on();
         if self.agent.is_active() {
-            self.reporter.settings(&self.agent.desired().settings);
+            let settings = &self.agent.desired().settings;
+            self.reporter.settings(settings);
+        }
+        if self.agent.is_active() && self.agent.desired().settings.endpoint_reporting {
             self.reporter.endpoints(
                 self.agent
                     .endpoints()
@@ -192,7 +195,6 @@ impl Daemon {
         let deadline = [self.agent.poll_timeout(), self.reporter.poll_timeout()];
         let deadline = deadline.into_iter().flatten().min();
         tokio::select! {
-            biased;
             () = stop => Wake::Stop,
             signal = next_signal(self.signals.as_mut()) => Wake::Signal(signal),
             event = self.fib.event() => Wake::Kernel(event),

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::host::Host;
 use super::interface::{Entries, Links, Setup, is_up};
 use super::retry::Retry;
-use crate::apply::{Checked, GATEWAY_IPV6, Neighbour};
+use crate::apply::{Checked, GATEWAY_IPV4, GATEWAY_IPV6, Neighbour};
 use crate::calc::{Calculator, Desired};
 use crate::limits::{INTERFACE_REFRESH, ROUTE_GRACE, RULES_CHECK};
 use crate::render::{Key, RuleInputs, Ruleset, render};
@@ -73,6 +73,8 @@ pub struct Agent {
     pub(super) guarded: bool,
     pub(super) foreign_edits: u64,
     pub(super) host_configured: Retry,
+    /// When the host's settings are looked at again.
+    host_refresh: Instant,
     pub(super) setups: BTreeMap<String, Setup>,
     pub(super) entries: Entries,
     adopted: Retry,
@@ -108,6 +110,7 @@ impl Agent {
             guarded: false,
             foreign_edits: 0,
             host_configured: Retry::default(),
+            host_refresh: now + INTERFACE_REFRESH,
             setups: BTreeMap::new(),
             entries: Entries::default(),
             adopted: Retry::default(),
@@ -143,6 +146,9 @@ impl Agent {
             }
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
                 self.forget_setup(gone.interface);
+            }
+            Event::AddressGone(gone) if gone.address.addr() == IpAddr::V4(GATEWAY_IPV4) => {
+                self.host_refresh = Instant(0);
             }
             Event::Overrun => self.doubt(),
             _ => {}
@@ -193,6 +199,7 @@ impl Agent {
             self.reconciler.poll_timeout(),
             self.grace,
             Some(self.rules_check),
+            Some(self.host_refresh),
         ];
         single.into_iter().flatten().chain(setups).min()
     }
@@ -336,6 +343,12 @@ impl Agent {
     }
 
     fn configure(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.host_refresh <= now {
+            self.host_refresh = now + INTERFACE_REFRESH;
+            if self.host_configured.is_done() {
+                self.host_configured = Retry::Due;
+            }
+        }
         if self.host_configured.is_due(now) {
             let outcome = host.configure(self.desired.settings.ipv6);
             if let Some(reason) = self.host_configured.note(now, outcome) {

@@ -119,7 +119,13 @@ impl Host for LinuxHost {
         if ipv6 && !self.has_ipv6 {
             warn!("this kernel has no IPv6; workloads get IPv4 only");
         }
-        self.set(&host_settings(ipv6 && self.has_ipv6))
+        self.set(&host_settings(ipv6 && self.has_ipv6))?;
+        if !self.sysctl.answers_arp_for_any_address() {
+            // Then proxy ARP does it, given a route that covers the gateway's address.
+            return Ok(());
+        }
+        let put = self.neighbours.put_gateway_ipv4();
+        put.map_err(|cause| Failed(format!("address of the IPv4 gateway: {cause}")))
     }
 
     fn configure_interface(&mut self, link: &Link, ipv6: bool) -> Result<(), Failed> {
@@ -134,7 +140,7 @@ impl Host for LinuxHost {
             self.has_ipv6,
         ))?;
         if ipv6 {
-            let put = self.neighbours.put_gateway(link.index);
+            let put = self.neighbours.put_gateway_ipv6(link.index);
             put.map_err(|cause| Failed(format!("address of the IPv6 gateway: {cause}")))?;
         }
         Ok(())

@@ -12,7 +12,7 @@ mod rules;
 pub mod sysctl;
 
 pub use host::{HostError, LinuxHost};
-pub use neighbours::{GATEWAY_IPV6, Neighbour, Neighbours};
+pub use neighbours::{GATEWAY_IPV4, GATEWAY_IPV6, Neighbour, Neighbours};
 pub use netlink::Refused;
 pub use rules::{Checked, Rules, RulesError};
 pub use sysctl::Sysctl;

@@ -1,6 +1,14 @@
-//! Neighbour entries of workloads, and the address by which workloads reach their host over IPv6.
+//! Neighbour entries of workloads, and the addresses of their gateways.
+//!
+//! Every workload has the same gateways, whichever host it is on.
+//!
+//! * IPv4: 169.254.1.1, held by `lo` with scope host. The kernel answers ARP requests for a local
+//!   address on any interface; proxy ARP alone would answer only as long as the host has a route
+//!   that covers the address, so that losing a default route would cut off even the workloads of
+//!   one host from each other. With scope host it is never chosen as a source address.
+//! * IPv6: `fe80::1`, held by each workload interface.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use model::Mac;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE, Parseable};
@@ -20,11 +28,17 @@ const NETLINK_ROUTE: isize = 0;
 /// `RTM_NEWNEIGH`.
 const NEW_NEIGHBOUR: u16 = 28;
 
-/// Every workload's IPv6 gateway: the link-local address that the host's end of the link holds.
+/// Every workload's IPv4 gateway.
+pub const GATEWAY_IPV4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+
+/// Every workload's IPv6 gateway: a link-local address that the host's end of the link holds.
 pub const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
-/// Its prefix length on the interface.
+/// Prefix length of the IPv6 gateway on the interface.
 const GATEWAY_PREFIX: u8 = 64;
+
+/// Index of `lo`, in every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// A permanent neighbour entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,13 +119,31 @@ impl Neighbours {
             .collect())
     }
 
-    /// Gives an interface the gateway's address, without duplicate address detection: the
+    /// Gives `lo` the IPv4 gateway's address.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn put_gateway_ipv4(&mut self) -> Result<(), Refused> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = 32;
+        message.header.scope = AddressScope::Host;
+        message.header.index = LOOPBACK;
+        message.attributes = vec![
+            AddressAttribute::Local(GATEWAY_IPV4.into()),
+            AddressAttribute::Address(GATEWAY_IPV4.into()),
+        ];
+        self.put_address(message)
+    }
+
+    /// Gives an interface the IPv6 gateway's address, without duplicate address detection: the
     /// workload must not be able to claim it.
     ///
     /// # Errors
     ///
     /// The kernel refuses; IPv6 may be off on the interface.
-    pub fn put_gateway(&mut self, interface: u32) -> Result<(), Refused> {
+    pub fn put_gateway_ipv6(&mut self, interface: u32) -> Result<(), Refused> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet6;
         message.header.prefix_len = GATEWAY_PREFIX;
@@ -122,6 +154,10 @@ impl Neighbours {
             AddressAttribute::Address(GATEWAY_IPV6.into()),
             AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent),
         ];
+        self.put_address(message)
+    }
+
+    fn put_address(&mut self, message: AddressMessage) -> Result<(), Refused> {
         let message = RouteNetlinkMessage::NewAddress(message);
         self.requests.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
     }

@@ -87,6 +87,13 @@ impl Sysctl {
         self.root.join("ipv6").is_dir()
     }
 
+    /// Whether the host answers ARP requests for each of its addresses on every interface, as it
+    /// does unless told otherwise (`arp_ignore`, set by kube-proxy's strict ARP).
+    pub fn answers_arp_for_any_address(&self) -> bool {
+        let ignore = self.read("ipv4/conf/all/arp_ignore");
+        ignore.is_none_or(|value| value == "0")
+    }
+
     /// The `rp_filter` that new interfaces get; 1 if it cannot be read.
     pub fn default_rp_filter(&self) -> String {
         self.read("ipv4/conf/default/rp_filter")

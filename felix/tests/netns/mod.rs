@@ -78,14 +78,14 @@ impl Namespace {
         self.within(|| run(command))
     }
 
-    /// Whether a ping from inside is answered. Three packets at most, a second each.
+    /// Whether a ping from inside is answered, soon.
     pub(crate) fn pings(&self, target: &str) -> bool {
-        self.within(|| pings(target, ""))
+        self.within(|| pings(target))
     }
 
-    /// Like [`pings`](Self::pings), with another source address.
-    pub(crate) fn pings_from(&self, source: &str, target: &str) -> bool {
-        self.within(|| pings(target, &format!("-I {source}")))
+    /// Whether no ping from inside is answered for a while.
+    pub(crate) fn is_cut_off(&self, target: &str) -> bool {
+        self.within(|| is_cut_off(target))
     }
 
     /// Moves a link of the thread's namespace in here, under another name.
@@ -109,10 +109,19 @@ fn current() -> OwnedFd {
         .into()
 }
 
-/// Whether a ping from the thread's namespace is answered.
-pub(crate) fn pings(target: &str, options: &str) -> bool {
-    // -c 1 with -w: several attempts, done with the first answer.
-    try_run(&format!("ping -n -q -c 1 -i 0.2 -w 2 {options} {target}"))
+/// Whether a ping from the thread's namespace is answered, soon: done with the first answer.
+pub(crate) fn pings(target: &str) -> bool {
+    ping(&format!("-w 5 {target}"))
+}
+
+/// Whether no ping from the thread's namespace is answered for a while.
+pub(crate) fn is_cut_off(target: &str) -> bool {
+    !ping(&format!("-w 1 {target}"))
+}
+
+/// One ping every 200 ms until the first answer.
+pub(crate) fn ping(options: &str) -> bool {
+    try_run(&format!("ping -n -q -c 1 -i 0.2 {options}"))
         .status
         .success()
 }

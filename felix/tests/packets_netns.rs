@@ -1,0 +1,670 @@
+//! The whole daemon on a real kernel: workloads in namespaces of their own behind one host, real
+//! packets. Needs root and `CAMBRIC_LAB=1`.
+
+mod netns;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use admin::report::{Endpoint, Endpoints};
+use admin::{Command, Reply};
+use cambric_felix::config::Config;
+use cambric_felix::daemon::Daemon;
+use datastore::{KeyRange, LeaseId, Local, Store};
+use netns::{Namespace, Workload, lab, pings, run, try_run};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+const OPEN: &[&str] = &["projectcalico-default-allow"];
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
+/// How long anything may take at most.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A Felix in a thread of its own, in the namespace of the thread that starts it.
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// A host with a store and perhaps a Felix.
+struct Host {
+    store: Arc<dyn Store>,
+    /// Runs the store's task.
+    runtime: Runtime,
+    directory: tempfile::TempDir,
+    felix: Option<Running>,
+}
+
+impl Host {
+    fn new() -> Self {
+        // An address of the host itself, to be reached by workloads.
+        run("ip link add uplink type veth peer name far");
+        run("ip link set far up");
+        run("ip address add 10.0.0.11/24 dev uplink");
+        run("ip address add fd00::11/64 dev uplink nodad");
+        run("ip link set uplink up");
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let store = runtime.block_on(async { Arc::new(Local::empty()) });
+        let mut host = Self {
+            store,
+            runtime,
+            directory: tempfile::tempdir().unwrap(),
+            felix: None,
+        };
+        host.start();
+        host
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("felix.sock")
+    }
+
+    fn start(&mut self) {
+        let text = format!(
+            "hostname = \"n1\"\ncontrol = \"{}\"\n[datastore]\nendpoints = []\n",
+            self.socket().display()
+        );
+        let config = Config::of(&admin::config::Source::new("felix.toml", text)).unwrap();
+        let store = Arc::clone(&self.store);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ready, opened) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut daemon = Daemon::open(config, store).unwrap();
+                ready.send(()).unwrap();
+                let stop = async {
+                    let _ = stopped.await;
+                };
+                daemon.serve(stop).await.unwrap();
+            });
+        });
+        opened.recv_timeout(PATIENCE).expect("the daemon opens");
+        self.felix = Some(Running { stop, thread });
+    }
+
+    fn stop(&mut self) {
+        let felix = self.felix.take().expect("a running Felix");
+        felix.stop.send(()).expect("it still runs");
+        felix.thread.join().expect("it ends in peace");
+    }
+
+    fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    fn put(&self, key: &str, value: &Value) {
+        let put = self.store.put(
+            key.to_owned().into(),
+            value.to_string().into(),
+            LeaseId::default(),
+        );
+        self.handle().block_on(put).unwrap();
+    }
+
+    fn delete(&self, key: &str) {
+        assert!(
+            self.handle()
+                .block_on(self.store.delete(key.to_owned().into()))
+                .unwrap()
+        );
+    }
+
+    fn endpoint(
+        &self,
+        pod: &str,
+        interface: &str,
+        mac: Option<&str>,
+        networks: &[&str],
+        profiles: &[&str],
+    ) {
+        let value = json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": format!("n1-k8s-{pod}-eth0"), "namespace": "ns"},
+            "spec": {
+                "orchestrator": "k8s", "node": "n1", "pod": pod, "endpoint": "eth0", "mac": mac,
+                "interfaceName": interface, "ipNetworks": networks, "profiles": profiles,
+            },
+        });
+        self.put(&key(pod), &value);
+    }
+
+    fn configure(&self, spec: &Value) {
+        self.put(
+            &format!("{RESOURCES}felixconfigurations/default"),
+            &json!({"spec": spec}),
+        );
+    }
+
+    fn ask(&self, command: &Command) -> Reply {
+        self.handle()
+            .block_on(admin::client::call(self.socket(), command))
+            .unwrap()
+    }
+
+    fn endpoints(&self) -> Endpoints {
+        match self.ask(&Command::Endpoints {}) {
+            Reply::Endpoints(endpoints) => endpoints,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until the endpoint of this interface is as wished.
+    fn wait(&self, interface: &str, what: &str, wished: impl Fn(Option<&Endpoint>) -> bool) {
+        self.until(what, || {
+            let endpoints = self.endpoints();
+            wished(
+                endpoints
+                    .endpoints
+                    .iter()
+                    .find(|endpoint| endpoint.interface == interface),
+            )
+        });
+    }
+
+    fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(
+                Instant::now() < deadline,
+                "not within {PATIENCE:?}: {what}\n{:#?}",
+                self.endpoints()
+            );
+        }
+    }
+
+    fn wait_up(&self, interface: &str) {
+        self.wait(interface, "up", |endpoint| {
+            endpoint.is_some_and(|e| e.state == "up")
+        });
+    }
+
+    /// Packets that the rule of this comment in this chain has counted.
+    fn counted(&self, chain: &str, comment: &str) -> u64 {
+        let Reply::Rules(rules) = self.ask(&Command::Rules {}) else {
+            panic!("no rules");
+        };
+        assert_eq!(rules.table, "inet cambric-felix");
+        let rule = rules
+            .rules
+            .iter()
+            .find(|rule| rule.chain == chain && rule.text.contains(comment));
+        rule.and_then(|rule| rule.packets)
+            .unwrap_or_else(|| panic!("{chain} {comment}: {rules:#?}"))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.felix.is_some() && !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+fn key(pod: &str) -> String {
+    format!("{RESOURCES}workloadendpoints/ns/n1-k8s-{pod}-eth0")
+}
+
+/// Workload `n` with both families: `cali<n>`, 10.65.0.n, fd65::n.
+fn workload(n: u8) -> Workload {
+    let (v4, v6) = (format!("10.65.0.{n}"), format!("fd65::{n}"));
+    Workload::new(&format!("cali{n}"), &mac(n), Some(&v4), Some(&v6))
+}
+
+fn mac(n: u8) -> String {
+    format!("02:00:00:00:00:{n:02x}")
+}
+
+fn announce(host: &Host, n: u8, profiles: &[&str]) {
+    let (v4, v6) = (format!("10.65.0.{n}/32"), format!("fd65::{n}/128"));
+    host.endpoint(
+        &format!("w{n}"),
+        &format!("cali{n}"),
+        Some(&mac(n)),
+        &[&v4, &v6],
+        profiles,
+    );
+}
+
+/// Two open workloads behind a host, up.
+fn pair() -> (Host, Workload, Workload) {
+    let host = Host::new();
+    let (one, two) = (workload(1), workload(2));
+    announce(&host, 1, OPEN);
+    announce(&host, 2, OPEN);
+    host.wait_up("cali1");
+    host.wait_up("cali2");
+    (host, one, two)
+}
+
+/// A counter of packets in a namespace, by a match.
+fn count_at(namespace: &Namespace, what: &str) {
+    namespace.run("nft add table inet t");
+    namespace.run("nft add chain inet t c { type filter hook input priority 0 ; }");
+    namespace.run(&format!("nft add rule inet t c {what} counter"));
+}
+
+fn count_of(namespace: &Namespace) -> u64 {
+    let listed = namespace.run("nft list chain inet t c");
+    let mut words = listed
+        .split_whitespace()
+        .skip_while(|word| *word != "packets")
+        .skip(1);
+    words.next().expect("a counter").parse().expect("a number")
+}
+
+#[test]
+fn open_workloads_reach_each_other_their_host_reaches_them() {
+    lab(
+        "open_workloads_reach_each_other_their_host_reaches_them",
+        || {
+            let (host, one, two) = pair();
+            assert!(one.namespace.pings("10.65.0.2") && two.namespace.pings("10.65.0.1"));
+            assert!(one.namespace.pings("fd65::2") && two.namespace.pings("fd65::1"));
+            assert!(pings("10.65.0.1") && pings("fd65::2"));
+            let routes = run("ip route show proto 80");
+            assert!(
+                routes.contains("10.65.0.1 dev cali1 scope link metric 256"),
+                "{routes}"
+            );
+            let routes = run("ip -6 route show proto 80");
+            assert!(routes.contains("fd65::1 dev cali1 metric 256"), "{routes}");
+            let neighbours = run("ip neigh show nud permanent dev cali1");
+            assert!(
+                neighbours.contains(&format!("10.65.0.1 lladdr {}", mac(1))),
+                "{neighbours}"
+            );
+            assert!(host.counted("from-cali1", "profile projectcalico-default-allow") > 0);
+            let Reply::Status(status) = host.ask(&Command::Status {}) else {
+                panic!()
+            };
+            assert_eq!((status.ready, status.waiting_for), (true, vec![]));
+        },
+    );
+}
+
+#[test]
+fn a_source_address_that_is_not_the_endpoints_is_dropped() {
+    lab(
+        "a_source_address_that_is_not_the_endpoints_is_dropped",
+        || {
+            let (host, one, two) = pair();
+            one.namespace.run("ip address add 10.65.0.99/32 dev lo");
+            one.namespace
+                .run("ip address add fd65::99/128 dev lo nodad");
+            for (source, target, family) in [
+                ("10.65.0.99", "10.65.0.2", "ip"),
+                ("fd65::99", "fd65::2", "ip6"),
+            ] {
+                // The gateway's link address must be known: it is not told to a stranger.
+                assert!(one.namespace.pings(target));
+                count_at(&two.namespace, &format!("{family} saddr {source}"));
+                let before = host.counted("workload-source", "source is not");
+                assert!(
+                    !one.namespace
+                        .within(|| netns::ping(&format!("-w 1 -I {source} {target}")))
+                );
+                assert_eq!(count_of(&two.namespace), 0, "{source} got through");
+                assert!(host.counted("workload-source", "source is not") >= before + 3);
+                two.namespace.run("nft delete table inet t");
+                // The neighbour's address is no better.
+                let own = if family == "ip" {
+                    "10.65.0.1"
+                } else {
+                    "fd65::1"
+                };
+                count_at(&two.namespace, &format!("{family} saddr {own}"));
+                assert!(
+                    one.namespace
+                        .within(|| netns::ping(&format!("-w 5 -I {own} {target}")))
+                );
+                assert!(count_of(&two.namespace) > 0, "the counter works");
+                two.namespace.run("nft delete table inet t");
+            }
+        },
+    );
+}
+
+#[test]
+fn an_interface_of_ours_without_endpoint_passes_nothing() {
+    lab(
+        "an_interface_of_ours_without_endpoint_passes_nothing",
+        || {
+            let (host, one, _two) = pair();
+            let nine = workload(9);
+            // Everything that Felix would do, but the rules.
+            run("ip route add 10.65.0.9 dev cali9");
+            run("ip -6 route add fd65::9 dev cali9");
+            run("ip -6 address add fe80::1/64 dev cali9 nodad");
+            netns::sysctl("ipv4/conf/cali9/proxy_arp", "1");
+            netns::sysctl("ipv4/conf/cali9/rp_filter", "0");
+            for (theirs, ours, own) in [
+                ("10.65.0.1", "10.65.0.9", "10.0.0.11"),
+                ("fd65::1", "fd65::9", "fd00::11"),
+            ] {
+                assert!(nine.namespace.is_cut_off(theirs), "from it");
+                assert!(one.namespace.is_cut_off(ours), "to it");
+                assert!(nine.namespace.is_cut_off(own), "to the host");
+                assert!(netns::is_cut_off(ours), "from the host");
+            }
+            run("ip route del 10.65.0.9 dev cali9");
+            run("ip -6 route del fd65::9 dev cali9");
+            announce(&host, 9, OPEN);
+            host.wait_up("cali9");
+            assert!(nine.namespace.pings("10.65.0.1") && one.namespace.pings("10.65.0.9"));
+            assert!(nine.namespace.pings("fd65::1") && one.namespace.pings("fd65::9"));
+        },
+    );
+}
+
+#[test]
+fn an_endpoint_without_profile_passes_nothing_until_it_has_one() {
+    lab(
+        "an_endpoint_without_profile_passes_nothing_until_it_has_one",
+        || {
+            let (host, one, _two) = pair();
+            let three = workload(3);
+            announce(&host, 3, &[]);
+            host.wait_up("cali3");
+            let closed = || {
+                for (theirs, ours, own) in [
+                    ("10.65.0.1", "10.65.0.3", "10.0.0.11"),
+                    ("fd65::1", "fd65::3", "fd00::11"),
+                ] {
+                    assert!(three.namespace.is_cut_off(theirs), "from it");
+                    assert!(one.namespace.is_cut_off(ours), "to it");
+                    assert!(three.namespace.is_cut_off(own), "to the host");
+                    assert!(netns::is_cut_off(ours), "from the host");
+                }
+            };
+            closed();
+            announce(&host, 3, OPEN);
+            host.until("open", || {
+                run("nft list chain inet cambric-felix from-cali3").contains("return")
+            });
+            assert!(three.namespace.pings("10.65.0.1") && one.namespace.pings("fd65::3"));
+            announce(&host, 3, &[]);
+            host.until("closed", || {
+                run("nft list chain inet cambric-felix from-cali3").contains("drop")
+            });
+            closed();
+        },
+    );
+}
+
+#[test]
+fn a_profile_of_one_direction_lets_answers_through() {
+    lab("a_profile_of_one_direction_lets_answers_through", || {
+        let (host, one, _two) = pair();
+        let egress = json!({"spec": {"egress": [{"action": "Allow"}]}});
+        host.put(&format!("{RESOURCES}profiles/out"), &egress);
+        let four = workload(4);
+        announce(&host, 4, &["out"]);
+        host.wait_up("cali4");
+        assert!(four.namespace.pings("10.65.0.1") && four.namespace.pings("fd65::1"));
+        assert!(one.namespace.is_cut_off("10.65.0.4") && one.namespace.is_cut_off("fd65::4"));
+    });
+}
+
+#[test]
+fn workloads_reach_their_host_only_if_told_so() {
+    lab("workloads_reach_their_host_only_if_told_so", || {
+        let (host, one, _two) = pair();
+        let reaches = || {
+            [
+                one.namespace.pings("10.0.0.11"),
+                one.namespace.pings("fd00::11"),
+            ]
+        };
+        assert_eq!(reaches(), [false, false]);
+        assert!(host.counted("workload-to-host", "endpoint to host: drop") > 0);
+        let says = |words: &str| {
+            let words = words.to_owned();
+            host.until(&words, || {
+                run("nft list chain inet cambric-felix workload-to-host").contains(&words)
+            });
+        };
+        host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
+        says("endpoint to host: accept");
+        assert_eq!(reaches(), [true, true]);
+        host.configure(&json!({"defaultEndpointToHostAction": "Return"}));
+        says("endpoint to host: return");
+        assert_eq!(reaches(), [true, true]);
+        host.configure(&json!({"defaultEndpointToHostAction": "Drop"}));
+        says("endpoint to host: drop");
+        assert_eq!(reaches(), [false, false]);
+        assert!(pings("10.65.0.1"), "answers to the host pass");
+    });
+}
+
+#[test]
+fn removal_withdraws_everything() {
+    lab("removal_withdraws_everything", || {
+        let (host, one, _two) = pair();
+        assert!(one.namespace.pings("10.65.0.2"));
+        host.delete(&key("w2"));
+        host.wait("cali2", "gone", |endpoint| endpoint.is_none());
+        host.until("no routes", || {
+            !run("ip route show proto 80").contains("10.65.0.2")
+        });
+        host.until("no routes", || {
+            !run("ip -6 route show proto 80").contains("fd65::2")
+        });
+        assert!(!run("ip neigh show nud permanent").contains("10.65.0.2"));
+        assert!(!run("nft list table inet cambric-felix").contains("cali2"));
+        assert!(one.namespace.is_cut_off("10.65.0.2"));
+    });
+}
+
+#[test]
+fn the_interface_may_come_late_and_go_and_come_again() {
+    lab("the_interface_may_come_late_and_go_and_come_again", || {
+        let host = Host::new();
+        let one = workload(1);
+        announce(&host, 1, OPEN);
+        announce(&host, 2, OPEN);
+        host.wait_up("cali1");
+        let down = |reason: &'static str| {
+            move |endpoint: Option<&Endpoint>| {
+                endpoint.is_some_and(|e| e.state == "down" && e.problem.as_deref() == Some(reason))
+            }
+        };
+        host.wait("cali2", "absent", down("interface cali2 does not exist"));
+        let two = workload(2);
+        host.wait_up("cali2");
+        assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
+        run("ip link set cali2 down");
+        host.wait("cali2", "down", down("interface cali2 is down"));
+        run("ip link set cali2 up");
+        host.wait_up("cali2");
+        assert!(one.namespace.pings("10.65.0.2") && two.namespace.pings("fd65::1"));
+        two.namespace.run("ip link set eth0 down");
+        host.wait(
+            "cali2",
+            "without carrier",
+            down("interface cali2 has no carrier"),
+        );
+        run("ip link delete cali2");
+        host.wait("cali2", "absent", down("interface cali2 does not exist"));
+        let two = workload(2);
+        host.wait_up("cali2");
+        assert!(one.namespace.pings("10.65.0.2") && two.namespace.pings("fd65::1"));
+    });
+}
+
+#[test]
+fn a_restart_loses_no_packet() {
+    lab("a_restart_loses_no_packet", || {
+        let (mut host, one, _two) = pair();
+        assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
+        let mut flows: Vec<_> = ["10.65.0.2", "fd65::2"]
+            .map(|target| {
+                one.namespace.within(|| {
+                    std::process::Command::new("ping")
+                        .args(["-n", "-q", "-i", "0.01", "-c", "300", "-W", "1", target])
+                        .stdout(std::process::Stdio::piped())
+                        .spawn()
+                        .unwrap()
+                })
+            })
+            .into();
+        for _ in 0..3 {
+            host.stop();
+            host.start();
+            host.wait_up("cali2");
+        }
+        for flow in flows.drain(..) {
+            let output = flow.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains("300 received"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn nothing_passes_before_felix_knows_and_rules_outlive_it() {
+    lab(
+        "nothing_passes_before_felix_knows_and_rules_outlive_it",
+        || {
+            let (mut host, one, _two) = pair();
+            host.stop();
+            assert!(
+                one.namespace.pings("10.65.0.2"),
+                "a dead Felix does no harm"
+            );
+            let nine = workload(9);
+            run("ip route add 10.65.0.9 dev cali9");
+            assert!(
+                nine.namespace.is_cut_off("10.65.0.1") && one.namespace.is_cut_off("10.65.0.9")
+            );
+            // What was removed meanwhile goes.
+            host.delete(&key("w2"));
+            host.start();
+            host.wait_up("cali1");
+            host.until("stray route", || {
+                !run("ip route show proto 80").contains("10.65.0.2")
+            });
+            assert!(!run("ip neigh show nud permanent").contains("10.65.0.2"));
+            assert!(
+                run("ip route show").contains("10.65.0.9"),
+                "not ours to remove"
+            );
+        },
+    );
+}
+
+#[test]
+fn states_are_reported_into_the_store() {
+    lab("states_are_reported_into_the_store", || {
+        let host = Host::new();
+        host.configure(
+            &json!({"endpointReportingEnabled": true, "endpointReportingDelay": "10ms"}),
+        );
+        let _one = workload(1);
+        announce(&host, 1, OPEN);
+        let prefix = "/calico/felix/v2/no-region/host/n1/workload/";
+        let reported = || {
+            let listing = host
+                .handle()
+                .block_on(host.store.list(KeyRange::prefix(prefix)))
+                .unwrap();
+            let items = listing.items.iter();
+            items
+                .map(|item| {
+                    let key = String::from_utf8_lossy(&item.key).into_owned();
+                    (
+                        key.replace(prefix, ""),
+                        String::from_utf8_lossy(&item.value).into_owned(),
+                    )
+                })
+                .collect::<Vec<_>>()
+        };
+        let is = |state: &str| {
+            vec![(
+                "k8s/ns%2fw1/endpoint/eth0".to_owned(),
+                format!(r#"{{"status":"{state}"}}"#),
+            )]
+        };
+        host.until("up", || reported() == is("up"));
+        run("ip link set cali1 down");
+        host.until("down", || reported() == is("down"));
+        host.delete(&key("w1"));
+        host.until("gone", || reported().is_empty());
+    });
+}
+
+#[test]
+fn a_host_that_has_a_default_route_and_strict_arp_uses_proxy_arp() {
+    lab(
+        "a_host_that_has_a_default_route_and_strict_arp_uses_proxy_arp",
+        || {
+            netns::sysctl("ipv4/conf/all/arp_ignore", "1");
+            let host = Host::new();
+            run("ip route add default via 10.0.0.1");
+            let (one, _two) = (workload(1), workload(2));
+            announce(&host, 1, OPEN);
+            announce(&host, 2, OPEN);
+            host.wait_up("cali1");
+            host.wait_up("cali2");
+            assert!(!run("ip address show dev lo").contains("169.254.1.1"));
+            assert!(one.namespace.pings("10.65.0.2"));
+        },
+    );
+}
+
+#[test]
+fn connections_of_a_gone_address_are_forgotten() {
+    lab("connections_of_a_gone_address_are_forgotten", || {
+        let (_host, one, _two) = pair();
+        assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
+        let flush = |address: &str| {
+            cambric_felix::apply::conntrack::flush(&[address.parse().unwrap()].into()).unwrap()
+        };
+        assert_eq!(flush("10.65.0.77"), 0);
+        assert!(flush("10.65.0.1") > 0);
+        assert_eq!(flush("10.65.0.2"), 0, "it was the same connection");
+        assert!(flush("fd65::2") > 0);
+    });
+}
+
+#[test]
+fn the_programs_errors_are_one_line() {
+    lab("the_programs_errors_are_one_line", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("felix.toml");
+        let program = env!("CARGO_BIN_EXE_cambric-felix");
+        let run_with = |text: &str, more: &str| {
+            std::fs::write(&path, text).unwrap();
+            let output = try_run(&format!("{program} --config {} {more}", path.display()));
+            (
+                output.status.success(),
+                String::from_utf8_lossy(&output.stderr).into_owned(),
+            )
+        };
+        let store = "[datastore]\nendpoints = [\"http://127.0.0.1:1\"]\n";
+        assert_eq!(run_with(store, "--check"), (true, String::new()));
+        let (fine, error) = run_with(&format!("hostnam = \"x\"\n{store}"), "--check");
+        assert!(
+            !fine && error.contains("felix.toml:1:1") && error.contains("hostname"),
+            "{error}"
+        );
+        std::fs::write(directory.path().join("felix.sock"), "").unwrap();
+        let socket = directory.path().join("felix.sock");
+        let (fine, error) = run_with(
+            &format!("control = \"{}\"\nlog = \"off\"\n{store}", socket.display()),
+            "",
+        );
+        assert!(
+            !fine && error.lines().count() == 1 && error.contains("not a socket"),
+            "{error}"
+        );
+    });
+}
