@@ -72,7 +72,7 @@ pub const ANSWER_OCTETS_MAX: usize = 64 * 1024 * 1024;
 pub const RETRY_MIN: Duration = Duration::from_millis(250);
 
 /// Longest wait of a mirror between two tries.
-pub const RETRY_MAX: Duration = Duration::from_secs(15);
+pub const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// How long a watch must have held for the next failure to count as the first again.
 pub const STEADY_AFTER: Duration = Duration::from_secs(10);

@@ -1,5 +1,7 @@
 //! Debian's etcdctl against the served store.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::process::Stdio;

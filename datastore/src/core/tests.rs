@@ -396,7 +396,7 @@ impl World {
                 assert_eq!(listing.count, listing.items.len() as u64);
             }
         }
-        for (id, _) in &self.naive.leases {
+        for id in self.naive.leases.keys() {
             let on_it: BTreeSet<Bytes> = self
                 .naive
                 .latest()

@@ -264,11 +264,12 @@ impl Client {
             }
             WatchPoll::Events(batch) => {
                 let reply = events(header, id, &active, batch);
+                let more = active.cursor.next() <= header.revision;
                 self.watches.insert(id, active);
                 if !reply.events.is_empty() {
                     self.send(reply).await?;
                 }
-                Ok(true)
+                Ok(more)
             }
             WatchPoll::Ended(error) => {
                 self.send(ended(header, id, &error)).await?;

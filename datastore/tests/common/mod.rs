@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// Longer than anything here takes; a test that waits so long has failed.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Waits for something, but not for ever.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(done) => done,
         Err(_) => panic!("waited too long: {what}"),
@@ -27,18 +27,18 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// A served store of its own.
-pub struct Served {
-    pub address: SocketAddr,
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
 impl Served {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::at("127.0.0.1:0".parse().unwrap()).await
     }
 
-    pub async fn at(address: SocketAddr) -> Self {
+    pub(crate) async fn at(address: SocketAddr) -> Self {
         let config = ServeConfig {
             listen: vec![address],
             manifests: None,
@@ -57,18 +57,18 @@ impl Served {
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub async fn client(&self) -> EtcdStore {
+    pub(crate) async fn client(&self) -> EtcdStore {
         EtcdStore::connect(&EtcdOptions::new([self.url()]))
             .await
             .unwrap()
     }
 
     /// Stops it as its users would.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         soon("the server to stop", self.task).await.unwrap();
     }
@@ -76,7 +76,7 @@ impl Served {
 
 /// A program on the machine, or a notice that the test is skipped for want of it. Where labs are
 /// asked for, it must be there.
-pub fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
         .map(|dir| dir.join(name))
@@ -92,15 +92,15 @@ pub fn program(name: &str) -> Option<PathBuf> {
 }
 
 /// A real etcd of its own, on loopback, in a directory of its own; killed when dropped.
-pub struct Etcd {
-    pub url: String,
+pub(crate) struct Etcd {
+    pub(crate) url: String,
     _child: Child,
     _directory: tempfile::TempDir,
 }
 
 impl Etcd {
     /// Starts one if it is installed.
-    pub async fn start() -> Option<Self> {
+    pub(crate) async fn start() -> Option<Self> {
         let program = program("etcd")?;
         // A port that was free a moment ago may be taken: then try others.
         for _ in 0..5 {

@@ -3,7 +3,7 @@ use datastore::{Error, Query, Revision};
 use crate::common::soon;
 use crate::suite::{Bench, events};
 
-pub async fn what_is_compacted_is_gone(bench: Bench) {
+pub(crate) async fn what_is_compacted_is_gone(bench: Bench) {
     let first = bench.put("a", "1").await;
     let second = bench.put("a", "2").await;
     let third = bench.put("a", "3").await;
@@ -38,7 +38,7 @@ pub async fn what_is_compacted_is_gone(bench: Bench) {
     assert_eq!(events(&mut watch, 1).await[0].item.value.as_ref(), b"3");
 }
 
-pub async fn the_future_cannot_be_read(bench: Bench) {
+pub(crate) async fn the_future_cannot_be_read(bench: Bench) {
     let now = bench.put("a", "1").await;
     let future = Revision(now.0 + 1000);
     let query = Query {

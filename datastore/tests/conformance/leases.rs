@@ -2,7 +2,7 @@ use datastore::{Error, EventKind, LeaseId};
 
 use crate::suite::{Bench, events};
 
-pub async fn keys_go_with_their_lease(bench: Bench) {
+pub(crate) async fn keys_go_with_their_lease(bench: Bench) {
     let lease = bench.store.lease_grant(600).await.unwrap();
     assert!(lease.ttl_s >= 600 && lease.id != LeaseId::NONE);
     let from = bench.put("stays", "").await.next();
@@ -37,7 +37,7 @@ pub async fn keys_go_with_their_lease(bench: Bench) {
     assert_eq!(bench.get("a").await, None);
 }
 
-pub async fn a_lease_that_is_not_kept_ends(bench: Bench) {
+pub(crate) async fn a_lease_that_is_not_kept_ends(bench: Bench) {
     let from = bench.now().await.next();
     let lease = bench.store.lease_grant(1).await.unwrap();
     bench
@@ -54,7 +54,7 @@ pub async fn a_lease_that_is_not_kept_ends(bench: Bench) {
     );
 }
 
-pub async fn a_key_moves_between_leases(bench: Bench) {
+pub(crate) async fn a_key_moves_between_leases(bench: Bench) {
     let [one, two] = [
         bench.store.lease_grant(600).await.unwrap(),
         bench.store.lease_grant(600).await.unwrap(),
@@ -83,7 +83,7 @@ pub async fn a_key_moves_between_leases(bench: Bench) {
     assert_eq!(bench.get("b").await, None);
 }
 
-pub async fn leases_that_are_not_there(bench: Bench) {
+pub(crate) async fn leases_that_are_not_there(bench: Bench) {
     let none = LeaseId(0x0123_4567_89ab_cdef);
     let put = bench.store.put(bench.key("a"), "".into(), none).await;
     assert!(matches!(put, Err(Error::NoLease(_))), "{put:?}");

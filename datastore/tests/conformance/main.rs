@@ -1,5 +1,7 @@
 //! One suite for every store: the core, the core served over the network, and a real etcd.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod history;

@@ -2,7 +2,7 @@ use datastore::{KeyRange, Order, OrderBy, Query, Revision, RevisionBounds};
 
 use crate::suite::Bench;
 
-pub async fn a_written_key_reads_back(bench: Bench) {
+pub(crate) async fn a_written_key_reads_back(bench: Bench) {
     let first = bench.put("a", "1").await;
     let second = bench.put("a", "2").await;
     assert!(second > first);
@@ -21,7 +21,7 @@ pub async fn a_written_key_reads_back(bench: Bench) {
     );
 }
 
-pub async fn nothing_there_is_no_error(bench: Bench) {
+pub(crate) async fn nothing_there_is_no_error(bench: Bench) {
     assert_eq!(bench.get("a").await, None);
     assert!(!bench.store.delete(bench.key("a")).await.unwrap());
     let listing = bench.store.list(bench.all()).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn nothing_there_is_no_error(bench: Bench) {
     assert!(listing.header.revision > Revision::ZERO && listing.header.cluster != 0);
 }
 
-pub async fn a_list_is_of_one_revision(bench: Bench) {
+pub(crate) async fn a_list_is_of_one_revision(bench: Bench) {
     bench.put("b", "1").await;
     let last = bench.put("a", "1").await;
     // A neighbour by name is not below the prefix.
@@ -46,7 +46,7 @@ pub async fn a_list_is_of_one_revision(bench: Bench) {
     assert_eq!(names, ["a", "b"]);
 }
 
-pub async fn pages_join_up(bench: Bench) {
+pub(crate) async fn pages_join_up(bench: Bench) {
     let names: Vec<String> = (0..2100).map(|nth| format!("{nth:05}")).collect();
     for chunk in names.chunks(100) {
         let then = chunk.iter().map(|name| bench.put_op(name, name)).collect();
@@ -87,7 +87,7 @@ pub async fn pages_join_up(bench: Bench) {
     );
 }
 
-pub async fn the_past_can_be_read(bench: Bench) {
+pub(crate) async fn the_past_can_be_read(bench: Bench) {
     let first = bench.put("a", "1").await;
     bench.put("b", "1").await;
     bench.store.delete(bench.key("a")).await.unwrap();
@@ -100,7 +100,7 @@ pub async fn the_past_can_be_read(bench: Bench) {
     assert_eq!(bench.name(&listing.items[0].key), "a");
 }
 
-pub async fn order_bounds_and_counts(bench: Bench) {
+pub(crate) async fn order_bounds_and_counts(bench: Bench) {
     let mut at = Vec::new();
     for (name, value) in [("a", "3"), ("b", "1"), ("c", "2")] {
         at.push(bench.put(name, value).await);

@@ -12,8 +12,8 @@ use crate::common::soon;
 use crate::{history, leases, reads, transactions, watches};
 
 /// A store, and a part of its keys that belongs to one case.
-pub struct Bench {
-    pub store: Arc<dyn Store>,
+pub(crate) struct Bench {
+    pub(crate) store: Arc<dyn Store>,
     prefix: String,
 }
 
@@ -41,7 +41,7 @@ const CASES: &[(&str, Case)] = cases! {
 };
 
 /// Runs every case, one after another: some of them change what all see.
-pub async fn run(store: Arc<dyn Store>) {
+pub(crate) async fn run(store: Arc<dyn Store>) {
     for (name, case) in CASES {
         println!("{name}");
         let bench = Bench {
@@ -53,40 +53,40 @@ pub async fn run(store: Arc<dyn Store>) {
 }
 
 impl Bench {
-    pub fn key(&self, name: &str) -> Bytes {
+    pub(crate) fn key(&self, name: &str) -> Bytes {
         format!("{}{name}", self.prefix).into()
     }
 
-    pub fn all(&self) -> KeyRange {
+    pub(crate) fn all(&self) -> KeyRange {
         KeyRange::prefix(self.prefix.clone())
     }
 
-    pub async fn put(&self, name: &str, value: &str) -> Revision {
+    pub(crate) async fn put(&self, name: &str, value: &str) -> Revision {
         self.store
             .put(self.key(name), value.to_owned().into(), LeaseId::NONE)
             .await
             .unwrap()
     }
 
-    pub async fn get(&self, name: &str) -> Option<String> {
+    pub(crate) async fn get(&self, name: &str) -> Option<String> {
         let item = self.store.get(self.key(name)).await.unwrap()?;
         Some(String::from_utf8(item.value.to_vec()).unwrap())
     }
 
-    pub fn put_op(&self, name: &str, value: &str) -> Op {
+    pub(crate) fn put_op(&self, name: &str, value: &str) -> Op {
         Op::Put(Put::new(self.key(name), value.to_owned()))
     }
 
-    pub async fn txn(&self, txn: Txn) -> TxnReply {
+    pub(crate) async fn txn(&self, txn: Txn) -> TxnReply {
         self.store.txn(txn).await.unwrap()
     }
 
     /// The revision that the store is at.
-    pub async fn now(&self) -> Revision {
+    pub(crate) async fn now(&self) -> Revision {
         self.store.list(self.all()).await.unwrap().header.revision
     }
 
-    pub async fn watch(&self, from: Revision) -> Watch {
+    pub(crate) async fn watch(&self, from: Revision) -> Watch {
         self.store
             .watch(WatchRequest::from(self.all(), from))
             .await
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     /// The name that a key of this case has.
-    pub fn name(&self, key: &Bytes) -> String {
+    pub(crate) fn name(&self, key: &Bytes) -> String {
         String::from_utf8(key.to_vec())
             .unwrap()
             .strip_prefix(&self.prefix)
@@ -104,7 +104,7 @@ impl Bench {
 }
 
 /// So many events of a watch, or more.
-pub async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
+pub(crate) async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
         events.extend(soon("events", watch.next()).await.unwrap().events);
@@ -113,7 +113,7 @@ pub async fn events(watch: &mut Watch, count: usize) -> Vec<Event> {
 }
 
 /// The values in an answer to a read.
-pub fn values(reply: &OpReply) -> Vec<&[u8]> {
+pub(crate) fn values(reply: &OpReply) -> Vec<&[u8]> {
     match reply {
         OpReply::Range(listing) => listing
             .items

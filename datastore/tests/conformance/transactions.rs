@@ -5,7 +5,7 @@ use datastore::{
 
 use crate::suite::{Bench, values};
 
-pub async fn creating_updating_and_deleting_compare_first(bench: Bench) {
+pub(crate) async fn creating_updating_and_deleting_compare_first(bench: Bench) {
     let (store, key) = (&bench.store, bench.key("a"));
     let first = store
         .create(key.clone(), "1".into(), LeaseId::NONE)
@@ -41,7 +41,7 @@ pub async fn creating_updating_and_deleting_compare_first(bench: Bench) {
     );
 }
 
-pub async fn everything_happens_at_one_revision(bench: Bench) {
+pub(crate) async fn everything_happens_at_one_revision(bench: Bench) {
     bench.put("gone", "x").await;
     let delete = Delete {
         range: KeyRange::key(bench.key("gone")),
@@ -74,7 +74,7 @@ pub async fn everything_happens_at_one_revision(bench: Bench) {
     );
 }
 
-pub async fn every_comparison_compares(bench: Bench) {
+pub(crate) async fn every_comparison_compares(bench: Bench) {
     let lease = bench.store.lease_grant(100).await.unwrap().id;
     let first = bench
         .store
@@ -147,7 +147,7 @@ pub async fn every_comparison_compares(bench: Bench) {
     bench.store.lease_revoke(lease).await.unwrap();
 }
 
-pub async fn a_range_of_keys_can_be_compared(bench: Bench) {
+pub(crate) async fn a_range_of_keys_can_be_compared(bench: Bench) {
     bench.put("a", "x").await;
     bench.put("b", "x").await;
     let holds = async |value: &'static str| {
@@ -170,7 +170,7 @@ pub async fn a_range_of_keys_can_be_compared(bench: Bench) {
     assert!(!holds("x").await);
 }
 
-pub async fn transactions_nest(bench: Bench) {
+pub(crate) async fn transactions_nest(bench: Bench) {
     bench.put("a", "1").await;
     let absent = Compare {
         range: KeyRange::key(bench.key("a")),
@@ -201,7 +201,7 @@ pub async fn transactions_nest(bench: Bench) {
     );
 }
 
-pub async fn a_key_is_written_once(bench: Bench) {
+pub(crate) async fn a_key_is_written_once(bench: Bench) {
     let refused = async |then: Vec<Op>| {
         bench
             .store
@@ -238,7 +238,7 @@ pub async fn a_key_is_written_once(bench: Bench) {
     assert_eq!(bench.get("a").await.as_deref(), Some("1"));
 }
 
-pub async fn limits_are_kept(bench: Bench) {
+pub(crate) async fn limits_are_kept(bench: Bench) {
     let puts = |count: usize| {
         (0..count)
             .map(|nth| bench.put_op(&nth.to_string(), ""))
@@ -272,7 +272,7 @@ pub async fn limits_are_kept(bench: Bench) {
     );
 }
 
-pub async fn value_and_lease_can_be_kept(bench: Bench) {
+pub(crate) async fn value_and_lease_can_be_kept(bench: Bench) {
     let lease = bench.store.lease_grant(100).await.unwrap().id;
     let keep_value = Put {
         value: None,
@@ -299,13 +299,13 @@ pub async fn value_and_lease_can_be_kept(bench: Bench) {
     bench.store.lease_revoke(lease).await.unwrap();
 }
 
-pub async fn deleting_nothing_is_no_change(bench: Bench) {
+pub(crate) async fn deleting_nothing_is_no_change(bench: Bench) {
     let before = bench.put("a", "1").await;
     assert!(!bench.store.delete(bench.key("b")).await.unwrap());
     assert_eq!(bench.now().await, before);
 }
 
-pub async fn deleting_a_range_tells_what_was_there(bench: Bench) {
+pub(crate) async fn deleting_a_range_tells_what_was_there(bench: Bench) {
     for name in ["a", "b", "c"] {
         bench.put(name, name).await;
     }

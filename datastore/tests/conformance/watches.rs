@@ -3,7 +3,7 @@ use datastore::{EventKind, KeyRange, LeaseId, Txn, WatchRequest};
 use crate::common::soon;
 use crate::suite::{Bench, events};
 
-pub async fn a_watch_from_the_past_misses_nothing(bench: Bench) {
+pub(crate) async fn a_watch_from_the_past_misses_nothing(bench: Bench) {
     let first = bench.put("a", "1").await;
     bench.put("b", "1").await;
     bench.store.delete(bench.key("a")).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn a_watch_from_the_past_misses_nothing(bench: Bench) {
     assert!(seen[2].item.value.is_empty());
 }
 
-pub async fn a_watch_tells_of_its_range_only(bench: Bench) {
+pub(crate) async fn a_watch_tells_of_its_range_only(bench: Bench) {
     let from = bench.now().await.next();
     let range = KeyRange::key(bench.key("b"));
     let mut watch = bench
@@ -49,7 +49,7 @@ pub async fn a_watch_tells_of_its_range_only(bench: Bench) {
     assert_eq!(seen[1].item.value.as_ref(), b"last");
 }
 
-pub async fn a_revision_comes_whole(bench: Bench) {
+pub(crate) async fn a_revision_comes_whole(bench: Bench) {
     let from = bench.now().await.next();
     let mut watch = bench.watch(from).await;
     let then = (0..100)
@@ -73,7 +73,7 @@ pub async fn a_revision_comes_whole(bench: Bench) {
     );
 }
 
-pub async fn a_watch_can_tell_what_was_before(bench: Bench) {
+pub(crate) async fn a_watch_can_tell_what_was_before(bench: Bench) {
     let from = bench.put("a", "1").await;
     let request = WatchRequest {
         previous: true,
@@ -90,7 +90,7 @@ pub async fn a_watch_can_tell_what_was_before(bench: Bench) {
     assert_eq!(before, [None, Some(b"1".to_vec()), Some(b"2".to_vec())]);
 }
 
-pub async fn a_watch_answers_a_probe(bench: Bench) {
+pub(crate) async fn a_watch_answers_a_probe(bench: Bench) {
     let revision = bench.put("a", "1").await;
     let mut watch = bench.watch(revision.next()).await;
     watch.prober().probe();
@@ -103,7 +103,7 @@ pub async fn a_watch_answers_a_probe(bench: Bench) {
     assert_eq!(events(&mut watch, 1).await.len(), 1);
 }
 
-pub async fn a_watch_from_now_begins_now(bench: Bench) {
+pub(crate) async fn a_watch_from_now_begins_now(bench: Bench) {
     bench.put("a", "before").await;
     let request = WatchRequest {
         range: bench.all(),
