@@ -181,6 +181,7 @@ impl Session {
         if self.config.passive || self.outbound.state() != State::Idle {
             self.timers.clear(); // Nothing is left for the idle hold to start.
         }
+        self.inbound.ends = None; // Those of the new connection come with it.
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use bgp_proto::{MESSAGE_OCTETS_MAX, Notification, Open, SessionParams};
 use bytes::Bytes;
 
 use crate::chance::Chance;
-use crate::connection::Connection;
+use crate::connection::{Connection, Transport};
 use crate::timer::{Timer, Timers};
 use crate::{Conn, Input, Instant, Output, SessionConfig, State, Stats};
 
@@ -189,6 +189,17 @@ impl Session {
     #[must_use]
     pub fn ends(&self, conn: Conn) -> Option<(SocketAddr, SocketAddr)> {
         self.conn(conn).ends
+    }
+
+    /// Whether there was a transport and there is none now, nor one asked for or just admitted: all
+    /// that a peer which we never dial can leave behind.
+    #[must_use]
+    pub fn is_deserted(&self) -> bool {
+        let machines = [&self.outbound, &self.inbound];
+        machines
+            .iter()
+            .all(|machine| machine.transport() == Transport::None)
+            && machines.iter().any(|machine| machine.ends.is_some())
     }
 
     /// The longest message that may arrive on a connection, in octets (RFC 8654 §4).

@@ -780,3 +780,20 @@ fn which_ends_keep_the_routes() {
     assert!(DownReason::Received(bye).is_graceful(true));
     assert!(!DownReason::Received(reset).is_graceful(true));
 }
+
+#[test]
+fn a_session_knows_when_its_peer_has_left() {
+    let mut peer = Exchange::start(config());
+    assert!(!peer.session.is_deserted(), "nobody has come yet");
+    peer.session.admit(peer.now).expect("admitted");
+    assert!(!peer.session.is_deserted(), "one is coming");
+    peer.connect().expect("admitted");
+    assert!(!peer.session.is_deserted());
+    // Gone before its OPEN: the machine waits in Active, for nobody.
+    peer.handle(Input::Closed(Conn::Inbound));
+    assert_eq!(peer.session.state(), State::Active);
+    assert!(peer.session.is_deserted());
+    peer.connect().expect("back again");
+    peer.connect().expect("anew, in the place of the older");
+    assert!(!peer.session.is_deserted());
+}

@@ -182,6 +182,39 @@ async fn a_range_takes_those_who_come_up_to_its_limit() {
 }
 
 #[tokio::test]
+async fn a_guest_that_leaves_before_its_open_frees_its_place() {
+    let range = RangeConfig {
+        name: "nodes".into(),
+        prefix: "127.0.0.0/8".parse().expect("a prefix"),
+        limit: 1,
+        template: neighbor(38, host(0).into(), None),
+    };
+    let mut us = io(
+        38,
+        SpeakerConfig {
+            ranges: vec![range],
+            ..speaker(38)
+        },
+    );
+    let to = SocketAddr::from((host(38), port(&us)));
+    let guest = RawPeer::dial(39, to, None);
+    drop(beside(&mut us, guest, |_| {}).await);
+    let mut gone = false;
+    while !gone {
+        gone = us
+            .next()
+            .await
+            .iter()
+            .any(|event| matches!(event, Event::Gone(_)));
+    }
+    let second = async {
+        let mut second = RawPeer::dial(40, to, None).await;
+        second.recv().await.expect("an answer").kind
+    };
+    assert_eq!(beside(&mut us, second, |_| {}).await, MessageKind::Open);
+}
+
+#[tokio::test]
 async fn a_dial_that_is_refused_is_told_and_repeated() {
     let closed = {
         let there = io(25, speaker(25));

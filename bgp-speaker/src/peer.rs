@@ -67,7 +67,7 @@ impl Peer {
     pub(crate) fn is_spent(&self) -> bool {
         (self.doomed || self.range.is_some())
             && self.stale_until.is_none()
-            && self.session.state() == State::Idle
+            && (self.session.state() == State::Idle || self.session.is_deserted())
             && Conn::ALL
                 .iter()
                 .all(|&conn| !self.session.wants_write(conn))
