@@ -1,0 +1,17 @@
+//! `cambric decode`: BGP messages of files as JSON, one object a line.
+//!
+//! The schema is in `docs/operate/decode.md`.
+
+mod attributes;
+mod hex;
+mod message;
+mod mrt_file;
+mod octets;
+mod open;
+mod run;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod update;
+
+pub(crate) use run::{Args, run};

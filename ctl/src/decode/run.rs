@@ -1,0 +1,54 @@
+//! The command's arguments and its frame.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use crate::decode::schema::Line;
+use crate::decode::{hex, mrt_file};
+
+/// Print the BGP messages of a file as JSON, one object a line
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Args {
+    /// MRT file: messages or tables, plain, gzip or bzip2
+    #[arg(long, value_name = "FILE")]
+    mrt: Option<PathBuf>,
+    /// Text file with a message in hex a line, after optional fields like as4=1 ap=1
+    #[arg(long, value_name = "FILE")]
+    hex: Option<PathBuf>,
+}
+
+/// Prints what the file holds. Malformed messages are reported among the others; only a file
+/// that cannot be opened is an error.
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let mut out = Output(BufWriter::new(io::stdout().lock()));
+    let result = match (&args.mrt, &args.hex) {
+        (Some(path), _) => mrt_file::run(path, &mut out),
+        (None, Some(path)) => hex::run(path, &mut out),
+        (None, None) => Ok(()),
+    };
+    let result = result.and_then(|()| Ok(out.0.flush()?));
+    match result {
+        // Whoever reads has seen enough.
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        result => result,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io_error = error.downcast_ref::<io::Error>();
+    io_error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Where lines go.
+pub(crate) struct Output<W>(pub(crate) W);
+
+impl<W: Write> Output<W> {
+    /// Prints one object.
+    pub(crate) fn line(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
+        let text = serde_json::to_vec(line)?;
+        self.0.write_all(&text)?;
+        self.0.write_all(b"\n")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+use serde_json::{Value, json};
+
+use super::hex;
+use super::run::Output;
+
+/// The objects printed for a text file.
+fn decode(text: &str) -> Vec<Value> {
+    let mut out = Output(Vec::new());
+    hex::lines(text.as_bytes(), &mut out).unwrap();
+    let text = String::from_utf8(out.0).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+const MARKER: &str = "ffffffffffffffffffffffffffffffff";
+
+/// A message of this type and body.
+fn message(kind: u8, body: &str) -> String {
+    format!("{MARKER}{:04x}{kind:02x}{body}", 19 + body.len() / 2)
+}
+
+#[test]
+fn an_update_says_what_it_announces_and_withdraws() {
+    let attributes =
+        "40010100 40020a0202 0000fc00fa56ea00 4003040a000001 c00804fc000064 c06302abcd";
+    let attributes = attributes.replace(' ', "");
+    let body = format!("0002080b{:04x}{attributes}180a0102", attributes.len() / 2);
+    let lines = decode(&format!(
+        "# comment\n\nsrc=here as4=1 {}\n",
+        message(2, &body)
+    ));
+    assert_eq!(
+        lines,
+        [json!({
+            "message": 1, "line": 3, "fields": {"src": "here"}, "type": "UPDATE",
+            "reach": [{
+                "family": "ipv4-unicast", "next_hop": "10.0.0.1",
+                "nlri": [{"prefix": "10.1.2.0/24"}],
+            }],
+            "unreach": [{"family": "ipv4-unicast", "nlri": [{"prefix": "11.0.0.0/8"}]}],
+            "attributes": {
+                "ORIGIN": "IGP", "AS_PATH": "64512 4200000000", "NEXT_HOP": "10.0.0.1",
+                "COMMUNITIES": ["64512:100"],
+                "unknown": [{"code": 99, "flags": "0xc0", "value": "abcd"}],
+            },
+        })]
+    );
+}
+
+#[test]
+fn path_identifiers_are_read_when_told() {
+    let body = "00060000002a080b0000";
+    let lines = decode(&format!("ap=1 {}", message(2, body)));
+    let nlri = &lines[0]["unreach"][0]["nlri"];
+    assert_eq!(*nlri, json!([{"prefix": "11.0.0.0/8", "path_id": 42}]));
+}
+
+#[test]
+fn malformed_messages_are_reported_and_do_not_stop_it() {
+    let bad_origin =
+        message(2, "000000124001010940020602010000fc004003040a0000010808").replace("0012", "0014");
+    let text = [
+        bad_origin,
+        message(4, ""),
+        MARKER.into(),
+        "zz".into(),
+        message(9, ""),
+    ]
+    .join("\n");
+    let lines = decode(&text);
+    assert_eq!(
+        lines[0]["faults"],
+        json!([{
+            "at": 23, "attribute": "ORIGIN", "fault": "value", "text": "bad attribute value",
+            "remedy": "treat-as-withdraw",
+        }])
+    );
+    assert_eq!(lines[0]["attributes"]["ORIGIN"], Value::Null);
+    assert_eq!(lines[1]["type"], "KEEPALIVE");
+    assert_eq!(
+        lines[2]["faults"],
+        json!([{"at": 16, "fault": "cut", "text": "message cut off", "remedy": "session reset"}])
+    );
+    assert_eq!(lines[3]["error"], "not a hex digit at column 1: 'z'");
+    let last = &lines[4];
+    assert_eq!(
+        (&last["type"], &last["faults"][0]["at"]),
+        (&json!("MALFORMED"), &json!(18))
+    );
+    assert_eq!(
+        last["faults"][0]["text"],
+        "Message Header Error/Bad Message Type"
+    );
+}
+
+#[test]
+fn a_family_without_a_row_is_shown_as_octets() {
+    let lines = decode(&message(
+        2,
+        "0000 0008 800f05 4004 47 0102".replace(' ', "").as_str(),
+    ));
+    assert_eq!(
+        lines[0]["attributes"]["unknown"],
+        json!([{
+            "code": 15, "name": "MP_UNREACH_NLRI", "flags": "0x80", "value": "4004470102",
+        }])
+    );
+    assert_eq!(lines[0]["faults"][0]["fault"], "family-not-negotiated");
+}
+
+#[test]
+fn capabilities_and_reasons_are_printed() {
+    let open = message(
+        1,
+        "04fc00005a0a00000110020e 010400010001 4104fa56ea00 c800"
+            .replace(' ', "")
+            .as_str(),
+    );
+    let notification = message(3, "0602056d61696e74");
+    let lines = decode(&format!("{open}{notification}"));
+    assert_eq!(lines.len(), 2, "two messages in a line");
+    assert_eq!(
+        lines[0]["capabilities"],
+        json!([
+            {
+                "code": 1, "name": "multiprotocol", "text": "multiprotocol ipv4-unicast",
+                "value": "00010001",
+            },
+            {
+                "code": 65, "name": "four-octet-asn", "text": "four-octet-asn 4200000000",
+                "value": "fa56ea00",
+            },
+            {"code": 200, "text": "unknown (code 200, )", "value": ""},
+        ])
+    );
+    assert_eq!(lines[1]["text"], "Cease/Administrative Shutdown: maint");
+}
+
+#[test]
+fn a_wrong_field_is_told() {
+    let lines = decode("as4=2 00");
+    assert_eq!(lines[0]["error"], "as4=2: write as4=0 or as4=1");
+}
