@@ -1,4 +1,5 @@
 //! The packet filter in a real kernel. Needs root and `CAMBRIC_LAB=1`; `nft` is only the oracle.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod netns;
 

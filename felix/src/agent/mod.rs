@@ -8,6 +8,7 @@ mod host;
 mod interface;
 mod retry;
 mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
 

@@ -1,5 +1,8 @@
 //! Network namespaces for tests: each test thread enters one of its own and never leaves it.
 #![allow(dead_code, reason = "every test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+pub(crate) mod host;
 
 use std::os::fd::OwnedFd;
 use std::process::{Command, Output};

@@ -1,0 +1,249 @@
+//! A host: the thread's namespace with a store, and a Felix in a thread of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use admin::report::{Endpoint, Endpoints};
+use admin::{Command, Reply};
+use cambric_felix::config::Config;
+use cambric_felix::daemon::Daemon;
+use datastore::{LeaseId, Local, Store};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+use super::{Workload, run};
+
+pub(crate) const OPEN: &[&str] = &["projectcalico-default-allow"];
+pub(crate) const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
+/// How long anything may take at most.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A Felix in a thread of its own, in the namespace of the thread that starts it.
+pub(crate) struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// A host with a store and perhaps a Felix.
+pub(crate) struct Host {
+    pub(crate) store: Arc<dyn Store>,
+    /// Runs the store's task.
+    runtime: Runtime,
+    directory: tempfile::TempDir,
+    pub(crate) felix: Option<Running>,
+}
+
+impl Host {
+    pub(crate) fn new() -> Self {
+        // An address of the host itself, to be reached by workloads.
+        run("ip link add uplink type veth peer name far");
+        run("ip link set far up");
+        run("ip address add 10.0.0.11/24 dev uplink");
+        run("ip address add fd00::11/64 dev uplink nodad");
+        run("ip link set uplink up");
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let store = runtime.block_on(async { Arc::new(Local::empty()) });
+        let mut host = Self {
+            store,
+            runtime,
+            directory: tempfile::tempdir().unwrap(),
+            felix: None,
+        };
+        host.start();
+        host
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("felix.sock")
+    }
+
+    pub(crate) fn start(&mut self) {
+        let text = format!(
+            "hostname = \"n1\"\ncontrol = \"{}\"\n[datastore]\nendpoints = []\n",
+            self.socket().display()
+        );
+        let config = Config::of(&admin::config::Source::new("felix.toml", text)).unwrap();
+        let store = Arc::clone(&self.store);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ready, opened) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut daemon = Daemon::open(config, store).unwrap();
+                ready.send(()).unwrap();
+                let stop = async {
+                    let _ = stopped.await;
+                };
+                daemon.serve(stop).await.unwrap();
+            });
+        });
+        opened.recv_timeout(PATIENCE).expect("the daemon opens");
+        self.felix = Some(Running { stop, thread });
+    }
+
+    pub(crate) fn stop(&mut self) {
+        let felix = self.felix.take().expect("a running Felix");
+        felix.stop.send(()).expect("it still runs");
+        felix.thread.join().expect("it ends in peace");
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    pub(crate) fn put(&self, key: &str, value: &Value) {
+        let put = self.store.put(
+            key.to_owned().into(),
+            value.to_string().into(),
+            LeaseId::default(),
+        );
+        self.handle().block_on(put).unwrap();
+    }
+
+    pub(crate) fn delete(&self, key: &str) {
+        assert!(
+            self.handle()
+                .block_on(self.store.delete(key.to_owned().into()))
+                .unwrap()
+        );
+    }
+
+    pub(crate) fn endpoint(
+        &self,
+        pod: &str,
+        interface: &str,
+        mac: Option<&str>,
+        networks: &[&str],
+        profiles: &[&str],
+    ) {
+        let value = json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": format!("n1-k8s-{pod}-eth0"), "namespace": "ns"},
+            "spec": {
+                "orchestrator": "k8s", "node": "n1", "pod": pod, "endpoint": "eth0", "mac": mac,
+                "interfaceName": interface, "ipNetworks": networks, "profiles": profiles,
+            },
+        });
+        self.put(&key(pod), &value);
+    }
+
+    pub(crate) fn configure(&self, spec: &Value) {
+        self.put(
+            &format!("{RESOURCES}felixconfigurations/default"),
+            &json!({"spec": spec}),
+        );
+    }
+
+    pub(crate) fn ask(&self, command: &Command) -> Reply {
+        self.handle()
+            .block_on(admin::client::call(self.socket(), command))
+            .unwrap()
+    }
+
+    pub(crate) fn endpoints(&self) -> Endpoints {
+        match self.ask(&Command::Endpoints {}) {
+            Reply::Endpoints(endpoints) => endpoints,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until the endpoint of this interface is as wished.
+    pub(crate) fn wait(
+        &self,
+        interface: &str,
+        what: &str,
+        wished: impl Fn(Option<&Endpoint>) -> bool,
+    ) {
+        self.until(what, || {
+            let endpoints = self.endpoints();
+            wished(
+                endpoints
+                    .endpoints
+                    .iter()
+                    .find(|endpoint| endpoint.interface == interface),
+            )
+        });
+    }
+
+    pub(crate) fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(
+                Instant::now() < deadline,
+                "not within {PATIENCE:?}: {what}\n{:#?}",
+                self.endpoints()
+            );
+        }
+    }
+
+    pub(crate) fn wait_up(&self, interface: &str) {
+        self.wait(interface, "up", |endpoint| {
+            endpoint.is_some_and(|e| e.state == "up")
+        });
+    }
+
+    /// Packets that the rule of this comment in this chain has counted.
+    pub(crate) fn counted(&self, chain: &str, comment: &str) -> u64 {
+        let Reply::Rules(rules) = self.ask(&Command::Rules {}) else {
+            panic!("no rules");
+        };
+        assert_eq!(rules.table, "inet cambric-felix");
+        let rule = rules
+            .rules
+            .iter()
+            .find(|rule| rule.chain == chain && rule.text.contains(comment));
+        rule.and_then(|rule| rule.packets)
+            .unwrap_or_else(|| panic!("{chain} {comment}: {rules:#?}"))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if self.felix.is_some() && !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+pub(crate) fn key(pod: &str) -> String {
+    format!("{RESOURCES}workloadendpoints/ns/n1-k8s-{pod}-eth0")
+}
+
+/// Workload `n` with both families: `cali<n>`, 10.65.0.n, fd65::n.
+pub(crate) fn workload(n: u8) -> Workload {
+    let (v4, v6) = (format!("10.65.0.{n}"), format!("fd65::{n}"));
+    Workload::new(&format!("cali{n}"), &mac(n), Some(&v4), Some(&v6))
+}
+
+pub(crate) fn mac(n: u8) -> String {
+    format!("02:00:00:00:00:{n:02x}")
+}
+
+pub(crate) fn announce(host: &Host, n: u8, profiles: &[&str]) {
+    let (v4, v6) = (format!("10.65.0.{n}/32"), format!("fd65::{n}/128"));
+    host.endpoint(
+        &format!("w{n}"),
+        &format!("cali{n}"),
+        Some(&mac(n)),
+        &[&v4, &v6],
+        profiles,
+    );
+}
+
+/// Two open workloads behind a host, up.
+pub(crate) fn pair() -> (Host, Workload, Workload) {
+    let host = Host::new();
+    let (one, two) = (workload(1), workload(2));
+    announce(&host, 1, OPEN);
+    announce(&host, 2, OPEN);
+    host.wait_up("cali1");
+    host.wait_up("cali2");
+    (host, one, two)
+}
