@@ -8,6 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
@@ -211,6 +212,18 @@ impl Process {
     /// What it has used so far; `None` once it has ended.
     pub fn usage(&self) -> Option<Usage> {
         usage(self.pid)
+    }
+}
+
+impl Drop for Process {
+    /// Kills it and waits until it is gone: what is not waited for would keep its pid namespace
+    /// from ending.
+    fn drop(&mut self) {
+        if self.signal(Signal::SIGKILL).is_ok()
+            && let Ok(pid) = i32::try_from(self.pid)
+        {
+            let _ = waitpid(Pid::from_raw(pid), None);
+        }
     }
 }
 
