@@ -18,7 +18,7 @@ use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::Marks;
 use crate::sweep::Sweep;
-use crate::table::{ENTOMBED, Key, PUBLISHED, QUEUED, Table};
+use crate::table::{ENTOMBED, Key, OWED, PUBLISHED, QUEUED, Table};
 use crate::tombstones::Tombstones;
 use crate::wire::WireForms;
 
@@ -152,10 +152,27 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
+    /// Whether a reader of the log may look at a slot.
+    ///
+    /// A slot that waits for a decision is not what the log said of it any more, nor what it will
+    /// say next. A reader passes it by, and after the decision it goes into the log in any case.
+    pub(crate) fn is_readable(&mut self, at: u32) -> bool {
+        if self.table.used(at).is_none() {
+            return false;
+        }
+        let slot = self.table.slot_mut(at);
+        if slot.has(QUEUED) {
+            slot.set(OWED, true);
+            return false;
+        }
+        true
+    }
+
     /// Puts the route of a slot, or that it has none any more, into the log.
     pub(crate) fn publish(&mut self, at: u32) {
         let slot = self.table.slot_mut(at);
         slot.version = self.log.push(at, slot.version);
+        slot.set(OWED, false);
         slot.set(PUBLISHED, slot.best().is_some());
         if self.keeps_wire
             && let Some(path) = slot.best().and_then(|best| slot.paths.as_slice().get(best))

@@ -12,7 +12,7 @@ use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{Direction, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
-use crate::table::{Key, LOST};
+use crate::table::{Key, LOST, MED};
 
 /// What became of a batch of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -279,13 +279,12 @@ impl<K: Key> FamilyTable<K> {
         let marks = self.marks(path.peer());
         let revived = marks.is_some_and(|marks| marks.is_dead(&old));
         let is_best = slot.best() == Some(index);
-        let changed =
-            wire_changed || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
+        // A path from before the session is as good as none: readers are told of the new one.
+        let changed = wire_changed
+            || revived
+            || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
         if !changed && old.received() == path.received() {
             self.table.slot_mut(at).paths.as_mut_slice()[index].set_epoch(path.epoch());
-            if revived && !is_best {
-                self.touched(shared, at, index, None);
-            }
             return;
         }
         let before = is_best.then(|| shared.candidate(&old, marks));
@@ -293,7 +292,7 @@ impl<K: Key> FamilyTable<K> {
         self.hold(shared, &path);
         self.table.slot_mut(at).paths.as_mut_slice()[index] = path;
         self.unhold(shared, &old);
-        if changed || revived {
+        if changed {
             self.touched(shared, at, index, before);
         }
     }
@@ -335,7 +334,9 @@ impl<K: Key> FamilyTable<K> {
         if path.is_multipath() {
             slot.set(LOST, true);
         }
-        let lost = slot.has(LOST);
+        // A loser by MULTI_EXIT_DISC or a path that beat others by it: the order may be another
+        // now (RFC 4271 §9.1.2.2 c).
+        let open = slot.has(LOST | MED);
         self.unhold(shared, &path);
         if self.keeps_wire {
             self.wire.drop_path(at, &path);
@@ -343,7 +344,7 @@ impl<K: Key> FamilyTable<K> {
         if left == 0 {
             self.occupied -= 1;
             self.emptied(at);
-        } else if lost {
+        } else if open {
             self.queue(at);
         }
     }

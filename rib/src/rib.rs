@@ -116,7 +116,8 @@ impl Rib {
 
     // --- peers ---------------------------------------------------------------------------------
 
-    /// A session has come up. Paths that are still there from before keep their standing.
+    /// A session has come up. Paths that are still there from before keep their standing, unless
+    /// the peer is not what it was.
     pub fn peer_up(&mut self, peer: PeerId, info: PeerInfo) {
         if peer == PeerId::LOCAL || peer.0 == u16::MAX {
             return;
@@ -124,7 +125,12 @@ impl Rib {
         if peer.index() >= self.shared.peers.len() {
             self.shared.peers.resize(peer.index() + 1, None);
         }
-        self.shared.peers[peer.index()] = Some(info);
+        let before = self.shared.peers[peer.index()].replace(info.clone());
+        if before.is_some_and(|before| before != info) {
+            for row in FAMILIES {
+                self.mark(peer, row.family, Mark::Flush);
+            }
+        }
     }
 
     /// A session has ended. What is to go is out of the running at once and swept by

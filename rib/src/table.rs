@@ -155,6 +155,8 @@ pub(crate) const LOST: u8 = 8;
 pub(crate) const MED: u8 = 16;
 /// It waits among the tombstones.
 pub(crate) const ENTOMBED: u8 = 32;
+/// A reader passed it by because it waits for a decision: it is to go into the log again.
+pub(crate) const OWED: u8 = 64;
 
 impl<K> Slot<K> {
     pub(crate) const fn has(&self, flag: u8) -> bool {
@@ -167,6 +169,11 @@ impl<K> Slot<K> {
         } else {
             self.flags &= !flag;
         }
+    }
+
+    /// Whether readers have to be told of a new outcome: they know of a route, or there is one.
+    pub(crate) fn is_due(&self, best: Option<usize>) -> bool {
+        best.is_some() || self.has(PUBLISHED) || self.has(OWED) && self.version != 0
     }
 
     /// Index of the best path.

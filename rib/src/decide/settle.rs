@@ -3,7 +3,7 @@
 use super::{Candidate, compare, select};
 use crate::family::FamilyTable;
 use crate::shared::Shared;
-use crate::table::{Key, LOST, MED, PUBLISHED, QUEUED};
+use crate::table::{Key, LOST, MED, OWED, QUEUED};
 
 impl<K: Key> FamilyTable<K> {
     /// A path has come or has become another one. `before` is what it was if it was the best.
@@ -79,7 +79,7 @@ impl<K: Key> FamilyTable<K> {
         }
         paths[index].decided(winner == Some(index));
         slot.set_best(winner);
-        if changed && (winner.is_some() || slot.has(PUBLISHED)) {
+        if changed && slot.is_due(winner) {
             self.publish(at);
         }
     }
@@ -92,7 +92,7 @@ impl<K: Key> FamilyTable<K> {
         }
         slot.set(LOST | MED, false);
         slot.set_best(None);
-        if slot.has(PUBLISHED) {
+        if slot.is_due(None) {
             self.publish(at);
         }
         self.rest(at);
@@ -133,7 +133,7 @@ impl<K: Key> FamilyTable<K> {
         slot.set(LOST, false);
         let differ = candidates.iter().any(|candidate| candidate.med != 0);
         slot.set(MED, differ && !rules.always_compare_med);
-        if changed && (selection.best.is_some() || slot.has(PUBLISHED)) {
+        if (changed || slot.has(OWED)) && slot.is_due(selection.best) {
             self.publish(at);
         }
         self.scratch.candidates = candidates;

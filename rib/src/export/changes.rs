@@ -81,16 +81,17 @@ impl<K: Key> FamilyTable<K> {
             .log
             .read(cursor, self.table.len(), budget.0, &mut slots);
         for &at in &slots {
-            let Some(slot) = self.table.used(at).filter(|slot| slot.version != 0) else {
+            if !self.is_readable(at) {
                 continue;
-            };
+            }
+            let slot = self.table.slot(at);
             let paths = slot.paths.as_slice();
             let route = slot.best().map(|best| Route {
                 shared,
                 paths,
                 best,
             });
-            if route.is_some() || !step.fresh {
+            if route.is_some() || !step.fresh && slot.version != 0 {
                 reader(Change {
                     net: self.net(at),
                     route,

@@ -187,6 +187,9 @@ impl<K: Key> FamilyTable<K> {
         at: u32,
         runs: &mut Runs,
     ) {
+        if !self.is_readable(at) {
+            return;
+        }
         let new = self.admitted(shared, rules, at, runs);
         let Some(state) = self.groups.get_mut(&group) else {
             return;

@@ -42,6 +42,8 @@ impl<K: Key> FamilyTable<K> {
             *cursor = Cursor::feed();
             return Progress::Lost;
         }
+        // What changes from now on is for the group, too.
+        self.group(group);
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
             .log
@@ -49,10 +51,15 @@ impl<K: Key> FamilyTable<K> {
         let mut runs = core::mem::take(&mut self.scratch.runs);
         runs.clear();
         for &at in &slots {
-            let Some(slot) = self.table.used(at) else {
+            if self.table.used(at).is_none() {
                 continue;
-            };
-            let version = slot.version;
+            }
+            if !self.is_readable(at) {
+                // The group will come by it after the decision, and the member with it.
+                self.group(group).set_unsure(at);
+                continue;
+            }
+            let version = self.table.slot(at).version;
             let state = self.group(group);
             if state.cursor.is_ahead(at, version) {
                 state.set_unsure(at);

@@ -1,0 +1,241 @@
+//! What can happen, in small numbers so that things meet.
+
+use proptest::prelude::*;
+
+/// Peers by number: 1 and 2 are external, 3 and 4 internal, 5 to 8 clients.
+pub const PEERS: u16 = 8;
+pub const NETS: u8 = 6;
+pub const NEXT_HOPS: u8 = 4;
+
+/// A choice of attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    pub local_pref: u8,
+    pub as_path: u8,
+    pub med: u8,
+    pub origin: u8,
+    pub community: u8,
+    pub next_hop: u8,
+    pub reflected: u8,
+    pub unknown: bool,
+    pub label: u8,
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Reach {
+        peer: u16,
+        nets: Vec<u8>,
+        path_id: u32,
+        variant: Variant,
+    },
+    Unreach {
+        peer: u16,
+        nets: Vec<u8>,
+        path_id: u32,
+    },
+    Local {
+        net: u8,
+        variant: Option<Variant>,
+    },
+    Down {
+        peer: u16,
+        stale: bool,
+    },
+    /// A session comes up, perhaps with another BGP Identifier than before.
+    Up {
+        peer: u16,
+        alias: bool,
+    },
+    EndOfRib {
+        peer: u16,
+    },
+    Expire {
+        peer: u16,
+    },
+    BeginRefresh {
+        peer: u16,
+    },
+    EndRefresh {
+        peer: u16,
+    },
+    Resolve {
+        next_hop: u8,
+        cost: Option<u32>,
+    },
+    Decide {
+        budget: u32,
+    },
+    Export {
+        group: usize,
+        budget: u32,
+    },
+    Private {
+        peer: u16,
+        budget: u32,
+    },
+    /// A member leaves the shared walk and goes on by itself.
+    Lag {
+        peer: u16,
+    },
+    /// A member wants everything again.
+    Again {
+        peer: u16,
+    },
+    Read {
+        budget: u32,
+    },
+    Trim,
+    Settle,
+}
+
+prop_compose! {
+    fn variant()(
+        local_pref in 0..3u8, as_path in 0..5u8, med in 0..3u8, origin in 0..2u8,
+        community in 0..8u8, next_hop in 0..NEXT_HOPS, reflected in 0..6u8,
+        unknown in prop::bool::weighted(0.1), label in 0..3u8,
+    ) -> Variant {
+        Variant { local_pref, as_path, med, origin, community, next_hop, reflected, unknown, label }
+    }
+}
+
+fn nets() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(0..NETS, 1..4)
+}
+
+fn path_id() -> impl Strategy<Value = u32> {
+    prop_oneof![4 => Just(0u32), 1 => 1..3u32]
+}
+
+pub fn event() -> impl Strategy<Value = Event> {
+    let peer = || 1..=PEERS;
+    let budget = || 1..4u32;
+    prop_oneof![
+        16 => (peer(), nets(), path_id(), variant()).prop_map(|(peer, nets, path_id, variant)| {
+            Event::Reach { peer, nets, path_id, variant }
+        }),
+        8 => (peer(), nets(), path_id())
+            .prop_map(|(peer, nets, path_id)| Event::Unreach { peer, nets, path_id }),
+        2 => (0..NETS, prop::option::of(variant()))
+            .prop_map(|(net, variant)| Event::Local { net, variant }),
+        2 => (peer(), any::<bool>()).prop_map(|(peer, stale)| Event::Down { peer, stale }),
+        3 => (peer(), prop::bool::weighted(0.2)).prop_map(|(peer, alias)| Event::Up { peer, alias }),
+        1 => peer().prop_map(|peer| Event::EndOfRib { peer }),
+        1 => peer().prop_map(|peer| Event::Expire { peer }),
+        1 => peer().prop_map(|peer| Event::BeginRefresh { peer }),
+        1 => peer().prop_map(|peer| Event::EndRefresh { peer }),
+        2 => (0..NEXT_HOPS, prop::option::of(1..3u32))
+            .prop_map(|(next_hop, cost)| Event::Resolve { next_hop, cost }),
+        6 => budget().prop_map(|budget| Event::Decide { budget }),
+        8 => (0..3usize, budget()).prop_map(|(group, budget)| Event::Export { group, budget }),
+        8 => (peer(), budget()).prop_map(|(peer, budget)| Event::Private { peer, budget }),
+        3 => peer().prop_map(|peer| Event::Lag { peer }),
+        1 => peer().prop_map(|peer| Event::Again { peer }),
+        3 => budget().prop_map(|budget| Event::Read { budget }),
+        2 => Just(Event::Trim),
+        1 => Just(Event::Settle),
+    ]
+}
+
+/// Paths that are alike but for what makes the order of two depend on a third: neighbouring AS,
+/// MULTI_EXIT_DISC, and what is looked at after it.
+pub fn alike() -> impl Strategy<Value = Event> {
+    let peer = || prop::sample::select(vec![3u16, 5, 7, 8]);
+    let variant = (
+        prop::sample::select(vec![1u8, 3]),
+        0..3u8,
+        prop::sample::select(vec![0u8, 5]),
+    );
+    let variant = variant.prop_map(|(as_path, med, reflected)| Variant {
+        local_pref: 1,
+        as_path,
+        med,
+        origin: 0,
+        community: 7,
+        next_hop: 0,
+        reflected: if reflected == 0 { 2 } else { 5 },
+        unknown: false,
+        label: 0,
+    });
+    prop_oneof![
+        5 => (peer(), 0..3u32, variant).prop_map(|(peer, path_id, variant)| {
+            Event::Reach { peer, nets: vec![0], path_id, variant }
+        }),
+        2 => (peer(), 0..3u32)
+            .prop_map(|(peer, path_id)| Event::Unreach { peer, nets: vec![0], path_id }),
+        1 => Just(Event::Decide { budget: 1 }),
+    ]
+}
+
+/// Two ways to the same end: what is announced last is the same, but not in the same order, not
+/// cut into the same messages, and on one of the ways much else is said before.
+pub fn two_ways() -> impl Strategy<Value = (Vec<Event>, Vec<Event>)> {
+    let key = || (prop::sample::select(vec![1u16, 3, 5, 6, 7]), 0..NETS);
+    let end = prop::collection::btree_map(key(), variant(), 1..12);
+    let noise = prop::collection::vec(event(), 0..30);
+    (end, noise).prop_flat_map(|(end, noise)| {
+        let reach = |(&(peer, net), &variant): (&(u16, u8), &Variant)| {
+            let nets = vec![net];
+            Event::Reach {
+                peer,
+                nets,
+                path_id: 0,
+                variant,
+            }
+        };
+        let straight: Vec<Event> = end.iter().map(reach).collect();
+        let twice: Vec<Event> = straight.iter().chain(&straight).cloned().collect();
+        (Just(straight), Just(noise), Just(twice).prop_shuffle())
+            .prop_map(|(straight, noise, twice)| (squashed(straight), calmed(noise, twice)))
+    })
+}
+
+/// Neighbouring announcements of one peer with equal attributes, put into one message.
+fn squashed(events: Vec<Event>) -> Vec<Event> {
+    let mut squashed: Vec<Event> = Vec::new();
+    for event in events {
+        if let (
+            Some(Event::Reach {
+                peer,
+                nets,
+                variant,
+                ..
+            }),
+            Event::Reach {
+                peer: next,
+                nets: more,
+                variant: same,
+                ..
+            },
+        ) = (squashed.last_mut(), &event)
+            && (*peer, *variant) == (*next, *same)
+        {
+            nets.extend(more);
+            continue;
+        }
+        squashed.push(event);
+    }
+    squashed
+}
+
+/// The noise, then an end to all that it has announced, then the rest.
+fn calmed(mut noise: Vec<Event>, rest: Vec<Event>) -> Vec<Event> {
+    for peer in 1..=PEERS {
+        noise.push(Event::Up { peer, alias: false });
+        noise.push(Event::Down { peer, stale: false });
+    }
+    for net in 0..NETS {
+        noise.push(Event::Local { net, variant: None });
+    }
+    for next_hop in 0..NEXT_HOPS {
+        noise.push(Event::Resolve {
+            next_hop,
+            cost: Some(1),
+        });
+    }
+    for peer in [1, 3, 5, 6, 7] {
+        noise.push(Event::Up { peer, alias: false });
+    }
+    noise.extend(rest);
+    noise
+}

@@ -1,0 +1,92 @@
+//! The property that decides: after any sequence of events, every peer holds exactly what an
+//! exporter would have given it that looks at each peer and prefix by itself.
+
+#![allow(unreachable_pub)]
+
+mod check;
+mod ear;
+mod events;
+mod model;
+mod parts;
+mod world;
+
+use bgp_proto::Family;
+use proptest::prelude::*;
+
+use events::Event;
+use world::{Setup, World};
+
+fn family() -> impl Strategy<Value = Family> {
+    prop_oneof![
+        6 => Just(Family::IPV4_UNICAST),
+        1 => Just(Family::IPV6_UNICAST),
+        2 => Just(Family::IPV4_LABELED_UNICAST),
+    ]
+}
+
+prop_compose! {
+    fn setup()(
+        family in family(),
+        track in any::<bool>(),
+        multipath_max in prop_oneof![3 => Just(1u16), 1 => 2..4u16],
+        always_compare_med in prop::bool::weighted(0.3),
+        tight in prop::bool::weighted(0.4),
+    ) -> Setup {
+        Setup { family, track, multipath_max, always_compare_med, tight }
+    }
+}
+
+fn run(setup: &Setup, events: &[Event], seed: u64) -> World {
+    let mut world = World::new(setup.clone(), seed);
+    for event in events {
+        world.apply(event);
+    }
+    world.quiesce();
+    world.check();
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 20_000, ..Default::default() })]
+
+    #[test]
+    fn every_peer_holds_what_a_naive_exporter_gives_it(
+        setup in setup(),
+        events in prop::collection::vec(events::event(), 1..120),
+    ) {
+        let mut world = run(&setup, &events, 1);
+        world.tear_down();
+    }
+
+    #[test]
+    fn the_seed_of_the_hashers_changes_nothing(
+        setup in setup(),
+        events in prop::collection::vec(events::event(), 1..60),
+        seed in any::<u64>(),
+    ) {
+        let one = run(&setup, &events, 0);
+        let two = run(&setup, &events, seed);
+        prop_assert_eq!(one.transcript, two.transcript);
+    }
+
+    #[test]
+    fn comparing_with_the_best_is_as_good_as_comparing_all(
+        mut setup in setup(),
+        events in prop::collection::vec(events::alike(), 1..24),
+    ) {
+        setup.track = false;
+        run(&setup, &events, 1);
+    }
+
+    #[test]
+    fn the_way_there_does_not_matter(
+        setup in setup(),
+        (straight, crooked) in events::two_ways(),
+    ) {
+        let resolve = |next_hop| Event::Resolve { next_hop, cost: Some(1) };
+        let calm: Vec<Event> = (0..events::NEXT_HOPS).map(resolve).chain(straight).collect();
+        let one = run(&setup, &calm, 1);
+        let two = run(&setup, &crooked, 1);
+        prop_assert_eq!(one.held(), two.held());
+    }
+}

@@ -1,0 +1,277 @@
+//! A speaker as plain as can be: all paths in one map, everything worked out anew when asked.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bgp_proto::attr::FLAG_PARTIAL;
+use bgp_proto::{
+    Asn, Attributes, ClusterId, Community, ExtendedCommunity, Family, NextHop, RouterId,
+};
+use rib::{
+    Direction, Ineligible, PeerId, PeerInfo, Policy, PolicyHook, Role, RouteContext, Verdict,
+};
+
+pub const LOCAL_ASN: Asn = Asn(64_512);
+pub const ROUTER_ID: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 100));
+pub const CLUSTER_ID: ClusterId = ClusterId(Ipv4Addr::new(1, 1, 1, 1));
+pub const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
+pub const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
+
+/// What a peer is told about one prefix: attributes and NLRI.
+pub type Told = (Attributes, Vec<u8>);
+
+/// An import policy that refuses, edits and lets pass.
+pub static IMPORT: PolicyHook = PolicyHook {
+    name: "import",
+    judge: |route| {
+        assert_eq!(route.direction, Direction::Import);
+        match route.attributes.med {
+            Some(10) => edited(route, |attributes| attributes.local_pref = Some(150)),
+            Some(20) if route.attributes.origin == bgp_proto::Origin::Egp => Verdict::Reject,
+            _ => Verdict::Accept,
+        }
+    },
+};
+
+/// An export policy that does.
+pub static EXPORT: PolicyHook = PolicyHook {
+    name: "export",
+    judge: |route| {
+        assert_eq!(route.direction, Direction::Export);
+        match route.attributes.local_pref {
+            Some(200) => Verdict::Reject,
+            Some(50) => edited(route, |attributes| {
+                attributes.communities = vec![Community::new(64_512, 99)];
+            }),
+            _ => Verdict::Accept,
+        }
+    },
+};
+
+fn edited(route: &RouteContext<'_>, edit: impl Fn(&mut Attributes)) -> Verdict {
+    let mut attributes = route.attributes.clone();
+    edit(&mut attributes);
+    Verdict::AcceptWith(Box::new(attributes))
+}
+
+#[derive(Clone, Debug)]
+pub struct ModelPath {
+    pub received: Attributes,
+    pub octets: Vec<u8>,
+    pub stale: bool,
+    pub awaits_refresh: bool,
+}
+
+#[derive(Debug)]
+pub struct Model {
+    pub family: Family,
+    pub track: bool,
+    pub multipath_max: usize,
+    pub always_compare_med: bool,
+    pub peers: BTreeMap<PeerId, PeerInfo>,
+    /// By prefix, peer and path identifier.
+    pub paths: BTreeMap<(u8, PeerId, u32), ModelPath>,
+    pub costs: BTreeMap<IpAddr, Option<u32>>,
+}
+
+/// A path in the running.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    pub peer: PeerId,
+    pub path_id: u32,
+    pub attributes: Attributes,
+    pub octets: Vec<u8>,
+}
+
+impl Model {
+    /// The attributes a path has after import, or why it is not used.
+    pub fn import(
+        &self,
+        net: u8,
+        peer: PeerId,
+        path: &ModelPath,
+    ) -> Result<Attributes, Ineligible> {
+        let mut attributes = path.received.clone();
+        let Some(info) = self.peers.get(&peer) else {
+            self.cost(&attributes)
+                .ok_or(Ineligible::NextHopUnresolved)?;
+            return Ok(attributes);
+        };
+        if info.role == Role::External {
+            attributes.local_pref = None;
+        }
+        match info.import {
+            Policy::AcceptAll => {}
+            Policy::RejectAll => return Err(Ineligible::Policy),
+            Policy::Hook(hook) => {
+                let context = RouteContext {
+                    direction: Direction::Import,
+                    family: self.family,
+                    net: crate::parts::net_of(self.family, net, &path.octets),
+                    attributes: &attributes,
+                    source: peer,
+                    source_role: info.role,
+                };
+                match (hook.judge)(&context) {
+                    Verdict::Accept => {}
+                    Verdict::AcceptWith(edited) => attributes = *edited,
+                    Verdict::Reject => return Err(Ineligible::Policy),
+                }
+            }
+        }
+        let received = &path.received;
+        if received.as_path.asns().any(|asn| asn == LOCAL_ASN) {
+            return Err(Ineligible::AsLoop);
+        }
+        if received.originator_id == Some(ROUTER_ID) {
+            return Err(Ineligible::OwnOriginator);
+        }
+        if received.cluster_list.contains(&CLUSTER_ID) {
+            return Err(Ineligible::ClusterLoop);
+        }
+        let next_hop = received.next_hop_address();
+        if next_hop.is_some() && next_hop == info.local {
+            return Err(Ineligible::OwnNextHop);
+        }
+        self.cost(&attributes)
+            .ok_or(Ineligible::NextHopUnresolved)?;
+        Ok(attributes)
+    }
+
+    fn cost(&self, attributes: &Attributes) -> Option<u32> {
+        match attributes.next_hop_address() {
+            Some(address) if self.track => *self.costs.get(&address)?,
+            _ => Some(0),
+        }
+    }
+
+    /// The paths of a prefix that are in use, the best first.
+    pub fn chosen(&self, net: u8) -> Vec<Runner> {
+        let range = (net, PeerId(0), 0)..=(net, PeerId(u16::MAX), u32::MAX);
+        let mut left: Vec<Runner> = Vec::new();
+        for (&(_, peer, path_id), path) in self.paths.range(range) {
+            if let Ok(attributes) = self.import(net, peer, path) {
+                left.push(Runner {
+                    peer,
+                    path_id,
+                    attributes,
+                    octets: path.octets.clone(),
+                });
+            }
+        }
+        least(&mut left, |path| path.peer != PeerId::LOCAL);
+        least(&mut left, |path| {
+            u32::MAX - path.attributes.local_pref.unwrap_or(100)
+        });
+        least(&mut left, |path| path.attributes.as_path.length());
+        least(&mut left, |path| path.attributes.origin);
+        let med = |path: &Runner| path.attributes.med.unwrap_or(0);
+        let all = left.clone();
+        left.retain(|path| {
+            !all.iter().any(|other| {
+                let same = self.always_compare_med || neighbour(path) == neighbour(other);
+                same && med(other) < med(path)
+            })
+        });
+        least(&mut left, |path| self.role(path.peer) != Role::External);
+        least(&mut left, |path| self.cost(&path.attributes));
+        left.sort_by_key(|path| {
+            let info = self.peers.get(&path.peer);
+            let id = path.attributes.originator_id.or(info.map(|info| info.id));
+            let address = info.map(|info| info.address);
+            (
+                id,
+                path.attributes.cluster_list.len(),
+                address,
+                path.path_id,
+            )
+        });
+        let mut chosen: Vec<Runner> = Vec::new();
+        for path in left {
+            let hop = |path: &Runner| path.attributes.next_hop_address();
+            if chosen.len() < self.multipath_max && !chosen.iter().any(|c| hop(c) == hop(&path)) {
+                chosen.push(path);
+            }
+        }
+        chosen
+    }
+
+    pub fn role(&self, peer: PeerId) -> Role {
+        self.peers.get(&peer).map_or(Role::Local, |info| info.role)
+    }
+
+    /// What a member of a group is to hold.
+    pub fn told(&self, net: u8, member: PeerId, receiver: Role) -> Option<Told> {
+        let best = self.chosen(net).into_iter().next()?;
+        let source = self.role(best.peer);
+        if best.peer == member || source == Role::Internal && receiver == Role::Internal {
+            return None;
+        }
+        let mut told = best.attributes;
+        let has = |community| told.communities.contains(&community);
+        if has(Community::NO_ADVERTISE)
+            || receiver == Role::External
+                && (has(Community::NO_EXPORT) || has(Community::NO_EXPORT_SUBCONFED))
+        {
+            return None;
+        }
+        if receiver == Role::Internal {
+            let context = RouteContext {
+                direction: Direction::Export,
+                family: self.family,
+                net: crate::parts::net_of(self.family, net, &best.octets),
+                attributes: &told,
+                source: best.peer,
+                source_role: source,
+            };
+            match (EXPORT.judge)(&context) {
+                Verdict::Accept => {}
+                Verdict::AcceptWith(edited) => told = *edited,
+                Verdict::Reject => return None,
+            }
+        }
+        if receiver == Role::External || told.next_hop.is_none() {
+            told.next_hop = Some(match self.family {
+                Family::IPV4_UNICAST => NextHop::V4(OWN_V4),
+                Family::IPV6_UNICAST => NextHop::v6(OWN_V6),
+                _ => return None,
+            });
+        }
+        told.unknown.retain(|unknown| unknown.is_transitive());
+        told.unknown
+            .iter_mut()
+            .for_each(|unknown| unknown.flags |= FLAG_PARTIAL);
+        if receiver == Role::External {
+            told.as_path.prepend(LOCAL_ASN);
+            told.local_pref = None;
+            told.originator_id = None;
+            told.cluster_list = Vec::new();
+            told.extended_communities
+                .retain(ExtendedCommunity::is_transitive);
+            if source != Role::Local {
+                told.med = None;
+            }
+            return Some((told, best.octets));
+        }
+        told.local_pref = told.local_pref.or(Some(100));
+        if let Some(info) = self
+            .peers
+            .get(&best.peer)
+            .filter(|info| info.role != Role::External)
+        {
+            told.originator_id = told.originator_id.or(Some(info.id));
+            told.cluster_list.insert(0, CLUSTER_ID);
+        }
+        Some((told, best.octets))
+    }
+}
+
+fn neighbour(path: &Runner) -> Asn {
+    path.attributes.as_path.first_as().unwrap_or(LOCAL_ASN)
+}
+
+fn least<T: Ord>(paths: &mut Vec<Runner>, key: impl Fn(&Runner) -> T) {
+    if let Some(least) = paths.iter().map(&key).min() {
+        paths.retain(|path| key(path) == least);
+    }
+}

@@ -1,0 +1,203 @@
+//! What the world is made of: peers, groups, prefixes and attributes by number.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bgp_proto::{
+    AsPath, Asn, Attributes, ClusterId, Community, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop,
+    Origin, RawAttribute, RouterId,
+};
+use rib::{GroupRules, NextHopMode, PeerId, PeerInfo, Policy, Role};
+
+use crate::events::Variant;
+use crate::model::{CLUSTER_ID, EXPORT, IMPORT, LOCAL_ASN, OWN_V4, OWN_V6, ROUTER_ID};
+
+pub const ROLES: [Role; 3] = [Role::External, Role::Internal, Role::Client];
+
+pub fn group_of(peer: PeerId) -> usize {
+    ROLES
+        .iter()
+        .position(|&role| role == role_of(peer.0))
+        .expect("role")
+}
+
+pub fn role_of(peer: u16) -> Role {
+    match peer {
+        1 | 2 => Role::External,
+        3 | 4 => Role::Internal,
+        _ => Role::Client,
+    }
+}
+
+/// A peer, or another one that has taken its place.
+pub fn info_of(peer: u16, alias: bool) -> PeerInfo {
+    let role = role_of(peer);
+    PeerInfo {
+        role,
+        asn: if role == Role::External {
+            Asn(64_600 + u32::from(peer))
+        } else {
+            LOCAL_ASN
+        },
+        id: RouterId(Ipv4Addr::new(10, 0, 1 + u8::from(alias), 9 - peer as u8)),
+        address: IpAddr::V4(Ipv4Addr::new(10, 0, 2, peer as u8)),
+        local: Some(IpAddr::V4(OWN_V4)),
+        import: match peer {
+            2 | 6 => Policy::Hook(&IMPORT),
+            4 => Policy::RejectAll,
+            _ => Policy::AcceptAll,
+        },
+    }
+}
+
+pub fn rules_of(role: Role) -> GroupRules {
+    GroupRules {
+        role,
+        local_asn: LOCAL_ASN,
+        peer_asn: if role == Role::External {
+            Asn(64_600)
+        } else {
+            LOCAL_ASN
+        },
+        next_hop: NextHopMode::Auto,
+        own_next_hop_v4: Some(OWN_V4),
+        own_next_hop_v6: Some(OWN_V6),
+        extended_next_hop: false,
+        cluster_id: CLUSTER_ID,
+        export: if role == Role::Internal {
+            Policy::Hook(&EXPORT)
+        } else {
+            Policy::AcceptAll
+        },
+    }
+}
+
+pub fn octets_of(family: Family, net: u8, label: u8) -> Vec<u8> {
+    match family {
+        Family::IPV4_LABELED_UNICAST => vec![48, 0, label, 0x01, 10, net, 0],
+        _ => Vec::new(),
+    }
+}
+
+/// The destination of a number.
+pub fn net_of(family: Family, net: u8, octets: &[u8]) -> Net<'_> {
+    match family {
+        Family::IPV4_UNICAST => Net::V4(Ipv4Prefix::new([10, net, 0, 0].into(), 24).expect("v4")),
+        Family::IPV6_UNICAST => {
+            let address = Ipv6Addr::new(0x2001, 0xdb8, net.into(), 0, 0, 0, 0, 0);
+            Net::V6(Ipv6Prefix::new(address, 48).expect("v6"))
+        }
+        _ => Net::Opaque(octets),
+    }
+}
+
+/// The number of a destination, and its octets if it has any of its own.
+pub fn index_of(family: Family, net: Net<'_>) -> (u8, Vec<u8>) {
+    match net {
+        Net::V4(prefix) => (prefix.addr().octets()[1], Vec::new()),
+        Net::V6(prefix) => (prefix.addr().segments()[2] as u8, Vec::new()),
+        Net::Opaque(octets) => {
+            assert_eq!(
+                family.row().expect("row").nlri_octets(octets),
+                Some(octets.len())
+            );
+            (octets[5], octets.to_vec())
+        }
+    }
+}
+
+pub fn address_of(family: Family, next_hop: u8) -> NextHop {
+    match family {
+        Family::IPV6_UNICAST => NextHop::v6(Ipv6Addr::new(
+            0xfd00,
+            9,
+            0,
+            0,
+            0,
+            0,
+            0,
+            1 + u16::from(next_hop),
+        )),
+        _ if next_hop == 3 => NextHop::V4(OWN_V4),
+        _ => NextHop::V4(Ipv4Addr::new(10, 9, 0, 1 + next_hop)),
+    }
+}
+
+pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes {
+    let external = role_of(peer) == Role::External && peer != 0;
+    let asns: &[&[u32]] = match (external, peer) {
+        (true, 1) => &[
+            &[64_601],
+            &[64_601, 65_001],
+            &[64_601, 65_002],
+            &[64_601, 64_512],
+            &[64_601],
+        ],
+        (true, _) => &[
+            &[64_602],
+            &[64_602, 65_001],
+            &[64_602, 65_002],
+            &[64_602, 64_512],
+            &[64_602],
+        ],
+        _ => &[
+            &[],
+            &[64_601],
+            &[64_601, 65_001],
+            &[64_602],
+            &[64_602, 64_512],
+        ],
+    };
+    let path: Vec<Asn> = asns[usize::from(variant.as_path)]
+        .iter()
+        .map(|&asn| Asn(asn))
+        .collect();
+    let community = match variant.community {
+        0 => Some(Community::NO_EXPORT),
+        1 => Some(Community::NO_ADVERTISE),
+        2 => Some(Community::NO_EXPORT_SUBCONFED),
+        3 => Some(Community::new(64_512, 7)),
+        _ => None,
+    };
+    let reflected = if external || peer == 0 {
+        9
+    } else {
+        variant.reflected
+    };
+    let unknown = |code: u8, flags: u8| RawAttribute {
+        code: bgp_proto::AttrCode(code),
+        flags,
+        value: vec![peer as u8].into_boxed_slice(),
+    };
+    Attributes {
+        origin: if variant.origin == 0 {
+            Origin::Igp
+        } else {
+            Origin::Egp
+        },
+        as_path: AsPath::sequence(&path),
+        next_hop: Some(address_of(family, variant.next_hop)),
+        med: [None, Some(10), Some(20)][usize::from(variant.med)],
+        local_pref: if external {
+            None
+        } else {
+            [Some(50), Some(100), Some(200)][usize::from(variant.local_pref)]
+        },
+        communities: community.into_iter().collect(),
+        originator_id: match reflected {
+            0 => Some(ROUTER_ID),
+            1 | 2 => Some(RouterId(Ipv4Addr::new(10, 0, 1, 3))),
+            _ => None,
+        },
+        cluster_list: match reflected {
+            1 => vec![CLUSTER_ID],
+            2 => vec![ClusterId(Ipv4Addr::new(2, 2, 2, 2))],
+            _ => Vec::new(),
+        },
+        unknown: if variant.unknown {
+            vec![unknown(200, 0xc0)]
+        } else {
+            Vec::new()
+        },
+        ..Attributes::default()
+    }
+}

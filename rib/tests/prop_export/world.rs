@@ -1,0 +1,579 @@
+//! The tables under test, the peers that follow them, and the model beside them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use bgp_proto::{
+    Attributes, EncodeParams, Family, FamilySet, Fault, Nlri, PeerKind, Remedy, SessionParams,
+    UpdateView, UpdateWriter,
+};
+use bytes::BytesMut;
+use rib::{
+    Budget, Change, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Progress, Reach,
+    Rib, RibConfig, RibLimits, RibStats, Role, Track,
+};
+
+use crate::ear::{Ear, Said};
+use crate::events::{Event, NETS, PEERS, Variant};
+use crate::model::{CLUSTER_ID, LOCAL_ASN, Model, ModelPath, ROUTER_ID, Told};
+use crate::parts::{
+    ROLES, address_of, attributes_of, group_of, index_of, info_of, net_of, octets_of, role_of,
+    rules_of,
+};
+
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub family: Family,
+    pub track: bool,
+    pub multipath_max: u16,
+    pub always_compare_med: bool,
+    /// Readers that lag lose their place at once.
+    pub tight: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Mode {
+    Shared,
+    Private(Cursor),
+}
+
+#[derive(Debug)]
+pub struct Member {
+    pub mode: Mode,
+    pub holds: BTreeMap<u8, Told>,
+}
+
+/// Paths in use by prefix, the best one first.
+pub type Fib = BTreeMap<u8, Vec<(PeerId, u32, Attributes)>>;
+
+#[derive(Debug)]
+pub struct World {
+    pub setup: Setup,
+    pub rib: Rib,
+    pub model: Model,
+    pub groups: Vec<GroupId>,
+    pub members: BTreeMap<PeerId, Member>,
+    pub watched: BTreeMap<IpAddr, ()>,
+    pub reader: Cursor,
+    /// What the reader of changes holds: the paths in use.
+    pub fib: Fib,
+    pub transcript: Vec<Said>,
+}
+
+impl Member {
+    /// Takes a message as the peer `me` would.
+    pub fn take(&mut self, me: PeerId, said: &Said) {
+        match said {
+            Said::Reach { net, told, source } if *source != me => {
+                self.holds.insert(*net, told.clone());
+            }
+            Said::Unreach { net, except } if *except != Some(me) => {
+                self.holds.remove(net);
+            }
+            Said::UnreachOnly { net, to } if *to == me => {
+                self.holds.remove(net);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    pub fn new(setup: Setup, seed: u64) -> Self {
+        let limits = if setup.tight {
+            RibLimits {
+                log_entries_min: 3,
+                tombstones_max: 2,
+            }
+        } else {
+            RibLimits::default()
+        };
+        let mut rib = Rib::new(
+            RibConfig {
+                local_asn: LOCAL_ASN,
+                router_id: ROUTER_ID,
+                cluster_id: CLUSTER_ID,
+                decision: DecisionRules {
+                    always_compare_med: setup.always_compare_med,
+                },
+                multipath_max: setup.multipath_max,
+                next_hops: if setup.track {
+                    NextHops::Track
+                } else {
+                    NextHops::AssumeReachable
+                },
+                limits,
+                own_addresses: Default::default(),
+            },
+            seed,
+        );
+        let groups = ROLES
+            .iter()
+            .map(|&role| rib.add_group(rules_of(role)))
+            .collect();
+        let model = Model {
+            family: setup.family,
+            track: setup.track,
+            multipath_max: usize::from(setup.multipath_max),
+            always_compare_med: setup.always_compare_med,
+            peers: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            costs: (0..3)
+                .map(|at| {
+                    (
+                        address_of(setup.family, at).address().expect("ip"),
+                        Some(1 + u32::from(at) % 2),
+                    )
+                })
+                .collect(),
+        };
+        let mut world = Self {
+            setup,
+            rib,
+            model,
+            groups,
+            members: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            reader: Cursor::feed(),
+            fib: BTreeMap::new(),
+            transcript: Vec::new(),
+        };
+        for peer in [1, 3, 5, 6, 7] {
+            world.up(peer, false);
+        }
+        world
+    }
+
+    pub fn apply(&mut self, event: &Event) {
+        let family = self.setup.family;
+        match event {
+            Event::Reach {
+                peer,
+                nets,
+                path_id,
+                variant,
+            } => {
+                self.reach(*peer, nets, *path_id, variant);
+            }
+            Event::Unreach {
+                peer,
+                nets,
+                path_id,
+            } => self.unreach(*peer, nets, *path_id),
+            Event::Local { net, variant } => self.local(*net, variant.as_ref()),
+            Event::Down { peer, stale } => self.down(*peer, *stale),
+            Event::Up { peer, alias } => self.up(*peer, *alias),
+            Event::EndOfRib { peer } => {
+                self.rib.end_of_rib(PeerId(*peer), family);
+                self.drop_paths(*peer, |path| path.stale);
+            }
+            Event::Expire { peer } => {
+                self.rib.stale_expired(PeerId(*peer));
+                self.drop_paths(*peer, |path| path.stale);
+            }
+            Event::BeginRefresh { peer } if self.members.contains_key(&PeerId(*peer)) => {
+                self.rib.begin_refresh(PeerId(*peer), family);
+                self.each_path(*peer, |path| path.awaits_refresh = true);
+            }
+            Event::EndRefresh { peer } if self.members.contains_key(&PeerId(*peer)) => {
+                self.rib.end_refresh(PeerId(*peer), family);
+                self.drop_paths(*peer, |path| path.awaits_refresh);
+            }
+            Event::BeginRefresh { .. } | Event::EndRefresh { .. } => {}
+            Event::Resolve { next_hop, cost } => {
+                let address = address_of(family, *next_hop).address().expect("ip");
+                self.model.costs.insert(address, *cost);
+                if self.watched.contains_key(&address) {
+                    self.rib
+                        .resolve(address, cost.map_or(Reach::Unreachable, Reach::Cost));
+                }
+            }
+            Event::Decide { budget } => {
+                self.answer_tracks();
+                let _ = self.rib.decide(Budget(*budget));
+            }
+            Event::Export { group, budget } => {
+                let _ = self.export(*group, *budget);
+            }
+            Event::Private { peer, budget } => {
+                let _ = self.private(PeerId(*peer), *budget);
+            }
+            Event::Lag { peer } => self.lag(PeerId(*peer)),
+            Event::Again { peer } => self.again(PeerId(*peer)),
+            Event::Read { budget } => {
+                let _ = self.read(*budget);
+            }
+            Event::Trim => self.trim(),
+            Event::Settle => {
+                self.quiesce();
+                self.check();
+            }
+        }
+    }
+
+    fn params(&self, peer: u16) -> SessionParams {
+        let family = FamilySet::EMPTY.with(self.setup.family);
+        SessionParams {
+            local_asn: LOCAL_ASN,
+            peer_asn: info_of(peer, false).asn,
+            kind: if role_of(peer) == Role::External {
+                PeerKind::External
+            } else {
+                PeerKind::Internal
+            },
+            as4: true,
+            families: family,
+            add_path_receive: family,
+            ..SessionParams::default()
+        }
+    }
+
+    /// Sends an UPDATE through the codec into the tables. Returns what its attributes are to the
+    /// model; `None` if they are to be treated as withdrawn.
+    fn send(&mut self, peer: u16, message: &[u8]) -> Option<Attributes> {
+        let params = self.params(peer);
+        let (view, faults) = UpdateView::parse(&message[19..], &params).expect("well-formed");
+        assert_eq!(faults, []);
+        let mut attributes = None;
+        for batch in view.batches() {
+            attributes = batch.attrs.as_ref().map(|block| block.parse());
+            self.rib.ingest(PeerId(peer), &batch);
+        }
+        let (attributes, faults) = attributes?;
+        (Fault::worst(&faults) < Some(Remedy::TreatAsWithdraw)).then_some(attributes)
+    }
+
+    fn reach(&mut self, peer: u16, nets: &[u8], path_id: u32, variant: &Variant) {
+        let id = PeerId(peer);
+        if !self.members.contains_key(&id) {
+            return;
+        }
+        let family = self.setup.family;
+        let attributes = attributes_of(family, peer, variant);
+        let mut block = Vec::new();
+        attributes.encode(true, &mut block);
+        let mut message = BytesMut::new();
+        let next_hop = attributes.next_hop.clone().expect("next hop");
+        let params = EncodeParams {
+            as4: true,
+            add_path: true,
+            octets_max: 4096,
+        };
+        let mut writer = UpdateWriter::reach(&mut message, family, &block, &next_hop, &params);
+        for &net in nets {
+            let octets = octets_of(family, net, variant.label);
+            writer
+                .push(&Nlri {
+                    path_id,
+                    net: net_of(family, net, &octets),
+                })
+                .expect("room");
+        }
+        writer.finish();
+        let received = self.send(peer, &message);
+        for &net in nets {
+            let key = (net, id, path_id);
+            match &received {
+                Some(received) => {
+                    let path = ModelPath {
+                        received: received.clone(),
+                        octets: octets_of(family, net, variant.label),
+                        stale: false,
+                        awaits_refresh: false,
+                    };
+                    self.model.paths.insert(key, path);
+                }
+                None => {
+                    self.model.paths.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn unreach(&mut self, peer: u16, nets: &[u8], path_id: u32) {
+        let id = PeerId(peer);
+        if !self.members.contains_key(&id) {
+            return;
+        }
+        let family = self.setup.family;
+        let mut message = BytesMut::new();
+        let params = EncodeParams {
+            as4: true,
+            add_path: true,
+            octets_max: 4096,
+        };
+        let mut writer = UpdateWriter::unreach(&mut message, family, &params);
+        for &net in nets {
+            // RFC 8277 §2.4: the label of a withdrawal means nothing.
+            let octets = octets_of(family, net, 0x80);
+            writer
+                .push(&Nlri {
+                    path_id,
+                    net: net_of(family, net, &octets),
+                })
+                .expect("room");
+        }
+        writer.finish();
+        self.send(peer, &message);
+        for &net in nets {
+            self.model.paths.remove(&(net, id, path_id));
+        }
+    }
+
+    fn local(&mut self, net: u8, variant: Option<&Variant>) {
+        let family = self.setup.family;
+        let octets = octets_of(family, net, 9);
+        let key = (net, PeerId::LOCAL, 0);
+        match variant {
+            Some(variant) => {
+                let mut attributes = attributes_of(family, 0, variant);
+                if variant.reflected > 1 && family != Family::IPV4_LABELED_UNICAST {
+                    attributes.next_hop = None;
+                }
+                self.rib
+                    .announce(family, net_of(family, net, &octets), attributes.clone());
+                let path = ModelPath {
+                    received: attributes,
+                    octets,
+                    stale: false,
+                    awaits_refresh: false,
+                };
+                self.model.paths.insert(key, path);
+            }
+            None => {
+                self.rib.withdraw(family, net_of(family, net, &octets));
+                self.model.paths.remove(&key);
+            }
+        }
+    }
+
+    fn up(&mut self, peer: u16, alias: bool) {
+        let id = PeerId(peer);
+        if self.members.contains_key(&id) {
+            return;
+        }
+        let info = info_of(peer, alias);
+        self.rib.peer_up(id, info.clone());
+        let before = self.model.peers.insert(id, info.clone());
+        if before.is_some_and(|before| before != info) {
+            self.drop_paths(peer, |_| true);
+        }
+        let mode = Mode::Private(Cursor::feed());
+        self.members.insert(
+            id,
+            Member {
+                mode,
+                holds: BTreeMap::new(),
+            },
+        );
+    }
+
+    fn down(&mut self, peer: u16, stale: bool) {
+        if self.members.remove(&PeerId(peer)).is_none() {
+            return;
+        }
+        if stale {
+            let kept = FamilySet::EMPTY.with(self.setup.family);
+            self.rib.peer_down(PeerId(peer), DownMode::Stale(kept));
+            self.drop_paths(peer, |path| path.stale);
+            self.each_path(peer, |path| {
+                path.stale = true;
+                path.awaits_refresh = false;
+            });
+        } else {
+            self.rib.peer_down(PeerId(peer), DownMode::Flush);
+            self.drop_paths(peer, |_| true);
+        }
+    }
+
+    fn drop_paths(&mut self, peer: u16, gone: impl Fn(&ModelPath) -> bool) {
+        self.model
+            .paths
+            .retain(|key, path| key.1 != PeerId(peer) || !gone(path));
+    }
+
+    fn each_path(&mut self, peer: u16, change: impl Fn(&mut ModelPath)) {
+        let paths = self
+            .model
+            .paths
+            .iter_mut()
+            .filter(|(key, _)| key.1 == PeerId(peer));
+        paths.for_each(|(_, path)| change(path));
+    }
+
+    fn answer_tracks(&mut self) {
+        while let Some(track) = self.rib.poll_track() {
+            assert!(self.setup.track);
+            match track {
+                Track::Watch(address) => {
+                    assert_eq!(self.watched.insert(address, ()), None);
+                    let cost = self.model.costs.get(&address).copied().flatten();
+                    self.rib
+                        .resolve(address, cost.map_or(Reach::Unreachable, Reach::Cost));
+                }
+                Track::Unwatch(address) => assert_eq!(self.watched.remove(&address), Some(())),
+            }
+        }
+    }
+
+    fn members_of(&mut self, group: usize) -> impl Iterator<Item = (PeerId, &mut Member)> {
+        let members = self.members.iter_mut().map(|(&id, member)| (id, member));
+        members.filter(move |(id, _)| role_of(id.0) == ROLES[group])
+    }
+
+    fn export(&mut self, group: usize, budget: u32) -> Progress {
+        let family = self.setup.family;
+        let mut ear = Ear {
+            family,
+            said: Vec::new(),
+            last_run: 0,
+            transcript: &mut self.transcript,
+        };
+        let progress = self
+            .rib
+            .export(self.groups[group], family, Budget(budget), &mut ear);
+        let said = ear.said;
+        for (id, member) in self.members_of(group) {
+            if !matches!(member.mode, Mode::Shared) {
+                continue;
+            }
+            said.iter().for_each(|said| member.take(id, said));
+            if progress == Progress::Lost {
+                *member = Member {
+                    mode: Mode::Private(Cursor::feed()),
+                    holds: BTreeMap::new(),
+                };
+            }
+        }
+        progress
+    }
+
+    fn private(&mut self, peer: PeerId, budget: u32) -> Progress {
+        let family = self.setup.family;
+        let Some(member) = self.members.get_mut(&peer) else {
+            return Progress::Done;
+        };
+        let Mode::Private(cursor) = &mut member.mode else {
+            return Progress::Done;
+        };
+        let group = group_of(peer);
+        let mut ear = Ear {
+            family,
+            said: Vec::new(),
+            last_run: 0,
+            transcript: &mut self.transcript,
+        };
+        let (id, budget) = (self.groups[group], Budget(budget));
+        let progress = self
+            .rib
+            .export_private(id, family, peer, cursor, budget, &mut ear);
+        let said = ear.said;
+        for said in &said {
+            assert!(
+                !matches!(said, Said::Reach { source, .. } if *source == peer),
+                "no echo"
+            );
+            member.take(peer, said);
+        }
+        match progress {
+            Progress::Done => member.mode = Mode::Shared,
+            Progress::More => {}
+            Progress::Lost => member.holds.clear(),
+        }
+        progress
+    }
+
+    fn lag(&mut self, peer: PeerId) {
+        let cursor = self
+            .rib
+            .group_cursor(self.groups[group_of(peer)], self.setup.family);
+        if let Some(member) = self.members.get_mut(&peer)
+            && matches!(member.mode, Mode::Shared)
+        {
+            member.mode = Mode::Private(cursor);
+        }
+    }
+
+    fn again(&mut self, peer: PeerId) {
+        let cursor = self
+            .rib
+            .group_cursor(self.groups[group_of(peer)], self.setup.family);
+        if let Some(member) = self.members.get_mut(&peer) {
+            member.mode = Mode::Private(match member.mode {
+                Mode::Shared => cursor.again(),
+                Mode::Private(cursor) => cursor.again(),
+            });
+        }
+    }
+
+    fn read(&mut self, budget: u32) -> Progress {
+        let (family, fib) = (self.setup.family, &mut self.fib);
+        let mut reader = |change: Change<'_>| {
+            let net = index_of(family, change.net).0;
+            match change.route {
+                Some(route) => {
+                    let paths = route.paths();
+                    let paths: Vec<_> = paths
+                        .map(|path| (path.peer, path.path_id, path.attributes.clone()))
+                        .collect();
+                    fib.insert(net, paths);
+                }
+                None => {
+                    fib.remove(&net);
+                }
+            }
+        };
+        let progress = self
+            .rib
+            .changes(family, &mut self.reader, Budget(budget), &mut reader);
+        if progress == Progress::Lost {
+            self.fib.clear();
+        }
+        progress
+    }
+
+    fn trim(&mut self) {
+        let mut held = vec![self.reader];
+        held.extend(
+            self.members
+                .values()
+                .filter_map(|member| match member.mode {
+                    Mode::Private(cursor) => Some(cursor),
+                    Mode::Shared => None,
+                }),
+        );
+        self.rib.trim(self.setup.family, &held);
+    }
+
+    /// Lets everything come to rest.
+    pub fn quiesce(&mut self) {
+        self.answer_tracks();
+        while self.rib.decide(Budget(3)) != Progress::Done {}
+        self.answer_tracks();
+        while self.rib.decide(Budget(3)) != Progress::Done {}
+        for group in 0..ROLES.len() {
+            while self.export(group, 2) != Progress::Done {}
+        }
+        for peer in 1..=PEERS {
+            while self.private(PeerId(peer), 2) != Progress::Done {}
+        }
+        while self.read(2) != Progress::Done {}
+        self.trim();
+    }
+
+    /// Everybody leaves; nothing stays.
+    pub fn tear_down(&mut self) {
+        for peer in 1..=PEERS {
+            self.up(peer, false);
+            self.down(peer, false);
+        }
+        for net in 0..NETS {
+            self.local(net, None);
+        }
+        self.quiesce();
+        self.check();
+        assert_eq!(self.rib.stats(), RibStats::default());
+        self.answer_tracks();
+        assert_eq!(self.watched, BTreeMap::new());
+    }
+}
