@@ -20,6 +20,8 @@ mod originator_id;
 mod raw;
 mod set;
 mod table;
+#[cfg(test)]
+mod tests;
 mod unknown;
 
 pub use aggregator::Aggregator;

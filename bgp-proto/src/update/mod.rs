@@ -2,6 +2,8 @@
 
 mod batch;
 mod block;
+#[cfg(test)]
+mod tests;
 mod view;
 mod writer;
 

@@ -35,7 +35,7 @@ impl EncodeParams {
 
 /// The route does not fit any more: finish this message and begin another. If nothing has
 /// been pushed yet ([`UpdateWriter::is_empty`]) the set of attributes is too large for any
-/// message, and its routes cannot be sent (RFC 4271 §9.2 [too large]).
+/// message, and its routes cannot be sent (RFC 4271 §9.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

@@ -255,7 +255,7 @@ fn peer_index(index: &PeerIndex) -> Content {
 fn rib_paths(rib: &Rib, peers: &PeerIndex, place: &Place<'_>) -> Vec<(Place<'static>, Content)> {
     let params = table_params(true);
     let route = NlriIter::new(rib.family, false, &rib.nlri, 0).find_map(Result::ok);
-    let route = route.unwrap_or(Nlri::new(Net::Opaque(&rib.nlri)));
+    let route = route.unwrap_or_else(|| Nlri::new(Net::Opaque(&rib.nlri)));
     let paths = rib.entries.iter().enumerate().map(|(entry, path)| {
         let block = mrt::table_attributes(&path.attributes, rib.family, &params);
         let nlri = Nlri {

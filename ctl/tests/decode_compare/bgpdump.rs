@@ -66,7 +66,7 @@ fn attributes(report: &Value, next_hop: &str) -> String {
     .join("|")
 }
 
-fn routes<'a>(groups: &'a Value) -> impl Iterator<Item = (&'a Value, &'a Value)> {
+fn routes(groups: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     items(groups).flat_map(|group| items(&group["nlri"]).map(move |nlri| (group, nlri)))
 }
 

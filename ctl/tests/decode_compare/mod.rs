@@ -7,7 +7,7 @@ mod tshark;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
@@ -41,21 +41,40 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Standard output of a program, line by line; it need not be read to its end.
-fn lines(command: &mut Command) -> impl Iterator<Item = String> + use<> {
+/// Standard output of a program, line by line. It need not be read to its end: the program
+/// goes with the value.
+struct Lines {
+    child: Child,
+    output: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+fn lines(command: &mut Command) -> Lines {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    std::iter::from_fn(move || {
-        let line = lines.next().map(Result::unwrap);
+    let output = BufReader::new(child.stdout.take().unwrap()).lines();
+    Lines { child, output }
+}
+
+impl Iterator for Lines {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let line = self.output.next().map(Result::unwrap);
         if line.is_none() {
-            assert!(child.wait().unwrap().success());
+            assert!(self.child.wait().unwrap().success());
         }
         line
-    })
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// What `cambric decode` prints.
