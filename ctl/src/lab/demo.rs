@@ -24,12 +24,12 @@ pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> 
     let reflectors = if shape.mesh {
         "in a full mesh".to_owned()
     } else {
-        format!("under {} route reflectors", shape.reflectors)
+        format!("under {}", count(shape.reflectors, "route reflector"))
     };
     say(&format!(
-        "A fabric of {} nodes {reflectors}, {} workloads on each; store: {}\n",
-        shape.nodes,
-        shape.workloads_per_node,
+        "A fabric of {} {reflectors}, {} on each; store: {}\n",
+        count(shape.nodes, "node"),
+        count(shape.workloads_per_node, "workload"),
         args.fabric.store.name(),
     ));
     let mut journal = Journal::default();
@@ -71,6 +71,11 @@ pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> 
     })
 }
 
+/// `1 node`, `2 nodes`.
+fn count(number: u16, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// What `--json` writes.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
@@ -102,13 +107,13 @@ impl Show {
         if stage.fabric.nodes.len() > 1 && !stage.fabric.workloads.is_empty() {
             self.move_workload(stage).await?;
         }
+        if !stage.fabric.workloads.is_empty() {
+            self.withdraw(stage).await?;
+        }
         if stage.fabric.reflectors.len() > 1 {
             self.kill_reflector(stage).await?;
         }
-        if !stage.fabric.workloads.is_empty() {
-            self.withdraw(stage).await?;
-            self.ping_all(stage, "pings again").await?;
-        }
+        self.ping_all(stage, "pings again").await?;
         self.usage = usage::idle(&stage.fabric).await;
         Ok(())
     }

@@ -11,8 +11,8 @@ pub(super) const CONVERGE: Duration = Duration::from_secs(20);
 /// See [`CONVERGE`].
 pub(super) const PER_NODE: Duration = Duration::from_millis(300);
 
-/// For one ping.
-pub(super) const PING: Duration = Duration::from_secs(1);
+/// For one ping: longer than a neighbour discovery that has to ask twice.
+pub(super) const PING: Duration = Duration::from_secs(3);
 
 /// Pings under way at once.
 pub(super) const PINGS_MAX: usize = 256;

@@ -59,6 +59,17 @@ pub(super) async fn all_up(fabric: &Fabric) -> Result<usize, String> {
     Ok(fabric.plan.sessions())
 }
 
+/// Which reflector does not answer yet.
+pub(super) async fn reflectors_answer(fabric: &Fabric) -> Result<(), String> {
+    for machine in &fabric.reflectors {
+        let control = machine.control("route-reflector");
+        if let Err(error) = admin::client::call(control, &Command::Status {}).await {
+            return Err(error.to_string());
+        }
+    }
+    Ok(())
+}
+
 /// The names of the neighbours that are established.
 pub(super) async fn established(control: PathBuf) -> Vec<String> {
     let Ok(Reply::Neighbors(reply)) = admin::client::call(control, &Command::Neighbors {}).await

@@ -88,8 +88,16 @@ impl Stage {
     /// Starts all daemons and waits until every session is up.
     pub(super) async fn start_daemons(&mut self, journal: &mut Journal) -> Result<()> {
         let began = Instant::now();
-        self.fabric.start_daemons(&programs::daemons()?)?;
+        let programs = programs::daemons()?;
         let limit = CONVERGE + PER_NODE * u32::from(self.fabric.plan.shape.nodes);
+        self.fabric.start_reflectors(&programs)?;
+        // A node that finds no reflector listening tries again only after seconds.
+        until(limit, "the reflectors listen", async || {
+            self.fabric.check()?;
+            anyhow::Ok(sessions::reflectors_answer(&self.fabric).await)
+        })
+        .await?;
+        self.fabric.start_nodes(&programs)?;
         let (up, _) = until(limit, "all BGP sessions are up", async || {
             self.fabric.check()?;
             anyhow::Ok(sessions::all_up(&self.fabric).await)

@@ -188,16 +188,25 @@ impl Fabric {
         Ok(directory)
     }
 
-    /// Starts all reflectors and, on every node, the BGP client and Felix.
+    /// Starts all reflectors.
     ///
     /// # Errors
     ///
     /// If one of them cannot be started.
-    pub fn start_daemons(&mut self, programs: &Programs) -> Result<(), Error> {
+    pub fn start_reflectors(&mut self, programs: &Programs) -> Result<(), Error> {
         for (i, machine) in self.reflectors.iter_mut().enumerate() {
             let text = config::route_reflector(&self.plan, i);
             machine.start("route-reflector", programs.route_reflector.clone(), &text)?;
         }
+        Ok(())
+    }
+
+    /// Starts the BGP client and Felix on every node.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be started.
+    pub fn start_nodes(&mut self, programs: &Programs) -> Result<(), Error> {
         for (i, machine) in self.nodes.iter_mut().enumerate() {
             let text = config::felix(&self.plan, i);
             machine.start("felix", programs.felix.clone(), &text)?;
