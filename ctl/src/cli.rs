@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{lab, show};
+use crate::{decode, lab, show, store};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -16,18 +16,24 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print the BGP messages of MRT files or hex lines as JSON
+    Decode(decode::Args),
     /// Bring up a routed fabric on this machine, in namespaces of its own
     Lab(lab::Args),
     /// Ask the daemons of this host what they know
     Show(show::Args),
+    /// Serve the embedded store
+    Store(store::Args),
 }
 
 impl Cli {
     /// Does what was asked.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
             Command::Lab(args) => lab::run(args),
             Command::Show(args) => block_on(show::run(args)),
+            Command::Store(args) => block_on(store::run(args)),
         }
     }
 }

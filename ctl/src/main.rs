@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod cli;
+mod decode;
 mod lab;
 mod show;
+mod store;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {

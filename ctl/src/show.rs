@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use admin::client::{self, CallError};
-use admin::report::Routes;
+use admin::report::{Route, Routes};
 use admin::{Command, Reply};
 use anyhow::bail;
 use clap::Subcommand;
@@ -176,10 +176,20 @@ async fn fetch(socket: &Path, mut command: Command, limit: usize) -> Result<Repl
             return Ok(Reply::Routes(all));
         };
         if all.next.is_none() || all.routes.len() >= limit || *after == all.next {
+            all.routes.sort_by_cached_key(order);
             return Ok(Reply::Routes(all));
         }
         after.clone_from(&all.next);
     }
+}
+
+/// Routes stand in the order of their prefixes, a family after the other.
+fn order(route: &Route) -> (String, Option<IpNet>, String) {
+    (
+        route.family.clone(),
+        route.prefix.parse().ok(),
+        route.prefix.clone(),
+    )
 }
 
 /// Why there is no answer, in one line.

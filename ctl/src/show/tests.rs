@@ -225,7 +225,7 @@ async fn pages_are_put_together() {
             .as_deref()
             .map_or(0, |after| after.parse().expect("a number"));
         let route = Route {
-            prefix: page.to_string(),
+            prefix: format!("10.65.0.{}/32", 100 - page),
             ..Route::default()
         };
         Reply::Routes(Routes {
@@ -246,6 +246,8 @@ async fn pages_are_put_together() {
                 Some(5),
                 "{text}"
             );
+            // They came in falling order.
+            assert_eq!(value["bgp-client"]["routes"][0]["prefix"], "10.65.0.96/32");
             let few = ask(&args("routes --limit 2"), directory.path())
                 .await
                 .expect("answers");

@@ -1,0 +1,52 @@
+//! `cambric store`: the embedded store, for one command to be enough.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use admin::daemon::{LogFormat, Signal, Signals, init_logging};
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use datastore::serve::{ServeConfig, Server};
+
+/// The arguments of `cambric store`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Serve a store in memory over the etcd v3 API: one member, nothing kept on disk
+    Serve {
+        /// Address and port to listen on; repeat for several. There is no authentication:
+        /// whoever reaches it may write
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2379")]
+        listen: Vec<SocketAddr>,
+        /// Fill it from this directory of resources in YAML, and follow its changes
+        #[arg(long, value_name = "DIR")]
+        manifests: Option<PathBuf>,
+        /// Level or directives; CAMBRIC_LOG overrides it
+        #[arg(long, value_name = "LEVEL", default_value = "info")]
+        log: String,
+    },
+}
+
+/// Runs until it is told to stop.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let What::Serve {
+        listen,
+        manifests,
+        log,
+    } = args.what;
+    init_logging(&log, LogFormat::Text)?;
+    for address in listen.iter().filter(|address| !address.ip().is_loopback()) {
+        tracing::warn!(%address, "reachable from outside, and without authentication");
+    }
+    let mut signals = Signals::new().context("listening for signals")?;
+    let server = Server::bind(ServeConfig { listen, manifests }).await?;
+    let told = async { while !matches!(signals.next().await, Signal::Terminate) {} };
+    server.run(told).await?;
+    Ok(ExitCode::SUCCESS)
+}
