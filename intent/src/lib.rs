@@ -40,3 +40,8 @@ pub use check::Intent;
 pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, SessionKeys};
 pub use rib::NextHops;
 pub use session::NO_POLICY;
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -13,9 +13,9 @@ const DEPENDENCIES: &str = "docs/dependencies.md";
 /// The map of the house.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
-/// In the map, a test that holds an invariant is written so, in backticks: crate, path of the
-/// file below it, name of the function.
-const TEST_MARK: char = '§';
+/// In the map, a test that holds an invariant follows this mark: crate and function, each in
+/// backticks; the line may break between them.
+const TEST_MARK: &str = "§ `";
 
 /// Checks `docs/dependencies.md` and `ARCHITECTURE.md`.
 pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
@@ -81,21 +81,25 @@ fn members(workspace: &Workspace, file: &File) -> Vec<Finding> {
 /// Every test that the map names exists: "§ `crate` `function`".
 fn tests_exist(file: &File, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (index, line) in file.text.lines().enumerate() {
-        for mark in line.split(TEST_MARK).skip(1) {
-            let mut words = mark.split('`').skip(1).step_by(2);
-            let (Some(member), Some(function)) = (words.next(), words.next()) else {
-                continue;
-            };
-            let head = format!("fn {function}(");
-            let exists = files
-                .iter()
-                .any(|file| file.is_rust() && file.member() == member && file.text.contains(&head));
-            if !exists {
-                let text = format!("no test `{function}` in `{member}`");
-                findings.push(Finding::line(&file.path, index + 1, text));
-            }
+    let mut line = 1;
+    let text = file.text.replace("§\n  `", "\n§ `");
+    for (index, mark) in text.split(TEST_MARK).enumerate() {
+        let mut words = mark.split('`').step_by(2);
+        if let (1.., Some(member), Some(function)) = (index, words.next(), words.next())
+            && !has_test(files, member, function)
+        {
+            let text = format!("no test `{function}` in `{member}`");
+            findings.push(Finding::line(&file.path, line, text));
         }
+        line += mark.matches('\n').count();
     }
     findings
+}
+
+fn has_test(files: &[File], member: &str, function: &str) -> bool {
+    let head = format!("fn {function}(");
+    let rust = files
+        .iter()
+        .filter(|file| file.is_rust() && file.member() == member);
+    rust.into_iter().any(|file| file.text.contains(&head))
 }
