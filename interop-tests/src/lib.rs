@@ -1,1 +1,24 @@
-//! Placeholder.
+//! Labs in network namespaces against other BGP implementations.
+//!
+//! A [`Ground`] is a switch with hosts on it. On a host runs a [`Speaker`]: one of Cambric's
+//! daemons or a foreign one from Debian's packages, each with the configuration a [`Setup`]
+//! describes. What it holds is read back as a [`Table`] of [`Route`]s, whichever program it is, so
+//! that both ends of every exchange are compared route by route and attribute by attribute.
+//!
+//! The tests run as root with `CAMBRIC_LAB=1` and say in one line that they were skipped
+//! otherwise.
+
+mod bird;
+mod cambric;
+mod gobgp;
+mod ground;
+mod programs;
+pub mod sender;
+mod setup;
+mod speaker;
+mod table;
+
+pub use ground::{Ground, Site};
+pub use setup::{Neighbor, Own, Setup};
+pub use speaker::{Kind, Speaker};
+pub use table::{Route, Table, differences};

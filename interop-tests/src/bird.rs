@@ -1,0 +1,227 @@
+//! BIRD 2: its configuration, and its tables read from `show route all`.
+
+use std::{fmt::Write as _, net::IpAddr};
+
+use ipnet::IpNet;
+use lab::{Error, Process, Program};
+
+use crate::{
+    Route, Setup, Site, Table, programs,
+    setup::{Families, Own},
+};
+
+pub(crate) fn installed() -> bool {
+    programs::foreign("bird").is_some() && programs::foreign("birdc").is_some()
+}
+
+pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
+    write(site, setup, &setup.own);
+    let program = Program::new(programs::foreign("bird").expect("BIRD is installed"))
+        .args(["-f", "-c"])
+        .arg(site.host.directory().join("bird.conf"))
+        .arg("-s")
+        .arg(site.host.directory().join("bird.ctl"));
+    site.host.spawn("bird", &program)
+}
+
+fn write(site: &Site, setup: &Setup, own: &[Own]) {
+    let number = site.number;
+    let mut text = format!(
+        "log stderr all;\nrouter id {};\nprotocol device {{ scan time 1; }}\n\
+         include \"own.conf\";\n",
+        Site::v4(number)
+    );
+    for (at, neighbor) in setup.neighbors.iter().enumerate() {
+        let internal = neighbor.asn == setup.asn;
+        let local: IpAddr = match neighbor.address {
+            IpAddr::V4(_) => Site::v4(number).into(),
+            IpAddr::V6(_) => Site::v6(number).into(),
+        };
+        let _ = writeln!(
+            text,
+            "protocol bgp peer{at} {{\n local {local} as {};\n neighbor {} as {};\n \
+             connect delay time 1; connect retry time 1; error wait time 1, 2;",
+            setup.asn, neighbor.address, neighbor.asn
+        );
+        // Inside an AS, next hops are BIRD's to resolve: those it cannot are kept as unreachable.
+        text.push_str(if internal {
+            " multihop;\n"
+        } else {
+            " direct;\n"
+        });
+        if neighbor.client {
+            let cluster = setup.cluster_id.unwrap_or(Site::v4(number));
+            let _ = writeln!(text, " rr client; rr cluster id {cluster};");
+        }
+        // A reflector passes on what it learns, with the next hop it came with.
+        let next_hop = if internal && setup.cluster_id.is_some() {
+            "keep"
+        } else {
+            "self"
+        };
+        for (family, address) in [
+            ("ipv4", IpAddr::from(Site::v4(number))),
+            ("ipv6", Site::v6(number).into()),
+        ] {
+            if neighbor.families == Families::OfAddress && address.is_ipv4() != local.is_ipv4() {
+                continue;
+            }
+            let next_hop = if next_hop == "keep" {
+                "next hop keep ibgp;".to_owned()
+            } else {
+                format!("next hop self; next hop address {address};")
+            };
+            let _ = writeln!(text, " {family} {{ import all; export all; {next_hop} }};");
+        }
+        text.push_str("}\n");
+    }
+    site.save("bird.conf", &text);
+    site.save("own.conf", &own_routes(own));
+}
+
+fn own_routes(own: &[Own]) -> String {
+    let mut text = String::new();
+    for (family, v4) in [("ipv4", true), ("ipv6", false)] {
+        let _ = writeln!(text, "protocol static own_{family} {{\n {family};");
+        for own in own
+            .iter()
+            .filter(|own| matches!(own.net, IpNet::V4(_)) == v4)
+        {
+            let _ = write!(
+                text,
+                " route {} blackhole {{ bgp_origin = ORIGIN_IGP;",
+                own.net
+            );
+            if let Some(med) = own.med {
+                let _ = write!(text, " bgp_med = {med};");
+            }
+            for (asn, value) in &own.communities {
+                let _ = write!(text, " bgp_community.add(({asn},{value}));");
+            }
+            for (asn, one, two) in &own.large_communities {
+                let _ = write!(text, " bgp_large_community.add(({asn},{one},{two}));");
+            }
+            text.push_str(" };\n");
+        }
+        text.push_str("}\n");
+    }
+    text
+}
+
+async fn ask(site: &Site, words: &[&str]) -> Result<String, Error> {
+    let program = Program::new(programs::foreign("birdc").expect("BIRD is installed"))
+        .arg("-s")
+        .arg(site.host.directory().join("bird.ctl"))
+        .args(words);
+    let (_, text) = site.host.output(&program).await?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+pub(crate) async fn announce(site: &Site, own: &Own) -> Result<(), Error> {
+    let text = site.load("own.conf");
+    let more = own_routes(std::slice::from_ref(own)).replace("own_", "more_");
+    site.save("own.conf", &(text + &more));
+    ask(site, &["configure"]).await.map(drop)
+}
+
+pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
+    let text = site.load("own.conf");
+    let kept = text
+        .lines()
+        .filter(|line| !line.contains(&format!(" route {net} ")));
+    site.save(
+        "own.conf",
+        &kept.map(|line| format!("{line}\n")).collect::<String>(),
+    );
+    ask(site, &["configure"]).await.map(drop)
+}
+
+pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
+    let text = ask(site, &["show", "route", "primary", "all"]).await;
+    let text = text.map_err(|error| error.to_string())?;
+    if !text.contains("ready") {
+        return Err("it does not answer yet".to_owned());
+    }
+    Ok(parse(&text))
+}
+
+/// Reads `show route primary all`: a line that begins with a prefix, then one attribute a line.
+fn parse(text: &str) -> Table {
+    let mut table = Table::new();
+    let mut current: Option<(IpNet, Route)> = None;
+    for line in text.lines() {
+        if !line.starts_with(char::is_whitespace) {
+            table.extend(current.take().filter(|(_, route)| route.next_hop.is_some()));
+            let net = line
+                .split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok());
+            current = net.map(|net| (net, Route::default()));
+        } else if let Some((_, route)) = &mut current
+            && let Some((name, value)) = line.trim().split_once(": ")
+        {
+            attribute(route, name, value.trim());
+        }
+    }
+    table.extend(current.take().filter(|(_, route)| route.next_hop.is_some()));
+    table
+}
+
+fn attribute(route: &mut Route, name: &str, value: &str) {
+    let tuples = || {
+        let tuples = value.split(')').filter_map(|tuple| tuple.split_once('('));
+        tuples.map(|(_, tuple)| {
+            tuple
+                .split(',')
+                .map(str::trim)
+                .collect::<Vec<_>>()
+                .join(":")
+        })
+    };
+    match name {
+        // An IPv6 next hop may have a link-local one behind it.
+        "BGP.next_hop" => {
+            route.next_hop = value
+                .split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok());
+        }
+        "BGP.as_path" => route.as_path = value.to_owned(),
+        "BGP.origin" => route.origin = value.to_lowercase(),
+        "BGP.local_pref" => route.local_pref = value.parse().ok(),
+        "BGP.med" => route.med = value.parse().ok(),
+        "BGP.community" => route.communities = tuples().collect(),
+        "BGP.large_community" => route.large_communities = tuples().collect(),
+        "BGP.originator_id" => route.originator_id = value.parse().ok(),
+        "BGP.cluster_list" => {
+            route.cluster_list = value
+                .split_whitespace()
+                .filter_map(|id| id.parse().ok())
+                .collect();
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_with_all_attributes_and_without_own_routes() {
+        let text = "BIRD 2.0.12 ready.\nTable master4:\n\
+            10.70.1.0/24         unicast [peer0 12:00:00.000] * (100) [AS64513i]\n\
+            \tvia 10.0.0.2 on eth0\n\tType: BGP univ\n\tBGP.origin: IGP\n\tBGP.as_path: 64513\n\
+            \tBGP.next_hop: 10.0.0.2\n\tBGP.med: 7\n\tBGP.local_pref: 100\n\
+            \tBGP.community: (64999,1) (64999,20)\n\tBGP.large_community: (64999, 4, 9)\n\
+            10.70.2.0/24         blackhole [own_ipv4 12:00:00.000] * (200)\n\tType: static univ\n";
+        let expected = Route::via(Site::v4(2))
+            .path("64513")
+            .local_pref(100)
+            .adorned();
+        assert_eq!(
+            parse(text),
+            Table::from([("10.70.1.0/24".parse().expect("a net"), expected)])
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Cambric's own daemons: their configuration, and their tables over the control socket.
+
+use std::{collections::BTreeSet, fmt::Write as _, path::PathBuf};
+
+use admin::{Command, Reply, client::call, report};
+use ipnet::IpNet;
+use lab::{Error, Process, Program};
+
+use crate::{
+    Kind, Route, Setup, Site, Table, programs,
+    setup::{Families, Neighbor},
+};
+
+fn daemon(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Reflector => "route-reflector",
+        _ => "bgp-client",
+    }
+}
+
+fn socket(kind: Kind, site: &Site) -> PathBuf {
+    site.host.directory().join(format!("{}.sock", daemon(kind)))
+}
+
+pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Process, Error> {
+    let daemon = daemon(kind);
+    let path = site.save(&format!("{daemon}.toml"), &config(kind, site, setup));
+    for own in &setup.own {
+        announce(site, own.net).await?;
+    }
+    let program = Program::new(programs::own(&format!("cambric-{daemon}")))
+        .arg("--config")
+        .arg(path);
+    site.host.spawn(daemon, &program)
+}
+
+fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
+    let (v4, v6) = (Site::v4(site.number), Site::v6(site.number));
+    let mut text = format!(
+        "asn = {}\nrouter_id = \"{v4}\"\nlisten = [\"{v4}:179\", \"[{v6}]:179\"]\n\
+         control = \"{}\"\nlog = \"debug\"\nnext_hop_ipv4 = \"{v4}\"\nnext_hop_ipv6 = \"{v6}\"\n",
+        setup.asn,
+        socket(kind, site).display(),
+    );
+    if let (Kind::Reflector, Some(cluster)) = (kind, setup.cluster_id) {
+        let _ = writeln!(text, "cluster_id = \"{cluster}\"");
+    }
+    if kind == Kind::Client {
+        text.push_str("\n[kernel]\n[[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n");
+    }
+    for neighbor in &setup.neighbors {
+        let _ = write!(text, "{}", section(setup, neighbor));
+    }
+    text
+}
+
+fn section(setup: &Setup, neighbor: &Neighbor) -> String {
+    let Neighbor {
+        address,
+        asn,
+        client,
+        families,
+    } = neighbor;
+    let name = address.to_string().replace([':', '.'], "-");
+    let mut text =
+        format!("\n[[neighbor]]\nname = \"n{name}\"\naddress = \"{address}\"\nasn = {asn}\n");
+    if *asn != setup.asn {
+        text.push_str("import = \"accept\"\nexport = \"accept\"\n");
+    }
+    if *client {
+        text.push_str("route_reflector_client = true\n");
+    }
+    if *families == Families::OfAddress {
+        let family = if address.is_ipv4() {
+            "ipv4-unicast"
+        } else {
+            "ipv6-unicast"
+        };
+        let _ = writeln!(text, "families = [\"{family}\"]");
+    }
+    text
+}
+
+pub(crate) async fn announce(site: &Site, net: IpNet) -> Result<(), Error> {
+    site.host.links()?.add_route(net, None, "cali0").await
+}
+
+pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
+    site.host.links()?.delete_route(net, None, "cali0").await
+}
+
+pub(crate) async fn learned(kind: Kind, site: &Site) -> Result<Table, String> {
+    let mut table = Table::new();
+    let mut after = None;
+    loop {
+        let ask = Command::Routes {
+            prefix: None,
+            why: false,
+            after,
+        };
+        let page = match call(socket(kind, site), &ask).await {
+            Ok(Reply::Routes(page)) => page,
+            Ok(other) => return Err(format!("not routes: {other:?}")),
+            Err(error) => return Err(error.to_string()),
+        };
+        for entry in &page.routes {
+            let best = entry
+                .paths
+                .iter()
+                .find(|path| path.best && path.neighbor != "local");
+            if let (Ok(net), Some(best)) = (entry.prefix.parse(), best) {
+                table.insert(net, route(best));
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(table);
+        }
+    }
+}
+
+fn route(path: &report::Path) -> Route {
+    let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
+    Route {
+        next_hop: path.next_hop.as_ref().and_then(|text| text.parse().ok()),
+        as_path: path.as_path.clone(),
+        origin: path.origin.clone(),
+        local_pref: path.local_pref,
+        med: path.med,
+        communities: set(&path.communities),
+        large_communities: set(&path.large_communities),
+        originator_id: path
+            .originator_id
+            .as_ref()
+            .and_then(|text| text.parse().ok()),
+        cluster_list: path
+            .cluster_list
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect(),
+    }
+}

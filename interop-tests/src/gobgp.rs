@@ -1,0 +1,219 @@
+//! GoBGP: its configuration, and its tables read as JSON.
+
+use std::{fmt::Write as _, net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+use lab::{Error, Process, Program, until};
+use serde_json::Value;
+
+use crate::{
+    Route, Setup, Site, Table, programs,
+    setup::{Families, Own},
+};
+
+pub(crate) fn installed() -> bool {
+    programs::foreign("gobgpd").is_some() && programs::foreign("gobgp").is_some()
+}
+
+/// How long the daemon may take until its API answers.
+const UP: Duration = Duration::from_secs(20);
+
+pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
+    let mut text = format!(
+        "[global.config]\nas = {}\nrouter-id = \"{}\"\n",
+        setup.asn,
+        Site::v4(site.number)
+    );
+    for neighbor in &setup.neighbors {
+        let _ = write!(
+            text,
+            "\n[[neighbors]]\n[neighbors.config]\nneighbor-address = \"{}\"\npeer-as = {}\n\
+             [neighbors.timers.config]\nconnect-retry = 2\nidle-hold-time-after-reset = 2\n",
+            neighbor.address, neighbor.asn
+        );
+        if neighbor.client {
+            let cluster = setup.cluster_id.unwrap_or(Site::v4(site.number));
+            let _ = write!(
+                text,
+                "[neighbors.route-reflector.config]\nroute-reflector-client = true\n\
+                 route-reflector-cluster-id = \"{cluster}\"\n"
+            );
+        }
+        for (name, v4) in [("ipv4-unicast", true), ("ipv6-unicast", false)] {
+            if neighbor.families == Families::Both || neighbor.address.is_ipv4() == v4 {
+                let _ = write!(
+                    text,
+                    "[[neighbors.afi-safis]]\n[neighbors.afi-safis.config]\n\
+                     afi-safi-name = \"{name}\"\n"
+                );
+            }
+        }
+    }
+    let path = site.save("gobgpd.toml", &text);
+    let program = Program::new(programs::foreign("gobgpd").expect("GoBGP is installed"))
+        .arg("-f")
+        .arg(path)
+        .args([
+            "--api-hosts",
+            "127.0.0.1:50051",
+            "--pprof-disable",
+            "-l",
+            "debug",
+        ]);
+    let process = site.host.spawn("gobgpd", &program)?;
+    until(UP, "gobgpd's API", async || {
+        let (status, _) = site.host.output(&gobgp(&["global"])).await?;
+        Ok::<_, Error>(
+            status
+                .success()
+                .then_some(())
+                .ok_or_else(|| "no answer".to_owned()),
+        )
+    })
+    .await?;
+    for own in &setup.own {
+        announce(site, own).await?;
+    }
+    Ok(process)
+}
+
+fn gobgp(words: &[&str]) -> Program {
+    Program::new(programs::foreign("gobgp").expect("GoBGP is installed")).args(words)
+}
+
+fn family(net: IpNet) -> &'static str {
+    match net {
+        IpNet::V4(_) => "ipv4",
+        IpNet::V6(_) => "ipv6",
+    }
+}
+
+pub(crate) async fn announce(site: &Site, own: &Own) -> Result<(), Error> {
+    let next_hop: IpAddr = match own.net {
+        IpNet::V4(_) => Site::v4(site.number).into(),
+        IpNet::V6(_) => Site::v6(site.number).into(),
+    };
+    let mut words = ["global", "rib", "add"].map(str::to_owned).to_vec();
+    words.extend([own.net.to_string(), "origin".into(), "igp".into()]);
+    words.extend(["nexthop".into(), next_hop.to_string()]);
+    words.extend(
+        own.med
+            .into_iter()
+            .flat_map(|med| ["med".into(), med.to_string()]),
+    );
+    let joined = |list: Vec<String>| list.join(",");
+    if !own.communities.is_empty() {
+        let list = own
+            .communities
+            .iter()
+            .map(|(asn, value)| format!("{asn}:{value}"))
+            .collect();
+        words.extend(["community".into(), joined(list)]);
+    }
+    if !own.large_communities.is_empty() {
+        let list = own
+            .large_communities
+            .iter()
+            .map(|(a, b, c)| format!("{a}:{b}:{c}"))
+            .collect();
+        words.extend(["large-community".into(), joined(list)]);
+    }
+    words.extend(["-a".into(), family(own.net).to_owned()]);
+    run(site, &words).await
+}
+
+pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
+    let words = ["global", "rib", "del", &net.to_string(), "-a", family(net)].map(str::to_owned);
+    run(site, &words).await
+}
+
+async fn run(site: &Site, words: &[String]) -> Result<(), Error> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (status, text) = site.host.output(&gobgp(&words)).await?;
+    assert!(
+        status.success(),
+        "gobgp {words:?}: {}",
+        String::from_utf8_lossy(&text)
+    );
+    Ok(())
+}
+
+pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
+    let mut table = Table::new();
+    for family in ["ipv4", "ipv6"] {
+        let program = gobgp(&["global", "rib", "-a", family, "-j"]);
+        let (_, text) = site
+            .host
+            .output(&program)
+            .await
+            .map_err(|error| error.to_string())?;
+        let json: Value = serde_json::from_slice(&text).unwrap_or_default();
+        for (net, paths) in json.as_object().into_iter().flatten() {
+            let best = paths
+                .as_array()
+                .into_iter()
+                .flatten()
+                .find(|path| path["best"] == true);
+            if let (Ok(net), Some(best)) = (net.parse(), best)
+                && best.get("neighbor-ip").is_some_and(|from| from != "<nil>")
+            {
+                table.insert(net, route(best));
+            }
+        }
+    }
+    Ok(table)
+}
+
+fn route(path: &Value) -> Route {
+    let mut route = Route::default();
+    for attribute in path["attrs"].as_array().into_iter().flatten() {
+        let value = &attribute["value"];
+        let number = |value: &Value| value.as_u64().and_then(|value| u32::try_from(value).ok());
+        match attribute["type"].as_u64() {
+            Some(1) => {
+                let names = ["igp", "egp", "incomplete"];
+                let name = value
+                    .as_u64()
+                    .and_then(|at| names.get(usize::try_from(at).ok()?));
+                route.origin = name.copied().unwrap_or("?").to_owned();
+            }
+            Some(2) => route.as_path = as_path(&attribute["as_paths"]),
+            Some(3 | 14) => {
+                route.next_hop = attribute["nexthop"]
+                    .as_str()
+                    .and_then(|text| text.parse().ok());
+            }
+            Some(4) => route.med = number(&attribute["metric"]),
+            Some(5) => route.local_pref = number(value),
+            Some(8) => {
+                let list = attribute["communities"].as_array().into_iter().flatten();
+                let list = list.filter_map(number);
+                route.communities = list
+                    .map(|value| format!("{}:{}", value >> 16, value & 0xffff))
+                    .collect();
+            }
+            Some(9) => route.originator_id = value.as_str().and_then(|text| text.parse().ok()),
+            Some(10) => {
+                let list = value.as_array().into_iter().flatten();
+                route.cluster_list = list.filter_map(|id| id.as_str()?.parse().ok()).collect();
+            }
+            Some(32) => {
+                let part = |entry: &Value, name| entry[name].as_u64().unwrap_or_default();
+                let list = value.as_array().into_iter().flatten();
+                let text = |entry: &Value| {
+                    let parts = ["ASN", "LocalData1", "LocalData2"].map(|name| part(entry, name));
+                    parts.map(|part| part.to_string()).join(":")
+                };
+                route.large_communities = list.map(text).collect();
+            }
+            _ => {}
+        }
+    }
+    route
+}
+
+fn as_path(segments: &Value) -> String {
+    let segments = segments.as_array().into_iter().flatten();
+    let asns = segments.flat_map(|segment| segment["asns"].as_array().into_iter().flatten());
+    asns.map(Value::to_string).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,106 @@
+//! The ground of a lab: a switch and the hosts on it.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::PathBuf,
+};
+
+use ipnet::IpNet;
+use lab::{Error, Host, Lab, VethEnd};
+
+/// A switch in the lab's root namespace, and what it takes to put hosts on it.
+#[derive(Debug)]
+pub struct Ground {
+    lab: Lab,
+}
+
+/// A host on the switch: number `n` is 10.0.0.n and fd00::n.
+#[derive(Debug)]
+pub struct Site {
+    /// Its number.
+    pub number: u8,
+    /// Its namespaces.
+    pub host: Host,
+}
+
+/// The switch's name.
+const SWITCH: &str = "switch";
+
+impl Ground {
+    /// A switch without hosts.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    pub async fn new(lab: Lab) -> Result<Self, Error> {
+        let links = lab.root().links()?;
+        links.add_bridge(SWITCH).await?;
+        links.up(SWITCH).await?;
+        Ok(Self { lab })
+    }
+
+    /// Puts host `number` on the switch. It has a link `cali0` for routes of its own.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    pub async fn site(&self, number: u8) -> Result<Site, Error> {
+        let host = self.lab.host(&format!("h{number}")).await?;
+        let root = self.lab.root().links()?;
+        let port = format!("port{number}");
+        root.add_veth(end(self.lab.root(), &port), end(&host, "eth0"))
+            .await?;
+        root.attach(&port, SWITCH).await?;
+        root.up(&port).await?;
+        let links = host.links()?;
+        let own = [IpAddr::V4(Site::v4(number)), IpAddr::V6(Site::v6(number))];
+        for (address, length) in own.into_iter().zip([24, 64]) {
+            let address = IpNet::new(address, length).expect("a length that fits");
+            links.add_address("eth0", address).await?;
+        }
+        links.up("eth0").await?;
+        links
+            .add_veth(end(&host, "cali0"), end(&host, "workload0"))
+            .await?;
+        links.up("cali0").await?;
+        links.up("workload0").await?;
+        Ok(Site { number, host })
+    }
+}
+
+impl Site {
+    /// The IPv4 address of host `number`.
+    pub fn v4(number: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 0, 0, number)
+    }
+
+    /// Writes a file into the host's directory.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    pub fn save(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.host.directory().join(name);
+        std::fs::write(&path, text).expect("a lab's files can be written");
+        path
+    }
+
+    /// Reads such a file back.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn load(&self, name: &str) -> String {
+        let path = self.host.directory().join(name);
+        std::fs::read_to_string(path).expect("a lab's files can be read")
+    }
+
+    /// The IPv6 address of host `number`.
+    pub fn v6(number: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number))
+    }
+}
+
+fn end<'a>(host: &'a Host, name: &'a str) -> VethEnd<'a> {
+    VethEnd {
+        host,
+        name,
+        mac: None,
+    }
+}

@@ -1,0 +1,47 @@
+//! Where the programs are.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+/// One of Cambric's programs: in `CAMBRIC_PROGRAMS`, or the newest one built beside the
+/// tests, optimised or not.
+///
+/// # Panics
+/// If it has not been built.
+pub(crate) fn own(name: &str) -> PathBuf {
+    let named = env::var_os("CAMBRIC_PROGRAMS").map(PathBuf::from);
+    let test = env::current_exe().expect("a running test has a path");
+    let beside = test.ancestors().skip(2).take(2).flat_map(|target| {
+        [
+            target.to_owned(),
+            target.join("release"),
+            target.join("debug"),
+        ]
+    });
+    let candidates: Vec<PathBuf> = named
+        .into_iter()
+        .chain(beside)
+        .map(|directory| directory.join(name))
+        .collect();
+    let built = candidates
+        .iter()
+        .filter_map(|path| Some((path.metadata().ok()?, path)));
+    let newest = built.max_by_key(|(file, _)| file.modified().ok());
+    let found = newest.map(|(_, path)| path.clone());
+    found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `make build`"))
+}
+
+/// A program of another project, or `None` with a notice where it is not installed.
+pub(crate) fn foreign(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let found = directories
+        .map(|directory| directory.join(name))
+        .find(|path| Path::is_file(path));
+    if found.is_none() {
+        println!("skipped: {name} is not installed; tools/install-test-packages.sh does that");
+    }
+    found
+}

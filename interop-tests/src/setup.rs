@@ -1,0 +1,138 @@
+//! What one speaker of a lab is told to do, whichever program it is.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+
+/// The autonomous system of the fabric.
+const FABRIC_AS: u32 = 64512;
+
+/// The configuration of one speaker.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its autonomous system.
+    pub asn: u32,
+    /// Its neighbours.
+    pub neighbors: Vec<Neighbor>,
+    /// The routes it announces from the start.
+    pub own: Vec<Own>,
+    /// Its CLUSTER_ID, if it reflects.
+    pub cluster_id: Option<Ipv4Addr>,
+}
+
+/// One neighbour.
+#[derive(Clone, Debug)]
+pub struct Neighbor {
+    /// Its address: an IPv4 session carries both families, unless `families` says otherwise.
+    pub address: IpAddr,
+    /// Its autonomous system.
+    pub asn: u32,
+    /// Whether it is our reflection client.
+    pub client: bool,
+    /// Which families the session carries.
+    pub families: Families,
+}
+
+/// The families of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Families {
+    /// IPv4 and IPv6 unicast.
+    Both,
+    /// The family of the session's addresses.
+    OfAddress,
+}
+
+/// A route that a speaker announces.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The prefix.
+    pub net: IpNet,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// COMMUNITIES, as `asn:value`.
+    pub communities: Vec<(u16, u16)>,
+    /// LARGE_COMMUNITIES.
+    pub large_communities: Vec<(u32, u32, u32)>,
+}
+
+impl Setup {
+    /// A speaker of `asn` with nothing yet.
+    pub fn of(asn: u32) -> Self {
+        Self {
+            asn,
+            neighbors: vec![],
+            own: vec![],
+            cluster_id: None,
+        }
+    }
+
+    /// A speaker of the fabric's autonomous system.
+    pub fn fabric() -> Self {
+        Self::of(FABRIC_AS)
+    }
+
+    /// Adds a neighbour.
+    #[must_use]
+    pub fn neighbor(mut self, address: impl Into<IpAddr>, asn: u32) -> Self {
+        let families = Families::Both;
+        self.neighbors.push(Neighbor {
+            address: address.into(),
+            asn,
+            client: false,
+            families,
+        });
+        self
+    }
+
+    /// Adds a neighbour with one session a family, as programs have them that cannot give an
+    /// IPv6 next hop on an IPv4 session.
+    #[must_use]
+    pub fn neighbor_apart(mut self, number: u8, asn: u32) -> Self {
+        let families = Families::OfAddress;
+        for address in [
+            super::Site::v4(number).into(),
+            super::Site::v6(number).into(),
+        ] {
+            self.neighbors.push(Neighbor {
+                address,
+                asn,
+                client: false,
+                families,
+            });
+        }
+        self
+    }
+
+    /// Makes reflection clients of all neighbours so far.
+    #[must_use]
+    pub fn reflecting(mut self, cluster_id: Ipv4Addr) -> Self {
+        self.cluster_id = Some(cluster_id);
+        for neighbor in &mut self.neighbors {
+            neighbor.client = true;
+        }
+        self
+    }
+
+    /// Adds a plain route.
+    #[must_use]
+    pub fn announcing(mut self, net: &str) -> Self {
+        let net = net.parse().expect("a prefix");
+        self.own.push(Own {
+            net,
+            med: None,
+            communities: vec![],
+            large_communities: vec![],
+        });
+        self
+    }
+
+    /// Gives the route added last all the optional attributes.
+    #[must_use]
+    pub fn adorned(mut self) -> Self {
+        let own = self.own.last_mut().expect("a route to adorn");
+        own.med = Some(7);
+        own.communities = vec![(64999, 1), (64999, 20)];
+        own.large_communities = vec![(64999, 4, 9)];
+        self
+    }
+}

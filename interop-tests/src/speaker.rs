@@ -1,0 +1,135 @@
+//! A BGP speaker on a host of the lab, whichever program it is.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use lab::{Error, Process, until};
+
+use crate::{Setup, Site, Table, bird, cambric, differences, gobgp, setup::Own};
+
+/// Which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `cambric-bgp-client`: announces what is in its kernel, installs what it learns.
+    Client,
+    /// `cambric-route-reflector`.
+    Reflector,
+    /// BIRD 2.
+    Bird,
+    /// GoBGP.
+    Gobgp,
+}
+
+/// A running speaker.
+#[derive(Debug)]
+pub struct Speaker {
+    /// Which program it is.
+    pub kind: Kind,
+    /// Where it runs.
+    pub site: Site,
+    process: Process,
+}
+
+/// How long a lab may take to come to the state it is to be in.
+const SETTLED: Duration = Duration::from_secs(60);
+
+impl Kind {
+    /// Whether the program is installed; says so in one line if not.
+    pub fn is_installed(self) -> bool {
+        match self {
+            Self::Client | Self::Reflector => true,
+            Self::Bird => bird::installed(),
+            Self::Gobgp => gobgp::installed(),
+        }
+    }
+}
+
+impl Speaker {
+    /// Starts a speaker.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn start(kind: Kind, site: Site, setup: &Setup) -> Result<Self, Error> {
+        let process = match kind {
+            Kind::Client | Kind::Reflector => cambric::start(kind, &site, setup).await?,
+            Kind::Bird => bird::start(&site, setup)?,
+            Kind::Gobgp => gobgp::start(&site, setup).await?,
+        };
+        Ok(Self {
+            kind,
+            site,
+            process,
+        })
+    }
+
+    /// Its best routes, its own ones left out.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub async fn learned(&self) -> Result<Table, String> {
+        match self.kind {
+            Kind::Client | Kind::Reflector => cambric::learned(self.kind, &self.site).await,
+            Kind::Bird => bird::learned(&self.site).await,
+            Kind::Gobgp => gobgp::learned(&self.site).await,
+        }
+    }
+
+    /// Announces one more route.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub async fn announce(&self, own: &Own) -> Result<(), Error> {
+        match self.kind {
+            Kind::Client => cambric::announce(&self.site, own.net).await,
+            Kind::Reflector => panic!("a reflector has no routes of its own"),
+            Kind::Bird => bird::announce(&self.site, own).await,
+            Kind::Gobgp => gobgp::announce(&self.site, own).await,
+        }
+    }
+
+    /// Withdraws a route of its own.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub async fn withdraw(&self, net: IpNet) -> Result<(), Error> {
+        match self.kind {
+            Kind::Client => cambric::withdraw(&self.site, net).await,
+            Kind::Reflector => panic!("a reflector has no routes of its own"),
+            Kind::Bird => bird::withdraw(&self.site, net).await,
+            Kind::Gobgp => gobgp::withdraw(&self.site, net).await,
+        }
+    }
+
+    /// Waits until it has learned exactly `expected`.
+    ///
+    /// # Panics
+    /// If it does not in time, with what differs and the end of its log.
+    pub async fn holds(&self, expected: &Table) {
+        let what = format!("{:?} on host {}", self.kind, self.site.number);
+        let waited = until(SETTLED, &what, async || {
+            Ok::<_, Error>(match self.learned().await {
+                Ok(found) => match differences(expected, &found) {
+                    none if none.is_empty() => Ok(()),
+                    differences => Err(differences),
+                },
+                Err(silent) => Err(silent),
+            })
+        });
+        if let Err(error) = waited.await {
+            panic!("{error}\n{}", self.log_tail());
+        }
+    }
+
+    /// The end of what it wrote.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// Ends it without a word to its peers.
+    ///
+    /// # Errors
+    /// If it cannot be ended.
+    pub async fn kill(&mut self) -> Result<(), Error> {
+        self.process.kill().await
+    }
+}

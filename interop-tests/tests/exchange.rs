@@ -1,0 +1,279 @@
+//! Routes exchanged with BIRD and GoBGP in every arrangement of a fabric: both ends must hold
+//! exactly what the RFCs have them hold.
+//!
+//! Known differences, each written down where it is expected below:
+//! * BIRD gives a route from an external peer LOCAL_PREF 100 on import and shows it; GoBGP and
+//!   Cambric show none.
+//! * GoBGP gives IPv6 routes an IPv4-mapped next hop on an IPv4 session (it cannot do otherwise),
+//!   which nobody can forward to and Cambric refuses: it gets a session for each family.
+
+use std::net::Ipv4Addr;
+
+use interop_tests::{Ground, Kind, Route, Setup, Site, Speaker, Table};
+
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const FOREIGN_AS: u32 = 64513;
+
+fn table(routes: impl IntoIterator<Item = (&'static str, Route)>) -> Table {
+    let routes = routes.into_iter();
+    routes
+        .map(|(net, route)| (net.parse().expect("a prefix"), route))
+        .collect()
+}
+
+/// Runs a lab with `kind` in it, where labs are allowed and the program is installed.
+fn lab_with(kind: Kind, name: &str, test: impl AsyncFnOnce(Ground)) {
+    if !lab::allowed(name) || !kind.is_installed() {
+        return;
+    }
+    lab::in_lab(name, async |lab| {
+        test(Ground::new(lab).await.expect("a ground")).await;
+    });
+}
+
+/// A setup's session with a host, as the foreign program can have it.
+fn peering(setup: Setup, kind: Kind, number: u8, asn: u32) -> Setup {
+    match kind {
+        Kind::Gobgp => setup.neighbor_apart(number, asn),
+        _ => setup.neighbor(Site::v4(number), asn),
+    }
+}
+
+async fn start(ground: &Ground, kind: Kind, number: u8, setup: &Setup) -> Speaker {
+    let site = ground.site(number).await.expect("a host");
+    Speaker::start(kind, site, setup).await.expect("a speaker")
+}
+
+/// What an external peer shows as LOCAL_PREF.
+fn shown_external(kind: Kind, route: Route) -> Route {
+    match kind {
+        Kind::Bird => route.local_pref(100),
+        _ => route,
+    }
+}
+
+async fn external(kind: Kind, ground: Ground) {
+    let ours = peering(Setup::fabric(), kind, 2, FOREIGN_AS);
+    let ours = ours.announcing("10.65.1.1/32").announcing("fd65::1/128");
+    let theirs = peering(Setup::of(FOREIGN_AS), kind, 1, 64512)
+        .announcing("10.70.1.0/24")
+        .adorned()
+        .announcing("fd70:1::/64")
+        .adorned()
+        .announcing("10.70.2.0/24");
+    let us = start(&ground, Kind::Client, 1, &ours).await;
+    let them = start(&ground, kind, 2, &theirs).await;
+    us.holds(&table([
+        (
+            "10.70.1.0/24",
+            Route::via(Site::v4(2)).path("64513").adorned(),
+        ),
+        (
+            "fd70:1::/64",
+            Route::via(Site::v6(2)).path("64513").adorned(),
+        ),
+        ("10.70.2.0/24", Route::via(Site::v4(2)).path("64513")),
+    ]))
+    .await;
+    them.holds(&table([
+        (
+            "10.65.1.1/32",
+            shown_external(kind, Route::via(Site::v4(1)).path("64512")),
+        ),
+        (
+            "fd65::1/128",
+            shown_external(kind, Route::via(Site::v6(1)).path("64512")),
+        ),
+    ]))
+    .await;
+
+    // What is withdrawn at one end goes at the other.
+    us.withdraw("10.65.1.1/32".parse().expect("a prefix"))
+        .await
+        .expect("withdrawn");
+    them.withdraw("10.70.1.0/24".parse().expect("a prefix"))
+        .await
+        .expect("withdrawn");
+    let kept = shown_external(kind, Route::via(Site::v6(1)).path("64512"));
+    them.holds(&table([("fd65::1/128", kept)])).await;
+    us.holds(&table([
+        (
+            "fd70:1::/64",
+            Route::via(Site::v6(2)).path("64513").adorned(),
+        ),
+        ("10.70.2.0/24", Route::via(Site::v4(2)).path("64513")),
+    ]))
+    .await;
+    installed(&us, &["10.70.2.0/24", "fd70:1::/64"]).await;
+}
+
+/// The kernel of a client holds exactly these routes of BGP's.
+async fn installed(client: &Speaker, nets: &[&str]) {
+    let mut wanted: Vec<String> = nets.iter().map(|&net| net.to_owned()).collect();
+    wanted.sort();
+    let limit = std::time::Duration::from_secs(20);
+    let held = lab::until(limit, "the kernel's routes", async || {
+        let routes = client.site.host.links()?.routes().await?;
+        let own = routes.iter().filter(|route| route.protocol == 119);
+        let mut found: Vec<String> = own.map(|route| route.net.to_string()).collect();
+        found.sort();
+        let same = found == wanted;
+        Ok::<_, lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
+    });
+    held.await.expect("the kernel holds what BGP learned");
+}
+
+async fn internal(kind: Kind, ground: Ground) {
+    let ours = peering(Setup::fabric(), kind, 2, 64512);
+    let ours = ours.announcing("10.65.1.1/32").announcing("fd65::1/128");
+    let theirs = peering(Setup::fabric(), kind, 1, 64512)
+        .announcing("10.65.2.1/32")
+        .adorned();
+    let us = start(&ground, Kind::Client, 1, &ours).await;
+    let them = start(&ground, kind, 2, &theirs).await;
+    let adorned = Route::via(Site::v4(2)).local_pref(100).adorned();
+    us.holds(&table([("10.65.2.1/32", adorned)])).await;
+    them.holds(&table([
+        ("10.65.1.1/32", Route::via(Site::v4(1)).local_pref(100)),
+        ("fd65::1/128", Route::via(Site::v6(1)).local_pref(100)),
+    ]))
+    .await;
+}
+
+/// Cambric reflects between two foreign clients and one of its own.
+async fn our_reflector(kind: Kind, ground: Ground) {
+    let mut reflector = Setup::fabric();
+    for client in [2, 3] {
+        reflector = peering(reflector, kind, client, 64512);
+    }
+    let reflector = reflector.neighbor(Site::v4(4), 64512).reflecting(CLUSTER);
+    let client = || peering(Setup::fabric(), kind, 1, 64512);
+    let own = Setup::fabric().neighbor(Site::v4(1), 64512);
+    let one = client()
+        .announcing("10.65.2.1/32")
+        .adorned()
+        .announcing("fd65::2/128");
+    let two = client().announcing("10.65.3.1/32");
+    let _reflector = start(&ground, Kind::Reflector, 1, &reflector).await;
+    let one = start(&ground, kind, 2, &one).await;
+    let two = start(&ground, kind, 3, &two).await;
+    let own = start(&ground, Kind::Client, 4, &own.announcing("10.65.4.1/32")).await;
+
+    let from = |number| {
+        Route::via(Site::v4(number))
+            .local_pref(100)
+            .reflected(Site::v4(number), CLUSTER)
+    };
+    let v6 = Route::via(Site::v6(2))
+        .local_pref(100)
+        .reflected(Site::v4(2), CLUSTER);
+    let routes = [
+        ("10.65.2.1/32", from(2).adorned()),
+        ("fd65::2/128", v6),
+        ("10.65.3.1/32", from(3)),
+        ("10.65.4.1/32", from(4)),
+    ];
+    let all_but = |own: &[&str]| {
+        table(
+            routes
+                .clone()
+                .into_iter()
+                .filter(|(net, _)| !own.contains(net)),
+        )
+    };
+    one.holds(&all_but(&["10.65.2.1/32", "fd65::2/128"])).await;
+    two.holds(&all_but(&["10.65.3.1/32"])).await;
+    own.holds(&all_but(&["10.65.4.1/32"])).await;
+
+    one.withdraw("10.65.2.1/32".parse().expect("a prefix"))
+        .await
+        .expect("withdrawn");
+    two.holds(&all_but(&["10.65.3.1/32", "10.65.2.1/32"])).await;
+    own.holds(&all_but(&["10.65.4.1/32", "10.65.2.1/32"])).await;
+}
+
+/// Two of Cambric's clients behind a foreign reflector.
+async fn their_reflector(kind: Kind, ground: Ground) {
+    let mut reflector = Setup::fabric();
+    for client in [2, 3] {
+        reflector = peering(reflector, kind, client, 64512);
+    }
+    let client = || peering(Setup::fabric(), kind, 1, 64512);
+    let one = client()
+        .announcing("10.65.2.1/32")
+        .announcing("fd65::2/128");
+    let two = client().announcing("10.65.3.1/32");
+    let _reflector = start(&ground, kind, 1, &reflector.reflecting(CLUSTER)).await;
+    let one = start(&ground, Kind::Client, 2, &one).await;
+    let two = start(&ground, Kind::Client, 3, &two).await;
+    let from = |number| {
+        Route::via(Site::v4(number))
+            .local_pref(100)
+            .reflected(Site::v4(number), CLUSTER)
+    };
+    let v6 = Route::via(Site::v6(2))
+        .local_pref(100)
+        .reflected(Site::v4(2), CLUSTER);
+    one.holds(&table([("10.65.3.1/32", from(3))])).await;
+    two.holds(&table([("10.65.2.1/32", from(2)), ("fd65::2/128", v6)]))
+        .await;
+    installed(&two, &["10.65.2.1/32", "fd65::2/128"]).await;
+
+    one.withdraw("10.65.2.1/32".parse().expect("a prefix"))
+        .await
+        .expect("withdrawn");
+    installed(&two, &["fd65::2/128"]).await;
+}
+
+/// Everyone peers with everyone: two of Cambric's clients and a foreign speaker.
+async fn mesh(kind: Kind, ground: Ground) {
+    let ours = |own, other| {
+        peering(
+            Setup::fabric().neighbor(Site::v4(other), 64512),
+            kind,
+            3,
+            64512,
+        )
+        .announcing(own)
+    };
+    let theirs = peering(peering(Setup::fabric(), kind, 1, 64512), kind, 2, 64512);
+    let one = start(&ground, Kind::Client, 1, &ours("10.65.1.1/32", 2)).await;
+    let two = start(&ground, Kind::Client, 2, &ours("10.65.2.1/32", 1)).await;
+    let them = start(&ground, kind, 3, &theirs.announcing("10.65.3.1/32")).await;
+    let from = |number| Route::via(Site::v4(number)).local_pref(100);
+    one.holds(&table([
+        ("10.65.2.1/32", from(2)),
+        ("10.65.3.1/32", from(3)),
+    ]))
+    .await;
+    two.holds(&table([
+        ("10.65.1.1/32", from(1)),
+        ("10.65.3.1/32", from(3)),
+    ]))
+    .await;
+    them.holds(&table([
+        ("10.65.1.1/32", from(1)),
+        ("10.65.2.1/32", from(2)),
+    ]))
+    .await;
+}
+
+macro_rules! labs {
+    ($($kind:ident as $module:ident: $($lab:ident),+;)+) => { $(
+        mod $module {
+            $(
+                #[test]
+                fn $lab() {
+                    let name = concat!(stringify!($lab), " with ", stringify!($kind));
+                    let kind = super::Kind::$kind;
+                    super::lab_with(kind, name, async |ground| super::$lab(kind, ground).await);
+                }
+            )+
+        }
+    )+ };
+}
+
+labs! {
+    Bird as bird: external, internal, our_reflector, their_reflector, mesh;
+    Gobgp as gobgp: external, internal, our_reflector, their_reflector, mesh;
+}

@@ -1,0 +1,140 @@
+//! A whole Internet table, as one router really sent it, through Cambric's reflector to BIRD:
+//! what arrives is compared with what BIRD makes of the same octets when it gets them directly.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+    path::Path,
+    time::Duration,
+};
+
+use bgp_proto::MessageKind;
+use interop_tests::{Ground, Kind, Setup, Site, Speaker, sender::Sender};
+use lab::Program;
+use mrt::Entry;
+
+/// The AS in which the table was recorded.
+const ASN: u32 = 3856;
+const TABLE: &str = "../../shared/data/mrt/full-table-2015.updates-et.gz";
+/// What BIRD holds when it has taken it all (three prefixes are withdrawn again).
+const PREFIXES: usize = 577_703;
+
+#[test]
+fn the_far_end_holds_what_was_sent() {
+    let name = "the full table through the reflector to BIRD";
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join(TABLE);
+    if !recording.is_file() {
+        println!("skipped: {name}: {} is not there", recording.display());
+        return;
+    }
+    if !lab::allowed(name) || !Kind::Bird.is_installed() {
+        return;
+    }
+    let messages = updates(&recording);
+    lab::in_lab(name, async |lab| {
+        through(Ground::new(lab).await.expect("a ground"), &messages).await
+    });
+}
+
+/// The UPDATEs of the recording, one after the other.
+fn updates(recording: &Path) -> Vec<u8> {
+    let mut all = Vec::new();
+    for record in mrt::open(recording).expect("a recording") {
+        let record = record.expect("a whole record");
+        if let Ok(Entry::Message(message)) = record.entry()
+            && message.octets.get(18) == Some(&MessageKind::Update.0)
+        {
+            all.extend_from_slice(&message.octets);
+        }
+    }
+    all
+}
+
+async fn through(ground: Ground, messages: &[u8]) {
+    let client = |of| Setup::of(ASN).neighbor(Site::v4(of), ASN);
+    let reflector = client(2)
+        .neighbor(Site::v4(4), ASN)
+        .reflecting([10, 9, 9, 9].into());
+    let start = async |kind, number, setup: &Setup| {
+        let site = ground.site(number).await.expect("a host");
+        Speaker::start(kind, site, setup).await.expect("a speaker")
+    };
+    let reflector = start(Kind::Reflector, 1, &reflector).await;
+    let behind = start(Kind::Bird, 2, &client(1)).await;
+    let direct = start(Kind::Bird, 3, &client(4)).await;
+    let source = ground.site(4).await.expect("a host");
+    for speaker in [&reflector, &direct] {
+        let to = IpAddr::from(Site::v4(speaker.site.number));
+        let opened = Sender::open(&source, to, ASN).await;
+        let mut sender = opened.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
+        let sent = sender.send(messages).await;
+        sent.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
+        // The session stays: its end would take the routes with it.
+        std::mem::forget(sender);
+    }
+    let expected = settled(&direct).await;
+    assert_eq!(expected.len(), PREFIXES);
+    let found = settled(&behind).await;
+    let differing = expected
+        .iter()
+        .filter(|(net, hash)| found.get(*net) != Some(hash))
+        .count();
+    assert_eq!(
+        (differing, found.len()),
+        (0, PREFIXES),
+        "routes that differ at the far end"
+    );
+}
+
+/// BIRD's routes once all are there: a hash of the attributes by prefix.
+async fn settled(bird: &Speaker) -> BTreeMap<String, u64> {
+    let control = bird.site.host.directory().join("bird.ctl");
+    let ask = |words: &[&str]| Program::new("birdc").arg("-s").arg(&control).args(words);
+    let count = format!("Total: {PREFIXES} of ");
+    let limit = Duration::from_secs(180);
+    let counted = lab::until(limit, "BIRD's table", async || {
+        let (_, text) = bird
+            .site
+            .host
+            .output(&ask(&["show", "route", "count"]))
+            .await?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        Ok::<_, lab::Error>(if text.contains(&count) {
+            Ok(())
+        } else {
+            Err(text)
+        })
+    });
+    counted.await.expect("the whole table arrives");
+    let (_, text) = bird
+        .site
+        .host
+        .output(&ask(&["show", "route", "all"]))
+        .await
+        .expect("its table");
+    hashes(&String::from_utf8_lossy(&text))
+}
+
+/// What is compared: all attributes but the CLUSTER_LIST, which a reflector lengthens.
+fn hashes(text: &str) -> BTreeMap<String, u64> {
+    let mut routes = BTreeMap::new();
+    let mut current: Option<(String, DefaultHasher)> = None;
+    for line in text.lines() {
+        if !line.starts_with(char::is_whitespace) {
+            routes.extend(current.take().map(|(net, hasher)| (net, hasher.finish())));
+            let net = line
+                .split_whitespace()
+                .next()
+                .filter(|net| net.contains('/'));
+            current = net.map(|net| (net.to_owned(), DefaultHasher::new()));
+        } else if let Some((_, hasher)) = &mut current
+            && line.trim_start().starts_with("BGP.")
+            && !line.contains("BGP.cluster_list")
+        {
+            line.trim().hash(hasher);
+        }
+    }
+    routes.extend(current.take().map(|(net, hasher)| (net, hasher.finish())));
+    routes
+}
