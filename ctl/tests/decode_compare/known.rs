@@ -1,7 +1,7 @@
 //! Known differences to bgpdump, with reasons.
 
 /// How many messages with routes, or table records, are compared of a file when time matters.
-pub(super) const GROUPS_MAX: usize = 3000;
+pub(super) const GROUPS_MAX: usize = 1000;
 
 /// A file and what is known of it.
 pub(super) struct File {
