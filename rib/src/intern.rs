@@ -160,7 +160,13 @@ impl Interner {
         }
         self.free.push(at as u32);
         if self.index.is_empty() {
+            // Nobody has a number any more, and the raw cache none that it could take for another.
             self.raw.clear();
+            self.index = HashTable::new();
+            self.sets = Vec::new();
+            self.ranks = Vec::new();
+            self.meta = Vec::new();
+            self.free = Vec::new();
         }
     }
 

@@ -21,6 +21,9 @@ impl Tombstones {
 
     /// The oldest one, if all readers have heard of it.
     pub(crate) fn pop_heard(&mut self) -> Option<u32> {
+        if self.queue.is_empty() && self.queue.capacity() > 4096 {
+            self.queue = VecDeque::new();
+        }
         self.queue
             .pop_front_if(|(version, _)| *version < self.heard)
             .map(|(_, slot)| slot)

@@ -40,9 +40,11 @@ impl Cursor {
         if self.at == UNSTARTED {
             return self;
         }
+        // Whoever has followed the log hears of withdrawals there: the walk need not tell them.
+        let fresh = self.fresh || self.is_fed();
         Self {
             walk: 0,
-            fresh: false,
+            fresh,
             ..self
         }
     }

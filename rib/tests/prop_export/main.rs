@@ -1,5 +1,7 @@
 //! The property that decides: after any sequence of events, every peer holds exactly what an
 //! exporter would have given it that looks at each peer and prefix by itself.
+//!
+//! `PROPTEST_CASES=100000 cargo test --release -p rib --test prop_export` looks longer.
 
 #![allow(unreachable_pub)]
 
@@ -8,6 +10,7 @@ mod ear;
 mod events;
 mod model;
 mod parts;
+mod regressions;
 mod world;
 
 use bgp_proto::Family;
@@ -47,8 +50,6 @@ fn run(setup: &Setup, events: &[Event], seed: u64) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, max_shrink_iters: 20_000, ..Default::default() })]
-
     #[test]
     fn every_peer_holds_what_a_naive_exporter_gives_it(
         setup in setup(),

@@ -1,0 +1,284 @@
+//! Short stories: each once went wrong, or goes wrong as soon as one line is missing.
+
+use bgp_proto::Family;
+
+use crate::events::{Event, Variant};
+use crate::world::{Setup, World};
+
+const PLAIN: Variant = Variant {
+    local_pref: 1,
+    as_path: 1,
+    med: 0,
+    origin: 0,
+    community: 7,
+    next_hop: 0,
+    reflected: 5,
+    unknown: false,
+    label: 0,
+};
+
+/// Nobody takes this one: our own CLUSTER_ID is in it.
+const LOOPED: Variant = Variant {
+    reflected: 1,
+    ..PLAIN
+};
+
+fn reach(peer: u16, net: u8, variant: Variant) -> Event {
+    Event::Reach {
+        peer,
+        nets: vec![net],
+        path_id: 0,
+        variant,
+    }
+}
+
+fn unreach(peer: u16, net: u8) -> Event {
+    Event::Unreach {
+        peer,
+        nets: vec![net],
+        path_id: 0,
+    }
+}
+
+fn plays(tight: bool, events: &[Event]) {
+    let setup = Setup {
+        family: Family::IPV4_UNICAST,
+        track: false,
+        multipath_max: 1,
+        always_compare_med: false,
+        tight,
+    };
+    let mut world = World::new(setup, 1);
+    for event in events {
+        world.apply(event);
+    }
+    world.quiesce();
+    world.check();
+    world.tear_down();
+}
+
+#[test]
+fn a_member_that_joins_before_anything_is_there_misses_nothing() {
+    plays(
+        false,
+        &[Event::Private { peer: 3, budget: 1 }, reach(1, 0, PLAIN)],
+    );
+}
+
+#[test]
+fn a_best_path_that_moves_between_clients_is_taken_back_from_the_new_source() {
+    let better = Variant {
+        local_pref: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            reach(6, 0, better),
+            Event::Settle,
+        ],
+    );
+    plays(
+        false,
+        &[
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            reach(6, 0, better),
+            unreach(6, 0),
+        ],
+    );
+}
+
+#[test]
+fn a_member_ahead_of_its_group_is_told_what_the_group_leaves_out() {
+    // Client 6 is fed while 5 is the best; before the group gets there, it is 6 again.
+    let better = Variant {
+        local_pref: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            reach(6, 0, better),
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            unreach(6, 0),
+            Event::Decide { budget: 1 },
+            Event::Private { peer: 6, budget: 9 },
+            reach(6, 0, better),
+            Event::Decide { budget: 1 },
+        ],
+    );
+}
+
+#[test]
+fn what_waits_for_a_decision_is_passed_by_and_comes_again() {
+    plays(
+        false,
+        &[
+            reach(7, 5, PLAIN),
+            reach(3, 5, LOOPED),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            unreach(7, 5),
+            Event::Decide { budget: 1 },
+            Event::Export {
+                group: 2,
+                budget: 1,
+            },
+            reach(5, 5, LOOPED),
+            Event::Private { peer: 6, budget: 1 },
+        ],
+    );
+}
+
+#[test]
+fn a_loser_by_med_that_goes_may_make_another_the_best() {
+    let first = Variant {
+        as_path: 1,
+        med: 0,
+        reflected: 2,
+        ..PLAIN
+    };
+    let second = Variant {
+        as_path: 1,
+        med: 1,
+        reflected: 5,
+        ..PLAIN
+    };
+    let other = Variant {
+        as_path: 3,
+        med: 0,
+        reflected: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            Event::Reach {
+                peer: 7,
+                nets: vec![0],
+                path_id: 2,
+                variant: first,
+            },
+            reach(7, 0, second),
+            reach(3, 0, other),
+            Event::Decide { budget: 1 },
+            Event::Unreach {
+                peer: 7,
+                nets: vec![0],
+                path_id: 2,
+            },
+        ],
+    );
+}
+
+#[test]
+fn what_is_announced_again_before_the_sweep_is_decided_about_again() {
+    let better = Variant {
+        local_pref: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            reach(5, 0, better),
+            reach(6, 0, PLAIN),
+            Event::Settle,
+            Event::Down {
+                peer: 5,
+                stale: false,
+            },
+            // Compared while the best one's peer is gone.
+            reach(7, 0, PLAIN),
+            Event::Decide { budget: 1 },
+            Event::Up {
+                peer: 5,
+                alias: true,
+            },
+            reach(5, 0, better),
+        ],
+    );
+    // The peer comes back as another one and says the same: its clients hold the old one's id.
+    plays(
+        false,
+        &[
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            Event::Down {
+                peer: 5,
+                stale: true,
+            },
+            Event::Up {
+                peer: 5,
+                alias: true,
+            },
+            reach(5, 0, PLAIN),
+        ],
+    );
+}
+
+#[test]
+fn a_second_restart_drops_what_is_still_stale() {
+    plays(
+        false,
+        &[
+            reach(5, 0, PLAIN),
+            reach(5, 1, PLAIN),
+            Event::Down {
+                peer: 5,
+                stale: true,
+            },
+            Event::Up {
+                peer: 5,
+                alias: false,
+            },
+            reach(5, 1, PLAIN),
+            Event::Settle,
+            Event::Down {
+                peer: 5,
+                stale: true,
+            },
+            Event::Settle,
+            Event::Up {
+                peer: 5,
+                alias: false,
+            },
+            Event::EndOfRib { peer: 5 },
+        ],
+    );
+}
+
+#[test]
+fn a_reader_that_lost_its_place_is_told_of_withdrawals_all_the_same() {
+    let mut events = vec![reach(5, 0, PLAIN), reach(5, 1, PLAIN), Event::Settle];
+    events.extend([Event::Lag { peer: 6 }, unreach(5, 0)]);
+    for round in 0..8 {
+        let local_pref = round % 3;
+        events.push(reach(
+            5,
+            1,
+            Variant {
+                local_pref,
+                ..PLAIN
+            },
+        ));
+        events.push(reach(
+            5,
+            2,
+            Variant {
+                local_pref,
+                ..PLAIN
+            },
+        ));
+        events.push(Event::Export {
+            group: 2,
+            budget: 9,
+        });
+    }
+    events.extend([Event::Trim, Event::Private { peer: 6, budget: 1 }]);
+    plays(true, &events);
+}
