@@ -352,3 +352,21 @@ fn a_daemon_brings_its_own_kernel_section() {
         .to_string();
     assert!(report.contains("did you mean `install`?"), "{report}");
 }
+
+/// The first two files of the README: a reflector's and a host's.
+#[test]
+fn the_readmes_files_are_good() {
+    let readme = include_str!("../../README.md");
+    let files = readme
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let files: Vec<&str> = files.filter(|file| file.contains("router_id")).collect();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        let source = Source::new("README.md", file);
+        let read = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable);
+        let (_, intent) = read.unwrap_or_else(|report| panic!("{report}"));
+        assert!(intent.notes.is_empty());
+    }
+}

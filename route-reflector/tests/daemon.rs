@@ -3,7 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Child, Command as Process, Stdio};
+use std::task::Poll;
 use std::time::Duration;
 
 use admin::report::{Neighbors, Routes, Status};
@@ -150,24 +152,22 @@ fn client(host: u8, reflector: SocketAddr) -> Io {
     .expect("no sockets")
 }
 
-/// Gives clients their turns until `done` has something to say.
+/// Gives clients their turns until `done` has something to say of an event.
 async fn drive<T>(
     clients: &mut [&mut Io],
     what: &str,
-    mut done: impl FnMut(usize, &Event, &Io) -> Option<T>,
+    mut done: impl FnMut(&Event) -> Option<T>,
 ) -> T {
-    let turns = async {
-        loop {
-            for (index, io) in clients.iter_mut().enumerate() {
-                let turn = timeout(Duration::from_millis(5), io.next()).await;
-                for event in turn.unwrap_or_default() {
-                    if let Some(told) = done(index, &event, io) {
-                        return told;
-                    }
+    let turns = std::future::poll_fn(|cx| {
+        for io in clients.iter_mut() {
+            while let Poll::Ready(events) = pin!(io.next()).poll(cx) {
+                if let Some(told) = events.iter().find_map(&mut done) {
+                    return Poll::Ready(told);
                 }
             }
         }
-    };
+        Poll::Pending
+    });
     timeout(DEADLINE, turns)
         .await
         .unwrap_or_else(|_| panic!("never: {what}"))
@@ -175,7 +175,7 @@ async fn drive<T>(
 
 async fn up(clients: &mut [&mut Io]) {
     let mut left = clients.len();
-    drive(clients, "all up", |_, event, _| {
+    drive(clients, "all up", |event| {
         left -= usize::from(matches!(event, Event::Speaker(SpeakerEvent::Up { .. })));
         (left == 0).then_some(())
     })
@@ -202,9 +202,10 @@ async fn it_reflects_between_clients() {
     let (mut one, mut two) = (client(2, address), client(3, address));
     up(&mut [&mut one, &mut two]).await;
     // A loopback address is no next hop, so the route names another.
+    let next_hop = Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2)));
     let attributes = Attributes {
         local_pref: Some(200),
-        next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2))),
+        next_hop: next_hop.clone(),
         ..Attributes::default()
     };
     one.handle(Input::Local {
@@ -212,81 +213,85 @@ async fn it_reflects_between_clients() {
         net: Net::V4(prefix()),
         attributes: Some(attributes),
     });
+    let learned = arrival(&mut one, &mut two).await;
+    // RFC 4456 §8; and the next hop is not touched (§10).
+    let originator = learned.originator_id.map(|id| id.0);
+    assert_eq!(originator, Some(Ipv4Addr::new(127, 0, 0, 2)));
+    let cluster = learned.cluster_list.first().map(|id| id.0);
+    assert_eq!(cluster, Some(Ipv4Addr::new(127, 0, 0, 99)));
+    assert_eq!(
+        (learned.next_hop, learned.local_pref),
+        (next_hop, Some(200))
+    );
+
+    let path = reflector.routes().await.routes.remove(0).paths.remove(0);
+    let state = path.next_hop_state.as_deref();
+    assert_eq!(state, Some("assumed reachable at cost 0"));
+}
+
+/// Gives two clients their turns until the second has learned the route under test.
+async fn arrival(one: &mut Io, two: &mut Io) -> Attributes {
     let arrived = async {
         loop {
             tokio::select! {
                 _ = one.next() => {}
                 _ = two.next() => {}
             }
-            if let Some(attributes) = learned(&two) {
+            if let Some(attributes) = learned(two) {
                 return attributes;
             }
         }
     };
-    let Ok(learned) = timeout(DEADLINE, arrived).await else {
-        panic!(
-            "never arrives: {:?} {:?}",
-            reflector.neighbors().await,
-            reflector.routes().await
-        );
-    };
-    // RFC 4456 §8; and the next hop is not touched (§10).
-    assert_eq!(
-        learned.originator_id.map(|id| id.0),
-        Some(Ipv4Addr::new(127, 0, 0, 2))
-    );
-    assert_eq!(
-        learned.cluster_list.first().map(|id| id.0),
-        Some(Ipv4Addr::new(127, 0, 0, 99))
-    );
-    assert_eq!(
-        learned.next_hop,
-        Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2)))
-    );
-    assert_eq!(learned.local_pref, Some(200));
+    timeout(DEADLINE, arrived).await.expect("the route arrives")
+}
 
-    let routes = reflector.routes().await;
-    let path = &routes.routes[0].paths[0];
-    assert_eq!(
-        path.next_hop_state.as_deref(),
-        Some("assumed reachable at cost 0")
-    );
-    let neighbors = reflector.neighbors().await;
+#[tokio::test]
+async fn a_full_range_refuses_and_shows_that_it_did() {
+    let reflector = Reflector::start().await;
+    let address = reflector.address().await;
+    let (mut one, mut two) = (client(2, address), client(3, address));
+    up(&mut [&mut one, &mut two]).await;
+    let neighbors = reflector.neighbors().await.neighbors;
     let dynamic: Vec<Option<IpAddr>> = neighbors
-        .neighbors
         .iter()
-        .filter(|n| n.dynamic)
-        .map(|n| n.address)
+        .filter(|neighbor| neighbor.dynamic)
+        .map(|neighbor| neighbor.address)
         .collect();
     assert_eq!(
         dynamic,
-        ["127.0.0.2", "127.0.0.3"].map(|address| address.parse().ok())
+        ["127.0.0.2", "127.0.0.3"].map(|at| at.parse().ok())
     );
 
-    // A third one is beyond the limit, and that is shown.
     let mut three = client(4, address);
-    drive(&mut [&mut three], "the third is refused", |_, _, io| {
-        let mut peers = io.speaker().peers();
-        let error = peers.next()?.session.stats().last_error.clone()?.1;
-        matches!(error, DownReason::Received(_)).then_some(())
-    })
-    .await;
+    let asked = async {
+        loop {
+            three.next().await;
+            let peer = three.speaker().peers().next().expect("one peer");
+            if let Some((_, DownReason::Received(why))) = &peer.session.stats().last_error {
+                return why.to_string();
+            }
+        }
+    };
+    let why = timeout(DEADLINE, asked).await.expect("the third is told");
+    assert!(why.contains("Cease/Out of Resources"), "{why}");
     let range = reflector.neighbors().await.ranges.remove(0);
     assert_eq!((range.used, range.limit), (2, 2));
     assert!(range.refused >= 1);
-    let status = reflector
-        .until("the limit is noted", |status| !status.notes.is_empty())
-        .await;
-    assert!(
-        status.notes[0].contains("127.0.0.0/24 is full: limit = 2"),
-        "{:?}",
-        status.notes
-    );
+    let status = reflector.until("it is noted", |status| !status.notes.is_empty());
+    let note = status.await.notes.remove(0);
+    assert!(note.contains("127.0.0.0/24 is full: limit = 2"), "{note}");
+}
 
-    // RFC 4486: it leaves with Cease/Administrative Shutdown.
+/// RFC 4486, RFC 9003.
+#[tokio::test]
+async fn it_leaves_with_administrative_shutdown() {
+    let mut reflector = Reflector::start().await;
+    let address = reflector.address().await;
+    let (mut one, mut two) = (client(2, address), client(3, address));
+    up(&mut [&mut one, &mut two]).await;
     reflector.signal(nix::sys::signal::Signal::SIGTERM);
     let mut reasons = Vec::new();
-    drive(&mut [&mut one, &mut two], "both are told", |_, event, _| {
+    drive(&mut [&mut one, &mut two], "both are told", |event| {
         if let Event::Speaker(SpeakerEvent::Down { reason, .. }) = event {
             reasons.push(reason.to_string());
         }
@@ -297,6 +302,9 @@ async fn it_reflects_between_clients() {
         assert!(reason.contains("Cease/Administrative Shutdown"), "{reason}");
         assert!(reason.contains("route reflector stops"), "{reason}");
     }
+    drop((one, two));
+    let status = reflector.process.wait().expect("it ends");
+    assert!(status.success(), "{status}");
 }
 
 #[tokio::test]
