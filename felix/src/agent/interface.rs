@@ -53,6 +53,8 @@ pub(super) struct Setup {
     pub(super) index: u32,
     /// Settings and addresses.
     pub(super) configured: Retry,
+    /// It was never configured yet.
+    pub(super) fresh: bool,
     /// Whether it was set up for IPv6.
     pub(super) ipv6: bool,
     /// When the settings are looked at again.

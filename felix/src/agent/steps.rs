@@ -129,6 +129,7 @@ impl Agent {
             let setup = self.setups.entry(name.clone()).or_insert_with(|| Setup {
                 index: link.index,
                 configured: Retry::Due,
+                fresh: true,
                 ipv6,
                 refresh: now + INTERFACE_REFRESH,
             });
@@ -141,9 +142,14 @@ impl Agent {
             }
             if setup.configured.is_due(now) {
                 let outcome = host.configure_interface(link, ipv6);
-                match setup.configured.note(now, outcome) {
-                    Some(reason) => warn!(interface = name, reason, "not configured"),
-                    None => info!(interface = name, "configured"),
+                if let Some(reason) = setup.configured.note(now, outcome) {
+                    warn!(
+                        interface = name,
+                        reason, "not configured; it is tried again"
+                    );
+                }
+                if setup.configured.is_done() && std::mem::take(&mut setup.fresh) {
+                    info!(interface = name, endpoint = %endpoint.id, "configured");
                 }
             }
         }

@@ -10,7 +10,7 @@ use model::EndpointState;
 use serde_json::json;
 
 use super::*;
-use crate::apply::{Checked, GATEWAY_IPV6, Neighbour};
+use crate::apply::{Checked, GATEWAY_IPV4, GATEWAY_IPV6, Neighbour};
 use crate::render::{Key, Ruleset};
 
 const HOST: &str = "n1";
@@ -27,6 +27,8 @@ struct Fake {
     forgotten: BTreeSet<IpAddr>,
     refuse_rules: bool,
     refuse_interface: Option<String>,
+    refuse_host: bool,
+    hosts: usize,
 }
 
 impl Host for Fake {
@@ -51,6 +53,10 @@ impl Host for Fake {
     }
 
     fn configure(&mut self, _: bool) -> Result<(), Failed> {
+        if self.refuse_host {
+            return Err(Failed("read-only".into()));
+        }
+        self.hosts += 1;
         Ok(())
     }
 
@@ -410,6 +416,29 @@ fn the_gateways_address_is_given_back() {
     world.kernel.borrow_mut().remove_address(index, gateway);
     world.settle();
     assert_eq!(world.host.configured[&index], 2);
+}
+
+#[test]
+fn a_host_that_does_not_forward_is_said_and_tried_again() {
+    let mut world = World::new();
+    world.host.refuse_host = true;
+    world.in_sync();
+    assert_eq!(
+        world.agent.waiting_for(),
+        [Waiting::Host("read-only".into())]
+    );
+    world.host.refuse_host = false;
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.agent.waiting_for(), []);
+    assert_eq!(world.host.hosts, 1);
+    // The gateway's address on `lo` is given back.
+    let gateway = ipnet::IpNet::new(GATEWAY_IPV4.into(), 32).unwrap();
+    let lo = world.link("lo");
+    world.kernel.borrow_mut().add_address(lo, gateway);
+    world.settle();
+    world.kernel.borrow_mut().remove_address(lo, gateway);
+    world.settle();
+    assert_eq!(world.host.hosts, 2);
 }
 
 #[test]
