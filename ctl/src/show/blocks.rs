@@ -23,11 +23,11 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
         neighbor.asn,
         neighbor.role
     ));
-    let since = neighbor.since_s.map(duration);
-    block.fact(
-        "state",
-        &format!("{} since {}", neighbor.state, or_dash(since)),
-    );
+    let since = neighbor
+        .since_s
+        .map(|seconds| format!(" since {}", duration(seconds)));
+    let state = format!("{}{}", neighbor.state, since.unwrap_or_default());
+    block.fact("state", &state);
     block.fact("last down", &or_dash(neighbor.last_down.as_ref()));
     block.fact("flaps", &neighbor.flaps.to_string());
     block.fact("router id", &or_dash(neighbor.router_id));

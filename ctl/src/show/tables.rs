@@ -72,18 +72,15 @@ fn neighbors(report: &Neighbors) -> String {
         ]);
     }
     let mut text = finish(&table);
-    for neighbor in report
-        .neighbors
-        .iter()
-        .filter(|neighbor| neighbor.import.contains("RFC 8212"))
-    {
-        let _ = writeln!(
-            text,
-            "{}: import {}, export {}",
-            clean(&neighbor.name),
-            neighbor.import,
-            neighbor.export
-        );
+    for neighbor in &report.neighbors {
+        let (import, export) = (&neighbor.import, &neighbor.export);
+        if [import, export]
+            .iter()
+            .any(|policy| policy.contains("RFC 8212"))
+        {
+            let name = clean(&neighbor.name);
+            let _ = writeln!(text, "{name}: import {import}, export {export}");
+        }
     }
     for range in &report.ranges {
         let prefix = or_dash(range.prefix);
