@@ -3,13 +3,13 @@
 CARGO ?= cargo
 PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector
 
-.PHONY: help build demo check test
+.PHONY: help build demo lint check test packages
 
 help:
 	@echo 'make build   the four programs, optimised, in target/release'
 	@echo 'make demo    build, then bring up a fabric on this machine and prove that it routes'
 	@echo 'make check   everything that needs neither root nor foreign daemons'
-	@echo 'make test    everything that CI runs: check, then the labs'
+	@echo 'make test    everything that CI runs: check with its labs, fuzzing, and the demo'
 
 build:
 	@echo 'Building the four programs (some minutes the first time, seconds later).'
@@ -19,17 +19,25 @@ demo: build
 	@echo
 	target/release/cambric lab demo
 
-# -- --test-threads: two cores are enough for the labs' daemons, not for several labs at once.
-check:
+# What needs no run: format, lints, the shape of the repository, documentation.
+lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) run -q --locked -p xtask -- tidy
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+check: lint
 	$(CARGO) test --workspace --locked
 
-test: check build
+# Says at once what is missing, before anything is built.
+packages:
 	tools/install-test-packages.sh
+
+# One test at a time: two cores are enough for one lab's daemons, not for several labs' at once.
+test: packages
+	$(MAKE) lint build
 	CAMBRIC_LAB=1 PATH="$$PATH:/usr/sbin:/sbin:/usr/lib/frr" \
 	    $(CARGO) test --workspace --locked -- --test-threads=1
+	tools/fuzz.sh 30
 	target/release/cambric lab demo
 	target/release/cambric lab demo --store etcd

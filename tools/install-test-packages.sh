@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what the labs of `make test` need from Debian: foreign BGP daemons, etcd, decoders.
+# Installs what `make test` needs from Debian: foreign BGP daemons, etcd, decoders, and a C++
+# compiler for libFuzzer.
 #
 # Only what is missing, and only as root; otherwise says in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
@@ -11,6 +12,7 @@ needed='
 bird bird2
 zebra frr
 bgpdump bgpdump
+c++ g++
 bgpctl openbgpd
 etcd etcd-server
 etcdctl etcd-client
@@ -41,7 +43,7 @@ if [ ! -e "$policy" ]; then
     chmod 755 "$policy"
 fi
 
-echo "installing for the labs: $missing"
+echo "installing for the tests: $missing"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086  # one word a package
