@@ -6,7 +6,8 @@
 //! (S2), and a reflector with two hundred clients (S3). Messages are encoded beforehand; what is
 //! timed is what a speaker does between a received UPDATE and the octets it sends: cutting the
 //! message, interning, deciding, exporting, encoding.
-#![allow(unsafe_code)]
+#![allow(unsafe_code)] // the counting allocator
+#![allow(clippy::disallowed_types)] // measuring takes a clock
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::{IpAddr, Ipv4Addr};

@@ -220,6 +220,10 @@ impl<K: Key> FamilyTable<K> {
         if self.keeps_wire {
             self.wire.forget(at);
         }
+        let version = self.table.slot(at).version;
+        if version != 0 {
+            self.tombstones.forget(version);
+        }
         self.table.remove(at);
         for state in self.groups.values_mut() {
             if self.table.len() == 0 {

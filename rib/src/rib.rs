@@ -343,7 +343,7 @@ impl Rib {
 
     /// Lets go of log entries and withdrawn prefixes that no reader needs any more. `held` are the
     /// cursors of all readers of the family; those of groups' shared walks are known. A reader
-    /// that is left out may miss withdrawals.
+    /// that is left out loses its place: it walks the table, or is told [`Progress::Lost`].
     pub fn trim(&mut self, family: Family, held: &[Cursor]) {
         if let Some((table, _)) = self.table_mut(family) {
             table.trim(held);

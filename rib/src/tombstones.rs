@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     queue: VecDeque<(u64, u32)>,
-    /// Withdrawals below this version have been forgotten before everyone had heard of them.
+    /// Of the withdrawals below this version some have been forgotten.
     forgotten: u64,
     /// Every reader has heard of withdrawals below this version.
     heard: u64,
@@ -34,9 +34,12 @@ impl Tombstones {
         if self.queue.len() <= max {
             return None;
         }
-        let (version, slot) = self.queue.pop_front()?;
+        self.queue.pop_front().map(|(_, slot)| slot)
+    }
+
+    /// The withdrawal with this version is not in the table any more.
+    pub(crate) fn forget(&mut self, version: u64) {
         self.forgotten = self.forgotten.max(version + 1);
-        Some(slot)
     }
 
     /// Every reader has heard of withdrawals below `version`.

@@ -81,8 +81,13 @@ impl Log {
 
     /// Nobody needs versions below `version` any more.
     pub(crate) fn trim(&mut self, version: u64) {
-        while self.first < version && self.entries.pop_front().is_some() {
+        while self.first < version
+            && let Some(slot) = self.entries.pop_front()
+        {
             self.first += 1;
+            if slot != BLANK {
+                self.cut = self.first;
+            }
         }
         if self.entries.is_empty() && self.entries.capacity() > 4096 {
             self.entries = VecDeque::new();
@@ -173,6 +178,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(log: &Log, cursor: &mut Cursor, budget: u32) -> (Vec<u32>, Progress) {
@@ -250,5 +257,67 @@ mod tests {
         assert_eq!(read(&log, &mut cursor, 2), (alloc::vec![0], Progress::Done));
         let again = cursor.again();
         assert!(!again.is_fed() && again.fresh);
+    }
+
+    /// The same as plain as can be: for every reader the slots it has not heard of, in the order
+    /// of their last changes.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Change(u32),
+        Read { reader: usize, budget: u32 },
+        Again(usize),
+        Trim,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => (0..4u32).prop_map(Event::Change),
+            4 => (0..3usize, 1..4u32).prop_map(|(reader, budget)| Event::Read { reader, budget }),
+            1 => (0..3usize).prop_map(Event::Again),
+            1 => Just(Event::Trim),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn readers_hear_of_each_change_once_and_in_order(
+            events in prop::collection::vec(event(), 1..80),
+        ) {
+            let mut log = Log::default();
+            let mut versions = [0u64; 4];
+            let mut cursors = [Cursor::following(log.next()); 3];
+            // Per reader: slots still to be walked, then changes in their order.
+            let mut owed: [(Vec<u32>, Vec<u32>); 3] = Default::default();
+            for event in events {
+                match event {
+                    Event::Change(slot) => {
+                        versions[slot as usize] = log.push(slot, versions[slot as usize]);
+                        for (_, changes) in &mut owed {
+                            changes.retain(|&other| other != slot);
+                            changes.push(slot);
+                        }
+                    }
+                    Event::Read { reader, budget } => {
+                        let (slots, progress) = read(&log, &mut cursors[reader], budget);
+                        let (walk, changes) = &mut owed[reader];
+                        let source = if walk.is_empty() { &mut *changes } else { &mut *walk };
+                        let expected: Vec<u32> =
+                            source.drain(..source.len().min(budget as usize)).collect();
+                        prop_assert_eq!(slots, expected);
+                        let done = walk.is_empty() && changes.is_empty();
+                        prop_assert_eq!(progress == Progress::Done, done);
+                    }
+                    Event::Again(reader) => {
+                        cursors[reader] = cursors[reader].again();
+                        owed[reader].0 = (0..4).collect();
+                    }
+                    Event::Trim => {
+                        log.trim(cursors.iter().map(Cursor::at).min().unwrap_or_default());
+                        let held = owed.iter().map(|(_, changes)| changes.len()).max();
+                        prop_assert!(log.len() >= held.unwrap_or_default());
+                    }
+                }
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::parts::index_of;
 
 /// One thing a sink was handed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)]
 pub enum Said {
     Reach { net: u8, told: Told, source: PeerId },
     Unreach { net: u8, except: Option<PeerId> },

@@ -85,7 +85,10 @@ pub enum Event {
     Read {
         budget: u32,
     },
-    Trim,
+    /// Without `all`, the readers' cursors are kept from the tables.
+    Trim {
+        all: bool,
+    },
     Settle,
 }
 
@@ -132,7 +135,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         3 => peer().prop_map(|peer| Event::Lag { peer }),
         1 => peer().prop_map(|peer| Event::Again { peer }),
         3 => budget().prop_map(|budget| Event::Read { budget }),
-        2 => Just(Event::Trim),
+        2 => prop::bool::weighted(0.8).prop_map(|all| Event::Trim { all }),
         1 => Just(Event::Settle),
     ]
 }

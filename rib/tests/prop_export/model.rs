@@ -177,7 +177,10 @@ impl Model {
         least(&mut left, |path| self.cost(&path.attributes));
         left.sort_by_key(|path| {
             let info = self.peers.get(&path.peer);
-            let id = path.attributes.originator_id.or(info.map(|info| info.id));
+            let id = path
+                .attributes
+                .originator_id
+                .or_else(|| info.map(|info| info.id));
             let address = info.map(|info| info.address);
             (
                 id,

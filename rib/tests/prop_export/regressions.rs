@@ -279,6 +279,9 @@ fn a_reader_that_lost_its_place_is_told_of_withdrawals_all_the_same() {
             budget: 9,
         });
     }
-    events.extend([Event::Trim, Event::Private { peer: 6, budget: 1 }]);
+    events.extend([
+        Event::Trim { all: true },
+        Event::Private { peer: 6, budget: 1 },
+    ]);
     plays(true, &events);
 }

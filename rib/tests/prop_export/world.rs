@@ -203,7 +203,8 @@ impl World {
             Event::Read { budget } => {
                 let _ = self.read(*budget);
             }
-            Event::Trim => self.trim(),
+            Event::Trim { all: true } => self.trim(),
+            Event::Trim { all: false } => self.rib.trim(family, &[]),
             Event::Settle => {
                 self.quiesce();
                 self.check();
