@@ -122,7 +122,11 @@ pub(crate) async fn learned(kind: Kind, site: &Site) -> Result<Table, String> {
 fn route(path: &report::Path) -> Route {
     let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
     Route {
-        next_hop: path.next_hop.as_ref().and_then(|text| text.parse().ok()),
+        // An IPv6 next hop may have a link-local one behind it.
+        next_hop: path
+            .next_hop
+            .as_ref()
+            .and_then(|text| text.split_whitespace().next()?.parse().ok()),
         as_path: path.as_path.clone(),
         origin: path.origin.clone(),
         local_pref: path.local_pref,

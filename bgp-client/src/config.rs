@@ -1,0 +1,344 @@
+//! The client's configuration file: what all BGP daemons have, and a `[kernel]` section.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fib_sync::watch::{ImportRule, NamePattern};
+use fib_sync::{Owner, TABLE_MAIN};
+use intent::{BgpFile, Intent, NextHops, Problem, Problems, Report, Source};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::limits::ENDPOINT_METRIC;
+
+/// Where the control socket is unless the file says otherwise.
+pub const CONTROL_DEFAULT: &str = "/run/cambric/bgp-client.sock";
+
+/// The table of addresses that are the host's own; nothing is routed out of it.
+const TABLE_LOCAL: u32 = 255;
+
+/// The highest `rtm_protocol` that the kernel, `ip route` and boot scripts use themselves.
+const PROTOCOL_SYSTEM_MAX: u8 = 4;
+
+/// `[kernel]`, as it is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct KernelSection {
+    /// `install`: false for a shadow run.
+    pub install: Option<bool>,
+    /// `table` to install into; next hops are looked up there too.
+    pub table: Option<Spanned<u32>>,
+    /// `metric` of installed routes.
+    pub metric: Option<Spanned<u32>>,
+    /// `protocol`: the `rtm_protocol` of installed routes.
+    pub protocol: Option<Spanned<u8>>,
+    /// `grace` in seconds.
+    pub grace: Option<u32>,
+    /// `reconcile` in seconds, 0 for never.
+    pub reconcile: Option<u32>,
+    /// `on_exit`.
+    pub on_exit: Option<OnExit>,
+    /// `[[kernel.import]]`.
+    pub import: Option<Vec<ImportSection>>,
+}
+
+/// One `[[kernel.import]]`, as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportSection {
+    /// `protocols`: `rtm_protocol` of the routes taken in.
+    pub protocols: Spanned<Vec<u8>>,
+    /// `table` they stand in.
+    pub table: Option<Spanned<u32>>,
+    /// `interfaces` they leave through: names, or beginnings followed by `*`; absent: any.
+    #[serde(default)]
+    pub interfaces: Vec<Spanned<String>>,
+}
+
+/// What becomes of installed routes when the daemon is told to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnExit {
+    /// They stay, so that traffic flows on over a restart.
+    #[default]
+    Keep,
+    /// They are deleted.
+    Flush,
+}
+
+/// What `[kernel]` means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelConfig {
+    /// Write to the kernel; else only compare.
+    pub install: bool,
+    /// Table to install into.
+    pub table: u32,
+    /// Metric of installed routes.
+    pub metric: u32,
+    /// Under which `rtm_protocol`.
+    pub owner: Owner,
+    /// How long after the start routes of a former life are kept though nobody announces them.
+    pub grace: Duration,
+    /// How often the kernel's tables are read although nothing suggests a difference; zero: never.
+    pub reconcile: Duration,
+    /// What becomes of installed routes at exit.
+    pub on_exit: OnExit,
+    /// Which routes of others are announced.
+    pub import: Vec<ImportRule>,
+}
+
+impl Default for KernelConfig {
+    fn default() -> Self {
+        Self {
+            install: true,
+            table: TABLE_MAIN,
+            metric: 1024,
+            owner: Owner(119),
+            grace: Duration::from_secs(120),
+            reconcile: Duration::from_secs(60),
+            on_exit: OnExit::Keep,
+            import: vec![ImportRule::default()],
+        }
+    }
+}
+
+/// A file, read and found good.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// Its keys.
+    pub file: BgpFile<KernelSection>,
+    /// What they mean for the speaker.
+    pub intent: Intent,
+    /// What they mean for the kernel.
+    pub kernel: KernelConfig,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake found, with its place.
+    pub fn read(path: &Path) -> Result<Self, Report> {
+        Self::parse(&Source::read(path)?)
+    }
+
+    /// Checks text at hand.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake found, with its place.
+    pub fn parse(source: &Source) -> Result<Self, Report> {
+        let file: BgpFile<KernelSection> = source.parse()?;
+        let mut problems = source.problems();
+        let mut intent = file.intent(NextHops::Track, &mut problems);
+        let section = file.kernel.clone().unwrap_or_default();
+        let kernel = section.check(&mut problems);
+        problems.finish()?;
+        intent.notes.extend(kernel.notes());
+        Ok(Self { path: source.path().to_owned(), file, intent, kernel })
+    }
+
+    /// Where the control socket is.
+    pub fn control(&self) -> PathBuf {
+        self.file.control.clone().unwrap_or_else(|| CONTROL_DEFAULT.into())
+    }
+}
+
+impl KernelConfig {
+    /// What is allowed but worth knowing.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.install {
+            notes.push("kernel.install = false: a shadow run, no route is installed".to_owned());
+        }
+        if self.metric <= ENDPOINT_METRIC {
+            notes.push(format!(
+                "kernel.metric = {} is not above {ENDPOINT_METRIC}, the metric of workload routes: \
+                 a learned route may win over a workload of this host",
+                self.metric
+            ));
+        }
+        notes
+    }
+
+    /// The tables whose routes matter.
+    pub(crate) fn tables(&self) -> Vec<u32> {
+        let mut tables = vec![self.table];
+        for rule in &self.import {
+            if !tables.contains(&rule.table) {
+                tables.push(rule.table);
+            }
+        }
+        tables
+    }
+}
+
+impl KernelSection {
+    /// The section's meaning; only good when `problems` stays empty.
+    fn check(&self, problems: &mut Problems<'_>) -> KernelConfig {
+        let default = KernelConfig::default();
+        let seconds = |value: Option<u32>, default| {
+            value.map_or(default, |seconds| Duration::from_secs(seconds.into()))
+        };
+        let owner = owner(self.protocol.as_ref(), default.owner, problems);
+        let import = match &self.import {
+            None => default.import.clone(),
+            Some(rules) => rules.iter().map(|rule| rule.check(owner, problems)).collect(),
+        };
+        KernelConfig {
+            install: self.install.unwrap_or(default.install),
+            table: table(self.table.as_ref(), problems),
+            metric: metric(self.metric.as_ref(), default.metric, problems),
+            owner,
+            grace: seconds(self.grace, default.grace),
+            reconcile: seconds(self.reconcile, default.reconcile),
+            on_exit: self.on_exit.unwrap_or(default.on_exit),
+            import,
+        }
+    }
+}
+
+impl ImportSection {
+    fn check(&self, own: Owner, problems: &mut Problems<'_>) -> ImportRule {
+        let protocols = self.protocols.get_ref();
+        if protocols.is_empty() {
+            let problem = Problem::at(self.protocols.span(), "no protocol: nothing is imported")
+                .help("Felix uses 80; `ip route` prints the number after `proto`");
+            problems.push(problem);
+        }
+        if protocols.contains(&own.0) {
+            let message = format!("protocol {} is our own: routes would come back", own.0);
+            problems.push(Problem::at(self.protocols.span(), message));
+        }
+        let mut interfaces = Vec::new();
+        for pattern in &self.interfaces {
+            match pattern.get_ref().parse::<NamePattern>() {
+                Ok(parsed) => interfaces.push(parsed),
+                Err(error) => problems.push(Problem::at(pattern.span(), error.to_string())),
+            }
+        }
+        let table = table(self.table.as_ref(), problems);
+        ImportRule { protocols: protocols.clone(), table, interfaces }
+    }
+}
+
+fn owner(
+    protocol: Option<&Spanned<u8>>,
+    default: Owner,
+    problems: &mut Problems<'_>,
+) -> Owner {
+    let Some(protocol) = protocol else { return default };
+    let owner = Owner(*protocol.get_ref());
+    if owner.0 <= PROTOCOL_SYSTEM_MAX {
+        let message = format!("protocol {owner} is the system's own");
+        let problem = Problem::at(protocol.span(), message)
+            .help("any number from 5 on that no other routing daemon of this host uses");
+        problems.push(problem);
+    }
+    owner
+}
+
+fn table(table: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> u32 {
+    let Some(table) = table else { return TABLE_MAIN };
+    let (number, span) = (*table.get_ref(), table.span());
+    if number == 0 || number == TABLE_LOCAL {
+        problems.push(bad(span, format!("table {number} is not one for routes"), "254 is the main table"));
+    }
+    number
+}
+
+fn metric(metric: Option<&Spanned<u32>>, default: u32, problems: &mut Problems<'_>) -> u32 {
+    let Some(metric) = metric else { return default };
+    if *metric.get_ref() == 0 {
+        let message = "metric 0 means another metric in IPv6".to_owned();
+        problems.push(bad(metric.span(), message, "any other number; 1024 is the default"));
+    }
+    *metric.get_ref()
+}
+
+fn bad(span: Range<usize>, message: String, help: &'static str) -> Problem {
+    Problem::at(span, message).help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";
+
+    fn parse(text: &str) -> Result<Config, Report> {
+        Config::parse(&Source::new("client.toml", format!("{HEAD}{text}")))
+    }
+
+    fn refusal(text: &str) -> String {
+        parse(text).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn defaults_are_felix_and_the_main_table() {
+        let config = parse("").unwrap();
+        assert_eq!(config.kernel, KernelConfig::default());
+        assert_eq!(config.kernel.tables(), [254]);
+        assert!(config.intent.notes.is_empty());
+        assert_eq!(config.control(), PathBuf::from(CONTROL_DEFAULT));
+    }
+
+    #[test]
+    fn every_key_of_the_section_counts() {
+        let config = parse(
+            "[kernel]\ninstall = false\ntable = 1000\nmetric = 200\nprotocol = 12\ngrace = 5\n\
+             reconcile = 0\non_exit = \"flush\"\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
+             interfaces = [\"veth*\", \"eth1\"]\n",
+        );
+        let KernelConfig { install, table, metric, owner, grace, reconcile, on_exit, import } =
+            config.as_ref().unwrap().kernel.clone();
+        assert_eq!((install, table, metric, owner), (false, 1000, 200, Owner(12)));
+        assert_eq!((grace, reconcile), (Duration::from_secs(5), Duration::ZERO));
+        assert_eq!(on_exit, OnExit::Flush);
+        assert_eq!((import.len(), import[0].table), (1, 7));
+        assert_eq!(import[0].interfaces[0].to_string(), "veth*");
+        let config = config.unwrap();
+        assert_eq!(config.kernel.tables(), [1000, 7]);
+        let notes = config.intent.notes.join("\n");
+        assert!(notes.contains("shadow run") && notes.contains("not above 256"), "{notes}");
+    }
+
+    #[test]
+    fn an_empty_import_list_announces_nothing() {
+        let config = parse("[kernel]\nimport = []\n").unwrap();
+        assert!(config.kernel.import.is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        let text = refusal("[kernel]\nmetrik = 5\n");
+        assert!(text.contains("client.toml:4") && text.contains("metric"), "{text}");
+        for (key, says) in [
+            ("metric = 0", "metric 0 means another metric"),
+            ("protocol = 2", "2 (kernel) is the system's own"),
+            ("table = 255", "table 255 is not one for routes"),
+            ("import = [{ protocols = [119] }]", "protocol 119 is our own"),
+            ("import = [{ protocols = [] }]", "nothing is imported"),
+            ("import = [{ protocols = [80], interfaces = [\"a*b\"] }]", "only stand at the end"),
+            ("on_exit = \"drop\"", "on_exit"),
+        ] {
+            let text = refusal(&format!("[kernel]\n{key}\n"));
+            assert!(text.contains(says) && text.contains("client.toml:4"), "{key}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_manual_is_right() {
+        let manual = include_str!("../../docs/operate/bgp-client.md");
+        let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let source = Source::new("manual.toml", example.expect("an example"));
+        let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(config.kernel, KernelConfig::default());
+        assert_eq!(config.intent.speaker.peers[0].name, "rr1");
+        assert!(config.intent.notes.is_empty(), "{:?}", config.intent.notes);
+    }
+}

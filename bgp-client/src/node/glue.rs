@@ -1,0 +1,357 @@
+//! The node itself.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use bgp_io::bgp_proto::{Attributes, Family, Net, NextHop, Origin};
+use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
+use bgp_io::rib::{Budget, Change, PeerId, Progress, Reach, Track};
+use bgp_io::{Input, Io, Speaker};
+use fib_sync::watch::{Resolution, WatchChange, Watcher, WatcherConfig};
+use fib_sync::{
+    Command, Event, FibStatus, Instant, Reconciler, ReconcilerConfig, Route, RouteKey,
+};
+use ipnet::IpNet;
+
+use super::learned::{Learned, hops};
+use super::settle::Settle;
+use crate::KernelConfig;
+use crate::limits::{TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
+
+/// The families whose routes a kernel forwards by.
+const FORWARDED: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
+
+/// The tables of a speaker, driven by Tokio or not.
+pub trait Tables {
+    /// See [`Speaker::read`].
+    fn read(
+        &mut self,
+        reader: ReaderId,
+        family: Family,
+        budget: Budget,
+        each: &mut dyn FnMut(Change<'_>),
+    ) -> Progress;
+
+    /// The speaker, to look at.
+    fn speaker(&self) -> &Speaker;
+}
+
+impl Tables for Io {
+    fn read(
+        &mut self,
+        reader: ReaderId,
+        family: Family,
+        budget: Budget,
+        each: &mut dyn FnMut(Change<'_>),
+    ) -> Progress {
+        Self::read(self, reader, family, budget, each)
+    }
+
+    fn speaker(&self) -> &Speaker {
+        Self::speaker(self)
+    }
+}
+
+impl Tables for Speaker {
+    fn read(
+        &mut self,
+        reader: ReaderId,
+        family: Family,
+        budget: Budget,
+        each: &mut dyn FnMut(Change<'_>),
+    ) -> Progress {
+        Self::read(self, reader, family, budget, each)
+    }
+
+    fn speaker(&self) -> &Speaker {
+        self
+    }
+}
+
+/// One host between its kernel and its BGP speaker.
+///
+/// In any order, as things happen: hand it the kernel's events ([`kernel`](Self::kernel)), the
+/// speaker's ([`session`](Self::session), [`track`](Self::track)), and let it read the speaker's
+/// tables ([`read`](Self::read)). After each, hand what [`poll_input`](Self::poll_input) gives to
+/// the speaker and what [`poll_command`](Self::poll_command) gives to the kernel, until there is
+/// no more.
+#[derive(Debug)]
+pub struct Node {
+    config: KernelConfig,
+    /// Families of ours that the speaker has tables for.
+    families: Vec<Family>,
+    reader: ReaderId,
+    watcher: Watcher,
+    reconciler: Reconciler,
+    learned: Learned,
+    /// Prefixes announced as our own.
+    announced: BTreeSet<IpNet>,
+    /// The last of them that was looked up.
+    looked_up: Option<IpNet>,
+    settle: Settle,
+}
+
+impl Node {
+    /// A node that knows nothing yet. `reader` is one of the speaker's, for this node alone.
+    pub fn new(now: Instant, config: KernelConfig, speaker: &mut Speaker) -> Self {
+        let mut reconciler = ReconcilerConfig::new(config.owner);
+        reconciler.tables = config.tables();
+        reconciler.grace = config.grace;
+        reconciler.period = config.reconcile;
+        reconciler.install = config.install;
+        let watcher = WatcherConfig {
+            own: config.owner,
+            import: config.import.clone(),
+            resolve_table: config.table,
+        };
+        let families = speaker.config().families;
+        Self {
+            families: FORWARDED.into_iter().filter(|f| families.contains(*f)).collect(),
+            reader: speaker.add_reader(),
+            watcher: Watcher::new(watcher),
+            reconciler: Reconciler::new(now, reconciler),
+            learned: Learned::default(),
+            announced: BTreeSet::new(),
+            looked_up: None,
+            settle: Settle::default(),
+            config,
+        }
+    }
+
+    /// Takes note of what the kernel tells.
+    pub fn kernel(&mut self, now: Instant, event: &Event) {
+        self.watcher.handle(event);
+        self.reconciler.handle(now, event);
+    }
+
+    /// Takes note of what happens to a session.
+    pub fn session(&mut self, event: &SessionEvent) {
+        self.settle.hear(event);
+    }
+
+    /// Follows a next hop for the speaker's tables, or no longer.
+    pub fn track(&mut self, track: Track) {
+        match track {
+            Track::Watch(address) => self.watcher.track(address),
+            Track::Unwatch(address) => self.watcher.untrack(address),
+        }
+    }
+
+    /// What the speaker is to be told next: a route of our own, or how a next hop is reached.
+    pub fn poll_input(&mut self) -> Option<Input<'static>> {
+        while let Some(change) = self.watcher.poll_change() {
+            match change {
+                WatchChange::Import(prefix) => {
+                    self.announced.insert(prefix);
+                    if let Some(input) = self.local(prefix, Some(own_attributes())) {
+                        return Some(input);
+                    }
+                }
+                WatchChange::Retract(prefix) => {
+                    self.announced.remove(&prefix);
+                    if let Some(input) = self.local(prefix, None) {
+                        return Some(input);
+                    }
+                }
+                WatchChange::NextHop(next_hop, resolution) => {
+                    for prefix in self.learned.over(next_hop) {
+                        self.install(prefix);
+                    }
+                    let reach = match resolution {
+                        Resolution::Reachable { cost, .. } => Reach::Cost(cost),
+                        Resolution::Unreachable(_) => Reach::Unreachable,
+                    };
+                    return Some(Input::Resolved { next_hop, reach });
+                }
+            }
+        }
+        None
+    }
+
+    /// Reads what changed in the speaker's tables, a bite of it.
+    pub fn read(&mut self, now: Instant, tables: &mut impl Tables) -> Progress {
+        let mut progress = Progress::Done;
+        let mut changed = false;
+        for family in self.families.clone() {
+            let (read, any) = self.read_family(family, tables);
+            changed |= any;
+            if read != Progress::Done {
+                progress = Progress::More;
+            }
+        }
+        let (all, any) = self.look_behind(tables.speaker());
+        if !all {
+            progress = Progress::More;
+        }
+        self.settle.observe(now, tables.speaker(), changed || any || progress != Progress::Done);
+        progress
+    }
+
+    /// What the kernel is to be asked next.
+    pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        if self.settle.expire(now) {
+            self.reconciler.finish_grace();
+        }
+        self.reconciler.poll_command(now)
+    }
+
+    /// When to call [`poll_command`](Self::poll_command) although nothing happened.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.settle.deadline(), self.reconciler.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Deletes every route of ours; commands follow.
+    pub fn flush(&mut self) {
+        let keys: Vec<RouteKey> = self.reconciler.routes().map(|view| view.key).collect();
+        for key in keys {
+            self.reconciler.unwant(&key);
+        }
+        self.reconciler.finish_grace();
+    }
+
+    /// Whether no route of ours is in the kernel, as far as can be told.
+    pub fn is_flushed(&self) -> bool {
+        self.reconciler.routes().all(|view| !matches!(view.status, FibStatus::Sent | FibStatus::Stray))
+    }
+
+    /// Takes other import rules. Returns false if they need a table that is not read, and changes
+    /// nothing then.
+    pub fn set_import(&mut self, rules: &[fib_sync::watch::ImportRule]) -> bool {
+        let taken = self.watcher.set_import(rules.to_vec());
+        if taken {
+            self.config.import = rules.to_vec();
+        }
+        taken
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &KernelConfig {
+        &self.config
+    }
+
+    /// Wanted routes and how far they are.
+    pub fn reconciler(&self) -> &Reconciler {
+        &self.reconciler
+    }
+
+    /// Routes of others, links, next hops.
+    pub fn watcher(&self) -> &Watcher {
+        &self.watcher
+    }
+
+    fn local(&self, prefix: IpNet, attributes: Option<Attributes>) -> Option<Input<'static>> {
+        let (family, net) = net_of(prefix);
+        let input = Input::Local { family, net, attributes };
+        self.families.contains(&family).then_some(input)
+    }
+
+    fn read_family(&mut self, family: Family, tables: &mut impl Tables) -> (Progress, bool) {
+        let ipv6 = family == Family::IPV6_UNICAST;
+        let mut changes: Vec<(IpNet, Vec<IpAddr>)> = Vec::new();
+        let budget = Budget(TURN_PREFIXES_MAX);
+        let progress = tables.read(self.reader, family, budget, &mut |change| {
+            if let Some(prefix) = prefix_of(change.net) {
+                changes.push((prefix, next_hops_of(&change)));
+            }
+        });
+        if progress == Progress::Lost {
+            self.learned.doubt(ipv6);
+        }
+        let mut any = false;
+        for (prefix, next_hops) in changes {
+            // Behind a route of our own others may stand, which the log does not tell of.
+            if !self.announced.contains(&prefix) {
+                any |= self.learn(prefix, next_hops);
+            }
+        }
+        if progress == Progress::Done {
+            for prefix in self.learned.take_unconfirmed(ipv6) {
+                if !self.announced.contains(&prefix) {
+                    any |= self.learn(prefix, Vec::new());
+                }
+            }
+        }
+        (progress, any)
+    }
+
+    /// Learned routes to prefixes that are also our own: they never are the best ones, but are
+    /// kept in the kernel behind the workload's, so that nothing is lost when the workload moves.
+    /// Returns whether all were looked at, and whether any changed.
+    fn look_behind(&mut self, speaker: &Speaker) -> (bool, bool) {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let start = self.looked_up.map_or(Unbounded, Excluded);
+        let after = self.announced.range((start, Unbounded));
+        let around = after.chain(&self.announced).take(self.announced.len());
+        let bite: Vec<IpNet> = around.take(TURN_LOCALS_MAX).copied().collect();
+        let all = bite.len() == self.announced.len();
+        let mut any = false;
+        for prefix in bite {
+            self.looked_up = Some(prefix);
+            any |= self.learn(prefix, behind(speaker, prefix));
+        }
+        (all || self.looked_up == self.announced.last().copied(), any)
+    }
+
+    fn learn(&mut self, prefix: IpNet, next_hops: Vec<IpAddr>) -> bool {
+        let changed = self.learned.set(prefix, next_hops);
+        if changed {
+            self.install(prefix);
+        }
+        changed
+    }
+
+    /// Wants in the kernel what is learned, as its next hops are reached now.
+    fn install(&mut self, prefix: IpNet) {
+        let key = RouteKey::new(self.config.table, prefix, self.config.metric, 0);
+        let hops = hops(&self.watcher, self.learned.get(&prefix));
+        if hops.is_empty() {
+            self.reconciler.unwant(&key);
+        } else {
+            self.reconciler.want(key, Route::unicast(self.config.owner, hops));
+        }
+    }
+}
+
+/// A workload's route is ours from the beginning: ORIGIN IGP, no AS path; the next hop is put in
+/// by the speaker, for each neighbour its own (RFC 4271 §5.1.3).
+fn own_attributes() -> Attributes {
+    Attributes { origin: Origin::Igp, ..Attributes::default() }
+}
+
+fn net_of(prefix: IpNet) -> (Family, Net<'static>) {
+    match prefix {
+        IpNet::V4(prefix) => (Family::IPV4_UNICAST, Net::V4(prefix.into())),
+        IpNet::V6(prefix) => (Family::IPV6_UNICAST, Net::V6(prefix.into())),
+    }
+}
+
+fn prefix_of(net: Net<'_>) -> Option<IpNet> {
+    match net {
+        Net::V4(prefix) => Some(IpNet::V4(prefix.into())),
+        Net::V6(prefix) => Some(IpNet::V6(prefix.into())),
+        Net::Opaque(_) => None,
+    }
+}
+
+/// The next hops of the paths in use; none if the route is gone or our own.
+fn next_hops_of(change: &Change<'_>) -> Vec<IpAddr> {
+    let paths = change.route.iter().flat_map(|route| route.paths());
+    let learned = paths.filter(|path| path.peer != PeerId::LOCAL);
+    learned.filter_map(|path| next_hop(path.attributes)).collect()
+}
+
+/// The next hops that would be in use if the prefix were not our own.
+fn behind(speaker: &Speaker, prefix: IpNet) -> Vec<IpAddr> {
+    let (family, net) = net_of(prefix);
+    let Some(view) = speaker.rib().lookup(family, net) else { return Vec::new() };
+    let used = view.paths.iter().filter(|path| path.fallback);
+    used.filter_map(|path| next_hop(path.accepted?)).collect()
+}
+
+fn next_hop(attributes: &Attributes) -> Option<IpAddr> {
+    match attributes.next_hop.as_ref()? {
+        NextHop::V4(address) => Some((*address).into()),
+        NextHop::V6 { global, .. } => Some((*global).into()),
+        NextHop::Opaque(_) => None,
+    }
+}

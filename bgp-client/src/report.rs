@@ -1,0 +1,123 @@
+//! The kernel's routes, for the control socket.
+
+use std::collections::BTreeMap;
+
+use admin::report::{Fact, Fib, FibHop, FibRoute};
+use fib_sync::watch::Resolution;
+use fib_sync::{FibStatus, FibView, Route, RouteKey};
+
+use crate::Node;
+use crate::limits::REFUSALS_SHOWN_MAX;
+
+/// The routes we want, hold and import.
+pub(crate) fn fib(node: &Node) -> Fib {
+    let install = node.config().install;
+    let ours = node.reconciler().routes().map(|view| ours(node, &view, install));
+    let imported = node.watcher().imported_routes();
+    let imported = imported.map(|(key, route)| FibRoute {
+        source: "imported".to_owned(),
+        state: "imported".to_owned(),
+        ..fib_route(node, key, route)
+    });
+    Fib { in_sync: node.reconciler().in_sync(), install, routes: ours.chain(imported).collect() }
+}
+
+fn ours(node: &Node, view: &FibView<'_>, install: bool) -> FibRoute {
+    let route = view.want.or(view.found);
+    let (state, error) = match &view.status {
+        FibStatus::Acked => ("installed", None),
+        FibStatus::Sent => ("pending", None),
+        FibStatus::Wanted if install => ("pending", None),
+        FibStatus::Wanted if view.found.is_some() => ("differs", None),
+        FibStatus::Wanted => ("missing", None),
+        FibStatus::Failed { error, attempts, .. } => {
+            ("refused", Some(format!("{error}; attempt {attempts}")))
+        }
+        FibStatus::Conflict { .. } => ("conflict", Some(view.status.to_string())),
+        FibStatus::Stray => ("stray", None),
+    };
+    let mut report = route.map_or_else(FibRoute::default, |r| fib_route(node, &view.key, r));
+    report.source = "bgp".to_owned();
+    report.state = state.to_owned();
+    report.error = error;
+    report
+}
+
+fn fib_route(node: &Node, key: &RouteKey, route: &Route) -> FibRoute {
+    let name = |index| node.watcher().link(index).map(|link| link.name.clone());
+    let hops = route.next_hops.iter().map(|hop| FibHop {
+        gateway: hop.gateway,
+        interface: hop.interface.and_then(name),
+        weight: hop.weight,
+    });
+    FibRoute {
+        prefix: Some(key.prefix),
+        table: key.table,
+        metric: key.metric,
+        protocol: route.protocol,
+        next_hops: hops.collect(),
+        ..FibRoute::default()
+    }
+}
+
+/// What the status says about the kernel.
+pub(crate) fn facts(node: &Node) -> Vec<Fact> {
+    let sum = node.reconciler().summary();
+    let imported = node.watcher().imported().count();
+    let mut facts = vec![
+        ("kernel routes wanted", sum.wanted.to_string()),
+        ("kernel routes installed", sum.acked.to_string()),
+        ("kernel routes imported", imported.to_string()),
+    ];
+    // What is not zero is worth a line.
+    let rare = [
+        ("kernel routes pending", sum.pending as u64),
+        ("kernel routes refused", sum.failed as u64),
+        ("kernel routes in conflict", sum.conflicts as u64),
+        ("kernel routes stray", sum.strays as u64),
+        ("kernel routes changed by others", sum.drift),
+        ("kernel notifications overrun", sum.overruns),
+    ];
+    facts.extend(rare.iter().filter(|(_, n)| *n > 0).map(|(name, n)| (*name, n.to_string())));
+    facts.extend([
+        ("kernel writes", (sum.puts + sum.deletes).to_string()),
+        ("kernel reads", sum.dumps.to_string()),
+    ]);
+    facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect()
+}
+
+/// What an operator should know about the kernel: routes it refuses, next hops without a route.
+pub(crate) fn notes(node: &Node) -> Vec<String> {
+    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    for view in node.reconciler().routes() {
+        match &view.status {
+            FibStatus::Failed { error, .. } => *refusals.entry(error.to_string()).or_default() += 1,
+            status @ FibStatus::Conflict { .. } => {
+                *refusals.entry(status.to_string()).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    let mut refusals: Vec<(String, usize)> = refusals.into_iter().collect();
+    refusals.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let refused = refusals.into_iter().take(REFUSALS_SHOWN_MAX);
+    let refused = refused.map(|(why, count)| format!("kernel routes not installed: {count}: {why}"));
+    let unreachable = node.watcher().resolutions().filter_map(|(address, told)| match told {
+        Resolution::Unreachable(why) => Some(format!("next hop {address} is unreachable: {why}")),
+        Resolution::Reachable { .. } => None,
+    });
+    refused.chain(unreachable.take(REFUSALS_SHOWN_MAX)).collect()
+}
+
+/// What the kernel side waits for.
+pub(crate) fn waiting(node: &Node) -> Vec<String> {
+    let sum = node.reconciler().summary();
+    let mut waiting = Vec::new();
+    if sum.void || !node.watcher().is_certain() {
+        waiting.push("a whole read of the kernel's routes".to_owned());
+    }
+    if node.config().install && sum.pending + sum.failed > 0 {
+        waiting.push(format!("{} kernel routes", sum.pending + sum.failed));
+    }
+    waiting
+}
