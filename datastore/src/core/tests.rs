@@ -455,7 +455,9 @@ proptest! {
             world.write(None, vec![step]);
         }
         world.write(None, vec![Step::Delete(KeyRange::all())]);
-        world.write(None, vec![Step::Put("last".into(), "".into(), LeaseId::NONE)]);
+        for _ in 0..2 {
+            world.write(None, vec![Step::Put("last".into(), "".into(), LeaseId::NONE)]);
+        }
         let revision = world.core.header().revision;
         world.compact(revision);
         prop_assert_eq!(world.core.keys.len(), 1);

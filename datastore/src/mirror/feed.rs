@@ -20,8 +20,10 @@ pub(super) struct Feed {
     phase: Phase,
     /// The history that is followed; `None` before the first answer.
     cluster: Option<u64>,
-    /// Everything up to here is known.
+    /// Everything up to here is known, but for what a list that has not ended will bring.
     known: Revision,
+    /// Some of what is known may be of the history before this one, until a list has ended.
+    other_history: bool,
     /// Whether the range was ever read in whole.
     listed_once: bool,
     /// Counts lists; keys remember the last that saw them.
@@ -42,7 +44,6 @@ enum Phase {
     Listing {
         at: Option<Revision>,
         query: Query,
-        other_history: bool,
         until: Duration,
     },
     /// The store's word that it watches.
@@ -71,6 +72,7 @@ impl Feed {
             },
             cluster: None,
             known: Revision::ZERO,
+            other_history: false,
             listed_once: false,
             lists: 0,
             failures: 0,
@@ -164,13 +166,7 @@ impl Feed {
         state: &mut State,
         outputs: &mut VecDeque<Output>,
     ) {
-        let Phase::Listing {
-            at,
-            query,
-            other_history,
-            until,
-        } = &mut self.phase
-        else {
+        let Phase::Listing { at, query, until } = &mut self.phase else {
             return;
         };
         let page = match page {
@@ -178,24 +174,26 @@ impl Feed {
             // Compacted between two pages: begin again, from the first.
             Err(_) => return self.failed(now, Retry::List),
         };
-        let revision = match *at {
-            Some(revision) => revision,
-            None => {
-                *other_history = self
-                    .cluster
-                    .is_some_and(|cluster| cluster != page.header.cluster);
-                if page.header.revision < self.known && !*other_history {
-                    // A member or proxy that lags: what it says is older than what is known.
-                    return self.failed(now, Retry::List);
-                }
-                self.cluster = Some(page.header.cluster);
-                page.header.revision
-            }
-        };
+        let other = self
+            .cluster
+            .is_some_and(|known| known != page.header.cluster);
+        if at.is_some() && other {
+            // The store was replaced between two pages.
+            return self.failed(now, Retry::List);
+        }
+        let revision = at.unwrap_or(page.header.revision);
+        if at.is_none() && !other && revision < self.known {
+            // A member or proxy that lags: what it says is older than what is known.
+            return self.failed(now, Retry::List);
+        }
         *at = Some(revision);
+        self.other_history |= other;
+        self.cluster = Some(page.header.cluster);
+        // From the first page on: were the list not to end, nothing older may follow it.
+        self.known = revision;
         let last = page.items.last().map(|item| item.key.clone());
         for item in page.items {
-            state.put(item, self.lists, *other_history);
+            state.listed(item, self.lists, self.other_history);
         }
         if let (true, Some(last)) = (page.more, last) {
             query.range = self.range.after(&last);
@@ -208,7 +206,7 @@ impl Feed {
             return;
         }
         state.sweep(&self.range, self.lists, revision);
-        self.known = revision;
+        self.other_history = false;
         self.listed_once = true;
         self.contact_lost = None;
         self.open(now, id, outputs);
@@ -286,7 +284,7 @@ impl Feed {
             }
             self.known = self.known.max(event.item.mod_revision);
             match event.kind {
-                EventKind::Put => state.put(event.item, self.lists, false),
+                EventKind::Put => state.put(event.item, self.lists),
                 EventKind::Delete => state.delete(&event.item.key, event.item.mod_revision),
             }
         }
@@ -305,7 +303,6 @@ impl Feed {
         self.phase = Phase::Listing {
             at: None,
             query,
-            other_history: false,
             until: now + ANSWER_MAX,
         };
     }

@@ -34,16 +34,25 @@ enum Pending {
 }
 
 impl State {
-    /// A key is so now. What is not newer than what is known changes nothing, unless the history
-    /// is another one.
-    pub(super) fn put(&mut self, item: KeyValue, seen: u64, other_history: bool) {
-        let known = self.keys.entry(item.key.clone()).or_default();
-        known.seen = known.seen.max(seen);
-        if item.mod_revision > known.revision || other_history {
-            known.revision = item.mod_revision;
-            self.untold.insert(item.key.clone());
-            known.pending = Some(Pending::Put(item));
+    /// A list has the key so. What is known already changes nothing, unless the history is
+    /// another one, where the same revision may stand for something else.
+    pub(super) fn listed(&mut self, item: KeyValue, list: u64, other_history: bool) {
+        let known = self.keys.get(&item.key).map(|known| known.revision);
+        if known != Some(item.mod_revision) || other_history {
+            return self.put(item, list);
         }
+        if let Some(known) = self.keys.get_mut(&item.key) {
+            known.seen = list;
+        }
+    }
+
+    /// A key is so now.
+    pub(super) fn put(&mut self, item: KeyValue, list: u64) {
+        let known = self.keys.entry(item.key.clone()).or_default();
+        known.seen = list;
+        known.revision = item.mod_revision;
+        self.untold.insert(item.key.clone());
+        known.pending = Some(Pending::Put(item));
     }
 
     /// A key is gone. What the consumer never had is forgotten without a word.
