@@ -1,5 +1,7 @@
 //! What can go wrong with a store.
 
+use std::borrow::Cow;
+
 use crate::kv::{KeyValue, LeaseId, Revision};
 
 /// Why a store did not do what was asked.
@@ -41,7 +43,7 @@ pub enum Error {
     DuplicateKey,
     /// The request makes no sense.
     #[error("the request is not valid: {0}")]
-    BadRequest(&'static str),
+    BadRequest(Cow<'static, str>),
     /// The store is full.
     #[error("the store is full")]
     NoSpace,

@@ -88,7 +88,7 @@ pub(crate) fn event_in(event: PbEvent) -> Option<Event> {
 /// A range as two keys: an empty end is one key, a zero octet is no end.
 pub(crate) fn range_in(key: Vec<u8>, end: Vec<u8>) -> Result<KeyRange, Error> {
     if key.is_empty() && end != [0] {
-        return Err(Error::BadRequest("the key is empty"));
+        return Err(Error::BadRequest("the key is empty".into()));
     }
     let end = match end.as_slice() {
         [] => RangeEnd::Single,
@@ -182,10 +182,14 @@ pub(crate) fn listing_in(response: PbRangeResponse) -> Listing {
 
 pub(crate) fn put_in(request: PbPutRequest) -> Result<Put, Error> {
     if request.ignore_value && !request.value.is_empty() {
-        return Err(Error::BadRequest("a value is given and is to be ignored"));
+        return Err(Error::BadRequest(
+            "a value is given and is to be ignored".into(),
+        ));
     }
     if request.ignore_lease && request.lease != 0 {
-        return Err(Error::BadRequest("a lease is given and is to be ignored"));
+        return Err(Error::BadRequest(
+            "a lease is given and is to be ignored".into(),
+        ));
     }
     Ok(Put {
         key: request.key.into(),
@@ -230,7 +234,7 @@ fn op_in(op: PbTxnRequestOp, depth: usize) -> Result<Op, Error> {
     Ok(
         match op
             .request
-            .ok_or(Error::BadRequest("an operation is empty"))?
+            .ok_or(Error::BadRequest("an operation is empty".into()))?
         {
             PbTxnOpRequest::RequestRange(request) => Op::Range(query_in(request)?),
             PbTxnOpRequest::RequestPut(request) => Op::Put(put_in(request)?),
@@ -248,7 +252,7 @@ fn compare_in(compare: PbCompare) -> Result<Compare, Error> {
         Ok(CompareOp::Greater) => Comparison::Greater,
         Ok(CompareOp::Less) => Comparison::Less,
         Ok(CompareOp::NotEqual) => Comparison::NotEqual,
-        Err(_) => return Err(Error::BadRequest("a comparison is of no known kind")),
+        Err(_) => return Err(Error::BadRequest("a comparison is of no known kind".into())),
     };
     // What is left out is zero.
     let number = |found: Option<i64>| found.unwrap_or_default();
@@ -274,7 +278,11 @@ fn compare_in(compare: PbCompare) -> Result<Compare, Error> {
             Some(PbTargetUnion::Value(value)) => value.into(),
             _ => Bytes::new(),
         }),
-        Err(_) => return Err(Error::BadRequest("a comparison is with no known thing")),
+        Err(_) => {
+            return Err(Error::BadRequest(
+                "a comparison is with no known thing".into(),
+            ));
+        }
     };
     Ok(Compare {
         range: range_in(compare.key, compare.range_end)?,

@@ -153,7 +153,7 @@ fn branch(ops: &[Op], depth: usize, octets: &mut usize) -> Result<Writes, Error>
             Op::Range(query)
                 if query.range.start.is_empty() && query.range.end == RangeEnd::Single =>
             {
-                return Err(Error::BadRequest("the key is empty"));
+                return Err(Error::BadRequest("the key is empty".into()));
             }
             Op::Range(_) => continue,
             Op::Put(put) => put_writes(put, octets)?,
@@ -182,7 +182,7 @@ fn branch(ops: &[Op], depth: usize, octets: &mut usize) -> Result<Writes, Error>
 
 fn put_writes(put: &Put, octets: &mut usize) -> Result<Writes, Error> {
     if put.key.is_empty() {
-        return Err(Error::BadRequest("the key is empty"));
+        return Err(Error::BadRequest("the key is empty".into()));
     }
     *octets += put.key.len() + put.value.as_ref().map_or(0, Bytes::len);
     Ok(Writes {

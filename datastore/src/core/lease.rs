@@ -74,11 +74,11 @@ impl Core {
     pub fn lease_grant(&mut self, now: Duration, id: LeaseId, ttl_s: i64) -> Result<Lease, Error> {
         self.answering()?;
         if id.0 < 0 {
-            return Err(Error::BadRequest("the id of a lease is negative"));
+            return Err(Error::BadRequest("the id of a lease is negative".into()));
         }
         if !(1..=LEASE_TTL_MAX_S).contains(&ttl_s) {
             return Err(Error::BadRequest(
-                "the time to live of a lease is out of range",
+                "the time to live of a lease is out of range".into(),
             ));
         }
         if self.leases.contains(id) {
@@ -154,7 +154,8 @@ impl Core {
         while let Some(&(ends, id)) = self.leases.ends.first()
             && ends <= now
         {
-            if let Some(held) = self.leases.remove(id) {
+            self.leases.ends.pop_first();
+            if let Some(held) = self.leases.by_id.remove(&id) {
                 self.delete_keys(held.keys);
             }
         }

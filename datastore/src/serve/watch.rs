@@ -184,12 +184,12 @@ impl Client {
         wanted: &Wanted,
     ) -> Result<(i64, Active), Error> {
         if self.watches.len() >= STREAM_WATCHES_MAX {
-            return Err(Error::BadRequest("too many watches on one stream"));
+            return Err(Error::BadRequest("too many watches on one stream".into()));
         }
         let id = match wanted.id {
             0 => self.unused_id(),
             id if self.watches.contains_key(&id) => {
-                return Err(Error::BadRequest("the id of the watch is in use"));
+                return Err(Error::BadRequest("the id of the watch is in use".into()));
             }
             id => id,
         };

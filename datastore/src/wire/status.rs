@@ -27,7 +27,7 @@ pub(crate) fn status_out(error: &Error) -> Status {
         Error::TooLarge => (Code::InvalidArgument, TOO_LARGE),
         Error::TooManyOperations => (Code::InvalidArgument, TOO_MANY),
         Error::DuplicateKey => (Code::InvalidArgument, DUPLICATE),
-        Error::BadRequest(reason) => (Code::InvalidArgument, *reason),
+        Error::BadRequest(reason) => return Status::invalid_argument(reason.as_ref()),
         Error::Denied(_) => (Code::PermissionDenied, "etcdserver: permission denied"),
         Error::Unavailable(_)
         | Error::WatchLost(_)
@@ -59,8 +59,10 @@ pub(crate) fn status_in(status: &Status) -> Error {
         Code::InvalidArgument if says(TOO_LARGE) => Error::TooLarge,
         Code::InvalidArgument if says(TOO_MANY) => Error::TooManyOperations,
         Code::InvalidArgument if says(DUPLICATE) => Error::DuplicateKey,
-        Code::InvalidArgument if text.contains("authentication") => Error::Denied(text.to_owned()),
-        Code::InvalidArgument => Error::BadRequest("the store refused it"),
+        Code::InvalidArgument if text.contains("authentication") || text.contains("user name") => {
+            Error::Denied(text.to_owned())
+        }
+        Code::InvalidArgument => Error::BadRequest(text.to_owned().into()),
         Code::PermissionDenied | Code::Unauthenticated => Error::Denied(text.to_owned()),
         _ => Error::Unavailable(reason(status)),
     }

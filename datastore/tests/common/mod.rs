@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -101,20 +101,34 @@ pub(crate) struct Etcd {
 impl Etcd {
     /// Starts one if it is installed.
     pub(crate) async fn start() -> Option<Self> {
+        Self::start_with("http", &[]).await
+    }
+
+    /// Starts one with TLS that asks for certificates of this authority.
+    pub(crate) async fn start_tls(files: &Path) -> Option<Self> {
+        let file = |name: &str| files.join(name).to_str().unwrap().to_owned();
+        let (cert, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
+        let own = ["--cert-file", &cert, "--key-file", &key];
+        let asked = ["--client-cert-auth", "--trusted-ca-file", &ca];
+        Self::start_with("https", &[&own[..], &asked[..]].concat()).await
+    }
+
+    async fn start_with(scheme: &str, more: &[&str]) -> Option<Self> {
         let program = program("etcd")?;
         // A port that was free a moment ago may be taken: then try others.
         for _ in 0..5 {
-            if let Some(etcd) = Self::try_start(&program).await {
+            if let Some(etcd) = Self::try_start(&program, scheme, more).await {
                 return Some(etcd);
             }
         }
         panic!("etcd does not start");
     }
 
-    async fn try_start(program: &PathBuf) -> Option<Self> {
+    async fn try_start(program: &Path, scheme: &str, more: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [url, peer] = ports.map(|port| format!("http://{}", port.local_addr().unwrap()));
+        let [url, peer] = ports.map(|port| port.local_addr().unwrap());
+        let (url, peer) = (format!("{scheme}://{url}"), format!("http://{peer}"));
         let mut child = Command::new(program)
             .args(["--name", "t", "--log-level", "info", "--logger", "zap"])
             .args([
@@ -130,6 +144,7 @@ impl Etcd {
                 &peer,
             ])
             .args(["--initial-cluster", &format!("t={peer}")])
+            .args(more)
             .arg("--data-dir")
             .arg(directory.path())
             .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH)
@@ -141,7 +156,7 @@ impl Etcd {
         let mut lines = BufReader::new(child.stderr.take()?).lines();
         let ready = async {
             while let Ok(Some(line)) = lines.next_line().await {
-                if line.contains("serving client traffic insecurely") {
+                if line.contains("serving client traffic") {
                     return true;
                 }
             }

@@ -69,7 +69,8 @@ fn run(mut arguments: Arguments) -> Result<(), String> {
         arguments.includes.push(".".into());
     }
     let out = arguments.out.ok_or("no output given: -o FILE")?;
-    let mut compiler = protox::Compiler::new(arguments.includes).map_err(|error| error.to_string())?;
+    let mut compiler =
+        protox::Compiler::new(arguments.includes).map_err(|error| error.to_string())?;
     compiler
         .include_imports(arguments.include_imports)
         .include_source_info(arguments.include_source_info)
@@ -99,18 +100,24 @@ mod tests {
 
     #[test]
     fn the_forms_build_scripts_use_are_understood() {
-        let spaced = parse("--include_imports --include_source_info -o out -I proto a.proto").unwrap();
+        let spaced =
+            parse("--include_imports --include_source_info -o out -I proto a.proto").unwrap();
         assert!(spaced.include_imports && spaced.include_source_info);
         assert_eq!(spaced.out, Some("out".into()));
         assert_eq!(spaced.includes, [PathBuf::from("proto")]);
-        let joined =
-            parse("--include_imports --include_source_info --descriptor_set_out=out --proto_path=proto a.proto");
+        let joined = parse(
+            "--include_imports --include_source_info --descriptor_set_out=out --proto_path=proto a.proto",
+        );
         assert_eq!(joined, Ok(spaced));
     }
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        assert!(parse("--cpp_out=x a.proto").unwrap_err().contains("--cpp_out"));
+        assert!(
+            parse("--cpp_out=x a.proto")
+                .unwrap_err()
+                .contains("--cpp_out")
+        );
         assert!(parse("a.proto -o").unwrap_err().contains("-o"));
     }
 }
