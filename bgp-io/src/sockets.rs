@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use bgp_speaker::SpeakerConfig;
 use bgp_speaker::bgp_proto::Prefix;
+use bgp_speaker::{Password, SpeakerConfig};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -17,7 +17,7 @@ use crate::sockopt::{set_md5_key, set_ttl_security};
 const TTL_MAX: u32 = 255;
 
 /// The TCP-MD5 keys of those who may dial us, by the range of their addresses.
-pub(crate) type Keys = BTreeMap<(IpAddr, u8), String>;
+pub(crate) type Keys = BTreeMap<(IpAddr, u8), Password>;
 
 /// The keys that a configuration asks for.
 pub(crate) fn keys_of(config: &SpeakerConfig) -> Keys {
@@ -72,7 +72,7 @@ pub(crate) fn set_keys(
     old: &Keys,
     new: &Keys,
 ) -> Result<(), IoError> {
-    let ours = |((address, _), _): &(&(IpAddr, u8), &String)| address.is_ipv4() == ipv4;
+    let ours = |((address, _), _): &(&(IpAddr, u8), &Password)| address.is_ipv4() == ipv4;
     for (range @ (address, len), _) in old.iter().filter(ours) {
         if !new.contains_key(range) {
             set_md5_key(socket, *address, *len, &[])

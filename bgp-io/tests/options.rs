@@ -37,7 +37,7 @@ async fn the_same_password_lets_in_and_another_keeps_out() {
     let mut good = pair(42, 43, |_, peer| peer.password = Some("secret".into()));
     until(&mut good, up).await;
     let mut bad = pair(44, 45, |us, peer| {
-        peer.password = Some(format!("secret of {us}"))
+        peer.password = Some(format!("secret of {us}").into())
     });
     assert!(!run(&mut bad, DOUBT, &mut |pair, _| pair.iter().any(is_up)).await);
     let mut none = pair(46, 47, |us, peer| {
@@ -89,7 +89,7 @@ async fn a_password_may_come_and_go_while_running() {
     for password in [Some("secret"), Some("other"), None] {
         for io in &mut pair {
             let mut config = io.speaker().config().clone();
-            config.peers[0].password = password.map(String::from);
+            config.peers[0].password = password.map(Into::into);
             let done = io.reconfigure(config).expect("a key");
             assert_eq!(done.reset.len(), 1);
         }
@@ -100,7 +100,7 @@ async fn a_password_may_come_and_go_while_running() {
 #[tokio::test]
 async fn a_key_that_is_too_long_is_named() {
     let mut peer = neighbor(52, host(53).into(), None);
-    peer.password = Some("x".repeat(81));
+    peer.password = Some("x".repeat(81).into());
     let config = SpeakerConfig {
         peers: vec![peer],
         ..speaker(52)

@@ -1,7 +1,11 @@
 //! What an operator decides: the speaker, its peers and the ranges that dynamic peers come from.
 
 use alloc::{string::String, vec::Vec};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::Deref,
+};
 
 use bgp_fsm::SessionConfig;
 use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
@@ -22,9 +26,9 @@ pub struct SpeakerConfig {
     pub multipath_max: u16,
     /// Whether next hops are resolved by the driver or taken as reachable.
     pub next_hops: NextHops,
-    /// The IPv4 address put into our own routes where the session's local address is not IPv4.
+    /// The IPv4 address put into our own routes; the session's local address when absent.
     pub own_next_hop_v4: Option<Ipv4Addr>,
-    /// The IPv6 address put into our own routes where the session's local address is not IPv6.
+    /// The IPv6 address put into our own routes; the session's local address when absent.
     pub own_next_hop_v6: Option<Ipv6Addr>,
     /// The configured peers.
     pub peers: Vec<PeerConfig>,
@@ -64,7 +68,37 @@ pub struct PeerConfig {
     /// GTSM (RFC 5082): the hops the peer may be away; 1 for a neighbour on the same link.
     pub ttl_security_hops: Option<u8>,
     /// The TCP-MD5 key (RFC 2385).
-    pub password: Option<String>,
+    pub password: Option<Password>,
+}
+
+/// A TCP-MD5 key, which no log shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl From<&str> for Password {
+    fn from(key: &str) -> Self {
+        Self(key.into())
+    }
+}
+
+impl From<String> for Password {
+    fn from(key: String) -> Self {
+        Self(key)
+    }
+}
+
+impl Deref for Password {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(hidden)")
+    }
 }
 
 /// A range of addresses from which peers may come unasked.

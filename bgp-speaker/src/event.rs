@@ -12,6 +12,8 @@ use bgp_proto::{Attributes, Family, Fault, Net, Notification, Remedy, SessionPar
 use bytes::Bytes;
 use rib::{PeerId, Reach, Track};
 
+use crate::config::Password;
+
 /// One thing that happened, handed to [`crate::Speaker::handle`].
 #[derive(Debug)]
 pub enum Input<'a> {
@@ -53,7 +55,7 @@ pub enum Output {
         /// GTSM (RFC 5082): the hops the peer may be away.
         ttl_security_hops: Option<u8>,
         /// The TCP-MD5 key.
-        password: Option<String>,
+        password: Option<Password>,
     },
     /// Write out what [`crate::Speaker::fill`] still gives, then close the connection.
     Close {

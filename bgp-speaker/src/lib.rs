@@ -36,7 +36,7 @@ pub use bgp_fsm;
 pub use bgp_proto;
 pub use rib;
 
-pub use config::{PeerConfig, RangeConfig, SpeakerConfig};
+pub use config::{Password, PeerConfig, RangeConfig, SpeakerConfig};
 pub use event::{Event, Input, Malformed, Output, Refusal};
 pub use peer::PeerView;
 pub use reconfigure::{NeedsRestart, Reconfigured};

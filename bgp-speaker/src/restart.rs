@@ -145,13 +145,13 @@ impl Speaker {
     fn group_key(&self, peer: PeerId) -> Option<GroupKey> {
         let state = self.roster.get(peer)?;
         let params = state.params.as_ref()?;
-        let own_next_hop_v4 = match state.local {
+        let local_v4 = match state.local {
             Some(IpAddr::V4(local)) => Some(local),
-            _ => self.config.own_next_hop_v4,
+            _ => None,
         };
-        let own_next_hop_v6 = match state.local {
+        let local_v6 = match state.local {
             Some(IpAddr::V6(local)) => Some(local),
-            _ => self.config.own_next_hop_v6,
+            _ => None,
         };
         Some(GroupKey {
             rules: GroupRules {
@@ -159,8 +159,8 @@ impl Speaker {
                 local_asn: params.local_asn,
                 peer_asn: params.peer_asn,
                 next_hop: state.config.next_hop,
-                own_next_hop_v4,
-                own_next_hop_v6,
+                own_next_hop_v4: self.config.own_next_hop_v4.or(local_v4),
+                own_next_hop_v6: self.config.own_next_hop_v6.or(local_v6),
                 cluster_id: self.config.cluster_id(),
                 extended_next_hop: params.extended_next_hop,
                 export: state.config.export,

@@ -58,7 +58,9 @@ impl Common {
             ttl_security_hops: keys
                 .ttl_security
                 .and_then(|hops| ttl_security(hops, problems)),
-            password: keys.password.map(|password| md5_key(password, problems)),
+            password: keys
+                .password
+                .map(|password| md5_key(password, problems).into()),
         }
     }
 
