@@ -1,0 +1,244 @@
+//! A mirror beside its store and its consumer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::core::{Core, CoreConfig, Faults, WatchCursor, WatchPoll};
+use crate::error::Error;
+use crate::kv::{KeyRange, KeyValue, Query, Revision};
+use crate::limits::{PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
+use crate::mirror::{Change, FeedId, Mirror, Output, Status, Update};
+use crate::txn::{Delete, Op, Put, Txn};
+
+const PREFIXES: [&str; 2] = ["/a/", "/b/"];
+
+/// A mirror beside its store and its consumer, in virtual time, without a network.
+pub(super) struct World {
+    pub(super) core: Core,
+    pub(super) mirror: Mirror,
+    pub(super) now: Duration,
+    /// Questions that the store has not answered, oldest first.
+    pub(super) asked: VecDeque<Output>,
+    pub(super) watches: BTreeMap<FeedId, WatchCursor>,
+    pub(super) consumer: Consumer,
+    pub(super) clusters: u64,
+}
+
+/// What the consumer has made of the updates.
+#[derive(Default)]
+pub(super) struct Consumer {
+    pub(super) state: BTreeMap<Bytes, KeyValue>,
+    pub(super) status: Option<Status>,
+    pub(super) statuses: Vec<Status>,
+    pub(super) deletes: usize,
+    pub(super) puts: usize,
+    /// The newest state that was seen of each key, deleted ones too: history and revision.
+    pub(super) newest: BTreeMap<Bytes, (Bytes, Revision)>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self {
+            core: Core::new(CoreConfig::default()),
+            mirror: Mirror::new(PREFIXES.map(KeyRange::prefix), 7),
+            now: Duration::ZERO,
+            asked: VecDeque::new(),
+            watches: BTreeMap::new(),
+            consumer: Consumer::default(),
+            clusters: 1,
+        }
+    }
+
+    pub(super) fn put(&mut self, key: &str, value: &str) {
+        // The history's number leads, so that values tell which history they are of.
+        let value = format!("{:04}:{value}", self.core.header().cluster);
+        let put = Op::Put(Put::new(key.to_owned(), value));
+        let _ = self.core.txn(&Txn {
+            then: vec![put],
+            ..Txn::default()
+        });
+    }
+
+    pub(super) fn delete(&mut self, range: KeyRange) {
+        let delete = Op::Delete(Delete {
+            range,
+            previous: false,
+        });
+        let _ = self.core.txn(&Txn {
+            then: vec![delete],
+            ..Txn::default()
+        });
+    }
+
+    /// The mirror acts on what is due, and asks.
+    pub(super) fn ask(&mut self) {
+        self.mirror.handle_timeout(self.now);
+        while let Some(output) = self.mirror.poll_output() {
+            match output {
+                Output::Cancel { feed } => {
+                    self.watches.remove(&feed);
+                    self.asked.retain(|asked| feed_of(asked) != feed);
+                }
+                output => self.asked.push_back(output),
+            }
+        }
+    }
+
+    /// The store answers the oldest question.
+    pub(super) fn answer(&mut self) -> bool {
+        self.ask();
+        let Some(output) = self.asked.pop_front() else {
+            return false;
+        };
+        match output {
+            Output::List { feed, query } => {
+                // Small pages, so that lists take several.
+                let page = self.core.range(&Query { limit: 2, ..query });
+                self.mirror.listed(self.now, feed, page);
+            }
+            Output::Watch { feed, request } => {
+                let watch = self.core.watch(request);
+                let header = watch.map(|watch| {
+                    self.watches.insert(feed, watch);
+                    self.core.header()
+                });
+                self.mirror.opened(self.now, feed, header);
+            }
+            Output::Probe { feed } => {
+                if let (true, Some(progress)) =
+                    (self.watches.contains_key(&feed), self.core.progress())
+                {
+                    self.mirror.watched(self.now, feed, Ok(progress));
+                }
+            }
+            Output::Cancel { .. } => unreachable!("carried out at once"),
+        }
+        true
+    }
+
+    /// Every watch brings what it has.
+    pub(super) fn bring(&mut self) -> bool {
+        self.ask();
+        let mut brought = false;
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            let Some(watch) = self.watches.get_mut(&feed) else {
+                continue;
+            };
+            let batch = match self.core.poll_watch(watch) {
+                WatchPoll::Idle => continue,
+                WatchPoll::Events(batch) => Ok(batch),
+                WatchPoll::Ended(error) => {
+                    self.watches.remove(&feed);
+                    Err(error)
+                }
+            };
+            brought = true;
+            self.mirror.watched(self.now, feed, batch);
+        }
+        brought
+    }
+
+    pub(super) fn consume(&mut self, max: usize) -> bool {
+        self.ask();
+        let updates = self.mirror.take(self.now, max);
+        let any = !updates.is_empty();
+        for update in updates {
+            self.consumer.take(update);
+        }
+        any
+    }
+
+    /// Time passes until something is due.
+    pub(super) fn pass(&mut self) {
+        if let Some(at) = self.mirror.poll_timeout(self.now) {
+            self.now = self.now.max(at);
+        }
+    }
+
+    /// Everything that can be done without time passing.
+    pub(super) fn settle(&mut self) {
+        while self.answer() || self.bring() || self.consume(usize::MAX) {}
+    }
+
+    /// Lets it run without faults, as long as a mirror may take to come back.
+    pub(super) fn calm(&mut self) {
+        self.core.set_faults(Faults::default());
+        let end = self.now + QUIET_MAX + PROBE_TIMEOUT + RETRY_MAX * 4;
+        while self.now < end {
+            self.settle();
+            self.pass();
+        }
+        self.settle();
+    }
+
+    /// The store is made anew, with some other content and a history of its own.
+    pub(super) fn replace(&mut self) {
+        self.clusters += 1;
+        self.core = Core::new(CoreConfig {
+            cluster: self.clusters,
+            ..CoreConfig::default()
+        });
+        self.watches.clear();
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            self.mirror
+                .watched(self.now, feed, Err(Error::WatchLost("restarted".into())));
+        }
+    }
+
+    pub(super) fn check_in_sync(&self) {
+        assert_eq!(self.consumer.status, Some(Status::InSync));
+        let listing = self.core.range(&Query::new(KeyRange::prefix("/"))).unwrap();
+        let mirrored = listing.items.iter().filter(|item| {
+            PREFIXES
+                .iter()
+                .any(|prefix| item.key.starts_with(prefix.as_bytes()))
+        });
+        assert!(
+            self.consumer.state.values().eq(mirrored),
+            "{:?}\n{listing:?}",
+            self.consumer.state
+        );
+    }
+}
+
+fn feed_of(output: &Output) -> FeedId {
+    match output {
+        Output::List { feed, .. }
+        | Output::Watch { feed, .. }
+        | Output::Probe { feed }
+        | Output::Cancel { feed } => *feed,
+    }
+}
+
+impl Consumer {
+    fn take(&mut self, update: Update) {
+        match update {
+            Update::Status(status) => {
+                assert_ne!(self.status, Some(status), "told twice");
+                self.status = Some(status);
+                self.statuses.push(status);
+            }
+            Update::Change(Change::Put(item)) => {
+                assert_ne!(self.status, None, "a change before the first status");
+                let newest = self.newest.entry(item.key.clone()).or_default();
+                let seen = (
+                    item.value.slice(..4.min(item.value.len())),
+                    item.mod_revision,
+                );
+                assert!(seen >= *newest, "back in time: {item:?}");
+                *newest = seen;
+                self.puts += 1;
+                self.state.insert(item.key.clone(), item);
+            }
+            Update::Change(Change::Delete(key)) => {
+                self.deletes += 1;
+                assert!(
+                    self.state.remove(&key).is_some(),
+                    "deleted what it never had: {key:?}"
+                );
+            }
+        }
+    }
+}
