@@ -94,6 +94,7 @@ pub const TABLE: &[Row] = &[
             "lab",
         ],
     ),
+    // The simulator runs the fabric of the lab: its names, addresses and configuration files.
     row(
         "sim",
         5,
@@ -110,6 +111,7 @@ pub const TABLE: &[Row] = &[
             "bgp-client",
             "route-reflector",
             "felix",
+            "lab",
         ],
     ),
     row(

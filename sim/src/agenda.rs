@@ -1,0 +1,84 @@
+//! What happens next: events by instant, ties broken by the seed.
+
+use std::collections::BTreeMap;
+
+use bgp_speaker::rib::PeerId;
+
+use crate::chance::Chance;
+use crate::scenario::Act;
+use crate::store::{Answer, Question};
+
+/// One of the daemons of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Daemon {
+    /// The BGP client of a node, or the reflector.
+    Bgp,
+    /// The agent of a node.
+    Felix,
+}
+
+/// A machine by its number: nodes first, then reflectors.
+pub(crate) type At = usize;
+
+/// One thing that happens.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A daemon does what is due.
+    Turn(At, Daemon),
+    /// A request for a connection reaches the machine that is dialled.
+    Dial {
+        from: At,
+        to: At,
+        peer: PeerId,
+        token: u64,
+    },
+    /// The answer reaches the one who dialled: the stream, or a refusal.
+    Dialled {
+        from: At,
+        peer: PeerId,
+        token: u64,
+        stream: Option<u32>,
+    },
+    /// The next item on the way to this side of a stream arrives.
+    Arrive { stream: u32, side: usize },
+    /// A question of a node's Felix reaches the store.
+    Ask(Question),
+    /// The store's answer reaches the node.
+    Answer(Answer),
+    /// A watch may have something new.
+    Watch { at: At, feed: usize, token: u64 },
+    /// The scenario acts.
+    Act(Act),
+}
+
+/// Events to come.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    events: BTreeMap<(u64, u64, u64), Event>,
+    serial: u64,
+    ties: Chance,
+}
+
+impl Agenda {
+    pub(crate) fn new(ties: Chance) -> Self {
+        Self {
+            events: BTreeMap::new(),
+            serial: 0,
+            ties,
+        }
+    }
+
+    /// Puts an event at an instant, in nanoseconds.
+    pub(crate) fn push(&mut self, at: u64, event: Event) {
+        self.serial += 1;
+        let tie = self.ties.next();
+        self.events.insert((at, tie, self.serial), event);
+    }
+
+    /// The next event that is due by `end`.
+    pub(crate) fn pop(&mut self, end: u64) -> Option<(u64, Event)> {
+        let first = self.events.first_entry()?;
+        let at = first.key().0;
+        (at <= end).then(|| (at, first.remove()))
+    }
+}

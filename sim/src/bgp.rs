@@ -1,0 +1,368 @@
+//! A BGP daemon: the speaker with its streams and, on a node, the glue to the kernel. The order of
+//! things is that of the daemons' own loops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use bgp_proto::{Notification, next_frame};
+use bgp_speaker::bgp_fsm::{self, Conn, Instant, State};
+use bgp_speaker::rib::{Budget, PeerId, Progress};
+use bgp_speaker::{Event as SpeakerEvent, Input, Output, Speaker};
+use bytes::{Bytes, BytesMut};
+use cambric_bgp_client::Node;
+use fib_sync::Fib;
+use fib_sync::memory::Attachment;
+
+use crate::agenda::{At, Daemon, Event};
+use crate::limits::TURN_ROUNDS;
+use crate::machine::poll_kernel;
+use crate::world::Cx;
+
+/// The port that speakers listen on.
+const PORT: u16 = 179;
+
+/// Prefixes of one bite of a speaker's background work.
+const BITE: u32 = 512;
+
+/// Octets asked of a speaker at once.
+const FILL_OCTETS: usize = 16 << 10;
+
+/// The running daemon.
+pub(crate) struct Bgp {
+    pub(crate) at: At,
+    pub(crate) speaker: Speaker,
+    /// What a reflector does not have.
+    pub(crate) kernel: Option<Glue>,
+    /// The beginnings of messages whose rest has not come yet.
+    pub(crate) partials: BTreeMap<(PeerId, Conn), BytesMut>,
+    /// Connections that had no room.
+    pub(crate) blocked: BTreeSet<(PeerId, Conn)>,
+}
+
+/// Between a node's speaker and its kernel.
+pub(crate) struct Glue {
+    pub(crate) node: Node,
+    pub(crate) fib: Box<dyn Fib>,
+    pub(crate) attachment: Attachment,
+}
+
+impl Bgp {
+    /// Does what is due, as the daemon does after each wake.
+    pub(crate) fn turn(&mut self, cx: &mut Cx<'_>) {
+        self.hear_kernel(cx);
+        let mut worked = self.drain(cx);
+        worked |= self.read(cx);
+        for _ in 0..TURN_ROUNDS {
+            worked |= self.write(cx);
+            if self.speaker.poll_timeout().is_some_and(|at| at.0 <= cx.now) {
+                self.handle(cx, Input::Timeout);
+                worked = true;
+            }
+            worked |= self.carry(cx);
+            let progress = self.speaker.run(Instant(cx.now), Budget(BITE));
+            worked |= self.drain(cx);
+            worked |= progress != Progress::Done;
+            worked |= self.write(cx);
+            if !std::mem::take(&mut worked) {
+                return;
+            }
+        }
+        cx.wake(self.at, Daemon::Bgp);
+    }
+
+    /// When the next turn is due although nothing happened.
+    pub(crate) fn timeout(&self) -> Option<u64> {
+        let glue = self.kernel.as_ref();
+        let kernel = glue.and_then(|glue| glue.node.poll_timeout());
+        let speaker = self.speaker.poll_timeout();
+        speaker
+            .map(|at| at.0)
+            .into_iter()
+            .chain(kernel.map(|at| at.0))
+            .min()
+    }
+
+    /// Sessions that are up.
+    pub(crate) fn established(&self) -> usize {
+        let peers = self.speaker.peers();
+        peers
+            .filter(|peer| peer.session.state() == State::Established)
+            .count()
+    }
+
+    /// A connection comes in.
+    pub(crate) fn accept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: At,
+        ends: (SocketAddr, SocketAddr),
+    ) -> u32 {
+        let (local, remote) = ends;
+        let verdict = self.speaker.accept(Instant(cx.now), local, remote);
+        self.drain(cx);
+        match verdict {
+            Ok(peer) => {
+                let stream = cx.net.open(from, self.at, Some(peer));
+                let conn = Conn::Inbound;
+                self.session(
+                    cx,
+                    peer,
+                    bgp_fsm::Input::Opened {
+                        conn,
+                        local,
+                        remote,
+                    },
+                );
+                stream
+            }
+            Err(refusal) => {
+                let stream = cx.net.open(from, self.at, None);
+                let mut words = BytesMut::new();
+                refusal.notification().encode(&mut words);
+                let (net, mut sky) = cx.sky();
+                net.put(&mut sky, stream, 0, &words);
+                net.finish(&mut sky, stream, 1);
+                stream
+            }
+        }
+    }
+
+    /// A dial has come to its end.
+    pub(crate) fn dialled(&mut self, cx: &mut Cx<'_>, peer: PeerId, stream: Option<u32>) {
+        let conn = Conn::Outbound;
+        let Some(stream) = stream else {
+            return self.session(cx, peer, bgp_fsm::Input::Failed(conn));
+        };
+        cx.net.opened(stream, self.at, peer);
+        let remote = self.speaker.peer_config(peer).map(|config| config.remote);
+        let remote = SocketAddr::new(remote.unwrap_or(IpAddr::from([0; 4])), PORT);
+        let local = SocketAddr::new(cx.address(self.at), ephemeral(stream));
+        self.session(
+            cx,
+            peer,
+            bgp_fsm::Input::Opened {
+                conn,
+                local,
+                remote,
+            },
+        );
+    }
+
+    /// Tells the neighbours that it leaves.
+    pub(crate) fn leave(&mut self, cx: &mut Cx<'_>) {
+        let why = Notification::administrative_shutdown("the daemon stops");
+        self.speaker.stop_all(Instant(cx.now), &why);
+        self.drain(cx);
+    }
+
+    pub(crate) fn session(&mut self, cx: &mut Cx<'_>, peer: PeerId, input: bgp_fsm::Input) {
+        self.handle(cx, Input::Session(peer, input));
+    }
+
+    fn handle(&mut self, cx: &mut Cx<'_>, input: Input<'_>) {
+        self.speaker.handle(Instant(cx.now), input);
+        self.drain(cx);
+    }
+
+    fn hear_kernel(&mut self, cx: &mut Cx<'_>) {
+        let Some(glue) = &mut self.kernel else { return };
+        for event in poll_kernel(&mut *glue.fib, cx.chance) {
+            cx.saw_kernel(&event);
+            glue.node.kernel(fib_sync::Instant(cx.now), &event);
+        }
+    }
+
+    /// Between speaker and kernel, as the client's daemon does it.
+    fn carry(&mut self, cx: &mut Cx<'_>) -> bool {
+        let now = fib_sync::Instant(cx.now);
+        let mut inputs = Vec::new();
+        let Some(glue) = &mut self.kernel else {
+            return false;
+        };
+        while let Some(input) = glue.node.poll_input() {
+            inputs.push(input);
+        }
+        let mut worked = !inputs.is_empty();
+        for input in inputs {
+            self.handle(cx, input);
+        }
+        let Some(glue) = &mut self.kernel else {
+            return worked;
+        };
+        worked |= glue.node.read(now, &mut self.speaker) != Progress::Done;
+        while let Some(command) = glue.node.poll_command(now) {
+            glue.fib.submit(command);
+        }
+        worked
+    }
+
+    /// Takes and does everything the speaker has put out.
+    fn drain(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut worked = false;
+        while let Some(output) = self.speaker.poll_output() {
+            worked = true;
+            match output {
+                Output::Dial { peer, remote, .. } => self.dial(cx, peer, remote),
+                Output::Close { peer, conn } => self.close(cx, peer, conn),
+                Output::Track(track) => {
+                    if let Some(glue) = &mut self.kernel {
+                        glue.node.track(track);
+                    }
+                }
+                Output::Event(event) => self.hear(cx, &event),
+                Output::Gone(_) => {}
+            }
+        }
+        worked
+    }
+
+    fn hear(&mut self, cx: &mut Cx<'_>, event: &SpeakerEvent) {
+        let name = |peer: &PeerId| self.speaker.peer_name(*peer);
+        let line = match event {
+            SpeakerEvent::Up { peer, .. } => Some(format!("session with {} is up", name(peer))),
+            SpeakerEvent::Down { peer, reason } => {
+                Some(format!("session with {} is down: {reason:?}", name(peer)))
+            }
+            SpeakerEvent::Malformed { peer, fault, .. } => {
+                Some(format!("malformed from {}: {fault:?}", name(peer)))
+            }
+            SpeakerEvent::State { .. } | SpeakerEvent::EndOfRib { .. } => None,
+        };
+        if let Some(line) = line {
+            cx.say(self.at, &line);
+        }
+        if let Some(glue) = &mut self.kernel {
+            glue.node.session(event);
+        }
+    }
+
+    fn dial(&mut self, cx: &mut Cx<'_>, peer: PeerId, remote: SocketAddr) {
+        let token = cx.net.dial(self.at, peer);
+        let delay = cx.now + cx.net.delay(cx.chance);
+        let event = match cx.machine_of(remote.ip()) {
+            Some(to) => Event::Dial {
+                from: self.at,
+                to,
+                peer,
+                token,
+            },
+            None => Event::Dialled {
+                from: self.at,
+                peer,
+                token,
+                stream: None,
+            },
+        };
+        cx.agenda.push(delay, event);
+    }
+
+    /// What the session still has to say is written, then the connection is closed.
+    fn close(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn) {
+        let mut slices = Vec::new();
+        self.speaker.fill(peer, conn, &mut slices, usize::MAX);
+        let words = slices.concat();
+        self.speaker.sent(peer, conn, words.len());
+        self.forget(peer, conn);
+        if conn == Conn::Outbound {
+            cx.net.stop_dialing(self.at, peer);
+        }
+        let (net, mut sky) = cx.sky();
+        net.close(&mut sky, (self.at, peer, conn), &words);
+    }
+
+    fn forget(&mut self, peer: PeerId, conn: Conn) {
+        self.partials.remove(&(peer, conn));
+        self.blocked.remove(&(peer, conn));
+    }
+
+    /// Reads every connection that has something, and hands on the messages.
+    fn read(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut worked = false;
+        for (peer, conn) in cx.net.ends_of(self.at) {
+            let Some((octets, over, waits)) = cx.net.read(self.at, peer, conn) else {
+                continue;
+            };
+            worked = true;
+            if let Some(writer) = waits {
+                cx.wake(writer, Daemon::Bgp);
+            }
+            cx.log.note(cx.now, (self.at, peer.0, &octets[..]));
+            let stream = cx.net.stream_of(self.at, peer, conn);
+            let mut buffer = self.partials.remove(&(peer, conn)).unwrap_or_default();
+            buffer.extend_from_slice(&octets);
+            self.cut(cx, peer, conn, &mut buffer);
+            if cx.net.stream_of(self.at, peer, conn) != stream {
+                continue;
+            }
+            if over {
+                let (net, mut sky) = cx.sky();
+                net.close(&mut sky, (self.at, peer, conn), &[]);
+                self.forget(peer, conn);
+                self.session(cx, peer, bgp_fsm::Input::Closed(conn));
+            } else {
+                self.partials.insert((peer, conn), buffer);
+            }
+        }
+        worked
+    }
+
+    /// Cuts the messages out of what was read, as long as the connection lives.
+    fn cut(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn, buffer: &mut BytesMut) {
+        let stream = cx.net.stream_of(self.at, peer, conn);
+        while cx.net.stream_of(self.at, peer, conn) == stream {
+            let input = match next_frame(buffer, self.speaker.octets_max(peer, conn)) {
+                Ok(None) => return,
+                Ok(Some(frame)) => bgp_fsm::Input::Received { conn, frame },
+                Err(notification) => {
+                    buffer.clear();
+                    bgp_fsm::Input::FrameError { conn, notification }
+                }
+            };
+            self.session(cx, peer, input);
+        }
+    }
+
+    /// Writes for the peers that the speaker names, and where there was no room before.
+    fn write(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut worked = false;
+        for (peer, conn) in std::mem::take(&mut self.blocked) {
+            worked |= self.write_to(cx, peer, conn);
+        }
+        while let Some(peer) = self.speaker.poll_writable() {
+            for conn in Conn::ALL {
+                worked |= self.write_to(cx, peer, conn);
+            }
+        }
+        worked
+    }
+
+    fn write_to(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn) -> bool {
+        let mut worked = false;
+        while cx.net.stream_of(self.at, peer, conn).is_some() {
+            let room = cx.net.room(self.at, peer, conn);
+            if room == 0 {
+                self.blocked.insert((peer, conn));
+                break;
+            }
+            let mut slices: Vec<Bytes> = Vec::new();
+            self.speaker
+                .fill(peer, conn, &mut slices, room.min(FILL_OCTETS));
+            let mut octets = slices.concat();
+            octets.truncate(room);
+            if octets.is_empty() {
+                break;
+            }
+            worked = true;
+            let (net, mut sky) = cx.sky();
+            net.write(&mut sky, (self.at, peer, conn), &octets);
+            self.speaker.sent(peer, conn, octets.len());
+            self.drain(cx);
+        }
+        worked
+    }
+}
+
+/// The port that a stream was dialled from.
+pub(crate) fn ephemeral(stream: u32) -> u16 {
+    32_768 + u16::try_from(stream % 28_000).unwrap_or(0)
+}

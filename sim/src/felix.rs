@@ -1,0 +1,80 @@
+//! Felix of one node: its agent between a simulated store, kernel and host.
+
+use std::time::Duration;
+
+use cambric_felix::agent::Agent;
+use datastore::{Change, Status, Update};
+use fib_sync::memory::Attachment;
+use fib_sync::{Fib, Instant};
+
+use crate::agenda::Event;
+use crate::host::SimHost;
+use crate::limits::{TURN_ROUNDS, UPDATES_MAX};
+use crate::machine::poll_kernel;
+use crate::store::Follower;
+use crate::world::Cx;
+
+/// The running agent.
+pub(crate) struct Felix {
+    pub(crate) agent: Agent,
+    pub(crate) follower: Follower,
+    pub(crate) fib: Box<dyn Fib>,
+    pub(crate) attachment: Attachment,
+}
+
+impl Felix {
+    /// Does what is due, as the daemon does after each wake.
+    pub(crate) fn turn(&mut self, cx: &mut Cx<'_>, host: &mut SimHost) {
+        let now = Instant(cx.now);
+        for event in poll_kernel(&mut *self.fib, cx.chance) {
+            cx.saw_kernel(&event);
+            self.agent.handle(now, &event);
+        }
+        for _ in 0..TURN_ROUNDS {
+            let busy = self.follow(cx);
+            self.agent.turn(now, host);
+            while let Some(command) = self.agent.poll_command(now) {
+                self.fib.submit(command);
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// When the next turn is due although nothing happened.
+    pub(crate) fn timeout(&self, now: u64) -> Option<u64> {
+        let mirror = self.follower.mirror.poll_timeout(Duration::from_nanos(now));
+        let mirror = mirror.map(crate::net::nanos);
+        let agent = self.agent.poll_timeout().map(|at| at.0);
+        mirror.into_iter().chain(agent).min()
+    }
+
+    fn follow(&mut self, cx: &mut Cx<'_>) -> bool {
+        let now = Duration::from_nanos(cx.now);
+        let mirror = &mut self.follower.mirror;
+        if mirror.poll_timeout(now).is_some_and(|at| at <= now) {
+            mirror.handle_timeout(now);
+        }
+        for question in self.follower.questions() {
+            let at = cx.now + cx.net.delay(cx.chance);
+            cx.agenda.push(at, Event::Ask(question));
+        }
+        let updates = self.follower.mirror.take(now, UPDATES_MAX);
+        let busy = !updates.is_empty();
+        for update in updates {
+            match update {
+                Update::Change(Change::Put(item)) => {
+                    let key = String::from_utf8_lossy(&item.key);
+                    self.agent.change(&key, Some(&item.value));
+                }
+                Update::Change(Change::Delete(key)) => {
+                    self.agent.change(&String::from_utf8_lossy(&key), None);
+                }
+                Update::Status(Status::InSync) => self.agent.store_in_sync(),
+                Update::Status(Status::Syncing | Status::Lost) => {}
+            }
+        }
+        busy
+    }
+}

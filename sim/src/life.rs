@@ -1,0 +1,184 @@
+//! Daemons start, crash, leave and stall; nodes reboot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bgp_speaker::Speaker;
+use bgp_speaker::bgp_fsm::Instant;
+use cambric_bgp_client::Node;
+use cambric_felix::agent::Agent;
+use fib_sync::Fib;
+use fib_sync::memory::MemoryFib;
+
+use crate::agenda::{At, Daemon};
+use crate::bgp::{Bgp, Glue};
+use crate::felix::Felix;
+use crate::machine::boot;
+use crate::store::Follower;
+use crate::world::{Cx, World, cx};
+
+/// How a daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// It is killed: the system closes its sockets.
+    Killed,
+    /// Its machine is off, or cut off, at once: nobody is told.
+    Silent,
+    /// It is told to leave, and tells its neighbours.
+    Leaves,
+}
+
+impl World {
+    /// Starts every daemon, reflectors first.
+    pub fn start_all(&mut self) {
+        for at in (0..self.machines.len()).rev() {
+            self.start(at, Daemon::Bgp);
+            self.start(at, Daemon::Felix);
+        }
+    }
+
+    /// The number of a machine: nodes first, then reflectors.
+    #[must_use]
+    pub fn machine(&self, name: &str) -> Option<usize> {
+        self.machines
+            .iter()
+            .position(|machine| machine.name == name)
+    }
+
+    /// Starts a daemon unless it runs, or the machine has none of the kind.
+    pub fn start(&mut self, at: usize, daemon: Daemon) {
+        let started = match daemon {
+            Daemon::Bgp => self.start_bgp(at),
+            Daemon::Felix => self.start_felix(at),
+        };
+        if started == Some(true) {
+            self.say(at, &format!("{daemon:?} starts"));
+            self.wake(at, daemon);
+        }
+    }
+
+    fn start_bgp(&mut self, at: At) -> Option<bool> {
+        let seed = self.chance.next();
+        let machine = self.machines.get_mut(at)?;
+        if machine.bgp.run.is_some() {
+            return Some(false);
+        }
+        machine.bgp.life += 1;
+        let mut speaker = Speaker::new(machine.speaker.clone(), seed);
+        let kernel = machine.node.as_ref().map(|node| {
+            let fib = MemoryFib::new(&node.kernel);
+            let attachment = fib.attachment();
+            let now = fib_sync::Instant(self.now);
+            Glue {
+                node: Node::new(now, node.client.clone(), &mut speaker),
+                fib: wrapped(self.wrap.as_ref(), &machine.name, "bgp-client", fib),
+                attachment,
+            }
+        });
+        speaker.start(Instant(self.now));
+        machine.bgp.run = Some(Bgp {
+            at,
+            speaker,
+            kernel,
+            partials: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+        });
+        Some(true)
+    }
+
+    fn start_felix(&mut self, at: At) -> Option<bool> {
+        let seed = self.chance.next();
+        let machine = self.machines.get_mut(at)?;
+        let node = machine.node.as_ref()?;
+        if machine.felix.run.is_some() {
+            return Some(false);
+        }
+        machine.felix.life += 1;
+        let fib = MemoryFib::new(&node.kernel);
+        machine.felix.run = Some(Felix {
+            agent: Agent::new(fib_sync::Instant(self.now), node.agent.clone()),
+            follower: Follower::new(at, seed, machine.felix.life << 32),
+            attachment: fib.attachment(),
+            fib: wrapped(self.wrap.as_ref(), &machine.name, "felix", fib),
+        });
+        Some(true)
+    }
+
+    /// Ends a daemon.
+    pub fn end(&mut self, at: usize, daemon: Daemon, how: End) {
+        let Some(machine) = self.machines.get_mut(at) else {
+            return;
+        };
+        match daemon {
+            Daemon::Felix => {
+                if machine.felix.kill().is_none() {
+                    return;
+                }
+                self.store.forget(at);
+            }
+            Daemon::Bgp => {
+                let Some(mut bgp) = machine.bgp.kill() else {
+                    return;
+                };
+                let mut cx = cx!(self);
+                if how == End::Leaves {
+                    bgp.leave(&mut cx);
+                }
+                let (net, mut sky) = cx.sky();
+                net.crash(&mut sky, at, how == End::Silent);
+            }
+        }
+        self.say(at, &format!("{daemon:?} ends: {how:?}"));
+    }
+
+    /// A daemon gets no time of a processor for so many nanoseconds.
+    pub(crate) fn stall(&mut self, at: At, daemon: Daemon, length: u64) {
+        let until = self.now + length;
+        let Some(machine) = self.machines.get_mut(at) else {
+            return;
+        };
+        let (due, stalled) = match daemon {
+            Daemon::Bgp => (&mut machine.bgp.due, &mut machine.bgp.stalled_until),
+            Daemon::Felix => (&mut machine.felix.due, &mut machine.felix.stalled_until),
+        };
+        *due = None;
+        *stalled = until;
+        self.say(at, &format!("{daemon:?} stalls"));
+        self.wake(at, daemon);
+    }
+
+    /// A node loses its power and boots: its kernel knows nothing any more. Daemons are to be
+    /// started.
+    pub(crate) fn reboot(&mut self, at: At) {
+        self.end(at, Daemon::Bgp, End::Silent);
+        self.end(at, Daemon::Felix, End::Silent);
+        let Some(plan) = self.plan.nodes.get(at) else {
+            return;
+        };
+        let kernel = boot(self.chance.next(), [plan.net_v4(), plan.net_v6()]);
+        let Some(node) = self.machines.get_mut(at).and_then(|m| m.node.as_mut()) else {
+            return;
+        };
+        *node.kernel.borrow_mut() = kernel;
+        node.host.wipe();
+        self.say(at, "boots");
+        self.furnish(at);
+    }
+
+    /// Takes note of something for the trace.
+    pub(crate) fn say(&mut self, at: At, what: &str) {
+        let name = self.net.names.get(at).cloned().unwrap_or_default();
+        self.log.line(self.now, format!("{name}: {what}"));
+    }
+}
+
+fn wrapped(
+    wrap: Option<&crate::plants::FibWrap>,
+    machine: &str,
+    daemon: &str,
+    fib: MemoryFib,
+) -> Box<dyn Fib> {
+    match wrap {
+        Some(wrap) => wrap(machine, daemon, fib),
+        None => Box::new(fib),
+    }
+}

@@ -1,0 +1,239 @@
+//! Machines: what outlives their daemons, and how daemons come to life on them.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bgp_speaker::SpeakerConfig;
+use bgp_speaker::rib::Role;
+use cambric_bgp_client::KernelConfig;
+use cambric_felix::agent::AgentConfig;
+use fib_sync::memory::Kernel;
+use fib_sync::{Event, Fib, FibSummary};
+use intent::Source;
+use ipnet::IpNet;
+use lab::fabric::{MachinePlan, Plan, config};
+
+use crate::agenda::Daemon;
+use crate::bgp::Bgp;
+use crate::chance::Chance;
+use crate::felix::Felix;
+use crate::host::SimHost;
+use crate::limits::TURN_EVENTS;
+use crate::options::Options;
+use crate::world::SetupError;
+
+/// One machine on the underlay.
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) v4: Ipv4Addr,
+    pub(crate) v6: Ipv6Addr,
+    pub(crate) speaker: SpeakerConfig,
+    /// What a reflector does not have.
+    pub(crate) node: Option<NodeParts>,
+    pub(crate) bgp: Slot<Bgp>,
+    pub(crate) felix: Slot<Felix>,
+}
+
+/// What makes a machine a node.
+pub(crate) struct NodeParts {
+    pub(crate) kernel: Rc<RefCell<Kernel>>,
+    pub(crate) host: SimHost,
+    pub(crate) client: KernelConfig,
+    pub(crate) agent: AgentConfig,
+}
+
+/// A daemon's place on its machine.
+pub(crate) struct Slot<T> {
+    pub(crate) run: Option<T>,
+    /// The instant of its next turn, as far as it is on the agenda.
+    pub(crate) due: Option<u64>,
+    /// It gets no time of a processor until then.
+    pub(crate) stalled_until: u64,
+    /// How often it was started.
+    pub(crate) life: u64,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self {
+            run: None,
+            due: None,
+            stalled_until: 0,
+            life: 0,
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    /// Where its next turn is to be put on the agenda, if it is not there early enough.
+    pub(crate) fn wake(&mut self, at: u64) -> Option<u64> {
+        self.run.as_ref()?;
+        let at = at.max(self.stalled_until);
+        if self.due.is_some_and(|due| due <= at) {
+            return None;
+        }
+        self.due = Some(at);
+        Some(at)
+    }
+
+    /// Whether the turn on the agenda is still the one meant.
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
+        let due = self.due == Some(now) && self.run.is_some();
+        if due {
+            self.due = None;
+        }
+        due
+    }
+
+    /// The program is gone.
+    pub(crate) fn kill(&mut self) -> Option<T> {
+        self.due = None;
+        self.stalled_until = 0;
+        self.run.take()
+    }
+}
+
+impl Machine {
+    fn new(
+        plan: &MachinePlan,
+        mut speaker: SpeakerConfig,
+        node: Option<NodeParts>,
+        options: &Options,
+    ) -> Self {
+        let peers = speaker.peers.iter_mut();
+        let templates = speaker.ranges.iter_mut().map(|range| &mut range.template);
+        for peer in peers.chain(templates) {
+            peer.session.hold_time_s = options.hold_time_s;
+            match (options.restart_time_s, &mut peer.session.graceful_restart) {
+                (Some(time_s), Some(graceful)) => graceful.time_s = time_s,
+                (_, graceful) => *graceful = None,
+            }
+        }
+        Self {
+            name: plan.name.clone(),
+            v4: plan.v4,
+            v6: plan.v6,
+            speaker,
+            node,
+            bgp: Slot::default(),
+            felix: Slot::default(),
+        }
+    }
+
+    /// Its address in the family of another.
+    pub(crate) fn address(&self, ipv6: bool) -> IpAddr {
+        match ipv6 {
+            true => self.v6.into(),
+            false => self.v4.into(),
+        }
+    }
+
+    /// Whether a daemon of it waits for its kernel.
+    pub(crate) fn hears_kernel(&self, daemon: Daemon) -> bool {
+        let Some(node) = &self.node else { return false };
+        let attachment = match daemon {
+            Daemon::Bgp => self
+                .bgp
+                .run
+                .as_ref()
+                .and_then(|bgp| bgp.kernel.as_ref())
+                .map(|k| k.attachment),
+            Daemon::Felix => self.felix.run.as_ref().map(|felix| felix.attachment),
+        };
+        attachment.is_some_and(|attachment| node.kernel.borrow().is_ready(attachment))
+    }
+
+    /// Routes written and deleted, and tables read, by both daemons. A write that a foreign route
+    /// stands in the way of is tried again now and then, and does not count.
+    pub(crate) fn kernel_writes(&self) -> (u64, u64, u64) {
+        let bgp = self.bgp.run.as_ref().and_then(|bgp| bgp.kernel.as_ref());
+        let bgp = bgp.map(|glue| glue.node.reconciler().summary());
+        let felix = self
+            .felix
+            .run
+            .as_ref()
+            .map(|felix| felix.agent.route_summary());
+        let dumps = [bgp, felix]
+            .iter()
+            .flatten()
+            .map(|sum| sum.dumps)
+            .min()
+            .unwrap_or(0);
+        let all = || [bgp, felix].into_iter().flatten();
+        let in_vain = |sum: FibSummary| if sum.conflicts > 0 { sum.refused } else { 0 };
+        let puts = all().map(|sum| sum.puts.saturating_sub(in_vain(sum))).sum();
+        (puts, all().map(|sum| sum.deletes).sum(), dumps)
+    }
+}
+
+/// The machines of a plan, nodes first, configured by the files that the lab writes.
+pub(crate) fn all(
+    plan: &Plan,
+    options: &Options,
+    chance: &mut Chance,
+) -> Result<Vec<Machine>, SetupError> {
+    let mut machines = Vec::new();
+    for (at, node) in plan.nodes.iter().enumerate() {
+        let text = config::bgp_client(plan, at);
+        let client = cambric_bgp_client::Config::parse(&Source::new("bgp-client.toml", text))?;
+        let text = config::felix(plan, at);
+        let felix = cambric_felix::config::Config::of(&Source::new("felix.toml", text))?;
+        let parts = NodeParts {
+            kernel: Rc::new(RefCell::new(boot(
+                chance.next(),
+                [node.net_v4(), node.net_v6()],
+            ))),
+            host: SimHost::new(chance.fork()),
+            client: client.kernel,
+            agent: felix.agent,
+        };
+        machines.push(Machine::new(
+            node,
+            client.intent.speaker,
+            Some(parts),
+            options,
+        ));
+    }
+    for (at, reflector) in plan.reflectors.iter().enumerate() {
+        let text = config::route_reflector(plan, at);
+        let source = Source::new("route-reflector.toml", text);
+        let config = cambric_route_reflector::Config::parse(&source)?;
+        let mut speaker = config.intent.speaker;
+        if options.reflector_clients {
+            speaker
+                .peers
+                .iter_mut()
+                .for_each(|peer| peer.role = Role::Client);
+        }
+        machines.push(Machine::new(reflector, speaker, None, options));
+    }
+    Ok(machines)
+}
+
+/// The underlay's interface of every node.
+pub(crate) const UNDERLAY: &str = "eth0";
+
+/// A kernel as after boot: the underlay's interface with the machine's addresses.
+pub(crate) fn boot(seed: u64, nets: [IpNet; 2]) -> Kernel {
+    let mut kernel = Kernel::new(seed);
+    let index = kernel.add_link(UNDERLAY);
+    for net in nets {
+        kernel.add_address(index, net);
+    }
+    kernel
+}
+
+/// The events that a turn takes from a kernel: rarely all of them.
+pub(crate) fn poll_kernel(fib: &mut dyn Fib, chance: &mut Chance) -> Vec<Event> {
+    let most = chance.within(1..=TURN_EVENTS as u64) as usize;
+    let mut context = Context::from_waker(Waker::noop());
+    let mut events = Vec::new();
+    while events.len() < most
+        && let Poll::Ready(event) = fib.poll_event(&mut context)
+    {
+        events.push(event);
+    }
+    events
+}

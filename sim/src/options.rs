@@ -1,0 +1,120 @@
+//! What a seed draws: how large the fabric is, and what goes wrong in it.
+
+use std::time::Duration;
+
+use lab::fabric::{Plan, Shape, ShapeError};
+
+use crate::chance::Chance;
+use crate::net::Weather;
+
+/// A fabric and its misfortunes. Chances are shares: an act is drawn with the chance of its share
+/// of all shares, and never if it is 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Nodes.
+    pub nodes: u16,
+    /// Reflectors.
+    pub reflectors: u16,
+    /// Reflectors are each other's clients instead of peers (RFC 4456 §5).
+    pub reflector_clients: bool,
+    /// Workloads in all.
+    pub workloads: usize,
+    /// How long the chaos lasts; zero: there is none.
+    pub chaos: Duration,
+    /// Longest pause between two acts of chaos.
+    pub pause: Duration,
+    /// The hold time of every session, in seconds.
+    pub hold_time_s: u16,
+    /// Restart time of every session in seconds; `None`: graceful restart is not offered.
+    pub restart_time_s: Option<u16>,
+    /// The network during the chaos.
+    pub weather: Weather,
+    /// How kernels misbehave during the chaos, in thousandths.
+    pub kernel_faults: u16,
+    /// How often hosts refuse Felix during the chaos, in thousandths.
+    pub host_faults: u64,
+    /// Foreign routes hold keys that a learned route needs.
+    pub conflicts: bool,
+    /// Shares of adding, removing and moving workloads, and of their links going down and up.
+    pub churn: [u64; 4],
+    /// Shares of crashes of BGP clients, of Felix, of reflectors, and of reboots of nodes.
+    pub crashes: [u64; 4],
+    /// Shares of cuts of the network, and of resets of streams.
+    pub cuts: [u64; 2],
+    /// Shares of stalls of daemons, of lost kernel notifications, and of the store's faults.
+    pub stalls: [u64; 3],
+}
+
+impl Default for Options {
+    /// Twenty nodes under two reflectors in good weather, and no chaos.
+    fn default() -> Self {
+        Self {
+            nodes: 20,
+            reflectors: 2,
+            reflector_clients: false,
+            workloads: 40,
+            chaos: Duration::ZERO,
+            pause: Duration::from_secs(2),
+            hold_time_s: 90,
+            restart_time_s: Some(120),
+            weather: Weather::default(),
+            kernel_faults: 0,
+            host_faults: 0,
+            conflicts: false,
+            churn: [4, 2, 4, 2],
+            crashes: [2, 2, 1, 1],
+            cuts: [2, 2],
+            stalls: [1, 1, 2],
+        }
+    }
+}
+
+impl Options {
+    /// What this seed draws for a fabric of so many nodes: each kind of misfortune is there in
+    /// some runs and absent in others, so that none hides another.
+    #[must_use]
+    pub fn draw(seed: u64, nodes: u16) -> Self {
+        let mut chance = Chance::new(seed ^ 0x5EED_0F0A_11CA_B1E5);
+        let reflectors = *chance.pick(&[1, 2, 2, 2, 3]).unwrap_or(&2);
+        let mut options = Self {
+            nodes,
+            reflectors,
+            reflector_clients: reflectors > 1 && chance.strikes(300),
+            workloads: usize::from(nodes) * 2,
+            chaos: Duration::from_secs(chance.within(60..=240)),
+            pause: Duration::from_millis(chance.within(200..=5_000)),
+            hold_time_s: *chance.pick(&[6, 30, 90]).unwrap_or(&90),
+            restart_time_s: *chance.pick(&[None, Some(20), Some(120)]).unwrap_or(&None),
+            kernel_faults: *chance.pick(&[0, 0, 10, 50]).unwrap_or(&0),
+            host_faults: *chance.pick(&[0, 0, 50]).unwrap_or(&0),
+            conflicts: chance.strikes(250),
+            ..Self::default()
+        };
+        options.weather = Weather {
+            delay_us: (20, *chance.pick(&[200, 2_000, 50_000]).unwrap_or(&200)),
+            loss: *chance.pick(&[0, 0, 10, 100]).unwrap_or(&0),
+            buffer_octets: *chance.pick(&[512, 4 << 10, 64 << 10]).unwrap_or(&512),
+            segment_octets: *chance.pick(&[7, 100, 1448, 9000]).unwrap_or(&1448),
+        };
+        let shares = options.churn.iter_mut().chain(&mut options.crashes);
+        for share in shares.chain(&mut options.cuts).chain(&mut options.stalls) {
+            if chance.strikes(300) {
+                *share = 0;
+            }
+        }
+        options
+    }
+
+    /// Names and addresses: those of the lab.
+    ///
+    /// # Errors
+    /// A fabric cannot be that large, or that small.
+    pub fn plan(&self) -> Result<Plan, ShapeError> {
+        Plan::new(Shape {
+            nodes: self.nodes,
+            reflectors: self.reflectors,
+            workloads_per_node: 0,
+            mesh: false,
+        })
+    }
+}

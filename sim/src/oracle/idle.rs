@@ -1,0 +1,53 @@
+//! At rest a reconciler that reads its kernel again has nothing to do.
+
+use std::fmt;
+
+use crate::world::World;
+
+/// How much the daemons of each node have written to their kernel, and how often they have read
+/// it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writes(Vec<(String, u64, u64, u64)>);
+
+impl Writes {
+    /// As of now.
+    #[must_use]
+    pub fn of(world: &World) -> Self {
+        let nodes = world
+            .machines
+            .iter()
+            .filter(|machine| machine.node.is_some());
+        let counts = nodes.map(|machine| {
+            let (puts, deletes, dumps) = machine.kernel_writes();
+            (machine.name.clone(), puts, deletes, dumps)
+        });
+        Self(counts.collect())
+    }
+
+    /// What was written since, one line a node. A node that has not even read its kernel proves
+    /// nothing, and is named too.
+    #[must_use]
+    pub fn since(&self, now: &Self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for ((name, puts, deletes, dumps), (_, more, less, read)) in self.0.iter().zip(&now.0) {
+            if (puts, deletes) != (more, less) {
+                wrong.push(format!(
+                    "{name}: puts {puts} to {more}, deletes {deletes} to {less}"
+                ));
+            }
+            if read <= dumps {
+                wrong.push(format!("{name}: a reconciler has not read its kernel"));
+            }
+        }
+        wrong
+    }
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, puts, deletes, dumps) in &self.0 {
+            writeln!(f, "{name}: {puts} puts, {deletes} deletes, {dumps} reads")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! What a scenario does to the world, one thing at a time.
+
+use datastore::Faults;
+use fib_sync::memory;
+
+use crate::agenda::{At, Daemon};
+use crate::world::World;
+
+/// One deed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    /// Something goes wrong, and later the next thing.
+    Chaos,
+    /// A workload's link appears on a node.
+    Plug { workload: usize, at: At },
+    /// It disappears.
+    Unplug { workload: usize, at: At },
+    /// A workload's endpoint is written for one node and deleted for another.
+    Record {
+        workload: usize,
+        put: Option<At>,
+        delete: Option<At>,
+    },
+    /// A workload's link goes up.
+    LinkUp { workload: usize, at: At },
+    /// A daemon is started.
+    Start(At, Daemon),
+    /// The way between two machines is whole again.
+    Heal(At, At),
+    /// The store is well again.
+    StoreWell,
+}
+
+/// Time between two tries to write to a store that does not answer.
+const TRY_AGAIN: u64 = 1_000_000_000;
+
+impl World {
+    pub(crate) fn act(&mut self, act: Act) {
+        match act {
+            Act::Chaos => {
+                if self.chaos {
+                    self.next_misfortune();
+                }
+            }
+            Act::Plug { workload, at } => self.plug(workload, at, true),
+            Act::Unplug { workload, at } => self.plug(workload, at, false),
+            Act::Record {
+                workload,
+                put,
+                delete,
+            } => {
+                if !self.record(workload, put, delete) {
+                    self.later(TRY_AGAIN, act);
+                    if let Some(state) = self.workloads.get_mut(workload) {
+                        state.busy_until = self.now + TRY_AGAIN + 1;
+                    }
+                }
+            }
+            Act::LinkUp { workload, at } => self.set_link(workload, at, true),
+            Act::Start(at, daemon) => self.start(at, daemon),
+            Act::Heal(one, other) => self.net.cut(one, other, false),
+            Act::StoreWell => {
+                self.store.core.set_faults(Faults::default());
+                self.stir_store();
+            }
+        }
+    }
+
+    fn plug(&mut self, workload: usize, at: At, plug: bool) {
+        let Some(name) = self.workloads.get(workload).map(|w| w.plan.host_link()) else {
+            return;
+        };
+        let Some(node) = self
+            .machines
+            .get(at)
+            .and_then(|machine| machine.node.as_ref())
+        else {
+            return;
+        };
+        let mut kernel = node.kernel.borrow_mut();
+        let index = kernel.link(&name).map(|link| link.index);
+        match (index, plug) {
+            (None, true) => drop(kernel.add_link(&name)),
+            (Some(index), false) => kernel.remove_link(index),
+            _ => {}
+        }
+        drop(kernel);
+        self.changed = true;
+        self.stir(at);
+    }
+
+    /// A workload's link goes down or up.
+    pub(crate) fn set_link(&mut self, workload: usize, at: At, up: bool) {
+        let Some(name) = self.workloads.get(workload).map(|w| w.plan.host_link()) else {
+            return;
+        };
+        let Some(node) = self
+            .machines
+            .get(at)
+            .and_then(|machine| machine.node.as_ref())
+        else {
+            return;
+        };
+        let mut kernel = node.kernel.borrow_mut();
+        if let Some(index) = kernel.link(&name).map(|link| link.index) {
+            kernel.set_link_up(index, up);
+        }
+        drop(kernel);
+        self.changed = true;
+        self.stir(at);
+    }
+
+    /// Faults go on from now: those of the options.
+    pub(crate) fn begin_chaos(&mut self) {
+        self.chaos = true;
+        self.net.weather = self.options.weather;
+        let (kernel, host) = (self.options.kernel_faults, self.options.host_faults);
+        self.set_faults(memory::Faults::all(kernel), host);
+        self.later(0, Act::Chaos);
+    }
+
+    /// Nothing goes wrong any more, and everything runs.
+    pub(crate) fn begin_calm(&mut self) {
+        self.chaos = false;
+        self.net.weather = crate::net::Weather::default();
+        self.net.heal();
+        self.set_faults(memory::Faults::default(), 0);
+        self.store.core.set_faults(Faults::default());
+        self.stir_store();
+        for workload in 0..self.workloads.len() {
+            if let Some(at) = self.workloads.get(workload).and_then(|w| w.place) {
+                self.set_link(workload, at, true);
+            }
+        }
+        self.log.line(self.now, "calm begins".to_owned());
+        self.start_all();
+    }
+
+    fn set_faults(&mut self, kernel: memory::Faults, host: u64) {
+        for node in self
+            .machines
+            .iter_mut()
+            .filter_map(|machine| machine.node.as_mut())
+        {
+            node.kernel.borrow_mut().set_faults(kernel);
+            node.host.fails = host;
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Workloads: what the orchestrator and the CNI plugin do, in either order.
+
+use fib_sync::{Hop, Owner, Route, RouteKey, TABLE_MAIN};
+use ipnet::IpNet;
+use lab::fabric::WorkloadPlan;
+use model::{DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec};
+
+use crate::agenda::{At, Event};
+use crate::scenario::Act;
+use crate::world::World;
+
+/// What the scenario knows of a workload.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub(crate) plan: WorkloadPlan,
+    /// The node it is at, or on its way to.
+    pub(crate) place: Option<At>,
+    /// Until when its last change is under way.
+    pub(crate) busy_until: u64,
+}
+
+/// `rtm_protocol` "static".
+const STATIC: Owner = Owner(4);
+
+impl World {
+    /// Workloads, each at a node from the beginning, and foreign routes.
+    pub(crate) fn populate(&mut self) {
+        for at in 0..self.plan.nodes.len() {
+            self.furnish(at);
+        }
+        for number in 1..=self.options.workloads {
+            self.workloads.push(Workload {
+                plan: WorkloadPlan::new(number),
+                place: None,
+                busy_until: 0,
+            });
+            let at = (number - 1) % self.plan.nodes.len().max(1);
+            self.place(number - 1, at, (0, 0));
+        }
+    }
+
+    /// What a node has besides the daemons' work: foreign routes, and its workloads' links.
+    pub(crate) fn furnish(&mut self, at: At) {
+        let Some(store) = self.plan.store_address().ip().into() else {
+            return;
+        };
+        let mut routes = vec![
+            ("0.0.0.0/0", 0),
+            ("192.168.0.0/16", 100),
+            ("10.65.0.0/16", 4096),
+        ];
+        if self.options.conflicts && at % 3 == 0 {
+            routes.push(("10.65.0.2/32", 1024));
+        }
+        let mine: Vec<String> = self
+            .workloads
+            .iter()
+            .filter(|workload| workload.place == Some(at))
+            .map(|workload| workload.plan.host_link())
+            .collect();
+        let index = self.underlay(at).unwrap_or(0);
+        let Some(node) = self
+            .machines
+            .get(at)
+            .and_then(|machine| machine.node.as_ref())
+        else {
+            return;
+        };
+        let mut kernel = node.kernel.borrow_mut();
+        for (prefix, metric) in routes {
+            if let Ok(prefix) = prefix.parse::<IpNet>() {
+                let key = RouteKey::new(TABLE_MAIN, prefix, metric, 0);
+                let route = Route::unicast(STATIC, vec![Hop::via(store).on(index)]);
+                let _ = kernel.add_route(key, route);
+            }
+        }
+        for name in mine {
+            kernel.add_link(&name);
+        }
+        let foreign = kernel.routes().filter(|(_, route)| route.owner() == STATIC);
+        let foreign = foreign.map(|(key, route)| (*key, route.clone())).collect();
+        drop(kernel);
+        if let Some(place) = self.foreign.get_mut(at) {
+            *place = foreign;
+        }
+        self.changed = true;
+    }
+
+    /// Puts a workload at a node: its link and its endpoint, after so many nanoseconds each. It
+    /// leaves the node where it was.
+    pub(crate) fn place(&mut self, workload: usize, to: At, (link, endpoint): (u64, u64)) {
+        let Some(state) = self.workloads.get_mut(workload) else {
+            return;
+        };
+        let from = state.place.replace(to);
+        state.busy_until = self.now + link.max(endpoint) + 1;
+        let name = state.plan.name.clone();
+        self.say(to, &format!("gets {name}"));
+        if from == Some(to) {
+            return;
+        }
+        self.later(link, Act::Plug { workload, at: to });
+        if let Some(from) = from {
+            self.later(link, Act::Unplug { workload, at: from });
+        }
+        self.later(
+            endpoint,
+            Act::Record {
+                workload,
+                put: Some(to),
+                delete: from,
+            },
+        );
+    }
+
+    /// Takes a workload away.
+    pub(crate) fn remove(&mut self, workload: usize, (link, endpoint): (u64, u64)) -> Option<()> {
+        let state = self.workloads.get_mut(workload)?;
+        let from = state.place.take()?;
+        state.busy_until = self.now + link.max(endpoint) + 1;
+        let name = state.plan.name.clone();
+        self.say(from, &format!("loses {name}"));
+        self.later(link, Act::Unplug { workload, at: from });
+        self.later(
+            endpoint,
+            Act::Record {
+                workload,
+                put: None,
+                delete: Some(from),
+            },
+        );
+        Some(())
+    }
+
+    /// Deletes a workload from the store; its link stays. Returns its prefixes.
+    pub(crate) fn withdraw_any(&mut self) -> Vec<IpNet> {
+        let placed = self.placed();
+        let Some(workload) = self.chance.pick(&placed).copied() else {
+            return Vec::new();
+        };
+        let Some(state) = self.workloads.get_mut(workload) else {
+            return Vec::new();
+        };
+        let nets = state.plan.nets().to_vec();
+        let from = state.place.take();
+        self.later(
+            0,
+            Act::Record {
+                workload,
+                put: None,
+                delete: from,
+            },
+        );
+        nets
+    }
+
+    /// Moves a workload to another node.
+    pub(crate) fn move_any(&mut self) {
+        let placed = self.placed();
+        let Some(workload) = self.chance.pick(&placed).copied() else {
+            return;
+        };
+        let to = self.chance.below(self.plan.nodes.len());
+        self.place(workload, to, (0, 0));
+    }
+
+    /// Workloads that are at a node and stay there for now.
+    pub(crate) fn placed(&self) -> Vec<usize> {
+        let workloads = self.workloads.iter().enumerate();
+        let rest = workloads.filter(|(_, w)| w.place.is_some() && w.busy_until <= self.now);
+        rest.map(|(number, _)| number).collect()
+    }
+
+    /// Has the scenario act after so many nanoseconds.
+    pub(crate) fn later(&mut self, after: u64, act: Act) {
+        self.agenda.push(self.now + after, Event::Act(act));
+    }
+
+    pub(crate) fn record(&mut self, workload: usize, put: Option<At>, delete: Option<At>) -> bool {
+        let Some(plan) = self.workloads.get(workload).map(|w| w.plan.clone()) else {
+            return true;
+        };
+        let name = |at: At| self.machines.get(at).map(|machine| machine.name.clone());
+        let put = put.and_then(name).and_then(|node| endpoint(&plan, &node));
+        let delete = delete
+            .and_then(name)
+            .and_then(|node| endpoint(&plan, &node));
+        let delete: Vec<String> = delete.into_iter().map(|(key, _)| key).collect();
+        let put: Vec<(String, Vec<u8>)> = put.into_iter().collect();
+        let done = self.store.change(&put, &delete);
+        if done {
+            self.changed = true;
+            self.stir_store();
+        }
+        done
+    }
+}
+
+/// The endpoint of a workload at a node: key and value.
+fn endpoint(workload: &WorkloadPlan, node: &str) -> Option<(String, Vec<u8>)> {
+    let name = EndpointName::new(node, "k8s", &workload.name, "eth0").ok()?;
+    let spec = WorkloadEndpointSpec {
+        orchestrator: "k8s".to_owned(),
+        node: node.to_owned(),
+        pod: workload.name.clone(),
+        endpoint: "eth0".to_owned(),
+        ip_networks: workload.nets().map(Network).to_vec(),
+        profiles: vec![DEFAULT_ALLOW_PROFILE.to_owned()],
+        interface_name: workload.host_link(),
+        mac: Some(Mac(workload.mac)),
+        ..WorkloadEndpointSpec::default()
+    };
+    let resource = Resource::namespaced("sim", &name.to_string(), spec);
+    Some((resource.key().ok()?.to_string(), resource.encode().ok()?))
+}

@@ -1,0 +1,455 @@
+//! The world: machines, what lies between them, and the agenda of what happens next.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use fib_sync::{Event as KernelEvent, Route, RouteKey};
+use lab::fabric::Plan;
+
+use crate::agenda::{Agenda, At, Daemon, Event};
+use crate::bgp::ephemeral;
+use crate::chance::Chance;
+use crate::limits::{EVENTS_MAX, TURN_GAP};
+use crate::log::{Log, Violation};
+use crate::machine::Machine;
+use crate::net::{Net, Sky, nanos};
+use crate::options::Options;
+use crate::oracle;
+use crate::plants::{FibWrap, Plants};
+use crate::store::Store;
+
+/// A fabric under simulation.
+pub struct World {
+    pub(crate) now: u64,
+    pub(crate) seed: u64,
+    pub(crate) plan: Plan,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) store: Store,
+    /// The network between all of them.
+    pub net: Net,
+    pub(crate) agenda: Agenda,
+    pub(crate) chance: Chance,
+    pub(crate) log: Log,
+    /// The routes that others than the daemons have put into each node's kernel.
+    pub(crate) foreign: Vec<BTreeMap<RouteKey, Route>>,
+    pub(crate) wrap: Option<FibWrap>,
+    /// A kernel, a link or the store has changed since the fabric was last compared.
+    pub(crate) changed: bool,
+    /// What an oracle that always watches has found.
+    pub(crate) found: Option<(&'static str, String)>,
+    /// The chaos goes on.
+    pub(crate) chaos: bool,
+    pub(crate) options: Options,
+    /// What the scenario knows of each workload.
+    pub(crate) workloads: Vec<crate::scenario::Workload>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World")
+            .field("seed", &self.seed)
+            .field("now", &self.now)
+            .field("machines", &self.machines.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a world cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// It cannot be that large.
+    #[error(transparent)]
+    Shape(#[from] lab::fabric::ShapeError),
+    /// A daemon refuses its configuration.
+    #[error("{0}")]
+    Config(#[from] intent::Report),
+}
+
+/// What a daemon's turn has to do with.
+pub(crate) struct Cx<'w> {
+    pub(crate) now: u64,
+    pub(crate) net: &'w mut Net,
+    pub(crate) agenda: &'w mut Agenda,
+    pub(crate) chance: &'w mut Chance,
+    pub(crate) log: &'w mut Log,
+    pub(crate) plan: &'w Plan,
+    pub(crate) wakes: Vec<(At, Daemon)>,
+    pub(crate) changed: bool,
+}
+
+impl Cx<'_> {
+    /// The network, and what it needs.
+    pub(crate) fn sky(&mut self) -> (&mut Net, Sky<'_>) {
+        let sky = Sky {
+            now: self.now,
+            agenda: self.agenda,
+            chance: self.chance,
+        };
+        (self.net, sky)
+    }
+
+    /// Gives a daemon a turn soon.
+    pub(crate) fn wake(&mut self, at: At, daemon: Daemon) {
+        self.wakes.push((at, daemon));
+    }
+
+    /// Takes note of what a kernel told.
+    pub(crate) fn saw_kernel(&mut self, event: &KernelEvent) {
+        if let KernelEvent::Applied(key, result) = event {
+            self.changed = true;
+            self.log.note(self.now, (key, result.is_ok()));
+        }
+    }
+
+    /// Takes note of something for the trace.
+    pub(crate) fn say(&mut self, at: At, what: &str) {
+        let name = self.net.names.get(at).cloned().unwrap_or_default();
+        self.log.line(self.now, format!("{name}: {what}"));
+    }
+
+    /// The machine of an address.
+    pub(crate) fn machine_of(&self, address: IpAddr) -> Option<At> {
+        let machines = self.plan.nodes.iter().chain(&self.plan.reflectors);
+        let of = |m: &lab::fabric::MachinePlan| {
+            IpAddr::V4(m.v4) == address || IpAddr::V6(m.v6) == address
+        };
+        machines.enumerate().find(|(_, m)| of(m)).map(|(at, _)| at)
+    }
+
+    /// The IPv4 address of a machine.
+    pub(crate) fn address(&self, at: At) -> IpAddr {
+        let mut machines = self.plan.nodes.iter().chain(&self.plan.reflectors);
+        machines
+            .nth(at)
+            .map_or(IpAddr::from([0; 4]), |m| m.v4.into())
+    }
+}
+
+/// The parts of a world apart from its machines, as a daemon's turn borrows them.
+macro_rules! cx {
+    ($world:expr) => {
+        Cx {
+            now: $world.now,
+            net: &mut $world.net,
+            agenda: &mut $world.agenda,
+            chance: &mut $world.chance,
+            log: &mut $world.log,
+            plan: &$world.plan,
+            wakes: Vec::new(),
+            changed: false,
+        }
+    };
+}
+
+impl World {
+    /// A world in which nothing runs yet.
+    ///
+    /// # Errors
+    /// A fabric cannot be that large, or a daemon refuses its configuration.
+    pub fn new(seed: u64, options: Options, plants: Plants) -> Result<Self, SetupError> {
+        let mut chance = Chance::new(seed);
+        let plan = options.plan()?;
+        let machines = crate::machine::all(&plan, &options, &mut chance)?;
+        let mut net = Net::default();
+        net.tap = plants.wire;
+        net.names = machines
+            .iter()
+            .map(|machine| machine.name.clone())
+            .collect();
+        net.names.push("store".to_owned());
+        Ok(Self {
+            now: 0,
+            seed,
+            store: Store::new(machines.len()),
+            net,
+            agenda: Agenda::new(chance.fork()),
+            log: Log::default(),
+            foreign: vec![BTreeMap::new(); plan.nodes.len()],
+            wrap: plants.fib,
+            changed: true,
+            found: None,
+            chaos: false,
+            workloads: Vec::new(),
+            plan,
+            machines,
+            chance,
+            options,
+        })
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub const fn now(&self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
+
+    /// A number that is another one if anything happened otherwise.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.log.hash()
+    }
+
+    /// Events so far.
+    #[must_use]
+    pub const fn events(&self) -> u64 {
+        self.log.events()
+    }
+
+    /// Lets a length of time pass.
+    ///
+    /// # Errors
+    /// An oracle that always watches says that something is wrong.
+    pub fn pass(&mut self, time: Duration) -> Result<(), Violation> {
+        let end = self.now + nanos(time);
+        while self.step(end)? {}
+        self.now = end;
+        Ok(())
+    }
+
+    /// The next event, if there is one by `end`.
+    pub(crate) fn step(&mut self, end: u64) -> Result<bool, Violation> {
+        let Some((at, event)) = self.agenda.pop(end) else {
+            return Ok(false);
+        };
+        self.now = self.now.max(at);
+        self.happen(event);
+        if self.log.events() > EVENTS_MAX {
+            return Err(self.violation("rest", "something goes round in circles".to_owned()));
+        }
+        match self.found.take() {
+            Some((oracle, what)) => Err(self.violation(oracle, what)),
+            None => Ok(true),
+        }
+    }
+
+    /// What an oracle has found, with all that is known.
+    #[must_use]
+    pub fn violation(&self, oracle: &'static str, what: String) -> Violation {
+        Violation {
+            seed: self.seed,
+            at: self.now,
+            oracle,
+            what,
+            trace: self.log.trace(),
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Turn(at, daemon) => self.turn(at, daemon),
+            Event::Dial {
+                from,
+                to,
+                peer,
+                token,
+            } => self.dial(from, to, peer, token),
+            Event::Dialled {
+                from,
+                peer,
+                token,
+                stream,
+            } => self.dialled(from, peer, token, stream),
+            Event::Arrive { stream, side } => {
+                let mut sky = Sky {
+                    now: self.now,
+                    agenda: &mut self.agenda,
+                    chance: &mut self.chance,
+                };
+                if let Some(at) = self.net.arrive(&mut sky, stream, side) {
+                    self.wake(at, Daemon::Bgp);
+                }
+            }
+            Event::Ask(question) => {
+                if !self.net.is_cut(question.at, self.store.place) {
+                    let answer = self.store.ask(question);
+                    self.answer(answer);
+                }
+            }
+            Event::Answer(answer) => self.answered(answer),
+            Event::Watch { at, feed, token } => self.watch(at, feed, token),
+            Event::Act(act) => self.act(act),
+        }
+    }
+
+    fn turn(&mut self, at: At, daemon: Daemon) {
+        let Some(machine) = self.machines.get_mut(at) else {
+            return;
+        };
+        let mut cx = cx!(self);
+        let timeout = match daemon {
+            Daemon::Bgp if machine.bgp.is_due(self.now) => {
+                machine.bgp.run.as_mut().and_then(|bgp| {
+                    bgp.turn(&mut cx);
+                    bgp.timeout()
+                })
+            }
+            Daemon::Felix if machine.felix.is_due(self.now) => {
+                let (felix, node) = (&mut machine.felix.run, &mut machine.node);
+                felix.as_mut().zip(node.as_mut()).and_then(|(felix, node)| {
+                    felix.turn(&mut cx, &mut node.host);
+                    felix.timeout(self.now)
+                })
+            }
+            _ => return,
+        };
+        cx.log.note(self.now, (at, daemon));
+        let (wakes, changed) = (std::mem::take(&mut cx.wakes), cx.changed);
+        self.after(at, wakes, changed);
+        if let Some(timeout) = timeout {
+            self.wake_at(at, daemon, timeout.max(self.now + nanos(TURN_GAP)));
+        }
+    }
+
+    /// What follows from a turn.
+    fn after(&mut self, at: At, wakes: Vec<(At, Daemon)>, changed: bool) {
+        for (at, daemon) in wakes {
+            self.wake(at, daemon);
+        }
+        if changed {
+            self.changed = true;
+            if let Some(wrong) = oracle::foreign::check(self, at) {
+                self.found.get_or_insert(("foreign", wrong));
+            }
+        }
+        self.stir(at);
+    }
+
+    /// Gives a daemon a turn soon.
+    pub(crate) fn wake(&mut self, at: At, daemon: Daemon) {
+        let soon = self.now + self.chance.within(1_000..=200_000);
+        self.wake_at(at, daemon, soon);
+    }
+
+    fn wake_at(&mut self, at: At, daemon: Daemon, instant: u64) {
+        let Some(machine) = self.machines.get_mut(at) else {
+            return;
+        };
+        let due = match daemon {
+            Daemon::Bgp => machine.bgp.wake(instant),
+            Daemon::Felix => machine.felix.wake(instant),
+        };
+        if let Some(due) = due {
+            self.agenda.push(due, Event::Turn(at, daemon));
+        }
+    }
+
+    /// Wakes the daemons of a machine whose kernel has something for them.
+    pub(crate) fn stir(&mut self, at: At) {
+        for daemon in [Daemon::Bgp, Daemon::Felix] {
+            if self
+                .machines
+                .get(at)
+                .is_some_and(|machine| machine.hears_kernel(daemon))
+            {
+                self.wake(at, daemon);
+            }
+        }
+    }
+
+    fn dial(&mut self, from: At, to: At, peer: bgp_speaker::rib::PeerId, token: u64) {
+        if self.net.is_cut(from, to) {
+            return; // nobody answers; the one who dialled gives up by itself
+        }
+        let Some(machine) = self.machines.get_mut(to) else {
+            return;
+        };
+        let mut cx = cx!(self);
+        let ends = (
+            SocketAddr::new(cx.address(to), 179),
+            SocketAddr::new(
+                cx.address(from),
+                ephemeral(u32::try_from(token).unwrap_or(0)),
+            ),
+        );
+        let stream = machine
+            .bgp
+            .run
+            .as_mut()
+            .map(|bgp| bgp.accept(&mut cx, from, ends));
+        let wakes = std::mem::take(&mut cx.wakes);
+        let delay = self.now + self.net.delay(&mut self.chance);
+        self.agenda.push(
+            delay,
+            Event::Dialled {
+                from,
+                peer,
+                token,
+                stream,
+            },
+        );
+        self.after(to, wakes, false);
+        self.wake(to, Daemon::Bgp);
+    }
+
+    fn dialled(
+        &mut self,
+        from: At,
+        peer: bgp_speaker::rib::PeerId,
+        token: u64,
+        stream: Option<u32>,
+    ) {
+        let ours = self.net.dialled(from, peer, token);
+        let Some(machine) = self.machines.get_mut(from) else {
+            return;
+        };
+        let mut cx = cx!(self);
+        match (&mut machine.bgp.run, ours) {
+            (Some(bgp), true) => bgp.dialled(&mut cx, peer, stream),
+            _ => {
+                if let Some(stream) = stream {
+                    let (net, mut sky) = cx.sky();
+                    net.abandon(&mut sky, stream);
+                }
+            }
+        }
+        let wakes = std::mem::take(&mut cx.wakes);
+        self.after(from, wakes, false);
+        self.wake(from, Daemon::Bgp);
+    }
+
+    fn answer(&mut self, answer: Option<crate::store::Answer>) {
+        if let Some(answer) = answer {
+            let at = self.now + self.net.delay(&mut self.chance);
+            self.agenda.push(at, Event::Answer(answer));
+        }
+    }
+
+    fn answered(&mut self, answer: crate::store::Answer) {
+        let at = answer.at;
+        let opened = answer.is_opened();
+        if self.net.is_cut(at, self.store.place) {
+            return;
+        }
+        let now = Duration::from_nanos(self.now);
+        let felix = self
+            .machines
+            .get_mut(at)
+            .and_then(|machine| machine.felix.run.as_mut());
+        if felix.is_some_and(|felix| felix.follower.answer(now, answer)) {
+            self.wake(at, Daemon::Felix);
+        }
+        if opened {
+            self.stir_store();
+        }
+    }
+
+    /// Has every watch of the store looked at soon.
+    pub(crate) fn stir_store(&mut self) {
+        self.store
+            .stir(self.now, &self.net, &mut self.agenda, &mut self.chance);
+    }
+
+    fn watch(&mut self, at: At, feed: usize, token: u64) {
+        if self.net.is_cut(at, self.store.place) {
+            let again = self.now + nanos(Duration::from_secs(1));
+            return self.agenda.push(again, Event::Watch { at, feed, token });
+        }
+        if let Some(answer) = self.store.look(at, feed, token) {
+            self.answered(answer);
+            self.stir_store();
+        }
+    }
+}
+
+pub(crate) use cx;
