@@ -245,7 +245,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
-        self.unreach(shared, net, PeerId::LOCAL, 0);
+        Self::withdraw(self, shared, net);
     }
 
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {

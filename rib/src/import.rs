@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use bgp_proto::{Attributes, FamilyRow, Fault, Net, NlriIter, Remedy, RouteBatch};
+use bgp_proto::{Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy, RouteBatch};
+use smallvec::SmallVec;
 
 use crate::attributes::AttrId;
 use crate::eligible::{self, Ineligible};
@@ -13,6 +14,9 @@ use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{Direction, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
 use crate::table::{Key, LOST, MED};
+
+/// NLRI looked up together.
+const CHUNK: usize = 32;
 
 /// What became of a batch of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,10 +90,16 @@ impl Import {
                 accepted: None,
                 ..self
             },
-            Verdict::AcceptWith(attributes) => Self {
-                accepted: Some(shared.intern(*attributes)),
-                ..self
-            },
+            Verdict::AcceptWith(attributes) => {
+                let edited = shared.intern(*attributes);
+                if edited == accepted {
+                    shared.release(edited);
+                }
+                Self {
+                    accepted: Some(edited),
+                    ..self
+                }
+            }
         }
     }
 
@@ -131,13 +141,8 @@ impl<K: Key> FamilyTable<K> {
         match received {
             Some(received) => {
                 let import = Import::new(shared, &info, received);
-                self.reach_all(
-                    shared,
-                    (peer, &info.import),
-                    &import,
-                    &batch.reach,
-                    &mut done,
-                );
+                let reach = batch.reach.clone();
+                self.reach_all(shared, (peer, &info.import), &import, reach, &mut done);
                 import.release(shared);
             }
             // RFC 7606 §2: announced without usable attributes means withdrawn.
@@ -157,15 +162,12 @@ impl<K: Key> FamilyTable<K> {
         nlri: NlriIter<'_>,
         done: &mut Ingested,
     ) {
-        for nlri in nlri {
-            match nlri {
-                Ok(nlri) => {
-                    self.unreach(shared, nlri.net, peer, nlri.path_id);
-                    done.unreach += 1;
-                }
-                Err(fault) => done.faults.push(fault),
+        self.in_chunks(nlri, done, |this, nlri, slot, done| {
+            done.unreach += 1;
+            if let Some(slot) = slot {
+                this.unreach_at(shared, slot, peer, nlri.path_id);
             }
-        }
+        });
     }
 
     fn reach_all(
@@ -173,33 +175,59 @@ impl<K: Key> FamilyTable<K> {
         shared: &mut Shared,
         (peer, policy): (PeerId, &Policy),
         import: &Import,
-        nlri: &NlriIter<'_>,
+        nlri: NlriIter<'_>,
         done: &mut Ingested,
     ) {
-        for nlri in nlri.clone() {
-            let nlri = match nlri {
-                Ok(nlri) => nlri,
-                Err(fault) => {
-                    done.faults.push(fault);
-                    continue;
-                }
-            };
+        self.in_chunks(nlri, done, |this, nlri, slot, done| {
             let taken = if matches!(policy, Policy::Hook(_)) {
-                let judged = import.judged(shared, peer, self.row, nlri.net);
-                let taken = self.reach(shared, nlri.net, peer, nlri.path_id, &judged);
+                let judged = import.judged(shared, peer, this.row, nlri.net);
+                let taken = this.reach(shared, (&nlri, slot), peer, &judged);
                 if let Some(edited) = judged.accepted.filter(|id| Some(*id) != import.accepted) {
                     shared.release(edited);
                 }
                 taken
             } else {
-                self.reach(shared, nlri.net, peer, nlri.path_id, import)
+                this.reach(shared, (&nlri, slot), peer, import)
             };
             if taken {
                 done.reach += 1;
             } else {
                 done.refused += 1;
             }
+        });
+    }
+
+    /// Takes NLRI in chunks, of which all slots are looked up before any is touched: where tables
+    /// do not fit into caches, the processor then waits for many look-ups at once.
+    fn in_chunks(
+        &mut self,
+        mut nlri: NlriIter<'_>,
+        done: &mut Ingested,
+        mut take: impl FnMut(&mut Self, Nlri<'_>, Option<u32>, &mut Ingested),
+    ) {
+        let mut chunk: SmallVec<[(Nlri<'_>, Option<u32>); CHUNK]> = SmallVec::new();
+        loop {
+            for nlri in nlri.by_ref().take(CHUNK) {
+                match nlri {
+                    Ok(nlri) => chunk.push((nlri, None)),
+                    Err(fault) => done.faults.push(fault),
+                }
+            }
+            if chunk.is_empty() {
+                return;
+            }
+            for (nlri, slot) in &mut chunk {
+                *slot = self.find(nlri.net);
+            }
+            for (nlri, slot) in chunk.drain(..) {
+                take(self, nlri, slot, done);
+            }
         }
+    }
+
+    fn find(&mut self, net: Net<'_>) -> Option<u32> {
+        let key = K::find(net, self.row, &mut self.scratch.key)?;
+        self.table.find(key)
     }
 
     /// One of our own routes.
@@ -212,29 +240,35 @@ impl<K: Key> FamilyTable<K> {
             accepted: Some(received),
             reason: None,
         };
-        self.reach(shared, net, PeerId::LOCAL, 0, &import);
+        self.reach(shared, (&Nlri::new(net), None), PeerId::LOCAL, &import);
         import.release(shared);
     }
 
-    /// A peer has a way to a destination. Returns whether there was room for it.
+    /// A peer has a way to a destination, whose slot is known or not there, as far as the caller
+    /// knows. Returns whether there was room for it.
     fn reach(
         &mut self,
         shared: &mut Shared,
-        net: Net<'_>,
+        (nlri, slot): (&Nlri<'_>, Option<u32>),
         peer: PeerId,
-        path_id: u32,
         import: &Import,
     ) -> bool {
-        let Self {
-            table,
-            scratch,
-            row,
-            ..
-        } = self;
-        let Some(key) = K::find(net, row, &mut scratch.key) else {
-            return false;
+        let &Nlri { path_id, net } = nlri;
+        let at = match slot {
+            Some(at) => at,
+            None => {
+                let Self {
+                    table,
+                    scratch,
+                    row,
+                    ..
+                } = self;
+                let Some(key) = K::find(net, row, &mut scratch.key) else {
+                    return false;
+                };
+                table.find_or_insert(key)
+            }
         };
-        let at = table.find_or_insert(key);
         let epoch = self.marks(peer).map_or(0, super::stale::Marks::epoch);
         let path = Path::new(
             peer,
@@ -297,25 +331,16 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
+    /// One of our own routes is no more.
+    pub(crate) fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
+        if let Some(at) = self.find(net) {
+            self.unreach_at(shared, at, PeerId::LOCAL, 0);
+        }
+    }
+
     /// A peer has no way to a destination any more.
-    pub(crate) fn unreach(
-        &mut self,
-        shared: &mut Shared,
-        net: Net<'_>,
-        peer: PeerId,
-        path_id: u32,
-    ) {
-        let Self {
-            table,
-            scratch,
-            row,
-            ..
-        } = self;
-        let Some(key) = K::find(net, row, &mut scratch.key) else {
-            return;
-        };
-        let Some(at) = table.find(key) else { return };
-        let paths = table.slot(at).paths.as_slice();
+    fn unreach_at(&mut self, shared: &mut Shared, at: u32, peer: PeerId, path_id: u32) {
+        let paths = self.table.slot(at).paths.as_slice();
         if let Some(index) = paths.iter().position(|path| path.is_from(peer, path_id)) {
             self.remove_path(shared, at, index);
         }

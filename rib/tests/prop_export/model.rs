@@ -26,7 +26,7 @@ pub static IMPORT: PolicyHook = PolicyHook {
     judge: |route| {
         assert_eq!(route.direction, Direction::Import);
         match route.attributes.med {
-            Some(10) => edited(route, |attributes| attributes.local_pref = Some(150)),
+            Some(10) => edited(route, |attributes| attributes.local_pref = Some(100)),
             Some(20) if route.attributes.origin == bgp_proto::Origin::Egp => Verdict::Reject,
             _ => Verdict::Accept,
         }

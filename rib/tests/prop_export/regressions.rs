@@ -41,10 +41,14 @@ fn unreach(peer: u16, net: u8) -> Event {
 }
 
 fn plays(tight: bool, events: &[Event]) {
+    plays_with(1, tight, events);
+}
+
+fn plays_with(multipath_max: u16, tight: bool, events: &[Event]) {
     let setup = Setup {
         family: Family::IPV4_UNICAST,
         track: false,
-        multipath_max: 1,
+        multipath_max,
         always_compare_med: false,
         tight,
     };
@@ -284,4 +288,56 @@ fn a_reader_that_lost_its_place_is_told_of_withdrawals_all_the_same() {
         Event::Private { peer: 6, budget: 1 },
     ]);
     plays(true, &events);
+}
+
+#[test]
+fn a_path_used_beside_the_best_is_taken_back_when_it_goes() {
+    let beside = Variant {
+        next_hop: 1,
+        ..PLAIN
+    };
+    let routes = [reach(8, 0, PLAIN), reach(7, 0, beside), Event::Settle];
+    for peer in [7, 8] {
+        let mut events = routes.to_vec();
+        events.insert(
+            0,
+            Event::Up {
+                peer: 8,
+                alias: false,
+            },
+        );
+        events.push(unreach(peer, 0));
+        plays_with(2, false, &events);
+    }
+}
+
+#[test]
+fn a_peer_that_comes_back_with_less_is_no_longer_the_best() {
+    let (better, worse) = (
+        Variant {
+            local_pref: 2,
+            ..PLAIN
+        },
+        Variant {
+            local_pref: 0,
+            ..PLAIN
+        },
+    );
+    plays(
+        false,
+        &[
+            reach(5, 0, better),
+            reach(6, 0, PLAIN),
+            Event::Settle,
+            Event::Down {
+                peer: 5,
+                stale: false,
+            },
+            Event::Up {
+                peer: 5,
+                alias: false,
+            },
+            reach(5, 0, worse),
+        ],
+    );
 }
