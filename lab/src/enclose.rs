@@ -24,8 +24,8 @@ pub enum Enclosure {
     User,
 }
 
-/// Takes this process into fresh network, mount, UTS and IPC namespaces, and its children into a
-/// fresh pid namespace; without root, into a user namespace first. The next child is process 1
+/// Takes this process into fresh network, UTS and IPC namespaces, and its children into a fresh
+/// pid namespace; without root, into a user namespace first. The next child is process 1
 /// and shall call [`settle()`].
 ///
 /// The process must have one thread only (the kernel refuses a user namespace otherwise).
@@ -36,7 +36,6 @@ pub enum Enclosure {
 pub fn enclose() -> Result<Enclosure, Error> {
     let (uid, gid) = (geteuid(), getegid());
     let inner = CloneFlags::CLONE_NEWNET
-        | CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWPID;
@@ -70,13 +69,18 @@ pub fn enclose() -> Result<Enclosure, Error> {
     Ok(Enclosure::User)
 }
 
-/// Prepares process 1 of an enclosed lab: no mount reaches the machine any more, `/proc` shows
-/// this pid namespace, and `/run` is an empty tmpfs. Returns the lab's directory, on that tmpfs.
+/// Prepares process 1 of an enclosed lab: in a mount namespace of its own, of which nothing
+/// reaches the machine, `/proc` shows this pid namespace, and `/run` is an empty tmpfs. Returns
+/// the lab's directory, on that tmpfs. The parent goes on seeing the machine's files.
 ///
 /// # Errors
 ///
 /// [`Error::System`] if a mount is refused.
 pub fn settle() -> Result<PathBuf, Error> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|source| Error::Forbidden {
+        namespace: "mount",
+        source,
+    })?;
     private_mounts()?;
     let proc_flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(

@@ -68,9 +68,9 @@ pub(super) fn claim(name: &str) -> Result<(UnixListener, PathBuf)> {
     Ok((listener, path))
 }
 
-/// Whether a keeper answers by this name.
-pub(super) fn answers(name: &str) -> bool {
-    Keeper::find(name)
+/// Whether a keeper answers at this socket.
+pub(super) fn answers(path: &Path) -> bool {
+    Keeper::at(path)
         .and_then(|keeper| keeper.ask(&Request::Status {}))
         .is_ok()
 }
@@ -232,7 +232,8 @@ struct Keeper {
 
 impl Keeper {
     fn find(name: &str) -> Result<Self> {
-        let Ok(stream) = UnixStream::connect(socket_path(name)) else {
+        let path = socket_path(name);
+        if UnixStream::connect(&path).is_err() {
             let others = others();
             if others.is_empty() {
                 bail!("no fabric is up; start one: cambric lab up{}", option(name));
@@ -241,7 +242,12 @@ impl Keeper {
                 "no fabric is up by the name of {name}; there are: {}",
                 others.join(", ")
             );
-        };
+        }
+        Self::at(&path)
+    }
+
+    fn at(path: &Path) -> Result<Self> {
+        let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(ANSWER))?;
         let credentials = getsockopt(&stream, PeerCredentials)?;
         Ok(Self {

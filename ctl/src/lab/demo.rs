@@ -263,11 +263,13 @@ impl Show {
             wrong.push(format!("{lost} of {sent} pings were lost"));
         }
         stage.fabric.check()?;
-        if wrong.is_empty() && sent > 0 {
-            let outcome = format!(
-                "{name} by SIGKILL, noticed everywhere: no route left any kernel,\n\
-                 none of {sent} pings under way was lost",
-            );
+        if wrong.is_empty() {
+            let pings = match sent {
+                0 => "there was nobody to ping".to_owned(),
+                sent => format!("none of {sent} pings under way was lost"),
+            };
+            let noticed = "noticed everywhere: no route left any kernel";
+            let outcome = format!("{name} by SIGKILL, {noticed},\n{pings}");
             self.journal.good("killed", Some(took), outcome);
         } else {
             let outcome = format!("{name} by SIGKILL:\n{}", wrong.join("\n"));

@@ -81,7 +81,7 @@ fn up_outside(up: &UpArgs) -> Result<ExitCode> {
         // Ends when the keeper lets go of it: the fabric is up, or it will not come up.
         io::copy(&mut progress, &mut io::stdout()).context("reading the lab's progress")?;
     }
-    if !client::answers(name) {
+    if !client::answers(&path) {
         let status = child.wait().context("waiting for the lab")?;
         let _ = std::fs::remove_file(&path);
         return Ok(exit_code(status.code()));
