@@ -9,7 +9,7 @@ use crate::connection::{Cause, Transport};
 use crate::limits::{INBOUND_FAILURES_MAX, REOPEN_AGE_MIN};
 use crate::table::Event;
 use crate::timer::Timer;
-use crate::{Conn, Input, Instant, Output, Session, State};
+use crate::{Conn, DownReason, Input, Instant, Output, Session, State};
 
 impl Session {
     /// Turns an input into events.
@@ -162,6 +162,7 @@ impl Session {
         } else if self.timers.deadline(Timer::IdleHold).is_some()
             && self.inbound.state() == State::Idle
             && self.stats.failures > INBOUND_FAILURES_MAX
+            && !self.was_turned_away()
         {
             return Err(Notification::cease(cease::CONNECTION_REJECTED));
         }
@@ -183,6 +184,15 @@ impl Session {
         }
         self.inbound.ends = None; // Those of the new connection come with it.
         Ok(())
+    }
+
+    /// Whether the last attempt ended because the peer, in an idle hold of its own, wanted no
+    /// connection. Then it is for us to listen: if both turned the other away while they wait, each
+    /// would dial only into the other's wait.
+    fn was_turned_away(&self) -> bool {
+        let reason = self.stats.last_error.as_ref().map(|(_, reason)| reason);
+        let rejected = (code::CEASE, cease::CONNECTION_REJECTED);
+        matches!(reason, Some(DownReason::Received(n)) if (n.code, n.subcode) == rejected)
     }
 
     /// Whether a new connection of the peer means that it has restarted. RFC 4724 §5

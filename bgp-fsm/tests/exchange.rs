@@ -628,6 +628,26 @@ fn a_peer_that_lost_its_connection_is_let_in_at_once() {
     assert_eq!(peer.session.state(), State::OpenSent);
 }
 
+/// Two speakers that rest after errors, each turning away the other's dials, would never meet.
+#[test]
+fn who_is_turned_away_by_a_resting_peer_listens_while_it_rests() {
+    let mut peer = Exchange::start(config());
+    for _ in 0..3 {
+        peer.connect().expect("admitted");
+        send!(peer, Msg::Keepalive); // instead of an OPEN: an error
+        assert_eq!(peer.session.state(), State::Idle);
+        peer.pass(60);
+    }
+    peer.connect().expect("admitted");
+    let resting = Notification::cease(cease::CONNECTION_REJECTED);
+    send!(peer, Msg::Notification(resting));
+    assert_eq!(peer.session.state(), State::Idle);
+    assert_eq!(peer.session.stats().failures, 4);
+    peer.connect().expect("the peer's rest is over before ours");
+    send!(peer, Msg::Keepalive);
+    assert!(peer.connect().is_err(), "an error of its own is rested on");
+}
+
 #[test]
 fn a_dial_that_fails_or_hangs_is_repeated() {
     let active = SessionConfig {
