@@ -139,12 +139,20 @@ impl Config {
         let kernel = section.check(&mut problems);
         problems.finish()?;
         intent.notes.extend(kernel.notes());
-        Ok(Self { path: source.path().to_owned(), file, intent, kernel })
+        Ok(Self {
+            path: source.path().to_owned(),
+            file,
+            intent,
+            kernel,
+        })
     }
 
     /// Where the control socket is.
     pub fn control(&self) -> PathBuf {
-        self.file.control.clone().unwrap_or_else(|| CONTROL_DEFAULT.into())
+        self.file
+            .control
+            .clone()
+            .unwrap_or_else(|| CONTROL_DEFAULT.into())
     }
 }
 
@@ -187,7 +195,10 @@ impl KernelSection {
         let owner = owner(self.protocol.as_ref(), default.owner, problems);
         let import = match &self.import {
             None => default.import.clone(),
-            Some(rules) => rules.iter().map(|rule| rule.check(owner, problems)).collect(),
+            Some(rules) => rules
+                .iter()
+                .map(|rule| rule.check(owner, problems))
+                .collect(),
         };
         KernelConfig {
             install: self.install.unwrap_or(default.install),
@@ -222,16 +233,18 @@ impl ImportSection {
             }
         }
         let table = table(self.table.as_ref(), problems);
-        ImportRule { protocols: protocols.clone(), table, interfaces }
+        ImportRule {
+            protocols: protocols.clone(),
+            table,
+            interfaces,
+        }
     }
 }
 
-fn owner(
-    protocol: Option<&Spanned<u8>>,
-    default: Owner,
-    problems: &mut Problems<'_>,
-) -> Owner {
-    let Some(protocol) = protocol else { return default };
+fn owner(protocol: Option<&Spanned<u8>>, default: Owner, problems: &mut Problems<'_>) -> Owner {
+    let Some(protocol) = protocol else {
+        return default;
+    };
     let owner = Owner(*protocol.get_ref());
     if owner.0 <= PROTOCOL_SYSTEM_MAX {
         let message = format!("protocol {owner} is the system's own");
@@ -243,10 +256,16 @@ fn owner(
 }
 
 fn table(table: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> u32 {
-    let Some(table) = table else { return TABLE_MAIN };
+    let Some(table) = table else {
+        return TABLE_MAIN;
+    };
     let (number, span) = (*table.get_ref(), table.span());
     if number == 0 || number == TABLE_LOCAL {
-        problems.push(bad(span, format!("table {number} is not one for routes"), "254 is the main table"));
+        problems.push(bad(
+            span,
+            format!("table {number} is not one for routes"),
+            "254 is the main table",
+        ));
     }
     number
 }
@@ -255,7 +274,11 @@ fn metric(metric: Option<&Spanned<u32>>, default: u32, problems: &mut Problems<'
     let Some(metric) = metric else { return default };
     if *metric.get_ref() == 0 {
         let message = "metric 0 means another metric in IPv6".to_owned();
-        problems.push(bad(metric.span(), message, "any other number; 1024 is the default"));
+        problems.push(bad(
+            metric.span(),
+            message,
+            "any other number; 1024 is the default",
+        ));
     }
     *metric.get_ref()
 }
@@ -294,9 +317,20 @@ mod tests {
              reconcile = 0\non_exit = \"flush\"\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
              interfaces = [\"veth*\", \"eth1\"]\n",
         );
-        let KernelConfig { install, table, metric, owner, grace, reconcile, on_exit, import } =
-            config.as_ref().unwrap().kernel.clone();
-        assert_eq!((install, table, metric, owner), (false, 1000, 200, Owner(12)));
+        let KernelConfig {
+            install,
+            table,
+            metric,
+            owner,
+            grace,
+            reconcile,
+            on_exit,
+            import,
+        } = config.as_ref().unwrap().kernel.clone();
+        assert_eq!(
+            (install, table, metric, owner),
+            (false, 1000, 200, Owner(12))
+        );
         assert_eq!((grace, reconcile), (Duration::from_secs(5), Duration::ZERO));
         assert_eq!(on_exit, OnExit::Flush);
         assert_eq!((import.len(), import[0].table), (1, 7));
@@ -304,7 +338,10 @@ mod tests {
         let config = config.unwrap();
         assert_eq!(config.kernel.tables(), [1000, 7]);
         let notes = config.intent.notes.join("\n");
-        assert!(notes.contains("shadow run") && notes.contains("not above 256"), "{notes}");
+        assert!(
+            notes.contains("shadow run") && notes.contains("not above 256"),
+            "{notes}"
+        );
     }
 
     #[test]
@@ -316,25 +353,40 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_place() {
         let text = refusal("[kernel]\nmetrik = 5\n");
-        assert!(text.contains("client.toml:4") && text.contains("metric"), "{text}");
+        assert!(
+            text.contains("client.toml:4") && text.contains("metric"),
+            "{text}"
+        );
         for (key, says) in [
             ("metric = 0", "metric 0 means another metric"),
             ("protocol = 2", "2 (kernel) is the system's own"),
             ("table = 255", "table 255 is not one for routes"),
-            ("import = [{ protocols = [119] }]", "protocol 119 is our own"),
+            (
+                "import = [{ protocols = [119] }]",
+                "protocol 119 is our own",
+            ),
             ("import = [{ protocols = [] }]", "nothing is imported"),
-            ("import = [{ protocols = [80], interfaces = [\"a*b\"] }]", "only stand at the end"),
+            (
+                "import = [{ protocols = [80], interfaces = [\"a*b\"] }]",
+                "only stand at the end",
+            ),
             ("on_exit = \"drop\"", "on_exit"),
         ] {
             let text = refusal(&format!("[kernel]\n{key}\n"));
-            assert!(text.contains(says) && text.contains("client.toml:4"), "{key}: {text}");
+            assert!(
+                text.contains(says) && text.contains("client.toml:4"),
+                "{key}: {text}"
+            );
         }
     }
 
     #[test]
     fn the_page_of_the_manual_is_right() {
         let manual = include_str!("../../docs/operate/bgp-client.md");
-        let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let example = manual
+            .split("```toml\n")
+            .nth(1)
+            .and_then(|rest| rest.split("```").next());
         let source = Source::new("manual.toml", example.expect("an example"));
         let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
         assert_eq!(config.kernel, KernelConfig::default());

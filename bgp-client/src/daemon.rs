@@ -39,14 +39,29 @@ impl Daemon {
     /// The kernel cannot be reached, an address cannot be listened on, or the kernel takes no
     /// TCP-MD5 key.
     pub fn new(config: Config, seed: u64) -> Result<Self, Failure> {
-        let netlink = NetlinkConfig { tables: config.kernel.tables(), ..NetlinkConfig::default() };
+        let netlink = NetlinkConfig {
+            tables: config.kernel.tables(),
+            ..NetlinkConfig::default()
+        };
         let fib = NetlinkFib::open(netlink)?;
         let mut speaker = Speaker::new(config.intent.speaker.clone(), seed);
         let node = Node::new(fib_sync::Instant(0), config.kernel.clone(), &mut speaker);
-        let listen = config.file.listen.iter().map(|address| *address.get_ref()).collect();
+        let listen = config
+            .file
+            .listen
+            .iter()
+            .map(|address| *address.get_ref())
+            .collect();
         let io = Io::new(speaker, IoConfig { listen })?;
         let started = Instant::now();
-        Ok(Self { io, fib, node, config, config_error: None, started })
+        Ok(Self {
+            io,
+            fib,
+            node,
+            config,
+            config_error: None,
+            started,
+        })
     }
 
     /// The instant of the kernel side: the same clock as the speaker's.
@@ -159,7 +174,10 @@ impl Daemon {
         let mut facts = report::facts(self.io.speaker());
         facts.extend(crate::report::facts(&self.node));
         let listening: Vec<String> = self.io.listening().map(|at| at.to_string()).collect();
-        facts.push(Fact { name: "listening".to_owned(), value: listening.join(" ") });
+        facts.push(Fact {
+            name: "listening".to_owned(),
+            value: listening.join(" "),
+        });
         let mut notes = self.config.intent.notes.clone();
         notes.extend(crate::report::notes(&self.node));
         if !self.fib.has_large_buffers() {

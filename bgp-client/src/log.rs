@@ -16,11 +16,20 @@ pub(crate) fn event(speaker: &Speaker, event: &Event) {
         }
         Event::Track(track) => tracing::debug!(?track, "next hop"),
         Event::Gone(_) => {}
-        Event::Refused { remote, refusal, .. } => {
+        Event::Refused {
+            remote, refusal, ..
+        } => {
             tracing::warn!("connection of {remote} refused: {refusal}");
         }
-        Event::DialFailed { peer, remote, error } => {
-            tracing::debug!("neighbor {}: dialling {remote}: {error}", speaker.peer_name(*peer));
+        Event::DialFailed {
+            peer,
+            remote,
+            error,
+        } => {
+            tracing::debug!(
+                "neighbor {}: dialling {remote}: {error}",
+                speaker.peer_name(*peer)
+            );
         }
         Event::AcceptFailed { local, error } => {
             tracing::warn!("cannot accept connections on {local} for now: {error}");
@@ -40,11 +49,20 @@ pub(crate) fn kernel(event: &fib_sync::Event) {
         fib_sync::Event::Overrun => {
             tracing::warn!("kernel notifications were lost: reading the tables again");
         }
-        fib_sync::Event::DumpDone { table, complete: false, .. } => {
+        fib_sync::Event::DumpDone {
+            table,
+            complete: false,
+            ..
+        } => {
             tracing::info!("table {table} changed while it was read: reading it again");
         }
         fib_sync::Event::Link(link) => {
-            tracing::debug!(name = link.name, up = link.up, running = link.running, "link");
+            tracing::debug!(
+                name = link.name,
+                up = link.up,
+                running = link.running,
+                "link"
+            );
         }
         _ => {}
     }

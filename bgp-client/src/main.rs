@@ -11,7 +11,11 @@ use clap::Parser;
 #[command(name = "cambric-bgp-client", version)]
 struct Arguments {
     /// The configuration file
-    #[arg(long, value_name = "FILE", default_value = "/etc/cambric/bgp-client.toml")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/etc/cambric/bgp-client.toml"
+    )]
     config: PathBuf,
     /// Read the configuration, report every mistake, and leave
     #[arg(long)]
@@ -23,7 +27,11 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match Config::read(&arguments.config) {
         Ok(config) if arguments.check => {
-            config.intent.notes.iter().for_each(|note| println!("note: {note}"));
+            config
+                .intent
+                .notes
+                .iter()
+                .for_each(|note| println!("note: {note}"));
             println!("{}: good", arguments.config.display());
             Ok(())
         }

@@ -65,6 +65,10 @@ impl Daemon {
             ("kernel.grace", old.grace != new.grace),
             ("kernel.reconcile", old.reconcile != new.reconcile),
         ];
-        changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+        changed
+            .into_iter()
+            .filter(|(_, changed)| *changed)
+            .map(|(key, _)| key)
+            .collect()
     }
 }

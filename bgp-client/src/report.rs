@@ -12,14 +12,21 @@ use crate::limits::REFUSALS_SHOWN_MAX;
 /// The routes we want, hold and import.
 pub(crate) fn fib(node: &Node) -> Fib {
     let install = node.config().install;
-    let ours = node.reconciler().routes().map(|view| ours(node, &view, install));
+    let ours = node
+        .reconciler()
+        .routes()
+        .map(|view| ours(node, &view, install));
     let imported = node.watcher().imported_routes();
     let imported = imported.map(|(key, route)| FibRoute {
         source: "imported".to_owned(),
         state: "imported".to_owned(),
         ..fib_route(node, key, route)
     });
-    Fib { in_sync: node.reconciler().in_sync(), install, routes: ours.chain(imported).collect() }
+    Fib {
+        in_sync: node.reconciler().in_sync(),
+        install,
+        routes: ours.chain(imported).collect(),
+    }
 }
 
 fn ours(node: &Node, view: &FibView<'_>, install: bool) -> FibRoute {
@@ -30,9 +37,9 @@ fn ours(node: &Node, view: &FibView<'_>, install: bool) -> FibRoute {
         FibStatus::Wanted if install => ("pending", None),
         FibStatus::Wanted if view.found.is_some() => ("differs", None),
         FibStatus::Wanted => ("missing", None),
-        FibStatus::Failed { error, attempts, .. } => {
-            ("refused", Some(format!("{error}; attempt {attempts}")))
-        }
+        FibStatus::Failed {
+            error, attempts, ..
+        } => ("refused", Some(format!("{error}; attempt {attempts}"))),
         FibStatus::Conflict { .. } => ("conflict", Some(view.status.to_string())),
         FibStatus::Stray => ("stray", None),
     };
@@ -78,12 +85,22 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
         ("kernel routes changed by others", sum.drift),
         ("kernel notifications overrun", sum.overruns),
     ];
-    facts.extend(rare.iter().filter(|(_, n)| *n > 0).map(|(name, n)| (*name, n.to_string())));
+    facts.extend(
+        rare.iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(name, n)| (*name, n.to_string())),
+    );
     facts.extend([
         ("kernel writes", (sum.puts + sum.deletes).to_string()),
         ("kernel reads", sum.dumps.to_string()),
     ]);
-    facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect()
+    facts
+        .into_iter()
+        .map(|(name, value)| Fact {
+            name: name.to_owned(),
+            value,
+        })
+        .collect()
 }
 
 /// What an operator should know about the kernel: routes it refuses, next hops without a route.
@@ -101,12 +118,20 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
     let mut refusals: Vec<(String, usize)> = refusals.into_iter().collect();
     refusals.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let refused = refusals.into_iter().take(REFUSALS_SHOWN_MAX);
-    let refused = refused.map(|(why, count)| format!("kernel routes not installed: {count}: {why}"));
-    let unreachable = node.watcher().resolutions().filter_map(|(address, told)| match told {
-        Resolution::Unreachable(why) => Some(format!("next hop {address} is unreachable: {why}")),
-        Resolution::Reachable { .. } => None,
-    });
-    refused.chain(unreachable.take(REFUSALS_SHOWN_MAX)).collect()
+    let refused =
+        refused.map(|(why, count)| format!("kernel routes not installed: {count}: {why}"));
+    let unreachable = node
+        .watcher()
+        .resolutions()
+        .filter_map(|(address, told)| match told {
+            Resolution::Unreachable(why) => {
+                Some(format!("next hop {address} is unreachable: {why}"))
+            }
+            Resolution::Reachable { .. } => None,
+        });
+    refused
+        .chain(unreachable.take(REFUSALS_SHOWN_MAX))
+        .collect()
 }
 
 /// What the kernel side waits for.

@@ -85,7 +85,10 @@ async fn leave(daemon: &mut Daemon) {
     let why = Notification::administrative_shutdown("BGP client stops");
     daemon.io.shutdown(&why).await;
     if daemon.config.kernel.on_exit == OnExit::Flush && daemon.node.config().install {
-        tracing::info!("leaving: deleting all kernel routes of protocol {}", daemon.node.config().owner);
+        tracing::info!(
+            "leaving: deleting all kernel routes of protocol {}",
+            daemon.node.config().owner
+        );
         daemon.flush().await;
     }
 }

@@ -8,9 +8,7 @@ use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
 use bgp_io::rib::{Budget, Change, PeerId, Progress, Reach, Track};
 use bgp_io::{Input, Io, Speaker};
 use fib_sync::watch::{Resolution, WatchChange, Watcher, WatcherConfig};
-use fib_sync::{
-    Command, Event, FibStatus, Instant, Reconciler, ReconcilerConfig, Route, RouteKey,
-};
+use fib_sync::{Command, Event, FibStatus, Instant, Reconciler, ReconcilerConfig, Route, RouteKey};
 use ipnet::IpNet;
 
 use super::learned::{Learned, hops};
@@ -106,7 +104,10 @@ impl Node {
         };
         let families = speaker.config().families;
         Self {
-            families: FORWARDED.into_iter().filter(|f| families.contains(*f)).collect(),
+            families: FORWARDED
+                .into_iter()
+                .filter(|f| families.contains(*f))
+                .collect(),
             reader: speaker.add_reader(),
             watcher: Watcher::new(watcher),
             reconciler: Reconciler::new(now, reconciler),
@@ -183,7 +184,11 @@ impl Node {
         if !all {
             progress = Progress::More;
         }
-        self.settle.observe(now, tables.speaker(), changed || any || progress != Progress::Done);
+        self.settle.observe(
+            now,
+            tables.speaker(),
+            changed || any || progress != Progress::Done,
+        );
         progress
     }
 
@@ -197,7 +202,10 @@ impl Node {
 
     /// When to call [`poll_command`](Self::poll_command) although nothing happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.settle.deadline(), self.reconciler.poll_timeout()].into_iter().flatten().min()
+        [self.settle.deadline(), self.reconciler.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Deletes every route of ours; commands follow.
@@ -211,7 +219,9 @@ impl Node {
 
     /// Whether no route of ours is in the kernel, as far as can be told.
     pub fn is_flushed(&self) -> bool {
-        self.reconciler.routes().all(|view| !matches!(view.status, FibStatus::Sent | FibStatus::Stray))
+        self.reconciler
+            .routes()
+            .all(|view| !matches!(view.status, FibStatus::Sent | FibStatus::Stray))
     }
 
     /// Takes other import rules. Returns false if they need a table that is not read, and changes
@@ -241,7 +251,11 @@ impl Node {
 
     fn local(&self, prefix: IpNet, attributes: Option<Attributes>) -> Option<Input<'static>> {
         let (family, net) = net_of(prefix);
-        let input = Input::Local { family, net, attributes };
+        let input = Input::Local {
+            family,
+            net,
+            attributes,
+        };
         self.families.contains(&family).then_some(input)
     }
 
@@ -307,7 +321,8 @@ impl Node {
         if hops.is_empty() {
             self.reconciler.unwant(&key);
         } else {
-            self.reconciler.want(key, Route::unicast(self.config.owner, hops));
+            self.reconciler
+                .want(key, Route::unicast(self.config.owner, hops));
         }
     }
 }
@@ -315,7 +330,10 @@ impl Node {
 /// A workload's route is ours from the beginning: ORIGIN IGP, no AS path; the next hop is put in
 /// by the speaker, for each neighbour its own (RFC 4271 §5.1.3).
 fn own_attributes() -> Attributes {
-    Attributes { origin: Origin::Igp, ..Attributes::default() }
+    Attributes {
+        origin: Origin::Igp,
+        ..Attributes::default()
+    }
 }
 
 fn net_of(prefix: IpNet) -> (Family, Net<'static>) {
@@ -337,13 +355,17 @@ fn prefix_of(net: Net<'_>) -> Option<IpNet> {
 fn next_hops_of(change: &Change<'_>) -> Vec<IpAddr> {
     let paths = change.route.iter().flat_map(|route| route.paths());
     let learned = paths.filter(|path| path.peer != PeerId::LOCAL);
-    learned.filter_map(|path| next_hop(path.attributes)).collect()
+    learned
+        .filter_map(|path| next_hop(path.attributes))
+        .collect()
 }
 
 /// The next hops that would be in use if the prefix were not our own.
 fn behind(speaker: &Speaker, prefix: IpNet) -> Vec<IpAddr> {
     let (family, net) = net_of(prefix);
-    let Some(view) = speaker.rib().lookup(family, net) else { return Vec::new() };
+    let Some(view) = speaker.rib().lookup(family, net) else {
+        return Vec::new();
+    };
     let used = view.paths.iter().filter(|path| path.fallback);
     used.filter_map(|path| next_hop(path.accepted?)).collect()
 }

@@ -39,7 +39,10 @@ impl Learned {
 
     /// Prefixes with this next hop.
     pub(super) fn over(&self, next_hop: IpAddr) -> Vec<IpNet> {
-        let over = self.routes.iter().filter(|(_, set)| set.contains(&next_hop));
+        let over = self
+            .routes
+            .iter()
+            .filter(|(_, set)| set.contains(&next_hop));
         over.map(|(prefix, _)| *prefix).collect()
     }
 
@@ -51,8 +54,9 @@ impl Learned {
 
     /// A family's table was given whole: what is not in it.
     pub(super) fn take_unconfirmed(&mut self, ipv6: bool) -> Vec<IpNet> {
-        let (gone, left) =
-            std::mem::take(&mut self.unconfirmed).into_iter().partition(|p| is_ipv6(p) == ipv6);
+        let (gone, left) = std::mem::take(&mut self.unconfirmed)
+            .into_iter()
+            .partition(|p| is_ipv6(p) == ipv6);
         self.unconfirmed = left;
         gone.into_iter().collect()
     }
@@ -78,7 +82,9 @@ fn is_ipv6(prefix: &IpNet) -> bool {
 /// Where packets for these BGP next hops go: each through the gateways and interfaces the kernel
 /// would use for it.
 pub(super) fn hops(watcher: &Watcher, next_hops: &[IpAddr]) -> Vec<Hop> {
-    let resolved = next_hops.iter().filter_map(|address| watcher.resolution(*address));
+    let resolved = next_hops
+        .iter()
+        .filter_map(|address| watcher.resolution(*address));
     let hops = resolved.filter_map(|resolution| match resolution {
         Resolution::Reachable { hops, .. } => Some(hops),
         Resolution::Unreachable(_) => None,
@@ -102,14 +108,26 @@ mod tests {
     fn sets_are_shared_and_forgotten() {
         let mut learned = Learned::default();
         assert!(learned.set(net("10.65.0.1/32"), ips(&["10.0.0.2", "10.0.0.1"])));
-        assert!(learned.set(net("10.65.0.2/32"), ips(&["10.0.0.1", "10.0.0.2", "10.0.0.1"])));
+        assert!(learned.set(
+            net("10.65.0.2/32"),
+            ips(&["10.0.0.1", "10.0.0.2", "10.0.0.1"])
+        ));
         assert_eq!(learned.sets.len(), 1);
-        assert!(!learned.set(net("10.65.0.1/32"), ips(&["10.0.0.1", "10.0.0.2"])), "the same");
+        assert!(
+            !learned.set(net("10.65.0.1/32"), ips(&["10.0.0.1", "10.0.0.2"])),
+            "the same"
+        );
         assert_eq!(learned.over("10.0.0.2".parse().unwrap()).len(), 2);
         assert!(learned.set(net("10.65.0.1/32"), Vec::new()));
-        assert!(!learned.set(net("10.65.0.1/32"), Vec::new()), "gone already");
+        assert!(
+            !learned.set(net("10.65.0.1/32"), Vec::new()),
+            "gone already"
+        );
         for i in 0..1000_u32 {
-            learned.set(net("10.65.0.1/32"), vec![std::net::Ipv4Addr::from(i).into()]);
+            learned.set(
+                net("10.65.0.1/32"),
+                vec![std::net::Ipv4Addr::from(i).into()],
+            );
         }
         assert!(learned.sets.len() < 40, "{}", learned.sets.len());
     }

@@ -1,8 +1,8 @@
 //! The glue between a speaker and a kernel: pure.
 
+mod glue;
 mod learned;
 mod settle;
-mod glue;
 #[cfg(test)]
 mod tests;
 

@@ -31,6 +31,8 @@ pub enum Unreachable {
     LinkDown,
     /// It is an address of this host.
     Own,
+    /// It is a link-local address, and nobody said of which link.
+    LinkLocal,
 }
 
 impl Resolution {
@@ -47,6 +49,7 @@ impl fmt::Display for Unreachable {
             Self::Dropped => "the route there drops packets",
             Self::LinkDown => "the link there is down",
             Self::Own => "an address of this host",
+            Self::LinkLocal => "a link-local address without its link",
         })
     }
 }
@@ -59,6 +62,9 @@ pub(super) fn resolve(mirror: &Mirror, table: u32, address: IpAddr) -> Resolutio
         .any(|own| own.address.addr() == address)
     {
         return Resolution::Unreachable(Unreachable::Own);
+    }
+    if matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        return Resolution::Unreachable(Unreachable::LinkLocal);
     }
     let Some((key, route)) = mirror.route_to(table, address) else {
         return Resolution::Unreachable(Unreachable::NoRoute);

@@ -10,7 +10,7 @@ use super::mirror::{Mirror, Touched};
 use super::resolve::{Resolution, resolve};
 use crate::owner::Owner;
 use crate::port::Event;
-use crate::route::{Link, TABLE_MAIN};
+use crate::route::{Link, Route, RouteKey, TABLE_MAIN};
 
 /// What a [`Watcher`] looks for.
 #[derive(Clone, Debug)]
@@ -176,6 +176,19 @@ impl Watcher {
     /// The prefixes taken in.
     pub fn imported(&self) -> impl Iterator<Item = IpNet> + '_ {
         self.imported.iter().copied()
+    }
+
+    /// The routes that are taken in; several of one prefix if they differ in metric or owner.
+    pub fn imported_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
+        let routes = self
+            .mirror
+            .routes
+            .iter()
+            .map(|((key, _), route)| (key, route));
+        routes.filter(|(key, route)| {
+            let mut rules = self.config.import.iter();
+            rules.any(|rule| rule.takes(&self.mirror, key, route))
+        })
     }
 
     /// A link by its index.
