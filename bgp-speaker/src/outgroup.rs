@@ -218,16 +218,17 @@ impl OutGroup {
         self.lanes.values().any(|lane| lane.has_more(peer))
     }
 
-    /// The oldest log positions still needed by private members, so that the tables keep their
-    /// tombstones for them.
-    pub(crate) fn private_cursors(&self) -> impl Iterator<Item = (Family, Cursor)> + '_ {
+    /// The log positions that members may still have to go on from, so that the tables keep their
+    /// tombstones for them: those of private members, and that of the oldest segment, from where
+    /// a member walks that loses its place in the ring.
+    pub(crate) fn held_cursors(&self) -> impl Iterator<Item = (Family, Cursor)> + '_ {
         self.lanes.iter().flat_map(|(&family, lane)| {
-            lane.places
-                .values()
-                .filter_map(move |place| match place.mode {
-                    Mode::Private(cursor) => Some((family, cursor)),
-                    Mode::Shared(_) => None,
-                })
+            let private = lane.places.values().filter_map(|place| match place.mode {
+                Mode::Private(cursor) => Some(cursor),
+                Mode::Shared(_) => None,
+            });
+            let oldest = lane.ring.oldest().map(|segment| segment.from);
+            private.chain(oldest).map(move |cursor| (family, cursor))
         })
     }
 

@@ -70,6 +70,11 @@ impl Ring {
         self.segments.get(index)
     }
 
+    /// The oldest segment that waits.
+    pub(crate) fn oldest(&self) -> Option<&Segment> {
+        self.segments.front()
+    }
+
     /// Drops what every member has taken: all segments before `number`.
     pub(crate) fn release(&mut self, number: u64) {
         while self.first < number && self.evict().is_some() {}

@@ -249,16 +249,16 @@ impl Speaker {
     /// Lets the tables forget what every reader has read.
     fn trim(&mut self) {
         for family in self.config.families.iter() {
-            let private = self
+            let members = self
                 .groups
                 .iter()
                 .flatten()
-                .flat_map(OutGroup::private_cursors);
+                .flat_map(OutGroup::held_cursors);
             let readers = self
                 .readers
                 .iter()
                 .filter_map(|reader| reader.get(&family).copied());
-            let held: Vec<Cursor> = private
+            let held: Vec<Cursor> = members
                 .filter_map(|(of, cursor)| (of == family).then_some(cursor))
                 .chain(readers)
                 .collect();

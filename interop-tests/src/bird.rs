@@ -50,7 +50,7 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             " direct;\n"
         });
         if neighbor.client {
-            let cluster = setup.cluster_id.unwrap_or(Site::v4(number));
+            let cluster = setup.cluster_id.unwrap_or_else(|| Site::v4(number));
             let _ = writeln!(text, " rr client; rr cluster id {cluster};");
         }
         // A reflector passes on what it learns, with the next hop it came with.

@@ -32,7 +32,7 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
             neighbor.address, neighbor.asn
         );
         if neighbor.client {
-            let cluster = setup.cluster_id.unwrap_or(Site::v4(site.number));
+            let cluster = setup.cluster_id.unwrap_or_else(|| Site::v4(site.number));
             let _ = write!(
                 text,
                 "[neighbors.route-reflector.config]\nroute-reflector-client = true\n\
