@@ -161,7 +161,7 @@ impl Rig {
     }
 
     fn pass(&mut self, octets: &mut Octets<'_>) {
-        self.now = self.now + Duration::from_millis(u64::from(octets.short()) * 4);
+        self.now += Duration::from_millis(u64::from(octets.short()) * 4);
         for _ in 0..64 {
             if self.session.poll_timeout().is_none_or(|at| at > self.now) {
                 return;
