@@ -1,7 +1,7 @@
 # What a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
 
 CARGO ?= cargo
-PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector
+PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector -p sim
 
 .PHONY: help build demo lint check test packages
 
@@ -12,7 +12,7 @@ help:
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, and the demo'
 
 build:
-	@echo 'Building the four programs (some minutes the first time, seconds later).'
+	@echo 'Building the programs (some minutes the first time, seconds later).'
 	$(CARGO) build --release --locked $(PROGRAMS)
 
 demo: build

@@ -90,6 +90,23 @@ impl Bgp {
             .count()
     }
 
+    /// The other sessions, with the state each is in.
+    pub(crate) fn not_established(&self) -> String {
+        let peers = self
+            .speaker
+            .peers()
+            .filter(|peer| peer.session.state() != State::Established);
+        let states = peers.map(|peer| {
+            let name = self.speaker.peer_name(peer.id);
+            format!(
+                "{name} {:?} {:?}",
+                peer.session.state(),
+                peer.session.stats()
+            )
+        });
+        states.collect::<Vec<_>>().join(", ")
+    }
+
     /// A connection comes in.
     pub(crate) fn accept(
         &mut self,
@@ -135,7 +152,7 @@ impl Bgp {
         };
         cx.net.opened(stream, self.at, peer);
         let remote = self.speaker.peer_config(peer).map(|config| config.remote);
-        let remote = SocketAddr::new(remote.unwrap_or(IpAddr::from([0; 4])), PORT);
+        let remote = SocketAddr::new(remote.unwrap_or_else(|| IpAddr::from([0; 4])), PORT);
         let local = SocketAddr::new(cx.address(self.at), ephemeral(stream));
         self.session(
             cx,

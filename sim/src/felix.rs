@@ -50,6 +50,20 @@ impl Felix {
         mirror.into_iter().chain(agent).min()
     }
 
+    /// What the agent itself finds wanting, for a report.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let down = self.agent.endpoints().filter_map(|view| {
+            let reason = view.reason.as_deref()?;
+            Some(format!("endpoint {}: {reason}", view.id))
+        });
+        let waiting = self
+            .agent
+            .waiting_for()
+            .into_iter()
+            .map(|what| format!("waits: {what:?}"));
+        waiting.chain(down).collect()
+    }
+
     fn follow(&mut self, cx: &mut Cx<'_>) -> bool {
         let now = Duration::from_nanos(cx.now);
         let mirror = &mut self.follower.mirror;

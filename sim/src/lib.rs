@@ -15,6 +15,7 @@
 mod agenda;
 mod bgp;
 mod chance;
+pub mod demo;
 mod felix;
 mod host;
 mod life;
@@ -31,9 +32,10 @@ mod world;
 
 pub use agenda::Daemon;
 pub use chance::Chance;
+pub use life::End;
 pub use log::Violation;
 pub use net::{Net, Weather};
 pub use options::Options;
 pub use plants::{FibWrap, Plants, WireTap};
-pub use scenario::{Failure, Outcome, run};
+pub use scenario::{Failure, Outcome, converge, run};
 pub use world::{SetupError, World};

@@ -21,7 +21,7 @@ pub const WITHDRAWN: Duration = Duration::from_secs(3);
 pub const ADDED: Duration = Duration::from_secs(3);
 
 /// How often, at most, every kernel is compared with the store while waiting for them to agree.
-pub const COMPARE_EVERY: Duration = Duration::from_millis(5);
+pub const COMPARE_EVERY: Duration = Duration::from_millis(1);
 
 /// Lines of what happened that are kept for a report.
 pub const TRACE_LINES: usize = 60;

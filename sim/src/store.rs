@@ -59,6 +59,10 @@ pub(crate) struct Store {
 struct Watcher {
     token: u64,
     cursor: WatchCursor,
+    /// The one who watches knows that the watch has begun: nothing comes before that.
+    opened: bool,
+    /// A sign of life is asked for; it comes behind everything that there is to tell.
+    probed: bool,
     /// A look at it is on the agenda.
     due: bool,
 }
@@ -96,7 +100,7 @@ impl Store {
     /// Has every watch looked at soon. To be called after anything that may concern them.
     pub(crate) fn stir(&mut self, now: u64, net: &Net, agenda: &mut Agenda, chance: &mut Chance) {
         for ((at, feed), watcher) in &mut self.watches {
-            if !std::mem::replace(&mut watcher.due, true) {
+            if watcher.opened && !std::mem::replace(&mut watcher.due, true) {
                 let (at, feed, token) = (*at, *feed, watcher.token);
                 agenda.push(now + net.delay(chance), Event::Watch { at, feed, token });
             }
@@ -108,7 +112,7 @@ impl Store {
         self.watches.retain(|(watching, _), _| *watching != at);
     }
 
-    /// Answers a question that has arrived; a probe of a silent watch gets no answer.
+    /// Answers a question that has arrived; a probe is answered by the watch.
     pub(crate) fn ask(&mut self, question: Question) -> Option<Answer> {
         let Question {
             at,
@@ -119,12 +123,22 @@ impl Store {
         let what = match what {
             Ask::List(query) => Told::Page(self.core.range(&query)),
             Ask::Watch(request) => Told::Opened(self.core.watch(request).map(|cursor| {
-                let due = false;
-                self.watches
-                    .insert((at, feed), Watcher { token, cursor, due });
+                let watcher = Watcher {
+                    token,
+                    cursor,
+                    opened: false,
+                    probed: false,
+                    due: false,
+                };
+                self.watches.insert((at, feed), watcher);
                 self.core.header()
             })),
-            Ask::Probe => Told::Batch(Ok(self.core.progress()?)),
+            Ask::Probe => {
+                if let Some(watcher) = self.watches.get_mut(&(at, feed)) {
+                    watcher.probed |= watcher.token == token;
+                }
+                return None;
+            }
         };
         Some(Answer {
             at,
@@ -132,6 +146,13 @@ impl Store {
             token,
             what,
         })
+    }
+
+    /// The one who asked for a watch knows that it has begun.
+    pub(crate) fn opened(&mut self, at: At, feed: usize, token: u64) {
+        if let Some(watcher) = self.watches.get_mut(&(at, feed)) {
+            watcher.opened |= watcher.token == token;
+        }
     }
 
     /// What a watch has to tell.
@@ -142,6 +163,11 @@ impl Store {
         }
         watcher.due = false;
         let batch = match self.core.poll_watch(&mut watcher.cursor) {
+            WatchPoll::Idle if watcher.probed => {
+                let batch = self.core.progress()?;
+                watcher.probed = false;
+                Ok(batch)
+            }
             WatchPoll::Idle => return None,
             WatchPoll::Events(batch) => Ok(batch),
             WatchPoll::Ended(error) => {
@@ -159,9 +185,9 @@ impl Store {
 }
 
 impl Answer {
-    /// Whether a watch has begun, and may have something to tell at once.
-    pub(crate) fn is_opened(&self) -> bool {
-        matches!(self.what, Told::Opened(Ok(_)))
+    /// The feed and the watch that has begun, if that is what it tells.
+    pub(crate) fn opened(&self) -> Option<(usize, u64)> {
+        matches!(self.what, Told::Opened(Ok(_))).then_some((self.feed, self.token))
     }
 }
 

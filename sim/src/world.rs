@@ -122,7 +122,7 @@ impl Cx<'_> {
         let mut machines = self.plan.nodes.iter().chain(&self.plan.reflectors);
         machines
             .nth(at)
-            .map_or(IpAddr::from([0; 4]), |m| m.v4.into())
+            .map_or_else(|| IpAddr::from([0; 4]), |m| m.v4.into())
     }
 }
 
@@ -264,6 +264,7 @@ impl World {
                 if !self.net.is_cut(question.at, self.store.place) {
                     let answer = self.store.ask(question);
                     self.answer(answer);
+                    self.stir_store();
                 }
             }
             Event::Answer(answer) => self.answered(answer),
@@ -417,7 +418,7 @@ impl World {
 
     fn answered(&mut self, answer: crate::store::Answer) {
         let at = answer.at;
-        let opened = answer.is_opened();
+        let opened = answer.opened();
         if self.net.is_cut(at, self.store.place) {
             return;
         }
@@ -429,7 +430,8 @@ impl World {
         if felix.is_some_and(|felix| felix.follower.answer(now, answer)) {
             self.wake(at, Daemon::Felix);
         }
-        if opened {
+        if let Some((feed, token)) = opened {
+            self.store.opened(at, feed, token);
             self.stir_store();
         }
     }

@@ -1,24 +1,71 @@
-//! Whole fabrics, seed by seed.
+//! Whole fabrics, seed by seed. `CAMBRIC_SIM_SEED=7` runs one seed, `CAMBRIC_SIM_SEED=1..500` many;
+//! `CAMBRIC_SIM_NODES` sets the size.
 
-use sim::{Options, Plants, run};
+use std::ops::Range;
 
-/// Seeds of a plain test run; `CAMBRIC_SIM_SEED` runs one (or `from..to`) instead.
-fn seeds(default: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("CAMBRIC_SIM_SEED") else {
-        return default;
-    };
+use sim::{Options, Outcome, Plants, demo, run};
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number")),
+    )
+}
+
+fn chosen() -> Option<Range<u64>> {
+    let text = std::env::var("CAMBRIC_SIM_SEED").ok()?;
     let (from, to) = text.split_once("..").unwrap_or((&text, ""));
     let from: u64 = from
         .parse()
         .expect("CAMBRIC_SIM_SEED is a number, or from..to");
-    from..to.parse().unwrap_or(from + 1)
+    Some(from..to.parse().unwrap_or(from + 1))
+}
+
+fn good(seed: u64, nodes: u16) -> Outcome {
+    match run(seed, Options::draw(seed, nodes), Plants::default()) {
+        Ok(outcome) => outcome,
+        Err(failure) => panic!("{failure}"),
+    }
 }
 
 #[test]
-fn small_fabrics() {
-    for seed in seeds(1..6) {
-        if let Err(failure) = run(seed, Options::draw(seed, 8), Plants::default()) {
-            panic!("{failure}");
+fn chaos_then_calm() {
+    let nodes = number("CAMBRIC_SIM_NODES").map_or(8, |nodes| u16::try_from(nodes).expect("few"));
+    if let Some(seeds) = chosen() {
+        for seed in seeds {
+            println!("seed {seed}: {:?}", good(seed, nodes));
         }
+        return;
+    }
+    for seed in 1..=16 {
+        good(seed, 5);
+    }
+    // One that needs most of a fabric's size, and the seeds that once found something.
+    for seed in [6, 22, 55] {
+        good(seed, 8);
+    }
+}
+
+#[test]
+fn a_large_fabric() {
+    if chosen().is_none() {
+        good(1, 20);
+    }
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    assert_eq!(good(3, 4), good(3, 4));
+    assert_ne!(good(3, 4).hash, good(4, 4).hash);
+}
+
+#[test]
+fn the_story_of_the_demo() {
+    let mut text = Vec::new();
+    demo::run(&mut text).unwrap_or_else(|error| panic!("{error}"));
+    let text = String::from_utf8(text).expect("text");
+    for step in ["converged", "moved", "withdrawn", "killed", "at rest"] {
+        assert!(text.contains(&format!("✓ {step}")), "{text}");
     }
 }

@@ -126,6 +126,23 @@ fn way(route: &Route) -> Way {
 }
 
 impl World {
+    /// Routes of ours in each node's kernel.
+    pub(crate) fn routes(&self) -> Vec<usize> {
+        let nodes = self
+            .machines
+            .iter()
+            .filter_map(|machine| machine.node.as_ref());
+        let ours = |route: &Route| [ENDPOINT.0, LEARNED.0].contains(&route.protocol);
+        let count = |node: &crate::machine::NodeParts| {
+            node.kernel
+                .borrow()
+                .routes()
+                .filter(|(_, route)| ours(route))
+                .count()
+        };
+        nodes.map(count).collect()
+    }
+
     /// The index of a node's interface to the underlay.
     pub(crate) fn underlay(&self, at: usize) -> Option<u32> {
         let node = self.machines.get(at)?.node.as_ref()?;

@@ -24,6 +24,18 @@ impl Writes {
         Self(counts.collect())
     }
 
+    /// Whether nothing was written in between.
+    #[must_use]
+    pub fn same_writes(&self, other: &Self) -> bool {
+        let writes = |all: &Self| {
+            all.0
+                .iter()
+                .map(|(_, puts, deletes, _)| (*puts, *deletes))
+                .collect::<Vec<_>>()
+        };
+        writes(self) == writes(other)
+    }
+
     /// What was written since, one line a node. A node that has not even read its kernel proves
     /// nothing, and is named too.
     #[must_use]

@@ -13,8 +13,23 @@ pub fn check(world: &World) -> Vec<String> {
         };
         let found = machine.bgp.run.as_ref().map_or(0, |bgp| bgp.established());
         if found != wanted {
-            wrong.push(format!("{}: {found} of {wanted} sessions", machine.name));
+            let states = machine.bgp.run.as_ref().map(|bgp| bgp.not_established());
+            let states = states.unwrap_or_default();
+            wrong.push(format!(
+                "{}: {found} of {wanted} sessions; {states}",
+                machine.name
+            ));
         }
     }
     wrong
+}
+
+/// Sessions that nodes have up.
+pub(crate) fn up(world: &World) -> usize {
+    let nodes = world
+        .machines
+        .iter()
+        .filter(|machine| machine.node.is_some());
+    let up = nodes.filter_map(|machine| machine.bgp.run.as_ref());
+    up.map(|bgp| bgp.established()).sum()
 }

@@ -125,7 +125,7 @@ impl World {
         let machines = self.machines.len() + 1;
         let one = self.chance.below(machines);
         let whole = self.chance.strikes(300);
-        let other = self.chance.below(machines);
+        let other = (one + 1 + self.chance.below(machines - 1)) % machines;
         let later = self.up_to(CUT_MAX);
         for at in 0..machines {
             if at != one && (whole || at == other) {

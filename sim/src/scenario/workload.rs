@@ -49,7 +49,7 @@ impl World {
             ("192.168.0.0/16", 100),
             ("10.65.0.0/16", 4096),
         ];
-        if self.options.conflicts && at % 3 == 0 {
+        if self.options.conflicts && at.is_multiple_of(3) {
             routes.push(("10.65.0.2/32", 1024));
         }
         let mine: Vec<String> = self
@@ -132,12 +132,15 @@ impl World {
         Some(())
     }
 
-    /// Deletes a workload from the store; its link stays. Returns its prefixes.
+    /// Deletes some workload from the store; its link stays. Returns its prefixes.
     pub(crate) fn withdraw_any(&mut self) -> Vec<IpNet> {
         let placed = self.placed();
-        let Some(workload) = self.chance.pick(&placed).copied() else {
-            return Vec::new();
-        };
+        let workload = self.chance.pick(&placed).copied();
+        workload.map_or_else(Vec::new, |workload| self.withdraw(workload))
+    }
+
+    /// Deletes a workload from the store; its link stays. Returns its prefixes.
+    pub(crate) fn withdraw(&mut self, workload: usize) -> Vec<IpNet> {
         let Some(state) = self.workloads.get_mut(workload) else {
             return Vec::new();
         };

@@ -1,0 +1,251 @@
+//! The oracles find what is wrong: faults planted between the parts, never in the product.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fib_sync::memory::MemoryFib;
+use fib_sync::{Command, Event, Fib, PutMode};
+use sim::{Failure, Options, Plants, WireTap, run};
+
+/// Every planted fault is found within so many seeds.
+const SEEDS: u64 = 3;
+
+/// The oracle that finds the fault first.
+fn found(options: &Options, plants: impl Fn() -> Plants) -> Option<(u64, &'static str, String)> {
+    (1..=SEEDS).find_map(|seed| match run(seed, options.clone(), plants()) {
+        Err(Failure::Violation(violation)) => Some((seed, violation.oracle, violation.what)),
+        Err(failure) => panic!("{failure}"),
+        Ok(_) => None,
+    })
+}
+
+fn calm(reflectors: u16, reflector_clients: bool) -> Options {
+    Options {
+        nodes: 4,
+        reflectors,
+        reflector_clients,
+        workloads: 8,
+        ..Options::default()
+    }
+}
+
+const UPDATE: u8 = 2;
+const ORIGINATOR_ID: u8 = 9;
+const CLUSTER_LIST: u8 = 10;
+const MP_UNREACH: u8 = 15;
+
+/// The parts of an UPDATE's body: withdrawn routes, path attributes, NLRI (RFC 4271 §4.3).
+fn parts(message: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let body = message.get(19..).filter(|_| message[18] == UPDATE)?;
+    let (withdrawn, rest) = counted(body)?;
+    let (attributes, nlri) = counted(rest)?;
+    Some((withdrawn, attributes, nlri))
+}
+
+fn counted(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::from(u16::from_be_bytes([*octets.first()?, *octets.get(1)?]));
+    octets.get(2..)?.split_at_checked(length)
+}
+
+/// Each attribute: its type and all its octets.
+fn attributes(mut octets: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut found = Vec::new();
+    while let [flags, code, rest @ ..] = octets {
+        let length = match (flags & 0x10 != 0, rest) {
+            (true, [high, low, ..]) => 4 + usize::from(u16::from_be_bytes([*high, *low])),
+            (_, [length, ..]) => 3 + usize::from(*length),
+            _ => break,
+        };
+        let (attribute, after) = octets.split_at(length.min(octets.len()));
+        found.push((*code, attribute));
+        octets = after;
+    }
+    found
+}
+
+/// Between reflectors, loops cannot be seen: CLUSTER_LIST and ORIGINATOR_ID are lost on the way.
+struct Forgetful;
+
+impl WireTap for Forgetful {
+    fn message(&mut self, from: &str, to: &str, message: &mut Vec<u8>) -> bool {
+        if !(from.starts_with("rr") && to.starts_with("rr")) {
+            return true;
+        }
+        let Some((withdrawn, path, nlri)) = parts(message) else {
+            return true;
+        };
+        let kept: Vec<u8> = attributes(path)
+            .into_iter()
+            .filter(|(code, _)| ![ORIGINATOR_ID, CLUSTER_LIST].contains(code))
+            .flat_map(|(_, octets)| octets.to_vec())
+            .collect();
+        let two = |length: usize| u16::try_from(length).expect("short").to_be_bytes();
+        let mut rewritten = message[..16].to_vec();
+        rewritten.extend(two(23 + withdrawn.len() + kept.len() + nlri.len()));
+        rewritten.push(UPDATE);
+        rewritten.extend(two(withdrawn.len()));
+        rewritten.extend(withdrawn);
+        rewritten.extend(two(kept.len()));
+        rewritten.extend(&kept);
+        rewritten.extend(nlri);
+        *message = rewritten;
+        true
+    }
+}
+
+#[test]
+fn a_cluster_list_that_is_not_looked_at() {
+    // Three reflectors that are each other's clients: a ring in which a route can go round.
+    let options = calm(3, true);
+    assert_eq!(found(&options, Plants::default), None);
+    let plants = || Plants {
+        wire: Some(Box::new(Forgetful)),
+        ..Plants::default()
+    };
+    let (seed, oracle, what) = found(&options, plants).expect("found");
+    println!("seed {seed}: {oracle}: {what}");
+}
+
+/// One UPDATE with withdrawals from a reflector to a node never arrives.
+struct Lossy {
+    lost: bool,
+}
+
+impl WireTap for Lossy {
+    fn message(&mut self, from: &str, to: &str, message: &mut Vec<u8>) -> bool {
+        if self.lost || !(from.starts_with("rr") && to.starts_with("node")) {
+            return true;
+        }
+        let Some((withdrawn, path, _)) = parts(message) else {
+            return true;
+        };
+        let unreach = |(code, octets): (u8, &[u8])| code == MP_UNREACH && octets.len() > 8;
+        self.lost = !withdrawn.is_empty() || attributes(path).into_iter().any(unreach);
+        !self.lost
+    }
+}
+
+#[test]
+fn a_withdrawal_that_is_lost() {
+    let options = calm(2, false);
+    assert_eq!(found(&options, Plants::default), None);
+    let plants = || Plants {
+        wire: Some(Box::new(Lossy { lost: false })),
+        ..Plants::default()
+    };
+    let (seed, oracle, what) = found(&options, plants).expect("found");
+    println!("seed {seed}: {oracle}: {what}");
+    assert_eq!(oracle, "withdrawn");
+}
+
+/// A kernel that says it has deleted a route, and keeps it.
+struct Keeping {
+    fib: MemoryFib,
+    lies: VecDeque<Event>,
+    left: Rc<Cell<usize>>,
+}
+
+impl Fib for Keeping {
+    fn submit(&mut self, command: Command) {
+        match command {
+            Command::Delete(key, _) if self.left.get() > 0 => {
+                self.left.set(self.left.get() - 1);
+                self.lies.push_back(Event::Applied(key, Ok(())));
+            }
+            command => self.fib.submit(command),
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        match self.lies.pop_front() {
+            Some(lie) => Poll::Ready(lie),
+            None => self.fib.poll_event(cx),
+        }
+    }
+}
+
+/// The kernel of one node keeps so many deleted routes; also whether it had occasion to.
+fn keeping(deletes: usize) -> (impl Fn() -> Plants, Rc<Cell<usize>>) {
+    let left = Rc::new(Cell::new(deletes));
+    let counted = Rc::clone(&left);
+    let plants = move || {
+        left.set(deletes);
+        let left = Rc::clone(&left);
+        Plants {
+            fib: Some(Box::new(move |machine, daemon, fib| {
+                let lies = VecDeque::new();
+                match (machine, daemon) {
+                    ("node2", "bgp-client") => Box::new(Keeping {
+                        fib,
+                        lies,
+                        left: Rc::clone(&left),
+                    }),
+                    _ => Box::new(fib),
+                }
+            })),
+            ..Plants::default()
+        }
+    };
+    (plants, counted)
+}
+
+#[test]
+fn a_stale_route_that_the_kernel_keeps() {
+    let (plants, _) = keeping(usize::MAX);
+    let (seed, oracle, what) = found(&calm(2, false), plants).expect("found");
+    println!("seed {seed}: {oracle}: {what}");
+    assert_eq!(oracle, "withdrawn");
+    assert!(what.contains("node2"), "{what}");
+}
+
+/// The product looks after its kernel: what was lost once is found by the next look.
+#[test]
+fn a_route_that_the_kernel_keeps_once_is_deleted_again() {
+    let (plants, left) = keeping(2);
+    let options = Options {
+        chaos: Duration::from_secs(60),
+        ..calm(2, false)
+    };
+    assert_eq!(found(&options, plants), None);
+    assert_eq!(left.get(), 0, "nothing was kept");
+}
+
+/// Writes over whatever holds the key of one prefix, as a route put with `NLM_F_REPLACE` would.
+struct Ruthless(MemoryFib);
+
+impl Fib for Ruthless {
+    fn submit(&mut self, command: Command) {
+        self.0.submit(match command {
+            Command::Put(key, route, _) if key.to_string().starts_with("10.65.0.2/32") => {
+                Command::Put(key, route, PutMode::Replace)
+            }
+            command => command,
+        });
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        self.0.poll_event(cx)
+    }
+}
+
+#[test]
+fn a_foreign_route_that_is_written_over() {
+    let options = Options {
+        conflicts: true,
+        ..calm(2, false)
+    };
+    assert_eq!(found(&options, Plants::default), None);
+    let plants = || Plants {
+        fib: Some(Box::new(|_, daemon, fib| match daemon {
+            "bgp-client" => Box::new(Ruthless(fib)),
+            _ => Box::new(fib),
+        })),
+        ..Plants::default()
+    };
+    let (seed, oracle, what) = found(&options, plants).expect("found");
+    println!("seed {seed}: {oracle}: {what}");
+    assert_eq!(oracle, "foreign");
+}
