@@ -1,97 +1,11 @@
 //! `cambric-sim`: the demo without a lab, and runs of seeds.
 
+mod cli;
+
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use lab::fabric::Shape;
-use sim::{Options, Plants, demo, run};
-
-/// Whole fabrics in one process
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// A fabric comes up, a workload moves, another goes, a reflector is killed
-    Demo {
-        /// How many nodes
-        #[arg(long, default_value_t = demo::SHAPE.nodes, value_name = "N")]
-        nodes: u16,
-        /// How many route reflectors
-        #[arg(long, default_value_t = demo::SHAPE.reflectors, value_name = "R")]
-        reflectors: u16,
-        /// How many workloads on each node
-        #[arg(long, default_value_t = demo::SHAPE.workloads_per_node, value_name = "W")]
-        workloads: u16,
-        /// Which of all possible runs
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
-    /// Chaos, then calm, checked by the oracles, a seed each
-    Run {
-        /// The first seed
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// How many seeds
-        #[arg(long, default_value_t = 1)]
-        count: u64,
-        /// How many nodes
-        #[arg(long, default_value_t = 8)]
-        nodes: u16,
-    },
-}
+use clap::Parser;
 
 fn main() -> ExitCode {
-    let done = match Args::parse().command {
-        Command::Demo {
-            nodes,
-            reflectors,
-            workloads,
-            seed,
-        } => {
-            let shape = Shape {
-                nodes,
-                reflectors,
-                workloads_per_node: workloads,
-                mesh: false,
-            };
-            tell(shape, seed)
-        }
-        Command::Run { seed, count, nodes } => {
-            (seed..seed.saturating_add(count)).all(|seed| chaos(seed, nodes))
-        }
-    };
-    match done {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
-}
-
-fn tell(shape: Shape, seed: u64) -> bool {
-    let told = demo::run_with(shape, seed, &mut std::io::stdout().lock());
-    if let Err(error) = &told {
-        eprintln!("{error}");
-    }
-    told.is_ok()
-}
-
-fn chaos(seed: u64, nodes: u16) -> bool {
-    match run(seed, Options::draw(seed, nodes), Plants::default()) {
-        Ok(outcome) => println!(
-            "seed {seed}: {} events, converged in {:.3} s of {:.0} s, hash {:016x}",
-            outcome.events,
-            outcome.converged.as_secs_f64(),
-            outcome.took.as_secs_f64(),
-            outcome.hash,
-        ),
-        Err(failure) => {
-            eprintln!("{failure}");
-            return false;
-        }
-    }
-    true
+    cli::Args::parse().run()
 }
