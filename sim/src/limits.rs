@@ -23,6 +23,9 @@ pub const ADDED: Duration = Duration::from_secs(3);
 /// How often, at most, every kernel is compared with the store while waiting for them to agree.
 pub const COMPARE_EVERY: Duration = Duration::from_millis(1);
 
+/// Nor more often than after this share of the time waited so far: times are right to a hundredth.
+pub const COMPARE_SHARE: u64 = 100;
+
 /// Lines of what happened that are kept for a report.
 pub const TRACE_LINES: usize = 60;
 

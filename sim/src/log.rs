@@ -82,6 +82,8 @@ impl Hasher for Fnv {
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
+    /// How many nodes it has.
+    pub nodes: u16,
     /// When, in nanoseconds of virtual time.
     pub at: u64,
     /// Which oracle.
@@ -96,8 +98,8 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "reproduce with: CAMBRIC_SIM_SEED={} cargo test -p sim",
-            self.seed
+            "reproduce with: CAMBRIC_SIM_SEED={} CAMBRIC_SIM_NODES={} cargo test -p sim --test seeds",
+            self.seed, self.nodes
         )?;
         writeln!(
             f,

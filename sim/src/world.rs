@@ -228,6 +228,7 @@ impl World {
     pub fn violation(&self, oracle: &'static str, what: String) -> Violation {
         Violation {
             seed: self.seed,
+            nodes: self.options.nodes,
             at: self.now,
             oracle,
             what,

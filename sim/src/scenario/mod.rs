@@ -8,7 +8,7 @@ mod workload;
 use std::time::Duration;
 
 use crate::felix::Felix;
-use crate::limits::{ADDED, COMPARE_EVERY, CONVERGE, IDLE, SETTLE, WITHDRAWN};
+use crate::limits::{ADDED, COMPARE_EVERY, COMPARE_SHARE, CONVERGE, IDLE, SETTLE, WITHDRAWN};
 use crate::log::Violation;
 use crate::net::nanos;
 use crate::options::Options;
@@ -110,19 +110,21 @@ impl World {
                 self.expect("fib", &fib::check(self))?;
                 self.expect("sessions", &sessions::check(self))?;
             }
-            self.run_a_while(end, agrees)?;
+            self.run_a_while(begin, end, agrees)?;
         }
     }
 
-    /// Goes on until something that matters may have changed, and a little further.
-    fn run_a_while(&mut self, end: u64, short: bool) -> Result<(), Violation> {
+    /// Goes on until something that matters may have changed, and a little further: the longer it
+    /// takes, the less often all is compared.
+    fn run_a_while(&mut self, begin: u64, end: u64, short: bool) -> Result<(), Violation> {
         while !self.changed && !short {
             if !self.step(end)? {
                 self.now = end;
                 return Ok(());
             }
         }
-        let soon = end.min(self.now + nanos(COMPARE_EVERY));
+        let pause = nanos(COMPARE_EVERY).max((self.now - begin) / COMPARE_SHARE);
+        let soon = end.min(self.now + pause);
         while self.step(soon)? {}
         self.now = soon;
         Ok(())
