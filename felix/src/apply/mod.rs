@@ -9,6 +9,7 @@ mod host;
 mod neighbours;
 mod netlink;
 mod rules;
+mod solicited;
 pub mod sysctl;
 
 pub use host::{HostError, LinuxHost};

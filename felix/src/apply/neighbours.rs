@@ -9,6 +9,7 @@
 //! * IPv6: `fe80::1`, held by each workload interface.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
 
 use model::Mac;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE, Parseable};
@@ -20,8 +21,10 @@ use netlink_packet_route::neighbour::{
 };
 use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use tracing::debug;
 
 use super::netlink::{Refused, Requests};
+use super::solicited::SolicitedGroup;
 
 /// Netlink protocol of routes, links, addresses and neighbours.
 const NETLINK_ROUTE: isize = 0;
@@ -56,6 +59,8 @@ pub struct Neighbour {
 pub struct Neighbours {
     requests: Requests,
     protocol: u8,
+    /// None without IPv6.
+    solicited: Option<SolicitedGroup>,
 }
 
 impl Neighbours {
@@ -67,7 +72,12 @@ impl Neighbours {
     /// The kernel gives no socket.
     pub fn open(protocol: u8) -> std::io::Result<Self> {
         let requests = Requests::open(NETLINK_ROUTE)?;
-        Ok(Self { requests, protocol })
+        let solicited = SolicitedGroup::open(GATEWAY_IPV6).ok();
+        Ok(Self {
+            requests,
+            protocol,
+            solicited,
+        })
     }
 
     /// Makes or changes an entry.
@@ -154,7 +164,15 @@ impl Neighbours {
             AddressAttribute::Address(GATEWAY_IPV6.into()),
             AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent),
         ];
-        self.put_address(message)
+        self.put_address(message)?;
+        if let Some(Err(cause)) = self
+            .solicited
+            .as_mut()
+            .map(|group| group.join(interface, Instant::now()))
+        {
+            debug!(interface, %cause, "the gateway may miss a first solicitation");
+        }
+        Ok(())
     }
 
     fn put_address(&mut self, message: AddressMessage) -> Result<(), Refused> {
