@@ -92,17 +92,16 @@ pub(super) fn serve(kind: StoreKind, plan: &Plan, directory: &Path) -> Result<Pr
 /// Becomes the simulator.
 pub(super) fn simulator(shape: Shape) -> Result<ExitCode> {
     if shape.mesh {
-        bail!("the simulator has no full mesh: leave --mesh or --sim out");
+        bail!("the simulator shows fabrics with reflectors: leave out --mesh or --sim");
     }
     let mut command = Command::new(beside("cambric-sim")?);
-    let counts = [
-        ("--nodes", shape.nodes),
-        ("--reflectors", shape.reflectors),
-        ("--workloads", shape.workloads_per_node),
-    ];
     command.arg("demo");
-    for (option, count) in counts {
-        command.arg(option).arg(count.to_string());
-    }
+    command.arg("--nodes").arg(shape.nodes.to_string());
+    command
+        .arg("--reflectors")
+        .arg(shape.reflectors.to_string());
+    command
+        .arg("--workloads")
+        .arg(shape.workloads_per_node.to_string());
     Err(command.exec()).context("starting cambric-sim")
 }
