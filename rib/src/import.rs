@@ -340,8 +340,12 @@ impl<K: Key> FamilyTable<K> {
 
     /// A peer has no way to a destination any more.
     fn unreach_at(&mut self, shared: &mut Shared, at: u32, peer: PeerId, path_id: u32) {
-        let paths = self.table.slot(at).paths.as_slice();
-        if let Some(index) = paths.iter().position(|path| path.is_from(peer, path_id)) {
+        // A message may withdraw a destination twice, and the slot be given back in between.
+        let Some(slot) = self.table.used(at) else {
+            return;
+        };
+        let mut paths = slot.paths.as_slice().iter();
+        if let Some(index) = paths.position(|path| path.is_from(peer, path_id)) {
             self.remove_path(shared, at, index);
         }
     }
