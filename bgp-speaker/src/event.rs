@@ -112,6 +112,22 @@ pub enum Event {
         /// The family it has sent whole.
         family: Family,
     },
+    /// The peer has sent a family once more, and what it did not send again is gone
+    /// (RFC 7313 §4.1).
+    Refreshed {
+        /// The peer.
+        peer: PeerId,
+        /// The family it has sent again.
+        family: Family,
+    },
+    /// The peer began to send a family once more and did not mark the end in time: what it had
+    /// not sent again by then is gone (RFC 7313 §4.1).
+    RefreshOverdue {
+        /// The peer.
+        peer: PeerId,
+        /// The family.
+        family: Family,
+    },
 }
 
 /// A malformed message kept for the operator.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use bgp_fsm::Instant;
-use bgp_proto::{Fault, Notification, RefreshSubtype, Remedy, RouteRefresh, UpdateView};
+use bgp_proto::{Fault, Notification, Remedy, UpdateView};
 use bytes::Bytes;
 use rib::PeerId;
 
@@ -66,26 +66,5 @@ impl Speaker {
             remedy,
         }));
         notification
-    }
-
-    /// The peer wants its routes again (RFC 2918 §4).
-    pub(crate) fn refresh(&mut self, peer: PeerId, refresh: RouteRefresh) {
-        let Some(state) = self.roster.get(peer) else {
-            return;
-        };
-        let negotiated = state
-            .params
-            .as_ref()
-            .is_some_and(|p| p.families.contains(refresh.family));
-        if !negotiated || refresh.subtype != RefreshSubtype::Request {
-            return;
-        }
-        if let Some(group) = state
-            .group
-            .and_then(|group| self.groups.get_mut(group)?.as_mut())
-        {
-            group.refeed(&mut self.rib, peer, refresh.family);
-        }
-        self.list(peer);
     }
 }

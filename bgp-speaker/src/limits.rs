@@ -27,5 +27,9 @@ pub const MALFORMED_OCTETS_MAX: usize = 4096;
 /// awaited (RFC 4724 §4.2 asks for a bound).
 pub const STALE_PATHS_MAX: core::time::Duration = core::time::Duration::from_secs(360);
 
+/// How long a peer may take from the beginning of a refresh to its end (RFC 7313 §4.1 asks for a
+/// bound): what it has not sent again by then goes.
+pub const REFRESH_MAX: core::time::Duration = core::time::Duration::from_secs(360);
+
 /// Ids of forgotten peers that rest before the one forgotten the longest ago is given out again.
 pub const IDS_RESTING: usize = 64;

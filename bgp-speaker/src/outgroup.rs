@@ -11,8 +11,8 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use bgp_fsm::Session;
-use bgp_proto::{EncodeParams, Family, FamilySet, UpdateWriter};
-use bytes::BytesMut;
+use bgp_proto::{EncodeParams, Family, FamilySet, RefreshSubtype, RouteRefresh, UpdateWriter};
+use bytes::{Bytes, BytesMut};
 use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib};
 
 use crate::{
@@ -55,8 +55,52 @@ enum Mode {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     mode: Mode,
-    /// The End-of-RIB marker still has to follow the first full walk (RFC 4724 §2).
-    end_of_rib_due: bool,
+    /// What follows the walk of the whole table that is going on.
+    owed: Owed,
+    /// Everything is wanted once more after that.
+    again: Option<Borders>,
+}
+
+impl Place {
+    /// The place of a member that has read up to `from` and is told everything once more.
+    fn refreshed(from: Cursor, family: Family, borders: Borders, session: &mut Session) -> Self {
+        if let Some(begin) = borders.message(family, RefreshSubtype::Begin) {
+            session.queue(begin);
+        }
+        Self {
+            mode: Mode::Private(from.again()),
+            owed: Owed::EndOfRefresh(borders),
+            again: None,
+        }
+    }
+}
+
+/// What a walk of the whole table ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owed {
+    /// Nothing; there may be no such walk.
+    Nothing,
+    /// The End-of-RIB marker after the first one (RFC 4724 §2).
+    EndOfRib,
+    /// The end of a refresh, which is marked if the peer knows marks (RFC 7313 §4.1).
+    EndOfRefresh(Borders),
+}
+
+/// How a refresh is told apart from other UPDATEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Borders {
+    /// Not at all (RFC 2918).
+    Unmarked,
+    /// By a message before and one behind it (RFC 7313).
+    Marked,
+}
+
+impl Borders {
+    /// The message that stands at a border.
+    fn message(self, family: Family, subtype: RefreshSubtype) -> Option<Bytes> {
+        let marked = self == Self::Marked;
+        marked.then(|| message(|out| RouteRefresh { family, subtype }.encode(out)))
+    }
 }
 
 /// One family of a group.
@@ -101,7 +145,8 @@ impl OutGroup {
         for family in families.iter() {
             let place = Place {
                 mode: Mode::Private(Cursor::feed()),
-                end_of_rib_due: true,
+                owed: Owed::EndOfRib,
+                again: None,
             };
             self.lanes
                 .entry(family)
@@ -111,14 +156,26 @@ impl OutGroup {
         }
     }
 
-    /// Tells one member everything of a family once more (RFC 2918 §4).
-    pub(crate) fn refeed(&mut self, rib: &mut Rib, peer: PeerId, family: Family) {
+    /// Tells one member everything of a family once more (RFC 2918 §4). Who asks again while it is
+    /// being told is told once more at the end, however often it asked. So no refresh begins
+    /// before the End-of-RIB marker, either (RFC 7313 §4.1).
+    pub(crate) fn refeed(
+        &mut self,
+        rib: &mut Rib,
+        (peer, session): (PeerId, &mut Session),
+        family: Family,
+        borders: Borders,
+    ) {
         let Some(lane) = self.lanes.get_mut(&family) else {
             return;
         };
-        let Some(place) = lane.places.get(&peer).copied() else {
+        let Some(place) = lane.places.get_mut(&peer) else {
             return;
         };
+        if place.owed != Owed::Nothing {
+            place.again = Some(borders);
+            return;
+        }
         let from = match place.mode {
             Mode::Private(cursor) => cursor,
             Mode::Shared(next) => match lane.ring.segment(next) {
@@ -127,13 +184,8 @@ impl OutGroup {
             },
         };
         lane.leave(peer);
-        lane.places.insert(
-            peer,
-            Place {
-                mode: Mode::Private(from.again()),
-                ..place
-            },
-        );
+        lane.places
+            .insert(peer, Place::refreshed(from, family, borders, session));
     }
 
     /// Takes a peer out.
@@ -372,12 +424,29 @@ impl Lane {
             }
             Progress::Lost => return Err(Lost),
         }
-        place.mode = Mode::Shared(self.ring.tip());
-        if core::mem::take(&mut place.end_of_rib_due) {
-            let mut marker = BytesMut::new();
-            UpdateWriter::end_of_rib(&mut marker, walk.family);
-            session.queue(marker.freeze());
+        let end = match place.owed {
+            Owed::Nothing => None,
+            Owed::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, walk.family))),
+            Owed::EndOfRefresh(borders) => borders.message(walk.family, RefreshSubtype::End),
+        };
+        if let Some(end) = end {
+            session.queue(end);
         }
+        *place = match place.again {
+            Some(borders) => Place::refreshed(cursor, walk.family, borders, session),
+            None => Place {
+                mode: Mode::Shared(self.ring.tip()),
+                owed: Owed::Nothing,
+                again: None,
+            },
+        };
         Ok(())
     }
+}
+
+/// One message by itself.
+fn message(encode: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::new();
+    encode(&mut out);
+    out.freeze()
 }

@@ -31,6 +31,8 @@ pub(crate) struct Peer {
     pub(crate) stale_until: Option<Instant>,
     /// The families whose paths are stale.
     pub(crate) stale: FamilySet,
+    /// The families that the peer is sending again, and until when it may take (RFC 7313 §4.1).
+    pub(crate) refreshes: Vec<(Family, Instant)>,
     /// No longer configured: forgotten as soon as its last words are written.
     pub(crate) doomed: bool,
     /// Whether the peer waits in the speaker's list of peers with something to write.
@@ -50,6 +52,7 @@ impl Peer {
             group: None,
             stale_until: None,
             stale: FamilySet::default(),
+            refreshes: Vec::new(),
             doomed: false,
             listed: false,
         }
@@ -57,10 +60,9 @@ impl Peer {
 
     /// The next instant at which this peer needs the clock.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        match (self.session.poll_timeout(), self.stale_until) {
-            (Some(session), Some(stale)) => Some(session.min(stale)),
-            (session, stale) => session.or(stale),
-        }
+        let refreshes = self.refreshes.iter().map(|&(_, until)| until);
+        let timers = [self.session.poll_timeout(), self.stale_until];
+        timers.into_iter().flatten().chain(refreshes).min()
     }
 
     /// Whether nothing would be lost by forgetting a peer that is dynamic or no longer configured.

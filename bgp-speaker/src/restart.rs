@@ -71,6 +71,7 @@ impl Speaker {
         };
         let params = state.params.take();
         state.local = None;
+        state.refreshes.clear();
         let group = state.group.take();
         let kept = params
             .as_ref()

@@ -1,7 +1,7 @@
 //! The speaker: one value that takes inputs with an instant and gives outputs.
 //!
 //! This file is the facade; what it composes lives in [`crate::peer`], [`crate::roster`],
-//! [`crate::ingest`], [`crate::outgroup`] and [`crate::restart`].
+//! [`crate::ingest`], [`crate::outgroup`], [`crate::refresh`] and [`crate::restart`].
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -362,7 +362,7 @@ impl Speaker {
                     rejected = self.update(now, peer, &body);
                 }
                 bgp_fsm::Output::Update(_) => {}
-                bgp_fsm::Output::Refresh(refresh) => self.refresh(peer, refresh),
+                bgp_fsm::Output::Refresh(refresh) => self.refresh(now, peer, refresh),
                 bgp_fsm::Output::Down(reason) => self.down(now, peer, reason),
             }
         }
@@ -393,6 +393,7 @@ impl Speaker {
                 state.armed = None;
             }
             self.expire_stale(now, peer);
+            self.expire_refreshes(now, peer);
             self.session_input(now, peer, bgp_fsm::Input::Timeout);
         }
     }

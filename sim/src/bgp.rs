@@ -243,7 +243,7 @@ impl Bgp {
             SpeakerEvent::Malformed { peer, fault, .. } => {
                 Some(format!("malformed from {}: {fault:?}", name(peer)))
             }
-            SpeakerEvent::State { .. } | SpeakerEvent::EndOfRib { .. } => None,
+            _ => None,
         };
         if let Some(line) = line {
             cx.say(self.at, &line);

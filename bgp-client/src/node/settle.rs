@@ -37,7 +37,7 @@ impl Settle {
             Event::Down { peer, .. } => {
                 self.awaited.remove(peer);
             }
-            Event::State { .. } | Event::Malformed { .. } => {}
+            _ => {}
         }
     }
 

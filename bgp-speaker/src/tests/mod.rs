@@ -2,3 +2,5 @@
 
 mod exchange;
 mod fabric;
+mod refresh;
+mod wire;

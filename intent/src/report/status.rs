@@ -82,6 +82,18 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
             Weight::Info,
             format!("neighbor {}: has sent all of {family}", name(*peer)),
         ),
+        Event::Refreshed { peer, family } => (
+            Weight::Info,
+            format!("neighbor {}: has sent {family} again", name(*peer)),
+        ),
+        Event::RefreshOverdue { peer, family } => (
+            Weight::Warn,
+            format!(
+                "neighbor {}: began to send {family} again and never ended; what it had not sent \
+                 again is dropped",
+                name(*peer)
+            ),
+        ),
     };
     Line { weight, text }
 }

@@ -1,0 +1,151 @@
+//! Route refresh in both directions (RFC 2918), with marked borders where both sides know them
+//! (RFC 7313).
+
+use core::fmt;
+
+use bgp_fsm::Instant;
+use bgp_proto::{Family, FamilySet, RefreshSubtype, RouteRefresh};
+use bytes::BytesMut;
+use rib::PeerId;
+
+use crate::{
+    event::{Event, Output},
+    limits::REFRESH_MAX,
+    outgroup::Borders,
+    speaker::Speaker,
+};
+
+/// Why a peer cannot be asked for its routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRefresh {
+    /// Its session is not up.
+    NotUp,
+    /// It has not said that it answers a ROUTE-REFRESH (RFC 2918 §2).
+    NotSupported,
+    /// The session does not carry the family.
+    OtherFamilies,
+}
+
+impl fmt::Display for NoRefresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotUp => "its session is not up",
+            Self::NotSupported => "it does not offer route refresh",
+            Self::OtherFamilies => "its session does not carry this family",
+        })
+    }
+}
+
+impl core::error::Error for NoRefresh {}
+
+impl Speaker {
+    /// Asks a peer for its routes again (RFC 2918 §3): those of one family, or of all that the
+    /// session carries. Returns the families asked for.
+    ///
+    /// # Errors
+    /// The peer would not answer.
+    pub fn ask_refresh(
+        &mut self,
+        peer: PeerId,
+        family: Option<Family>,
+    ) -> Result<FamilySet, NoRefresh> {
+        let state = self.roster.get_mut(peer).ok_or(NoRefresh::NotUp)?;
+        let params = state.params.as_ref().ok_or(NoRefresh::NotUp)?;
+        if !params.route_refresh {
+            return Err(NoRefresh::NotSupported);
+        }
+        let wanted = family.map_or(params.families, |family| {
+            params.families.intersection(family.into())
+        });
+        if wanted.is_empty() {
+            return Err(NoRefresh::OtherFamilies);
+        }
+        let mut octets = BytesMut::new();
+        for family in wanted.iter() {
+            RouteRefresh::request(family).encode(&mut octets);
+        }
+        state.session.queue(octets.freeze());
+        self.list(peer);
+        Ok(wanted)
+    }
+
+    /// The peer asks for our routes, or marks the borders of its own. Families that the session
+    /// does not carry, marks of a peer that has not offered them, and subtypes that nobody knows
+    /// are ignored (RFC 2918 §4, RFC 7313 §5).
+    pub(crate) fn refresh(&mut self, now: Instant, peer: PeerId, refresh: RouteRefresh) {
+        let RouteRefresh { family, subtype } = refresh;
+        let Some(params) = self
+            .roster
+            .get(peer)
+            .and_then(|state| state.params.as_ref())
+        else {
+            return;
+        };
+        if !params.families.contains(family) {
+            return;
+        }
+        let marked = params.enhanced_route_refresh;
+        match subtype {
+            RefreshSubtype::Request if marked => self.resend(peer, family, Borders::Marked),
+            RefreshSubtype::Request => self.resend(peer, family, Borders::Unmarked),
+            RefreshSubtype::Begin if marked => self.refresh_begins(now, peer, family),
+            RefreshSubtype::End if marked => self.refresh_ends(peer, family),
+            _ => {}
+        }
+    }
+
+    fn resend(&mut self, peer: PeerId, family: Family, borders: Borders) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        if let Some(group) = state
+            .group
+            .and_then(|group| self.groups.get_mut(group)?.as_mut())
+        {
+            group.refeed(&mut self.rib, (peer, &mut state.session), family, borders);
+        }
+        self.list(peer);
+    }
+
+    /// From here on the peer sends everything again (RFC 7313 §4.1).
+    fn refresh_begins(&mut self, now: Instant, peer: PeerId, family: Family) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.refreshes.retain(|&(of, _)| of != family);
+        state.refreshes.push((family, now + REFRESH_MAX));
+        self.rib.begin_refresh(peer, family);
+    }
+
+    /// The peer has sent everything: what it did not send again is gone (RFC 7313 §4.1).
+    fn refresh_ends(&mut self, peer: PeerId, family: Family) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        let begun = state.refreshes.len();
+        state.refreshes.retain(|&(of, _)| of != family);
+        if state.refreshes.len() == begun {
+            return; // It never began.
+        }
+        self.rib.end_refresh(peer, family);
+        self.outputs
+            .push_back(Output::Event(Event::Refreshed { peer, family }));
+    }
+
+    /// Ends the refreshes whose end the peer has not marked in time.
+    pub(crate) fn expire_refreshes(&mut self, now: Instant, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        let overdue: FamilySet = (state.refreshes.iter())
+            .filter(|(_, until)| *until <= now)
+            .map(|&(family, _)| family)
+            .collect();
+        state.refreshes.retain(|(_, until)| *until > now);
+        for family in overdue.iter() {
+            self.rib.end_refresh(peer, family);
+            self.outputs
+                .push_back(Output::Event(Event::RefreshOverdue { peer, family }));
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! One speaker and peers made of messages, in virtual time: the peer at 10.0.0.n dials and then
+//! says what the test makes it say.
+
+use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
+use core::{net::SocketAddr, time::Duration};
+
+use bgp_fsm::{Conn, Instant, State};
+use bgp_proto::{
+    AsPath, Asn, Attributes, Capability, EncodeParams, Family, FamilySet, GracefulRestart,
+    MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, NextHop, Nlri, Notification, Open, Origin,
+    RouteRefresh, RouterId, SessionParams, UpdateView, UpdateWriter, next_frame,
+};
+use bytes::BytesMut;
+use rib::{Budget, PeerId, Progress};
+
+use super::fabric::{address, prefix};
+use crate::{Event, Input, Output, Speaker, SpeakerConfig};
+
+/// What a peer says.
+#[derive(Clone, Debug)]
+pub(super) enum Say {
+    Keepalive,
+    Reach(&'static [&'static str]),
+    Unreach(&'static [&'static str]),
+    EndOfRib(Family),
+    Refresh(RouteRefresh),
+    Notification(Notification),
+    /// A message of any type and body.
+    Raw(u8, &'static [u8]),
+}
+
+/// What a peer hears, KEEPALIVEs left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    Open(Open),
+    Reach(Vec<String>),
+    Unreach(Vec<String>),
+    EndOfRib(Family),
+    Refresh(RouteRefresh),
+    Notification(Notification),
+}
+
+pub(super) struct Wire {
+    pub(super) speaker: Speaker,
+    pub(super) now: Instant,
+    pub(super) events: Vec<Event>,
+    /// What peers have not read yet.
+    inboxes: BTreeMap<PeerId, BytesMut>,
+}
+
+/// The OPEN of the peer at 10.0.0.`number`, in our AS.
+pub(super) fn open(number: usize) -> Open {
+    Open {
+        asn: Asn(64512),
+        hold_time: 90,
+        id: RouterId(address(number)),
+        capabilities: vec![
+            Capability::MultiProtocol(Family::IPV4_UNICAST),
+            Capability::MultiProtocol(Family::IPV6_UNICAST),
+            Capability::RouteRefresh,
+            Capability::EnhancedRouteRefresh,
+            Capability::FourOctetAsn(Asn(64512)),
+        ],
+    }
+}
+
+/// The same with graceful restart in IPv4 unicast for 60 seconds.
+pub(super) fn graceful_open(number: usize, edit: impl FnOnce(&mut GracefulRestart)) -> Open {
+    let mut open = open(number);
+    let mut graceful = GracefulRestart {
+        time_s: 60,
+        families: vec![(Family::IPV4_UNICAST, true)],
+        ..GracefulRestart::default()
+    };
+    edit(&mut graceful);
+    open.capabilities
+        .push(Capability::GracefulRestart(graceful));
+    open
+}
+
+impl Wire {
+    pub(super) fn new(config: SpeakerConfig) -> Self {
+        let mut wire = Self {
+            speaker: Speaker::new(config, 7),
+            now: Instant::from_secs(1_000),
+            events: vec![],
+            inboxes: BTreeMap::new(),
+        };
+        wire.speaker.start(wire.now);
+        wire.settle();
+        wire
+    }
+
+    /// The peer dials and sends its OPEN; the session comes up.
+    pub(super) fn connect(&mut self, number: usize, open: &Open) -> PeerId {
+        let peer = self.dial(number).expect("admitted");
+        self.say_octets(peer, |out| open.encode(out));
+        self.say(peer, Say::Keepalive);
+        assert_eq!(self.state(peer), State::Established);
+        assert!(matches!(self.hear(peer)[0], Heard::Open(_)));
+        peer
+    }
+
+    /// The peer dials.
+    pub(super) fn dial(&mut self, number: usize) -> Result<PeerId, crate::Refusal> {
+        let local = SocketAddr::from((address(1), 179));
+        let remote = SocketAddr::from((address(number), 40_000));
+        let peer = self.speaker.accept(self.now, local, remote)?;
+        self.settle();
+        self.inboxes.remove(&peer);
+        let opened = bgp_fsm::Input::Opened {
+            conn: Conn::Inbound,
+            local,
+            remote,
+        };
+        self.session(peer, opened);
+        Ok(peer)
+    }
+
+    pub(super) fn state(&self, peer: PeerId) -> State {
+        let view = self.speaker.peers().find(|view| view.id == peer);
+        view.map_or(State::Idle, |view| view.session.state())
+    }
+
+    pub(super) fn session(&mut self, peer: PeerId, input: bgp_fsm::Input) {
+        self.speaker.handle(self.now, Input::Session(peer, input));
+        self.settle();
+    }
+
+    /// The peer's connection breaks.
+    pub(super) fn lose(&mut self, peer: PeerId) {
+        self.session(peer, bgp_fsm::Input::Closed(Conn::Inbound));
+    }
+
+    pub(super) fn say(&mut self, peer: PeerId, say: Say) {
+        self.say_octets(peer, |out| encode(&say, out));
+    }
+
+    fn say_octets(&mut self, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) {
+        let mut octets = BytesMut::new();
+        encode(&mut octets);
+        let octets_max = self.speaker.octets_max(peer, Conn::Inbound);
+        let input = match next_frame(&mut octets, octets_max) {
+            Ok(frame) => bgp_fsm::Input::Received {
+                conn: Conn::Inbound,
+                frame: frame.expect("a whole message"),
+            },
+            Err(notification) => bgp_fsm::Input::FrameError {
+                conn: Conn::Inbound,
+                notification,
+            },
+        };
+        self.session(peer, input);
+    }
+
+    /// What the peer has been sent since it last asked.
+    pub(super) fn hear(&mut self, peer: PeerId) -> Vec<Heard> {
+        self.settle();
+        let octets = self.inboxes.entry(peer).or_default();
+        let mut heard = vec![];
+        while let Some(frame) = next_frame(octets, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages") {
+            let notification = || Notification::parse(&frame.body).expect("a NOTIFICATION");
+            match frame.kind {
+                MessageKind::Open => {
+                    heard.push(Heard::Open(Open::parse(&frame.body).expect("an OPEN")))
+                }
+                MessageKind::Notification => heard.push(Heard::Notification(notification())),
+                MessageKind::RouteRefresh => heard.push(Heard::Refresh(
+                    RouteRefresh::parse(&frame.body).expect("a ROUTE-REFRESH"),
+                )),
+                MessageKind::Update => decode(&frame.body, &mut heard),
+                _ => {}
+            }
+        }
+        heard
+    }
+
+    /// Time passes. The peers named send KEEPALIVEs.
+    pub(super) fn pass(&mut self, seconds: u64, alive: &[PeerId]) {
+        let until = self.now + Duration::from_secs(seconds);
+        let mut beat = self.now + Duration::from_secs(20);
+        loop {
+            let timer = self.speaker.poll_timeout().unwrap_or(until);
+            let next = timer.min(beat).max(self.now);
+            if next > until {
+                break;
+            }
+            self.now = next;
+            if next == beat {
+                beat += Duration::from_secs(20);
+                for &peer in alive {
+                    self.say(peer, Say::Keepalive);
+                }
+            }
+            self.speaker.handle(self.now, Input::Timeout);
+            self.settle();
+            if next == until {
+                break;
+            }
+        }
+        self.now = until;
+    }
+
+    /// The best IPv4 routes.
+    pub(super) fn prefixes(&mut self) -> Vec<String> {
+        self.settle();
+        let views = self.speaker.rib().prefixes(Family::IPV4_UNICAST);
+        let best = views.filter(|view| view.best().is_some());
+        let mut nets: Vec<String> = best
+            .filter_map(|view| Some(format!("{}", view.net.prefix()?)))
+            .collect();
+        nets.sort();
+        nets
+    }
+
+    /// The speaker does everything that needs no time; peers read all.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            while let Some(output) = self.speaker.poll_output() {
+                match output {
+                    Output::Event(event) => self.events.push(event),
+                    Output::Close { peer, conn } => self.write(peer, conn),
+                    _ => {}
+                }
+            }
+            let mut busy = self.speaker.run(self.now, Budget(100)) == Progress::More;
+            while let Some(peer) = self.speaker.poll_writable() {
+                busy = true;
+                self.write(peer, Conn::Inbound);
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("the speaker does not come to rest");
+    }
+
+    fn write(&mut self, peer: PeerId, conn: Conn) {
+        loop {
+            let mut slices = vec![];
+            self.speaker.fill(peer, conn, &mut slices, 64 << 10);
+            let octets = slices.concat();
+            if octets.is_empty() {
+                return;
+            }
+            self.speaker.sent(peer, conn, octets.len());
+            let inbox = self.inboxes.entry(peer).or_default();
+            inbox.extend_from_slice(&octets);
+        }
+    }
+}
+
+const PARAMS: EncodeParams = EncodeParams {
+    as4: true,
+    add_path: false,
+    octets_max: MESSAGE_OCTETS_MAX_EXTENDED,
+};
+
+fn encode(say: &Say, out: &mut BytesMut) {
+    let family = Family::IPV4_UNICAST;
+    match say {
+        Say::Keepalive => UpdateWriter::keepalive(out),
+        Say::EndOfRib(family) => UpdateWriter::end_of_rib(out, *family),
+        Say::Refresh(refresh) => refresh.encode(out),
+        Say::Notification(notification) => notification.encode(out),
+        Say::Raw(kind, body) => {
+            out.extend_from_slice(&[0xff; 16]);
+            let octets = u16::try_from(19 + body.len()).expect("a short body");
+            out.extend_from_slice(&octets.to_be_bytes());
+            out.extend_from_slice(&[*kind]);
+            out.extend_from_slice(body);
+        }
+        Say::Reach(nets) => {
+            let attributes = Attributes {
+                origin: Origin::Igp,
+                as_path: AsPath::default(),
+                local_pref: Some(100),
+                ..Attributes::default()
+            };
+            let mut block = vec![];
+            attributes.encode(true, &mut block);
+            let next_hop = NextHop::V4(address(99));
+            push(
+                UpdateWriter::reach(out, family, &block, &next_hop, &PARAMS),
+                nets,
+            );
+        }
+        Say::Unreach(nets) => push(UpdateWriter::unreach(out, family, &PARAMS), nets),
+    }
+}
+
+fn push(mut writer: UpdateWriter<'_>, nets: &[&str]) {
+    for net in nets {
+        writer.push(&Nlri::new(prefix(net))).expect("it fits");
+    }
+    writer.finish();
+}
+
+fn decode(body: &[u8], heard: &mut Vec<Heard>) {
+    let params = SessionParams {
+        as4: true,
+        families: FamilySet::all(),
+        extended_messages: true,
+        ..SessionParams::default()
+    };
+    let (view, faults) = UpdateView::parse(body, &params).expect("an UPDATE");
+    assert!(faults.is_empty(), "{faults:?}");
+    if let Some(family) = view.end_of_rib() {
+        return heard.push(Heard::EndOfRib(family));
+    }
+    let names = |nets: bgp_proto::NlriIter<'_>| -> Vec<String> {
+        let nets = nets.filter_map(|nlri| Some(format!("{}", nlri.ok()?.net.prefix()?)));
+        nets.collect()
+    };
+    for batch in view.batches() {
+        heard.extend(
+            Some(names(batch.unreach))
+                .filter(|n| !n.is_empty())
+                .map(Heard::Unreach),
+        );
+        heard.extend(
+            Some(names(batch.reach))
+                .filter(|n| !n.is_empty())
+                .map(Heard::Reach),
+        );
+    }
+}
