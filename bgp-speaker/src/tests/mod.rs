@@ -2,5 +2,6 @@
 
 mod exchange;
 mod fabric;
+mod helper;
 mod refresh;
 mod wire;

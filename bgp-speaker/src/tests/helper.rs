@@ -1,0 +1,181 @@
+//! Graceful restart as a helper (RFC 4724 §4.2, RFC 8538 §3): the peer goes and comes back.
+
+use bgp_fsm::GracefulRestartConfig;
+use bgp_proto::notification::cease;
+use bgp_proto::{Family, GracefulRestart, Notification};
+use rib::PeerId;
+
+use super::fabric::{clients, speaker_config};
+use super::wire::{Heard, Say, Wire, graceful_open, open};
+use crate::{Refusal, SpeakerConfig, limits::STALE_PATHS_MAX};
+
+const V4: Family = Family::IPV4_UNICAST;
+const BOTH: [&str; 2] = ["10.65.0.1/32", "10.65.0.2/32"];
+
+/// A reflector whose clients come from a range for two, as helpers for each other.
+fn config() -> SpeakerConfig {
+    let mut config = speaker_config(1);
+    let mut range = clients(1, 2);
+    range.template.session.graceful_restart = Some(GracefulRestartConfig::default());
+    config.ranges.push(range);
+    config
+}
+
+/// Client 2, which restarts gracefully as `edit` says, has announced two prefixes.
+fn reflector(edit: impl FnOnce(&mut GracefulRestart)) -> (Wire, PeerId) {
+    let mut wire = Wire::new(config());
+    let client = wire.connect(2, &graceful_open(2, edit));
+    wire.say(client, Say::Reach(&BOTH));
+    wire.say(client, Say::EndOfRib(V4));
+    assert_eq!(wire.prefixes(), BOTH);
+    (wire, client)
+}
+
+fn back(wire: &mut Wire) -> PeerId {
+    wire.connect(
+        2,
+        &graceful_open(2, |graceful| graceful.restart_state = true),
+    )
+}
+
+#[test]
+fn a_dynamic_client_comes_back_and_nobody_hears_of_it() {
+    let (mut wire, client) = reflector(|_| {});
+    let other = wire.connect(3, &open(3));
+    wire.hear(other);
+    wire.lose(client);
+    wire.pass(30, &[other]);
+    assert_eq!(wire.prefixes(), BOTH, "stale, and used");
+    let client = back(&mut wire);
+    wire.say(client, Say::Reach(&BOTH));
+    wire.say(client, Say::EndOfRib(V4));
+    assert_eq!(wire.prefixes(), BOTH);
+    assert!(wire.hear(other).is_empty(), "no route changed");
+}
+
+#[test]
+fn what_is_not_sent_again_goes_with_the_marker() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    let client = back(&mut wire);
+    wire.say(client, Say::Reach(&BOTH[..1]));
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.say(client, Say::EndOfRib(V4));
+    assert_eq!(wire.prefixes(), BOTH[..1]);
+}
+
+#[test]
+fn who_stays_away_is_forgotten_after_the_restart_time() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    wire.pass(59, &[]);
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.pass(1, &[]);
+    assert!(wire.prefixes().is_empty());
+    assert_eq!(wire.speaker.peers().count(), 0, "and its place is free");
+}
+
+#[test]
+fn a_marker_that_never_comes_is_not_waited_for_for_ever() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    let client = back(&mut wire);
+    wire.say(client, Say::Reach(&BOTH[..1]));
+    wire.pass(STALE_PATHS_MAX.as_secs() - 1, &[client]);
+    assert_eq!(wire.prefixes(), BOTH);
+    wire.pass(1, &[client]);
+    assert_eq!(wire.prefixes(), BOTH[..1]);
+}
+
+/// RFC 4724 §4.2: what was stale before the second restart is not kept over it.
+#[test]
+fn a_second_restart_drops_what_was_stale_already() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    let client = back(&mut wire);
+    wire.say(client, Say::Reach(&BOTH[..1]));
+    wire.lose(client);
+    assert_eq!(wire.prefixes(), BOTH[..1]);
+    wire.pass(60, &[]);
+    assert!(wire.prefixes().is_empty());
+}
+
+/// An attempt that does not come up is no restart.
+#[test]
+fn a_dial_that_fails_half_way_changes_nothing() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    wire.pass(10, &[]);
+    let client = wire.dial(2).expect("admitted");
+    wire.lose(client);
+    wire.pass(10, &[]);
+    assert_eq!(wire.prefixes(), BOTH);
+}
+
+#[test]
+fn families_without_kept_forwarding_go_when_the_session_is_back() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    wire.connect(
+        2,
+        &graceful_open(2, |graceful| graceful.families[0].1 = false),
+    );
+    assert!(wire.prefixes().is_empty());
+
+    let (mut wire, client) = reflector(|_| {});
+    wire.lose(client);
+    wire.connect(2, &open(2));
+    assert!(wire.prefixes().is_empty(), "it restarts gracefully no more");
+}
+
+#[test]
+fn without_the_capability_everything_goes_at_once() {
+    let mut wire = Wire::new(config());
+    let client = wire.connect(2, &open(2));
+    wire.say(client, Say::Reach(&BOTH));
+    wire.lose(client);
+    assert!(wire.prefixes().is_empty());
+}
+
+/// RFC 8538 §3: with the N bit a NOTIFICATION is like a lost connection, but for a hard reset.
+#[test]
+fn a_notification_keeps_the_routes_if_both_said_so() {
+    let reset = Notification::cease(cease::ADMINISTRATIVE_RESET);
+    let hard = Notification::cease(cease::HARD_RESET);
+    for (n_bit, notification, kept) in [
+        (false, reset.clone(), false),
+        (true, reset, true),
+        (true, hard, false),
+    ] {
+        let (mut wire, client) = reflector(|graceful| graceful.notification = n_bit);
+        wire.say(client, Say::Notification(notification.clone()));
+        let expected = if kept { &BOTH[..] } else { &[] };
+        assert_eq!(wire.prefixes(), expected, "{n_bit} {notification}");
+    }
+}
+
+/// RFC 8538 §3.1: so it is with our own, such as that of the hold timer.
+#[test]
+fn a_silent_client_keeps_its_routes_if_both_said_so() {
+    for n_bit in [false, true] {
+        let (mut wire, client) = reflector(|graceful| graceful.notification = n_bit);
+        wire.pass(91, &[]);
+        let heard = wire.hear(client);
+        let expired = Notification::hold_timer_expired();
+        assert_eq!(heard.last(), Some(&Heard::Notification(expired)));
+        let expected = if n_bit { &BOTH[..] } else { &[] };
+        assert_eq!(wire.prefixes(), expected);
+    }
+}
+
+#[test]
+fn the_limit_of_a_range_counts_those_whose_routes_are_kept() {
+    let (mut wire, client) = reflector(|_| {});
+    wire.connect(3, &open(3));
+    wire.lose(client);
+    assert_eq!(wire.dial(4), Err(Refusal::RangeFull { limit: 2 }));
+    assert_eq!(wire.dial(2), Ok(client), "its place is kept, too");
+    wire.lose(client);
+    wire.pass(60, &[]);
+    wire.dial(4).expect("the place is free");
+}
