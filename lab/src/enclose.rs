@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{getegid, geteuid};
 
 use crate::Error;
@@ -91,8 +92,16 @@ pub fn settle() -> Result<PathBuf, Error> {
         None::<&str>,
     )
     .map_err(|e| Error::system("mount", "/proc", e))?;
-    let directory = private_run()?;
-    Ok(directory)
+    more_files()?;
+    private_run()
+}
+
+/// Allows as many open files as the system lets us: every host takes some, and the usual limit
+/// of 1024 is meant for programs that still use select(2).
+fn more_files() -> Result<(), Error> {
+    let fail = |e| Error::system("raising the limit", "open files", e);
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(fail)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(fail)
 }
 
 /// Cuts the mounts of this mount namespace off from those it was copied from.

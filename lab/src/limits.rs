@@ -28,3 +28,9 @@ pub const REFLECTORS_MAX: u16 = 10;
 
 /// Workloads that one node of a fabric starts with.
 pub const WORKLOADS_PER_NODE_MAX: u16 = 250;
+
+/// Nodes up to which they ask for each other's MAC addresses. The kernel's table of what was
+/// answered is one for all namespaces of a machine, with room for 1024 entries of each IP version
+/// by default; in a larger fabric the nodes are told instead, by permanent entries, which do not
+/// count.
+pub const NEIGHBOURS_ASKED_MAX: usize = 20;

@@ -277,6 +277,26 @@ impl Links {
             .map_err(|e| Error::link("deleting route", net.to_string(), e))
     }
 
+    /// Adds a permanent neighbour entry: nobody is asked for this address any more.
+    ///
+    /// # Errors
+    ///
+    /// If the link is missing or the kernel refuses.
+    pub async fn add_neighbour(
+        &self,
+        name: &str,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> Result<(), Error> {
+        let index = self.must_find(name).await?;
+        let request = self.handle.neighbours().add(index, address);
+        request
+            .link_layer_address(&mac)
+            .execute()
+            .await
+            .map_err(|e| Error::link("adding neighbour", address.to_string(), e))
+    }
+
     async fn route_to(
         &self,
         net: IpNet,

@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::args::{DemoArgs, Inside};
 use super::journal::{Journal, Step, milliseconds, say};
-use super::limits::{CONVERGE, FLOW_MARGIN, LOG_LINES_SHOWN_MAX, PING};
+use super::limits::{CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, LOG_LINES_SHOWN_MAX, PING};
 use super::picture::Scene;
 use super::stage::{self, Stage};
 use super::usage::{self, DaemonUsage};
@@ -128,9 +128,23 @@ impl Show {
             let outcome = format!("all {all} pings answered, IPv4 and IPv6, slowest {slowest}");
             self.journal.good(name, took, outcome);
         } else {
-            let lost = pings.lost.join(", ");
+            let shown: Vec<_> = pings
+                .lost
+                .iter()
+                .take(DIFFERENCES_SHOWN_MAX)
+                .cloned()
+                .collect();
+            let more = if pings.lost.len() > shown.len() {
+                ", …"
+            } else {
+                ""
+            };
             let of = pings.lost.len() + pings.answered;
-            let outcome = format!("{} of {of} pings without answer: {lost}", pings.lost.len());
+            let outcome = format!(
+                "{} of {of} pings without answer: {}{more}",
+                pings.lost.len(),
+                shown.join(", "),
+            );
             self.journal.bad(name, took, outcome);
         }
         Ok(())

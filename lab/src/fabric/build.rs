@@ -1,6 +1,7 @@
 //! A fabric of hosts, links and processes.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -9,6 +10,7 @@ use super::config;
 use super::plan::{MachinePlan, Place, Plan, WorkloadPlan};
 use super::workload::Workload;
 use crate::lab::ensure_directory;
+use crate::limits::NEIGHBOURS_ASKED_MAX;
 use crate::{Error, Host, Lab, Links, Process, Program, VethEnd};
 
 /// Where the daemons' programs are.
@@ -129,7 +131,26 @@ impl Fabric {
             machine.host.sysctl("net/ipv6/conf/all/forwarding", "1")?;
             fabric.nodes.push(machine);
         }
+        if fabric.nodes.len() > NEIGHBOURS_ASKED_MAX {
+            fabric.introduce().await?;
+        }
         Ok(fabric)
+    }
+
+    /// Tells every machine the MAC addresses of all others.
+    async fn introduce(&self) -> Result<(), Error> {
+        let all = || self.reflectors.iter().chain(&self.nodes);
+        for machine in all() {
+            for other in all().filter(|other| other.plan.v4 != machine.plan.v4) {
+                for address in [IpAddr::V4(other.plan.v4), IpAddr::V6(other.plan.v6)] {
+                    machine
+                        .links
+                        .add_neighbour(UPLINK, address, other.plan.mac)
+                        .await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn machine(&self, plan: MachinePlan) -> Result<Machine, Error> {
@@ -143,7 +164,7 @@ impl Fabric {
         let uplink = VethEnd {
             host: &host,
             name: UPLINK,
-            mac: None,
+            mac: Some(plan.mac),
         };
         self.links.add_veth(port, uplink).await?;
         self.links.attach(&plan.name, BRIDGE).await?;

@@ -49,6 +49,8 @@ pub struct MachinePlan {
     pub v4: Ipv4Addr,
     /// Its IPv6 address on the underlay.
     pub v6: Ipv6Addr,
+    /// The MAC address of its link to the underlay.
+    pub mac: [u8; 6],
 }
 
 /// One workload: it keeps name and addresses wherever it moves.
@@ -168,7 +170,12 @@ impl MachinePlan {
         } else {
             Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, digits)
         };
-        Self { name, v4, v6 }
+        Self {
+            name,
+            v4,
+            v6,
+            mac: [0x02, 0x0a, 0, 0, 0, octet],
+        }
     }
 
     /// Its IPv4 address with the underlay's prefix length.
