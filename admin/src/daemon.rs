@@ -1,6 +1,7 @@
 //! What every daemon does around its loop: logging, signals, facts about its own process.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -122,6 +123,11 @@ impl Signals {
             _ = self.hangup.recv() => Signal::Reload,
         }
     }
+}
+
+/// Chance from the operating system, for timer jitter and hash functions.
+pub fn chance() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// Resident memory of this process in KiB, where `/proc` tells.

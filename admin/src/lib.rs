@@ -5,7 +5,7 @@
 //! * [`control`]: the daemon's end of the control socket, and [`client`], the other end. One JSON
 //!   request and one JSON reply a line.
 //! * [`report`]: what the replies say, shared by the daemons and the command line.
-//! * [`daemon`]: logging and signals.
+//! * [`daemon`]: logging and signals; [`program`]: the command line of a daemon.
 //!
 //! Nothing in here knows BGP: reports speak in strings, addresses and prefixes, so that a daemon
 //! without BGP (Felix) carries none of it.
@@ -16,6 +16,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod limits;
+pub mod program;
 pub mod report;
 
 pub use command::{Command, Reply};

@@ -1,19 +1,16 @@
 //! The client's configuration file: what all BGP daemons have, and a `[kernel]` section.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bgp_daemon::Settings;
 use fib_sync::watch::{ImportRule, NamePattern};
 use fib_sync::{Owner, TABLE_MAIN};
-use intent::{BgpFile, Intent, NextHops, Problem, Problems, Report, Source};
+use intent::{NextHops, Problem, Problems};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::limits::ENDPOINT_METRIC;
-
-/// Where the control socket is unless the file says otherwise.
-pub const CONTROL_DEFAULT: &str = "/run/cambric/bgp-client.sock";
 
 /// The table of addresses that are the host's own; nothing is routed out of it.
 const TABLE_LOCAL: u32 = 255;
@@ -104,60 +101,19 @@ impl Default for KernelConfig {
 }
 
 /// A file, read and found good.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where it was read.
-    pub path: PathBuf,
-    /// Its keys.
-    pub file: BgpFile<KernelSection>,
-    /// What they mean for the speaker.
-    pub intent: Intent,
-    /// What they mean for the kernel.
-    pub kernel: KernelConfig,
-}
+pub type Config = bgp_daemon::Config<KernelConfig>;
 
-impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake found, with its place.
-    pub fn read(path: &Path) -> Result<Self, Report> {
-        Self::parse(&Source::read(path)?)
+impl Settings for KernelConfig {
+    type Section = KernelSection;
+
+    const CONTROL_DEFAULT: &'static str = "/run/cambric/bgp-client.sock";
+
+    const NEXT_HOPS: NextHops = NextHops::Track;
+
+    fn check(section: Option<&KernelSection>, problems: &mut Problems<'_>) -> Self {
+        section.map_or_else(Self::default, |section| section.check(problems))
     }
 
-    /// Checks text at hand.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake found, with its place.
-    pub fn parse(source: &Source) -> Result<Self, Report> {
-        let file: BgpFile<KernelSection> = source.parse()?;
-        let mut problems = source.problems();
-        let mut intent = file.intent(NextHops::Track, &mut problems);
-        let section = file.kernel.clone().unwrap_or_default();
-        let kernel = section.check(&mut problems);
-        problems.finish()?;
-        intent.notes.extend(kernel.notes());
-        Ok(Self {
-            path: source.path().to_owned(),
-            file,
-            intent,
-            kernel,
-        })
-    }
-
-    /// Where the control socket is.
-    pub fn control(&self) -> PathBuf {
-        self.file
-            .control
-            .clone()
-            .unwrap_or_else(|| CONTROL_DEFAULT.into())
-    }
-}
-
-impl KernelConfig {
-    /// What is allowed but worth knowing.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.install {
@@ -172,7 +128,9 @@ impl KernelConfig {
         }
         notes
     }
+}
 
+impl KernelConfig {
     /// The tables whose routes matter.
     pub(crate) fn tables(&self) -> Vec<u32> {
         let mut tables = vec![self.table];
@@ -289,6 +247,10 @@ fn bad(span: Range<usize>, message: String, help: &'static str) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use intent::{Report, Source};
+
     use super::*;
 
     const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";
@@ -304,10 +266,13 @@ mod tests {
     #[test]
     fn defaults_are_felix_and_the_main_table() {
         let config = parse("").unwrap();
-        assert_eq!(config.kernel, KernelConfig::default());
-        assert_eq!(config.kernel.tables(), [254]);
+        assert_eq!(config.settings, KernelConfig::default());
+        assert_eq!(config.settings.tables(), [254]);
         assert!(config.intent.notes.is_empty());
-        assert_eq!(config.control(), PathBuf::from(CONTROL_DEFAULT));
+        assert_eq!(
+            config.control(),
+            PathBuf::from(KernelConfig::CONTROL_DEFAULT)
+        );
     }
 
     #[test]
@@ -326,7 +291,7 @@ mod tests {
             reconcile,
             on_exit,
             import,
-        } = config.as_ref().unwrap().kernel.clone();
+        } = config.as_ref().unwrap().settings.clone();
         assert_eq!(
             (install, table, metric, owner),
             (false, 1000, 200, Owner(12))
@@ -336,7 +301,7 @@ mod tests {
         assert_eq!((import.len(), import[0].table), (1, 7));
         assert_eq!(import[0].interfaces[0].to_string(), "veth*");
         let config = config.unwrap();
-        assert_eq!(config.kernel.tables(), [1000, 7]);
+        assert_eq!(config.settings.tables(), [1000, 7]);
         let notes = config.intent.notes.join("\n");
         assert!(
             notes.contains("shadow run") && notes.contains("not above 256"),
@@ -347,7 +312,7 @@ mod tests {
     #[test]
     fn an_empty_import_list_announces_nothing() {
         let config = parse("[kernel]\nimport = []\n").unwrap();
-        assert!(config.kernel.import.is_empty());
+        assert!(config.settings.import.is_empty());
     }
 
     #[test]
@@ -389,7 +354,7 @@ mod tests {
             .and_then(|rest| rest.split("```").next());
         let source = Source::new("manual.toml", example.expect("an example"));
         let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
-        assert_eq!(config.kernel, KernelConfig::default());
+        assert_eq!(config.settings, KernelConfig::default());
         assert_eq!(config.intent.speaker.peers[0].name, "rr1");
         assert!(config.intent.notes.is_empty(), "{:?}", config.intent.notes);
     }

@@ -2,19 +2,16 @@
 //!
 //! It announces what Felix (or whoever) put into the kernel for this host's workloads, and puts
 //! into the kernel what it learns from its BGP neighbours. Between the two stands [`Node`]: a value
-//! without I/O or clock that the simulator runs against a simulated kernel, and [`run`] against the
-//! real one, in a `select!` loop of one task that owns sockets, kernel and control socket alike.
+//! without I/O or clock that the simulator runs against a simulated kernel, and [`Client`] against
+//! the real one. What all BGP daemons do is [`bgp_daemon`]'s.
 
+mod client;
 mod config;
-mod daemon;
 pub mod limits;
 mod log;
 mod node;
-mod reload;
 mod report;
-mod run;
 
-pub use config::{CONTROL_DEFAULT, Config, KernelConfig, KernelSection, OnExit};
-pub use daemon::Daemon;
+pub use client::{Client, KernelError};
+pub use config::{Config, KernelConfig, KernelSection, OnExit};
 pub use node::{Node, Tables};
-pub use run::{Failure, run};

@@ -1,16 +1,14 @@
 //! The program: one task that owns the agent, and everything it listens to.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::future::{Future, pending};
-use std::hash::BuildHasher;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::control::{BindError, Control, Request};
-use admin::daemon::{Signal, Signals};
+use admin::daemon::{LogError, Signal, Signals, chance, init_logging};
 use admin::{Command, Reply};
 use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
@@ -29,6 +27,9 @@ use crate::store;
 /// Why the daemon ends.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
+    /// The log level is none.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// The host cannot be worked on.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -56,6 +57,7 @@ pub enum DaemonError {
 ///
 /// Something that it cannot do without is missing; each error is one line.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
+    init_logging(&config.log, config.log_format)?;
     let signals = Signals::new().map_err(DaemonError::Signals)?;
     let store = EtcdStore::connect(&config.datastore).await?;
     let mut daemon = Daemon::open(config, Arc::new(store))?;
@@ -117,7 +119,7 @@ impl Daemon {
         let control = Control::bind(&config.control)?;
         let clock = Clock::start();
         let hostname = config.agent.hostname.clone();
-        let chance = RandomState::new().hash_one(&hostname);
+        let chance = chance();
         info!(hostname, "running");
         Ok(Self {
             agent: Agent::new(clock.now(), config.agent),

@@ -7,9 +7,14 @@ use crate::Lab;
 /// The variable that lets tests use namespaces: `CAMBRIC_LAB=1 cargo test`, as root.
 pub const LAB_VARIABLE: &str = "CAMBRIC_LAB";
 
+/// Whether tests are to use all that the machine has: namespaces, foreign programs, time.
+pub fn asked_for() -> bool {
+    env::var_os(LAB_VARIABLE).is_some_and(|value| !value.is_empty())
+}
+
 /// Whether tests may use namespaces; if not, says in one line that `test` was skipped.
 pub fn allowed(test: &str) -> bool {
-    let allowed = env::var_os(LAB_VARIABLE).is_some_and(|value| !value.is_empty());
+    let allowed = asked_for();
     if !allowed {
         println!("skipped: {test} needs root and {LAB_VARIABLE}=1");
     }

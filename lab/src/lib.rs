@@ -38,7 +38,7 @@ mod tests;
 
 pub use enclose::{Enclosure, enclose, settle};
 pub use error::Error;
-pub use gate::{LAB_VARIABLE, allowed, in_lab};
+pub use gate::{LAB_VARIABLE, allowed, asked_for, in_lab};
 pub use host::{Host, NamespaceFiles};
 pub use lab::Lab;
 pub use limits::*;

@@ -1,53 +1,28 @@
-//! The reflector's configuration file.
+//! The reflector's configuration file: what all BGP daemons have, and nothing else.
 
-use std::path::{Path, PathBuf};
-
-use intent::{BgpFile, Intent, NextHops, NoKernel, Report, Source};
-
-/// Where the control socket is unless the file says otherwise.
-pub const CONTROL_DEFAULT: &str = "/run/cambric/route-reflector.sock";
+use intent::{NextHops, NoKernel, Problems};
 
 /// A file, read and found good.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where it was read.
-    pub path: PathBuf,
-    /// Its keys.
-    pub file: BgpFile<NoKernel>,
-    /// What they mean.
-    pub intent: Intent,
-}
+pub type Config = bgp_daemon::Config<Settings>;
 
-impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake found, with its place.
-    pub fn read(path: &Path) -> Result<Self, Report> {
-        Self::parse(&Source::read(path)?)
+/// The reflector has no section of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings;
+
+impl bgp_daemon::Settings for Settings {
+    type Section = NoKernel;
+
+    const CONTROL_DEFAULT: &'static str = "/run/cambric/route-reflector.sock";
+
+    // A reflector forwards nothing and so looks no next hop up.
+    const NEXT_HOPS: NextHops = NextHops::AssumeReachable;
+
+    fn check(_: Option<&NoKernel>, _: &mut Problems<'_>) -> Self {
+        Self
     }
 
-    /// Checks text at hand. A reflector forwards nothing and so looks no next hop up.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake found, with its place.
-    pub fn parse(source: &Source) -> Result<Self, Report> {
-        let (file, intent) = BgpFile::read(source, NextHops::AssumeReachable)?;
-        Ok(Self {
-            path: source.path().to_owned(),
-            file,
-            intent,
-        })
-    }
-
-    /// Where the control socket is.
-    pub fn control(&self) -> PathBuf {
-        self.file
-            .control
-            .clone()
-            .unwrap_or_else(|| CONTROL_DEFAULT.into())
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -1,15 +1,10 @@
 //! The route reflector daemon (RFC 4456), as a library with a thin `main`.
 //!
-//! One task owns everything: the speaker with its sockets ([`bgp_io::Io`]), the control socket
-//! and the signals meet in the `select!` loop of [`run`]. The reflector never writes a route:
-//! it takes every next hop as reachable at cost 0, and shows that it does.
+//! All that it does [`bgp_daemon`] does. The reflector adds nothing to a speaker: it never writes a
+//! route, takes every next hop as reachable at cost 0, and shows that it does.
 
 mod config;
-mod daemon;
-mod log;
-mod reload;
-mod run;
+mod reflector;
 
-pub use config::{CONTROL_DEFAULT, Config};
-pub use daemon::Daemon;
-pub use run::{Failure, run};
+pub use config::{Config, Settings};
+pub use reflector::Reflector;

@@ -1,52 +1,7 @@
 //! `cambric-route-reflector`: starts the daemon that the library describes.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use cambric_route_reflector::{Config, Failure, run};
-use clap::Parser;
-
-/// Reflects BGP routes between the hosts of a fabric; never writes one into a kernel.
-#[derive(Debug, Parser)]
-#[command(name = "cambric-route-reflector", version)]
-struct Arguments {
-    /// The configuration file
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/etc/cambric/route-reflector.toml"
-    )]
-    config: PathBuf,
-    /// Read the configuration, report every mistake, and leave
-    #[arg(long)]
-    check: bool,
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = match Config::read(&arguments.config) {
-        Ok(config) if arguments.check => {
-            config
-                .intent
-                .notes
-                .iter()
-                .for_each(|note| println!("note: {note}"));
-            println!("{}: good", arguments.config.display());
-            Ok(())
-        }
-        Ok(config) => run(config).await,
-        Err(report) => Err(Failure::Config(report)),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Config(report)) => {
-            eprintln!("{report}");
-            ExitCode::FAILURE
-        }
-        Err(failure) => {
-            eprintln!("cambric-route-reflector: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> ExitCode {
+    bgp_daemon::main::<cambric_route_reflector::Reflector>()
 }

@@ -186,7 +186,7 @@ pub(crate) fn all(
                 [node.net_v4(), node.net_v6()],
             ))),
             host: SimHost::new(chance.fork()),
-            client: client.kernel,
+            client: client.settings,
             agent: felix.agent,
         };
         machines.push(Machine::new(

@@ -224,12 +224,13 @@ impl Node {
             .all(|view| !matches!(view.status, FibStatus::Sent | FibStatus::Stray))
     }
 
-    /// Takes other import rules. Returns false if they need a table that is not read, and changes
-    /// nothing then.
-    pub fn set_import(&mut self, rules: &[fib_sync::watch::ImportRule]) -> bool {
-        let taken = self.watcher.set_import(rules.to_vec());
+    /// Takes over what may change while it runs: the import rules, and what becomes of routes at
+    /// exit. Returns false if the rules need a table that is not read; the old ones stay then.
+    pub fn reload(&mut self, new: &KernelConfig) -> bool {
+        self.config.on_exit = new.on_exit;
+        let taken = self.watcher.set_import(new.import.clone());
         if taken {
-            self.config.import = rules.to_vec();
+            self.config.import.clone_from(&new.import);
         }
         taken
     }

@@ -198,7 +198,7 @@ fn mrt_files_read_as_bgpdump_reads_them() {
         return;
     };
     // All of the large files only where time matters less.
-    let whole = std::env::var_os("CAMBRIC_LAB").is_some();
+    let whole = lab::asked_for();
     let groups_max = if whole { usize::MAX } else { known::GROUPS_MAX };
     for file in known::FILES {
         let path = directory.join(file.name);

@@ -305,11 +305,7 @@ const KNOWN: &[(&str, &str)] = &[
 
 /// All of the captures only where time matters less: starting tshark takes long.
 fn captures_step() -> usize {
-    if std::env::var_os("CAMBRIC_LAB").is_some() {
-        1
-    } else {
-        4
-    }
+    if lab::asked_for() { 1 } else { 4 }
 }
 
 #[test]

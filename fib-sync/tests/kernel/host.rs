@@ -18,8 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Runs a test in a namespace of its own, with `lo`, `up0` and `up1` up.
 pub(crate) fn in_namespace(test: impl AsyncFnOnce() + Send + 'static) {
-    if std::env::var_os("CAMBRIC_LAB").is_none() {
-        println!("skipped: needs root; set CAMBRIC_LAB=1");
+    if !lab::allowed("a test with a kernel of its own") {
         return;
     }
     let thread = std::thread::spawn(move || {

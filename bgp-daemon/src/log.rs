@@ -14,8 +14,8 @@ pub(crate) fn event(speaker: &Speaker, event: &Event) {
                 Weight::Warn => tracing::warn!("{}", line.text),
             }
         }
-        // Next hops are assumed reachable: nobody asks for one.
-        Event::Track(_) | Event::Gone(_) => {}
+        Event::Track(track) => tracing::debug!(?track, "next hop"),
+        Event::Gone(_) => {}
         Event::Refused {
             remote, refusal, ..
         } => {

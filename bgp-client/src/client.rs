@@ -1,0 +1,190 @@
+//! A speaker with a kernel on its other side.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use admin::report::Status;
+use admin::{Command, Reply};
+use bgp_daemon::Program;
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::rib::Progress;
+use bgp_io::{Event, Io, Speaker};
+use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
+use fib_sync::{Fib, OpError};
+
+use crate::limits::{FLUSH, TURN_EVENTS_MAX};
+use crate::{KernelConfig, Node, OnExit, log, report};
+
+/// What the client adds to a BGP daemon: the kernel, and what stands between it and the speaker.
+#[derive(Debug)]
+pub struct Client {
+    fib: NetlinkFib,
+    node: Node,
+}
+
+/// Why the client does not start, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel's routes cannot be reached.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The connection to the kernel broke.
+    #[error("the connection to the kernel's routes broke: {0}")]
+    Lost(#[from] OpError),
+}
+
+impl Program for Client {
+    const NAME: &'static str = "cambric-bgp-client";
+    const ABOUT: &'static str =
+        "Announces this host's workloads over BGP and installs what it learns";
+    const CONFIG_DEFAULT: &'static str = "/etc/cambric/bgp-client.toml";
+    const FAREWELL: &'static str = "BGP client stops";
+
+    type Settings = KernelConfig;
+    type Event = fib_sync::Event;
+    type Error = KernelError;
+
+    fn open(kernel: &KernelConfig, speaker: &mut Speaker) -> Result<Self, KernelError> {
+        let netlink = NetlinkConfig {
+            tables: kernel.tables(),
+            ..NetlinkConfig::default()
+        };
+        Ok(Self {
+            fib: NetlinkFib::open(netlink)?,
+            node: Node::new(fib_sync::Instant(0), kernel.clone(), speaker),
+        })
+    }
+
+    async fn next(&mut self) -> fib_sync::Event {
+        self.fib.event().await
+    }
+
+    /// Takes the event, and those that are there already behind it.
+    fn handle(&mut self, now: Instant, first: fib_sync::Event) -> Result<(), KernelError> {
+        let now = kernel_time(now);
+        let mut next = Some(first);
+        for _ in 0..TURN_EVENTS_MAX {
+            let Some(event) = next else { return Ok(()) };
+            if let fib_sync::Event::Closed(error) = event {
+                return Err(error.into());
+            }
+            log::kernel(&event);
+            self.node.kernel(now, &event);
+            next = self.event_at_hand();
+        }
+        if let Some(event) = next {
+            self.node.kernel(now, &event);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, event: &Event) {
+        match event {
+            Event::Speaker(event) => self.node.session(event),
+            Event::Track(track) => self.node.track(*track),
+            _ => {}
+        }
+    }
+
+    fn carry(&mut self, io: &mut Io) -> Progress {
+        while let Some(input) = self.node.poll_input() {
+            io.handle(input);
+        }
+        let now = io.clock().now();
+        let progress = self.node.read(kernel_time(now), io);
+        self.submit(now);
+        progress
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(Instant(self.node.poll_timeout()?.0))
+    }
+
+    /// Changed keys are found by comparing with what is in force, which an earlier reload may not
+    /// have changed.
+    fn reload(&mut self, new: &KernelConfig) -> Vec<&'static str> {
+        let old = self.node.config();
+        let changed = [
+            ("kernel.install", old.install != new.install),
+            ("kernel.table", old.table != new.table),
+            ("kernel.metric", old.metric != new.metric),
+            ("kernel.protocol", old.owner != new.owner),
+            ("kernel.grace", old.grace != new.grace),
+            ("kernel.reconcile", old.reconcile != new.reconcile),
+        ];
+        let changed = changed.into_iter().filter(|(_, changed)| *changed);
+        let mut keys: Vec<_> = changed.map(|(key, _)| key).collect();
+        if !self.node.reload(new) {
+            keys.push("kernel.import (another table)");
+        }
+        keys
+    }
+
+    fn answer(&self, command: &Command) -> Option<Reply> {
+        match command {
+            Command::Fib {} => Some(Reply::Fib(report::fib(&self.node))),
+            _ => None,
+        }
+    }
+
+    fn report(&self, status: &mut Status) {
+        status.waiting_for.extend(report::waiting(&self.node));
+        status.facts.extend(report::facts(&self.node));
+        status.notes.extend(report::notes(&self.node));
+        if !self.fib.has_large_buffers() {
+            let note = "netlink receive buffers are small: see CAP_NET_ADMIN";
+            status.notes.push(note.to_owned());
+        }
+    }
+
+    /// Leaves the kernel's routes as configured. Routes that stay carry traffic until the next
+    /// start, which adopts them.
+    async fn leave(&mut self, now: impl Fn() -> Instant) {
+        let config = self.node.config();
+        if config.on_exit != OnExit::Flush || !config.install {
+            return;
+        }
+        tracing::info!(
+            "leaving: deleting all kernel routes of protocol {}",
+            config.owner
+        );
+        self.node.flush();
+        if tokio::time::timeout(FLUSH, self.flushed(now))
+            .await
+            .is_err()
+        {
+            tracing::warn!("not all kernel routes could be deleted in time");
+        }
+    }
+}
+
+impl Client {
+    fn submit(&mut self, now: Instant) {
+        while let Some(command) = self.node.poll_command(kernel_time(now)) {
+            self.fib.submit(command);
+        }
+    }
+
+    async fn flushed(&mut self, now: impl Fn() -> Instant) {
+        while !self.node.is_flushed() {
+            self.submit(now());
+            let event = self.fib.event().await;
+            if self.handle(now(), event).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn event_at_hand(&mut self) -> Option<fib_sync::Event> {
+        let mut cx = Context::from_waker(Waker::noop());
+        match pin!(self.fib.event()).poll(&mut cx) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// The instant of the kernel side: the same clock as the speaker's.
+const fn kernel_time(now: Instant) -> fib_sync::Instant {
+    fib_sync::Instant(now.0)
+}

@@ -1,0 +1,148 @@
+//! The daemon's state, and its answers on the control socket.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use admin::report::{Fact, Neighbors, Status};
+use admin::{Command, Reply};
+use bgp_io::bgp_speaker::Refusal;
+use bgp_io::{Event, Io, IoConfig, Speaker};
+use intent::report;
+use ipnet::IpNet;
+
+use crate::{Config, Failure, Program, log};
+
+/// Everything a daemon owns but its control socket and its signals.
+#[derive(Debug)]
+pub struct Daemon<P: Program> {
+    /// The speaker with its sockets.
+    pub io: Io,
+    /// What the program adds.
+    pub program: P,
+    /// The configuration in force.
+    pub(crate) config: Config<P::Settings>,
+    /// Why the last reload was not taken, or not whole.
+    pub(crate) config_error: Option<String>,
+    /// Connections refused because their range is full.
+    refused: BTreeMap<IpNet, u64>,
+    started: Instant,
+}
+
+impl<P: Program> Daemon<P> {
+    /// Opens what the program needs, listens and starts all sessions. Must be called within a
+    /// Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot start, an address cannot be listened on, or the kernel takes no TCP-MD5
+    /// key.
+    pub fn new(config: Config<P::Settings>, seed: u64) -> Result<Self, Failure<P::Error>> {
+        let mut speaker = Speaker::new(config.intent.speaker.clone(), seed);
+        let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
+        let listen = config.file.listen.iter().map(|at| *at.get_ref()).collect();
+        Ok(Self {
+            io: Io::new(speaker, IoConfig { listen })?,
+            program,
+            config,
+            config_error: None,
+            refused: BTreeMap::new(),
+            started: Instant::now(),
+        })
+    }
+
+    /// How long the program has nothing to do unless something happens.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        let at = self.program.poll_timeout()?;
+        Some(at.saturating_duration_since(self.io.clock().now()))
+    }
+
+    /// Takes note of what a turn of the driver brought.
+    pub(crate) fn hear(&mut self, events: &[Event]) {
+        for event in events {
+            log::event(self.io.speaker(), event);
+            if let Event::Refused {
+                remote,
+                refusal: Refusal::RangeFull { .. },
+                ..
+            } = event
+            {
+                self.count_refusal(remote.ip());
+            }
+            self.program.hear(event);
+        }
+    }
+
+    /// Answers one request.
+    pub fn answer(&self, command: &Command) -> Reply {
+        let speaker = self.io.speaker();
+        match command {
+            Command::Status {} => Reply::Status(self.status()),
+            Command::Neighbors {} => Reply::Neighbors(self.neighbors()),
+            Command::Routes { prefix, why, after } => {
+                let page = report::routes(speaker, *prefix, *why, after.as_deref());
+                page.map_or_else(Reply::error, Reply::Routes)
+            }
+            other => {
+                let own = self.program.answer(other);
+                own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
+            }
+        }
+    }
+
+    fn count_refusal(&mut self, remote: IpAddr) {
+        let neighbors = self.neighbors();
+        let covering = neighbors.ranges.iter().filter_map(|range| range.prefix);
+        let covering = covering.filter(|prefix| prefix.contains(&remote));
+        if let Some(range) = covering.max_by_key(IpNet::prefix_len) {
+            *self.refused.entry(range).or_default() += 1;
+        }
+    }
+
+    fn neighbors(&self) -> Neighbors {
+        let mut neighbors = report::neighbors(self.io.speaker(), self.io.clock().now());
+        for range in &mut neighbors.ranges {
+            let refused = range.prefix.and_then(|prefix| self.refused.get(&prefix));
+            range.refused = refused.copied().unwrap_or_default();
+        }
+        neighbors
+    }
+
+    fn status(&self) -> Status {
+        let mut status = Status {
+            daemon: P::NAME.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            resident_kib: admin::daemon::resident_kib(),
+            ready: false,
+            waiting_for: report::waiting(self.io.speaker()),
+            notes: self.config.intent.notes.clone(),
+            config: self.config.path.display().to_string(),
+            config_error: self.config_error.clone(),
+            facts: report::facts(self.io.speaker()),
+        };
+        status.notes.extend(self.full_ranges());
+        self.program.report(&mut status);
+        status.facts.push(self.listening());
+        status.ready = status.waiting_for.is_empty();
+        status
+    }
+
+    fn listening(&self) -> Fact {
+        let listening: Vec<String> = self.io.listening().map(|at| at.to_string()).collect();
+        Fact {
+            name: "listening".to_owned(),
+            value: listening.join(" "),
+        }
+    }
+
+    fn full_ranges(&self) -> Vec<String> {
+        let ranges = self.neighbors().ranges.into_iter();
+        let full = ranges.filter(|range| range.used >= range.limit);
+        let named = full.filter_map(|range| Some((range.prefix?, range.limit)));
+        named
+            .map(|(prefix, limit)| format!("neighbor_range {prefix} is full: limit = {limit}"))
+            .collect()
+    }
+}

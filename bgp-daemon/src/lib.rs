@@ -1,0 +1,20 @@
+//! A BGP daemon around its speaker: what all of them do the same way.
+//!
+//! One task owns everything: the speaker with its sockets ([`bgp_io::Io`]), the control socket, the
+//! signals, and whatever the program adds meet in the `select!` loop of [`run`]. A program says what
+//! it adds by two traits: [`Settings`], its own section of the configuration file, and [`Program`],
+//! what stands on the other side of the speaker, such as a kernel.
+//!
+//! `bgp-io` knows nothing of files, logs and operators; this crate knows nothing of kernels.
+
+mod config;
+mod daemon;
+mod log;
+mod program;
+mod reload;
+mod run;
+
+pub use config::{Config, Settings};
+pub use daemon::Daemon;
+pub use program::Program;
+pub use run::{Failure, main, run};

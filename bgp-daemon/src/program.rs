@@ -1,0 +1,72 @@
+//! What a program adds.
+
+use std::error::Error;
+
+use admin::report::Status;
+use admin::{Command, Reply};
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::rib::Progress;
+use bgp_io::{Event, Io, Speaker};
+
+use crate::Settings;
+
+/// What stands on the other side of the speaker in one program.
+///
+/// The loop calls [`carry`](Self::carry) before it waits for anything, so whatever another method
+/// brought about may wait for it.
+pub trait Program: Sized {
+    /// Its name, which is that of its executable.
+    const NAME: &'static str;
+    /// One line on what it does.
+    const ABOUT: &'static str;
+    /// The configuration file unless the command line names another.
+    const CONFIG_DEFAULT: &'static str;
+    /// What neighbours are told when it leaves (RFC 9003).
+    const FAREWELL: &'static str;
+
+    /// Its own section of the configuration.
+    type Settings: Settings;
+    /// What may happen to it besides BGP.
+    type Event;
+    /// Why it cannot start or go on.
+    type Error: Error + 'static;
+
+    /// Opens what it needs. Called within a Tokio runtime, before the speaker has started.
+    ///
+    /// # Errors
+    ///
+    /// The machine does not give it.
+    fn open(settings: &Self::Settings, speaker: &mut Speaker) -> Result<Self, Self::Error>;
+
+    /// Waits for the next event of its own; for ever if there are none. Must be cancel-safe.
+    fn next(&mut self) -> impl Future<Output = Self::Event>;
+
+    /// Takes note of an event of its own.
+    ///
+    /// # Errors
+    ///
+    /// It cannot go on.
+    fn handle(&mut self, now: Instant, event: Self::Event) -> Result<(), Self::Error>;
+
+    /// Takes note of what a turn of the driver brought.
+    fn hear(&mut self, event: &Event);
+
+    /// Carries over what there is to carry between the speaker and the other side. `More`: call
+    /// again soon.
+    fn carry(&mut self, io: &mut Io) -> Progress;
+
+    /// When to call [`carry`](Self::carry) although nothing happened.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Takes over new settings, and names the changed keys that only a start reads.
+    fn reload(&mut self, settings: &Self::Settings) -> Vec<&'static str>;
+
+    /// Answers a request that not every BGP daemon answers; `None` if it does not either.
+    fn answer(&self, command: &Command) -> Option<Reply>;
+
+    /// Adds its own to the status: facts, notes, what it waits for.
+    fn report(&self, status: &mut Status);
+
+    /// Leaves the other side in good order, after all sessions are closed.
+    fn leave(&mut self, now: impl Fn() -> Instant) -> impl Future<Output = ()>;
+}

@@ -1,0 +1,89 @@
+//! The daemon's loop, and its beginning on the command line.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use admin::control::{BindError, Control};
+use admin::daemon::{LogError, Signal, Signals, chance, init_logging};
+use admin::program::{About, start};
+use bgp_io::IoError;
+use bgp_io::bgp_proto::Notification;
+use bgp_io::rib::Progress;
+
+use crate::{Config, Daemon, Program};
+
+/// Why a daemon does not start, or cannot go on. Each prints as one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure<E: Error> {
+    /// The log level is none.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The control socket cannot be bound.
+    #[error(transparent)]
+    Control(#[from] BindError),
+    /// A BGP socket cannot be had.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Signals cannot be listened to.
+    #[error("signals: {0}")]
+    Signals(std::io::Error),
+    /// What the program adds.
+    #[error(transparent)]
+    Program(E),
+}
+
+/// The whole of a program's `main`.
+pub fn main<P: Program>() -> ExitCode {
+    let about = About {
+        name: P::NAME,
+        about: P::ABOUT,
+        config_default: P::CONFIG_DEFAULT,
+    };
+    let notes = |config: &Config<P::Settings>| config.intent.notes.clone();
+    start(&about, Config::read, notes, run::<P>)
+}
+
+/// Runs a daemon until it is told to leave.
+///
+/// # Errors
+///
+/// It cannot start, or the program cannot go on.
+pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<P::Error>> {
+    init_logging(&config.file.log, config.file.log_format)?;
+    for note in &config.intent.notes {
+        tracing::warn!("{note}");
+    }
+    let mut signals = Signals::new().map_err(Failure::Signals)?;
+    let mut control = Control::bind(config.control())?;
+    let mut daemon: Daemon<P> = Daemon::new(config, chance())?;
+    for address in daemon.io.listening() {
+        tracing::info!("listening on {address}");
+    }
+    loop {
+        let more = daemon.program.carry(&mut daemon.io) != Progress::Done;
+        let rest = daemon.rest();
+        tokio::select! {
+            events = daemon.io.next() => daemon.hear(&events),
+            event = daemon.program.next() => {
+                let now = daemon.io.clock().now();
+                daemon.program.handle(now, event).map_err(Failure::Program)?;
+            }
+            request = control.next() => {
+                let reply = daemon.answer(&request.command);
+                request.reply(reply);
+            }
+            signal = signals.next() => match signal {
+                Signal::Reload => daemon.reload(),
+                Signal::Terminate => break,
+            },
+            () = tokio::time::sleep(rest.unwrap_or_default()), if rest.is_some() => {}
+            () = tokio::task::yield_now(), if more => {}
+        }
+    }
+    tracing::info!("leaving: closing all sessions");
+    let why = Notification::administrative_shutdown(P::FAREWELL);
+    daemon.io.shutdown(&why).await;
+    let clock = *daemon.io.clock();
+    daemon.program.leave(|| clock.now()).await;
+    Ok(())
+}

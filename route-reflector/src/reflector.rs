@@ -1,0 +1,68 @@
+//! A speaker with nothing on its other side.
+
+use std::convert::Infallible;
+use std::future::pending;
+
+use admin::report::Status;
+use admin::{Command, Reply};
+use bgp_daemon::Program;
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::rib::Progress;
+use bgp_io::{Event, Io, Speaker};
+
+use crate::Settings;
+
+/// What the reflector adds to a BGP daemon: nothing but its answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Reflector;
+
+impl Program for Reflector {
+    const NAME: &'static str = "cambric-route-reflector";
+    const ABOUT: &'static str =
+        "Reflects BGP routes between the hosts of a fabric; never writes one into a kernel";
+    const CONFIG_DEFAULT: &'static str = "/etc/cambric/route-reflector.toml";
+    const FAREWELL: &'static str = "route reflector stops";
+
+    type Settings = Settings;
+    type Event = Infallible;
+    type Error = Infallible;
+
+    fn open(_: &Settings, _: &mut Speaker) -> Result<Self, Infallible> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> Infallible {
+        pending().await
+    }
+
+    fn handle(&mut self, _: Instant, event: Infallible) -> Result<(), Infallible> {
+        match event {}
+    }
+
+    fn hear(&mut self, _: &Event) {}
+
+    fn carry(&mut self, _: &mut Io) -> Progress {
+        Progress::Done
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn reload(&mut self, _: &Settings) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn answer(&self, command: &Command) -> Option<Reply> {
+        match command {
+            Command::Fib {} => Some(Reply::error(
+                "a route reflector never writes a route: it has no fib",
+            )),
+            _ => None,
+        }
+    }
+
+    fn report(&self, _: &mut Status) {}
+
+    async fn leave(&mut self, _: impl Fn() -> Instant) {}
+}
