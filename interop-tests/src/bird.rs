@@ -5,14 +5,21 @@ use std::{fmt::Write as _, net::IpAddr};
 use ipnet::IpNet;
 use lab::{Error, Process, Program};
 
-use crate::{
-    Route, Setup, Site, Table, programs,
-    setup::{Families, Own},
-};
+use crate::{Route, Setup, Site, Table, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
     programs::foreign("bird").is_some() && programs::foreign("birdc").is_some()
 }
+
+/// Our names of families, BIRD's, and whether next hops are IPv4 addresses.
+const FAMILIES: &[(&str, &str, bool)] = &[
+    ("ipv4-unicast", "ipv4", true),
+    ("ipv6-unicast", "ipv6", false),
+    ("ipv4-vpn", "vpn4 mpls", true),
+    ("ipv6-vpn", "vpn6 mpls", false),
+    ("ipv4-flowspec", "flow4", true),
+    ("ipv6-flowspec", "flow6", false),
+];
 
 pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     write(site, setup, &setup.own);
@@ -53,25 +60,33 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             let cluster = setup.cluster_id.unwrap_or_else(|| Site::v4(number));
             let _ = writeln!(text, " rr client; rr cluster id {cluster};");
         }
+        if let Some(password) = neighbor.password {
+            let _ = writeln!(text, " password \"{password}\";");
+        }
+        if neighbor.ttl_security {
+            text.push_str(" ttl security on;\n");
+        }
         // A reflector passes on what it learns, with the next hop it came with.
         let next_hop = if internal && setup.cluster_id.is_some() {
             "keep"
         } else {
             "self"
         };
-        for (family, address) in [
-            ("ipv4", IpAddr::from(Site::v4(number))),
-            ("ipv6", Site::v6(number).into()),
-        ] {
-            if neighbor.families == Families::OfAddress && address.is_ipv4() != local.is_ipv4() {
-                continue;
-            }
+        for name in neighbor.family_names() {
+            let (_, channel, v4) = FAMILIES
+                .iter()
+                .find(|(ours, ..)| *ours == name)
+                .expect("a family that BIRD has");
+            let address = match v4 {
+                true => IpAddr::from(Site::v4(number)),
+                false => Site::v6(number).into(),
+            };
             let next_hop = if next_hop == "keep" {
                 "next hop keep ibgp;".to_owned()
             } else {
                 format!("next hop self; next hop address {address};")
             };
-            let _ = writeln!(text, " {family} {{ import all; export all; {next_hop} }};");
+            let _ = writeln!(text, " {channel} {{ import all; export all; {next_hop} }};");
         }
         text.push_str("}\n");
     }

@@ -45,11 +45,29 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     if let (Kind::Reflector, Some(cluster)) = (kind, setup.cluster_id) {
         let _ = writeln!(text, "cluster_id = \"{cluster}\"");
     }
+    let mut families: Vec<_> = ["ipv4-unicast", "ipv6-unicast"].into();
+    for name in setup.neighbors.iter().flat_map(Neighbor::family_names) {
+        if !families.contains(&name) {
+            families.push(name);
+        }
+    }
+    let _ = writeln!(text, "families = {families:?}");
     if kind == Kind::Client {
         text.push_str("\n[kernel]\n[[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n");
     }
     for neighbor in &setup.neighbors {
         let _ = write!(text, "{}", section(setup, neighbor));
+    }
+    for range in &setup.ranges {
+        let _ = write!(
+            text,
+            "\n[[neighbor_range]]\nprefix = \"{}\"\nlimit = {}\nasn = \"internal\"\n\
+             route_reflector_client = true\n",
+            range.prefix, range.limit
+        );
+        if let Some(password) = range.password {
+            let _ = writeln!(text, "password = \"{password}\"");
+        }
     }
     text
 }
@@ -59,7 +77,7 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
         address,
         asn,
         client,
-        families,
+        ..
     } = neighbor;
     let name = address.to_string().replace([':', '.'], "-");
     let mut text =
@@ -70,13 +88,14 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     if *client {
         text.push_str("route_reflector_client = true\n");
     }
-    if *families == Families::OfAddress {
-        let family = if address.is_ipv4() {
-            "ipv4-unicast"
-        } else {
-            "ipv6-unicast"
-        };
-        let _ = writeln!(text, "families = [\"{family}\"]");
+    if neighbor.families != Families::Both {
+        let _ = writeln!(text, "families = {:?}", neighbor.family_names());
+    }
+    if let Some(password) = neighbor.password {
+        let _ = writeln!(text, "password = \"{password}\"");
+    }
+    if neighbor.ttl_security {
+        text.push_str("ttl_security = true\n");
     }
     text
 }

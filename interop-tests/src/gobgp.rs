@@ -6,14 +6,25 @@ use ipnet::IpNet;
 use lab::{Error, Process, Program, until};
 use serde_json::Value;
 
-use crate::{
-    Route, Setup, Site, Table, programs,
-    setup::{Families, Own},
-};
+use crate::{Route, Setup, Site, Table, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
     programs::foreign("gobgpd").is_some() && programs::foreign("gobgp").is_some()
 }
+
+/// Our names of families, and GoBGP's.
+const FAMILIES: &[(&str, &str)] = &[
+    ("ipv4-unicast", "ipv4-unicast"),
+    ("ipv6-unicast", "ipv6-unicast"),
+    ("ipv4-labeled-unicast", "ipv4-labelled-unicast"),
+    ("ipv6-labeled-unicast", "ipv6-labelled-unicast"),
+    ("ipv4-vpn", "l3vpn-ipv4-unicast"),
+    ("ipv6-vpn", "l3vpn-ipv6-unicast"),
+    ("l2vpn-evpn", "l2vpn-evpn"),
+    ("ipv4-flowspec", "ipv4-flowspec"),
+    ("ipv6-flowspec", "ipv6-flowspec"),
+    ("route-target", "rtc"),
+];
 
 /// How long the daemon may take until its API answers.
 const UP: Duration = Duration::from_secs(20);
@@ -25,9 +36,13 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
         Site::v4(site.number)
     );
     for neighbor in &setup.neighbors {
+        let password = neighbor
+            .password
+            .map(|password| format!("auth-password = \"{password}\"\n"))
+            .unwrap_or_default();
         let _ = write!(
             text,
-            "\n[[neighbors]]\n[neighbors.config]\nneighbor-address = \"{}\"\npeer-as = {}\n\
+            "\n[[neighbors]]\n[neighbors.config]\nneighbor-address = \"{}\"\npeer-as = {}\n{password}\
              [neighbors.timers.config]\nconnect-retry = 2\nidle-hold-time-after-reset = 2\n",
             neighbor.address, neighbor.asn
         );
@@ -39,14 +54,19 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
                  route-reflector-cluster-id = \"{cluster}\"\n"
             );
         }
-        for (name, v4) in [("ipv4-unicast", true), ("ipv6-unicast", false)] {
-            if neighbor.families == Families::Both || neighbor.address.is_ipv4() == v4 {
-                let _ = write!(
-                    text,
-                    "[[neighbors.afi-safis]]\n[neighbors.afi-safis.config]\n\
-                     afi-safi-name = \"{name}\"\n"
-                );
-            }
+        if neighbor.ttl_security {
+            text.push_str("[neighbors.ttl-security.config]\nenabled = true\nttl-min = 255\n");
+        }
+        for name in neighbor.family_names() {
+            let (_, name) = FAMILIES
+                .iter()
+                .find(|(ours, _)| *ours == name)
+                .expect("a family that GoBGP has");
+            let _ = write!(
+                text,
+                "[[neighbors.afi-safis]]\n[neighbors.afi-safis.config]\n\
+                 afi-safi-name = \"{name}\"\n"
+            );
         }
     }
     let path = site.save("gobgpd.toml", &text);

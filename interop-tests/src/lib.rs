@@ -10,8 +10,11 @@
 
 mod bird;
 mod cambric;
+mod frr;
 mod gobgp;
 mod ground;
+pub mod heard;
+mod openbgpd;
 mod programs;
 pub mod sender;
 mod setup;
@@ -19,6 +22,6 @@ mod speaker;
 mod table;
 
 pub use ground::{Ground, Site};
-pub use setup::{Neighbor, Own, Setup};
+pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use speaker::{Kind, Speaker};
 pub use table::{Route, Table, differences};

@@ -37,7 +37,17 @@ pub(crate) fn own(name: &str) -> PathBuf {
 pub(crate) fn foreign(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    first(directories, name)
+}
+
+/// The program of this name in one directory: there are two that are called `bgpd`.
+pub(crate) fn foreign_in(directory: &str, name: &str) -> Option<PathBuf> {
+    first([PathBuf::from(directory)], name)
+}
+
+fn first(directories: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
     let found = directories
+        .into_iter()
         .map(|directory| directory.join(name))
         .find(|path| Path::is_file(path));
     if found.is_none() {

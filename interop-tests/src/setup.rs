@@ -14,6 +14,8 @@ pub struct Setup {
     pub asn: u32,
     /// Its neighbours.
     pub neighbors: Vec<Neighbor>,
+    /// The neighbours it takes unasked; Cambric's programs only.
+    pub ranges: Vec<Range>,
     /// The routes it announces from the start.
     pub own: Vec<Own>,
     /// Its CLUSTER_ID, if it reflects.
@@ -31,6 +33,21 @@ pub struct Neighbor {
     pub client: bool,
     /// Which families the session carries.
     pub families: Families,
+    /// TCP-MD5 key.
+    pub password: Option<&'static str>,
+    /// Whether packets that passed a router are dropped (RFC 5082).
+    pub ttl_security: bool,
+}
+
+/// Neighbours by the range of their addresses: internal ones, and reflection clients.
+#[derive(Clone, Debug)]
+pub struct Range {
+    /// Of their addresses.
+    pub prefix: &'static str,
+    /// How many at once.
+    pub limit: u16,
+    /// TCP-MD5 key.
+    pub password: Option<&'static str>,
 }
 
 /// The families of a session.
@@ -40,6 +57,8 @@ pub enum Families {
     Both,
     /// The family of the session's addresses.
     OfAddress,
+    /// These, by the names that Cambric's configuration has for them.
+    Named(&'static [&'static str]),
 }
 
 /// A route that a speaker announces.
@@ -55,12 +74,35 @@ pub struct Own {
     pub large_communities: Vec<(u32, u32, u32)>,
 }
 
+impl Own {
+    /// The name of its family.
+    pub(crate) const fn family(&self) -> &'static str {
+        unicast(matches!(self.net, IpNet::V4(_)))
+    }
+}
+
+const fn unicast(v4: bool) -> &'static str {
+    if v4 { "ipv4-unicast" } else { "ipv6-unicast" }
+}
+
+impl Neighbor {
+    /// The families of the session by name.
+    pub(crate) fn family_names(&self) -> Vec<&'static str> {
+        match self.families {
+            Families::Both => vec![unicast(true), unicast(false)],
+            Families::OfAddress => vec![unicast(self.address.is_ipv4())],
+            Families::Named(names) => names.to_vec(),
+        }
+    }
+}
+
 impl Setup {
     /// A speaker of `asn` with nothing yet.
     pub fn of(asn: u32) -> Self {
         Self {
             asn,
             neighbors: vec![],
+            ranges: vec![],
             own: vec![],
             cluster_id: None,
         }
@@ -74,12 +116,13 @@ impl Setup {
     /// Adds a neighbour.
     #[must_use]
     pub fn neighbor(mut self, address: impl Into<IpAddr>, asn: u32) -> Self {
-        let families = Families::Both;
         self.neighbors.push(Neighbor {
             address: address.into(),
             asn,
             client: false,
-            families,
+            families: Families::Both,
+            password: None,
+            ttl_security: false,
         });
         self
     }
@@ -88,18 +131,45 @@ impl Setup {
     /// IPv6 next hop on an IPv4 session.
     #[must_use]
     pub fn neighbor_apart(mut self, number: u8, asn: u32) -> Self {
-        let families = Families::OfAddress;
         for address in [
-            super::Site::v4(number).into(),
+            IpAddr::from(super::Site::v4(number)),
             super::Site::v6(number).into(),
         ] {
-            self.neighbors.push(Neighbor {
-                address,
-                asn,
-                client: false,
-                families,
-            });
+            self = self.neighbor(address, asn);
+            self.last().families = Families::OfAddress;
         }
+        self
+    }
+
+    /// Has the session with the neighbour added last carry these families.
+    #[must_use]
+    pub fn carrying(mut self, families: &'static [&'static str]) -> Self {
+        self.last().families = Families::Named(families);
+        self
+    }
+
+    /// Secures the session with the neighbour added last by a TCP-MD5 key.
+    #[must_use]
+    pub fn password(mut self, password: &'static str) -> Self {
+        self.last().password = Some(password);
+        self
+    }
+
+    /// Has the neighbour added last be on the link (RFC 5082).
+    #[must_use]
+    pub fn ttl_security(mut self) -> Self {
+        self.last().ttl_security = true;
+        self
+    }
+
+    fn last(&mut self) -> &mut Neighbor {
+        self.neighbors.last_mut().expect("a neighbour was added")
+    }
+
+    /// Takes clients from a range of addresses.
+    #[must_use]
+    pub fn range(mut self, range: Range) -> Self {
+        self.ranges.push(range);
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use lab::{Error, Process, until};
 
-use crate::{Setup, Site, Table, bird, cambric, differences, gobgp, setup::Own};
+use crate::{Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd, setup::Own};
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub enum Kind {
     Bird,
     /// GoBGP.
     Gobgp,
+    /// FRR's bgpd, without zebra.
+    Frr,
+    /// OpenBGPD.
+    Openbgpd,
 }
 
 /// A running speaker.
@@ -31,7 +35,7 @@ pub struct Speaker {
 }
 
 /// How long a lab may take to come to the state it is to be in.
-const SETTLED: Duration = Duration::from_secs(60);
+const SETTLED: Duration = Duration::from_secs(30);
 
 impl Kind {
     /// Whether the program is installed; says so in one line if not.
@@ -40,6 +44,8 @@ impl Kind {
             Self::Client | Self::Reflector => true,
             Self::Bird => bird::installed(),
             Self::Gobgp => gobgp::installed(),
+            Self::Frr => frr::installed(),
+            Self::Openbgpd => openbgpd::installed(),
         }
     }
 }
@@ -54,6 +60,8 @@ impl Speaker {
             Kind::Client | Kind::Reflector => cambric::start(kind, &site, setup).await?,
             Kind::Bird => bird::start(&site, setup)?,
             Kind::Gobgp => gobgp::start(&site, setup).await?,
+            Kind::Frr => frr::start(&site, setup)?,
+            Kind::Openbgpd => openbgpd::start(&site, setup)?,
         };
         Ok(Self {
             kind,
@@ -71,6 +79,8 @@ impl Speaker {
             Kind::Client | Kind::Reflector => cambric::learned(self.kind, &self.site).await,
             Kind::Bird => bird::learned(&self.site).await,
             Kind::Gobgp => gobgp::learned(&self.site).await,
+            Kind::Frr => frr::learned(&self.site).await,
+            Kind::Openbgpd => openbgpd::learned(&self.site).await,
         }
     }
 
@@ -84,6 +94,8 @@ impl Speaker {
             Kind::Reflector => panic!("a reflector has no routes of its own"),
             Kind::Bird => bird::announce(&self.site, own).await,
             Kind::Gobgp => gobgp::announce(&self.site, own).await,
+            Kind::Frr => frr::announce(&self.site, own).await,
+            Kind::Openbgpd => openbgpd::announce(&self.site, own).await,
         }
     }
 
@@ -97,6 +109,8 @@ impl Speaker {
             Kind::Reflector => panic!("a reflector has no routes of its own"),
             Kind::Bird => bird::withdraw(&self.site, net).await,
             Kind::Gobgp => gobgp::withdraw(&self.site, net).await,
+            Kind::Frr => frr::withdraw(&self.site, net).await,
+            Kind::Openbgpd => openbgpd::withdraw(&self.site, net).await,
         }
     }
 

@@ -7,7 +7,10 @@
 //! * BIRD tells an external peer no MED but one set in the export filter; GoBGP and Cambric tell
 //!   the MED of their own routes.
 //! * GoBGP gives IPv6 routes an IPv4-mapped next hop on an IPv4 session (it cannot do otherwise),
-//!   which nobody can forward to and Cambric refuses: it gets a session for each family.
+//!   FRR does so without zebra, and OpenBGPD gives them `::1`. Nobody can forward to these and
+//!   Cambric refuses them: such peers get a session for each family.
+//! * FRR says MED 0 where there is none, also in routes that it reflects.
+//! * OpenBGPD shows LOCAL_PREF 100 for a route from an external peer, as BIRD does.
 
 use std::net::Ipv4Addr;
 
@@ -36,7 +39,7 @@ fn lab_with(kind: Kind, name: &str, test: impl AsyncFnOnce(Ground)) {
 /// A setup's session with a host, as the foreign program can have it.
 fn peering(setup: Setup, kind: Kind, number: u8, asn: u32) -> Setup {
     match kind {
-        Kind::Gobgp => setup.neighbor_apart(number, asn),
+        Kind::Gobgp | Kind::Frr | Kind::Openbgpd => setup.neighbor_apart(number, asn),
         _ => setup.neighbor(Site::v4(number), asn),
     }
 }
@@ -46,21 +49,29 @@ async fn start(ground: &Ground, kind: Kind, number: u8, setup: &Setup) -> Speake
     Speaker::start(kind, site, setup).await.expect("a speaker")
 }
 
-/// The adorned route of an external peer, as it reaches us.
+/// What a foreign speaker announces or passes on to internal peers, as it reaches us.
+fn told(kind: Kind, route: Route) -> Route {
+    Route {
+        med: match kind {
+            Kind::Frr => route.med.or(Some(0)),
+            _ => route.med,
+        },
+        ..route
+    }
+}
+
+/// The same from an external peer.
 fn told_external(kind: Kind, route: Route) -> Route {
     match kind {
-        Kind::Bird => Route {
-            med: None,
-            ..route.adorned()
-        },
-        _ => route.adorned(),
+        Kind::Bird => Route { med: None, ..route },
+        _ => told(kind, route),
     }
 }
 
 /// What an external peer shows as LOCAL_PREF.
 fn shown_external(kind: Kind, route: Route) -> Route {
     match kind {
-        Kind::Bird => route.local_pref(100),
+        Kind::Bird | Kind::Openbgpd => route.local_pref(100),
         _ => route,
     }
 }
@@ -79,13 +90,16 @@ async fn external(kind: Kind, ground: Ground) {
     us.holds(&table([
         (
             "10.70.1.0/24",
-            told_external(kind, Route::via(Site::v4(2)).path("64513")),
+            told_external(kind, Route::via(Site::v4(2)).path("64513").adorned()),
         ),
         (
             "fd70:1::/64",
-            told_external(kind, Route::via(Site::v6(2)).path("64513")),
+            told_external(kind, Route::via(Site::v6(2)).path("64513").adorned()),
         ),
-        ("10.70.2.0/24", Route::via(Site::v4(2)).path("64513")),
+        (
+            "10.70.2.0/24",
+            told_external(kind, Route::via(Site::v4(2)).path("64513")),
+        ),
     ]))
     .await;
     them.holds(&table([
@@ -112,9 +126,12 @@ async fn external(kind: Kind, ground: Ground) {
     us.holds(&table([
         (
             "fd70:1::/64",
-            told_external(kind, Route::via(Site::v6(2)).path("64513")),
+            told_external(kind, Route::via(Site::v6(2)).path("64513").adorned()),
         ),
-        ("10.70.2.0/24", Route::via(Site::v4(2)).path("64513")),
+        (
+            "10.70.2.0/24",
+            told_external(kind, Route::via(Site::v4(2)).path("64513")),
+        ),
     ]))
     .await;
     installed(&us, &["10.70.2.0/24", "fd70:1::/64"]).await;
@@ -182,8 +199,8 @@ async fn our_reflector(kind: Kind, ground: Ground) {
         .reflected(Site::v4(2), CLUSTER);
     let routes = [
         ("10.65.2.1/32", from(2).adorned()),
-        ("fd65::2/128", v6),
-        ("10.65.3.1/32", from(3)),
+        ("fd65::2/128", told(kind, v6)),
+        ("10.65.3.1/32", told(kind, from(3))),
         ("10.65.4.1/32", from(4)),
     ];
     let all_but = |own: &[&str]| {
@@ -220,13 +237,11 @@ async fn their_reflector(kind: Kind, ground: Ground) {
     let one = start(&ground, Kind::Client, 2, &one).await;
     let two = start(&ground, Kind::Client, 3, &two).await;
     let from = |number| {
-        Route::via(Site::v4(number))
-            .local_pref(100)
-            .reflected(Site::v4(number), CLUSTER)
+        let route = Route::via(Site::v4(number)).local_pref(100);
+        told(kind, route.reflected(Site::v4(number), CLUSTER))
     };
-    let v6 = Route::via(Site::v6(2))
-        .local_pref(100)
-        .reflected(Site::v4(2), CLUSTER);
+    let v6 = Route::via(Site::v6(2)).local_pref(100);
+    let v6 = told(kind, v6.reflected(Site::v4(2), CLUSTER));
     one.holds(&table([("10.65.3.1/32", from(3))])).await;
     two.holds(&table([("10.65.2.1/32", from(2)), ("fd65::2/128", v6)]))
         .await;
@@ -256,12 +271,12 @@ async fn mesh(kind: Kind, ground: Ground) {
     let from = |number| Route::via(Site::v4(number)).local_pref(100);
     one.holds(&table([
         ("10.65.2.1/32", from(2)),
-        ("10.65.3.1/32", from(3)),
+        ("10.65.3.1/32", told(kind, from(3))),
     ]))
     .await;
     two.holds(&table([
         ("10.65.1.1/32", from(1)),
-        ("10.65.3.1/32", from(3)),
+        ("10.65.3.1/32", told(kind, from(3))),
     ]))
     .await;
     them.holds(&table([
@@ -289,4 +304,6 @@ macro_rules! labs {
 labs! {
     Bird as bird: external, internal, our_reflector, their_reflector, mesh;
     Gobgp as gobgp: external, internal, our_reflector, their_reflector, mesh;
+    Frr as frr: external, internal, our_reflector, their_reflector, mesh;
+    Openbgpd as openbgpd: external, internal, our_reflector, their_reflector, mesh;
 }

@@ -4,7 +4,6 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    net::IpAddr,
     path::Path,
     time::Duration,
 };
@@ -73,7 +72,7 @@ async fn through(ground: Ground, messages: &[u8]) {
     let direct = start(Kind::Bird, 3, &client(4)).await;
     let source = ground.site(4).await.expect("a host");
     for speaker in [&reflector, &direct] {
-        let to = IpAddr::from(Site::v4(speaker.site.number));
+        let to = Site::v4(speaker.site.number);
         let opened = Sender::open(&source, to, ASN).await;
         let mut sender = opened.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
         let sent = sender.send(messages).await;
