@@ -3,13 +3,14 @@
 CARGO ?= cargo
 PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector -p sim
 
-.PHONY: help build demo lint check test packages
+.PHONY: help build demo lint check test bench packages
 
 help:
 	@echo 'make build   the four programs, optimised, in target/release'
 	@echo 'make demo    build, then bring up a fabric on this machine and prove that it routes'
 	@echo 'make check   everything that needs neither root nor foreign daemons'
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, and the demo'
+	@echo 'make bench   the reflector beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
 
 build:
 	@echo 'Building the programs (some minutes the first time, seconds later).'
@@ -28,6 +29,11 @@ lint:
 
 check: lint
 	$(CARGO) test --workspace --locked
+
+# The reflector beside its peers, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
+bench: packages
+	$(CARGO) build --release --locked -p bench -p cambric-route-reflector
+	target/release/bench $(BENCH)
 
 # Says at once what is missing, before anything is built.
 packages:

@@ -232,6 +232,8 @@ impl Drop for Process {
 pub struct Usage {
     /// Resident set, in octets (VmRSS).
     pub resident_octets: u64,
+    /// The largest that was so far, in octets (VmHWM).
+    pub peak_octets: u64,
     /// Time on a CPU since its start, of all its threads.
     pub cpu: Duration,
 }
@@ -239,13 +241,15 @@ pub struct Usage {
 /// What the process of this pid uses; `None` if there is none.
 pub fn usage(pid: u32) -> Option<Usage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let resident = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = resident.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let octets = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kibibytes * 1024)
+    };
     let cpu = scheduled(pid).or_else(|| ticks(pid))?;
     Some(Usage {
-        resident_octets: kibibytes * 1024,
+        resident_octets: octets("VmRSS:")?,
+        peak_octets: octets("VmHWM:")?,
         cpu,
     })
 }

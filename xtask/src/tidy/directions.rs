@@ -147,6 +147,7 @@ pub const TABLE: &[Row] = &[
         5,
         &["bgp-proto", "mrt", "lab", "admin", "datastore", "model"],
     ),
+    row("bench", 5, &["lab"]),
     row("xtask", 5, &[]),
 ];
 

@@ -1,0 +1,101 @@
+//! What our reflector has to reach, beside its peers in the same run.
+
+use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
+use crate::work::Work::{self, S3, S3b};
+
+/// One measure of one workload, and what it is held against.
+#[derive(Clone, Copy, Debug)]
+pub struct Bar {
+    /// Of which workload.
+    pub work: Work,
+    /// Which measure.
+    pub measure: &'static str,
+    /// In words.
+    pub title: &'static str,
+    /// At most this often ...
+    pub factor: f64,
+    /// ... what the best of these takes.
+    pub peers: &'static [Kind],
+}
+
+const fn bar(
+    work: Work,
+    measure: &'static str,
+    title: &'static str,
+    factor: f64,
+    peers: &'static [Kind],
+) -> Bar {
+    Bar {
+        work,
+        measure,
+        title,
+        factor,
+        peers,
+    }
+}
+
+/// All bars, in the order of the report.
+pub const BARS: &[Bar] = &[
+    bar(S3, "conv_s", "until all hold all, s", 1.0, &[FrrFast]),
+    bar(S3, "conv_cpu_s", "CPU of the daemon, s", 0.5, &[FrrFast]),
+    bar(S3, "peak_mb", "peak memory, MB", 1.0, &[Bird]),
+    bar(
+        S3,
+        "announce_p50_ms",
+        "announce back to back p50, ms",
+        1.5,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "announce_p99_ms",
+        "announce back to back p99, ms",
+        2.3,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "withdraw_p50_ms",
+        "withdraw back to back p50, ms",
+        1.5,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "withdraw_p99_ms",
+        "withdraw back to back p99, ms",
+        2.3,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "gap_announce_p50_ms",
+        "announce with gaps p50, ms",
+        1.5,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "gap_announce_p99_ms",
+        "announce with gaps p99, ms",
+        2.3,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "gap_withdraw_p50_ms",
+        "withdraw with gaps p50, ms",
+        1.5,
+        &[Relay],
+    ),
+    bar(
+        S3,
+        "gap_withdraw_p99_ms",
+        "withdraw with gaps p99, ms",
+        2.3,
+        &[Relay],
+    ),
+    bar(S3b, "conv_s", "until all hold all, s", 1.0, &[FrrFast]),
+    bar(S3b, "conv_cpu_s", "CPU of the daemon, s", 1.0, &[FrrFast]),
+    bar(S3b, "peak_mb", "peak memory, MB", 0.1, &[FrrFast]),
+];

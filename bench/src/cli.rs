@@ -1,0 +1,137 @@
+//! The command line: which workloads, which daemons, how many rounds.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+use lab::Lab;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::daemons::Kind;
+use crate::report::Report;
+use crate::stage::Options;
+use crate::work::Work;
+
+/// The route reflector beside its peers: time, CPU and memory, with exact checks
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+pub struct Arguments {
+    /// Workloads, in this order; all unless given
+    #[arg(long, value_delimiter = ',')]
+    work: Vec<Work>,
+    /// Daemons of each round, in this order; those that the bars name unless given
+    #[arg(long, value_delimiter = ',')]
+    daemons: Vec<Kind>,
+    /// Rounds: each runs every daemon once; the table shows the median of the rounds
+    #[arg(long, default_value_t = 7)]
+    pairs: usize,
+    /// Where to write all values as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Small sizes and one round: a minute's check that everything is right
+    #[arg(long)]
+    quick: bool,
+    /// Start the daemon under this: "perf record -g -o FILE --"
+    #[arg(long, value_name = "COMMAND", default_value = "")]
+    wrap: String,
+    /// Seconds of churn
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    churn: u64,
+    /// What routes are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(subcommand)]
+    /// What else to be
+    pub part: Option<Part>,
+}
+
+/// Other things that the program can be.
+#[derive(Debug, Subcommand)]
+pub enum Part {
+    /// Be the blind relay (started by the benchmark itself)
+    #[command(hide = true)]
+    Relay {
+        /// Where to listen
+        address: Ipv4Addr,
+        /// Whose autonomous system to be
+        asn: u32,
+    },
+}
+
+/// Runs all rounds, prints the table, and returns whether every run was right.
+pub fn compare(arguments: &Arguments) -> Result<bool> {
+    // As many open files as we may have: daemons inherit it.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let report = runtime.block_on(rounds(arguments))?;
+    println!("\n{}", report.table());
+    for failure in report.failures() {
+        println!("FAILED {failure}");
+    }
+    if let Some(path) = &arguments.json {
+        let text = format!("{:#}\n", report.json());
+        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(report.failures().is_empty())
+}
+
+async fn rounds(arguments: &Arguments) -> Result<Report> {
+    let options = Options {
+        seed: arguments.seed,
+        quick: arguments.quick,
+        wrap: arguments
+            .wrap
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        churn: Duration::from_secs(arguments.churn),
+    };
+    let works = if arguments.work.is_empty() {
+        Work::value_variants()
+    } else {
+        &arguments.work
+    };
+    let pairs = if arguments.quick { 1 } else { arguments.pairs };
+    let lab = Lab::new().await?;
+    let mut report = Report::default();
+    for &work in works {
+        let daemons = if arguments.daemons.is_empty() {
+            work.daemons()
+        } else {
+            &arguments.daemons
+        };
+        for kind in daemons {
+            let name = kind.name();
+            ensure!(
+                kind.program().is_some(),
+                "{name} is not there: `make bench` builds and installs all"
+            );
+        }
+        for round in 1..=pairs {
+            for &kind in daemons {
+                let began = Instant::now();
+                let run = work.run(&lab, kind, &options).await;
+                let run = run.map_err(|error| format!("{error:#}"));
+                let (work_name, name) = (work.name(), kind.name());
+                match &run {
+                    Ok(measures) => {
+                        let values = measures
+                            .iter()
+                            .map(|(name, value)| format!("{name} {value:.3}"));
+                        let values: Vec<_> = values.collect();
+                        println!("{work_name} {round}/{pairs} {name}: {}", values.join(", "));
+                    }
+                    Err(error) => println!("{work_name} {round}/{pairs} {name} FAILED: {error}"),
+                }
+                println!("  ({:.1} s in all)", began.elapsed().as_secs_f64());
+                report.enter(work, kind, run);
+            }
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,36 @@
+//! Our own reflector.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::{Config, Scene};
+
+pub(super) fn config(scene: &Scene) -> Config {
+    let Scene { asn, address, .. } = scene;
+    let families = if scene.ipv6 {
+        r#"["ipv4-unicast", "ipv6-unicast"]"#
+    } else {
+        r#"["ipv4-unicast"]"#
+    };
+    let mut text = format!(
+        "asn = {asn}\nrouter_id = \"{address}\"\nlisten = [\"{address}:179\"]\nlog = \"warn\"\n\
+         families = {families}\n"
+    );
+    for (neighbor, remote) in &scene.neighbors {
+        let _ = write!(
+            text,
+            "\n[[neighbor]]\nname = \"{neighbor}\"\naddress = \"{neighbor}\"\nasn = {remote}\n\
+             passive = true\n"
+        );
+        text.push_str(if remote == asn {
+            "route_reflector_client = true\n"
+        } else {
+            "import = \"accept\"\nexport = \"accept\"\n"
+        });
+    }
+    ("route-reflector.toml", text)
+}
+
+pub(super) fn arguments(config: &Path) -> Vec<String> {
+    vec!["--config".to_owned(), config.display().to_string()]
+}

@@ -1,0 +1,161 @@
+//! The daemons of the comparison: how each is told the same.
+
+mod bird;
+mod cambric;
+mod frr;
+mod relay;
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use lab::{Host, Process, Program};
+use nix::sys::signal::Signal;
+
+use crate::limits::ENDED_WITHIN;
+use crate::meter::Reading;
+
+/// Which daemon, and how configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Kind {
+    /// `cambric-route-reflector`
+    Cambric,
+    /// BIRD 2
+    Bird,
+    /// FRR's bgpd with `coalesce-time 10`
+    FrrFast,
+    /// FRR's bgpd as it comes
+    Frr,
+    /// A program without tables that copies each client's octets to all others
+    Relay,
+}
+
+/// What every daemon is told, in its own words.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// Its autonomous system.
+    pub asn: u32,
+    /// Its address, BGP identifier and cluster id.
+    pub address: Ipv4Addr,
+    /// Its neighbours and their autonomous systems. All are passive: they dial.
+    pub neighbors: Vec<(Ipv4Addr, u32)>,
+    /// Whether IPv6 routes are carried too.
+    pub ipv6: bool,
+    /// Whether ADD-PATH is used in both directions.
+    pub add_path: bool,
+}
+
+/// What a file of the daemon is called, and its text.
+type Config = (&'static str, String);
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+}
+
+impl Kind {
+    /// As on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cambric => "cambric",
+            Self::Bird => "bird",
+            Self::Frr => "frr",
+            Self::FrrFast => "frr-fast",
+            Self::Relay => "relay",
+        }
+    }
+
+    /// Where its program is, if it is anywhere.
+    pub fn program(self) -> Option<PathBuf> {
+        let beside = |name: &str| {
+            let own = std::env::current_exe().ok()?;
+            Some(own.with_file_name(name)).filter(|path| path.is_file())
+        };
+        let installed = |path: &str| Some(PathBuf::from(path)).filter(|path| path.is_file());
+        match self {
+            Self::Cambric => beside("cambric-route-reflector"),
+            Self::Bird => installed("/usr/sbin/bird"),
+            Self::Frr | Self::FrrFast => installed("/usr/lib/frr/bgpd"),
+            Self::Relay => std::env::current_exe().ok(),
+        }
+    }
+
+    /// Whether it sends a client's routes back to it.
+    pub const fn echoes(self) -> bool {
+        matches!(self, Self::Frr | Self::FrrFast)
+    }
+
+    /// Whether it adds what RFC 4456 asks of a reflector.
+    pub const fn reflects(self) -> bool {
+        !matches!(self, Self::Relay)
+    }
+
+    fn config(self, scene: &Scene) -> Config {
+        match self {
+            Self::Cambric => cambric::config(scene),
+            Self::Bird => bird::config(scene),
+            Self::Frr => frr::config(scene, None),
+            Self::FrrFast => frr::config(scene, Some(10)),
+            Self::Relay => ("relay", String::new()),
+        }
+    }
+
+    fn arguments(self, scene: &Scene, config: &Path) -> Vec<String> {
+        match self {
+            Self::Cambric => cambric::arguments(config),
+            Self::Bird => bird::arguments(config),
+            Self::Frr | Self::FrrFast => frr::arguments(scene, config),
+            Self::Relay => relay::arguments(scene),
+        }
+    }
+}
+
+impl Daemon {
+    /// Starts a daemon in `host`, under `wrap` (`perf record -o FILE --`) if that is given.
+    pub fn start(kind: Kind, host: &Host, scene: &Scene, wrap: &[String]) -> Result<Self> {
+        let path = kind
+            .program()
+            .with_context(|| format!("{} is not installed", kind.name()))?;
+        let (name, text) = kind.config(scene);
+        let config = host.directory().join(name);
+        std::fs::write(&config, text).with_context(|| config.display().to_string())?;
+        let arguments = kind.arguments(scene, &config);
+        let program = match wrap {
+            [] => Program::new(path).args(arguments),
+            [first, rest @ ..] => Program::new(first).args(rest).arg(path).args(arguments),
+        };
+        Ok(Self {
+            process: host.spawn(kind.name(), &program)?,
+        })
+    }
+
+    /// Its pid.
+    pub const fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What it has used so far.
+    pub fn used(&self) -> Result<Reading> {
+        Reading::take(self.process.pid())
+    }
+
+    /// The end of what it wrote.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    /// Lets it end by itself, so that what wraps it can write down what it saw.
+    pub async fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::SIGINT)?;
+        if self.process.wait(ENDED_WITHIN).await.is_err() {
+            self.process.kill().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends it without a word to anybody.
+    pub async fn kill(&mut self) -> Result<()> {
+        Ok(self.process.kill().await?)
+    }
+}

@@ -1,0 +1,467 @@
+//! The load generator: one thread, one epoll, all sessions of a workload, each from an address of
+//! its own.
+
+use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use lab::Host;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::intake::Intake;
+use crate::ledger::Ledger;
+use crate::limits::{
+    DIALLING_MAX, ESTABLISHED_WITHIN, EVENTS_MAX, KEEPALIVE_EVERY, QUIET, READ_OCTETS_MAX,
+    REDIAL_AFTER,
+};
+use crate::outbox::Outbox;
+use crate::routes::Routes;
+use crate::wire::{self, Offer};
+
+/// One session to the daemon.
+#[derive(Debug)]
+pub struct Session {
+    source: Ipv4Addr,
+    offer: Offer,
+    state: State,
+    stream: Option<TcpStream>,
+    out: Outbox,
+    /// The start of a message whose end is still to come.
+    rest: Vec<u8>,
+    /// What the kernel was asked to tell about the socket.
+    interest: EpollFlags,
+    /// What is sent as soon as the session is established.
+    pub greeting: Bytes,
+    /// Whether it reads what it is sent.
+    reads: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Waiting(Instant),
+    Dialling,
+    Opening,
+    Established,
+}
+
+/// All sessions, and what is known about what they hold.
+#[derive(Debug)]
+pub struct Generator {
+    host: Host,
+    daemon: SocketAddrV4,
+    epoll: Epoll,
+    sessions: Vec<Session>,
+    /// What receivers hold.
+    pub intake: Intake,
+    /// Since when everything is right, without a break.
+    right_at: Option<Instant>,
+    /// When octets of an UPDATE last came.
+    heard_at: Instant,
+    keepalive_at: Instant,
+    scratch: Vec<u8>,
+    /// Whether a connection that ends is dialled again, or ends the run.
+    pub redials: bool,
+    /// Sessions that were established and ended.
+    pub lost: usize,
+    established: usize,
+}
+
+impl Generator {
+    /// Sessions from `offers`' identifiers as source addresses; nothing is dialled yet.
+    pub fn new(
+        host: &Host,
+        daemon: Ipv4Addr,
+        offers: impl IntoIterator<Item = Offer>,
+        intake: Intake,
+    ) -> Result<Self> {
+        let sessions = offers.into_iter().map(|offer| Session {
+            source: offer.id,
+            offer,
+            state: State::Idle,
+            stream: None,
+            out: Outbox::default(),
+            rest: vec![],
+            interest: EpollFlags::empty(),
+            greeting: Bytes::new(),
+            reads: true,
+        });
+        let now = Instant::now();
+        Ok(Self {
+            host: host.clone(),
+            daemon: SocketAddrV4::new(daemon, 179),
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?,
+            sessions: sessions.collect(),
+            intake,
+            right_at: None,
+            heard_at: now,
+            keepalive_at: now + KEEPALIVE_EVERY,
+            scratch: vec![0; READ_OCTETS_MAX],
+            redials: true,
+            lost: 0,
+            established: 0,
+        })
+    }
+
+    /// The routes of the workload.
+    pub fn routes(&self) -> Rc<Routes> {
+        self.intake.routes.clone()
+    }
+
+    /// What receivers hold, to change what they must.
+    pub const fn ledger(&mut self) -> &mut Ledger {
+        &mut self.intake.ledger
+    }
+
+    /// How many sessions there are.
+    pub const fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How many sessions are established.
+    pub const fn established(&self) -> usize {
+        self.established
+    }
+
+    /// A session, to change what it does.
+    pub fn session(&mut self, at: usize) -> &mut Session {
+        &mut self.sessions[at]
+    }
+
+    /// Opens all sessions, a few at a time, and waits until nothing more is said.
+    pub fn establish(&mut self) -> Result<()> {
+        self.redials = true;
+        let deadline = Instant::now() + ESTABLISHED_WITHIN;
+        let all = self.sessions.len();
+        while self.established < all {
+            let busy = self
+                .sessions
+                .iter()
+                .filter(|session| session.is_opening())
+                .count();
+            let idle = (0..all).filter(|&at| self.sessions[at].state == State::Idle);
+            let next: Vec<_> = idle.take(DIALLING_MAX.saturating_sub(busy)).collect();
+            self.dial(&next)?;
+            self.turn(Duration::from_millis(20))?;
+            ensure!(
+                Instant::now() < deadline,
+                "{} of {all} sessions established after {ESTABLISHED_WITHIN:?}: {}",
+                self.established,
+                self.intake.fault()
+            );
+        }
+        self.redials = false;
+        self.rest(ESTABLISHED_WITHIN)
+    }
+
+    /// Begins a phase: what is right from now on counts.
+    pub fn begin(&mut self) -> Instant {
+        self.right_at = None;
+        Instant::now()
+    }
+
+    /// Sends octets over a session.
+    pub fn send(&mut self, at: usize, octets: Bytes) -> Result<()> {
+        self.sessions[at].out.push(octets);
+        self.flush(at)
+    }
+
+    /// Waits until everything is right, and returns since when it is. It may have been for a
+    /// moment only: [`Self::settle`] tells.
+    pub fn until_right(&mut self, what: &str, limit: Duration) -> Result<Instant> {
+        let deadline = Instant::now() + limit;
+        if self.intake.ledger.is_right() {
+            return Ok(*self.right_at.get_or_insert_with(Instant::now));
+        }
+        loop {
+            self.turn(Duration::from_millis(100))?;
+            if let Some(at) = self.right_at {
+                return Ok(at);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "{what}: {}",
+                self.standing(limit)
+            );
+        }
+    }
+
+    /// Waits until everything is right and stays so while all is quiet; returns the moment from
+    /// which it did.
+    pub fn settle(&mut self, what: &str, limit: Duration) -> Result<Instant> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let at = self.until_right(what, deadline.saturating_duration_since(Instant::now()))?;
+            self.rest(limit)?;
+            if self.right_at == Some(at) {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// Waits until nothing but KEEPALIVEs came for a while.
+    pub fn rest(&mut self, limit: Duration) -> Result<()> {
+        let began = Instant::now();
+        self.heard_at = began;
+        while self.heard_at.elapsed() < QUIET {
+            self.turn(Duration::from_millis(20))?;
+            ensure!(began.elapsed() < limit, "no rest within {limit:?}");
+        }
+        Ok(())
+    }
+
+    /// Runs for a while.
+    pub fn run_for(&mut self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while let left @ 1.. = end.saturating_duration_since(Instant::now()).as_nanos() {
+            self.turn(Duration::from_nanos(left.try_into().unwrap_or(u64::MAX)))?;
+        }
+        Ok(())
+    }
+
+    fn standing(&self, limit: Duration) -> String {
+        let (right, target) = self.intake.ledger.standing();
+        let wrong: Vec<_> = self.intake.ledger.wrong(4);
+        let wrong = wrong.iter().map(|(session, prefix, held, expected)| {
+            let prefix = self.intake.routes.prefixes.get(*prefix);
+            format!("session {session}, {prefix:x?}: holds {held}, must hold {expected}")
+        });
+        format!(
+            "{right} of {target} routes right after {limit:?}, {} sessions established; {}; {}",
+            self.established,
+            wrong.collect::<Vec<_>>().join("; "),
+            self.intake.fault()
+        )
+    }
+
+    /// Waits for what the sockets have to tell, at most `longest`, and does it.
+    pub fn turn(&mut self, longest: Duration) -> Result<()> {
+        let mut events = [EpollEvent::empty(); EVENTS_MAX];
+        // Up to a whole millisecond: the kernel counts in those.
+        let wait = u16::try_from(longest.as_millis() + 1).unwrap_or(u16::MAX);
+        let count = match self.epoll.wait(&mut events, EpollTimeout::from(wait)) {
+            Err(nix::Error::EINTR) => 0,
+            other => other.context("epoll")?,
+        };
+        for event in &events[..count] {
+            let at = event.data() as usize;
+            if event.events().contains(EpollFlags::EPOLLOUT) {
+                self.writable(at)?;
+            }
+            if event.events() != EpollFlags::EPOLLOUT {
+                self.readable(at)?;
+            }
+        }
+        let now = Instant::now();
+        if now >= self.keepalive_at {
+            self.keepalive_at = now + KEEPALIVE_EVERY;
+            self.keep_alive()?;
+        }
+        self.dial_again(now)
+    }
+
+    fn keep_alive(&mut self) -> Result<()> {
+        let keepalive = Bytes::from(wire::keepalive());
+        for at in 0..self.sessions.len() {
+            if self.sessions[at].state == State::Established {
+                self.send(at, keepalive.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dial_again(&mut self, now: Instant) -> Result<()> {
+        let due = |session: &Session| matches!(session.state, State::Waiting(at) if at <= now);
+        let due: Vec<_> = (0..self.sessions.len())
+            .filter(|&at| due(&self.sessions[at]))
+            .collect();
+        self.dial(&due)
+    }
+
+    /// Dials from these sessions, all at once.
+    pub fn dial(&mut self, which: &[usize]) -> Result<()> {
+        if which.is_empty() {
+            return Ok(());
+        }
+        let sources: Vec<_> = which.iter().map(|&at| self.sessions[at].source).collect();
+        let daemon = self.daemon;
+        let dialled = self.host.run(|| {
+            let dial = |&source| dial(source, daemon);
+            sources.iter().map(dial).collect::<Vec<_>>()
+        })?;
+        for (&at, stream) in which.iter().zip(dialled) {
+            match stream {
+                Ok(stream) => {
+                    let session = &mut self.sessions[at];
+                    session.state = State::Dialling;
+                    session.interest = EpollFlags::EPOLLOUT;
+                    let event = EpollEvent::new(EpollFlags::EPOLLOUT, at as u64);
+                    self.epoll.add(&stream, event).context("epoll")?;
+                    session.stream = Some(stream);
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.end(at, "")?,
+                Err(error) => return Err(error).context("dialling"),
+            }
+        }
+        Ok(())
+    }
+
+    fn writable(&mut self, at: usize) -> Result<()> {
+        let session = &mut self.sessions[at];
+        if session.state == State::Dialling
+            && let Some(stream) = &session.stream
+        {
+            if stream.take_error()?.is_some() {
+                return self.end(at, "refused");
+            }
+            session.state = State::Opening;
+            session.out.push(wire::open(&session.offer).into());
+        }
+        self.flush(at)
+    }
+
+    fn flush(&mut self, at: usize) -> Result<()> {
+        let session = &mut self.sessions[at];
+        let Some(stream) = &mut session.stream else {
+            bail!("session {at} is not there to send on");
+        };
+        match session.out.flush(stream) {
+            Ok(()) => self.watch(at),
+            Err(error) => self.end(at, &error.to_string()),
+        }
+    }
+
+    /// Asks the kernel to tell what matters about a socket now.
+    fn watch(&mut self, at: usize) -> Result<()> {
+        let session = &mut self.sessions[at];
+        let mut interest = EpollFlags::empty();
+        interest.set(EpollFlags::EPOLLIN, session.reads);
+        interest.set(EpollFlags::EPOLLOUT, !session.out.is_empty());
+        if let Some(stream) = &session.stream
+            && interest != session.interest
+        {
+            session.interest = interest;
+            let mut event = EpollEvent::new(interest, at as u64);
+            self.epoll.modify(stream, &mut event).context("epoll")?;
+        }
+        Ok(())
+    }
+
+    /// Whether a session reads what it is sent.
+    pub fn reads(&mut self, at: usize, reads: bool) -> Result<()> {
+        self.sessions[at].reads = reads;
+        self.watch(at)
+    }
+
+    fn readable(&mut self, at: usize) -> Result<()> {
+        let session = &mut self.sessions[at];
+        let Some(stream) = &mut session.stream else {
+            return Ok(());
+        };
+        let begun = session.rest.len();
+        self.scratch[..begun].copy_from_slice(&session.rest);
+        let read = match stream.read(&mut self.scratch[begun..]) {
+            Ok(0) => return self.end(at, "the daemon closed the connection"),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return self.end(at, &error.to_string()),
+        };
+        session.rest.clear();
+        let octets = std::mem::take(&mut self.scratch);
+        let taken = self.take(at, &octets[..begun + read]);
+        self.scratch = octets;
+        taken?;
+        if self.intake.ledger.is_right() {
+            self.right_at.get_or_insert_with(Instant::now);
+        } else {
+            self.right_at = None;
+        }
+        Ok(())
+    }
+
+    /// Takes the messages that came over a session.
+    fn take(&mut self, at: usize, mut octets: &[u8]) -> Result<()> {
+        while let Some(length) = wire::frame(octets)?.filter(|&length| length <= octets.len()) {
+            let (message, rest) = octets.split_at(length);
+            octets = rest;
+            let body = &message[wire::HEADER..];
+            match message[18] {
+                wire::UPDATE => {
+                    self.intake.update(at, body)?;
+                    self.heard_at = Instant::now();
+                }
+                wire::NOTIFICATION => return self.end(at, &format!("NOTIFICATION {body:02x?}")),
+                wire::OPEN => self.send(at, wire::keepalive().into())?,
+                wire::KEEPALIVE => self.kept_alive(at)?,
+                other => bail!("a message of type {other}"),
+            }
+        }
+        self.sessions[at].rest.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn kept_alive(&mut self, at: usize) -> Result<()> {
+        if self.sessions[at].state == State::Opening {
+            self.sessions[at].state = State::Established;
+            self.established += 1;
+            let greeting = self.sessions[at].greeting.clone();
+            self.send(at, greeting)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a session's connection from this side, without a word.
+    pub fn cut(&mut self, at: usize) {
+        let session = &mut self.sessions[at];
+        if session.state == State::Established {
+            self.established -= 1;
+        }
+        session.state = State::Idle;
+        // Dropping it takes it out of the epoll set too.
+        session.stream = None;
+        session.out.clear();
+        session.rest.clear();
+        self.intake.ledger.forget(at);
+    }
+
+    fn end(&mut self, at: usize, why: &str) -> Result<()> {
+        let was = self.sessions[at].state;
+        self.cut(at);
+        if was == State::Established {
+            self.lost += 1;
+        }
+        ensure!(self.redials, "session {at} ended: {why}");
+        if !why.is_empty() {
+            self.intake.remark(|| format!("session {at} ended: {why}"));
+        }
+        self.sessions[at].state = State::Waiting(Instant::now() + REDIAL_AFTER);
+        Ok(())
+    }
+}
+
+impl Session {
+    const fn is_opening(&self) -> bool {
+        matches!(
+            self.state,
+            State::Dialling | State::Opening | State::Waiting(_)
+        )
+    }
+}
+
+fn dial(source: Ipv4Addr, daemon: SocketAddrV4) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::IPV4,
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    match socket.connect(&SocketAddr::V4(daemon).into()) {
+        Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}

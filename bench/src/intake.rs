@@ -1,0 +1,207 @@
+//! What the sessions were told: every UPDATE judged, and entered in the ledger.
+
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
+
+use crate::ledger::Ledger;
+use crate::routes::{NONE, Routes, Tag, WRONG};
+use crate::wire::{Prefix, Received, Update, prefixes_v4, prefixes_v6};
+
+/// The judge of received routes.
+#[derive(Debug)]
+pub struct Intake {
+    /// What can be received.
+    pub routes: Rc<Routes>,
+    /// What was.
+    pub ledger: Ledger,
+    /// Whether the daemon may send a client's routes back to it, which are then ignored.
+    pub echoes_allowed: bool,
+    /// Whether prefixes have path identifiers.
+    pub path_ids: bool,
+    /// The attributes that came last, and which set they are.
+    last: (Vec<u8>, Tag),
+    remark: Option<String>,
+    /// Counts, for the report.
+    pub counts: Counts,
+}
+
+/// What was received, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// UPDATE messages.
+    pub updates: u64,
+    /// Prefixes announced or withdrawn.
+    pub prefixes: u64,
+    /// Octets of UPDATE messages.
+    pub octets: u64,
+    /// UPDATEs with a client's own routes.
+    pub echoes: u64,
+}
+
+impl Intake {
+    /// A judge of `routes`.
+    pub fn new(routes: Rc<Routes>, ledger: Ledger, echoes_allowed: bool) -> Self {
+        Self {
+            routes,
+            ledger,
+            echoes_allowed,
+            path_ids: false,
+            last: (vec![], NONE),
+            remark: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The first thing that was odd.
+    pub fn fault(&self) -> &str {
+        self.remark.as_deref().unwrap_or("nothing odd was received")
+    }
+
+    /// Keeps the first odd thing.
+    pub fn remark(&mut self, text: impl FnOnce() -> String) {
+        self.remark.get_or_insert_with(text);
+    }
+
+    /// A session was sent an UPDATE.
+    pub fn update(&mut self, session: usize, body: &[u8]) -> Result<()> {
+        let update = Update::parse(body)?;
+        self.counts.updates += 1;
+        self.counts.octets += (body.len() + crate::wire::HEADER) as u64;
+        self.withdrawn_v4(session, update.withdrawn)?;
+        if update.attributes.is_empty() {
+            return Ok(());
+        }
+        // The same attributes often come many times in a row, over one session or many.
+        if self.last.0 == update.attributes {
+            return self.announced_v4(session, update.announced, self.last.1);
+        }
+        let received = Received::parse(update.attributes)?;
+        self.withdrawn_v6(session, received.withdrawn_v6)?;
+        if update.announced.is_empty() && received.announced_v6.is_empty() {
+            return Ok(());
+        }
+        let tag = self
+            .routes
+            .sets
+            .identify(&received)
+            .unwrap_or_else(|error| {
+                self.remark
+                    .get_or_insert_with(|| format!("session {session} was sent {error}"));
+                WRONG
+            });
+        if received.announced_v6.is_empty() {
+            self.last.0.clear();
+            self.last.0.extend_from_slice(update.attributes);
+            self.last.1 = tag;
+        }
+        self.announced_v6(session, received.announced_v6, tag)?;
+        self.announced_v4(session, update.announced, tag)
+    }
+
+    /// The tag to enter for a session, if any: a client's own routes are not news to it.
+    fn unless_echo(&mut self, session: usize, tag: Tag) -> Option<Tag> {
+        let own = self
+            .routes
+            .sets
+            .get(tag)
+            .is_some_and(|set| set.source == session);
+        if !own {
+            return Some(tag);
+        }
+        self.counts.echoes += 1;
+        if self.echoes_allowed {
+            return None;
+        }
+        self.remark
+            .get_or_insert_with(|| format!("session {session} was sent its own routes"));
+        Some(WRONG)
+    }
+
+    fn announced_v4(&mut self, session: usize, octets: &[u8], tag: Tag) -> Result<()> {
+        let Some(tag) = self.unless_echo(session, tag) else {
+            return Ok(());
+        };
+        let Self {
+            routes,
+            ledger,
+            counts,
+            ..
+        } = self;
+        prefixes_v4(octets, self.path_ids, |address, length| {
+            let Some(number) = routes.prefixes.find_v4(address, length) else {
+                bail!(
+                    "{:x?} is no prefix of this workload",
+                    Prefix::V4(address, length)
+                );
+            };
+            counts.prefixes += 1;
+            ledger.note(session, number, tag);
+            Ok(())
+        })
+    }
+
+    fn withdrawn_v4(&mut self, session: usize, octets: &[u8]) -> Result<()> {
+        let Self {
+            routes,
+            ledger,
+            counts,
+            ..
+        } = self;
+        prefixes_v4(octets, self.path_ids, |address, length| {
+            let Some(number) = routes.prefixes.find_v4(address, length) else {
+                bail!(
+                    "{:x?} is no prefix of this workload",
+                    Prefix::V4(address, length)
+                );
+            };
+            counts.prefixes += 1;
+            if !ledger.is_own(session, number) {
+                ledger.note(session, number, NONE);
+            }
+            Ok(())
+        })
+    }
+
+    fn announced_v6(&mut self, session: usize, octets: &[u8], tag: Tag) -> Result<()> {
+        if octets.is_empty() {
+            return Ok(());
+        }
+        let Some(tag) = self.unless_echo(session, tag) else {
+            return Ok(());
+        };
+        let Self {
+            routes,
+            ledger,
+            counts,
+            ..
+        } = self;
+        prefixes_v6(octets, self.path_ids, |half| {
+            let Some(number) = routes.prefixes.find_v6(half) else {
+                bail!("{:x?} is no prefix of this workload", Prefix::V6(half));
+            };
+            counts.prefixes += 1;
+            ledger.note(session, number, tag);
+            Ok(())
+        })
+    }
+
+    fn withdrawn_v6(&mut self, session: usize, octets: &[u8]) -> Result<()> {
+        let Self {
+            routes,
+            ledger,
+            counts,
+            ..
+        } = self;
+        prefixes_v6(octets, self.path_ids, |half| {
+            let Some(number) = routes.prefixes.find_v6(half) else {
+                bail!("{:x?} is no prefix of this workload", Prefix::V6(half));
+            };
+            counts.prefixes += 1;
+            if !ledger.is_own(session, number) {
+                ledger.note(session, number, NONE);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The route reflector beside its peers.
+//!
+//! Every run starts one daemon in a namespace of its own, opens the workload's sessions to it
+//! from one thread, sends tables that were drawn from a seed and encoded before the clock starts,
+//! and ends when every receiver holds exactly the right path of every prefix. `docs/design/bench.md`
+//! says how it measures and how to read the table.
+
+pub mod bars;
+pub mod chance;
+pub mod cli;
+pub mod daemons;
+pub mod generator;
+pub mod intake;
+pub mod ledger;
+pub mod limits;
+pub mod meter;
+pub mod outbox;
+pub mod relay;
+pub mod report;
+pub mod routes;
+pub mod stage;
+pub mod wire;
+pub mod work;

@@ -1,0 +1,49 @@
+//! Every limit and period of the benchmark.
+
+use std::time::Duration;
+
+/// Octets written to one socket in one turn.
+pub const WRITE_OCTETS_MAX: usize = 256 << 10;
+
+/// Slices handed to the kernel in one write.
+pub const WRITE_SLICES_MAX: usize = 64;
+
+/// Octets read from one socket in one turn.
+pub const READ_OCTETS_MAX: usize = 256 << 10;
+
+/// Sockets looked after in one turn.
+pub const EVENTS_MAX: usize = 1024;
+
+/// Hold time that the load generator offers.
+pub const HOLD_TIME_S: u16 = 90;
+
+/// How often the load generator sends KEEPALIVEs.
+pub const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
+
+/// How long until a refused or lost connection is dialled again.
+pub const REDIAL_AFTER: Duration = Duration::from_millis(20);
+
+/// Sessions that are being opened at once while a run is set up: some daemons' accept queues
+/// are short, and a SYN that finds one full costs a second.
+pub const DIALLING_MAX: usize = 8;
+
+/// How long a daemon may take until all sessions are established.
+pub const ESTABLISHED_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long one phase of a workload may take.
+pub const PHASE_WITHIN: Duration = Duration::from_secs(200);
+
+/// Silence on all sessions that counts as rest.
+pub const QUIET: Duration = Duration::from_millis(300);
+
+/// How long a daemon may take to end when it is asked to.
+pub const ENDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Single routes sent to measure latency, at most.
+pub const LATENCY_ROUNDS: usize = 300;
+
+/// How long that may take; fewer rounds will do then.
+pub const LATENCY_WITHIN: Duration = Duration::from_secs(15);
+
+/// Pause before each single route, where there is one.
+pub const LATENCY_GAP: Duration = Duration::from_millis(60);

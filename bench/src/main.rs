@@ -1,0 +1,23 @@
+//! `bench`: see the library.
+
+use std::process::ExitCode;
+
+use bench::cli::{Arguments, Part, compare};
+use bench::relay;
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.part {
+        Some(Part::Relay { address, asn }) => relay::run(address, asn).map(|()| true),
+        None => compare(&arguments),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a daemon and the rest of the machine use meanwhile.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use lab::usage;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::{SysconfVar, sysconf};
+
+/// A reading of all meters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// CPU time of the daemon's processes.
+    pub daemon: Duration,
+    /// CPU time of the load generator.
+    pub generator: Duration,
+    /// CPU time of the whole machine, whoever used it.
+    pub machine: Duration,
+    /// Largest resident sets of the daemon's processes so far, in octets.
+    pub peak_octets: u64,
+    /// Their resident sets now.
+    pub resident_octets: u64,
+}
+
+impl Reading {
+    /// Reads the meters of the process `pid`, of all that it started, and of this one.
+    pub fn take(pid: u32) -> Result<Self> {
+        let mut reading = Self {
+            generator: generator()?,
+            machine: machine()?,
+            ..Self::default()
+        };
+        let mut family = vec![pid];
+        while let Some(pid) = family.pop() {
+            family.extend(children(pid));
+            if let Some(used) = usage(pid) {
+                reading.daemon += used.cpu;
+                reading.peak_octets += used.peak_octets;
+                reading.resident_octets += used.resident_octets;
+            }
+        }
+        Ok(reading)
+    }
+
+    /// CPU time that neither the daemon nor the load generator used since `before`.
+    pub fn foreign_since(&self, before: &Self) -> Duration {
+        let all = self.machine.saturating_sub(before.machine);
+        let ours = (self.daemon + self.generator).saturating_sub(before.daemon + before.generator);
+        all.saturating_sub(ours)
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let lists =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let pids = lists.flat_map(|list| {
+        let pids = list.split_whitespace().map(str::parse);
+        pids.filter_map(Result::ok).collect::<Vec<u32>>()
+    });
+    pids.collect()
+}
+
+fn generator() -> Result<Duration> {
+    let used = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
+    let time = |value: nix::sys::time::TimeVal| {
+        Duration::from_micros((value.tv_sec() * 1_000_000 + value.tv_usec()).unsigned_abs())
+    };
+    Ok(time(used.user_time()) + time(used.system_time()))
+}
+
+/// All but idle and waiting, from the first line of `/proc/stat`.
+fn machine() -> Result<Duration> {
+    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+    let line = text.lines().next().unwrap_or_default();
+    let numbers = line
+        .split_whitespace()
+        .skip(1)
+        .map(|word| word.parse().unwrap_or(0));
+    // user nice system idle iowait irq softirq steal
+    let busy: u64 = numbers
+        .take(8)
+        .enumerate()
+        .filter(|(at, _)| !matches!(at, 3 | 4))
+        .map(|(_, n)| n)
+        .sum();
+    let per_second = sysconf(SysconfVar::CLK_TCK)
+        .context("CLK_TCK")?
+        .unwrap_or(100);
+    Ok(Duration::from_millis(
+        busy * 1000 / per_second.unsigned_abs(),
+    ))
+}

@@ -1,0 +1,197 @@
+//! The comparison table, and the same as JSON.
+
+use std::collections::BTreeMap;
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use serde_json::{Value, json};
+
+use crate::bars::{BARS, Bar};
+use crate::daemons::Kind;
+use crate::stage::Measures;
+use crate::work::Work;
+
+/// What was measured: by workload and daemon, one entry a round; none where a run failed.
+#[derive(Debug, Default)]
+pub struct Report {
+    runs: BTreeMap<(Work, Kind), Vec<Option<Measures>>>,
+    failures: Vec<String>,
+}
+
+/// One line of the table.
+struct Line<'a> {
+    bar: &'a Bar,
+    /// Ours divided by the best peer's, the median of all rounds.
+    ratio: Option<f64>,
+}
+
+impl Report {
+    /// Enters a run; all daemons of a round before the next round.
+    pub fn enter(&mut self, work: Work, kind: Kind, run: Result<Measures, String>) {
+        let measures = match run {
+            Ok(measures) => Some(measures),
+            Err(failure) => {
+                self.failures
+                    .push(format!("{} {}: {failure}", work.name(), kind.name()));
+                None
+            }
+        };
+        self.runs.entry((work, kind)).or_default().push(measures);
+    }
+
+    /// The runs that did not come to their end, or to a wrong one.
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let mut kinds: Vec<_> = self.runs.keys().map(|(_, kind)| *kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    fn values(&self, work: Work, kind: Kind, measure: &str) -> Vec<Option<f64>> {
+        let runs = self.runs.get(&(work, kind)).into_iter().flatten();
+        runs.map(|run| run.as_ref()?.get(measure).copied())
+            .collect()
+    }
+
+    /// The median of what a daemon took.
+    fn median_of(&self, work: Work, kind: Kind, measure: &str) -> Option<f64> {
+        median(
+            self.values(work, kind, measure)
+                .into_iter()
+                .flatten()
+                .collect(),
+        )
+    }
+
+    /// The median of the rounds' ratios of ours to the best of the bar's peers.
+    fn ratio(&self, bar: &Bar) -> Option<f64> {
+        let ours = self.values(bar.work, Kind::Cambric, bar.measure);
+        let peers: Vec<_> = bar
+            .peers
+            .iter()
+            .map(|&kind| self.values(bar.work, kind, bar.measure))
+            .collect();
+        let rounds = ours.into_iter().enumerate().filter_map(|(round, ours)| {
+            let best = peers.iter().filter_map(|values| *values.get(round)?);
+            Some(ours? / best.min_by(f64::total_cmp)?)
+        });
+        median(rounds.collect())
+    }
+
+    fn lines(&self) -> Vec<Line<'static>> {
+        let measured = BARS
+            .iter()
+            .filter(|bar| self.runs.keys().any(|(work, _)| *work == bar.work));
+        measured
+            .map(|bar| Line {
+                bar,
+                ratio: self.ratio(bar),
+            })
+            .collect()
+    }
+
+    /// The table.
+    pub fn table(&self) -> String {
+        let kinds = self.kinds();
+        let mut table = Table::new();
+        table.load_style(ASCII_MARKDOWN);
+        let mut header: Vec<_> = ["work", "measure"].map(str::to_owned).into();
+        header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
+        header.extend(["ratio", "bar", ""].map(str::to_owned));
+        let columns = header.len();
+        table.set_header(header);
+        for Line { bar, ratio } in self.lines() {
+            let mut row = vec![bar.work.name().to_owned(), bar.title.to_owned()];
+            for &kind in &kinds {
+                let value = self.median_of(bar.work, kind, bar.measure);
+                row.push(value.map_or_else(|| "-".to_owned(), short));
+            }
+            let names: Vec<_> = bar.peers.iter().map(|kind| kind.name()).collect();
+            row.push(ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
+            row.push(format!("{} x {}", bar.factor, names.join("|")));
+            row.push(verdict(ratio, bar.factor).to_owned());
+            table.add_row(row);
+        }
+        for column in table.column_iter_mut().skip(2).take(columns - 4) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table.to_string()
+    }
+
+    /// Everything, with each round's values.
+    pub fn json(&self) -> Value {
+        let runs = self.runs.iter().map(|((work, kind), rounds)| {
+            json!({ "work": work.name(), "daemon": kind.name(), "rounds": rounds })
+        });
+        let bars = self.lines().into_iter().map(|Line { bar, ratio }| {
+            let peers: Vec<_> = bar.peers.iter().map(|kind| kind.name()).collect();
+            json!({
+                "work": bar.work.name(), "measure": bar.measure, "factor": bar.factor,
+                "peers": peers, "ratio": ratio, "met": ratio.map(|ratio| ratio <= bar.factor),
+            })
+        });
+        json!({
+            "runs": runs.collect::<Vec<_>>(),
+            "bars": bars.collect::<Vec<_>>(),
+            "failures": self.failures,
+        })
+    }
+}
+
+fn verdict(ratio: Option<f64>, factor: f64) -> &'static str {
+    match ratio {
+        None => "",
+        Some(ratio) if ratio <= factor => "met",
+        Some(_) => "MISSED",
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = *values.get(middle)?;
+    Some(if values.len().is_multiple_of(2) {
+        f64::midpoint(values[middle - 1], upper)
+    } else {
+        upper
+    })
+}
+
+fn short(value: f64) -> String {
+    match value {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(value: f64) -> Result<Measures, String> {
+        Ok(Measures::from([("conv_s", value)]))
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds_and_a_failed_run_is_left_out() {
+        let mut report = Report::default();
+        for (ours, peer) in [(1.0, 2.0), (3.0, 3.0), (9.0, 10.0), (4.0, 1.0)] {
+            report.enter(Work::S3, Kind::Cambric, run(ours));
+            let peer = if peer < 2.0 {
+                Err("lost".to_owned())
+            } else {
+                run(peer)
+            };
+            report.enter(Work::S3, Kind::FrrFast, peer);
+        }
+        assert_eq!(report.ratio(&BARS[0]), Some(0.9));
+        assert_eq!(report.failures(), ["s3 frr-fast: lost"]);
+        assert_eq!(report.json()["bars"][0]["met"], true);
+        assert!(report.table().contains(" 0.90 |"), "{}", report.table());
+    }
+}

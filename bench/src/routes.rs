@@ -1,0 +1,276 @@
+//! The routes of a workload: numbered prefixes, and the attribute sets that make a path the right
+//! one.
+
+use anyhow::{Result, bail};
+
+use crate::wire::{Attributes, Prefix, Received, announce, sequence, withdraw};
+
+/// The number of a path's attribute set, plus one; 0 for no path.
+pub type Tag = u32;
+
+/// No path.
+pub const NONE: Tag = 0;
+/// A path that is none of the workload's, or not what became of it.
+pub const WRONG: Tag = u32::MAX;
+
+/// The origin AS of attribute set `n` is this plus `n` where AS paths are not empty.
+const SET_AS: u32 = 4_200_000_000;
+
+/// The address of client 0; client `n` has the `n`th after it. All are on the loopback link.
+pub const CLIENTS: u32 = u32::from_be_bytes([10, 64, 16, 0]);
+
+/// The prefixes of a workload, each with a number, so that one is found by one look-up.
+#[derive(Debug)]
+pub struct Prefixes {
+    all: Vec<Prefix>,
+    /// Where the addresses of the IPv4 prefixes begin, and how far to shift what is above.
+    base: u32,
+    shift: u32,
+    /// By shifted address, the number of the prefix that begins there.
+    index: Vec<u32>,
+    /// The IPv6 prefixes are numbered from here, and count up from `FIRST_V6`.
+    first_v6: usize,
+}
+
+/// The first half of the address of the first IPv6 prefix: 2001:db8:0:0::/64.
+const FIRST_V6: u64 = 0x2001_0db8_0000_0000;
+
+impl Prefixes {
+    /// Numbers IPv4 prefixes of which none begins in another's block of `1 << shift` addresses,
+    /// and `v6` IPv6 prefixes after them.
+    pub fn new(mut all: Vec<Prefix>, shift: u32, v6: usize) -> Self {
+        let address = |prefix: &Prefix| match prefix {
+            Prefix::V4(address, _) => *address,
+            Prefix::V6(_) => unreachable!("IPv6 prefixes are numbered here"),
+        };
+        let base = all.iter().map(address).min().unwrap_or_default() >> shift << shift;
+        let end = all.iter().map(address).max().unwrap_or_default();
+        let mut index = vec![u32::MAX; ((end - base) >> shift) as usize + 1];
+        for (number, prefix) in all.iter().enumerate() {
+            let place = &mut index[((address(prefix) - base) >> shift) as usize];
+            assert_eq!(*place, u32::MAX, "two prefixes in one block");
+            *place = number as u32;
+        }
+        let first_v6 = all.len();
+        all.extend((0..v6 as u64).map(|n| Prefix::V6(FIRST_V6 + n)));
+        Self {
+            all,
+            base,
+            shift,
+            index,
+            first_v6,
+        }
+    }
+
+    /// How many there are.
+    pub const fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The prefix of that number.
+    pub fn get(&self, number: usize) -> Prefix {
+        self.all[number]
+    }
+
+    /// The number of an IPv4 prefix.
+    #[inline]
+    pub fn find_v4(&self, address: u32, length: u8) -> Option<usize> {
+        let block = address.wrapping_sub(self.base) >> self.shift;
+        let number = *self.index.get(block as usize)? as usize;
+        (*self.all.get(number)? == Prefix::V4(address, length)).then_some(number)
+    }
+
+    /// The number of an IPv6 prefix.
+    #[inline]
+    pub fn find_v6(&self, half: u64) -> Option<usize> {
+        let number = self.first_v6 + usize::try_from(half.checked_sub(FIRST_V6)?).ok()?;
+        (number < self.all.len()).then_some(number)
+    }
+}
+
+/// One set of attributes and who sends it.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// The session that sends it.
+    pub source: usize,
+    /// What it sends.
+    pub sent: Attributes,
+}
+
+/// What becomes of attributes between a sender and a receiver.
+#[derive(Clone, Copy, Debug)]
+pub enum Passing {
+    /// Reflected (RFC 4456): ORIGINATOR_ID and this CLUSTER_LIST are added.
+    Reflected([u8; 4]),
+    /// Copied octet for octet.
+    Copied,
+    /// Sent to another AS by this one, whose address is the other.
+    External(u32, [u8; 4]),
+}
+
+/// All attribute sets of a workload, as receivers must see them.
+#[derive(Debug)]
+pub struct Sets {
+    sets: Vec<Set>,
+    /// AS_PATH and COMMUNITIES of each as received.
+    seen: Vec<(Vec<u8>, Vec<u8>)>,
+    passing: Passing,
+}
+
+impl Sets {
+    /// Those of `sets`.
+    pub fn new(sets: Vec<Set>, passing: Passing) -> Self {
+        let seen = sets.iter().map(|set| {
+            let mut path = set.sent.path.clone();
+            if let Passing::External(asn, _) = passing {
+                path.insert(0, asn);
+            }
+            let communities = set.sent.communities.iter();
+            (
+                sequence(&path),
+                communities.flat_map(|value| value.to_be_bytes()).collect(),
+            )
+        });
+        Self {
+            seen: seen.collect(),
+            sets,
+            passing,
+        }
+    }
+
+    /// The set of a tag.
+    pub fn get(&self, tag: Tag) -> Option<&Set> {
+        self.sets.get((tag as usize).checked_sub(1)?)
+    }
+
+    /// Which set received attributes are, if nothing about them is wrong.
+    pub fn identify(&self, received: &Received<'_>) -> Result<Tag> {
+        let Some(tag) = self.candidate(received) else {
+            bail!("attributes of nobody: {received:02x?}");
+        };
+        let at = tag as usize - 1;
+        let (set, (path, communities)) = (&self.sets[at], &self.seen[at]);
+        let good = received.origin == Some(&[0])
+            && received.path == Some(path)
+            && received.communities.unwrap_or_default() == communities
+            // Some programs add a MED of 0, which is none.
+            && received.med.is_none_or(|med| med == [0; 4])
+            && self.is_passed_on(set, received);
+        if !good {
+            bail!("attributes that are not those of set {at}, {set:?}: {received:02x?}");
+        }
+        Ok(tag)
+    }
+
+    /// Which set the attributes claim to be: by the origin AS, or by the next hop.
+    fn candidate(&self, received: &Received<'_>) -> Option<Tag> {
+        let last = match received.path? {
+            [] => {
+                let (_, hop) = received.next_hop?.split_last_chunk()?;
+                u32::from_be_bytes(*hop).checked_sub(CLIENTS)?
+            }
+            path => u32::from_be_bytes(*path.last_chunk()?).checked_sub(SET_AS)?,
+        };
+        ((last as usize) < self.sets.len()).then_some(last + 1)
+    }
+
+    fn is_passed_on(&self, set: &Set, received: &Received<'_>) -> bool {
+        let client = (CLIENTS + set.source as u32).to_be_bytes();
+        let hop = received.next_hop.and_then(|hop| hop.last_chunk::<4>());
+        let preference = set.sent.local_pref.map(u32::to_be_bytes);
+        let internal = received.local_pref == preference.as_ref().map(|octets| &octets[..])
+            && hop == Some(&set.sent.next_hop);
+        match self.passing {
+            Passing::Reflected(cluster) => {
+                internal
+                    && received.originator == Some(&client)
+                    && received.clusters == Some(&cluster)
+            }
+            Passing::Copied => {
+                internal && received.originator.is_none() && received.clusters.is_none()
+            }
+            // All are on one subnet: the next hop may stay the sender's (RFC 4271 §5.1.3).
+            Passing::External(_, own) => {
+                received.local_pref.is_none()
+                    && received.originator.is_none()
+                    && received.clusters.is_none()
+                    && (hop == Some(&own) || hop == Some(&set.sent.next_hop))
+            }
+        }
+    }
+}
+
+/// The AS path by which set `number` is known, from `first` over `between`.
+pub fn path_of_set(number: usize, first: u32, between: &[u32]) -> Vec<u32> {
+    let mut path = vec![first];
+    path.extend(between);
+    path.push(SET_AS + number as u32);
+    path
+}
+
+/// Prefixes that one session sends with one set of attributes.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// The set.
+    pub tag: Tag,
+    /// The numbers of the prefixes, all of one family.
+    pub numbers: Vec<usize>,
+}
+
+/// Everything that a workload announces.
+#[derive(Debug)]
+pub struct Routes {
+    /// The prefixes.
+    pub prefixes: Prefixes,
+    /// The attribute sets.
+    pub sets: Sets,
+    /// What is sent, in this order by each session.
+    pub bundles: Vec<Bundle>,
+    /// By prefix, the set that must win while all is announced.
+    pub winners: Vec<Tag>,
+}
+
+impl Routes {
+    /// The UPDATEs by which `session` announces the bundles that `pick` takes, given with their
+    /// place among all.
+    pub fn announcements(
+        &self,
+        session: usize,
+        pick: impl Fn(usize) -> bool,
+        id: Option<u32>,
+    ) -> Vec<u8> {
+        self.encode(session, pick, |set, prefixes| {
+            announce(&set.sent, prefixes, id)
+        })
+    }
+
+    /// The UPDATEs by which `session` withdraws them.
+    pub fn withdrawals(
+        &self,
+        session: usize,
+        pick: impl Fn(usize) -> bool,
+        id: Option<u32>,
+    ) -> Vec<u8> {
+        self.encode(session, pick, |_, prefixes| withdraw(prefixes, id))
+    }
+
+    fn encode(
+        &self,
+        session: usize,
+        pick: impl Fn(usize) -> bool,
+        write: impl Fn(&Set, &[Prefix]) -> Vec<u8>,
+    ) -> Vec<u8> {
+        let mut octets = vec![];
+        for (place, bundle) in self.bundles.iter().enumerate() {
+            let Some(set) = self.sets.get(bundle.tag) else {
+                continue;
+            };
+            if set.source == session && pick(place) {
+                let numbers = bundle.numbers.iter();
+                let prefixes: Vec<_> = numbers.map(|&number| self.prefixes.get(number)).collect();
+                octets.extend(write(set, &prefixes));
+            }
+        }
+        octets
+    }
+}

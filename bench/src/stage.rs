@@ -1,0 +1,231 @@
+//! What every run of a workload stands on: a namespace, a daemon in it, the sessions to it, and
+//! the meters.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use lab::{Host, Lab};
+
+use crate::daemons::{Daemon, Kind, Scene};
+use crate::generator::Generator;
+use crate::intake::Intake;
+use crate::ledger::Ledger;
+use crate::limits::HOLD_TIME_S;
+use crate::meter::Reading;
+use crate::routes::{CLIENTS, Passing, Routes};
+use crate::wire::Offer;
+
+/// The daemon's address, BGP identifier and cluster id.
+pub const DAEMON: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 1);
+/// The daemon's autonomous system.
+pub const DAEMON_AS: u32 = 64512;
+
+/// What one run measured, by the name of the measure.
+pub type Measures = BTreeMap<&'static str, f64>;
+
+/// What the command line says about all runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The seed of the routes.
+    pub seed: u64,
+    /// Small sizes, to see that all works.
+    pub quick: bool,
+    /// What to start the daemon under.
+    pub wrap: Vec<String>,
+    /// How long to churn.
+    pub churn: Duration,
+}
+
+/// One daemon, measured.
+#[derive(Debug)]
+pub struct Stage {
+    /// The daemon's host, and the load generator's.
+    pub host: Host,
+    /// Which daemon.
+    pub kind: Kind,
+    /// What it was told.
+    pub scene: Scene,
+    /// The daemon.
+    pub daemon: Daemon,
+    /// The sessions to it.
+    pub generator: Generator,
+}
+
+/// One session of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Its autonomous system.
+    pub asn: u32,
+    /// Whether it must hold all that others send.
+    pub receives: bool,
+}
+
+/// What happens to attributes on their way through `kind`.
+pub const fn passing(kind: Kind, internal: bool) -> Passing {
+    match (internal, kind.reflects()) {
+        (true, true) => Passing::Reflected(DAEMON.octets()),
+        (_, false) => Passing::Copied,
+        (false, true) => Passing::External(DAEMON_AS, DAEMON.octets()),
+    }
+}
+
+/// The address of a session.
+pub fn client(at: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(CLIENTS + at as u32)
+}
+
+impl Stage {
+    /// Starts a daemon and establishes all sessions with it.
+    pub async fn set(
+        lab: &Lab,
+        kind: Kind,
+        options: &Options,
+        parts: &[Part],
+        routes: Rc<Routes>,
+    ) -> Result<Self> {
+        let neighbors = parts
+            .iter()
+            .enumerate()
+            .map(|(at, part)| (client(at), part.asn));
+        let scene = Scene {
+            asn: DAEMON_AS,
+            address: DAEMON,
+            neighbors: neighbors.collect(),
+            ipv6: false,
+            add_path: false,
+        };
+        Self::set_scene(lab, kind, options, scene, parts, routes).await
+    }
+
+    /// The same, with a scene of one's own.
+    pub async fn set_scene(
+        lab: &Lab,
+        kind: Kind,
+        options: &Options,
+        scene: Scene,
+        parts: &[Part],
+        routes: Rc<Routes>,
+    ) -> Result<Self> {
+        let host = ground(lab).await?;
+        let daemon = Daemon::start(kind, &host, &scene, &options.wrap)?;
+        let receivers: Vec<_> = parts.iter().map(|part| part.receives).collect();
+        let ledger = Ledger::new(routes.prefixes.count(), &receivers);
+        let mut intake = Intake::new(routes, ledger, kind.echoes());
+        intake.path_ids = scene.add_path;
+        let offers = parts.iter().enumerate().map(|(at, part)| Offer {
+            asn: part.asn,
+            id: client(at),
+            hold_time_s: HOLD_TIME_S,
+            ipv6: scene.ipv6,
+            add_path: scene.add_path,
+        });
+        let generator = Generator::new(&host, DAEMON, offers.collect::<Vec<_>>(), intake)?;
+        let mut stage = Self {
+            host,
+            kind,
+            scene,
+            daemon,
+            generator,
+        };
+        let established = stage.generator.establish();
+        stage.told(established)?;
+        Ok(stage)
+    }
+
+    /// Adds to an error what the daemon last wrote.
+    pub fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| {
+            let tail = self.daemon.log_tail();
+            format!("{}; the end of its log:\n{tail}", self.kind.name())
+        })
+    }
+
+    /// Does something and measures it until everything is right and stays so. Returns seconds,
+    /// and what the meters said before and after.
+    pub fn measure(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        act: impl FnOnce(&mut Generator) -> Result<()>,
+    ) -> Result<Measured> {
+        let before = self.daemon.used()?;
+        let began = self.generator.begin();
+        let done = act(&mut self.generator)
+            .and_then(|()| self.generator.until_right(what, limit))
+            .and_then(|first| {
+                let after = self.daemon.used()?;
+                let last = self.generator.settle(what, limit)?;
+                let late = last != first;
+                let after = if late { self.daemon.used()? } else { after };
+                Ok((last, after))
+            });
+        let (at, after) = self.told(done)?;
+        Ok(Measured::between(began, at, before, after))
+    }
+
+    /// Ends the daemon.
+    pub async fn strike(self) -> Result<()> {
+        self.daemon.stop().await
+    }
+}
+
+/// A namespace with the addresses of all speakers, and kernel limits that hold nobody up.
+async fn ground(lab: &Lab) -> Result<Host> {
+    let host = lab.host("bench").await?;
+    let links = host.links()?;
+    // Every address of the subnet is thereby local.
+    for net in ["10.64.0.1/10", "fd00::a40:1/64"] {
+        links.add_address("lo", net.parse()?).await?;
+    }
+    for (key, value) in [
+        ("net/core/somaxconn", "4096"),
+        ("net/ipv4/tcp_max_syn_backlog", "8192"),
+    ] {
+        host.sysctl(key, value)?;
+    }
+    // Not every kernel has one a namespace; a daemon that needs more says so.
+    let _ = host.sysctl("net/core/optmem_max", "1048576");
+    Ok(host)
+}
+
+/// How long a phase took and what it used.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Seconds until everything was right.
+    pub seconds: f64,
+    /// CPU seconds of the daemon.
+    pub cpu: f64,
+    /// CPU seconds of the load generator.
+    pub generator: f64,
+    /// CPU seconds of everything else on the machine.
+    pub foreign: f64,
+    /// Peak of the daemon's resident memory so far, in MB.
+    pub peak: f64,
+}
+
+impl Measured {
+    fn between(began: Instant, ended: Instant, before: Reading, after: Reading) -> Self {
+        Self {
+            seconds: (ended - began).as_secs_f64(),
+            cpu: after.daemon.saturating_sub(before.daemon).as_secs_f64(),
+            generator: after
+                .generator
+                .saturating_sub(before.generator)
+                .as_secs_f64(),
+            foreign: after.foreign_since(&before).as_secs_f64(),
+            peak: after.peak_octets as f64 / 1e6,
+        }
+    }
+}
+
+/// For each share, the value that this share of the samples do not exceed.
+pub fn quantiles<const N: usize>(mut samples: Vec<f64>, shares: [f64; N]) -> Result<[f64; N]> {
+    samples.sort_by(f64::total_cmp);
+    let Some(last) = samples.len().checked_sub(1) else {
+        bail!("no samples");
+    };
+    Ok(shares.map(|share| samples[(last as f64 * share).round() as usize]))
+}

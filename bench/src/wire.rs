@@ -1,0 +1,428 @@
+//! The octets of BGP, as the load generator writes and reads them.
+//!
+//! Apart from `bgp-proto` on purpose: a judge that shares its codec with the judged sees none of
+//! its mistakes. It knows only what the workloads send, and refuses everything else.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Result, bail, ensure};
+
+/// Octets of a message's header.
+pub const HEADER: usize = 19;
+/// The largest message (RFC 4271 §4.1).
+pub const MESSAGE_MAX: usize = 4096;
+
+/// OPEN.
+pub const OPEN: u8 = 1;
+/// UPDATE.
+pub const UPDATE: u8 = 2;
+/// NOTIFICATION.
+pub const NOTIFICATION: u8 = 3;
+/// KEEPALIVE.
+pub const KEEPALIVE: u8 = 4;
+
+/// What a speaker offers when it opens a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// Its autonomous system.
+    pub asn: u32,
+    /// Its BGP identifier.
+    pub id: Ipv4Addr,
+    /// Hold time in seconds.
+    pub hold_time_s: u16,
+    /// Whether IPv6 routes are carried too.
+    pub ipv6: bool,
+    /// Whether ADD-PATH is offered in both directions.
+    pub add_path: bool,
+}
+
+/// Puts a header in front of `body`.
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut octets = vec![0xff; 16];
+    octets.extend(length16(HEADER + body.len()));
+    octets.push(kind);
+    octets.extend(body);
+    octets
+}
+
+/// A KEEPALIVE.
+pub fn keepalive() -> Vec<u8> {
+    message(KEEPALIVE, &[])
+}
+
+/// An OPEN with MP, four-octet AS, route refresh and what else is offered.
+pub fn open(offer: &Offer) -> Vec<u8> {
+    let afis: &[u8] = if offer.ipv6 { &[1, 2] } else { &[1] };
+    let mut capabilities = vec![2, 0, 65, 4];
+    capabilities.extend(offer.asn.to_be_bytes());
+    for afi in afis {
+        capabilities.extend([1, 4, 0, *afi, 0, 1]);
+    }
+    if offer.add_path {
+        capabilities.extend([69, length8(4 * afis.len())]);
+        afis.iter()
+            .for_each(|afi| capabilities.extend([0, *afi, 1, 3]));
+    }
+    // RFC 6793 §9: AS_TRANS where two octets are too few.
+    let short = u16::try_from(offer.asn).unwrap_or(23456);
+    let mut body = vec![4];
+    body.extend(short.to_be_bytes());
+    body.extend(offer.hold_time_s.to_be_bytes());
+    body.extend(offer.id.octets());
+    let length = length8(capabilities.len());
+    body.extend([length + 2, 2, length]);
+    body.extend(capabilities);
+    message(OPEN, &body)
+}
+
+/// The attributes of a set of routes, without the prefixes.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes {
+    /// AS_PATH as one sequence.
+    pub path: Vec<u32>,
+    /// NEXT_HOP; for IPv6 routes its IPv6 form, see [`next_hop_v6`].
+    pub next_hop: [u8; 4],
+    /// LOCAL_PREF, inside an AS.
+    pub local_pref: Option<u32>,
+    /// COMMUNITIES.
+    pub communities: Vec<u32>,
+}
+
+impl Attributes {
+    fn encode(&self, next_hop: bool) -> Vec<u8> {
+        let mut octets = vec![0x40, 1, 1, 0];
+        let path = sequence(&self.path);
+        octets.extend([0x40, 2, length8(path.len())]);
+        octets.extend(path);
+        if next_hop {
+            octets.extend([0x40, 3, 4]);
+            octets.extend(self.next_hop);
+        }
+        if let Some(preference) = self.local_pref {
+            octets.extend([0x40, 5, 4]);
+            octets.extend(preference.to_be_bytes());
+        }
+        if !self.communities.is_empty() {
+            octets.extend([0xc0, 8, length8(4 * self.communities.len())]);
+            octets.extend(
+                self.communities
+                    .iter()
+                    .flat_map(|value| value.to_be_bytes()),
+            );
+        }
+        octets
+    }
+}
+
+/// The value of an AS_PATH of one sequence, empty for none.
+pub fn sequence(path: &[u32]) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(2 + 4 * path.len());
+    if !path.is_empty() {
+        octets.extend([2, length8(path.len())]);
+        octets.extend(path.iter().flat_map(|asn| asn.to_be_bytes()));
+    }
+    octets
+}
+
+/// The IPv6 next hop that stands for an IPv4 address: fd00:: with it at the end.
+pub fn next_hop_v6(address: [u8; 4]) -> [u8; 16] {
+    let mut octets = [0; 16];
+    octets[0] = 0xfd;
+    octets[12..].copy_from_slice(&address);
+    octets
+}
+
+/// A prefix of either family; IPv6 ones are all /64, so that their first half says all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// Address and length.
+    V4(u32, u8),
+    /// The first half of the address of a /64.
+    V6(u64),
+}
+
+impl Prefix {
+    fn push(self, octets: &mut Vec<u8>, path_id: Option<u32>) {
+        octets.extend(path_id.into_iter().flat_map(u32::to_be_bytes));
+        match self {
+            Self::V4(address, length) => {
+                octets.push(length);
+                let kept = usize::from(length).div_ceil(8);
+                octets.extend(&address.to_be_bytes()[..kept]);
+            }
+            Self::V6(half) => {
+                octets.push(64);
+                octets.extend(half.to_be_bytes());
+            }
+        }
+    }
+}
+
+/// The UPDATEs that announce `prefixes`, all of one family, with one set of attributes.
+pub fn announce(attributes: &Attributes, prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
+    let v6 = matches!(prefixes.first(), Some(Prefix::V6(_)));
+    let rest = attributes.encode(!v6);
+    cut(prefixes, path_id, HEADER + 4 + 26 + rest.len(), |nlri| {
+        let mut body = vec![0, 0];
+        if v6 {
+            let mut reach = vec![0, 2, 1, 16];
+            reach.extend(next_hop_v6(attributes.next_hop));
+            reach.push(0);
+            reach.extend(nlri);
+            body.extend(length16(4 + reach.len() + rest.len()));
+            body.extend([0x90, 14]);
+            body.extend(length16(reach.len()));
+            body.extend(reach);
+            body.extend(&rest);
+        } else {
+            body.extend(length16(rest.len()));
+            body.extend(&rest);
+            body.extend(nlri);
+        }
+        body
+    })
+}
+
+/// The UPDATEs that withdraw `prefixes`, all of one family.
+pub fn withdraw(prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
+    let v6 = matches!(prefixes.first(), Some(Prefix::V6(_)));
+    cut(prefixes, path_id, HEADER + 4 + 7, |nlri| {
+        let mut body = vec![];
+        if v6 {
+            body.extend([0, 0]);
+            body.extend(length16(7 + nlri.len()));
+            body.extend([0x90, 15]);
+            body.extend(length16(3 + nlri.len()));
+            body.extend([0, 2, 1]);
+            body.extend(nlri);
+        } else {
+            body.extend(length16(nlri.len()));
+            body.extend(nlri);
+            body.extend([0, 0]);
+        }
+        body
+    })
+}
+
+/// The End-of-RIB marker of IPv4 (RFC 4724 §2).
+pub fn end_of_rib() -> Vec<u8> {
+    message(UPDATE, &[0, 0, 0, 0])
+}
+
+/// Writes as many messages as `prefixes` take, beside `fixed` octets in each.
+fn cut(
+    prefixes: &[Prefix],
+    path_id: Option<u32>,
+    fixed: usize,
+    body: impl Fn(&[u8]) -> Vec<u8>,
+) -> Vec<u8> {
+    let (mut octets, mut nlri) = (vec![], vec![]);
+    for prefix in prefixes {
+        if fixed + nlri.len() + 13 > MESSAGE_MAX {
+            octets.extend(message(UPDATE, &body(&nlri)));
+            nlri.clear();
+        }
+        prefix.push(&mut nlri, path_id);
+    }
+    if !nlri.is_empty() {
+        octets.extend(message(UPDATE, &body(&nlri)));
+    }
+    octets
+}
+
+/// The length of the message at the start of `octets`; `None` while its header is not whole.
+pub fn frame(octets: &[u8]) -> Result<Option<usize>> {
+    let Some(header) = octets.get(..HEADER) else {
+        return Ok(None);
+    };
+    let length = usize::from(u16::from_be_bytes([header[16], header[17]]));
+    ensure!(
+        header[..16] == [0xff; 16] && (HEADER..=MESSAGE_MAX).contains(&length),
+        "not a BGP header: {header:02x?}"
+    );
+    Ok(Some(length))
+}
+
+/// A received UPDATE, taken apart but not yet judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Update<'a> {
+    /// Withdrawn IPv4 prefixes.
+    pub withdrawn: &'a [u8],
+    /// The attributes as they came.
+    pub attributes: &'a [u8],
+    /// Announced IPv4 prefixes.
+    pub announced: &'a [u8],
+}
+
+impl<'a> Update<'a> {
+    /// Takes the body of an UPDATE apart.
+    pub fn parse(body: &'a [u8]) -> Result<Self> {
+        let (withdrawn, rest) = counted(body)?;
+        let (attributes, announced) = counted(rest)?;
+        Ok(Self {
+            withdrawn,
+            attributes,
+            announced,
+        })
+    }
+}
+
+fn counted(octets: &[u8]) -> Result<(&[u8], &[u8])> {
+    let Some(([high, low], rest)) = octets.split_first_chunk() else {
+        bail!("an UPDATE that is too short");
+    };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    ensure!(length <= rest.len(), "an UPDATE that is too short");
+    Ok(rest.split_at(length))
+}
+
+/// The attributes of a received UPDATE, each value as it came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received<'a> {
+    /// ORIGIN.
+    pub origin: Option<&'a [u8]>,
+    /// AS_PATH.
+    pub path: Option<&'a [u8]>,
+    /// NEXT_HOP, or that of MP_REACH_NLRI.
+    pub next_hop: Option<&'a [u8]>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<&'a [u8]>,
+    /// LOCAL_PREF.
+    pub local_pref: Option<&'a [u8]>,
+    /// COMMUNITIES.
+    pub communities: Option<&'a [u8]>,
+    /// ORIGINATOR_ID.
+    pub originator: Option<&'a [u8]>,
+    /// CLUSTER_LIST.
+    pub clusters: Option<&'a [u8]>,
+    /// The IPv6 prefixes of MP_REACH_NLRI.
+    pub announced_v6: &'a [u8],
+    /// The IPv6 prefixes of MP_UNREACH_NLRI.
+    pub withdrawn_v6: &'a [u8],
+}
+
+impl<'a> Received<'a> {
+    /// Takes attributes apart.
+    pub fn parse(mut octets: &'a [u8]) -> Result<Self> {
+        let mut received = Self::default();
+        while let [flags, kind, rest @ ..] = octets {
+            let (length, rest) = match (flags & 0x10 != 0, rest) {
+                (false, [length, rest @ ..]) => (usize::from(*length), rest),
+                (true, [high, low, rest @ ..]) => {
+                    (usize::from(u16::from_be_bytes([*high, *low])), rest)
+                }
+                _ => bail!("an attribute without its length"),
+            };
+            ensure!(length <= rest.len(), "an attribute {kind} that is too long");
+            let (value, rest) = rest.split_at(length);
+            octets = rest;
+            received.take(*kind, value)?;
+        }
+        ensure!(octets.is_empty(), "octets after the attributes");
+        Ok(received)
+    }
+
+    fn take(&mut self, kind: u8, value: &'a [u8]) -> Result<()> {
+        let place = match kind {
+            1 => &mut self.origin,
+            2 => &mut self.path,
+            3 => &mut self.next_hop,
+            4 => &mut self.med,
+            5 => &mut self.local_pref,
+            8 => &mut self.communities,
+            9 => &mut self.originator,
+            10 => &mut self.clusters,
+            14 => return self.reach(value),
+            15 => {
+                ensure!(value.starts_with(&[0, 2, 1]), "a family nobody asked for");
+                self.withdrawn_v6 = &value[3..];
+                return Ok(());
+            }
+            _ => bail!("an attribute {kind} that nobody sent"),
+        };
+        ensure!(place.is_none(), "attribute {kind} twice");
+        *place = Some(value);
+        Ok(())
+    }
+
+    fn reach(&mut self, value: &'a [u8]) -> Result<()> {
+        let [0, 2, 1, length, rest @ ..] = value else {
+            bail!("a family nobody asked for");
+        };
+        let length = usize::from(*length);
+        ensure!(length < rest.len(), "an MP_REACH_NLRI that is too short");
+        self.next_hop = Some(&rest[..length]);
+        // One reserved octet behind the next hop.
+        self.announced_v6 = &rest[length + 1..];
+        Ok(())
+    }
+}
+
+/// Reads prefixes of IPv4.
+pub fn prefixes_v4(
+    mut octets: &[u8],
+    path_ids: bool,
+    mut each: impl FnMut(u32, u8) -> Result<()>,
+) -> Result<()> {
+    while !octets.is_empty() {
+        if path_ids {
+            octets = octets.get(4..).unwrap_or_default();
+        }
+        let Some((length, rest)) = octets.split_first() else {
+            bail!("a path identifier without a prefix");
+        };
+        let kept = usize::from(length.div_ceil(8));
+        ensure!(kept <= 4 && kept <= rest.len(), "a prefix /{length}");
+        // Four octets at once where there are as many, which is nearly always.
+        let address = if let Some(four) = rest.first_chunk::<4>() {
+            u32::from_be_bytes(*four) & mask(*length)
+        } else {
+            let mut four = [0; 4];
+            four[..kept].copy_from_slice(&rest[..kept]);
+            u32::from_be_bytes(four) & mask(*length)
+        };
+        each(address, *length)?;
+        octets = &rest[kept..];
+    }
+    Ok(())
+}
+
+/// Reads prefixes of IPv6, which are all /64.
+pub fn prefixes_v6(
+    mut octets: &[u8],
+    path_ids: bool,
+    mut each: impl FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    while !octets.is_empty() {
+        if path_ids {
+            octets = octets.get(4..).unwrap_or_default();
+        }
+        let Some((64, rest)) = octets.split_first() else {
+            bail!("an IPv6 prefix that is no /64");
+        };
+        let Some((half, rest)) = rest.split_first_chunk() else {
+            bail!("an IPv6 prefix that is too short");
+        };
+        each(u64::from_be_bytes(*half))?;
+        octets = rest;
+    }
+    Ok(())
+}
+
+/// The mask of a prefix length.
+pub const fn mask(length: u8) -> u32 {
+    if length == 0 {
+        0
+    } else {
+        u32::MAX << (32 - length as u32)
+    }
+}
+
+fn length8(length: usize) -> u8 {
+    u8::try_from(length).expect("the workloads keep attributes short")
+}
+
+fn length16(length: usize) -> [u8; 2] {
+    let length = u16::try_from(length).expect("the workloads keep messages short");
+    length.to_be_bytes()
+}

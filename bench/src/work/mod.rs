@@ -1,0 +1,45 @@
+//! The workloads. Each is a module with a function that starts a daemon, drives it, checks what
+//! every receiver holds, and returns what it measured.
+
+mod fanout;
+
+use anyhow::Result;
+use lab::Lab;
+
+use crate::daemons::Kind;
+use crate::stage::{Measures, Options};
+
+/// Which workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Work {
+    /// 200 reflection clients of 250 routes, all to all; then single routes
+    S3,
+    /// 1,000 reflection clients of 64 routes, all to all
+    S3b,
+}
+
+impl Work {
+    /// As on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::S3b => "s3b",
+        }
+    }
+
+    /// Who is compared on it unless the command line says otherwise: ours first.
+    pub const fn daemons(self) -> &'static [Kind] {
+        match self {
+            Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
+            Self::S3b => &[Kind::Cambric, Kind::FrrFast],
+        }
+    }
+
+    /// Runs it once with one daemon.
+    pub async fn run(self, lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
+        match self {
+            Self::S3 => fanout::s3(lab, kind, options).await,
+            Self::S3b => fanout::s3b(lab, kind, options).await,
+        }
+    }
+}
