@@ -217,7 +217,7 @@ impl Writer {
 }
 
 impl ExportSink for Writer {
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
         if run.id != self.run {
             self.flush();
             self.run = run.id;
@@ -225,14 +225,14 @@ impl ExportSink for Writer {
             run.attributes.encode(true, &mut self.block);
             self.next_hop.clone_from(&run.attributes.next_hop);
         }
-        if let Net::V4(prefix) = net {
+        if let Net::V4(prefix) = nlri.net {
             self.nets.push(prefix);
         }
         self.reach += 1;
     }
 
-    fn unreach(&mut self, net: Net<'_>, _: Option<PeerId>) {
-        if let Net::V4(prefix) = net {
+    fn unreach(&mut self, nlri: &Nlri<'_>, _: Option<PeerId>) {
+        if let Net::V4(prefix) = nlri.net {
             self.withdrawn.push(prefix);
         }
         self.unreach += 1;
@@ -315,6 +315,7 @@ impl Bench {
             extended_next_hop: false,
             cluster_id: ClusterId(own),
             export: Policy::AcceptAll,
+            add_path: Default::default(),
         });
         rib.group_cursor(group, FAMILY);
         let kind = if role == Role::External {

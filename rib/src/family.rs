@@ -1,5 +1,6 @@
 //! The table of one family and everything that hangs on its slots.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -10,7 +11,8 @@ use crate::bite::{Budget, Progress};
 use crate::decide::Candidate;
 use crate::explain::RouteView;
 use crate::export::{
-    Change, Cursor, ExportSink, GroupId, GroupState, Log, PrivateSink, Runs, Withdrawals,
+    Change, Chosen, Cursor, ExportSink, GroupId, GroupState, Log, PathLog, PrivateSink, Runs,
+    SentPath, Withdrawals,
 };
 use crate::import::Ingested;
 use crate::peer::{PeerCounters, PeerId};
@@ -53,8 +55,11 @@ pub(crate) trait Tables: Debug + Send {
         budget: Budget,
         sink: &mut dyn PrivateSink,
     ) -> Progress;
-    fn group_cursor(&mut self, group: GroupId) -> Cursor;
+    fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor;
     fn remove_group(&mut self, group: GroupId);
+    /// Equal attributes no longer mean that members are told the same.
+    fn doubt_sent(&mut self);
+    fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath>;
     fn trim(&mut self, held: &[Cursor]);
     fn len(&self) -> u32;
     fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>>;
@@ -81,6 +86,8 @@ pub(crate) struct Scratch {
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) runs: Runs,
     pub(crate) withdrawals: Withdrawals,
+    pub(crate) picked: Vec<u16>,
+    pub(crate) chosen: Vec<Chosen>,
 }
 
 /// The table of one family.
@@ -94,6 +101,8 @@ pub(crate) struct FamilyTable<K: Key> {
     pub(crate) wire: WireForms,
     pub(crate) keeps_wire: bool,
     pub(crate) log: Log,
+    /// The log for groups that send several paths of a prefix, while there are any.
+    pub(crate) path_log: Option<Box<PathLog>>,
     pub(crate) tombstones: Tombstones,
     /// Slots that wait for a decision.
     pub(crate) pending: VecDeque<u32>,
@@ -114,6 +123,7 @@ impl<K: Key> FamilyTable<K> {
             wire: WireForms::default(),
             keeps_wire: WireForms::are_needed(row),
             log: Log::default(),
+            path_log: None,
             tombstones: Tombstones::default(),
             pending: VecDeque::new(),
             sweep: Sweep::default(),
@@ -179,8 +189,43 @@ impl<K: Key> FamilyTable<K> {
         {
             self.wire.publish(at, path);
         }
-        self.log
-            .cut_to(self.limits.log_entries_min.max(2 * self.table.used_len()));
+        self.log.cut_to(self.log_entries_max());
+        self.note_paths(at);
+    }
+
+    /// The route of a slot is as it was, but some path of it has changed: readers of all paths
+    /// have to be told, if there are any.
+    pub(crate) fn publish_paths(&mut self, at: u32) {
+        if self.path_log.is_some() && self.table.slot(at).has(PUBLISHED) {
+            self.log.skip();
+            self.log.cut_to(self.log_entries_max());
+            self.note_paths(at);
+        }
+    }
+
+    /// Puts a slot into the log of those who read all paths.
+    fn note_paths(&mut self, at: u32) {
+        let max = self.log_entries_max();
+        let Some(paths) = self.path_log.as_deref_mut() else {
+            return;
+        };
+        let old = paths.push(at);
+        paths.log.cut_to(max);
+        debug_assert_eq!(paths.log.next(), self.log.next(), "the logs are in step");
+        // When all readers have come by the slot as it was, none holds what was withdrawn then.
+        if self.tombstones.all_heard(old) {
+            let mut pruned = false;
+            for state in self.groups.values_mut() {
+                pruned |= state.prune(at);
+            }
+            if pruned {
+                self.tombstones.forget(old);
+            }
+        }
+    }
+
+    fn log_entries_max(&self) -> usize {
+        self.limits.log_entries_min.max(2 * self.table.used_len())
     }
 
     /// A slot has lost its last path: it stays until all readers know.
@@ -225,6 +270,12 @@ impl<K: Key> FamilyTable<K> {
             self.tombstones.forget(version);
         }
         self.table.remove(at);
+        if let Some(paths) = self.path_log.as_deref_mut() {
+            paths.forget(at);
+            if self.table.len() == 0 {
+                paths.forget_all();
+            }
+        }
         for state in self.groups.values_mut() {
             if self.table.len() == 0 {
                 state.forget_all();
@@ -295,12 +346,27 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         Self::export_private(self, shared, member, cursor, budget, sink)
     }
 
-    fn group_cursor(&mut self, group: GroupId) -> Cursor {
-        Self::group_cursor(self, group)
+    fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor {
+        self.group(shared, group).cursor()
     }
 
     fn remove_group(&mut self, group: GroupId) {
         self.groups.remove(&group);
+        if !self.groups.values().any(GroupState::sends_paths) {
+            self.path_log = None;
+        }
+    }
+
+    fn doubt_sent(&mut self) {
+        let len = self.table.len();
+        let states = self.groups.values_mut();
+        for state in states.filter(|state| state.sends_paths()) {
+            state.doubt(len);
+        }
+    }
+
+    fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath> {
+        Self::sent(self, shared, group, net)
     }
 
     fn trim(&mut self, held: &[Cursor]) {
@@ -311,6 +377,9 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
             heard = heard.min(cursor.heard());
         }
         self.log.trim(at);
+        if let Some(paths) = self.path_log.as_deref_mut() {
+            paths.log.trim(at);
+        }
         self.tombstones.set_heard(heard);
         while let Some(slot) = self.tombstones.pop_heard() {
             self.bury(slot, false);
@@ -341,6 +410,9 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         stats.prefixes += self.occupied;
         stats.tombstones += self.table.used_len() - self.occupied;
         stats.log_entries += self.log.len();
+        stats.log_entries += self.path_log.as_ref().map_or(0, |paths| paths.log.len());
+        let groups = self.groups.values();
+        stats.sent_ids += groups.map(GroupState::sent_len).sum::<usize>();
         stats.pending += self.pending.len();
         stats.octet_strings += self.wire.len();
         stats.paths += self

@@ -13,7 +13,7 @@ use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{Direction, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
-use crate::table::{Key, LOST, MED};
+use crate::table::{Key, LOST, MED, QUEUED};
 
 /// NLRI looked up together.
 const CHUNK: usize = 32;
@@ -375,6 +375,8 @@ impl<K: Key> FamilyTable<K> {
             self.emptied(at);
         } else if open {
             self.queue(at);
+        } else if !self.table.slot(at).has(QUEUED) {
+            self.publish_paths(at);
         }
     }
 

@@ -21,6 +21,27 @@ struct Meta {
     generation: u32,
 }
 
+/// A set at one time: unlike its number, which another one may get, this can be kept without a
+/// reference and compared later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    id: AttrId,
+    generation: u32,
+}
+
+const _: () = assert!(size_of::<Option<Stamp>>() == 8);
+
+impl Stamp {
+    pub(crate) const fn new(id: AttrId, generation: u32) -> Self {
+        Self { id, generation }
+    }
+
+    /// The number of the set, as long as a reference to it is held.
+    pub(crate) const fn id(self) -> AttrId {
+        self.id
+    }
+}
+
 /// What became of a block of attributes as received.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
@@ -42,6 +63,9 @@ pub(crate) struct Interner {
     ranks: Vec<Ranks>,
     meta: Vec<Meta>,
     free: Vec<u32>,
+    /// Where the generations of new places begin: above all those there were before the interner
+    /// was last empty.
+    first_generation: u32,
     raw: RawCache,
 }
 
@@ -55,6 +79,7 @@ impl Interner {
             ranks: Vec::new(),
             meta: Vec::new(),
             free: Vec::new(),
+            first_generation: 0,
             raw: RawCache::default(),
         }
     }
@@ -129,7 +154,7 @@ impl Interner {
         self.meta.push(Meta {
             hash,
             references: 1,
-            generation: 0,
+            generation: self.first_generation,
         });
         self.sets.len() as u32 - 1
     }
@@ -165,6 +190,8 @@ impl Interner {
             self.index = HashTable::new();
             self.sets = Vec::new();
             self.ranks = Vec::new();
+            let last = self.meta.iter().map(|meta| meta.generation).max();
+            self.first_generation = last.unwrap_or_default().wrapping_add(1);
             self.meta = Vec::new();
             self.free = Vec::new();
         }
@@ -181,6 +208,11 @@ impl Interner {
     /// The set of a number, if it is in use.
     pub(crate) fn find(&self, id: AttrId) -> Option<&Attributes> {
         self.sets.get(id.index()).and_then(Option::as_deref)
+    }
+
+    /// The set of a number that the caller has a reference of, to be compared later.
+    pub(crate) fn stamp(&self, id: AttrId) -> Stamp {
+        Stamp::new(id, self.meta[id.index()].generation)
     }
 
     pub(crate) fn ranks(&self, id: AttrId) -> &Ranks {

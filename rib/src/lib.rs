@@ -52,7 +52,7 @@ pub use eligible::Ineligible;
 pub use explain::{PathView, RouteView};
 pub use export::{
     Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, PrivateSink, Route, RoutePath,
-    Run,
+    Run, SendPaths, SentPath,
 };
 pub use import::Ingested;
 pub use next_hop::{NextHops, Reach, Track};

@@ -5,7 +5,9 @@
 pub const PEERS_MAX: usize = 65_535;
 
 /// Paths one peer may have for one prefix (RFC 7911 sets no bound). What exceeds it is refused and
-/// counted in [`crate::Ingested::refused`].
+/// counted in [`crate::Ingested::refused`]. It also bounds the path identifiers that a group keeps
+/// of one source and prefix (16 octets each), those included that only members which lag may still
+/// hold.
 pub const PATHS_PER_PEER_MAX: usize = 64;
 
 /// Paths of one prefix, over all peers: the index of the best is 16 bits wide.
@@ -33,3 +35,11 @@ pub const SWEEP_PER_UNIT: u32 = 8;
 /// Restarts and refreshes of one peer that may overlap in one family before their marks are
 /// rewritten in one go.
 pub const EPOCHS_MAX: u8 = 200;
+
+/// Prefixes that a group which sends several paths of a prefix looks at before it counts what it
+/// has to tell: a bite exceeds its [`crate::Budget`] by no more than the paths of these.
+pub const PATH_BITE_PREFIXES: u32 = 32;
+
+/// The greatest number of best paths that may be asked for: each takes a decision of its own. With
+/// more, [`crate::SendPaths::All`] is cheaper.
+pub const BEST_PATHS_MAX: u8 = 64;

@@ -13,7 +13,7 @@ use crate::attributes::AttrId;
 use crate::bite::{Budget, Progress};
 use crate::decide::DecisionRules;
 use crate::explain::RouteView;
-use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, PrivateSink};
+use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, PrivateSink, SentPath};
 use crate::family::{FamilyTable, Mark, Tables};
 use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
@@ -82,6 +82,8 @@ pub struct RibStats {
     pub pending: usize,
     /// Octet strings kept for families that are carried unread.
     pub octet_strings: usize,
+    /// Path identifiers kept for groups that send several paths of a prefix.
+    pub sent_ids: usize,
 }
 
 /// The tables of a speaker: one for each family that has been used.
@@ -129,6 +131,10 @@ impl Rib {
         if before.is_some_and(|before| before != info) {
             for row in FAMILIES {
                 self.mark(peer, row.family, Mark::Flush);
+            }
+            // What is told of a path depends on its peer, too.
+            for table in self.families.iter_mut().flatten() {
+                table.doubt_sent();
             }
         }
     }
@@ -336,7 +342,9 @@ impl Rib {
     /// Where the shared walk of a group stands: what a member that leaves it now goes on from.
     pub fn group_cursor(&mut self, group: GroupId, family: Family) -> Cursor {
         match self.table_made(family) {
-            Some((table, shared)) if shared.rules(group).is_some() => table.group_cursor(group),
+            Some((table, shared)) if shared.rules(group).is_some() => {
+                table.group_cursor(shared, group)
+            }
             _ => Cursor::feed(),
         }
     }
@@ -348,6 +356,14 @@ impl Rib {
         if let Some((table, _)) = self.table_mut(family) {
             table.trim(held);
         }
+    }
+
+    /// The paths of a prefix that the members of a group are to hold now, each but for the member
+    /// it came from.
+    #[must_use]
+    pub fn sent(&self, group: GroupId, family: Family, net: Net<'_>) -> Vec<SentPath> {
+        let table = self.table(family);
+        table.map_or_else(Vec::new, |table| table.sent(&self.shared, group, net))
     }
 
     // --- views ---------------------------------------------------------------------------------

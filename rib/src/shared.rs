@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
-use bgp_proto::Attributes;
+use bgp_proto::{Attributes, Family};
 
 use crate::attributes::AttrId;
 use crate::decide::Candidate;
 use crate::eligible::Ineligible;
-use crate::export::{GroupId, GroupRules};
+use crate::export::{GroupId, GroupRules, SendPaths};
 use crate::intern::{Interner, Received};
 use crate::next_hop::NextHopTable;
 use crate::path::Path;
@@ -50,6 +50,12 @@ impl Shared {
 
     pub(crate) fn rules(&self, group: GroupId) -> Option<GroupRules> {
         self.groups.get(group.0 as usize).and_then(Clone::clone)
+    }
+
+    /// Which paths a group sends in a family; `None` if only the best.
+    pub(crate) fn send_paths(&self, group: GroupId, family: Family) -> Option<SendPaths> {
+        let rules = self.groups.get(group.0 as usize)?.as_ref()?;
+        rules.send_paths(family)
     }
 
     pub(crate) fn receive(&mut self, block: &bgp_proto::AttrBlock<'_>) -> Received {

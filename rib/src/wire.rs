@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use bgp_proto::{FamilyRow, KeyRule, Net};
 
 use crate::path::Path;
+use crate::peer::PeerId;
 
 /// NLRI as they were received, and as readers of the log were last told.
 #[derive(Debug, Default)]
@@ -49,6 +50,12 @@ impl WireForms {
     /// What readers of the log were last told.
     pub(crate) fn published(&self, slot: u32) -> Option<Net<'_>> {
         self.published.get(&slot).map(|octets| Net::Opaque(octets))
+    }
+
+    /// The octets of a path.
+    pub(crate) fn path(&self, slot: u32, peer: PeerId, path_id: u32) -> Option<Net<'_>> {
+        let octets = self.paths.get(&(slot, peer.0, path_id));
+        octets.map(|octets| Net::Opaque(octets))
     }
 
     /// The octets of some path of a prefix.

@@ -81,6 +81,8 @@ impl<K: Key> FamilyTable<K> {
         slot.set_best(winner);
         if changed && slot.is_due(winner) {
             self.publish(at);
+        } else {
+            self.publish_paths(at);
         }
     }
 
@@ -135,6 +137,8 @@ impl<K: Key> FamilyTable<K> {
         slot.set(MED, differ && !rules.always_compare_med);
         if (changed || slot.has(OWED)) && slot.is_due(selection.best) {
             self.publish(at);
+        } else {
+            self.publish_paths(at);
         }
         self.scratch.candidates = candidates;
     }

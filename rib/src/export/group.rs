@@ -4,12 +4,16 @@
 //! takes to leave a member's own routes out and to take back from it what it holds when its own
 //! route becomes the best one.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use bgp_proto::Net;
+use bgp_proto::{Net, Nlri};
 
 use super::cursor::Cursor;
+use super::path_log::PathLog;
+use super::private::PrivateSink;
 use super::runs::{Run, Runs};
+use super::sent::SentIds;
 use crate::bite::{Budget, Progress};
 use crate::family::FamilyTable;
 use crate::peer::PeerId;
@@ -21,11 +25,14 @@ use crate::table::Key;
 pub struct GroupId(pub u32);
 
 /// What the shared walk of a group hands over. Members that walk by themselves take no part.
+///
+/// Where members are told one path a prefix, all path identifiers are 0. Where they are told
+/// several (RFC 7911), a withdrawal is about the path with its identifier alone.
 pub trait ExportSink {
     /// All members but `run.source` are told of a route.
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>);
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
     /// All members but `except` are told that there is no route; that one was never told of it.
-    fn unreach(&mut self, net: Net<'_>, except: Option<PeerId>);
+    fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>);
     /// This member alone is told that there is no route: from now on its own is the best. It may
     /// have nothing to forget, and need not be a member at all.
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId);
@@ -43,21 +50,30 @@ pub(crate) struct GroupState {
     /// By slot, as bits: single members may hold something else than `told` says, because they
     /// were told of a change that still lies ahead of the group.
     unsure: Vec<u64>,
+    /// What the members were told where they are told several paths of a prefix, in place of
+    /// `told`.
+    pub(super) sent: Option<SentIds>,
 }
 
 impl GroupState {
     /// A group that begins at the end of the log. Members are fed one by one, so of everything
     /// that is in the table already the group cannot be sure.
-    fn new(next: u64, table_len: u32) -> Self {
+    fn new(next: u64, table_len: u32, sent: Option<SentIds>) -> Self {
         let mut state = Self {
             cursor: Cursor::following(next),
             told: Vec::new(),
             unsure: Vec::new(),
+            sent,
         };
+        state.doubt(table_len);
         state
-            .unsure
+    }
+
+    /// Becomes unsure of everything that is in the table.
+    pub(crate) fn doubt(&mut self, table_len: u32) {
+        self.unsure.clear();
+        self.unsure
             .resize(table_len.div_ceil(64) as usize, u64::MAX);
-        state
     }
 
     fn told(&self, slot: u32) -> Option<PeerId> {
@@ -89,7 +105,12 @@ impl GroupState {
         self.unsure[at] |= 1 << (slot % 64);
     }
 
-    fn take_unsure(&mut self, slot: u32) -> bool {
+    pub(super) fn is_unsure(&self, slot: u32) -> bool {
+        let bits = self.unsure.get(slot as usize / 64);
+        bits.is_some_and(|bits| bits & 1 << (slot % 64) != 0)
+    }
+
+    pub(super) fn take_unsure(&mut self, slot: u32) -> bool {
         let Some(bits) = self.unsure.get_mut(slot as usize / 64) else {
             return false;
         };
@@ -103,12 +124,34 @@ impl GroupState {
     pub(crate) fn forget(&mut self, slot: u32) {
         self.tell(slot, None);
         self.take_unsure(slot);
+        if let Some(sent) = &mut self.sent {
+            sent.forget(slot);
+        }
     }
 
     /// The table is empty.
     pub(crate) fn forget_all(&mut self) {
         self.told = Vec::new();
         self.unsure = Vec::new();
+        if let Some(sent) = &mut self.sent {
+            sent.forget_all();
+        }
+    }
+
+    /// All readers have come by the slot since the group did: what its members do not hold, nobody
+    /// holds. Returns whether identifiers are forgotten that a reader nobody knows of may hold.
+    pub(crate) fn prune(&mut self, slot: u32) -> bool {
+        !self.is_unsure(slot) && self.sent.as_mut().is_some_and(|sent| sent.prune(slot))
+    }
+
+    /// Whether members are told several paths of a prefix.
+    pub(crate) const fn sends_paths(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// Path identifiers kept.
+    pub(crate) fn sent_len(&self) -> usize {
+        self.sent.as_ref().map_or(0, SentIds::len)
     }
 
     pub(crate) const fn cursor(&self) -> Cursor {
@@ -119,23 +162,45 @@ impl GroupState {
 /// Withdrawals of one bite, by audience.
 #[derive(Debug, Default)]
 pub(crate) struct Withdrawals {
-    /// For all but one, or for all.
-    except: Vec<(Option<PeerId>, u32)>,
+    /// For all but one, or for all: slot and path identifier.
+    except: Vec<(Option<PeerId>, u32, u32)>,
     /// For one alone.
     only: Vec<(PeerId, u32)>,
 }
 
+impl Withdrawals {
+    pub(super) fn push(&mut self, except: Option<PeerId>, slot: u32, path_id: u32) {
+        self.except.push((except, slot, path_id));
+    }
+}
+
 impl<K: Key> FamilyTable<K> {
     /// The state of a group, made when it is first asked for.
-    pub(super) fn group(&mut self, group: GroupId) -> &mut GroupState {
+    pub(crate) fn group(&mut self, shared: &Shared, group: GroupId) -> &mut GroupState {
         let (next, len) = (self.log.next(), self.table.len());
-        self.groups
-            .entry(group)
-            .or_insert_with(|| GroupState::new(next, len))
+        let Self {
+            groups,
+            path_log,
+            row,
+            ..
+        } = self;
+        groups.entry(group).or_insert_with(|| {
+            let sends_paths = shared.send_paths(group, row.family).is_some();
+            if sends_paths {
+                path_log.get_or_insert_with(|| Box::new(PathLog::new(next)));
+            }
+            GroupState::new(next, len, sends_paths.then(SentIds::default))
+        })
     }
 
-    pub(crate) fn group_cursor(&mut self, group: GroupId) -> Cursor {
-        self.group(group).cursor
+    /// A group has lost its place. It begins anew, but keeps the identifiers that members which
+    /// walk by themselves may hold.
+    fn start_over(&mut self, group: GroupId) {
+        let sent = self.groups.remove(&group).and_then(|state| state.sent);
+        if sent.is_some() {
+            let state = GroupState::new(self.log.next(), self.table.len(), sent);
+            self.groups.insert(group, state);
+        }
     }
 
     pub(crate) fn export(
@@ -148,16 +213,19 @@ impl<K: Key> FamilyTable<K> {
         let Some(rules) = shared.rules(group) else {
             return Progress::Done;
         };
-        let mut cursor = self.group(group).cursor;
+        let mut cursor = self.group(shared, group).cursor;
         if self.tombstones.are_lost_to(cursor.heard()) {
-            self.groups.remove(&group);
+            self.start_over(group);
             return Progress::Lost;
+        }
+        if let Some(send) = rules.send_paths(self.row.family) {
+            return self.export_paths(shared, group, (&rules, send), budget, sink);
         }
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
             .log
             .read(&mut cursor, self.table.len(), budget.0, &mut slots);
-        self.group(group).cursor = cursor;
+        self.group(shared, group).cursor = cursor;
         let mut runs = core::mem::take(&mut self.scratch.runs);
         runs.clear();
         for &slot in &slots {
@@ -168,9 +236,9 @@ impl<K: Key> FamilyTable<K> {
             shared,
             &rules,
             self.row,
-            |slot| self.net(slot),
-            &mut |net, run| {
-                sink.reach(net, run);
+            |slot| Nlri::new(self.net(slot)),
+            &mut |nlri, run| {
+                sink.reach(nlri, run);
             },
         );
         self.scratch.runs = runs;
@@ -206,18 +274,28 @@ impl<K: Key> FamilyTable<K> {
                     withdrawals.only.push((source, at));
                 }
             }
-            None if unsure => withdrawals.except.push((None, at)),
-            None if old.is_some() => withdrawals.except.push((old, at)),
+            None if unsure => withdrawals.push(None, at, 0),
+            None if old.is_some() => withdrawals.push(old, at, 0),
             None => return,
         }
         state.tell(at, new.map(|(_, source)| source));
     }
 
-    fn withdraw_from(&mut self, sink: &mut dyn ExportSink) {
+    pub(super) fn withdraw_from_one(&mut self, sink: &mut dyn PrivateSink) {
+        let mut withdrawals = core::mem::take(&mut self.scratch.withdrawals);
+        for (_, slot, path_id) in withdrawals.except.drain(..) {
+            let net = self.net(slot);
+            sink.unreach(&Nlri { path_id, net });
+        }
+        self.scratch.withdrawals = withdrawals;
+    }
+
+    pub(super) fn withdraw_from(&mut self, sink: &mut dyn ExportSink) {
         let mut withdrawals = core::mem::take(&mut self.scratch.withdrawals);
         withdrawals.except.sort_unstable();
-        for (except, slot) in withdrawals.except.drain(..) {
-            sink.unreach(self.net(slot), except);
+        for (except, slot, path_id) in withdrawals.except.drain(..) {
+            let net = self.net(slot);
+            sink.unreach(&Nlri { path_id, net }, except);
         }
         withdrawals.only.sort_unstable();
         for (only, slot) in withdrawals.only.drain(..) {

@@ -44,6 +44,15 @@ impl Default for Log {
 }
 
 impl Log {
+    /// A log whose first change gets this version.
+    pub(crate) fn starting(first: u64) -> Self {
+        Self {
+            first,
+            entries: VecDeque::new(),
+            cut: first,
+        }
+    }
+
     /// The version that the next change will get.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.entries.len() as u64
@@ -61,6 +70,15 @@ impl Log {
         let version = self.next();
         self.entries.push_back(slot);
         version
+    }
+
+    /// Leaves a version out: it is about a change that the readers of this log have no part in.
+    pub(crate) fn skip(&mut self) {
+        if self.entries.is_empty() {
+            self.first += 1;
+        } else {
+            self.entries.push_back(BLANK);
+        }
     }
 
     /// Forgets an entry.

@@ -5,7 +5,7 @@
 //! everything about it, so that the member may join the shared walk at any moment at which it has
 //! read the log to its end.
 
-use bgp_proto::Net;
+use bgp_proto::Nlri;
 
 use super::cursor::Cursor;
 use super::group::GroupId;
@@ -18,12 +18,12 @@ use crate::peer::PeerId;
 use crate::shared::Shared;
 use crate::table::Key;
 
-/// What the walk of a single member hands over.
+/// What the walk of a single member hands over; see [`super::ExportSink`] for path identifiers.
 pub trait PrivateSink {
     /// The member is told of a route.
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>);
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
     /// The member is told that there is no route, of which it may never have heard.
-    fn unreach(&mut self, net: Net<'_>);
+    fn unreach(&mut self, nlri: &Nlri<'_>);
 }
 
 impl<K: Key> FamilyTable<K> {
@@ -43,7 +43,11 @@ impl<K: Key> FamilyTable<K> {
             return Progress::Lost;
         }
         // What changes from now on is for the group, too.
-        self.group(group);
+        self.group(shared, group);
+        if let Some(send) = rules.send_paths(self.row.family) {
+            let place = (cursor, budget);
+            return self.export_paths_private(shared, (group, member), (&rules, send), place, sink);
+        }
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
             .log
@@ -56,11 +60,11 @@ impl<K: Key> FamilyTable<K> {
             }
             if !self.is_readable(at) {
                 // The group will come by it after the decision, and the member with it.
-                self.group(group).set_unsure(at);
+                self.group(shared, group).set_unsure(at);
                 continue;
             }
             let version = self.table.slot(at).version;
-            let state = self.group(group);
+            let state = self.group(shared, group);
             if state.cursor.is_ahead(at, version) {
                 state.set_unsure(at);
             }
@@ -69,16 +73,16 @@ impl<K: Key> FamilyTable<K> {
                     runs.push(attributes, source, at);
                 }
                 _ if step.fresh || version == 0 => {}
-                _ => sink.unreach(self.net(at)),
+                _ => sink.unreach(&Nlri::new(self.net(at))),
             }
         }
         runs.emit(
             shared,
             &rules,
             self.row,
-            |slot| self.net(slot),
-            &mut |net, run| {
-                sink.reach(net, run);
+            |slot| Nlri::new(self.net(slot)),
+            &mut |nlri, run| {
+                sink.reach(nlri, run);
             },
         );
         self.scratch.runs = runs;

@@ -1,14 +1,16 @@
 //! What may be announced to a group, and how attributes change on the way (RFC 4271 §5 and §9.1.3,
 //! RFC 4456 §6 to §10, RFC 1997).
 
+use alloc::collections::BTreeMap;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::attr::FLAG_PARTIAL;
 use bgp_proto::{
-    Asn, Attributes, ClusterId, ExtendedCommunity, FamilyRow, Framing, NextHop, NextHopForm,
-    RawAttribute, RouterId,
+    Asn, Attributes, ClusterId, ExtendedCommunity, Family, FamilyRow, Framing, NextHop,
+    NextHopForm, RawAttribute, RouterId,
 };
 
+use super::paths::SendPaths;
 use crate::attributes::{LOCAL_PREF_DEFAULT, Scope};
 use crate::peer::{PeerId, Role};
 use crate::policy::Policy;
@@ -48,9 +50,17 @@ pub struct GroupRules {
     pub cluster_id: ClusterId,
     /// What the members are told at all.
     pub export: Policy,
+    /// The families in which the members are told several paths of a prefix (RFC 7911), and which
+    /// ones.
+    pub add_path: BTreeMap<Family, SendPaths>,
 }
 
 impl GroupRules {
+    /// Which paths are sent in a family; `None` if only the best.
+    pub(crate) fn send_paths(&self, family: Family) -> Option<SendPaths> {
+        self.add_path.get(&family).copied()
+    }
+
     /// Whether routes of this source and scope may be told to the members at all.
     pub(crate) fn passes(&self, source: Role, scope: Scope) -> bool {
         // RFC 1997: NO_ADVERTISE; NO_EXPORT and NO_EXPORT_SUBCONFED.

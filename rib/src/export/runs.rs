@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use bgp_proto::{Attributes, FamilyRow, Net};
+use bgp_proto::{Attributes, FamilyRow, Net, Nlri};
 
 use super::rules::{self, GroupRules, Origin};
+use super::sent::Chosen;
 use crate::attributes::AttrId;
 use crate::path::Path;
 use crate::peer::PeerId;
@@ -23,18 +24,31 @@ pub struct Run<'a> {
     pub source: PeerId,
 }
 
+/// An announcement of one path among several of a prefix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathRef {
+    pub(super) slot: u32,
+    pub(super) source: PeerId,
+    /// Its path identifier as received.
+    pub(super) received_id: u32,
+    /// The one it is told with.
+    pub(super) path_id: u32,
+}
+
 /// One announcement: what makes the run first, so that sorting makes runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Item {
     attributes: AttrId,
     source: PeerId,
-    slot: u32,
+    /// The slot; where several paths of a prefix are told, an index into [`Runs::paths`].
+    place: u32,
 }
 
 /// The announcements of a bite.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     items: Vec<Item>,
+    paths: Vec<PathRef>,
     /// Sets that a policy has made for this bite.
     edited: Vec<AttrId>,
 }
@@ -42,24 +56,52 @@ pub(crate) struct Runs {
 impl Runs {
     pub(super) fn clear(&mut self) {
         self.items.clear();
+        self.paths.clear();
     }
 
     pub(super) fn push(&mut self, attributes: AttrId, source: PeerId, slot: u32) {
         self.items.push(Item {
             attributes,
             source,
-            slot,
+            place: slot,
         });
     }
 
-    /// Hands the announcements to `reach`, run by run; `net` tells the destination of a slot.
+    /// One path of several, told under the identifier `path_id`.
+    pub(super) fn push_path(&mut self, path: &Chosen, slot: u32, path_id: u32) {
+        let place = self.len();
+        self.paths.push(PathRef {
+            slot,
+            source: path.source,
+            received_id: path.received_id,
+            path_id,
+        });
+        self.push(path.stamp.id(), path.source, place);
+    }
+
+    /// Announcements so far.
+    pub(super) fn len(&self) -> u32 {
+        self.items.len() as u32
+    }
+
+    /// The paths that [`Runs::push_path`] was given, for the look-ups of [`Runs::emit`].
+    pub(super) fn take_paths(&mut self) -> Vec<PathRef> {
+        core::mem::take(&mut self.paths)
+    }
+
+    /// Gives the memory back.
+    pub(super) fn give_back(&mut self, paths: Vec<PathRef>) {
+        self.paths = paths;
+    }
+
+    /// Hands the announcements to `reach`, run by run; `nlri` tells what stands at a place.
     pub(super) fn emit<'t>(
         &mut self,
         shared: &mut Shared,
         rules: &GroupRules,
         row: &FamilyRow,
-        net: impl Fn(u32) -> Net<'t>,
-        reach: &mut dyn FnMut(Net<'_>, &Run<'_>),
+        nlri: impl Fn(u32) -> Nlri<'t>,
+        reach: &mut dyn FnMut(&Nlri<'_>, &Run<'_>),
     ) {
         self.items.sort_unstable();
         for run in self
@@ -77,7 +119,7 @@ impl Runs {
                 source: first.source,
             };
             for item in run {
-                reach(net(item.slot), &told);
+                reach(&nlri(item.place), &told);
             }
         }
         for id in self.edited.drain(..) {
@@ -95,29 +137,8 @@ impl Runs {
         path: &Path,
         net: Net<'_>,
     ) -> Option<AttrId> {
-        let accepted = path.accepted()?;
-        let role = shared.role(path.peer());
-        let scope = shared.interner.ranks(accepted).scope;
-        if !rules.passes(role, scope) || rules.export == Policy::RejectAll {
-            return None;
-        }
-        let attributes = shared.interner.get(accepted);
-        if !rules::has_next_hop(attributes, rules, row) {
-            return None;
-        }
-        if rules.export == Policy::AcceptAll {
-            return Some(accepted);
-        }
-        let context = RouteContext {
-            direction: Direction::Export,
-            family: row.family,
-            net,
-            attributes,
-            source: path.peer(),
-            source_role: role,
-        };
-        match rules.export.judge(&context) {
-            Verdict::Accept => Some(accepted),
+        match judge(shared, rules, row, path, net) {
+            Verdict::Accept => path.accepted(),
             Verdict::Reject => None,
             Verdict::AcceptWith(attributes) => {
                 let id = shared.intern(*attributes);
@@ -126,4 +147,37 @@ impl Runs {
             }
         }
     }
+}
+
+/// Whether a path may be announced to a group, and how.
+pub(super) fn judge(
+    shared: &Shared,
+    rules: &GroupRules,
+    row: &FamilyRow,
+    path: &Path,
+    net: Net<'_>,
+) -> Verdict {
+    let Some(accepted) = path.accepted() else {
+        return Verdict::Reject;
+    };
+    let role = shared.role(path.peer());
+    let scope = shared.interner.ranks(accepted).scope;
+    if !rules.passes(role, scope) || rules.export == Policy::RejectAll {
+        return Verdict::Reject;
+    }
+    let attributes = shared.interner.get(accepted);
+    if !rules::has_next_hop(attributes, rules, row) {
+        return Verdict::Reject;
+    }
+    if rules.export == Policy::AcceptAll {
+        return Verdict::Accept;
+    }
+    rules.export.judge(&RouteContext {
+        direction: Direction::Export,
+        family: row.family,
+        net,
+        attributes,
+        source: path.peer(),
+        source_role: role,
+    })
 }

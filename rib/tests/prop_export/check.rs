@@ -2,30 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use rib::{Budget, Cursor, PeerId, Progress, Role, Step};
+use rib::{Budget, Cursor, PeerId, Progress, Step};
 
 use crate::ear::{Ear, Said};
 use crate::events::{NETS, PEERS};
 use crate::model::Told;
-use crate::parts::{ROLES, net_of, octets_of, role_of};
+use crate::parts::{GroupKey, net_of, octets_of};
 use crate::world::{Fib, Member, Mode, World};
 
 impl World {
-    /// What everybody holds.
-    pub fn held(&self) -> (BTreeMap<PeerId, BTreeMap<u8, Told>>, &Fib) {
+    /// What everybody holds, whatever the identifiers.
+    pub fn held(&self) -> (Vec<(PeerId, u8, Told)>, &Fib) {
         let members = self.members.iter();
-        (
-            members
-                .map(|(&id, member)| (id, member.holds.clone()))
-                .collect(),
-            &self.fib,
-        )
+        let mut held: Vec<_> = members
+            .flat_map(|(&id, member)| {
+                let holds = member.holds.iter();
+                holds.map(move |(&(net, _), told)| (id, net, told.clone()))
+            })
+            .collect();
+        held.sort();
+        (held, &self.fib)
     }
 
     /// Compares everything with the model.
     pub fn check(&mut self) {
         for (&id, member) in &self.members {
-            let expected = self.expected(id, role_of(id.0));
+            let expected = self.expected(id, self.setup.group_of(id));
             assert_eq!(member.holds, expected, "{id:?} holds");
         }
         for net in 0..NETS {
@@ -45,10 +47,24 @@ impl World {
         self.check_newcomers();
     }
 
-    fn expected(&self, member: PeerId, role: Role) -> BTreeMap<u8, Told> {
-        (0..NETS)
-            .filter_map(|net| Some((net, self.model.told(net, member, role)?)))
-            .collect()
+    /// By prefix and path identifier; the identifiers are those that the tables say they tell.
+    fn expected(&self, member: PeerId, key: GroupKey) -> BTreeMap<(u8, u32), Told> {
+        let family = self.setup.family;
+        let mut expected = BTreeMap::new();
+        for net in 0..NETS {
+            let octets = octets_of(family, net, 0);
+            let net_octets = net_of(family, net, &octets);
+            let sent = self.rib.sent(self.groups[&key], family, net_octets);
+            for (from, told) in self.model.told(net, member, key) {
+                let sent = sent.iter();
+                let mut same = sent.filter(|sent| (sent.source, sent.received_id) == from);
+                let path_id = same.next().expect("sent").path_id.unwrap_or_default();
+                assert_eq!(path_id != 0, key.1.is_some());
+                let same = expected.insert((net, path_id), told);
+                assert_eq!(same, None, "an identifier of two paths of {net}");
+            }
+        }
+        expected
     }
 
     /// What the tables show of a prefix, and what the reader of changes was told.
@@ -94,7 +110,7 @@ impl World {
     fn check_newcomers(&mut self) {
         let newcomer = PeerId(99);
         let family = self.setup.family;
-        for (group, &role) in ROLES.iter().enumerate() {
+        for (&key, &id) in &self.groups {
             let mut member = Member {
                 mode: Mode::Shared,
                 holds: BTreeMap::new(),
@@ -104,11 +120,11 @@ impl World {
                 let mut transcript = Vec::new();
                 let mut ear = Ear {
                     family,
+                    add_path: key.1.is_some(),
                     said: Vec::new(),
                     last_run: 0,
                     transcript: &mut transcript,
                 };
-                let id = self.groups[group];
                 let progress =
                     self.rib
                         .export_private(id, family, newcomer, &mut cursor, Budget(3), &mut ear);
@@ -122,8 +138,8 @@ impl World {
             }
             assert_eq!(
                 member.holds,
-                self.expected(newcomer, role),
-                "newcomer, {role:?}"
+                self.expected(newcomer, key),
+                "newcomer, {key:?}"
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Listens to what the tables tell, and checks its form.
 
-use bgp_proto::{Family, Net};
+use bgp_proto::{Family, Net, Nlri};
 use rib::{ExportSink, PeerId, PrivateSink, Run};
 
 use crate::model::Told;
@@ -10,20 +10,33 @@ use crate::parts::index_of;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)]
 pub enum Said {
-    Reach { net: u8, told: Told, source: PeerId },
-    Unreach { net: u8, except: Option<PeerId> },
-    UnreachOnly { net: u8, to: PeerId },
+    Reach {
+        net: u8,
+        path_id: u32,
+        told: Told,
+        source: PeerId,
+    },
+    Unreach {
+        net: u8,
+        path_id: u32,
+        except: Option<PeerId>,
+    },
+    UnreachOnly {
+        net: u8,
+        to: PeerId,
+    },
 }
 
 pub struct Ear<'a> {
     pub family: Family,
+    pub add_path: bool,
     pub said: Vec<Said>,
     pub last_run: u64,
     pub transcript: &'a mut Vec<Said>,
 }
 
 impl Ear<'_> {
-    fn hear(&mut self, net: Net<'_>, run: &Run<'_>) {
+    fn hear(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
         assert!(run.id >= self.last_run, "runs come whole");
         if let (Some(Said::Reach { told, source, .. }), true) =
             (self.said.last(), run.id == self.last_run)
@@ -31,13 +44,20 @@ impl Ear<'_> {
             assert_eq!((&told.0, *source), (run.attributes, run.source));
         }
         self.last_run = run.id;
-        let (net, octets) = index_of(self.family, net);
+        let net = self.index(nlri);
+        let octets = index_of(self.family, nlri.net).1;
         let told = (run.attributes.clone(), octets);
         self.say(Said::Reach {
             net,
+            path_id: nlri.path_id,
             told,
             source: run.source,
         });
+    }
+
+    fn index(&self, nlri: &Nlri<'_>) -> u8 {
+        assert_eq!(nlri.path_id != 0, self.add_path);
+        index_of(self.family, nlri.net).0
     }
 
     fn say(&mut self, said: Said) {
@@ -47,28 +67,37 @@ impl Ear<'_> {
 }
 
 impl ExportSink for Ear<'_> {
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
-        self.hear(net, run);
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+        self.hear(nlri, run);
     }
 
-    fn unreach(&mut self, net: Net<'_>, except: Option<PeerId>) {
-        let net = index_of(self.family, net).0;
-        self.say(Said::Unreach { net, except });
+    fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>) {
+        let (net, path_id) = (self.index(nlri), nlri.path_id);
+        self.say(Said::Unreach {
+            net,
+            path_id,
+            except,
+        });
     }
 
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId) {
+        assert!(!self.add_path, "one identifier never has two sources");
         let net = index_of(self.family, net).0;
         self.say(Said::UnreachOnly { net, to });
     }
 }
 
 impl PrivateSink for Ear<'_> {
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
-        self.hear(net, run);
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+        self.hear(nlri, run);
     }
 
-    fn unreach(&mut self, net: Net<'_>) {
-        let net = index_of(self.family, net).0;
-        self.say(Said::Unreach { net, except: None });
+    fn unreach(&mut self, nlri: &Nlri<'_>) {
+        let (net, path_id) = (self.index(nlri), nlri.path_id);
+        self.say(Said::Unreach {
+            net,
+            path_id,
+            except: None,
+        });
     }
 }

@@ -130,7 +130,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         2 => (0..NEXT_HOPS, prop::option::of(1..3u32))
             .prop_map(|(next_hop, cost)| Event::Resolve { next_hop, cost }),
         6 => budget().prop_map(|budget| Event::Decide { budget }),
-        8 => (0..3usize, budget()).prop_map(|(group, budget)| Event::Export { group, budget }),
+        8 => (0..6usize, budget()).prop_map(|(group, budget)| Event::Export { group, budget }),
         8 => (peer(), budget()).prop_map(|(peer, budget)| Event::Private { peer, budget }),
         3 => peer().prop_map(|peer| Event::Lag { peer }),
         1 => peer().prop_map(|peer| Event::Again { peer }),

@@ -15,6 +15,7 @@ mod world;
 
 use bgp_proto::Family;
 use proptest::prelude::*;
+use rib::SendPaths;
 
 use events::Event;
 use world::{Setup, World};
@@ -27,6 +28,18 @@ fn family() -> impl Strategy<Value = Family> {
     ]
 }
 
+/// Which paths each peer is sent: half of them get one a prefix.
+fn sends() -> impl Strategy<Value = [Option<SendPaths>; 9]> {
+    let send = prop_oneof![
+        4 => Just(None),
+        1 => (1..4u8).prop_map(|most| Some(SendPaths::Best(most))),
+        1 => Just(Some(SendPaths::EqualCost)),
+        2 => Just(Some(SendPaths::All)),
+    ];
+    let each = prop::collection::vec(send, 9);
+    each.prop_map(|each| each.try_into().expect("nine"))
+}
+
 prop_compose! {
     fn setup()(
         family in family(),
@@ -34,8 +47,9 @@ prop_compose! {
         multipath_max in prop_oneof![3 => Just(1u16), 1 => 2..4u16],
         always_compare_med in prop::bool::weighted(0.3),
         tight in prop::bool::weighted(0.4),
+        sends in sends(),
     ) -> Setup {
-        Setup { family, track, multipath_max, always_compare_med, tight }
+        Setup { family, track, multipath_max, always_compare_med, tight, sends }
     }
 }
 

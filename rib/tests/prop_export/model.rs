@@ -8,8 +8,11 @@ use bgp_proto::{
     Asn, Attributes, ClusterId, Community, ExtendedCommunity, Family, NextHop, RouterId,
 };
 use rib::{
-    Direction, Ineligible, PeerId, PeerInfo, Policy, PolicyHook, Role, RouteContext, Verdict,
+    Direction, Ineligible, PeerId, PeerInfo, Policy, PolicyHook, Role, RouteContext, SendPaths,
+    Verdict,
 };
+
+use crate::parts::GroupKey;
 
 pub const LOCAL_ASN: Asn = Asn(64_512);
 pub const ROUTER_ID: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 100));
@@ -19,6 +22,9 @@ pub const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 
 /// What a peer is told about one prefix: attributes and NLRI.
 pub type Told = (Attributes, Vec<u8>);
+
+/// Where a path came from: peer and path identifier.
+pub type From = (PeerId, u32);
 
 /// An import policy that refuses, edits and lets pass.
 pub static IMPORT: PolicyHook = PolicyHook {
@@ -145,8 +151,8 @@ impl Model {
         }
     }
 
-    /// The paths of a prefix that are in use, the best first.
-    pub fn chosen(&self, net: u8) -> Vec<Runner> {
+    /// The paths of a prefix that can be used.
+    fn usable(&self, net: u8) -> Vec<Runner> {
         let range = (net, PeerId(0), 0)..=(net, PeerId(u16::MAX), u32::MAX);
         let mut left: Vec<Runner> = Vec::new();
         for (&(_, peer, path_id), path) in self.paths.range(range) {
@@ -159,6 +165,11 @@ impl Model {
                 });
             }
         }
+        left
+    }
+
+    /// Those that are as good as the best down to the cost of the next hop, the best first.
+    fn equal(&self, mut left: Vec<Runner>) -> Vec<Runner> {
         least(&mut left, |path| path.peer != PeerId::LOCAL);
         least(&mut left, |path| {
             u32::MAX - path.attributes.local_pref.unwrap_or(100)
@@ -189,8 +200,13 @@ impl Model {
                 path.path_id,
             )
         });
+        left
+    }
+
+    /// The paths of a prefix that are in use, the best first.
+    pub fn chosen(&self, net: u8) -> Vec<Runner> {
         let mut chosen: Vec<Runner> = Vec::new();
-        for path in left {
+        for path in self.equal(self.usable(net)) {
             let hop = |path: &Runner| path.attributes.next_hop_address();
             if chosen.len() < self.multipath_max && !chosen.iter().any(|c| hop(c) == hop(&path)) {
                 chosen.push(path);
@@ -203,9 +219,37 @@ impl Model {
         self.peers.get(&peer).map_or(Role::Local, |info| info.role)
     }
 
-    /// What a member of a group is to hold.
-    pub fn told(&self, net: u8, member: PeerId, receiver: Role) -> Option<Told> {
-        let best = self.chosen(net).into_iter().next()?;
+    /// The paths of a prefix that may be sent to somebody.
+    fn sent(&self, net: u8, send: Option<SendPaths>) -> Vec<Runner> {
+        let mut left = self.usable(net);
+        let most = match send {
+            Some(SendPaths::All) => return left,
+            Some(SendPaths::EqualCost) => return self.equal(left),
+            Some(SendPaths::Best(most)) => most.max(1),
+            None => 1,
+        };
+        let mut sent = Vec::new();
+        while let Some(best) = self.equal(left.clone()).into_iter().next()
+            && sent.len() < usize::from(most)
+        {
+            left.retain(|path| (path.peer, path.path_id) != (best.peer, best.path_id));
+            sent.push(best);
+        }
+        sent
+    }
+
+    /// What a member of a group is to hold, each with where it came from: peer and identifier.
+    pub fn told(&self, net: u8, member: PeerId, (receiver, send): GroupKey) -> Vec<(From, Told)> {
+        let sent = self.sent(net, send).into_iter();
+        sent.filter_map(|path| {
+            let from = (path.peer, path.path_id);
+            Some((from, self.tell(net, path, member, receiver)?))
+        })
+        .collect()
+    }
+
+    /// What a member is told of one path.
+    fn tell(&self, net: u8, best: Runner, member: PeerId, receiver: Role) -> Option<Told> {
         let source = self.role(best.peer);
         if best.peer == member || source == Role::Internal && receiver == Role::Internal {
             return None;

@@ -6,19 +6,13 @@ use bgp_proto::{
     AsPath, Asn, Attributes, ClusterId, Community, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop,
     Origin, RawAttribute, RouterId,
 };
-use rib::{GroupRules, NextHopMode, PeerId, PeerInfo, Policy, Role};
+use rib::{GroupRules, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
 use crate::events::Variant;
 use crate::model::{CLUSTER_ID, EXPORT, IMPORT, LOCAL_ASN, OWN_V4, OWN_V6, ROUTER_ID};
 
-pub const ROLES: [Role; 3] = [Role::External, Role::Internal, Role::Client];
-
-pub fn group_of(peer: PeerId) -> usize {
-    ROLES
-        .iter()
-        .position(|&role| role == role_of(peer.0))
-        .expect("role")
-}
+/// What the members of a group have in common.
+pub type GroupKey = (Role, Option<SendPaths>);
 
 pub fn role_of(peer: u16) -> Role {
     match peer {
@@ -49,8 +43,9 @@ pub fn info_of(peer: u16, alias: bool) -> PeerInfo {
     }
 }
 
-pub fn rules_of(role: Role) -> GroupRules {
+pub fn rules_of(family: Family, (role, send): GroupKey) -> GroupRules {
     GroupRules {
+        add_path: send.map(|send| (family, send)).into_iter().collect(),
         role,
         local_asn: LOCAL_ASN,
         peer_asn: if role == Role::External {

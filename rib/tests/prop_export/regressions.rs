@@ -1,6 +1,7 @@
 //! Short stories: each once went wrong, or goes wrong as soon as one line is missing.
 
 use bgp_proto::Family;
+use rib::SendPaths;
 
 use crate::events::{Event, Variant};
 use crate::world::{Setup, World};
@@ -45,7 +46,14 @@ fn plays(tight: bool, events: &[Event]) {
 }
 
 fn plays_with(multipath_max: u16, tight: bool, events: &[Event]) {
+    for send in [None, Some(SendPaths::All), Some(SendPaths::Best(2))] {
+        play(multipath_max, tight, send, events);
+    }
+}
+
+fn play(multipath_max: u16, tight: bool, send: Option<SendPaths>, events: &[Event]) {
     let setup = Setup {
+        sends: [send; 9],
         family: Family::IPV4_UNICAST,
         track: false,
         multipath_max,

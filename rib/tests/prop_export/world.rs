@@ -1,6 +1,6 @@
 //! The tables under test, the peers that follow them, and the model beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bgp_proto::{
@@ -10,15 +10,14 @@ use bgp_proto::{
 use bytes::BytesMut;
 use rib::{
     Budget, Change, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Progress, Reach,
-    Rib, RibConfig, RibLimits, RibStats, Role, Track,
+    Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
 use crate::ear::{Ear, Said};
 use crate::events::{Event, NETS, PEERS, Variant};
-use crate::model::{CLUSTER_ID, LOCAL_ASN, Model, ModelPath, ROUTER_ID, Told};
+use crate::model::{CLUSTER_ID, From, LOCAL_ASN, Model, ModelPath, ROUTER_ID, Told};
 use crate::parts::{
-    ROLES, address_of, attributes_of, group_of, index_of, info_of, net_of, octets_of, role_of,
-    rules_of,
+    GroupKey, address_of, attributes_of, index_of, info_of, net_of, octets_of, role_of, rules_of,
 };
 
 #[derive(Clone, Debug)]
@@ -29,6 +28,14 @@ pub struct Setup {
     pub always_compare_med: bool,
     /// Readers that lag lose their place at once.
     pub tight: bool,
+    /// By peer: which paths it is sent; `None` for one a prefix.
+    pub sends: [Option<SendPaths>; PEERS as usize + 1],
+}
+
+impl Setup {
+    pub fn group_of(&self, peer: PeerId) -> GroupKey {
+        (role_of(peer.0), self.sends[usize::from(peer.0)])
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +47,8 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Member {
     pub mode: Mode,
-    pub holds: BTreeMap<u8, Told>,
+    /// By prefix and path identifier.
+    pub holds: BTreeMap<(u8, u32), Told>,
 }
 
 /// Paths in use by prefix, the best one first.
@@ -51,7 +59,9 @@ pub struct World {
     pub setup: Setup,
     pub rib: Rib,
     pub model: Model,
-    pub groups: Vec<GroupId>,
+    pub groups: BTreeMap<GroupKey, GroupId>,
+    /// The identifiers that paths are known by in a group.
+    pub ids: BTreeMap<(GroupKey, u8, From), u32>,
     pub members: BTreeMap<PeerId, Member>,
     pub watched: BTreeMap<IpAddr, ()>,
     pub reader: Cursor,
@@ -64,14 +74,23 @@ impl Member {
     /// Takes a message as the peer `me` would.
     pub fn take(&mut self, me: PeerId, said: &Said) {
         match said {
-            Said::Reach { net, told, source } if *source != me => {
-                self.holds.insert(*net, told.clone());
+            Said::Reach {
+                net,
+                path_id,
+                told,
+                source,
+            } if *source != me => {
+                self.holds.insert((*net, *path_id), told.clone());
             }
-            Said::Unreach { net, except } if *except != Some(me) => {
-                self.holds.remove(net);
+            Said::Unreach {
+                net,
+                path_id,
+                except,
+            } if *except != Some(me) => {
+                self.holds.remove(&(*net, *path_id));
             }
             Said::UnreachOnly { net, to } if *to == me => {
-                self.holds.remove(net);
+                self.holds.remove(&(*net, 0));
             }
             _ => {}
         }
@@ -107,9 +126,12 @@ impl World {
             },
             seed,
         );
-        let groups = ROLES
-            .iter()
-            .map(|&role| rib.add_group(rules_of(role)))
+        let keys: BTreeSet<_> = (1..=PEERS)
+            .map(|peer| setup.group_of(PeerId(peer)))
+            .collect();
+        let groups = keys
+            .into_iter()
+            .map(|key| (key, rib.add_group(rules_of(setup.family, key))))
             .collect();
         let model = Model {
             family: setup.family,
@@ -132,6 +154,7 @@ impl World {
             rib,
             model,
             groups,
+            ids: BTreeMap::new(),
             members: BTreeMap::new(),
             watched: BTreeMap::new(),
             reader: Cursor::feed(),
@@ -145,6 +168,30 @@ impl World {
     }
 
     pub fn apply(&mut self, event: &Event) {
+        self.act(event);
+        self.follow_ids();
+    }
+
+    /// An identifier stays with its path for as long as the path is there.
+    fn follow_ids(&mut self) {
+        let family = self.setup.family;
+        let mut ids = BTreeMap::new();
+        for (&key, &group) in self.groups.iter().filter(|(key, _)| key.1.is_some()) {
+            for net in 0..NETS {
+                let octets = octets_of(family, net, 0);
+                for sent in self.rib.sent(group, family, net_of(family, net, &octets)) {
+                    let Some(id) = sent.path_id else { continue };
+                    let path = (key, net, (sent.source, sent.received_id));
+                    let before = self.ids.get(&path).copied();
+                    assert!(before.is_none_or(|before| before == id), "{path:?}");
+                    ids.insert(path, id);
+                }
+            }
+        }
+        self.ids = ids;
+    }
+
+    fn act(&mut self, event: &Event) {
         let family = self.setup.family;
         match event {
             Event::Reach {
@@ -193,7 +240,8 @@ impl World {
                 let _ = self.rib.decide(Budget(*budget));
             }
             Event::Export { group, budget } => {
-                let _ = self.export(*group, *budget);
+                let group = self.groups.keys().nth(group % self.groups.len());
+                let _ = self.export(*group.expect("group"), *budget);
             }
             Event::Private { peer, budget } => {
                 let _ = self.private(PeerId(*peer), *budget);
@@ -417,25 +465,21 @@ impl World {
         }
     }
 
-    fn members_of(&mut self, group: usize) -> impl Iterator<Item = (PeerId, &mut Member)> {
-        let members = self.members.iter_mut().map(|(&id, member)| (id, member));
-        members.filter(move |(id, _)| role_of(id.0) == ROLES[group])
-    }
-
-    fn export(&mut self, group: usize, budget: u32) -> Progress {
+    fn export(&mut self, group: GroupKey, budget: u32) -> Progress {
         let family = self.setup.family;
         let mut ear = Ear {
             family,
+            add_path: group.1.is_some(),
             said: Vec::new(),
             last_run: 0,
             transcript: &mut self.transcript,
         };
         let progress = self
             .rib
-            .export(self.groups[group], family, Budget(budget), &mut ear);
+            .export(self.groups[&group], family, Budget(budget), &mut ear);
         let said = ear.said;
-        for (id, member) in self.members_of(group) {
-            if !matches!(member.mode, Mode::Shared) {
+        for (&id, member) in &mut self.members {
+            if self.setup.group_of(id) != group || !matches!(member.mode, Mode::Shared) {
                 continue;
             }
             said.iter().for_each(|said| member.take(id, said));
@@ -457,14 +501,15 @@ impl World {
         let Mode::Private(cursor) = &mut member.mode else {
             return Progress::Done;
         };
-        let group = group_of(peer);
+        let group = self.setup.group_of(peer);
         let mut ear = Ear {
             family,
+            add_path: group.1.is_some(),
             said: Vec::new(),
             last_run: 0,
             transcript: &mut self.transcript,
         };
-        let (id, budget) = (self.groups[group], Budget(budget));
+        let (id, budget) = (self.groups[&group], Budget(budget));
         let progress = self
             .rib
             .export_private(id, family, peer, cursor, budget, &mut ear);
@@ -485,9 +530,8 @@ impl World {
     }
 
     fn lag(&mut self, peer: PeerId) {
-        let cursor = self
-            .rib
-            .group_cursor(self.groups[group_of(peer)], self.setup.family);
+        let group = self.groups[&self.setup.group_of(peer)];
+        let cursor = self.rib.group_cursor(group, self.setup.family);
         if let Some(member) = self.members.get_mut(&peer)
             && matches!(member.mode, Mode::Shared)
         {
@@ -496,9 +540,8 @@ impl World {
     }
 
     fn again(&mut self, peer: PeerId) {
-        let cursor = self
-            .rib
-            .group_cursor(self.groups[group_of(peer)], self.setup.family);
+        let group = self.groups[&self.setup.group_of(peer)];
+        let cursor = self.rib.group_cursor(group, self.setup.family);
         if let Some(member) = self.members.get_mut(&peer) {
             member.mode = Mode::Private(match member.mode {
                 Mode::Shared => cursor.again(),
@@ -552,7 +595,7 @@ impl World {
         while self.rib.decide(Budget(3)) != Progress::Done {}
         self.answer_tracks();
         while self.rib.decide(Budget(3)) != Progress::Done {}
-        for group in 0..ROLES.len() {
+        for group in self.groups.keys().copied().collect::<Vec<_>>() {
             while self.export(group, 2) != Progress::Done {}
         }
         for peer in 1..=PEERS {
@@ -560,6 +603,7 @@ impl World {
         }
         while self.read(2) != Progress::Done {}
         self.trim();
+        self.follow_ids();
     }
 
     /// Everybody leaves; nothing stays.

@@ -24,6 +24,7 @@ fn to(role: Role) -> GroupRules {
         extended_next_hop: false,
         cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
         export: Policy::AcceptAll,
+        add_path: Default::default(),
     }
 }
 

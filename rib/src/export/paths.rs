@@ -1,0 +1,313 @@
+//! Groups whose members are told several paths of a prefix (RFC 7911).
+//!
+//! Such a group reads the log of all paths, and keeps for each slot the identifiers that its
+//! members may hold (see [`super::sent`]). Each visit of a slot brings what the members hold in
+//! line with the paths that are to be sent now; what they hold already is not said again.
+
+use alloc::vec::Vec;
+
+use bgp_proto::{Net, Nlri};
+
+use super::cursor::Cursor;
+use super::group::{ExportSink, GroupId};
+use super::log::Step;
+use super::private::PrivateSink;
+use super::rules::GroupRules;
+use super::runs::{PathRef, Runs, judge};
+use super::sent::{Chosen, Repeat, Word};
+use crate::bite::{Budget, Progress};
+use crate::decide::pick;
+use crate::family::FamilyTable;
+use crate::limits::PATH_BITE_PREFIXES;
+use crate::peer::PeerId;
+use crate::policy::Verdict;
+use crate::shared::Shared;
+use crate::table::Key;
+
+/// Which paths of a prefix are sent where several may be (RFC 7911).
+///
+/// Paths are counted before anything is left out: by what may be announced to a peer at all, and
+/// because nothing goes back to where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SendPaths {
+    /// The best one, the best of the others, and so on, up to this many; 0 counts as 1.
+    Best(u8),
+    /// Those as good as the best one down to the cost of the next hop, which is before BGP
+    /// Identifiers and the like are compared: what may be used at once.
+    EqualCost,
+    /// All that can be used.
+    All,
+}
+
+/// A path that the members of a group are to hold, but for the one it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentPath {
+    /// The peer it was learned from.
+    pub source: PeerId,
+    /// Its path identifier as received; 0 for none.
+    pub received_id: u32,
+    /// The path identifier that members know it by; `None` if they are told one path a prefix, or
+    /// if no one was told of this one yet.
+    pub path_id: Option<u32>,
+}
+
+impl<K: Key> FamilyTable<K> {
+    /// One bite of a group's shared walk.
+    pub(super) fn export_paths(
+        &mut self,
+        shared: &mut Shared,
+        group: GroupId,
+        (rules, send): (&GroupRules, SendPaths),
+        budget: Budget,
+        sink: &mut dyn ExportSink,
+    ) -> Progress {
+        let mut cursor = self.group(shared, group).cursor;
+        let mut runs = core::mem::take(&mut self.scratch.runs);
+        runs.clear();
+        let progress = self.read_paths(&mut cursor, budget, |this, at, _| {
+            this.weigh_paths(shared, group, (rules, send), at, &mut runs)
+        });
+        self.group(shared, group).cursor = cursor;
+        self.withdraw_from(sink);
+        self.emit_paths(shared, rules, &mut runs, &mut |nlri, run| {
+            sink.reach(nlri, run);
+        });
+        self.scratch.runs = runs;
+        progress
+    }
+
+    /// One bite of the walk of a member that goes by itself.
+    pub(super) fn export_paths_private(
+        &mut self,
+        shared: &mut Shared,
+        (group, member): (GroupId, PeerId),
+        (rules, send): (&GroupRules, SendPaths),
+        (cursor, budget): (&mut Cursor, Budget),
+        sink: &mut dyn PrivateSink,
+    ) -> Progress {
+        let mut runs = core::mem::take(&mut self.scratch.runs);
+        runs.clear();
+        let progress = self.read_paths(cursor, budget, |this, at, fresh| {
+            this.weigh_paths_private(shared, group, (member, fresh), (rules, send), at, &mut runs)
+        });
+        self.withdraw_from_one(sink);
+        self.emit_paths(shared, rules, &mut runs, &mut |nlri, run| {
+            sink.reach(nlri, run);
+        });
+        self.scratch.runs = runs;
+        progress
+    }
+
+    /// Reads the log of all paths in small steps until as many prefixes are read, or paths told of
+    /// them, as the budget has. `weigh` is handed a slot, and whether the reader holds nothing of
+    /// it; it returns how many paths there were to tell.
+    fn read_paths(
+        &mut self,
+        cursor: &mut Cursor,
+        budget: Budget,
+        mut weigh: impl FnMut(&mut Self, u32, bool) -> u32,
+    ) -> Progress {
+        let mut slots = core::mem::take(&mut self.scratch.slots);
+        let mut left = budget.0.max(1);
+        let progress = loop {
+            let step = self.step_paths(cursor, left.min(PATH_BITE_PREFIXES), &mut slots);
+            for &at in &slots {
+                let told = weigh(self, at, step.fresh);
+                left = left.saturating_sub(told.max(1));
+            }
+            if step.progress == Progress::Done || left == 0 {
+                break step.progress;
+            }
+        };
+        self.scratch.slots = slots;
+        progress
+    }
+
+    fn step_paths(&self, cursor: &mut Cursor, budget: u32, slots: &mut Vec<u32>) -> Step {
+        let log = self.path_log.as_deref().map(|paths| &paths.log);
+        log.unwrap_or(&self.log)
+            .read(cursor, self.table.len(), budget, slots)
+    }
+
+    /// Finds out what the members have to be told of a slot; returns how many paths that is.
+    fn weigh_paths(
+        &mut self,
+        shared: &mut Shared,
+        group: GroupId,
+        rules: (&GroupRules, SendPaths),
+        at: u32,
+        runs: &mut Runs,
+    ) -> u32 {
+        if !self.is_readable(at) {
+            return 0;
+        }
+        let chosen = self.choose(shared, rules, at, runs);
+        let before = runs.len();
+        if let Some(state) = self.groups.get_mut(&group) {
+            let repeat = Repeat {
+                all: state.take_unsure(at),
+                reach: self.keeps_wire,
+            };
+            let withdrawals = &mut self.scratch.withdrawals;
+            if let Some(sent) = &mut state.sent {
+                sent.tell_group(at, &chosen, repeat, &mut |word| match word {
+                    Word::Reach(path, id) => runs.push_path(path, at, id),
+                    Word::Unreach(source, id) => withdrawals.push(Some(source), at, id),
+                });
+            }
+        }
+        self.scratch.chosen = chosen;
+        runs.len() - before
+    }
+
+    /// The same for one member; `to` has the member and whether it holds nothing of the slot.
+    fn weigh_paths_private(
+        &mut self,
+        shared: &mut Shared,
+        group: GroupId,
+        (member, fresh): (PeerId, bool),
+        rules: (&GroupRules, SendPaths),
+        at: u32,
+        runs: &mut Runs,
+    ) -> u32 {
+        if self.table.used(at).is_none() {
+            return 0;
+        }
+        if !self.is_readable(at) {
+            // The group will come by it after the decision, and the member with it.
+            self.group(shared, group).set_unsure(at);
+            return 0;
+        }
+        let chosen = self.choose(shared, rules, at, runs);
+        let before = runs.len();
+        if let Some(state) = self.groups.get_mut(&group) {
+            let withdrawals = &mut self.scratch.withdrawals;
+            let differs = state.sent.as_mut().is_some_and(|sent| {
+                sent.tell_member(at, &chosen, &mut |word| match word {
+                    Word::Reach(path, id) if path.source != member => {
+                        runs.push_path(path, at, id);
+                    }
+                    Word::Unreach(source, id) if source != member && !fresh => {
+                        withdrawals.push(None, at, id);
+                    }
+                    _ => {}
+                })
+            });
+            if differs {
+                state.set_unsure(at);
+            }
+        }
+        self.scratch.chosen = chosen;
+        runs.len() - before
+    }
+
+    /// The paths of a slot that a group may be told, in the order of their keys.
+    fn choose(
+        &mut self,
+        shared: &mut Shared,
+        (rules, send): (&GroupRules, SendPaths),
+        at: u32,
+        runs: &mut Runs,
+    ) -> Vec<Chosen> {
+        let mut chosen = core::mem::take(&mut self.scratch.chosen);
+        chosen.clear();
+        let slot = self.table.slot(at);
+        if slot.best().is_none() {
+            // What could be used by now has not been decided about.
+            return chosen;
+        }
+        let paths = slot.paths.as_slice();
+        let mut candidates = core::mem::take(&mut self.scratch.candidates);
+        let mut picked = core::mem::take(&mut self.scratch.picked);
+        candidates.clear();
+        let each = paths.iter();
+        candidates.extend(each.map(|path| shared.candidate(path, self.marks(path.peer()))));
+        pick(&mut candidates, &shared.config.decision, send, &mut picked);
+        for path in picked.iter().map(|&at| &paths[usize::from(at)]) {
+            let net = self.path_net(at, path.peer(), path.path_id());
+            if let Some(attributes) = runs.admit(shared, rules, self.row, path, net) {
+                chosen.push(Chosen {
+                    source: path.peer(),
+                    received_id: path.path_id(),
+                    stamp: shared.interner.stamp(attributes),
+                });
+            }
+        }
+        chosen.sort_unstable_by_key(Chosen::key);
+        self.scratch.candidates = candidates;
+        self.scratch.picked = picked;
+        chosen
+    }
+
+    fn emit_paths(
+        &self,
+        shared: &mut Shared,
+        rules: &GroupRules,
+        runs: &mut Runs,
+        reach: &mut dyn FnMut(&Nlri<'_>, &super::Run<'_>),
+    ) {
+        let paths = runs.take_paths();
+        let nlri = |place: u32| {
+            let PathRef {
+                slot,
+                source,
+                received_id,
+                path_id,
+            } = paths[place as usize];
+            Nlri {
+                path_id,
+                net: self.path_net(slot, source, received_id),
+            }
+        };
+        runs.emit(shared, rules, self.row, nlri, reach);
+        runs.give_back(paths);
+    }
+
+    /// The destination of a slot as one of its paths has it.
+    fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
+        let kept = if self.keeps_wire {
+            self.wire.path(at, source, received_id)
+        } else {
+            None
+        };
+        kept.unwrap_or_else(|| self.table.slot(at).key.net())
+    }
+
+    /// The paths of a prefix that the members of a group are to hold now.
+    pub(crate) fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath> {
+        let mut scratch = Vec::new();
+        let slot = K::find(net, self.row, &mut scratch).and_then(|key| self.table.find(key));
+        let (Some(at), Some(rules)) = (slot, shared.rules(group)) else {
+            return Vec::new();
+        };
+        let slot = self.table.slot(at);
+        let paths = slot.paths.as_slice();
+        let send = rules.send_paths(self.row.family);
+        let mut picked = Vec::new();
+        match (slot.best(), send) {
+            (None, _) => {}
+            (Some(best), None) => picked.push(best as u16),
+            (Some(_), Some(send)) => {
+                let each = paths.iter();
+                let each = each.map(|path| shared.candidate(path, self.marks(path.peer())));
+                let mut candidates: Vec<_> = each.collect();
+                pick(&mut candidates, &shared.config.decision, send, &mut picked);
+            }
+        }
+        let picked = picked.iter().map(|&at| &paths[usize::from(at)]);
+        let admitted = picked.filter(|path| {
+            let net = self.path_net(at, path.peer(), path.path_id());
+            !matches!(judge(shared, &rules, self.row, path, net), Verdict::Reject)
+        });
+        let sent = admitted.map(|path| SentPath {
+            source: path.peer(),
+            received_id: path.path_id(),
+            path_id: self.groups.get(&group).and_then(|state| {
+                let key = (path.peer(), path.path_id());
+                let unsure = state.is_unsure(at);
+                state.sent.as_ref()?.path_id(at, key, unsure)
+            }),
+        });
+        sent.collect()
+    }
+}

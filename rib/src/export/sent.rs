@@ -1,0 +1,337 @@
+//! The path identifiers under which the members of an ADD-PATH group were told paths (RFC 7911
+//! §3).
+//!
+//! An identifier is the number of the source peer above, and a small number that tells apart the
+//! paths of this peer and prefix below. So one identifier never stands for paths of two sources:
+//! the member a path came from, which is left out of all that is said of the path, never holds
+//! anything under its identifier. Within a source a number may be used again: whoever still holds
+//! another path under it is told the new one later, which is what replacing means.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use crate::intern::Stamp;
+use crate::limits::PATHS_PER_PEER_MAX;
+use crate::peer::PeerId;
+
+/// A path that the members of a group are to be told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) source: PeerId,
+    /// Its path identifier as received.
+    pub(crate) received_id: u32,
+    /// The attributes it is told with, before the rewriting that all of a run share.
+    pub(crate) stamp: Stamp,
+}
+
+impl Chosen {
+    pub(crate) const fn key(&self) -> (PeerId, u32) {
+        (self.source, self.received_id)
+    }
+}
+
+/// An identifier that members may know.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    source: PeerId,
+    number: u16,
+    received_id: u32,
+    /// What the members of the shared walk hold under it. `None` if they hold nothing: it has been
+    /// withdrawn, but members that walk by themselves may not have heard of that; or only such
+    /// members were told of it, and the group is unsure of the slot.
+    told: Option<Stamp>,
+}
+
+const _: () = assert!(size_of::<Sent>() == 16);
+
+impl Sent {
+    const fn key(&self) -> (PeerId, u32) {
+        (self.source, self.received_id)
+    }
+
+    const fn path_id(&self) -> u32 {
+        (self.source.0 as u32) << 16 | self.number as u32
+    }
+}
+
+/// The identifiers of one prefix, in the order of sources and received identifiers.
+#[derive(Clone, Debug, Default)]
+struct Ids(SmallVec<[Sent; 1]>);
+
+const _: () = assert!(size_of::<Ids>() == 24);
+
+// The numbers of one source in use are the bits of a `u64`.
+const _: () = assert!(PATHS_PER_PEER_MAX <= 64);
+
+impl Ids {
+    fn find(&self, key: (PeerId, u32)) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&key, Sent::key)
+    }
+
+    /// Sees to it that every path has an identifier. `chosen` is in the order of keys.
+    fn assign(&mut self, chosen: &[Chosen]) {
+        for path in chosen {
+            if let Err(at) = self.find(path.key()) {
+                self.number(path, at, chosen);
+            }
+        }
+    }
+
+    /// Gives a path the lowest number that its source has free. If there is none, members that
+    /// lag may hold all but those of the paths to be told, and one of the others is used again.
+    fn number(&mut self, path: &Chosen, at: usize, chosen: &[Chosen]) {
+        let ours = self
+            .0
+            .iter()
+            .filter(|sent| sent.source == path.source)
+            .fold(0_u64, |used, sent| used | 1 << (sent.number - 1));
+        let free = (!ours).trailing_zeros() as u16;
+        let (number, at) = if usize::from(free) < PATHS_PER_PEER_MAX {
+            (free + 1, at)
+        } else {
+            let is_chosen = |key| chosen.binary_search_by_key(&key, Chosen::key).is_ok();
+            let spare = self
+                .0
+                .iter()
+                .position(|sent| sent.source == path.source && !is_chosen(sent.key()));
+            // A peer has no more paths than there are numbers, so there is one.
+            let Some(spare) = spare else { return };
+            (
+                self.0.remove(spare).number,
+                if spare < at { at - 1 } else { at },
+            )
+        };
+        let sent = Sent {
+            source: path.source,
+            number,
+            received_id: path.received_id,
+            told: None,
+        };
+        self.0.insert(at, sent);
+    }
+
+    /// Hands each identifier to `each`, with the path that is to be told under it, if there is one.
+    fn pair<'c>(
+        &mut self,
+        chosen: &'c [Chosen],
+        mut each: impl FnMut(&mut Sent, Option<&'c Chosen>),
+    ) {
+        self.assign(chosen);
+        let mut chosen = chosen.iter().peekable();
+        for sent in &mut self.0 {
+            while chosen.next_if(|path| path.key() < sent.key()).is_some() {}
+            each(sent, chosen.next_if(|path| path.key() == sent.key()));
+        }
+    }
+}
+
+/// One thing to be said about one path of a prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word<'c> {
+    /// The path is announced under this identifier.
+    Reach(&'c Chosen, u32),
+    /// The identifier, which stood for a path of this peer, is withdrawn.
+    Unreach(PeerId, u32),
+}
+
+/// How much of what is known already is said again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeat {
+    /// Members may hold something else than what they were told together: say everything.
+    pub(crate) all: bool,
+    /// Equal attributes do not mean an equal route: announce everything.
+    pub(crate) reach: bool,
+}
+
+/// The identifiers of a group in one family, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct SentIds(Vec<Ids>);
+
+impl SentIds {
+    fn ids(&mut self, slot: u32) -> &mut Ids {
+        let at = slot as usize;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, Ids::default());
+        }
+        &mut self.0[at]
+    }
+
+    /// What the members of the shared walk have to be told so that they hold `chosen`, which is in
+    /// the order of keys.
+    pub(crate) fn tell_group<'c>(
+        &mut self,
+        slot: u32,
+        chosen: &'c [Chosen],
+        repeat: Repeat,
+        say: &mut dyn FnMut(Word<'c>),
+    ) {
+        if chosen.is_empty() && slot as usize >= self.0.len() {
+            return;
+        }
+        self.ids(slot).pair(chosen, |sent, path| {
+            let stamp = path.map(|path| path.stamp);
+            match path {
+                Some(path) if repeat.all || repeat.reach || sent.told != stamp => {
+                    say(Word::Reach(path, sent.path_id()));
+                }
+                None if repeat.all || sent.told.is_some() => {
+                    say(Word::Unreach(sent.source, sent.path_id()));
+                }
+                _ => {}
+            }
+            sent.told = stamp;
+        });
+    }
+
+    /// What a member that walks by itself has to be told so that it holds `chosen`, whatever it
+    /// holds now. Returns whether that is something else than what the group was told.
+    pub(crate) fn tell_member<'c>(
+        &mut self,
+        slot: u32,
+        chosen: &'c [Chosen],
+        say: &mut dyn FnMut(Word<'c>),
+    ) -> bool {
+        if chosen.is_empty() && slot as usize >= self.0.len() {
+            return false;
+        }
+        let mut differs = false;
+        self.ids(slot).pair(chosen, |sent, path| {
+            differs |= sent.told != path.map(|path| path.stamp);
+            say(match path {
+                Some(path) => Word::Reach(path, sent.path_id()),
+                None => Word::Unreach(sent.source, sent.path_id()),
+            });
+        });
+        differs
+    }
+
+    /// Every reader has heard that what the group does not hold is withdrawn. Returns whether
+    /// there was such a thing.
+    pub(crate) fn prune(&mut self, slot: u32) -> bool {
+        let Some(Ids(ids)) = self.0.get_mut(slot as usize) else {
+            return false;
+        };
+        let before = ids.len();
+        ids.retain(|sent| sent.told.is_some());
+        let pruned = ids.len() < before;
+        if pruned && ids.spilled() && ids.capacity() > 2 * ids.len() + 4 {
+            ids.shrink_to_fit();
+        }
+        pruned
+    }
+
+    /// The identifier that members know a path by. If the group is `unsure`, it may be only some.
+    pub(crate) fn path_id(&self, slot: u32, key: (PeerId, u32), unsure: bool) -> Option<u32> {
+        let ids = self.0.get(slot as usize)?;
+        let sent = ids.0.get(ids.find(key).ok()?)?;
+        (unsure || sent.told.is_some()).then(|| sent.path_id())
+    }
+
+    /// The slot is about to be given back.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        if let Some(ids) = self.0.get_mut(slot as usize) {
+            *ids = Ids::default();
+        }
+    }
+
+    /// The table is empty.
+    pub(crate) fn forget_all(&mut self) {
+        self.0 = Vec::new();
+    }
+
+    /// Identifiers kept.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|Ids(ids)| ids.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrId;
+
+    fn path(source: u16, received_id: u32, attributes: u32) -> Chosen {
+        Chosen {
+            source: PeerId(source),
+            received_id,
+            stamp: Stamp::new(AttrId::from_index(attributes), 0),
+        }
+    }
+
+    /// What is said to the group: announced identifiers, withdrawn ones.
+    fn tell(sent: &mut SentIds, chosen: &[Chosen]) -> (Vec<u32>, Vec<u32>) {
+        let (mut reach, mut unreach) = (Vec::new(), Vec::new());
+        sent.tell_group(0, chosen, Repeat::default(), &mut |word| match word {
+            Word::Reach(_, id) => reach.push(id),
+            Word::Unreach(source, id) => {
+                assert_eq!(id >> 16, u32::from(source.0));
+                unreach.push(id);
+            }
+        });
+        (reach, unreach)
+    }
+
+    #[test]
+    fn an_identifier_stays_with_its_path() {
+        let mut sent = SentIds::default();
+        let (reach, _) = tell(&mut sent, &[path(3, 0, 1), path(7, 9, 1)]);
+        assert_eq!(reach, [3 << 16 | 1, 7 << 16 | 1]);
+        let (reach, unreach) = tell(&mut sent, &[path(3, 0, 1), path(7, 4, 1), path(7, 9, 2)]);
+        assert_eq!(
+            reach,
+            [7 << 16 | 2, 7 << 16 | 1],
+            "what is as it was is not said again"
+        );
+        assert!(unreach.is_empty());
+        let (reach, unreach) = tell(&mut sent, &[path(7, 9, 2)]);
+        assert!(reach.is_empty());
+        assert_eq!(unreach, [3 << 16 | 1, 7 << 16 | 2]);
+        assert_eq!(sent.len(), 3, "kept for members that have not heard");
+        assert!(sent.prune(0) && !sent.prune(0));
+        assert_eq!(sent.len(), 1);
+    }
+
+    #[test]
+    fn numbers_run_out_for_nobody() {
+        let mut sent = SentIds::default();
+        let max = PATHS_PER_PEER_MAX as u32;
+        for round in 0..5 {
+            let chosen: Vec<_> = (0..max).map(|at| path(1, round * max + at, 1)).collect();
+            let (reach, unreach) = tell(&mut sent, &chosen);
+            assert_eq!(reach.len(), PATHS_PER_PEER_MAX);
+            assert!(unreach.is_empty(), "replaced, all of them");
+            let id = |path: &Chosen| sent.path_id(0, path.key(), false).expect("told");
+            let mut ids: Vec<u32> = chosen.iter().map(id).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), PATHS_PER_PEER_MAX, "no two paths share one");
+            assert_eq!(sent.len(), PATHS_PER_PEER_MAX);
+        }
+        let (reach, unreach) = tell(&mut sent, &[path(1, 9999, 1)]);
+        assert_eq!((reach.len(), unreach.len()), (1, PATHS_PER_PEER_MAX - 1));
+    }
+
+    #[test]
+    fn a_member_by_itself_leaves_its_trace() {
+        let mut sent = SentIds::default();
+        assert!(sent.tell_member(0, &[path(1, 0, 1)], &mut |_| {}));
+        let mut said = Vec::new();
+        assert!(
+            !sent.tell_member(0, &[], &mut |word| said.push(word)),
+            "the group was told nothing"
+        );
+        assert!(matches!(said[..], [Word::Unreach(PeerId(1), 0x1_0001)]));
+        let (mut reach, mut unreach) = (0, 0);
+        let repeat = Repeat {
+            all: true,
+            reach: false,
+        };
+        sent.tell_group(0, &[path(2, 0, 1)], repeat, &mut |word| match word {
+            Word::Reach(..) => reach += 1,
+            Word::Unreach(..) => unreach += 1,
+        });
+        assert_eq!((reach, unreach), (1, 1));
+        assert!(!sent.tell_member(0, &[path(2, 0, 1)], &mut |_| {}));
+    }
+}
