@@ -1,6 +1,6 @@
 //! What an operator decides: the speaker, its peers and the ranges that dynamic peers come from.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use core::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -8,8 +8,8 @@ use core::{
 };
 
 use bgp_fsm::SessionConfig;
-use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
-use rib::{NextHopMode, NextHops, Policy, Role};
+use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
+use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
 
 /// The whole configuration of a [`crate::Speaker`].
 #[derive(Clone, Debug)]
@@ -65,6 +65,9 @@ pub struct PeerConfig {
     pub import: Policy,
     /// What we announce to it.
     pub export: Policy,
+    /// Which paths of a prefix we send it in the families in which the session sends several
+    /// ([`SessionConfig::add_path_send`], RFC 7911); all of them where nothing is said.
+    pub send_paths: BTreeMap<Family, SendPaths>,
     /// GTSM (RFC 5082): the hops the peer may be away; 1 for a neighbour on the same link.
     pub ttl_security_hops: Option<u8>,
     /// The TCP-MD5 key (RFC 2385).

@@ -12,7 +12,14 @@ use rib::{Cursor, ExportSink, PeerId, PrivateSink, Run};
 
 use crate::segment::{Audience, Ring, Segment};
 
-/// A prefix noted for encoding; opaque ones lie in a buffer of their own.
+/// A prefix noted for encoding, with its path identifier.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    path_id: u32,
+    net: NetNote,
+}
+
+/// The prefix alone; opaque ones lie in a buffer of their own.
 #[derive(Clone, Copy, Debug)]
 enum NetNote {
     V4(Ipv4Prefix),
@@ -39,7 +46,7 @@ struct Encoder {
     /// The attributes of the run, encoded once for all its messages.
     block: Vec<u8>,
     next_hop: Option<NextHop>,
-    nets: Vec<NetNote>,
+    nets: Vec<Note>,
     opaque: Vec<u8>,
     out: BytesMut,
     done: Vec<(Audience, Bytes)>,
@@ -61,21 +68,21 @@ impl Encoder {
         }
     }
 
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>, audience: Audience) {
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>, audience: Audience) {
         if self.verb != Verb::Reach(run.id) {
             self.flush();
             self.begin(run.attributes);
             (self.verb, self.audience) = (Verb::Reach(run.id), audience);
         }
-        self.note(net);
+        self.note(nlri);
     }
 
-    fn unreach(&mut self, net: Net<'_>, audience: Audience) {
+    fn unreach(&mut self, nlri: &Nlri<'_>, audience: Audience) {
         if (self.verb, self.audience) != (Verb::Unreach, audience) {
             self.flush();
             (self.verb, self.audience) = (Verb::Unreach, audience);
         }
-        self.note(net);
+        self.note(nlri);
     }
 
     fn begin(&mut self, attributes: &Attributes) {
@@ -84,8 +91,8 @@ impl Encoder {
         self.next_hop.clone_from(&attributes.next_hop);
     }
 
-    fn note(&mut self, net: Net<'_>) {
-        self.nets.push(match net {
+    fn note(&mut self, nlri: &Nlri<'_>) {
+        let net = match nlri.net {
             Net::V4(prefix) => NetNote::V4(prefix),
             Net::V6(prefix) => NetNote::V6(prefix),
             Net::Opaque(octets) => {
@@ -96,7 +103,9 @@ impl Encoder {
                     octets: octets.len(),
                 }
             }
-        });
+        };
+        let path_id = nlri.path_id;
+        self.nets.push(Note { path_id, net });
     }
 
     /// Writes the messages of the run noted so far.
@@ -111,7 +120,10 @@ impl Encoder {
         } = self;
         let mut nets = nets
             .iter()
-            .map(|&note| Nlri::new(denote(note, opaque)))
+            .map(|&Note { path_id, net }| Nlri {
+                path_id,
+                net: denote(net, opaque),
+            })
             .peekable();
         while nets.peek().is_some() {
             let writer = match (self.verb, &self.next_hop) {
@@ -181,17 +193,17 @@ impl SharedEncoder {
 }
 
 impl ExportSink for SharedEncoder {
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
-        self.0.reach(net, run, Audience::Except(run.source));
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+        self.0.reach(nlri, run, Audience::Except(run.source));
     }
 
-    fn unreach(&mut self, net: Net<'_>, except: Option<PeerId>) {
+    fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>) {
         self.0
-            .unreach(net, except.map_or(Audience::All, Audience::Except));
+            .unreach(nlri, except.map_or(Audience::All, Audience::Except));
     }
 
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId) {
-        self.0.unreach(net, Audience::Only(to));
+        self.0.unreach(&Nlri::new(net), Audience::Only(to));
     }
 }
 
@@ -211,11 +223,11 @@ impl PrivateEncoder {
 }
 
 impl PrivateSink for PrivateEncoder {
-    fn reach(&mut self, net: Net<'_>, run: &Run<'_>) {
-        self.0.reach(net, run, Audience::All);
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+        self.0.reach(nlri, run, Audience::All);
     }
 
-    fn unreach(&mut self, net: Net<'_>) {
-        self.0.unreach(net, Audience::All);
+    fn unreach(&mut self, nlri: &Nlri<'_>) {
+        self.0.unreach(nlri, Audience::All);
     }
 }

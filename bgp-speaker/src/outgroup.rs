@@ -33,10 +33,10 @@ pub(crate) struct GroupKey {
 }
 
 impl GroupKey {
-    fn params(&self) -> EncodeParams {
+    fn params(&self, family: Family) -> EncodeParams {
         EncodeParams {
             as4: self.as4,
-            add_path: false,
+            add_path: self.rules.add_path.contains_key(&family),
             octets_max: self.octets_max,
         }
     }
@@ -211,7 +211,7 @@ impl OutGroup {
             }
             let tip = lane.ring.tip();
             let from = rib.group_cursor(self.id, family);
-            let mut encoder = SharedEncoder::new(family, self.key.params());
+            let mut encoder = SharedEncoder::new(family, self.key.params(family));
             match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
                 Progress::Done => {}
                 Progress::More => progress = Progress::More,
@@ -233,7 +233,6 @@ impl OutGroup {
         session: &mut Session,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
-        let params = self.key.params();
         for (&family, lane) in &mut self.lanes {
             while session.queued_octets() < SESSION_OCTETS_MAX {
                 let Some(place) = lane.places.get_mut(&peer) else {
@@ -255,7 +254,7 @@ impl OutGroup {
                             group: self.id,
                             family,
                             peer,
-                            params,
+                            params: self.key.params(family),
                         };
                         lane.walk(&walk, cursor, session, rib)?;
                     }

@@ -1,9 +1,11 @@
 //! Sessions coming up and going down, and the paths that outlive them (RFC 4724, helper side).
 
+use alloc::collections::BTreeMap;
+
 use bgp_fsm::{DownReason, Instant};
 use bgp_proto::{Family, FamilySet, SessionParams};
 use core::{net::IpAddr, time::Duration};
-use rib::{DownMode, GroupRules, PeerId, PeerInfo};
+use rib::{DownMode, GroupRules, PeerId, PeerInfo, SendPaths};
 
 use crate::{
     event::{Event, Output},
@@ -165,6 +167,7 @@ impl Speaker {
                 cluster_id: self.config.cluster_id(),
                 extended_next_hop: params.extended_next_hop,
                 export: state.config.export,
+                add_path: send_paths(state, params),
             },
             as4: params.as4,
             octets_max: params.octets_max(),
@@ -187,6 +190,17 @@ impl Speaker {
         self.groups.push(Some(group));
         self.groups.len() - 1
     }
+}
+
+/// The families in which the peer is sent several paths of a prefix, and which ones (RFC 7911).
+fn send_paths(state: &Peer, params: &SessionParams) -> BTreeMap<Family, SendPaths> {
+    let wanted = &state.config.send_paths;
+    let families = params.add_path_send.intersection(params.families);
+    let send = |family| wanted.get(&family).copied().unwrap_or(SendPaths::All);
+    families
+        .iter()
+        .map(|family| (family, send(family)))
+        .collect()
 }
 
 /// The families in which a restarted peer says it has kept forwarding (RFC 4724 §3).

@@ -10,7 +10,9 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
 
 use crate::limits::BGP_PORT;
-use crate::value::{AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PeerAsn, Policy};
+use crate::value::{
+    AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PathsSent, PeerAsn, Policy,
+};
 
 /// A BGP daemon's file. `K` is its `[kernel]` section; [`NoKernel`] where there is none.
 #[derive(Clone, Debug, Deserialize)]
@@ -108,7 +110,9 @@ pub struct Neighbor {
     /// `graceful_restart`: `true`, `false`, or seconds.
     pub graceful_restart: Option<Spanned<GracefulRestart>>,
     /// `add_path`: RFC 7911.
-    pub add_path: Option<PathMode>,
+    pub add_path: Option<Spanned<PathMode>>,
+    /// `add_path_send`: which paths we send then.
+    pub add_path_send: Option<Spanned<PathsSent>>,
     /// `extended_messages`: RFC 8654.
     pub extended_messages: Option<bool>,
     /// `extended_next_hop`: RFC 8950.
@@ -146,7 +150,9 @@ pub struct NeighborRange {
     /// `graceful_restart`: `true`, `false`, or seconds.
     pub graceful_restart: Option<Spanned<GracefulRestart>>,
     /// `add_path`: RFC 7911.
-    pub add_path: Option<PathMode>,
+    pub add_path: Option<Spanned<PathMode>>,
+    /// `add_path_send`: which paths we send then.
+    pub add_path_send: Option<Spanned<PathsSent>>,
     /// `extended_messages`: RFC 8654.
     pub extended_messages: Option<bool>,
     /// `extended_next_hop`: RFC 8950.
@@ -169,7 +175,8 @@ pub struct SessionKeys<'f> {
     pub password: Option<&'f Spanned<Password>>,
     pub route_reflector_client: Option<&'f Spanned<bool>>,
     pub graceful_restart: Option<&'f Spanned<GracefulRestart>>,
-    pub add_path: Option<PathMode>,
+    pub add_path: Option<&'f Spanned<PathMode>>,
+    pub add_path_send: Option<&'f Spanned<PathsSent>>,
     pub extended_messages: Option<bool>,
     pub extended_next_hop: Option<bool>,
 }
@@ -189,7 +196,8 @@ impl Neighbor {
             password: self.password.as_ref(),
             route_reflector_client: self.route_reflector_client.as_ref(),
             graceful_restart: self.graceful_restart.as_ref(),
-            add_path: self.add_path,
+            add_path: self.add_path.as_ref(),
+            add_path_send: self.add_path_send.as_ref(),
             extended_messages: self.extended_messages,
             extended_next_hop: self.extended_next_hop,
         }
@@ -211,7 +219,8 @@ impl NeighborRange {
             password: self.password.as_ref(),
             route_reflector_client: self.route_reflector_client.as_ref(),
             graceful_restart: self.graceful_restart.as_ref(),
-            add_path: self.add_path,
+            add_path: self.add_path.as_ref(),
+            add_path_send: self.add_path_send.as_ref(),
             extended_messages: self.extended_messages,
             extended_next_hop: self.extended_next_hop,
         }

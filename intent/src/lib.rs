@@ -25,6 +25,7 @@
 //! # Ok::<(), intent::Report>(())
 //! ```
 
+mod add_path;
 mod check;
 mod file;
 pub mod limits;

@@ -9,13 +9,14 @@ use bgp_speaker::PeerConfig;
 use rib::{NextHopMode, Policy, PolicyHook, Role, Verdict};
 use toml::Spanned;
 
+use crate::add_path::add_path;
 use crate::check::family_set;
 use crate::file::SessionKeys;
 use crate::limits::{
     BGP_PORT, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX,
     TTL_SECURITY_HOPS_MAX,
 };
-use crate::value::{GracefulRestart, Hops, NextHop, PathMode, PeerAsn};
+use crate::value::{GracefulRestart, Hops, NextHop, PeerAsn};
 use crate::value::{Password, Policy as PolicyWord};
 
 /// What every neighbour takes from the top of the file.
@@ -41,13 +42,15 @@ impl Common {
         if role == Role::External {
             notes.extend(missing_policies(&name, keys));
         }
+        let mut session = self.session(keys, problems);
+        let send_paths = add_path(keys, &mut session, problems);
         PeerConfig {
             name,
             remote,
             port: BGP_PORT,
             local: None,
             role,
-            session: self.session(keys, problems),
+            session,
             next_hop: match keys.next_hop {
                 None | Some(NextHop::Auto) => NextHopMode::Auto,
                 Some(NextHop::Own) => NextHopMode::Own,
@@ -55,6 +58,7 @@ impl Common {
             },
             import: policy(keys.import, role),
             export: policy(keys.export, role),
+            send_paths,
             ttl_security_hops: keys
                 .ttl_security
                 .and_then(|hops| ttl_security(hops, problems)),
@@ -93,7 +97,6 @@ impl Common {
         let families = keys.families.map_or(self.families, |names| {
             family_set(names, Some(self.families), problems)
         });
-        let add_path = keys.add_path == Some(PathMode::Receive);
         let mut session = SessionConfig {
             local_asn: self.local_asn,
             local_id: self.local_id,
@@ -103,11 +106,6 @@ impl Common {
                 PeerAsn::External => PeerAs::External,
             },
             families,
-            add_path_receive: if add_path {
-                families
-            } else {
-                FamilySet::default()
-            },
             graceful_restart: graceful_restart(keys, families, problems),
             extended_messages: keys.extended_messages.unwrap_or_default(),
             extended_next_hop: keys.extended_next_hop.unwrap_or_default(),

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use bgp_fsm::PeerAs;
-use bgp_proto::{Asn, Family};
-use rib::{NextHopMode, NextHops, Policy, Role};
+use bgp_proto::{Asn, Family, FamilySet};
+use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
 use serde::Deserialize;
 
 use crate::{BgpFile, Intent, NO_POLICY, NoKernel, Source};
@@ -104,6 +104,53 @@ fn every_neighbor_key_reaches_the_speaker() {
 }
 
 #[test]
+fn paths_to_send_are_chosen_for_all_families_or_for_each() {
+    let peer = |keys: &str| {
+        let text = format!("[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\n{keys}");
+        good(&text).speaker.peers.remove(0)
+    };
+    let both = |send| [Family::IPV4_UNICAST, Family::IPV6_UNICAST].map(|family| (family, send));
+    for (keys, receive, send) in [
+        ("", false, vec![]),
+        ("add_path = \"off\"", false, vec![]),
+        ("add_path = \"receive\"", true, vec![]),
+        ("add_path = \"send\"", false, both(SendPaths::All).to_vec()),
+        (
+            "add_path = \"both\"\nadd_path_send = \"equal-cost\"",
+            true,
+            both(SendPaths::EqualCost).to_vec(),
+        ),
+        (
+            "add_path = \"send\"\nadd_path_send = 4",
+            false,
+            both(SendPaths::Best(4)).to_vec(),
+        ),
+        (
+            "add_path = \"send\"\nadd_path_send = { ipv6-unicast = \"all\" }",
+            false,
+            vec![(Family::IPV6_UNICAST, SendPaths::All)],
+        ),
+        (
+            "families = [\"ipv4-unicast\"]\nadd_path = \"send\"",
+            false,
+            vec![(Family::IPV4_UNICAST, SendPaths::All)],
+        ),
+    ] {
+        let peer = peer(keys);
+        let session = &peer.session;
+        let offered = if receive {
+            session.families
+        } else {
+            FamilySet::default()
+        };
+        assert_eq!(session.add_path_receive, offered, "{keys}");
+        assert_eq!(peer.send_paths, send.iter().copied().collect(), "{keys}");
+        let families = send.iter().map(|&(family, _)| family).collect();
+        assert_eq!(session.add_path_send, families, "{keys}");
+    }
+}
+
+#[test]
 fn no_log_shows_a_password() {
     let (file, _) =
         read("[[neighbor]]\naddress = \"::1\"\nasn = 7\npassword = \"secret\"\n").expect("good");
@@ -189,6 +236,36 @@ fn mistakes_are_told_with_their_place() {
             format!("{neighbor}hold_time = 2\n"),
             "6:13",
             "0 or at least 3",
+        ),
+        (
+            format!("{neighbor}add_path = \"sned\"\n"),
+            "6:12",
+            "did you mean `send`?",
+        ),
+        (
+            format!("{neighbor}add_path_send = 2\n"),
+            "6:17",
+            "set add_path to",
+        ),
+        (
+            format!("{neighbor}add_path = \"send\"\nadd_path_send = 65\n"),
+            "7:17",
+            "1 to 64 can be sent",
+        ),
+        (
+            format!("{neighbor}add_path = \"send\"\nadd_path_send = \"ecmp\"\n"),
+            "7:17",
+            "\"equal-cost\", or how many",
+        ),
+        (
+            format!("{neighbor}add_path = \"send\"\nadd_path_send = {{ ipv4-unicast = 0 }}\n"),
+            "7:34",
+            "1 to 64 can be sent",
+        ),
+        (
+            format!("{neighbor}add_path = \"send\"\nadd_path_send = {{ l2vpn-evpn = 2 }}\n"),
+            "7:19",
+            "no table for l2vpn-evpn",
         ),
         (
             format!("{neighbor}hold_tiem = 9\n"),

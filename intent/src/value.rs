@@ -3,8 +3,10 @@
 use std::fmt;
 
 use bgp_proto::Asn;
+use rib::limits::BEST_PATHS_MAX;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
+use toml::Spanned;
 
 /// An AS number: `64512`, `"64512"`, or `"1.10"` (RFC 5396).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +46,53 @@ pub enum NextHop {
     Keep,
 }
 
-/// What a neighbour may do with several paths to a prefix (RFC 7911).
+/// Which side may send several paths to a prefix (RFC 7911), as seen from us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathMode {
-    /// One path a prefix.
+    /// Neither: one path a prefix.
     Off,
-    /// It may send us several.
+    /// The neighbour; we receive.
     Receive,
+    /// We.
+    Send,
+    /// Both.
+    Both,
+}
+
+impl PathMode {
+    /// Whether the neighbour may send us several.
+    #[must_use]
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Receive | Self::Both)
+    }
+
+    /// Whether we may send it several.
+    #[must_use]
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::Send | Self::Both)
+    }
+}
+
+/// Which paths to a prefix are sent where several may be: one limit for all families, or a table
+/// of families.
+#[derive(Clone, Debug)]
+pub enum PathsSent {
+    /// In every family.
+    Everywhere(PathLimit),
+    /// In these families; in others one path a prefix.
+    Families(Vec<(Spanned<String>, Spanned<PathLimit>)>),
+}
+
+/// `"all"`, `"equal-cost"`, or so many of the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathLimit {
+    /// All paths.
+    All,
+    /// Those as good as the best.
+    EqualCost,
+    /// The best, up to this many.
+    Best(u64),
 }
 
 /// Hops that a neighbour may be away: `true` is 1 (RFC 5082).
@@ -141,6 +182,72 @@ impl Visitor<'_> for AsnVisitor {
 fn usable(asn: Option<Asn>) -> Option<PeerAsn> {
     asn.filter(|asn| asn.0 != 0 && *asn != Asn::TRANS && asn.0 != u32::MAX)
         .map(PeerAsn::Exactly)
+}
+
+impl<'de> Deserialize<'de> for PathsSent {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(PathsVisitor)
+    }
+}
+
+struct PathsVisitor;
+
+impl<'de> Visitor<'de> for PathsVisitor {
+    type Value = PathsSent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        LimitVisitor.expecting(f)?;
+        f.write_str(", or a table of families with one of these each")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<PathsSent, E> {
+        LimitVisitor.visit_i64(value).map(PathsSent::Everywhere)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<PathsSent, E> {
+        LimitVisitor.visit_str(value).map(PathsSent::Everywhere)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PathsSent, A::Error> {
+        let mut families = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            families.push(entry);
+        }
+        Ok(PathsSent::Families(families))
+    }
+}
+
+impl<'de> Deserialize<'de> for PathLimit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(LimitVisitor)
+    }
+}
+
+struct LimitVisitor;
+
+impl Visitor<'_> for LimitVisitor {
+    type Value = PathLimit;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\"all\", \"equal-cost\", or how many of the best paths, from 1 to {BEST_PATHS_MAX}"
+        )
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<PathLimit, E> {
+        u64::try_from(value)
+            .map(PathLimit::Best)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<PathLimit, E> {
+        match value {
+            "all" => Ok(PathLimit::All),
+            "equal-cost" => Ok(PathLimit::EqualCost),
+            _ => Err(E::invalid_value(Unexpected::Str(value), &self)),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Hops {

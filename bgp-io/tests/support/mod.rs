@@ -64,6 +64,7 @@ pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfi
         next_hop: NextHopMode::Auto,
         import: Policy::AcceptAll,
         export: Policy::AcceptAll,
+        send_paths: Default::default(),
         ttl_security_hops: None,
         password: None,
     }

@@ -71,6 +71,7 @@ pub(super) fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
         next_hop: NextHopMode::Auto,
         import: Policy::AcceptAll,
         export: Policy::AcceptAll,
+        send_paths: Default::default(),
         ttl_security_hops: None,
         password: None,
     }
