@@ -1,5 +1,6 @@
 //! Whole speakers talking to each other over in-memory octet streams, in virtual time.
 
+mod add_path;
 mod exchange;
 mod fabric;
 mod helper;

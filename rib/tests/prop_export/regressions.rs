@@ -349,3 +349,82 @@ fn a_peer_that_comes_back_with_less_is_no_longer_the_best() {
         ],
     );
 }
+
+#[test]
+fn a_peer_that_comes_back_as_another_is_told_of_anew() {
+    // With the very same attributes, but its ORIGINATOR_ID is another one.
+    plays(
+        false,
+        &[
+            Event::Settle,
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            Event::Down {
+                peer: 5,
+                stale: true,
+            },
+            Event::Up {
+                peer: 5,
+                alias: true,
+            },
+            reach(5, 0, PLAIN),
+        ],
+    );
+}
+
+#[test]
+fn an_attribute_set_that_follows_another_of_its_number_is_told() {
+    // Every set goes and takes its number with it; the group has not heard of that in between.
+    plays(
+        false,
+        &[
+            Event::Settle,
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            unreach(5, 0),
+            reach(
+                5,
+                0,
+                Variant {
+                    local_pref: 2,
+                    ..PLAIN
+                },
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_member_nobody_knows_of_is_lost_when_an_identifier_it_holds_is_forgotten() {
+    let other = Variant {
+        local_pref: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            Event::Settle,
+            reach(5, 0, PLAIN),
+            reach(7, 0, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            unreach(5, 0),
+            Event::Decide { budget: 9 },
+            Event::Export {
+                group: 0,
+                budget: 9,
+            },
+            Event::Export {
+                group: 1,
+                budget: 9,
+            },
+            Event::Export {
+                group: 2,
+                budget: 9,
+            },
+            Event::Trim { all: false },
+            reach(7, 0, other),
+            Event::Decide { budget: 9 },
+        ],
+    );
+}

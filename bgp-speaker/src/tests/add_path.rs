@@ -1,0 +1,176 @@
+//! Several paths of a prefix (RFC 7911), from clients through a reflector to a client.
+
+use alloc::{format, string::String, vec, vec::Vec};
+use core::net::IpAddr;
+use core::time::Duration;
+
+use bgp_fsm::GracefulRestartConfig;
+use bgp_proto::{Family, FamilySet};
+use rib::{PeerId, Role, SendPaths};
+
+use super::fabric::{Fabric, address, clients, neighbor, prefix, speaker_config};
+use crate::{RangeConfig, SpeakerConfig};
+
+const SOON: Duration = Duration::from_secs(30);
+const FAMILY: Family = Family::IPV4_UNICAST;
+
+/// Client 2 and 3 take one path a prefix, 4 and 5 several.
+const PLAIN: [usize; 2] = [2, 3];
+const MANY: [usize; 2] = [4, 5];
+
+fn range(send: SendPaths) -> RangeConfig {
+    let mut range = clients(1, 10);
+    range.template.session.add_path_send = FamilySet::UNICAST;
+    range.template.session.graceful_restart = Some(GracefulRestartConfig::default());
+    range.template.send_paths = [(FAMILY, send)].into_iter().collect();
+    range
+}
+
+fn client(number: usize) -> SpeakerConfig {
+    let mut config = speaker_config(number);
+    let mut peer = neighbor(number, 1, Role::Internal);
+    if MANY.contains(&number) {
+        peer.session.add_path_receive = FamilySet::UNICAST;
+    }
+    peer.session.graceful_restart = Some(GracefulRestartConfig {
+        families_forwarding: FamilySet::UNICAST,
+        ..GracefulRestartConfig::default()
+    });
+    config.peers.push(peer);
+    config
+}
+
+/// Speaker 1 reflects between its clients 2 to 5.
+fn fabric(send: SendPaths) -> Fabric {
+    let mut reflector = speaker_config(1);
+    reflector.ranges.push(range(send));
+    let mut configs = vec![(1, reflector)];
+    configs.extend((2..=5).map(|number| (number, client(number))));
+    let mut fabric = Fabric::new(configs);
+    fabric.advance(SOON);
+    assert_eq!(fabric.established(1), 4);
+    fabric
+}
+
+/// The speakers whose paths to a prefix a speaker has been sent.
+fn sources(fabric: &mut Fabric, number: usize, net: &str) -> Vec<usize> {
+    let speaker = fabric.speaker(number);
+    let view = speaker.rib().lookup(FAMILY, prefix(net));
+    let mut paths = view.map(|view| view.paths).unwrap_or_default();
+    paths.retain(|path| path.peer != PeerId::LOCAL);
+    let mut ids: Vec<_> = paths.iter().map(|path| path.path_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), paths.len(), "each path has an id of its own");
+    let hops = paths
+        .iter()
+        .filter_map(|path| path.received.next_hop_address());
+    let source = |hop| (1..=9).find(|&number| IpAddr::V4(address(number)) == hop);
+    let mut sources: Vec<_> = hops.filter_map(source).collect();
+    sources.sort_unstable();
+    sources
+}
+
+const NET: &str = "10.65.0.0/32";
+
+#[test]
+fn a_client_is_sent_the_paths_of_all_others() {
+    let mut fabric = fabric(SendPaths::All);
+    for number in 2..=4 {
+        fabric.announce(number, NET);
+    }
+    fabric.advance(SOON);
+    assert_eq!(sources(&mut fabric, 5, NET), [2, 3, 4]);
+    assert_eq!(sources(&mut fabric, 4, NET), [2, 3], "not its own");
+    assert_eq!(sources(&mut fabric, 3, NET), [2], "the best alone");
+    assert_eq!(sources(&mut fabric, 2, NET), [], "the best is its own");
+    fabric.withdraw(2, NET);
+    fabric.advance(SOON);
+    assert_eq!(sources(&mut fabric, 5, NET), [3, 4]);
+    assert_eq!(sources(&mut fabric, 4, NET), [3]);
+    assert_eq!(sources(&mut fabric, 2, NET), [3]);
+    fabric.withdraw(3, NET);
+    fabric.withdraw(4, NET);
+    fabric.advance(SOON);
+    for number in 2..=5 {
+        assert_eq!(sources(&mut fabric, number, NET), [], "at {number}");
+    }
+    assert_eq!(fabric.speaker(1).rib().stats().sent_ids, 0);
+}
+
+#[test]
+fn no_more_paths_than_asked_for() {
+    for (send, at_5) in [
+        (SendPaths::Best(1), &[2_usize][..]),
+        (SendPaths::Best(2), &[2, 3]),
+        (SendPaths::EqualCost, &[2, 3, 4]),
+    ] {
+        let mut fabric = fabric(send);
+        for number in 2..=4 {
+            fabric.announce(number, NET);
+        }
+        fabric.advance(SOON);
+        assert_eq!(sources(&mut fabric, 5, NET), at_5, "{send:?}");
+        fabric.withdraw(2, NET);
+        fabric.advance(SOON);
+        let next: Vec<usize> = [3, 4].into_iter().take(at_5.len()).collect();
+        assert_eq!(sources(&mut fabric, 5, NET), next, "{send:?}");
+    }
+}
+
+#[test]
+fn a_late_client_and_one_that_does_not_read_end_with_the_same() {
+    let mut fabric = fabric(SendPaths::All);
+    let nets: Vec<String> = (0..12_000_u32)
+        .map(|host| format!("10.70.{}.{}/32", host >> 8, host & 255))
+        .collect();
+    fabric.stalled.push(5);
+    for net in &nets {
+        fabric.announce(2, net);
+        fabric.announce(3, net);
+    }
+    fabric.advance(Duration::from_secs(20));
+    assert_eq!(sources(&mut fabric, 4, &nets[7]), [2, 3]);
+    for net in &nets[1..] {
+        fabric.withdraw(2, net);
+    }
+    for net in &nets[2..] {
+        fabric.withdraw(3, net);
+    }
+    fabric.advance(Duration::from_secs(20));
+    assert_eq!(fabric.prefixes(4).len(), 2);
+    fabric.stalled.clear();
+    fabric.advance(SOON);
+    fabric.kill(4);
+    fabric.advance(SOON);
+    let late = Fabric::new(vec![(4, client(4))]);
+    fabric.speakers.extend(late.speakers);
+    fabric.advance(Duration::from_secs(200));
+    for number in MANY {
+        assert_eq!(sources(&mut fabric, number, &nets[0]), [2, 3]);
+        assert_eq!(sources(&mut fabric, number, &nets[1]), [3]);
+        assert_eq!(fabric.prefixes(number).len(), 2, "at {number}");
+    }
+}
+
+#[test]
+fn stale_paths_are_sent_until_their_client_has_come_back_without_them() {
+    let mut fabric = fabric(SendPaths::All);
+    for number in PLAIN {
+        fabric.announce(number, NET);
+        fabric.announce(number, "10.65.0.1/32");
+    }
+    fabric.advance(SOON);
+    fabric.kill(2);
+    fabric.advance(Duration::from_secs(10));
+    assert_eq!(sources(&mut fabric, 5, NET), [2, 3], "kept as stale");
+    let back = Fabric::new(vec![(2, client(2))]);
+    fabric.speakers.extend(back.speakers);
+    fabric.announce(2, NET);
+    fabric.advance(SOON);
+    assert_eq!(sources(&mut fabric, 5, NET), [2, 3]);
+    assert_eq!(sources(&mut fabric, 5, "10.65.0.1/32"), [3]);
+    fabric.kill(2);
+    fabric.advance(Duration::from_secs(200));
+    assert_eq!(sources(&mut fabric, 5, NET), [3]);
+}
