@@ -1,7 +1,7 @@
 //! What our reflector has to reach, beside its peers in the same run.
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
-use crate::work::Work::{self, S3, S3b};
+use crate::work::Work::{self, S1, S2, S3, S3b};
 
 /// One measure of one workload, and what it is held against.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct Bar {
     pub measure: &'static str,
     /// In words.
     pub title: &'static str,
-    /// At most this often ...
+    /// At most this often (infinity: for information) ...
     pub factor: f64,
     /// ... what the best of these takes.
     pub peers: &'static [Kind],
@@ -36,6 +36,32 @@ const fn bar(
 
 /// All bars, in the order of the report.
 pub const BARS: &[Bar] = &[
+    bar(S1, "conv_s", "until the monitor holds all, s", 0.5, &[Bird]),
+    bar(
+        S1,
+        "conv_cpu_s",
+        "CPU of the daemon, s",
+        f64::INFINITY,
+        &[Bird],
+    ),
+    bar(S1, "peak_mb", "peak memory, MB", 0.7, &[Bird]),
+    bar(S1, "withdraw_s", "withdraw everything, s", 0.5, &[Bird]),
+    bar(S1, "again_s", "announce everything again, s", 0.5, &[Bird]),
+    bar(
+        S2,
+        "conv_s",
+        "until the monitors hold the best, s",
+        0.3,
+        &[Bird],
+    ),
+    bar(
+        S2,
+        "conv_cpu_s",
+        "CPU of the daemon, s",
+        f64::INFINITY,
+        &[Bird],
+    ),
+    bar(S2, "peak_mb", "peak memory, MB", 0.6, &[Bird]),
     bar(S3, "conv_s", "until all hold all, s", 1.0, &[FrrFast]),
     bar(S3, "conv_cpu_s", "CPU of the daemon, s", 0.5, &[FrrFast]),
     bar(S3, "peak_mb", "peak memory, MB", 1.0, &[Bird]),

@@ -19,6 +19,8 @@ pub struct Intake {
     pub echoes_allowed: bool,
     /// Whether prefixes have path identifiers.
     pub path_ids: bool,
+    /// By session, whether what it is sent is judged; nothing else is looked at.
+    pub receivers: Vec<bool>,
     /// The attributes that came last, and which set they are.
     last: (Vec<u8>, Tag),
     remark: Option<String>,
@@ -47,6 +49,7 @@ impl Intake {
             ledger,
             echoes_allowed,
             path_ids: false,
+            receivers: vec![],
             last: (vec![], NONE),
             remark: None,
             counts: Counts::default(),
@@ -65,9 +68,12 @@ impl Intake {
 
     /// A session was sent an UPDATE.
     pub fn update(&mut self, session: usize, body: &[u8]) -> Result<()> {
-        let update = Update::parse(body)?;
         self.counts.updates += 1;
         self.counts.octets += (body.len() + crate::wire::HEADER) as u64;
+        if !self.receivers[session] {
+            return Ok(());
+        }
+        let update = Update::parse(body)?;
         self.withdrawn_v4(session, update.withdrawn)?;
         if update.attributes.is_empty() {
             return Ok(());

@@ -112,7 +112,12 @@ impl Report {
             }
             let names: Vec<_> = bar.peers.iter().map(|kind| kind.name()).collect();
             row.push(ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
-            row.push(format!("{} x {}", bar.factor, names.join("|")));
+            let names = names.join("|");
+            row.push(if bar.factor.is_finite() {
+                format!("{} x {names}", bar.factor)
+            } else {
+                format!("({names})")
+            });
             row.push(verdict(ratio, bar.factor).to_owned());
             table.add_row(row);
         }
@@ -131,7 +136,7 @@ impl Report {
             let peers: Vec<_> = bar.peers.iter().map(|kind| kind.name()).collect();
             json!({
                 "work": bar.work.name(), "measure": bar.measure, "factor": bar.factor,
-                "peers": peers, "ratio": ratio, "met": ratio.map(|ratio| ratio <= bar.factor),
+                "peers": peers, "ratio": ratio, "met": ratio.filter(|_| bar.factor.is_finite()).map(|ratio| ratio <= bar.factor),
             })
         });
         json!({
@@ -144,6 +149,7 @@ impl Report {
 
 fn verdict(ratio: Option<f64>, factor: f64) -> &'static str {
     match ratio {
+        _ if factor.is_infinite() => "",
         None => "",
         Some(ratio) if ratio <= factor => "met",
         Some(_) => "MISSED",
@@ -189,7 +195,10 @@ mod tests {
             };
             report.enter(Work::S3, Kind::FrrFast, peer);
         }
-        assert_eq!(report.ratio(&BARS[0]), Some(0.9));
+        let bar = BARS
+            .iter()
+            .find(|bar| bar.work == Work::S3 && bar.measure == "conv_s");
+        assert_eq!(report.ratio(bar.expect("a bar")), Some(0.9));
         assert_eq!(report.failures(), ["s3 frr-fast: lost"]);
         assert_eq!(report.json()["bars"][0]["met"], true);
         assert!(report.table().contains(" 0.90 |"), "{}", report.table());

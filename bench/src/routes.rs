@@ -237,11 +237,13 @@ impl Routes {
         &self,
         session: usize,
         pick: impl Fn(usize) -> bool,
-        id: Option<u32>,
+        path_id: Option<u32>,
     ) -> Vec<u8> {
-        self.encode(session, pick, |set, prefixes| {
-            announce(&set.sent, prefixes, id)
-        })
+        let mut octets = vec![];
+        for (set, prefixes) in self.picked(session, pick) {
+            octets.extend(announce(&set.sent, &prefixes, path_id));
+        }
+        octets
     }
 
     /// The UPDATEs by which `session` withdraws them.
@@ -249,28 +251,32 @@ impl Routes {
         &self,
         session: usize,
         pick: impl Fn(usize) -> bool,
-        id: Option<u32>,
+        path_id: Option<u32>,
     ) -> Vec<u8> {
-        self.encode(session, pick, |_, prefixes| withdraw(prefixes, id))
+        let prefixes = self
+            .picked(session, pick)
+            .flat_map(|(_, prefixes)| prefixes);
+        let (v4, v6): (Vec<_>, Vec<_>) = prefixes.partition(|p| matches!(p, Prefix::V4(..)));
+        let mut octets = withdraw(&v4, path_id);
+        octets.extend(withdraw(&v6, path_id));
+        octets
     }
 
-    fn encode(
+    fn picked(
         &self,
         session: usize,
         pick: impl Fn(usize) -> bool,
-        write: impl Fn(&Set, &[Prefix]) -> Vec<u8>,
-    ) -> Vec<u8> {
-        let mut octets = vec![];
-        for (place, bundle) in self.bundles.iter().enumerate() {
-            let Some(set) = self.sets.get(bundle.tag) else {
-                continue;
-            };
-            if set.source == session && pick(place) {
-                let numbers = bundle.numbers.iter();
-                let prefixes: Vec<_> = numbers.map(|&number| self.prefixes.get(number)).collect();
-                octets.extend(write(set, &prefixes));
-            }
-        }
-        octets
+    ) -> impl Iterator<Item = (&Set, Vec<Prefix>)> {
+        let bundles = self.bundles.iter().enumerate();
+        bundles.filter_map(move |(place, bundle)| {
+            let set = self.sets.get(bundle.tag)?;
+            let numbers = bundle.numbers.iter();
+            (set.source == session && pick(place)).then(|| {
+                (
+                    set,
+                    numbers.map(|&number| self.prefixes.get(number)).collect(),
+                )
+            })
+        })
     }
 }

@@ -115,6 +115,7 @@ impl Stage {
         let ledger = Ledger::new(routes.prefixes.count(), &receivers);
         let mut intake = Intake::new(routes, ledger, kind.echoes());
         intake.path_ids = scene.add_path;
+        intake.receivers = receivers;
         let offers = parts.iter().enumerate().map(|(at, part)| Offer {
             asn: part.asn,
             id: client(at),
@@ -168,6 +169,8 @@ impl Stage {
 
     /// Ends the daemon.
     pub async fn strike(self) -> Result<()> {
+        // The sessions first: a daemon that leaves waits for its peers to read its last words.
+        drop(self.generator);
         self.daemon.stop().await
     }
 }
@@ -207,6 +210,17 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// As the measures of a workload's first phase.
+    pub fn measures(&self) -> Measures {
+        Measures::from([
+            ("conv_s", self.seconds),
+            ("conv_cpu_s", self.cpu),
+            ("conv_generator_s", self.generator),
+            ("conv_foreign_s", self.foreign),
+            ("peak_mb", self.peak),
+        ])
+    }
+
     fn between(began: Instant, ended: Instant, before: Reading, after: Reading) -> Self {
         Self {
             seconds: (ended - began).as_secs_f64(),

@@ -12,7 +12,7 @@ use crate::daemons::Kind;
 use crate::ledger::NOBODY;
 use crate::limits::{LATENCY_GAP, LATENCY_ROUNDS, LATENCY_WITHIN, PHASE_WITHIN};
 use crate::routes::{Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag};
-use crate::stage::{DAEMON_AS, Measures, Options, Part, Stage, passing, quantiles};
+use crate::stage::{DAEMON_AS, Measured, Measures, Options, Part, Stage, passing, quantiles};
 use crate::wire::{Attributes, Prefix, announce, withdraw};
 
 /// Where the routes are: 100.64.0.0/10, one in every block of 64 addresses.
@@ -20,7 +20,7 @@ const ROUTES: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 
 /// The routes of `clients`, `each` of them; and one more for each client that nobody announces
 /// at first.
-pub(super) fn routes(seed: u64, clients: usize, each: usize, passing: Passing) -> Routes {
+pub fn routes(seed: u64, clients: usize, each: usize, passing: Passing) -> Routes {
     let mut chance = Chance::new(seed);
     let mut blocks: Vec<_> = (0..(clients * (each + 1)) as u32).collect();
     chance.shuffle(&mut blocks);
@@ -84,7 +84,7 @@ async fn stage(
 }
 
 /// All clients announce all; measured until all hold all.
-fn converge(stage: &mut Stage, measures: &mut Measures) -> Result<()> {
+fn converge(stage: &mut Stage) -> Result<Measured> {
     let routes = stage.generator.routes();
     let all = |_| true;
     let messages: Vec<_> = (0..stage.generator.sessions())
@@ -96,18 +96,10 @@ fn converge(stage: &mut Stage, measures: &mut Measures) -> Result<()> {
         .map(|(number, &tag)| (number, tag, owner(tag)))
         .collect();
     stage.generator.ledger().expect_all(&news);
-    let measured = stage.measure("all hold all", PHASE_WITHIN, |generator| {
+    stage.measure("all hold all", PHASE_WITHIN, |generator| {
         let mut messages = messages.into_iter().enumerate();
         messages.try_for_each(|(client, message)| generator.send(client, message))
-    })?;
-    measures.extend([
-        ("conv_s", measured.seconds),
-        ("conv_cpu_s", measured.cpu),
-        ("conv_generator_s", measured.generator),
-        ("conv_foreign_s", measured.foreign),
-        ("peak_mb", measured.peak),
-    ]);
-    Ok(())
+    })
 }
 
 /// One route announced, then withdrawn, at a time, by one client after the other: milliseconds
@@ -165,8 +157,7 @@ pub(super) async fn s3(lab: &Lab, kind: Kind, options: &Options) -> Result<Measu
         (200, 250, LATENCY_ROUNDS)
     };
     let mut stage = stage(lab, kind, options, clients, each).await?;
-    let mut measures = Measures::new();
-    converge(&mut stage, &mut measures)?;
+    let mut measures = converge(&mut stage)?.measures();
     let back_to_back = latency(&mut stage, Duration::ZERO, rounds)?;
     let with_gaps = latency(&mut stage, LATENCY_GAP, rounds)?;
     for (names, samples) in [
@@ -197,8 +188,7 @@ pub(super) async fn s3(lab: &Lab, kind: Kind, options: &Options) -> Result<Measu
 pub(super) async fn s3b(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let (clients, each) = if options.quick { (100, 8) } else { (1000, 64) };
     let mut stage = stage(lab, kind, options, clients, each).await?;
-    let mut measures = Measures::new();
-    converge(&mut stage, &mut measures)?;
+    let measured = converge(&mut stage)?;
     stage.strike().await?;
-    Ok(measures)
+    Ok(measured.measures())
 }

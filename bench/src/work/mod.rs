@@ -1,7 +1,8 @@
 //! The workloads. Each is a module with a function that starts a daemon, drives it, checks what
 //! every receiver holds, and returns what it measured.
 
-mod fanout;
+pub mod fanout;
+pub mod internet;
 
 use anyhow::Result;
 use lab::Lab;
@@ -12,6 +13,10 @@ use crate::stage::{Measures, Options};
 /// Which workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Work {
+    /// 1,000,000 routes from one external peer to one monitor
+    S1,
+    /// The same 100,000 routes from 20 external peers, and two monitors
+    S2,
     /// 200 reflection clients of 250 routes, all to all; then single routes
     S3,
     /// 1,000 reflection clients of 64 routes, all to all
@@ -22,6 +27,8 @@ impl Work {
     /// As on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::S1 => "s1",
+            Self::S2 => "s2",
             Self::S3 => "s3",
             Self::S3b => "s3b",
         }
@@ -30,6 +37,7 @@ impl Work {
     /// Who is compared on it unless the command line says otherwise: ours first.
     pub const fn daemons(self) -> &'static [Kind] {
         match self {
+            Self::S1 | Self::S2 => &[Kind::Cambric, Kind::Bird],
             Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
             Self::S3b => &[Kind::Cambric, Kind::FrrFast],
         }
@@ -38,6 +46,8 @@ impl Work {
     /// Runs it once with one daemon.
     pub async fn run(self, lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
         match self {
+            Self::S1 => internet::s1(lab, kind, options).await,
+            Self::S2 => internet::s2(lab, kind, options).await,
             Self::S3 => fanout::s3(lab, kind, options).await,
             Self::S3b => fanout::s3b(lab, kind, options).await,
         }
