@@ -85,6 +85,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     if *asn != setup.asn {
         text.push_str("import = \"accept\"\nexport = \"accept\"\n");
     }
+    if !setup.graceful_restart {
+        text.push_str("graceful_restart = false\n");
+    }
     if *client {
         text.push_str("route_reflector_client = true\n");
     }
@@ -135,6 +138,29 @@ pub(crate) async fn learned(kind: Kind, site: &Site) -> Result<Table, String> {
         if after.is_none() {
             return Ok(table);
         }
+    }
+}
+
+pub(crate) async fn neighbors(kind: Kind, site: &Site) -> report::Neighbors {
+    match call(socket(kind, site), &Command::Neighbors {}).await {
+        Ok(Reply::Neighbors(neighbors)) => neighbors,
+        other => panic!("not neighbours: {other:?}"),
+    }
+}
+
+pub(crate) async fn paths(kind: Kind, site: &Site, net: IpNet) -> Vec<report::Path> {
+    let ask = Command::Routes {
+        prefix: Some(net),
+        why: true,
+        after: None,
+    };
+    match call(socket(kind, site), &ask).await {
+        Ok(Reply::Routes(page)) => page
+            .routes
+            .into_iter()
+            .flat_map(|route| route.paths)
+            .collect(),
+        other => panic!("not routes: {other:?}"),
     }
 }
 

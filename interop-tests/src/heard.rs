@@ -8,6 +8,8 @@ use bgp_proto::{
 };
 use ipnet::Ipv4Net;
 
+use crate::message;
+
 /// Everything said on a session.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
@@ -41,11 +43,9 @@ pub type Attributes = BTreeMap<u8, (u8, Vec<u8>)>;
 impl Destination {
     /// An IPv4 prefix.
     pub fn v4(net: Ipv4Net) -> Self {
-        let octets = usize::from(net.prefix_len().div_ceil(8));
-        let nlri = [&[net.prefix_len()], &net.network().octets()[..octets]].concat();
         Self {
             family: Family::IPV4_UNICAST,
-            nlri,
+            nlri: message::nlri(net),
         }
     }
 }

@@ -8,12 +8,14 @@
 //! The tests run as root with `CAMBRIC_LAB=1` and say in one line that they were skipped
 //! otherwise.
 
+mod arrange;
 mod bird;
 mod cambric;
 mod frr;
 mod gobgp;
 mod ground;
 pub mod heard;
+pub mod message;
 mod openbgpd;
 mod programs;
 pub mod sender;
@@ -21,6 +23,7 @@ mod setup;
 mod speaker;
 mod table;
 
+pub use arrange::{in_ground, shown_external, table, told};
 pub use ground::{Ground, Site};
 pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use speaker::{Kind, Speaker};

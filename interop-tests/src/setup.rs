@@ -20,6 +20,9 @@ pub struct Setup {
     pub own: Vec<Own>,
     /// Its CLUSTER_ID, if it reflects.
     pub cluster_id: Option<Ipv4Addr>,
+    /// Whether routes of a neighbour that is gone are kept for a while (RFC 4724); Cambric's
+    /// programs only.
+    pub graceful_restart: bool,
 }
 
 /// One neighbour.
@@ -105,6 +108,7 @@ impl Setup {
             ranges: vec![],
             own: vec![],
             cluster_id: None,
+            graceful_restart: true,
         }
     }
 
@@ -170,6 +174,13 @@ impl Setup {
     #[must_use]
     pub fn range(mut self, range: Range) -> Self {
         self.ranges.push(range);
+        self
+    }
+
+    /// Has the routes of a neighbour go with it.
+    #[must_use]
+    pub const fn without_graceful_restart(mut self) -> Self {
+        self.graceful_restart = false;
         self
     }
 

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use admin::report;
 use ipnet::IpNet;
 use lab::{Error, Process, until};
+use nix::sys::signal::Signal;
 
-use crate::{Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd, setup::Own};
+use crate::{
+    Route, Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd, setup::Own,
+};
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,22 @@ impl Speaker {
         }
     }
 
+    /// What one of Cambric's programs reports of its neighbours.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn neighbors(&self) -> report::Neighbors {
+        cambric::neighbors(self.kind, &self.site).await
+    }
+
+    /// What one of Cambric's programs reports of the paths to `net`.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn paths(&self, net: IpNet) -> Vec<report::Path> {
+        cambric::paths(self.kind, &self.site, net).await
+    }
+
     /// Announces one more route.
     ///
     /// # Errors
@@ -119,13 +139,24 @@ impl Speaker {
     /// # Panics
     /// If it does not in time, with what differs and the end of its log.
     pub async fn holds(&self, expected: &Table) {
+        self.holds_as(expected, |_, _| {}).await;
+    }
+
+    /// The same, where a known difference in what it holds is first put right by `mend`.
+    ///
+    /// # Panics
+    /// As [`Self::holds`].
+    pub async fn holds_as(&self, expected: &Table, mend: impl Fn(&IpNet, &mut Route)) {
         let what = format!("{:?} on host {}", self.kind, self.site.number);
         let waited = until(SETTLED, &what, async || {
             Ok::<_, Error>(match self.learned().await {
-                Ok(found) => match differences(expected, &found) {
-                    none if none.is_empty() => Ok(()),
-                    differences => Err(differences),
-                },
+                Ok(mut found) => {
+                    found.iter_mut().for_each(|(net, route)| mend(net, route));
+                    match differences(expected, &found) {
+                        none if none.is_empty() => Ok(()),
+                        differences => Err(differences),
+                    }
+                }
                 Err(silent) => Err(silent),
             })
         });
@@ -137,6 +168,15 @@ impl Speaker {
     /// The end of what it wrote.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
+    }
+
+    /// Has it end in good order, with a word to its peers.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub async fn stop(&mut self) -> Result<(), Error> {
+        self.process.signal(Signal::SIGTERM)?;
+        self.process.wait(SETTLED).await.map(drop)
     }
 
     /// Ends it without a word to its peers.

@@ -14,53 +14,14 @@
 
 use std::net::Ipv4Addr;
 
-use interop_tests::{Ground, Kind, Route, Setup, Site, Speaker, Table};
+use interop_tests::{
+    Ground, Kind, Route, Setup, Site, Speaker, in_ground, shown_external, table, told,
+};
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const FOREIGN_AS: u32 = 64513;
 
-fn table(routes: impl IntoIterator<Item = (&'static str, Route)>) -> Table {
-    let routes = routes.into_iter();
-    routes
-        .map(|(net, route)| (net.parse().expect("a prefix"), route))
-        .collect()
-}
-
-/// Runs a lab with `kind` in it, where labs are allowed and the program is installed.
-fn lab_with(kind: Kind, name: &str, test: impl AsyncFnOnce(Ground)) {
-    if !lab::allowed(name) || !kind.is_installed() {
-        return;
-    }
-    lab::in_lab(name, async |lab| {
-        test(Ground::new(lab).await.expect("a ground")).await;
-    });
-}
-
-/// A setup's session with a host, as the foreign program can have it.
-fn peering(setup: Setup, kind: Kind, number: u8, asn: u32) -> Setup {
-    match kind {
-        Kind::Gobgp | Kind::Frr | Kind::Openbgpd => setup.neighbor_apart(number, asn),
-        _ => setup.neighbor(Site::v4(number), asn),
-    }
-}
-
-async fn start(ground: &Ground, kind: Kind, number: u8, setup: &Setup) -> Speaker {
-    let site = ground.site(number).await.expect("a host");
-    Speaker::start(kind, site, setup).await.expect("a speaker")
-}
-
-/// What a foreign speaker announces or passes on to internal peers, as it reaches us.
-fn told(kind: Kind, route: Route) -> Route {
-    Route {
-        med: match kind {
-            Kind::Frr => route.med.or(Some(0)),
-            _ => route.med,
-        },
-        ..route
-    }
-}
-
-/// The same from an external peer.
+/// What a foreign speaker announces to external peers, as it reaches us.
 fn told_external(kind: Kind, route: Route) -> Route {
     match kind {
         Kind::Bird => Route { med: None, ..route },
@@ -68,25 +29,18 @@ fn told_external(kind: Kind, route: Route) -> Route {
     }
 }
 
-/// What an external peer shows as LOCAL_PREF.
-fn shown_external(kind: Kind, route: Route) -> Route {
-    match kind {
-        Kind::Bird | Kind::Openbgpd => route.local_pref(100),
-        _ => route,
-    }
-}
-
 async fn external(kind: Kind, ground: Ground) {
-    let ours = peering(Setup::fabric(), kind, 2, FOREIGN_AS);
+    let ours = Setup::fabric().peering(kind, 2, FOREIGN_AS);
     let ours = ours.announcing("10.65.1.1/32").announcing("fd65::1/128");
-    let theirs = peering(Setup::of(FOREIGN_AS), kind, 1, 64512)
+    let theirs = Setup::of(FOREIGN_AS)
+        .peering(kind, 1, 64512)
         .announcing("10.70.1.0/24")
         .adorned()
         .announcing("fd70:1::/64")
         .adorned()
         .announcing("10.70.2.0/24");
-    let us = start(&ground, Kind::Client, 1, &ours).await;
-    let them = start(&ground, kind, 2, &theirs).await;
+    let us = ground.speaker(Kind::Client, 1, &ours).await;
+    let them = ground.speaker(kind, 2, &theirs).await;
     us.holds(&table([
         (
             "10.70.1.0/24",
@@ -154,13 +108,14 @@ async fn installed(client: &Speaker, nets: &[&str]) {
 }
 
 async fn internal(kind: Kind, ground: Ground) {
-    let ours = peering(Setup::fabric(), kind, 2, 64512);
+    let ours = Setup::fabric().peering(kind, 2, 64512);
     let ours = ours.announcing("10.65.1.1/32").announcing("fd65::1/128");
-    let theirs = peering(Setup::fabric(), kind, 1, 64512)
+    let theirs = Setup::fabric()
+        .peering(kind, 1, 64512)
         .announcing("10.65.2.1/32")
         .adorned();
-    let us = start(&ground, Kind::Client, 1, &ours).await;
-    let them = start(&ground, kind, 2, &theirs).await;
+    let us = ground.speaker(Kind::Client, 1, &ours).await;
+    let them = ground.speaker(kind, 2, &theirs).await;
     let adorned = Route::via(Site::v4(2)).local_pref(100).adorned();
     us.holds(&table([("10.65.2.1/32", adorned)])).await;
     them.holds(&table([
@@ -174,20 +129,22 @@ async fn internal(kind: Kind, ground: Ground) {
 async fn our_reflector(kind: Kind, ground: Ground) {
     let mut reflector = Setup::fabric();
     for client in [2, 3] {
-        reflector = peering(reflector, kind, client, 64512);
+        reflector = reflector.peering(kind, client, 64512);
     }
     let reflector = reflector.neighbor(Site::v4(4), 64512).reflecting(CLUSTER);
-    let client = || peering(Setup::fabric(), kind, 1, 64512);
+    let client = || Setup::fabric().peering(kind, 1, 64512);
     let own = Setup::fabric().neighbor(Site::v4(1), 64512);
     let one = client()
         .announcing("10.65.2.1/32")
         .adorned()
         .announcing("fd65::2/128");
     let two = client().announcing("10.65.3.1/32");
-    let _reflector = start(&ground, Kind::Reflector, 1, &reflector).await;
-    let one = start(&ground, kind, 2, &one).await;
-    let two = start(&ground, kind, 3, &two).await;
-    let own = start(&ground, Kind::Client, 4, &own.announcing("10.65.4.1/32")).await;
+    let _reflector = ground.speaker(Kind::Reflector, 1, &reflector).await;
+    let one = ground.speaker(kind, 2, &one).await;
+    let two = ground.speaker(kind, 3, &two).await;
+    let own = ground
+        .speaker(Kind::Client, 4, &own.announcing("10.65.4.1/32"))
+        .await;
 
     let from = |number| {
         Route::via(Site::v4(number))
@@ -226,16 +183,18 @@ async fn our_reflector(kind: Kind, ground: Ground) {
 async fn their_reflector(kind: Kind, ground: Ground) {
     let mut reflector = Setup::fabric();
     for client in [2, 3] {
-        reflector = peering(reflector, kind, client, 64512);
+        reflector = reflector.peering(kind, client, 64512);
     }
-    let client = || peering(Setup::fabric(), kind, 1, 64512);
+    let client = || Setup::fabric().peering(kind, 1, 64512);
     let one = client()
         .announcing("10.65.2.1/32")
         .announcing("fd65::2/128");
     let two = client().announcing("10.65.3.1/32");
-    let _reflector = start(&ground, kind, 1, &reflector.reflecting(CLUSTER)).await;
-    let one = start(&ground, Kind::Client, 2, &one).await;
-    let two = start(&ground, Kind::Client, 3, &two).await;
+    let _reflector = ground
+        .speaker(kind, 1, &reflector.reflecting(CLUSTER))
+        .await;
+    let one = ground.speaker(Kind::Client, 2, &one).await;
+    let two = ground.speaker(Kind::Client, 3, &two).await;
     let from = |number| {
         let route = Route::via(Site::v4(number)).local_pref(100);
         told(kind, route.reflected(Site::v4(number), CLUSTER))
@@ -256,18 +215,20 @@ async fn their_reflector(kind: Kind, ground: Ground) {
 /// Everyone peers with everyone: two of Cambric's clients and a foreign speaker.
 async fn mesh(kind: Kind, ground: Ground) {
     let ours = |own, other| {
-        peering(
-            Setup::fabric().neighbor(Site::v4(other), 64512),
-            kind,
-            3,
-            64512,
-        )
-        .announcing(own)
+        let setup = Setup::fabric().neighbor(Site::v4(other), 64512);
+        setup.peering(kind, 3, 64512).announcing(own)
     };
-    let theirs = peering(peering(Setup::fabric(), kind, 1, 64512), kind, 2, 64512);
-    let one = start(&ground, Kind::Client, 1, &ours("10.65.1.1/32", 2)).await;
-    let two = start(&ground, Kind::Client, 2, &ours("10.65.2.1/32", 1)).await;
-    let them = start(&ground, kind, 3, &theirs.announcing("10.65.3.1/32")).await;
+    let theirs = Setup::fabric().peering(kind, 1, 64512);
+    let theirs = theirs.peering(kind, 2, 64512);
+    let one = ground
+        .speaker(Kind::Client, 1, &ours("10.65.1.1/32", 2))
+        .await;
+    let two = ground
+        .speaker(Kind::Client, 2, &ours("10.65.2.1/32", 1))
+        .await;
+    let them = ground
+        .speaker(kind, 3, &theirs.announcing("10.65.3.1/32"))
+        .await;
     let from = |number| Route::via(Site::v4(number)).local_pref(100);
     one.holds(&table([
         ("10.65.2.1/32", from(2)),
@@ -294,7 +255,7 @@ macro_rules! labs {
                 fn $lab() {
                     let name = concat!(stringify!($lab), " with ", stringify!($kind));
                     let kind = super::Kind::$kind;
-                    super::lab_with(kind, name, async |ground| super::$lab(kind, ground).await);
+                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
                 }
             )+
         }

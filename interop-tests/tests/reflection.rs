@@ -1,0 +1,468 @@
+//! Route reflection, RFC 4456, clause by clause: Cambric's reflector between peers of every kind
+//! and beside reflectors of every kind.
+
+use std::net::Ipv4Addr;
+
+use bgp_proto::AttrCode;
+use interop_tests::{
+    Ground, Kind, Route, Setup, Site, Speaker, Table, in_ground,
+    message::{OPTIONAL, Update, WELL_KNOWN},
+    sender::{Opening, Sender},
+    shown_external, told,
+};
+use ipnet::{IpNet, Ipv4Net};
+
+const ASN: u32 = 64512;
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+/// That of the other reflector, where it is not the same.
+const OTHER_CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
+const IPV4: &[&str] = &["ipv4-unicast"];
+
+/// What a peer is to the reflector.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seat {
+    Client,
+    NonClient,
+    External,
+}
+use Seat::{Client, External, NonClient};
+
+/// What becomes of a route.
+enum Passed {
+    /// It stays at the reflector.
+    Nothing,
+    /// With ORIGINATOR_ID, CLUSTER_LIST, and everything else as it was.
+    Reflected,
+    /// From another AS, as any speaker passes it on.
+    Enters,
+    /// To another AS, without a trace of reflection.
+    Leaves,
+    /// From one AS to another.
+    Crosses,
+}
+
+/// RFC 4456 §6 in both directions, and RFC 4271 §9.2 where it leaves things as they were.
+const fn passed(from: Seat, to: Seat) -> Passed {
+    match (from, to) {
+        (Client, Client | NonClient) => Passed::Reflected,
+        (NonClient, Client) => Passed::Reflected,
+        (NonClient, NonClient) => Passed::Nothing,
+        (External, Client | NonClient) => Passed::Enters,
+        (Client | NonClient, External) => Passed::Leaves,
+        (External, External) => Passed::Crosses,
+    }
+}
+
+/// Who sits where: the host's number is its address and its prefix.
+const SEATS: [(u8, Seat); 6] = [
+    (2, Client),
+    (3, Client),
+    (4, NonClient),
+    (5, NonClient),
+    (6, External),
+    (7, External),
+];
+
+fn asn(number: u8, seat: Seat) -> u32 {
+    match seat {
+        External => 64500 + u32::from(number),
+        _ => ASN,
+    }
+}
+
+fn prefix(number: u8) -> IpNet {
+    IpNet::from(Ipv4Net::new(Ipv4Addr::new(10, 65, number, 0), 24).expect("a prefix"))
+}
+
+/// The table that host `number` is to hold.
+fn expected(kind: Kind, (number, seat): (u8, Seat)) -> Table {
+    let others = SEATS.iter().filter(|(other, _)| *other != number);
+    let routes = others.filter_map(|&(from, source)| {
+        let own = Route::via(Site::v4(from));
+        let route = match passed(source, seat) {
+            Passed::Nothing => return None,
+            Passed::Reflected => told(kind, own.local_pref(100)).reflected(Site::v4(from), CLUSTER),
+            Passed::Enters => {
+                let route = own.path(&asn(from, source).to_string()).local_pref(100);
+                told(kind, route)
+            }
+            Passed::Leaves => {
+                let route = Route::via(Site::v4(1)).path(&ASN.to_string());
+                shown_external(kind, route)
+            }
+            Passed::Crosses => {
+                let path = format!("{ASN} {}", asn(from, source));
+                shown_external(kind, Route::via(Site::v4(1)).path(&path))
+            }
+        };
+        Some((prefix(from), route))
+    });
+    routes.collect()
+}
+
+/// Every direction between speakers of one kind.
+async fn directions(kind: Kind, ground: Ground) {
+    let mut reflector = Setup::fabric();
+    let with = |setup: Setup, seat: Seat| {
+        let seats = SEATS.iter().filter(move |(_, other)| *other == seat);
+        seats.fold(setup, |setup, &(number, seat)| {
+            setup
+                .neighbor(Site::v4(number), asn(number, seat))
+                .carrying(IPV4)
+        })
+    };
+    reflector = with(reflector, Client).reflecting(CLUSTER);
+    reflector = with(with(reflector, NonClient), External);
+    let _reflector = ground.speaker(Kind::Reflector, 1, &reflector).await;
+    let mut speakers = vec![];
+    for (number, seat) in SEATS {
+        let setup = Setup::of(asn(number, seat))
+            .neighbor(Site::v4(1), ASN)
+            .carrying(IPV4)
+            .announcing(&prefix(number).to_string());
+        speakers.push((ground.speaker(kind, number, &setup).await, (number, seat)));
+    }
+    for (speaker, seat) in &speakers {
+        speaker.holds(&expected(kind, *seat)).await;
+    }
+    // A withdrawal goes every way that the route went.
+    for (speaker, (number, _)) in &speakers[..2] {
+        speaker.withdraw(prefix(*number)).await.expect("withdrawn");
+    }
+    for (speaker, seat) in &speakers {
+        let mut left = expected(kind, *seat);
+        left.retain(|net, _| ![prefix(2), prefix(3)].contains(net));
+        speaker.holds(&left).await;
+    }
+}
+
+/// A client that sits at host 2 or 3 of a reflector with two, by hand.
+async fn by_hand(ground: &Ground, number: u8) -> (Site, Sender) {
+    let site = ground.site(number).await.expect("a host");
+    let opening = Opening {
+        id: Site::v4(number),
+        ..Opening::of(&site, ASN)
+    };
+    let sender = Sender::open_as(&site, Site::v4(1), &opening).await;
+    (site, sender.expect("a session"))
+}
+
+fn two_clients() -> Setup {
+    let setup = Setup::fabric().neighbor(Site::v4(2), ASN);
+    setup.neighbor(Site::v4(3), ASN).reflecting(CLUSTER)
+}
+
+/// No session with a client of it has gone down. (Of two connections that reflectors open to
+/// each other at once, one is closed again.)
+async fn stood(reflector: &Speaker) {
+    let neighbors = reflector.neighbors().await.neighbors.into_iter();
+    for neighbor in neighbors.filter(|neighbor| neighbor.role == "client") {
+        let (name, down) = (neighbor.name, neighbor.last_down);
+        assert_eq!(neighbor.flaps, 0, "{name}: {down:?}");
+    }
+}
+
+const NET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 2, 0), 24);
+const MARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 9, 0), 24);
+
+/// RFC 4456 §6: a client is never told its own route, whichever way the best path moves.
+#[test]
+fn nothing_returns_to_its_originator() {
+    in_ground(&[], "nothing_returns_to_its_originator", async |ground| {
+        let _reflector = ground.speaker(Kind::Reflector, 1, &two_clients()).await;
+        let (_, mut one) = by_hand(&ground, 2).await;
+        let (_, mut two) = by_hand(&ground, 3).await;
+        let preferred = |number, local_pref: u32| {
+            let update = Update::via(Site::v4(number));
+            let update =
+                update.replacing(WELL_KNOWN, AttrCode::LocalPref, &local_pref.to_be_bytes());
+            update.announcing(NET).encode()
+        };
+        // Its route is the only one, then the better, then the worse, then it is gone.
+        one.send(&preferred(2, 100)).await.expect("sent");
+        two.hears("the route of one", |heard| heard.has(NET)).await;
+        assert_eq!(
+            two.heard.reflection_of(NET),
+            (Some(Site::v4(2)), vec![CLUSTER])
+        );
+        two.send(&preferred(3, 50)).await.expect("sent");
+        two.send(&preferred(3, 200)).await.expect("sent");
+        one.hears("the better route of two", |heard| heard.has(NET))
+            .await;
+        assert_eq!(
+            one.heard.reflection_of(NET),
+            (Some(Site::v4(3)), vec![CLUSTER])
+        );
+        two.hears("that its own is the best", |heard| !heard.has(NET))
+            .await;
+        let gone = Update::default().withdrawing(NET).encode();
+        two.send(&gone).await.expect("sent");
+        one.hears("that the better one is gone", |heard| !heard.has(NET))
+            .await;
+        two.hears("the route of one again", |heard| heard.has(NET))
+            .await;
+        one.send(&gone).await.expect("sent");
+        two.hears("that all is gone", |heard| !heard.has(NET)).await;
+        // What comes last says that nothing else is on its way.
+        let mark = Update::via(Site::v4(3)).announcing(MARK).encode();
+        two.send(&mark).await.expect("sent");
+        one.hears("the mark", |heard| heard.has(MARK)).await;
+        assert_eq!(one.heard.announced.len(), 2, "{:?}", one.heard.announced);
+        assert_eq!(two.heard.announced.len(), 2, "{:?}", two.heard.announced);
+        assert!(one.heard.oddities.is_empty() && two.heard.oddities.is_empty());
+    });
+}
+
+/// RFC 4456 §8: what has been here already goes no further, and says why; the rest does.
+#[test]
+fn loops_end_at_import() {
+    let ids = |ids: &[Ipv4Addr]| ids.iter().flat_map(Ipv4Addr::octets).collect::<Vec<_>>();
+    let ours = Site::v4(1);
+    let other = Ipv4Addr::new(10, 7, 7, 7);
+    let originator = |id| (AttrCode::OriginatorId, ids(&[id]));
+    let clusters = |list: &[Ipv4Addr]| (AttrCode::ClusterList, ids(list));
+    let rows = [
+        (
+            "another's ORIGINATOR_ID",
+            vec![originator(other)],
+            Ok((other, vec![])),
+        ),
+        (
+            "other clusters",
+            vec![originator(other), clusters(&[OTHER_CLUSTER, other])],
+            Ok((other, vec![OTHER_CLUSTER, other])),
+        ),
+        (
+            "CLUSTER_LIST without ORIGINATOR_ID",
+            vec![clusters(&[OTHER_CLUSTER])],
+            Ok((Site::v4(2), vec![OTHER_CLUSTER])),
+        ),
+        (
+            "our ORIGINATOR_ID",
+            vec![originator(ours)],
+            Err("not eligible: own ORIGINATOR_ID"),
+        ),
+        (
+            "our CLUSTER_ID first",
+            vec![originator(other), clusters(&[CLUSTER, other])],
+            Err("not eligible: own CLUSTER_ID in CLUSTER_LIST"),
+        ),
+        (
+            "our CLUSTER_ID last",
+            vec![
+                originator(other),
+                clusters(&[other, OTHER_CLUSTER, CLUSTER]),
+            ],
+            Err("not eligible: own CLUSTER_ID in CLUSTER_LIST"),
+        ),
+        (
+            "our router id as a cluster, which it is not",
+            vec![originator(other), clusters(&[ours])],
+            Ok((other, vec![ours])),
+        ),
+    ];
+    in_ground(&[], "loops_end_at_import", async |ground| {
+        let reflector = ground.speaker(Kind::Reflector, 1, &two_clients()).await;
+        let (_, mut from) = by_hand(&ground, 2).await;
+        let (_, mut to) = by_hand(&ground, 3).await;
+        for (name, attributes, expected) in rows {
+            let good = Update::via(Site::v4(2)).announcing(NET).encode();
+            from.send(&good).await.expect("sent");
+            to.hears("the route as it should be", |heard| {
+                heard.has(NET) && heard.reflection_of(NET).1.len() == 1
+            })
+            .await;
+            let update = attributes
+                .iter()
+                .fold(Update::via(Site::v4(2)), |update, row| {
+                    update.with(OPTIONAL, row.0, &row.1)
+                });
+            from.send(&update.announcing(NET).encode())
+                .await
+                .expect("sent");
+            match expected {
+                Ok((originator, list)) => {
+                    let list = [vec![CLUSTER], list].concat();
+                    let reflection = (Some(originator), list);
+                    to.hears(name, |heard| {
+                        heard.has(NET) && heard.reflection_of(NET) == reflection
+                    })
+                    .await;
+                }
+                Err(reason) => {
+                    to.hears(name, |heard| !heard.has(NET)).await;
+                    let paths = reflector.paths(NET.into()).await;
+                    let lost = paths.first().and_then(|path| path.lost.clone());
+                    assert_eq!(lost.as_deref(), Some(reason), "{name}");
+                }
+            }
+        }
+        stood(&reflector).await;
+    });
+}
+
+/// Two clients of two reflectors that peer with each other. Reflectors: ours on host 1, one of
+/// `kind` on host 2. Clients: Cambric's on hosts 3 and 4.
+struct Pair {
+    ours: Speaker,
+    theirs: Speaker,
+    clients: [Speaker; 2],
+}
+
+impl Pair {
+    /// `clusters` are those of ours and theirs; `both` says whether each client is one of both
+    /// reflectors, or the first of ours and the second of theirs.
+    async fn start(kind: Kind, ground: &Ground, clusters: [Ipv4Addr; 2], both: bool) -> Self {
+        let clients_of = |at: u8| -> Vec<u8> {
+            match both {
+                true => vec![3, 4],
+                false => vec![2 + at],
+            }
+        };
+        let reflector = |at: u8, cluster, other| {
+            let setup = clients_of(at)
+                .into_iter()
+                .fold(Setup::fabric(), |setup, client| {
+                    setup.neighbor(Site::v4(client), ASN).carrying(IPV4)
+                });
+            let setup = setup.reflecting(cluster);
+            setup.neighbor(Site::v4(other), ASN).carrying(IPV4)
+        };
+        let ours = ground
+            .speaker(Kind::Reflector, 1, &reflector(1, clusters[0], 2))
+            .await;
+        let theirs = ground.speaker(kind, 2, &reflector(2, clusters[1], 1)).await;
+        let client = async |number: u8| {
+            let of = [1, 2]
+                .into_iter()
+                .filter(|at| clients_of(*at).contains(&number));
+            let setup = of.fold(Setup::fabric(), |setup, at| {
+                setup.neighbor(Site::v4(at), ASN).carrying(IPV4)
+            });
+            let setup = setup.announcing(&prefix(number).to_string());
+            let setup = setup.without_graceful_restart();
+            ground.speaker(Kind::Client, number, &setup).await
+        };
+        let clients = [client(3).await, client(4).await];
+        Self {
+            ours,
+            theirs,
+            clients,
+        }
+    }
+
+    /// Each client holds the other's route alone, as `by` gives it, or nothing.
+    ///
+    /// Known difference: GoBGP removes ORIGINATOR_ID and CLUSTER_LIST towards a non-client, which
+    /// ours is. There is nothing to know the route by, and as that of a router with a lower id
+    /// than the client's it may win.
+    async fn settle(&self, announced: bool, by: Kind) {
+        for (client, other) in self.clients.iter().zip([4, 3]) {
+            let route = Route::via(Site::v4(other)).local_pref(100);
+            let route = told(by, route).reflected(Site::v4(other), CLUSTER);
+            let routes = announced.then(|| (prefix(other), route));
+            let mend = |_: &IpNet, route: &mut Route| {
+                if self.theirs.kind == Kind::Gobgp && route.originator_id == Some(Site::v4(2)) {
+                    route.originator_id = Some(Site::v4(other));
+                }
+            };
+            client.holds_as(&routes.into_iter().collect(), mend).await;
+        }
+    }
+}
+
+/// RFC 4456 §7: two reflectors with the same clients and the same CLUSTER_ID drop each other's
+/// reflections; either alone is enough.
+async fn one_cluster(kind: Kind, ground: Ground) {
+    let mut pair = Pair::start(kind, &ground, [CLUSTER, CLUSTER], true).await;
+    // Of equal routes that from the lower router id wins: ours.
+    pair.settle(true, Kind::Reflector).await;
+    for number in [3, 4] {
+        let paths = pair.ours.paths(prefix(number)).await;
+        let looped = paths.iter().filter(|path| path.neighbor == "n10-0-0-2");
+        let lost: Vec<_> = looped.filter_map(|path| path.lost.as_deref()).collect();
+        let why = "not eligible: own CLUSTER_ID in CLUSTER_LIST";
+        assert!(
+            kind == Kind::Gobgp || lost.iter().all(|lost| *lost == why),
+            "{paths:?}"
+        );
+    }
+    pair.ours.stop().await.expect("stopped");
+    pair.settle(true, kind).await;
+    for (client, number) in pair.clients.iter().zip([3, 4]) {
+        client.withdraw(prefix(number)).await.expect("withdrawn");
+    }
+    pair.settle(false, kind).await;
+    pair.theirs.holds(&Table::new()).await;
+}
+
+/// RFC 4456 §7 and §8: a route that passes two clusters says so, nearest first.
+async fn two_clusters(kind: Kind, ground: Ground) {
+    let pair = Pair::start(kind, &ground, [CLUSTER, OTHER_CLUSTER], false).await;
+    let through = |number: u8, first, second| {
+        let route = Route::via(Site::v4(number)).local_pref(100);
+        let route = route.reflected(Site::v4(number), first);
+        route.reflected(Site::v4(number), second)
+    };
+    let from_ours = through(3, CLUSTER, OTHER_CLUSTER);
+    let from_theirs = match kind {
+        // As if it had the route from nobody: towards a non-client it removes both.
+        Kind::Gobgp => {
+            let route = Route::via(Site::v4(4)).local_pref(100);
+            route.reflected(Site::v4(2), CLUSTER)
+        }
+        _ => told(kind, through(4, OTHER_CLUSTER, CLUSTER)),
+    };
+    let [one, two] = &pair.clients;
+    two.holds(&Table::from([(prefix(3), from_ours)])).await;
+    one.holds(&Table::from([(prefix(4), from_theirs)])).await;
+    two.withdraw(prefix(4)).await.expect("withdrawn");
+    one.holds(&Table::new()).await;
+    let left = Route::via(Site::v4(3)).local_pref(100);
+    pair.ours.holds(&Table::from([(prefix(3), left)])).await;
+}
+
+/// Clients of both of two reflectors that peer with each other and have clusters of their own:
+/// after many changes nothing is left of what was withdrawn, at anyone.
+async fn no_zombies(kind: Kind, ground: Ground) {
+    let pair = Pair::start(kind, &ground, [CLUSTER, OTHER_CLUSTER], true).await;
+    let own = Setup::fabric()
+        .announcing(&prefix(3).to_string())
+        .own
+        .remove(0);
+    for _ in 0..10 {
+        pair.clients[0].withdraw(own.net).await.expect("withdrawn");
+        pair.clients[0].announce(&own).await.expect("announced");
+    }
+    pair.settle(true, Kind::Reflector).await;
+    for (client, number) in pair.clients.iter().zip([3, 4]) {
+        client.withdraw(prefix(number)).await.expect("withdrawn");
+    }
+    pair.settle(false, Kind::Reflector).await;
+    pair.ours.holds(&Table::new()).await;
+    pair.theirs.holds(&Table::new()).await;
+    stood(&pair.ours).await;
+}
+
+macro_rules! labs {
+    ($($lab:ident: $($kind:ident)+;)+) => { $(
+        #[allow(non_snake_case)]
+        mod $lab {
+            $(
+                #[test]
+                fn $kind() {
+                    let name = concat!(stringify!($lab), " with ", stringify!($kind));
+                    let kind = super::Kind::$kind;
+                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
+                }
+            )+
+        }
+    )+ };
+}
+
+labs! {
+    directions: Bird Gobgp Frr Openbgpd;
+    one_cluster: Reflector Bird Gobgp Frr Openbgpd;
+    two_clusters: Reflector Bird Gobgp Frr Openbgpd;
+    no_zombies: Reflector Bird Gobgp Frr Openbgpd;
+}
