@@ -1,0 +1,428 @@
+//! What a client gets wrong stays its own affair: each row is a message that RFC 7606 has an
+//! answer for, sent by hand to Cambric's reflector, with one speaker of every kind behind it.
+//! They are told only what is well-formed and in its canonical form, and keep their sessions.
+
+use std::{io, net::Ipv4Addr, time::Duration};
+
+use bgp_proto::AttrCode as Code;
+use interop_tests::{
+    Kind, Route, Setup, Site, Speaker, Table,
+    heard::{Attributes, Destination},
+    in_ground,
+    message::{OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN},
+    sender::{Opening, Sender},
+};
+use ipnet::Ipv4Net;
+
+const ASN: u32 = 64512;
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const IPV4: &[&str] = &["ipv4-unicast"];
+/// Flags of an optional attribute that somebody on the way did not know.
+const PARTIAL: u8 = 0xe0;
+
+/// What a message leads to.
+enum Outcome {
+    /// The route is told like any other, but for these attributes: none, or flags and value.
+    Told(&'static [(Code, Option<(u8, &'static [u8])>)]),
+    /// The route counts as withdrawn. RFC 7606 §2
+    Withdrawn,
+    /// The session ends with this NOTIFICATION.
+    Reset(u8, u8),
+}
+use Outcome::{Reset, Told, Withdrawn};
+
+/// One row: what is wrong, what becomes of a good message, and what comes of it.
+type Row = (&'static str, fn(Update) -> Update, Outcome);
+
+/// What leaves the session standing.
+const BORNE: &[Row] = &[
+    // RFC 4271 §5.1.5: that there is none is no fault, and others are told one.
+    ("no LOCAL_PREF", |u| u.without(Code::LocalPref), Told(&[])),
+    ("no ORIGIN", |u| u.without(Code::Origin), Withdrawn),
+    ("no AS_PATH", |u| u.without(Code::AsPath), Withdrawn),
+    ("no NEXT_HOP", |u| u.without(Code::NextHop), Withdrawn),
+    (
+        "ORIGIN 5",
+        |u| u.replacing(WELL_KNOWN, Code::Origin, &[5]),
+        Withdrawn,
+    ),
+    (
+        "ORIGIN of two octets",
+        |u| u.replacing(WELL_KNOWN, Code::Origin, &[0, 0]),
+        Withdrawn,
+    ),
+    // RFC 7606 §3 c.
+    (
+        "ORIGIN with the flags of an optional attribute",
+        |u| u.replacing(OPTIONAL_TRANSITIVE, Code::Origin, &[0]),
+        Withdrawn,
+    ),
+    // RFC 7606 §3 g: the first counts.
+    (
+        "LOCAL_PREF twice",
+        |u| u.with(WELL_KNOWN, Code::LocalPref, &[0, 0, 0, 200]),
+        Told(&[]),
+    ),
+    (
+        "LOCAL_PREF of three octets",
+        |u| u.replacing(WELL_KNOWN, Code::LocalPref, &[0, 0, 100]),
+        Withdrawn,
+    ),
+    (
+        "MED of three octets",
+        |u| u.replacing(OPTIONAL, Code::Med, &[0, 0, 7]),
+        Withdrawn,
+    ),
+    (
+        "NEXT_HOP 0.0.0.0",
+        |u| u.replacing(WELL_KNOWN, Code::NextHop, &[0; 4]),
+        Withdrawn,
+    ),
+    (
+        "NEXT_HOP 127.0.0.1",
+        |u| u.replacing(WELL_KNOWN, Code::NextHop, &[127, 0, 0, 1]),
+        Withdrawn,
+    ),
+    (
+        "NEXT_HOP of five octets",
+        |u| u.replacing(WELL_KNOWN, Code::NextHop, &[10; 5]),
+        Withdrawn,
+    ),
+    (
+        "an AS_PATH segment that runs past the end",
+        |u| u.replacing(WELL_KNOWN, Code::AsPath, &[2, 2, 0, 0, 0xfd, 0xe9]),
+        Withdrawn,
+    ),
+    (
+        "an AS_PATH segment of type 9",
+        |u| u.replacing(WELL_KNOWN, Code::AsPath, &[9, 1, 0, 0, 0xfd, 0xe9]),
+        Withdrawn,
+    ),
+    (
+        "an empty AS_PATH segment",
+        |u| u.replacing(WELL_KNOWN, Code::AsPath, &[2, 0]),
+        Withdrawn,
+    ),
+    // RFC 7607 §2.
+    (
+        "AS 0 in the AS_PATH",
+        |u| u.replacing(WELL_KNOWN, Code::AsPath, &[2, 1, 0, 0, 0, 0]),
+        Withdrawn,
+    ),
+    (
+        "our own AS in the AS_PATH",
+        |u| u.replacing(WELL_KNOWN, Code::AsPath, &[2, 1, 0, 0, 0xfc, 0]),
+        Withdrawn,
+    ),
+    (
+        "ATOMIC_AGGREGATE with a value",
+        |u| u.with(WELL_KNOWN, Code::AtomicAggregate, &[1]),
+        Told(&[]),
+    ),
+    (
+        "AGGREGATOR of five octets",
+        |u| u.with(OPTIONAL_TRANSITIVE, Code::Aggregator, &[0; 5]),
+        Told(&[]),
+    ),
+    (
+        "COMMUNITIES of three octets",
+        |u| u.with(OPTIONAL_TRANSITIVE, Code::Communities, &[1, 2, 3]),
+        Withdrawn,
+    ),
+    (
+        "COMMUNITIES out of order and twice",
+        |u| {
+            u.with(
+                OPTIONAL_TRANSITIVE,
+                Code::Communities,
+                &[0, 9, 0, 9, 0, 1, 0, 1, 0, 9, 0, 9],
+            )
+        },
+        Told(&[(
+            Code::Communities,
+            Some((OPTIONAL_TRANSITIVE, &[0, 1, 0, 1, 0, 9, 0, 9])),
+        )]),
+    ),
+    (
+        "EXTENDED_COMMUNITIES of seven octets",
+        |u| u.with(OPTIONAL_TRANSITIVE, Code::ExtendedCommunities, &[0; 7]),
+        Withdrawn,
+    ),
+    (
+        "LARGE_COMMUNITIES of eleven octets",
+        |u| u.with(OPTIONAL_TRANSITIVE, Code::LargeCommunities, &[0; 11]),
+        Withdrawn,
+    ),
+    (
+        "ORIGINATOR_ID of three octets",
+        |u| u.with(OPTIONAL, Code::OriginatorId, &[10, 7, 7]),
+        Withdrawn,
+    ),
+    (
+        "CLUSTER_LIST of five octets",
+        |u| u.with(OPTIONAL, Code::ClusterList, &[10; 5]),
+        Withdrawn,
+    ),
+    (
+        "our own ORIGINATOR_ID",
+        |u| u.with(OPTIONAL, Code::OriginatorId, &[10, 0, 0, 1]),
+        Withdrawn,
+    ),
+    (
+        "our own CLUSTER_ID",
+        |u| u.with(OPTIONAL, Code::ClusterList, &[10, 9, 9, 9]),
+        Withdrawn,
+    ),
+    // RFC 6793 §3.
+    (
+        "AS4_PATH among those who need none",
+        |u| {
+            u.with(
+                OPTIONAL_TRANSITIVE,
+                Code::As4Path,
+                &[2, 1, 0, 0, 0xfd, 0xe9],
+            )
+        },
+        Told(&[]),
+    ),
+    (
+        "an unknown well-known attribute",
+        |u| u.with(WELL_KNOWN, Code(200), &[1]),
+        Withdrawn,
+    ),
+    (
+        "an unknown optional attribute",
+        |u| u.with(OPTIONAL, Code(201), &[1]),
+        Told(&[]),
+    ),
+    (
+        "an unknown transitive attribute",
+        |u| u.with(OPTIONAL_TRANSITIVE, Code(202), &[1, 2]),
+        Told(&[(Code(202), Some((PARTIAL, &[1, 2])))]),
+    ),
+    // RFC 7606 §4.
+    (
+        "an attribute that runs past the others' end",
+        |u| u.with_octets(Code::Communities, &[OPTIONAL_TRANSITIVE, 8, 40, 1, 2, 3, 4]),
+        Withdrawn,
+    ),
+    (
+        "an attribute of which only the flags are there",
+        |u| u.with_octets(Code::Communities, &[OPTIONAL_TRANSITIVE]),
+        Withdrawn,
+    ),
+];
+
+/// What the session does not survive.
+const FATAL: &[Row] = &[
+    // RFC 7606 §5.3: where the next prefix begins cannot be known.
+    (
+        "a prefix of 33 bits",
+        |u| u.announcing_octets(&[33, 10, 0, 0, 0, 0]),
+        Reset(3, 10),
+    ),
+    (
+        "a prefix that is cut off",
+        |u| u.announcing_octets(&[24, 10]),
+        Reset(3, 10),
+    ),
+    // RFC 7606 §3 g.
+    (
+        "MP_REACH_NLRI twice",
+        |u| {
+            let reach = [0, 1, 1, 4, 10, 0, 0, 2, 0, 24, 10, 66, 0];
+            let update = u.with(OPTIONAL, Code::MpReach, &reach);
+            update.with(OPTIONAL, Code::MpReach, &reach)
+        },
+        Reset(3, 1),
+    ),
+    (
+        "MP_REACH_NLRI of two octets",
+        |u| u.with(OPTIONAL, Code::MpReach, &[0, 1]),
+        Reset(3, 9),
+    ),
+];
+
+/// The prefix of a row. Its host bits are for one of them to set.
+fn prefix(row: usize) -> Ipv4Net {
+    let number = u8::try_from(row).expect("a row");
+    Ipv4Net::new(Ipv4Addr::new(10, 100 + number, 0, 0), 20).expect("a prefix")
+}
+
+fn good(row: usize) -> Update {
+    Update::via(Site::v4(2)).announcing(prefix(row))
+}
+
+/// The same with a MED, by which it is told apart from the good one.
+fn odd(row: usize, alter: fn(Update) -> Update) -> Vec<u8> {
+    let update = Update::via(Site::v4(2)).with(OPTIONAL, Code::Med, &[0, 0, 0, 7]);
+    alter(update.announcing(prefix(row))).encode()
+}
+
+/// Opens the session of host 2 or 3, however long the reflector wants nothing of it.
+async fn session(site: &Site) -> Sender {
+    let opening = Opening {
+        id: Site::v4(site.number),
+        ..Opening::of(site, ASN)
+    };
+    let limit = Duration::from_secs(30);
+    let opened = lab::until(limit, "a session", async || {
+        let opened: io::Result<Sender> = Sender::open_as(site, Site::v4(1), &opening).await;
+        Ok::<_, lab::Error>(opened.map_err(|error| error.to_string()))
+    });
+    opened.await.expect("a session").0
+}
+
+/// The attributes of a route as the others are told it.
+fn canonical(med: bool, but: &[(Code, Option<(u8, &[u8])>)]) -> Attributes {
+    let mut attributes = Attributes::from([
+        (Code::Origin.0, (WELL_KNOWN, vec![0])),
+        (Code::AsPath.0, (WELL_KNOWN, vec![])),
+        (Code::NextHop.0, (WELL_KNOWN, vec![10, 0, 0, 2])),
+        (Code::LocalPref.0, (WELL_KNOWN, vec![0, 0, 0, 100])),
+        (Code::OriginatorId.0, (OPTIONAL, vec![10, 0, 0, 2])),
+        (Code::ClusterList.0, (OPTIONAL, vec![10, 9, 9, 9])),
+    ]);
+    if med {
+        attributes.insert(Code::Med.0, (OPTIONAL, vec![0, 0, 0, 7]));
+    }
+    for (code, value) in but {
+        match value {
+            Some((flags, value)) => attributes.insert(code.0, (*flags, value.to_vec())),
+            None => attributes.remove(&code.0),
+        };
+    }
+    attributes
+}
+
+#[test]
+fn the_sin_of_one_is_nobody_elses() {
+    let behind = [Kind::Bird, Kind::Gobgp, Kind::Frr, Kind::Openbgpd];
+    in_ground(&behind, "the_sin_of_one_is_nobody_elses", async |ground| {
+        let numbers = (2..8).map(Site::v4);
+        let setup = numbers.fold(Setup::fabric(), |setup, peer| {
+            setup.neighbor(peer, ASN).carrying(IPV4)
+        });
+        let reflector = ground
+            .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
+            .await;
+        let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+        let mut others = vec![];
+        for (number, kind) in (4..).zip(behind) {
+            others.push(ground.speaker(kind, number, &client).await);
+        }
+        let source = ground.site(2).await.expect("a host");
+        let sink = ground.site(3).await.expect("a host");
+        let mut to = session(&sink).await;
+        // All that are to keep their sessions have one.
+        for other in &others {
+            other.holds(&Table::new()).await;
+        }
+        fatal_ones(&source, &mut to).await;
+        let expected = borne_ones(&source, &mut to, &reflector).await;
+        for other in &others {
+            other.holds(&expected).await;
+        }
+        assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
+        everyone_else_stood(&reflector).await;
+    });
+}
+
+/// Each of these ends the sender's session, and takes all its routes with it.
+async fn fatal_ones(source: &Site, to: &mut Sender) {
+    for (row, (name, alter, outcome)) in FATAL.iter().enumerate() {
+        let mut from = session(source).await;
+        from.send(&good(row).encode()).await.expect("sent");
+        to.hears("a good route", |heard| heard.has(prefix(row)))
+            .await;
+        from.send(&odd(row, *alter)).await.expect("sent");
+        let Reset(code, subcode) = outcome else {
+            panic!("{name} is in the wrong table");
+        };
+        from.hears(name, |heard| {
+            let said = heard.notification.as_ref();
+            said.is_some_and(|said| (said.code, said.subcode) == (*code, *subcode))
+        })
+        .await;
+        to.hears(name, |heard| heard.routes.is_empty()).await;
+    }
+}
+
+/// None of these ends it. Returns what everyone else is to hold.
+async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Table {
+    let mut from = session(source).await;
+    let flaps = async || {
+        let neighbors = reflector.neighbors().await.neighbors;
+        let of = neighbors
+            .iter()
+            .find(|neighbor| neighbor.name == "n10-0-0-2");
+        of.expect("the sender").flaps
+    };
+    let before = flaps().await;
+    let mut expected = Table::new();
+    for (row, (name, alter, outcome)) in BORNE.iter().enumerate() {
+        let destination = Destination::v4(prefix(row));
+        let told = |to: &Sender| to.heard.routes.get(&destination).cloned();
+        from.send(&good(row).encode()).await.expect("sent");
+        to.hears("a good route", |heard| heard.has(prefix(row)))
+            .await;
+        assert_eq!(
+            told(to),
+            Some(canonical(false, &[])),
+            "{name}: the good route"
+        );
+        from.send(&odd(row, *alter)).await.expect("sent");
+        match outcome {
+            Told(but) => {
+                let wanted = canonical(true, but);
+                to.hears(name, |heard| {
+                    heard.routes.get(&destination) == Some(&wanted)
+                })
+                .await;
+                expected.insert(prefix(row).into(), shown(but));
+            }
+            Withdrawn => to.hears(name, |heard| !heard.has(prefix(row))).await,
+            Reset(..) => panic!("{name} is in the wrong table"),
+        }
+    }
+    // RFC 4271 §4.3: bits beyond the length say nothing.
+    let stray = [20, 10, 99, 0x0f];
+    let update = Update::via(Site::v4(2)).announcing_octets(&stray);
+    from.send(&update.encode()).await.expect("sent");
+    let net = Ipv4Net::new(Ipv4Addr::new(10, 99, 0, 0), 20).expect("a prefix");
+    to.hears("a prefix without stray bits", |heard| heard.has(net))
+        .await;
+    expected.insert(
+        net.into(),
+        Route {
+            med: None,
+            ..shown(&[])
+        },
+    );
+    assert_eq!(flaps().await, before, "the sender's session");
+    // The session stays: its end would take the routes with it.
+    std::mem::forget(from);
+    expected
+}
+
+/// The same as the other programs show it.
+fn shown(but: &[(Code, Option<(u8, &[u8])>)]) -> Route {
+    let mut route = Route::via(Site::v4(2)).local_pref(100);
+    route.med = Some(7);
+    if but.iter().any(|(code, _)| *code == Code::Communities) {
+        route.communities = ["1:1", "9:9"].map(str::to_owned).into();
+    }
+    route.reflected(Site::v4(2), CLUSTER)
+}
+
+async fn everyone_else_stood(reflector: &Speaker) {
+    for neighbor in reflector.neighbors().await.neighbors {
+        if neighbor.name == "n10-0-0-2" {
+            assert!(neighbor.faults > 0, "what was wrong is kept for who asks");
+        } else {
+            let (name, down) = (neighbor.name, neighbor.last_down);
+            let stood = (neighbor.state.as_str(), neighbor.flaps);
+            assert_eq!(stood, ("Established", 0), "{name}: {down:?}");
+        }
+    }
+}
