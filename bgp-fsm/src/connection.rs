@@ -323,6 +323,7 @@ fn reason(row: &Row, event: Event, from: State, cause: &Cause) -> DownReason {
     }
     match (event, cause) {
         (Event::Reopened, _) => DownReason::Reopened,
+        (Event::Leave, _) => DownReason::Left,
         (_, Cause::Send(notification)) => DownReason::Sent(notification.clone()),
         (_, Cause::Received(notification)) => DownReason::Received(notification.clone()),
         _ => DownReason::TransportLost,

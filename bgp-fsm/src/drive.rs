@@ -2,8 +2,8 @@
 
 use core::net::SocketAddr;
 
-use bgp_proto::Notification;
 use bgp_proto::notification::{cease, code};
+use bgp_proto::{GracefulRestart, Notification};
 
 use crate::connection::{Cause, Transport};
 use crate::limits::{INBOUND_FAILURES_MAX, REOPEN_AGE_MIN};
@@ -17,6 +17,7 @@ impl Session {
         match input {
             Input::Start => self.start(now),
             Input::Stop(notification) => self.stop(now, &notification),
+            Input::Leave(notification) => self.leave(now, &notification),
             Input::Opened {
                 conn,
                 local,
@@ -75,8 +76,42 @@ impl Session {
     fn stop(&mut self, now: Instant, notification: &Notification) {
         self.stopped = true;
         self.timers.clear();
+        let notification = self.hardened(notification.clone());
         for conn in Conn::ALL {
             self.step(now, conn, Event::Stop, Cause::Send(notification.clone()));
+        }
+    }
+
+    fn leave(&mut self, now: Instant, notification: &Notification) {
+        self.stopped = true;
+        self.timers.clear();
+        // RFC 4724 §4.2: to a helper that is not told of the N bit every NOTIFICATION is the end.
+        let wordless = self.helper().is_some_and(|helper| !helper.notification);
+        let established = self.established();
+        for conn in Conn::ALL {
+            let (event, cause) = if wordless && established == Some(conn) {
+                (Event::Leave, Cause::Plain)
+            } else {
+                (Event::Stop, Cause::Send(notification.clone()))
+            };
+            self.step(now, conn, event, cause);
+        }
+    }
+
+    /// What the peer of the established session says of graceful restart, if both sides do it.
+    fn helper(&self) -> Option<&GracefulRestart> {
+        self.config.graceful_restart.as_ref()?;
+        self.params()?.peer_graceful.as_ref()
+    }
+
+    /// The NOTIFICATION as a hard reset if it is meant for good and the peer would otherwise wait
+    /// for us to come back. RFC 8538 §4
+    fn hardened(&self, notification: Notification) -> Notification {
+        let for_good = notification.code == code::CEASE && FOR_GOOD.contains(&notification.subcode);
+        if for_good && self.helper().is_some_and(|helper| helper.notification) {
+            Notification::hard_reset(&notification)
+        } else {
+            notification
         }
     }
 
@@ -114,6 +149,7 @@ impl Session {
             return;
         };
         let limit = notification.code == code::CEASE;
+        let notification = self.hardened(notification);
         let event = if limit {
             Event::AutomaticStop
         } else {
@@ -197,14 +233,19 @@ impl Session {
 
     /// Whether a new connection of the peer means that it has restarted. RFC 4724 §5
     fn reopens(&self, now: Instant, since: Instant) -> bool {
-        let graceful = self
-            .params()
-            .and_then(|params| params.peer_graceful.as_ref());
-        self.config.graceful_restart.is_some()
-            && graceful.is_some_and(|graceful| !graceful.families.is_empty())
+        let graceful = self.helper();
+        graceful.is_some_and(|graceful| !graceful.families.is_empty())
             && now - since >= REOPEN_AGE_MIN
     }
 }
+
+/// The reasons for a Cease after which no peer should wait for us to come back: RFC 8538 §4 leaves
+/// the choice to us.
+const FOR_GOOD: [u8; 3] = [
+    cease::MAXIMUM_PREFIXES_REACHED,
+    cease::ADMINISTRATIVE_SHUTDOWN,
+    cease::PEER_DECONFIGURED,
+];
 
 /// The event of a connection's timer and what the peer is told.
 fn expiry(timer: Timer) -> (Event, Cause) {

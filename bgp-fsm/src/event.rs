@@ -47,8 +47,13 @@ pub enum Input {
     /// Bring the session up, also right away while an idle hold runs (RFC 4271 §8.1.2, events 1 and 4).
     Start,
     /// Take the session down and leave it down until the next `Start` (event 2). The peer is told
-    /// with this NOTIFICATION, which may carry a text (RFC 9003).
+    /// with this NOTIFICATION, which may carry a text (RFC 9003). If it is meant for good it becomes
+    /// a hard reset where the peer would wait for us otherwise (RFC 8538 §4).
     Stop(Notification),
+    /// Take the session down to come back soon, and leave it down until the next `Start`: a peer
+    /// that would keep our routes over a restart is given no reason to drop them (RFC 4724 §4,
+    /// RFC 8538 §3). Others are told with this NOTIFICATION.
+    Leave(Notification),
     /// A transport is open: a dial has succeeded, or an accepted connection that
     /// [`crate::Session::admit`] let in (events 16 and 17).
     Opened {
@@ -123,6 +128,8 @@ pub enum DownReason {
     TransportLost,
     /// The peer opened a new connection as one does after a restart (RFC 4724 §5).
     Reopened,
+    /// We left without a word, to come back.
+    Left,
 }
 
 impl DownReason {
@@ -131,12 +138,10 @@ impl DownReason {
     #[must_use]
     pub fn is_graceful(&self, notification: bool) -> bool {
         match self {
-            Self::TransportLost | Self::Reopened => true, // RFC 4724 §4.2
+            Self::TransportLost | Self::Reopened | Self::Left => true, // RFC 4724 §4.2
             // RFC 8538 §3: all but a Hard Reset.
             Self::Sent(n) | Self::Received(n) => {
-                notification && {
-                    notification && (n.code, n.subcode) != (code::CEASE, cease::HARD_RESET)
-                }
+                notification && (n.code, n.subcode) != (code::CEASE, cease::HARD_RESET)
             }
         }
     }
@@ -148,6 +153,7 @@ impl fmt::Display for DownReason {
             Self::Sent(n) => write!(f, "we sent {n}"),
             Self::Received(n) => write!(f, "the peer sent {n}"),
             Self::TransportLost => f.write_str("the connection was lost"),
+            Self::Left => f.write_str("we left without a word, for a restart"),
             Self::Reopened => f.write_str("the peer connected anew after a restart"),
         }
     }

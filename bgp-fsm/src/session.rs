@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 use core::net::SocketAddr;
 
-use bgp_proto::{MESSAGE_OCTETS_MAX, Notification, Open, SessionParams};
+use bgp_proto::{FamilySet, MESSAGE_OCTETS_MAX, Notification, Open, SessionParams};
 use bytes::Bytes;
 
 use crate::chance::Chance;
@@ -134,6 +134,14 @@ impl Session {
     pub fn set_restarting(&mut self, restarting: bool) {
         if let Some(graceful) = &mut self.config.graceful_restart {
             graceful.restarting = restarting;
+        }
+    }
+
+    /// In which families the next OPEN says that forwarding outlived what ended the last session
+    /// (RFC 4724 §3, the F bits).
+    pub fn set_forwarding(&mut self, families: FamilySet) {
+        if let Some(graceful) = &mut self.config.graceful_restart {
+            graceful.families_forwarding = families;
         }
     }
 

@@ -790,6 +790,73 @@ fn our_open_tells_of_our_restart_until_it_is_over() {
     assert_eq!(flag(&mut peer), Some((false, 60)));
 }
 
+/// An OPEN of a peer that restarts gracefully, with or without the N bit.
+fn graceful_peer(notification: bool) -> Open {
+    let mut open = peer_open();
+    open.capabilities
+        .push(Capability::GracefulRestart(GracefulRestart {
+            notification,
+            families: vec![(Family::IPV4_UNICAST, true)],
+            ..GracefulRestart::default()
+        }));
+    open
+}
+
+#[test]
+fn who_leaves_to_come_back_gives_no_reason_to_forget_it() {
+    let bye = Notification::administrative_shutdown("upgrade");
+    let (config, _) = graceful();
+    // RFC 4724 §4.2: any NOTIFICATION would be the end.
+    let mut peer = Exchange::established(config.clone(), graceful_peer(false));
+    peer.handle(Input::Leave(bye.clone()));
+    recv!(peer, nothing);
+    let told = peer.outputs();
+    assert!(told.iter().any(|o| matches!(o, Output::Close(_))));
+    assert!(
+        told.iter()
+            .any(|o| matches!(o, Output::Down(DownReason::Left)))
+    );
+    assert!(peer.connect().is_err(), "left, not just down");
+    // RFC 8538 §3: a Cease that is no hard reset; and who is no helper is told as ever.
+    for open in [graceful_peer(true), peer_open()] {
+        let mut peer = Exchange::established(config.clone(), open);
+        peer.handle(Input::Leave(bye.clone()));
+        assert_eq!(peer.recv(), Some(Msg::Notification(bye.clone())));
+        assert_eq!(downs(&mut peer), [DownReason::Sent(bye.clone())]);
+    }
+}
+
+/// RFC 8538 §4
+#[test]
+fn who_leaves_for_good_says_so() {
+    let (config, _) = graceful();
+    for (subcode, hard) in [
+        (cease::ADMINISTRATIVE_SHUTDOWN, true),
+        (cease::PEER_DECONFIGURED, true),
+        (cease::OTHER_CONFIGURATION_CHANGE, false),
+    ] {
+        let bye = Notification::cease(subcode);
+        let mut peer = Exchange::established(config.clone(), graceful_peer(true));
+        peer.handle(Input::Stop(bye.clone()));
+        let expected = if hard {
+            Notification::hard_reset(&bye)
+        } else {
+            bye.clone()
+        };
+        assert_eq!(peer.recv(), Some(Msg::Notification(expected)));
+        let mut peer = Exchange::established(config.clone(), graceful_peer(false));
+        peer.handle(Input::Stop(bye.clone()));
+        assert_eq!(peer.recv(), Some(Msg::Notification(bye)));
+    }
+    let limit = Notification::cease(cease::MAXIMUM_PREFIXES_REACHED);
+    let mut peer = Exchange::established(config, graceful_peer(true));
+    peer.handle(Input::Rejected(limit.clone()));
+    assert_eq!(
+        downs(&mut peer),
+        [DownReason::Sent(Notification::hard_reset(&limit))]
+    );
+}
+
 #[test]
 fn which_ends_keep_the_routes() {
     // RFC 4724 §4.2, RFC 8538 §3

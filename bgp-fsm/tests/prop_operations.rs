@@ -18,6 +18,7 @@ use support::{Msg, config, end, id, peer_open};
 enum Op {
     Start,
     Stop,
+    Leave,
     Dialled(bool),
     Accept,
     Close(Conn),
@@ -38,6 +39,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => Just(Op::Start),
         1 => Just(Op::Stop),
+        1 => Just(Op::Leave),
         6 => any::<bool>().prop_map(Op::Dialled),
         6 => Just(Op::Accept),
         2 => conn().prop_map(Op::Close),
@@ -157,6 +159,7 @@ impl World {
         match op {
             Op::Start => self.handle(Input::Start),
             Op::Stop => self.handle(Input::Stop(Notification::administrative_shutdown("x"))),
+            Op::Leave => self.handle(Input::Leave(Notification::administrative_shutdown("x"))),
             Op::Dialled(good) if self.at(Conn::Outbound).dialing => {
                 self.at(Conn::Outbound).dialing = false;
                 if good {

@@ -206,6 +206,16 @@ impl Notification {
         Self::with_data(code::CEASE, subcode, data.freeze())
     }
 
+    /// The end of a session for good: the reason wrapped so that a peer with the N bit does not
+    /// wait for us to come back (RFC 8538 §3).
+    pub fn hard_reset(reason: &Self) -> Self {
+        let mut data = BytesMut::with_capacity(2 + reason.data.len());
+        data.put_u8(reason.code);
+        data.put_u8(reason.subcode);
+        data.put_slice(&reason.data);
+        Self::with_data(code::CEASE, cease::HARD_RESET, data.freeze())
+    }
+
     /// The operator's text in an administrative shutdown or reset (RFC 9003 §2). Octets that
     /// are not UTF-8 become replacement characters.
     pub fn shutdown_text(&self) -> Option<String> {
@@ -344,5 +354,9 @@ mod tests {
             "Cease/Hard Reset: Cease/Peer De-configured"
         );
         assert_eq!(Notification::parse(&[1]), None);
+        let reason = Notification::administrative_shutdown("for good");
+        let hard = Notification::hard_reset(&reason);
+        assert_eq!((hard.code, hard.subcode), (6, 9));
+        assert_eq!(hard.hard_reset_reason(), Some(reason));
     }
 }
