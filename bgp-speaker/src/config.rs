@@ -37,6 +37,14 @@ pub struct SpeakerConfig {
 }
 
 impl SpeakerConfig {
+    /// The longest range that covers an address, and its place among the ranges.
+    #[must_use]
+    pub fn range_of(&self, address: IpAddr) -> Option<(usize, &RangeConfig)> {
+        let ranges = self.ranges.iter().enumerate();
+        let covering = ranges.filter(|(_, range)| range.covers(address));
+        covering.max_by_key(|(_, range)| range.prefix.len())
+    }
+
     /// The CLUSTER_ID in force (RFC 4456 §7).
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {

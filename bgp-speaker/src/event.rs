@@ -112,6 +112,12 @@ pub enum Event {
         /// The family it has sent whole.
         family: Family,
     },
+    /// After a restart of ours, all whose routes were awaited in a family have sent them, or have
+    /// had time to (RFC 4724 §4.1): from now on its routes are passed on.
+    Selected {
+        /// The family.
+        family: Family,
+    },
     /// The peer has sent a family once more, and what it did not send again is gone
     /// (RFC 7313 §4.1).
     Refreshed {

@@ -27,7 +27,9 @@ impl Speaker {
             Err(notification) => return Some(notification),
         };
         if let Some(family) = view.end_of_rib() {
-            self.end_of_rib(peer, family);
+            if params.families.contains(family) {
+                self.end_of_rib(peer, family);
+            }
             return None;
         }
         for batch in view.batches() {

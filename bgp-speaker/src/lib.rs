@@ -17,6 +17,7 @@
 extern crate alloc;
 
 pub mod config;
+mod defer;
 mod encode;
 mod event;
 mod ingest;
@@ -38,6 +39,7 @@ pub use bgp_proto;
 pub use rib;
 
 pub use config::{Password, PeerConfig, RangeConfig, SpeakerConfig};
+pub use defer::Restart;
 pub use event::{Event, Input, Malformed, Output, Refusal};
 pub use peer::PeerView;
 pub use reconfigure::{NeedsRestart, Reconfigured};

@@ -130,6 +130,7 @@ impl Speaker {
             done.added.push(config.name.clone());
         }
         if let Some(id) = self.roster.insert(config, None) {
+            self.introduce(id);
             self.session_input(now, id, bgp_fsm::Input::Start);
         }
     }
@@ -137,6 +138,9 @@ impl Speaker {
     /// Ends a peer's session and forgets the peer.
     fn deconfigure(&mut self, now: Instant, id: PeerId) {
         self.stop(now, id, Notification::cease(cease::PEER_DECONFIGURED));
+        if let Some(address) = self.roster.get(id).map(|peer| peer.config.remote) {
+            self.forget_awaited(address);
+        }
         self.roster.doom(id);
         self.retire(id);
     }
@@ -145,6 +149,14 @@ impl Speaker {
     pub fn stop_all(&mut self, now: Instant, why: &Notification) {
         for id in self.roster.ids() {
             self.stop(now, id, why.clone());
+        }
+    }
+
+    /// Ends every session of a speaker that is about to come back: peers that keep our routes over
+    /// a restart are given no reason to drop them.
+    pub fn leave_all(&mut self, now: Instant, why: &Notification) {
+        for id in self.roster.ids() {
+            self.session_input(now, id, bgp_fsm::Input::Leave(why.clone()));
         }
     }
 

@@ -44,24 +44,40 @@ impl Speaker {
             state.stale_until = Some(now + STALE_PATHS_MAX);
         }
         let families = params.families;
+        // RFC 4724 §3: whatever ends this session, from here on we have not restarted.
+        state.session.set_forwarding(state.config.session.families);
+        self.await_markers(peer, families);
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
         state.params = Some(params);
-        let key = self.group_key(peer);
         for family in lost.iter() {
             self.sweep(peer, family);
         }
-        if let Some(key) = key {
-            let group = self.group_at(key);
-            if let Some(out) = self.groups.get_mut(group).and_then(Option::as_mut) {
-                out.join(peer, families);
-            }
-            if let Some(state) = self.roster.get_mut(peer) {
-                state.group = Some(group);
-            }
-        }
+        self.join(peer, families.difference(self.deferred()));
         if let Some(params) = self.roster.get(peer).and_then(|state| state.params.clone()) {
             let params = alloc::boxed::Box::new(params);
             self.outputs
                 .push_back(Output::Event(Event::Up { peer, params }));
+        }
+        self.list(peer);
+    }
+
+    /// Lets a peer whose session is up into its update group: it is fed these families.
+    pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
+        if families.is_empty() {
+            return;
+        }
+        let joined = self.roster.get(peer).and_then(|state| state.group);
+        let Some(group) = joined.or_else(|| Some(self.group_key(peer)?).map(|k| self.group_at(k)))
+        else {
+            return;
+        };
+        if let Some(out) = self.groups.get_mut(group).and_then(Option::as_mut) {
+            out.join(peer, families);
+        }
+        if let Some(state) = self.roster.get_mut(peer) {
+            state.group = Some(group);
         }
         self.list(peer);
     }
@@ -105,6 +121,7 @@ impl Speaker {
         self.sweep(peer, family);
         self.outputs
             .push_back(Output::Event(Event::EndOfRib { peer, family }));
+        self.marker_came(peer, family);
     }
 
     /// The time for which stale paths are kept is over.

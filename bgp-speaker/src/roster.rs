@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use rib::PeerId;
 
 use crate::{
-    config::{PeerConfig, RangeConfig, SpeakerConfig},
+    config::{PeerConfig, SpeakerConfig},
     event::Refusal,
     limits::{IDS_RESTING, PEERS_MAX},
     peer::Peer,
@@ -121,7 +121,7 @@ impl Roster {
                 _ => Ok((id, false)),
             };
         }
-        let (at, range) = most_specific(&config.ranges, remote).ok_or(Refusal::Unknown)?;
+        let (at, range) = config.range_of(remote).ok_or(Refusal::Unknown)?;
         let taken = self
             .iter()
             .filter(|(_, peer)| peer.range == Some(at))
@@ -145,15 +145,6 @@ impl Roster {
         self.peers.push(None);
         Some(self.peers.len() - 1)
     }
-}
-
-/// The longest range that covers an address.
-fn most_specific(ranges: &[RangeConfig], remote: IpAddr) -> Option<(usize, &RangeConfig)> {
-    let covering = ranges
-        .iter()
-        .enumerate()
-        .filter(|(_, range)| range.covers(remote));
-    covering.max_by_key(|(_, range)| range.prefix.len())
 }
 
 /// Id 0 is the speaker itself.

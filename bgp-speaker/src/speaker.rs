@@ -1,7 +1,8 @@
 //! The speaker: one value that takes inputs with an instant and gives outputs.
 //!
 //! This file is the facade; what it composes lives in [`crate::peer`], [`crate::roster`],
-//! [`crate::ingest`], [`crate::outgroup`], [`crate::refresh`] and [`crate::restart`].
+//! [`crate::ingest`], [`crate::outgroup`], [`crate::refresh`], [`crate::restart`] and
+//! [`crate::defer`].
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,12 +11,13 @@ use alloc::{
 use core::net::SocketAddr;
 
 use bgp_fsm::{Conn, Instant};
-use bgp_proto::{Attributes, Family, Net, Notification, notification::cease};
+use bgp_proto::{Attributes, Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
 use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig};
 
 use crate::{
     config::{PeerConfig, SpeakerConfig},
+    defer::Deferral,
     event::{Event, Input, Malformed, Output, Refusal},
     limits::BITE_PREFIXES,
     outgroup::OutGroup,
@@ -44,6 +46,10 @@ pub struct Speaker {
     /// Forgotten peers that the tables still sweep.
     leaving: VecDeque<PeerId>,
     readers: Vec<BTreeMap<Family, Cursor>>,
+    /// The wait after a restart of ours.
+    pub(crate) deferral: Option<Deferral>,
+    /// The families whose forwarding state outlived the speaker's former self.
+    pub(crate) forwarding: FamilySet,
 }
 
 /// A reader of the tables: see [`Speaker::add_reader`].
@@ -78,11 +84,14 @@ impl Speaker {
             lost: Vec::new(),
             leaving: VecDeque::new(),
             readers: Vec::new(),
+            deferral: None,
+            forwarding: FamilySet::all(),
         }
     }
 
     /// Starts every configured peer (RFC 4271 §8.1.2, events 1 and 4).
     pub fn start(&mut self, now: Instant) {
+        self.begin_deferral(now);
         for peer in self.roster.ids() {
             self.session_input(now, peer, bgp_fsm::Input::Start);
         }
@@ -117,6 +126,7 @@ impl Speaker {
     ) -> Result<PeerId, Refusal> {
         let (peer, new) = self.roster.accept(&self.config, local.ip(), remote.ip())?;
         if new {
+            self.introduce(peer);
             self.session_input(now, peer, bgp_fsm::Input::Start);
         }
         let state = self.roster.get_mut(peer).ok_or(Refusal::Unknown)?;
@@ -133,7 +143,8 @@ impl Speaker {
     /// The instant at which [`Input::Timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.timers.first().map(|&(at, _)| at)
+        let timer = self.timers.first().map(|&(at, _)| at);
+        timer.into_iter().chain(self.deferred_until()).min()
     }
 
     /// The next peer that may have something to write on a connection. A peer named here is
@@ -239,6 +250,9 @@ impl Speaker {
         budget: Budget,
         each: &mut dyn FnMut(Change<'_>),
     ) -> Progress {
+        if self.deferred().contains(family) {
+            return Progress::Done;
+        }
         let Some(cursors) = self.readers.get_mut(reader.0) else {
             return Progress::Done;
         };
@@ -384,6 +398,7 @@ impl Speaker {
     }
 
     fn timeout(&mut self, now: Instant) {
+        self.expire_deferral(now);
         while let Some(&(at, peer)) = self.timers.first() {
             if at > now {
                 break;

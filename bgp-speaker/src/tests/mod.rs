@@ -5,4 +5,5 @@ mod exchange;
 mod fabric;
 mod helper;
 mod refresh;
+mod restarter;
 mod wire;

@@ -80,8 +80,15 @@ pub(super) fn graceful_open(number: usize, edit: impl FnOnce(&mut GracefulRestar
 
 impl Wire {
     pub(super) fn new(config: SpeakerConfig) -> Self {
+        Self::prepared(config, |_| {})
+    }
+
+    /// A speaker that is told something before it starts.
+    pub(super) fn prepared(config: SpeakerConfig, prepare: impl FnOnce(&mut Speaker)) -> Self {
+        let mut speaker = Speaker::new(config, 7);
+        prepare(&mut speaker);
         let mut wire = Self {
-            speaker: Speaker::new(config, 7),
+            speaker,
             now: Instant::from_secs(1_000),
             events: vec![],
             inboxes: BTreeMap::new(),
@@ -93,12 +100,18 @@ impl Wire {
 
     /// The peer dials and sends its OPEN; the session comes up.
     pub(super) fn connect(&mut self, number: usize, open: &Open) -> PeerId {
+        self.greet(number, open).0
+    }
+
+    /// The same, with what the peer hears.
+    pub(super) fn greet(&mut self, number: usize, open: &Open) -> (PeerId, Vec<Heard>) {
         let peer = self.dial(number).expect("admitted");
         self.say_octets(peer, |out| open.encode(out));
         self.say(peer, Say::Keepalive);
         assert_eq!(self.state(peer), State::Established);
-        assert!(matches!(self.hear(peer)[0], Heard::Open(_)));
-        peer
+        let mut heard = self.hear(peer);
+        assert!(matches!(heard.remove(0), Heard::Open(_)));
+        (peer, heard)
     }
 
     /// The peer dials.

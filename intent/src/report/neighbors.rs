@@ -127,13 +127,19 @@ fn range(range: &RangeConfig, neighbors: &[Neighbor]) -> NeighborRange {
     }
 }
 
-/// Configured neighbours whose session is not up, for `waiting_for`.
+/// What is missing, for `waiting_for`: configured neighbours whose session is not up, and after a
+/// restart those whose routes are awaited.
 pub fn waiting(speaker: &Speaker) -> Vec<String> {
     let down = speaker
         .peers()
         .filter(|peer| !peer.dynamic && peer.params.is_none());
-    down.map(|peer| format!("neighbor {} ({})", peer.config.name, peer.session.state()))
-        .collect()
+    let down = down.map(|peer| format!("neighbor {} ({})", peer.config.name, peer.session.state()));
+    let awaited = speaker.awaited().into_iter();
+    let awaited = awaited.map(|who| match who {
+        Some(address) => format!("the routes of {address}, after a restart"),
+        None => "our own routes, after a restart".to_owned(),
+    });
+    down.chain(awaited).collect()
 }
 
 fn configured_asn(config: &PeerConfig) -> u32 {

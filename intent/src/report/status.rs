@@ -82,6 +82,10 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
             Weight::Info,
             format!("neighbor {}: has sent all of {family}", name(*peer)),
         ),
+        Event::Selected { family } => (
+            Weight::Info,
+            format!("{family}: routes are passed on again after the restart"),
+        ),
         Event::Refreshed { peer, family } => (
             Weight::Info,
             format!("neighbor {}: has sent {family} again", name(*peer)),

@@ -1,0 +1,267 @@
+//! A restart of our own (RFC 4724 §4.1): routes are chosen and passed on only when all who kept
+//! theirs have sent them again.
+//!
+//! Nothing is held back inside the tables. Peers get no place in an update group and readers
+//! nothing to read in a family that is deferred, so what was decided early is seen by nobody.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+use core::{net::IpAddr, time::Duration};
+
+use bgp_fsm::{Instant, Session};
+use bgp_proto::{Capability, Family, FamilySet};
+use rib::PeerId;
+
+use crate::{
+    event::{Event, Output},
+    speaker::Speaker,
+};
+
+/// What a speaker knows of its former self when it starts again.
+#[derive(Clone, Debug, Default)]
+pub struct Restart {
+    /// How long the choice of routes is deferred at most (RFC 4724 §4.1,
+    /// `Selection_Deferral_Timer`).
+    pub wait: Duration,
+    /// Neighbours out of ranges that were there before. They are waited for as the configured
+    /// ones are; of others that may come nothing is known.
+    pub dynamic: BTreeSet<IpAddr>,
+    /// Whether our own routes are awaited, too: until [`Speaker::own_routes_complete`].
+    pub own_routes: bool,
+}
+
+/// Who is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Awaited {
+    /// Our own routes.
+    OwnRoutes,
+    /// The End-of-RIB marker of this peer.
+    Peer(IpAddr),
+}
+
+/// The wait after a restart.
+#[derive(Debug)]
+pub(crate) struct Deferral {
+    restart: Restart,
+    /// When it ends at the latest; known once the speaker has started.
+    until: Option<Instant>,
+    waiting: BTreeMap<Family, BTreeSet<Awaited>>,
+}
+
+impl Deferral {
+    fn families(&self) -> FamilySet {
+        self.waiting.keys().copied().collect()
+    }
+
+    /// Waits for someone in these families, and in no others.
+    fn wait_for(&mut self, awaited: Awaited, families: FamilySet) {
+        for (family, waiting) in &mut self.waiting {
+            if families.contains(*family) {
+                waiting.insert(awaited);
+            } else {
+                waiting.remove(&awaited);
+            }
+        }
+    }
+}
+
+impl Speaker {
+    /// Tells the speaker, before it starts, that it has been here before and that its peers may
+    /// have kept its routes: the R bit goes into its OPENs, and the choice of routes is deferred.
+    pub fn restarted(&mut self, restart: Restart) {
+        let families = self.config.families.iter();
+        self.deferral = Some(Deferral {
+            waiting: families.map(|family| (family, BTreeSet::new())).collect(),
+            until: None,
+            restart,
+        });
+        for peer in self.roster.ids() {
+            self.introduce(peer);
+        }
+    }
+
+    /// Tells the speaker, before it starts, for which families forwarding has outlived its former
+    /// self (RFC 4724 §3, the F bits): for all, unless it is told otherwise.
+    pub fn forwarding_kept(&mut self, families: FamilySet) {
+        self.forwarding = families;
+        for peer in self.roster.ids() {
+            self.introduce(peer);
+        }
+    }
+
+    /// Our own routes have all been announced once.
+    pub fn own_routes_complete(&mut self) {
+        if let Some(deferral) = &mut self.deferral {
+            deferral.restart.own_routes = false;
+        }
+        self.stop_waiting(Awaited::OwnRoutes, FamilySet::all());
+    }
+
+    /// The families whose routes are not chosen yet after a restart.
+    #[must_use]
+    pub fn deferred(&self) -> FamilySet {
+        self.deferral
+            .as_ref()
+            .map_or(FamilySet::EMPTY, Deferral::families)
+    }
+
+    /// The configured peers and those of [`Restart::dynamic`] that are still waited for, with
+    /// [`None`] for our own routes.
+    pub fn awaited(&self) -> BTreeSet<Option<IpAddr>> {
+        let waiting = self.deferral.iter().flat_map(|d| d.waiting.values());
+        let all = waiting.flatten().map(|awaited| match awaited {
+            Awaited::OwnRoutes => None,
+            Awaited::Peer(address) => Some(*address),
+        });
+        all.collect()
+    }
+
+    /// What a peer's first OPEN says of our restart.
+    pub(crate) fn introduce(&mut self, peer: PeerId) {
+        let restarting = self.deferral.is_some();
+        if let Some(state) = self.roster.get_mut(peer) {
+            let forwarding = self.forwarding.intersection(state.config.session.families);
+            state.session.set_restarting(restarting);
+            state.session.set_forwarding(forwarding);
+        }
+    }
+
+    /// The speaker starts, and with it the wait.
+    pub(crate) fn begin_deferral(&mut self, now: Instant) {
+        let peers: Vec<(IpAddr, FamilySet)> = self.kept_by().collect();
+        let Some(deferral) = &mut self.deferral else {
+            return;
+        };
+        deferral.until = Some(now + deferral.restart.wait);
+        if deferral.restart.own_routes {
+            deferral.wait_for(Awaited::OwnRoutes, FamilySet::all());
+        }
+        for (address, families) in peers {
+            deferral.wait_for(Awaited::Peer(address), families);
+        }
+        self.end_waits();
+    }
+
+    /// The peers that may have kept our routes, as far as can be told before they come.
+    fn kept_by(&self) -> impl Iterator<Item = (IpAddr, FamilySet)> + '_ {
+        let configured = self.config.peers.iter().map(|peer| (peer.remote, peer));
+        let dynamic = self.deferral.iter().flat_map(|d| &d.restart.dynamic);
+        let dynamic = dynamic.filter_map(|&address| {
+            let (_, range) = self.config.range_of(address)?;
+            Some((address, &range.template))
+        });
+        configured.chain(dynamic).filter_map(|(address, peer)| {
+            peer.session.graceful_restart.as_ref()?;
+            Some((address, peer.session.families))
+        })
+    }
+
+    /// A session is up: what its OPEN says decides whether the peer's markers are awaited. They
+    /// never are from one without graceful restart, nor from one that has restarted itself: it
+    /// might wait for ours (RFC 4724 §4.1).
+    pub(crate) fn await_markers(&mut self, peer: PeerId, negotiated: FamilySet) {
+        let Some(state) = self.roster.get(peer) else {
+            return;
+        };
+        let address = state.config.remote;
+        let families = markers_of(&state.session).intersection(negotiated);
+        if let Some(deferral) = &mut self.deferral {
+            deferral.wait_for(Awaited::Peer(address), families);
+            self.end_waits();
+        }
+    }
+
+    /// A peer has sent a family whole.
+    pub(crate) fn marker_came(&mut self, peer: PeerId, family: Family) {
+        if let Some(address) = self.roster.get(peer).map(|state| state.config.remote) {
+            self.stop_waiting(Awaited::Peer(address), family.into());
+        }
+    }
+
+    /// A peer is configured no more.
+    pub(crate) fn forget_awaited(&mut self, address: IpAddr) {
+        self.stop_waiting(Awaited::Peer(address), FamilySet::all());
+    }
+
+    /// When the wait ends at the latest.
+    pub(crate) fn deferred_until(&self) -> Option<Instant> {
+        self.deferral.as_ref()?.until
+    }
+
+    /// Ends the wait if it has lasted long enough.
+    pub(crate) fn expire_deferral(&mut self, now: Instant) {
+        if self.deferred_until().is_some_and(|until| until <= now)
+            && let Some(deferral) = &mut self.deferral
+        {
+            deferral.waiting.values_mut().for_each(BTreeSet::clear);
+            self.end_waits();
+        }
+    }
+
+    fn stop_waiting(&mut self, awaited: Awaited, families: FamilySet) {
+        let Some(deferral) = &mut self.deferral else {
+            return;
+        };
+        for (family, waiting) in &mut deferral.waiting {
+            if families.contains(*family) {
+                waiting.remove(&awaited);
+            }
+        }
+        if deferral.until.is_some() {
+            self.end_waits();
+        }
+    }
+
+    /// Opens the families in which nobody is waited for any more.
+    fn end_waits(&mut self) {
+        let Some(deferral) = &mut self.deferral else {
+            return;
+        };
+        let over = deferral.waiting.iter().filter(|(_, who)| who.is_empty());
+        let over: FamilySet = over.map(|(&family, _)| family).collect();
+        deferral.waiting.retain(|family, _| !over.contains(*family));
+        let last = deferral.waiting.is_empty();
+        if last {
+            self.deferral = None;
+        }
+        for peer in self.roster.ids() {
+            let families = self.roster.get_mut(peer).and_then(|state| {
+                if last {
+                    state.session.set_restarting(false);
+                }
+                Some(state.params.as_ref()?.families.intersection(over))
+            });
+            self.join(peer, families.unwrap_or_default());
+        }
+        for family in over.iter() {
+            self.outputs
+                .push_back(Output::Event(Event::Selected { family }));
+        }
+    }
+}
+
+/// The families whose End-of-RIB marker a peer will send: those that its OPEN lists for graceful
+/// restart; all, if it lists none (RFC 4724 §3); none, if it has restarted itself.
+fn markers_of(session: &Session) -> FamilySet {
+    let capabilities = session
+        .peer_open()
+        .into_iter()
+        .flat_map(|o| &o.capabilities);
+    let graceful = capabilities.rev().find_map(|capability| match capability {
+        Capability::GracefulRestart(graceful) => Some(graceful),
+        _ => None,
+    });
+    let Some(graceful) = graceful.filter(|graceful| !graceful.restart_state) else {
+        return FamilySet::EMPTY;
+    };
+    if graceful.families.is_empty() {
+        return FamilySet::all();
+    }
+    graceful
+        .families
+        .iter()
+        .map(|&(family, _)| family)
+        .collect()
+}

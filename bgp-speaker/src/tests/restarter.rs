@@ -1,0 +1,304 @@
+//! Graceful restart as the one that restarts (RFC 4724 §4.1): who is waited for, and what happens
+//! meanwhile.
+
+use alloc::{collections::BTreeSet, vec, vec::Vec};
+use core::{net::IpAddr, time::Duration};
+
+use bgp_fsm::GracefulRestartConfig;
+use bgp_proto::{Capability, Family, FamilySet, GracefulRestart, Open, RouteRefresh};
+use rib::{Budget, PeerId, Progress};
+
+use super::fabric::{address, clients, neighbor, prefix, speaker_config};
+use super::wire::{Heard, Say, Wire, graceful_open, open};
+use crate::{Event, Input, Restart, SpeakerConfig};
+
+const V4: Family = Family::IPV4_UNICAST;
+const V6: Family = Family::IPV6_UNICAST;
+const WAIT: u64 = 90;
+
+fn graceful() -> Option<GracefulRestartConfig> {
+    Some(GracefulRestartConfig::default())
+}
+
+/// A reflector with the configured client 2 and a range of others.
+fn config() -> SpeakerConfig {
+    let mut config = speaker_config(1);
+    let mut client = neighbor(1, 2, rib::Role::Client);
+    client.session.passive = true;
+    client.session.graceful_restart = graceful();
+    config.peers.push(client);
+    let mut range = clients(1, 10);
+    range.template.session.graceful_restart = graceful();
+    config.ranges.push(range);
+    config
+}
+
+/// It comes back, and knows that it had client 3.
+fn restarted(own_routes: bool) -> Wire {
+    Wire::prepared(config(), |speaker| {
+        speaker.restarted(Restart {
+            wait: Duration::from_secs(WAIT),
+            dynamic: BTreeSet::from([IpAddr::V4(address(3))]),
+            own_routes,
+        });
+    })
+}
+
+/// A client that lists both families and has not restarted itself.
+fn client(number: usize) -> Open {
+    graceful_open(number, |graceful| graceful.families.push((V6, true)))
+}
+
+fn whole(wire: &mut Wire, peer: PeerId) {
+    wire.say(peer, Say::EndOfRib(V4));
+    wire.say(peer, Say::EndOfRib(V6));
+}
+
+fn our_graceful(heard: &[Heard]) -> GracefulRestart {
+    let opens = heard.iter().filter_map(|heard| match heard {
+        Heard::Open(open) => Some(open),
+        _ => None,
+    });
+    let mut capabilities = opens.flat_map(|open| open.capabilities.clone());
+    let found = capabilities.find_map(|capability| match capability {
+        Capability::GracefulRestart(graceful) => Some(graceful),
+        _ => None,
+    });
+    found.expect("we restart gracefully")
+}
+
+#[test]
+fn nothing_is_passed_on_until_all_have_sent_theirs() {
+    let mut wire = restarted(false);
+    let two = wire.connect(2, &client(2));
+    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+    whole(&mut wire, two);
+    wire.pass(30, &[two]);
+    assert!(
+        wire.hear(two).is_empty(),
+        "no route, and no End-of-RIB marker"
+    );
+    let three = wire.connect(3, &client(3));
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    assert!(wire.hear(two).is_empty() && wire.hear(three).is_empty());
+    wire.say(three, Say::EndOfRib(V4));
+    let told = vec![
+        Heard::Reach(vec!["10.65.0.3/32".into()]),
+        Heard::EndOfRib(V4),
+    ];
+    assert_eq!(wire.hear(two), told, "everything, and only then the marker");
+    assert_eq!(wire.speaker.deferred(), V6.into(), "family by family");
+    wire.say(three, Say::EndOfRib(V6));
+    assert_eq!(wire.hear(two), [Heard::EndOfRib(V6)]);
+    assert!(wire.speaker.deferred().is_empty() && wire.speaker.awaited().is_empty());
+    let selected = wire
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::Selected { .. }));
+    assert_eq!(selected.count(), 2);
+    // What changes later goes out at once, and who comes later is fed at once.
+    wire.say(three, Say::Reach(&["10.65.0.9/32"]));
+    assert_eq!(wire.hear(two), [Heard::Reach(vec!["10.65.0.9/32".into()])]);
+    let four = wire.dial(4).expect("admitted");
+    assert!(
+        !our_graceful(&wire.hear(four)).restart_state,
+        "R: the restart is over"
+    );
+}
+
+#[test]
+fn who_stays_away_is_not_waited_for_for_ever() {
+    let mut wire = restarted(false);
+    let two = wire.connect(2, &client(2));
+    whole(&mut wire, two);
+    wire.pass(WAIT - 1, &[two]);
+    assert!(wire.hear(two).is_empty());
+    assert_eq!(
+        wire.speaker.awaited(),
+        BTreeSet::from([Some(IpAddr::V4(address(3)))])
+    );
+    wire.pass(1, &[two]);
+    assert_eq!(wire.hear(two), [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+}
+
+/// RFC 4724 §4.1; and of the families only those that the peer speaks of and the session carries.
+#[test]
+fn who_will_send_no_marker_is_not_awaited() {
+    let awaited = |open: &Open| -> Vec<Family> {
+        let mut wire = restarted(false);
+        let three = wire.connect(3, &client(3));
+        whole(&mut wire, three);
+        wire.connect(2, open);
+        wire.speaker.deferred().iter().collect()
+    };
+    assert_eq!(awaited(&client(2)), [V4, V6]);
+    assert_eq!(awaited(&open(2)), [], "no graceful restart");
+    let restarting = graceful_open(2, |graceful| graceful.restart_state = true);
+    assert_eq!(awaited(&restarting), [], "it might wait for ours");
+    assert_eq!(
+        awaited(&graceful_open(2, |_| {})),
+        [V4],
+        "it lists one family"
+    );
+    let helper = graceful_open(2, |graceful| graceful.families.clear());
+    assert_eq!(
+        awaited(&helper),
+        [V4, V6],
+        "a helper alone lists none and sends all markers"
+    );
+    let mut narrow = graceful_open(2, |graceful| graceful.families = vec![(V6, true)]);
+    narrow
+        .capabilities
+        .retain(|c| *c != Capability::MultiProtocol(V6));
+    assert_eq!(awaited(&narrow), [], "a family of another session");
+}
+
+#[test]
+fn two_that_restart_at_once_do_not_wait_for_each_other() {
+    let mut wire = restarted(false);
+    let both = |number| graceful_open(number, |graceful| graceful.restart_state = true);
+    let (two, heard) = wire.greet(2, &both(2));
+    assert_eq!(heard, []);
+    let markers = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+    assert_eq!(wire.greet(3, &both(3)).1, markers);
+    assert_eq!(wire.hear(two), markers);
+}
+
+#[test]
+fn our_open_says_what_outlived_us() {
+    let mut wire = restarted(false);
+    let two = wire.dial(2).expect("admitted");
+    let said = our_graceful(&wire.hear(two));
+    assert!(said.restart_state && said.notification);
+    assert_eq!(said.families, [(V4, true), (V6, true)]);
+
+    // A client on a machine that has started again, too, has forwarded nothing meanwhile.
+    let mut wire = Wire::prepared(config(), |speaker| {
+        speaker.forwarding_kept(FamilySet::EMPTY)
+    });
+    let two = wire.connect(2, &client(2));
+    wire.lose(two);
+    let dynamic = wire.dial(5).expect("admitted");
+    let said = our_graceful(&wire.hear(dynamic));
+    assert_eq!(
+        (said.restart_state, said.families),
+        (false, vec![(V4, false), (V6, false)])
+    );
+    // Once there was a session, only the session can be lost, not what we forward by.
+    let two = wire.dial(2).expect("admitted");
+    let said = our_graceful(&wire.hear(two));
+    assert_eq!(said.families, [(V4, true), (V6, true)]);
+}
+
+#[test]
+fn a_first_start_waits_for_nobody() {
+    let mut wire = Wire::new(config());
+    let (_, heard) = wire.greet(2, &client(2));
+    assert_eq!(heard, [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+    assert!(wire.speaker.deferred().is_empty());
+}
+
+#[test]
+fn our_own_routes_are_awaited_where_they_come_from_elsewhere() {
+    let mut wire = restarted(true);
+    let two = wire.connect(2, &client(2));
+    let three = wire.connect(3, &client(3));
+    for peer in [two, three] {
+        whole(&mut wire, peer);
+    }
+    assert_eq!(wire.speaker.awaited(), BTreeSet::from([None]));
+    wire.speaker.handle(
+        wire.now,
+        Input::Local {
+            family: V4,
+            net: prefix("10.65.1.1/32"),
+            attributes: Some(bgp_proto::Attributes::default()),
+        },
+    );
+    assert!(wire.hear(two).is_empty());
+    wire.speaker.own_routes_complete();
+    assert_eq!(
+        wire.hear(two),
+        [
+            Heard::Reach(vec!["10.65.1.1/32".into()]),
+            Heard::EndOfRib(V4),
+            Heard::EndOfRib(V6)
+        ]
+    );
+}
+
+#[test]
+fn readers_see_nothing_half_chosen() {
+    let mut wire = restarted(false);
+    let reader = wire.speaker.add_reader();
+    let two = wire.connect(2, &client(2));
+    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+    let read = |wire: &mut Wire| {
+        let mut changes = 0;
+        let progress = wire
+            .speaker
+            .read(reader, V4, Budget(100), &mut |_| changes += 1);
+        assert_eq!(progress, Progress::Done);
+        changes
+    };
+    assert_eq!(read(&mut wire), 0);
+    wire.pass(WAIT, &[two]);
+    assert_eq!(read(&mut wire), 1);
+}
+
+#[test]
+fn refreshes_and_losses_during_the_wait_do_no_harm() {
+    let mut wire = restarted(false);
+    let two = wire.connect(2, &client(2));
+    wire.say(two, Say::Refresh(RouteRefresh::request(V4)));
+    assert!(wire.hear(two).is_empty());
+    wire.lose(two);
+    assert_eq!(wire.speaker.awaited().len(), 2, "it may come back");
+    let two = wire.connect(2, &client(2));
+    let three = wire.connect(3, &client(3));
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.lose(three);
+    whole(&mut wire, two);
+    wire.pass(59, &[two]);
+    assert_eq!(
+        wire.prefixes(),
+        ["10.65.0.3/32"],
+        "client 3 has its own time to come back"
+    );
+    wire.pass(WAIT - 59, &[two]);
+    let markers = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+    assert_eq!(wire.hear(two), markers, "what came and went is not told");
+}
+
+#[test]
+fn who_is_configured_no_more_is_awaited_no_more() {
+    let mut wire = restarted(false);
+    let three = wire.connect(3, &client(3));
+    whole(&mut wire, three);
+    let mut fewer = config();
+    fewer.peers.clear();
+    let now = wire.now;
+    wire.speaker.reconfigure(now, fewer).expect("taken");
+    assert!(wire.speaker.deferred().is_empty());
+    assert_eq!(wire.hear(three), [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+}
+
+/// Both at once: a reflector leaves, its successor comes, and no client hears a withdrawal.
+#[test]
+fn a_reflector_that_leaves_to_come_back_gives_no_reason_to_forget_it() {
+    use bgp_proto::{Notification, notification::cease};
+    for n_bit in [false, true] {
+        let mut wire = Wire::new(config());
+        let open = graceful_open(3, |graceful| graceful.notification = n_bit);
+        let three = wire.connect(3, &open);
+        wire.hear(three);
+        let why = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN);
+        let now = wire.now;
+        wire.speaker.leave_all(now, &why);
+        let told: Vec<Heard> = n_bit
+            .then_some(Heard::Notification(why))
+            .into_iter()
+            .collect();
+        assert_eq!(wire.hear(three), told);
+    }
+}
