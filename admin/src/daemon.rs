@@ -78,8 +78,10 @@ pub enum LogError {
 /// What a signal asks of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM or SIGINT: leave in good order.
+    /// SIGTERM: leave in good order.
     Terminate,
+    /// SIGINT: leave in good order, and for good.
+    Interrupt,
     /// SIGHUP: read the configuration again.
     Reload,
 }
@@ -88,6 +90,7 @@ impl fmt::Display for Signal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Terminate => "terminate",
+            Self::Interrupt => "interrupt",
             Self::Reload => "reload",
         })
     }
@@ -119,7 +122,7 @@ impl Signals {
     pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Terminate,
-            _ = self.interrupt.recv() => Signal::Terminate,
+            _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.hangup.recv() => Signal::Reload,
         }
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use admin::report::Status;
 use admin::{Command, Reply};
-use bgp_daemon::Program;
+use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
@@ -38,6 +38,7 @@ impl Program for Client {
     const ABOUT: &'static str =
         "Announces this host's workloads over BGP and installs what it learns";
     const CONFIG_DEFAULT: &'static str = "/etc/cambric/bgp-client.toml";
+    const FORWARDING: Forwarding = Forwarding::Kernel;
     const FAREWELL: &'static str = "BGP client stops";
 
     type Settings = KernelConfig;
@@ -90,6 +91,9 @@ impl Program for Client {
         while let Some(input) = self.node.poll_input() {
             io.handle(input);
         }
+        if self.node.has_told_own() && io.speaker().awaited().contains(&None) {
+            io.speaker_mut().own_routes_complete();
+        }
         let now = io.clock().now();
         let progress = self.node.read(kernel_time(now), io);
         self.submit(now);
@@ -137,13 +141,18 @@ impl Program for Client {
         }
     }
 
+    fn leaves_routes(&self) -> bool {
+        let config = self.node.config();
+        config.on_exit != OnExit::Flush || !config.install
+    }
+
     /// Leaves the kernel's routes as configured. Routes that stay carry traffic until the next
     /// start, which adopts them.
     async fn leave(&mut self, now: impl Fn() -> Instant) {
-        let config = self.node.config();
-        if config.on_exit != OnExit::Flush || !config.install {
+        if self.leaves_routes() {
             return;
         }
+        let config = self.node.config();
         tracing::info!(
             "leaving: deleting all kernel routes of protocol {}",
             config.owner

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use admin::report::{Fact, Neighbors, Status};
 use admin::{Command, Reply};
-use bgp_io::bgp_speaker::Refusal;
+use bgp_io::bgp_proto::FamilySet;
+use bgp_io::bgp_speaker::{PeerView, Refusal, Restart};
 use bgp_io::{Event, Io, IoConfig, Speaker};
 use intent::report;
 use ipnet::IpNet;
 
-use crate::{Config, Failure, Program, log};
+use crate::memory::Memory;
+use crate::{Config, Failure, Forwarding, Program, log};
 
 /// Everything a daemon owns but its control socket and its signals.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct Daemon<P: Program> {
     pub(crate) config: Config<P::Settings>,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
+    /// What the next start is to know.
+    pub(crate) memory: Memory,
     /// Connections refused because their range is full.
     refused: BTreeMap<IpNet, u64>,
     started: Instant,
@@ -39,6 +43,17 @@ impl<P: Program> Daemon<P> {
     /// key.
     pub fn new(config: Config<P::Settings>, seed: u64) -> Result<Self, Failure<P::Error>> {
         let mut speaker = Speaker::new(config.intent.speaker.clone(), seed);
+        let (memory, former) = Memory::open(&config.control());
+        if former.is_none() && P::FORWARDING == Forwarding::Kernel {
+            speaker.forwarding_kept(FamilySet::EMPTY);
+        }
+        if let Some(dynamic) = former.filter(|_| !config.intent.restart_wait.is_zero()) {
+            speaker.restarted(Restart {
+                wait: config.intent.restart_wait,
+                dynamic,
+                own_routes: P::FORWARDING == Forwarding::Kernel,
+            });
+        }
         let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
         let listen = config.file.listen.iter().map(|at| *at.get_ref()).collect();
         Ok(Self {
@@ -46,6 +61,7 @@ impl<P: Program> Daemon<P> {
             program,
             config,
             config_error: None,
+            memory,
             refused: BTreeMap::new(),
             started: Instant::now(),
         })
@@ -59,8 +75,10 @@ impl<P: Program> Daemon<P> {
 
     /// Takes note of what a turn of the driver brought.
     pub(crate) fn hear(&mut self, events: &[Event]) {
+        let mut peers_changed = false;
         for event in events {
             log::event(self.io.speaker(), event);
+            peers_changed |= changes_peers(event);
             if let Event::Refused {
                 remote,
                 refusal: Refusal::RangeFull { .. },
@@ -70,6 +88,22 @@ impl<P: Program> Daemon<P> {
                 self.count_refusal(remote.ip());
             }
             self.program.hear(event);
+        }
+        if peers_changed {
+            self.remember();
+        }
+    }
+
+    /// Notes for the next start which neighbours there are now.
+    pub(crate) fn remember(&mut self) {
+        let peers = self.io.speaker().peers();
+        let dynamic = peers.filter(|peer| peer.dynamic && may_keep_routes(peer));
+        let present = dynamic.map(|peer| peer.config.remote);
+        let awaited = self.io.speaker().awaited().into_iter().flatten();
+        let addresses = present.chain(awaited).collect();
+        if let Err(error) = self.memory.keep(addresses) {
+            let path = self.memory.path().display();
+            tracing::warn!("{path}: {error}: the next start will not be a graceful restart");
         }
     }
 
@@ -145,4 +179,16 @@ impl<P: Program> Daemon<P> {
             .map(|(prefix, limit)| format!("neighbor_range {prefix} is full: limit = {limit}"))
             .collect()
     }
+}
+
+/// Whether a neighbour keeps our routes while we are away, or is away itself and may do so.
+fn may_keep_routes(peer: &PeerView<'_>) -> bool {
+    let graceful = |params: &bgp_io::bgp_proto::SessionParams| params.peer_graceful.is_some();
+    peer.config.session.graceful_restart.is_some() && peer.params.is_none_or(graceful)
+}
+
+/// Whether there may be more dynamic neighbours, or fewer.
+const fn changes_peers(event: &Event) -> bool {
+    use bgp_io::bgp_speaker::Event as Told;
+    matches!(event, Event::Gone(_) | Event::Speaker(Told::Up { .. }))
 }

@@ -10,11 +10,12 @@
 mod config;
 mod daemon;
 mod log;
+mod memory;
 mod program;
 mod reload;
 mod run;
 
 pub use config::{Config, Settings};
 pub use daemon::Daemon;
-pub use program::Program;
+pub use program::{Forwarding, Program};
 pub use run::{Failure, main, run};

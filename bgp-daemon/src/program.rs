@@ -10,6 +10,15 @@ use bgp_io::{Event, Io, Speaker};
 
 use crate::Settings;
 
+/// Who forwards by the routes that a program announces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwarding {
+    /// Others: whatever happens to the program, it goes on.
+    Others,
+    /// The kernel beneath the program: it goes on as long as the machine runs.
+    Kernel,
+}
+
 /// What stands on the other side of the speaker in one program.
 ///
 /// The loop calls [`carry`](Self::carry) before it waits for anything, so whatever another method
@@ -21,6 +30,8 @@ pub trait Program: Sized {
     const ABOUT: &'static str;
     /// The configuration file unless the command line names another.
     const CONFIG_DEFAULT: &'static str;
+    /// Who forwards by its routes, for graceful restart (RFC 4724 §3, the F bits).
+    const FORWARDING: Forwarding;
     /// What neighbours are told when it leaves (RFC 9003).
     const FAREWELL: &'static str;
 
@@ -66,6 +77,10 @@ pub trait Program: Sized {
 
     /// Adds its own to the status: facts, notes, what it waits for.
     fn report(&self, status: &mut Status);
+
+    /// Whether forwarding goes on after [`leave`](Self::leave): if not, neighbours are told that it
+    /// leaves for good.
+    fn leaves_routes(&self) -> bool;
 
     /// Leaves the other side in good order, after all sessions are closed.
     fn leave(&mut self, now: impl Fn() -> Instant) -> impl Future<Output = ()>;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use admin::control::{BindError, Control};
 use admin::daemon::{LogError, Signal, Signals, chance, init_logging};
 use admin::program::{About, start};
-use bgp_io::IoError;
 use bgp_io::bgp_proto::Notification;
 use bgp_io::rib::Progress;
+use bgp_io::{IoError, Parting};
 
 use crate::{Config, Daemon, Program};
 
@@ -59,7 +59,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     for address in daemon.io.listening() {
         tracing::info!("listening on {address}");
     }
-    loop {
+    daemon.remember();
+    let parting = loop {
         let more = daemon.program.carry(&mut daemon.io) != Progress::Done;
         let rest = daemon.rest();
         tokio::select! {
@@ -74,15 +75,20 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
             }
             signal = signals.next() => match signal {
                 Signal::Reload => daemon.reload(),
-                Signal::Terminate => break,
+                Signal::Terminate if daemon.program.leaves_routes() => break Parting::ToComeBack,
+                Signal::Terminate | Signal::Interrupt => break Parting::ForGood,
             },
             () = tokio::time::sleep(rest.unwrap_or_default()), if rest.is_some() => {}
             () = tokio::task::yield_now(), if more => {}
         }
-    }
+    };
     tracing::info!("leaving: closing all sessions");
+    match parting {
+        Parting::ToComeBack => daemon.remember(),
+        Parting::ForGood => daemon.memory.forget(),
+    }
     let why = Notification::administrative_shutdown(P::FAREWELL);
-    daemon.io.shutdown(&why).await;
+    daemon.io.shutdown(parting, &why).await;
     let clock = *daemon.io.clock();
     daemon.program.leave(|| clock.now()).await;
     Ok(())

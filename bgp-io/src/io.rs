@@ -30,6 +30,15 @@ pub struct IoConfig {
     pub listen: Vec<SocketAddr>,
 }
 
+/// How a speaker leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// Peers are to forget its routes.
+    ForGood,
+    /// It will be back in a moment: peers that can are to keep its routes (RFC 4724, RFC 8538).
+    ToComeBack,
+}
+
 /// A speaker with its sockets and its clock. Belongs to one task of a Tokio runtime with I/O and
 /// time.
 pub struct Io {
@@ -212,9 +221,13 @@ impl Io {
 
     /// Ends all sessions, telling the peers why, and waits until they have been told, at most
     /// [`crate::limits::LINGER`].
-    pub async fn shutdown(&mut self, why: &Notification) {
+    pub async fn shutdown(&mut self, parting: Parting, why: &Notification) {
         self.listeners.clear();
-        self.speaker.stop_all(self.clock.now(), why);
+        let now = self.clock.now();
+        match parting {
+            Parting::ForGood => self.speaker.stop_all(now, why),
+            Parting::ToComeBack => self.speaker.leave_all(now, why),
+        }
         self.drain();
         while self.lingering > 0 {
             self.next().await;

@@ -41,4 +41,4 @@ pub use bgp_speaker::{Input, Speaker};
 pub use clock::Clock;
 pub use error::{IoError, ReconfigureError};
 pub use event::Event;
-pub use io::{Io, IoConfig};
+pub use io::{Io, IoConfig, Parting};

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
 use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal, SpeakerConfig};
-use bgp_io::{Event, Io, IoConfig, IoError, ReconfigureError, Speaker};
+use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
 use support::{
     RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair, port,
     speaker, until, up,
@@ -243,7 +243,7 @@ async fn the_last_words_arrive() {
     let bye = Notification::administrative_shutdown("back at ten");
     let [mut us, mut them] = pair;
     let mut reason = None;
-    beside(&mut them, us.shutdown(&bye), |event| {
+    beside(&mut them, us.shutdown(Parting::ForGood, &bye), |event| {
         reason = reason.take().or_else(|| down(&event).cloned())
     })
     .await;

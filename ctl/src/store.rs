@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     }
     let mut signals = Signals::new().context("listening for signals")?;
     let server = Server::bind(ServeConfig { listen, manifests }).await?;
-    let told = async { while !matches!(signals.next().await, Signal::Terminate) {} };
+    let told = async { while signals.next().await == Signal::Reload {} };
     server.run(told).await?;
     Ok(ExitCode::SUCCESS)
 }

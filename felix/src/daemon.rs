@@ -157,7 +157,7 @@ impl Daemon {
                 }
                 Wake::Request(request) => self.answer(request),
                 Wake::Signal(Signal::Reload) => self.reload(),
-                Wake::Signal(Signal::Terminate) | Wake::Stop => return Ok(()),
+                Wake::Signal(Signal::Terminate | Signal::Interrupt) | Wake::Stop => return Ok(()),
                 Wake::Time => {}
             }
         }

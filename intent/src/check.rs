@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 use admin::config::{Problem, Problems, Report, Source};
 use bgp_proto::{ClusterId, FAMILIES, Family, FamilySet, RouterId};
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::file::BgpFile;
-use crate::limits::{HOSTNAME_OCTETS_MAX, MULTIPATH_MAX};
+use crate::limits::{HOSTNAME_OCTETS_MAX, MULTIPATH_MAX, RESTART_WAIT_S, RESTART_WAIT_S_MAX};
 use crate::neighbor;
 use crate::session::Common;
 
@@ -22,6 +23,8 @@ use crate::session::Common;
 pub struct Intent {
     /// The speaker.
     pub speaker: SpeakerConfig,
+    /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
+    pub restart_wait: Duration,
     /// What is allowed but worth knowing: a neighbour that nothing passes for want of a policy.
     pub notes: Vec<String>,
 }
@@ -73,7 +76,11 @@ impl<K> BgpFile<K> {
             peers,
             ranges,
         };
-        Intent { speaker, notes }
+        Intent {
+            speaker,
+            restart_wait: self.restart_wait(problems),
+            notes,
+        }
     }
 
     fn check_addresses(&self, problems: &mut Problems<'_>) {
@@ -122,6 +129,17 @@ impl<K> BgpFile<K> {
             problems.push(Problem::at(multipath.span(), message));
         }
         *multipath.get_ref()
+    }
+
+    fn restart_wait(&self, problems: &mut Problems<'_>) -> Duration {
+        let Some(wait) = &self.restart_wait else {
+            return Duration::from_secs(RESTART_WAIT_S.into());
+        };
+        if *wait.get_ref() > RESTART_WAIT_S_MAX {
+            let message = format!("restart_wait is at most {RESTART_WAIT_S_MAX} seconds");
+            problems.push(Problem::at(wait.span(), message));
+        }
+        Duration::from_secs((*wait.get_ref()).into())
     }
 
     fn hostname(&self, problems: &mut Problems<'_>) -> Option<String> {

@@ -44,6 +44,8 @@ pub struct BgpFile<K> {
     pub next_hop_ipv6: Option<Spanned<Ipv6Addr>>,
     /// `cluster_id`: RFC 4456 §7; the router id when absent.
     pub cluster_id: Option<Spanned<Ipv4Addr>>,
+    /// `restart_wait` in seconds: how long the choice of routes waits after a restart.
+    pub restart_wait: Option<Spanned<u32>>,
     /// `hostname`: what our OPEN tells of ourselves; nothing when absent.
     pub hostname: Option<Spanned<String>>,
     /// `[kernel]`: the daemon's own section.

@@ -21,5 +21,12 @@ pub const RESTART_TIME_S_MAX: u16 = 4095;
 /// The restart time when `graceful_restart = true`, in seconds.
 pub const RESTART_TIME_S: u16 = 120;
 
+/// How long the choice of routes waits after a restart of ours when `restart_wait` is not given, in
+/// seconds: less than the restart time, so that neighbours have not given up.
+pub const RESTART_WAIT_S: u32 = 90;
+
+/// The longest `restart_wait`, in seconds.
+pub const RESTART_WAIT_S_MAX: u32 = 3600;
+
 /// The port of BGP.
 pub const BGP_PORT: u16 = 179;

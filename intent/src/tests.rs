@@ -53,6 +53,7 @@ fn every_neighbor_key_reaches_the_speaker() {
         next_hop_ipv6 = "fd00::11"
         cluster_id = "10.0.0.9"
         hostname = "node1"
+        restart_wait = 45
         [[neighbor]]
         name = "rr1"
         address = "10.0.0.1"
@@ -76,6 +77,7 @@ fn every_neighbor_key_reaches_the_speaker() {
         "#,
     );
     assert_eq!(intent.speaker.multipath_max, 8);
+    assert_eq!(intent.restart_wait.as_secs(), 45);
     assert!(intent.speaker.cluster_id.is_some());
     let peer = &intent.speaker.peers[0];
     assert_eq!((peer.name.as_str(), peer.port), ("rr1", 1179));

@@ -5,7 +5,7 @@ use std::future::pending;
 
 use admin::report::Status;
 use admin::{Command, Reply};
-use bgp_daemon::Program;
+use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
@@ -21,6 +21,7 @@ impl Program for Reflector {
     const ABOUT: &'static str =
         "Reflects BGP routes between the hosts of a fabric; never writes one into a kernel";
     const CONFIG_DEFAULT: &'static str = "/etc/cambric/route-reflector.toml";
+    const FORWARDING: Forwarding = Forwarding::Others;
     const FAREWELL: &'static str = "route reflector stops";
 
     type Settings = Settings;
@@ -63,6 +64,10 @@ impl Program for Reflector {
     }
 
     fn report(&self, _: &mut Status) {}
+
+    fn leaves_routes(&self) -> bool {
+        true
+    }
 
     async fn leave(&mut self, _: impl Fn() -> Instant) {}
 }

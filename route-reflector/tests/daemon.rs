@@ -41,14 +41,39 @@ struct Reflector {
 
 impl Reflector {
     async fn start() -> Self {
+        Self::start_on(0).await
+    }
+
+    /// One that listens on a port of choice.
+    async fn start_on(port: u16) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let config = directory.path().join("rr.toml");
         let control = directory.path().join("rr.sock");
-        std::fs::write(&config, format!("control = {control:?}\n{CONFIG}")).expect("write");
+        let keys = CONFIG.replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
+        std::fs::write(&config, format!("control = {control:?}\n{keys}")).expect("write");
         let process = start(&config, &[]).expect("the program starts");
         let reflector = Self { process, directory };
         reflector.until("it answers", |_: &Status| true).await;
         reflector
+    }
+
+    /// Waits until it has written down that it has these neighbours.
+    async fn remembers(&self, neighbors: &[&str]) {
+        let file = self.directory.path().join("rr.restart");
+        let written = async {
+            let all = |text: String| neighbors.iter().all(|neighbor| text.contains(neighbor));
+            while !std::fs::read_to_string(&file).is_ok_and(all) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(DEADLINE, written).await.expect("it is written");
+    }
+
+    /// Starts it again after its end.
+    async fn start_again(&mut self) {
+        self.process.wait().expect("it has ended");
+        self.process = start(&self.config(), &[]).expect("the program starts");
+        self.until("it answers", |_: &Status| true).await;
     }
 
     fn config(&self) -> PathBuf {
@@ -305,6 +330,67 @@ async fn it_leaves_with_administrative_shutdown() {
     drop((one, two));
     let status = reflector.process.wait().expect("it ends");
     assert!(status.success(), "{status}");
+}
+
+/// RFC 4724 and RFC 8538 from end to end: a client is told to keep what it holds over SIGKILL and
+/// SIGTERM, and hears of no change; SIGINT is the end.
+#[tokio::test]
+async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() {
+    use nix::sys::signal::Signal::{SIGINT, SIGKILL, SIGTERM};
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("a port");
+    drop(free);
+    let mut reflector = Reflector::start_on(address.port()).await;
+    let (mut one, mut two) = (client(2, address), client(3, address));
+    up(&mut [&mut one, &mut two]).await;
+    one.handle(Input::Local {
+        family: Family::IPV4_UNICAST,
+        net: Net::V4(prefix()),
+        attributes: Some(Attributes {
+            next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2))),
+            ..Attributes::default()
+        }),
+    });
+    arrival(&mut one, &mut two).await;
+    let restart_state = |io: &Io| {
+        let peer = io.speaker().peers().next().expect("the reflector");
+        peer.params
+            .and_then(|p| Some(p.peer_graceful.as_ref()?.restart_state))
+    };
+    assert_eq!(restart_state(&two), Some(false), "a first start");
+    reflector.remembers(&["127.0.0.2", "127.0.0.3"]).await;
+    for signal in [SIGKILL, SIGTERM] {
+        reflector.signal(signal);
+        reflector.start_again().await;
+        // Both sessions are lost and come up again, and the second client is sent all anew.
+        let (mut back_up, mut whole) = (false, false);
+        let back = async {
+            while !whole {
+                let events = tokio::select! {
+                    _ = one.next() => continue,
+                    events = two.next() => events,
+                };
+                assert!(learned(&two).is_some(), "lost over {signal}");
+                for event in events {
+                    back_up |= matches!(event, Event::Speaker(SpeakerEvent::Up { .. }));
+                    let marker = matches!(event, Event::Speaker(SpeakerEvent::EndOfRib { .. }));
+                    whole |= back_up && marker;
+                }
+            }
+        };
+        timeout(DEADLINE, back).await.expect("it is back");
+        assert_eq!(restart_state(&two), Some(true), "after {signal}");
+    }
+    reflector.signal(SIGINT);
+    let gone = async {
+        while learned(&two).is_some() {
+            two.next().await;
+        }
+    };
+    timeout(DEADLINE, gone).await.expect("forgotten at once");
+    reflector.start_again().await;
+    up(&mut [&mut two]).await;
+    assert_eq!(restart_state(&two), Some(false), "it has forgotten, too");
 }
 
 #[tokio::test]

@@ -169,6 +169,12 @@ impl Node {
         None
     }
 
+    /// Whether the kernel's routes have been read whole, so that with
+    /// [`poll_input`](Self::poll_input) silent all of our own are told.
+    pub fn has_told_own(&self) -> bool {
+        self.watcher.is_certain()
+    }
+
     /// Reads what changed in the speaker's tables, a bite of it.
     pub fn read(&mut self, now: Instant, tables: &mut impl Tables) -> Progress {
         let mut progress = Progress::Done;

@@ -49,7 +49,8 @@ impl Settle {
         let mut peers = speaker.peers().filter(|peer| !peer.dynamic).peekable();
         let any = peers.peek().is_some();
         let told = |id| self.awaited.get(&id).is_some_and(BTreeSet::is_empty);
-        if !any || !peers.all(|peer| told(peer.id)) {
+        let deferred = !speaker.deferred().is_empty();
+        if deferred || !any || !peers.all(|peer| told(peer.id)) {
             self.quiet_at = None;
         } else if changed || self.quiet_at.is_none() {
             self.quiet_at = Some(now + QUIET);
