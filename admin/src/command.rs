@@ -3,7 +3,9 @@
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Endpoints, Fib, Neighbors, Routes, Rules, Status};
+use crate::report::{
+    Cleared, Endpoints, Fib, Limits, Malformed, Neighbors, Refreshed, Routes, Rules, Status,
+};
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,23 @@ pub enum Command {
     Endpoints {},
     /// The packet filter rules that the daemon keeps.
     Rules {},
+    /// The last malformed messages of BGP neighbours.
+    Malformed {},
+    /// What the daemon is limited by.
+    Limits {},
+    /// Asks a neighbour for its routes again.
+    Refresh {
+        /// Its name or address.
+        neighbor: String,
+        /// This family only; absent for all of the session.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        family: Option<String>,
+    },
+    /// Ends the session with a neighbour, and begins it anew.
+    Clear {
+        /// Its name or address.
+        neighbor: String,
+    },
 }
 
 impl Command {
@@ -44,6 +63,10 @@ impl Command {
             Self::Fib {} => "fib",
             Self::Endpoints {} => "endpoints",
             Self::Rules {} => "rules",
+            Self::Malformed {} => "malformed",
+            Self::Limits {} => "limits",
+            Self::Refresh { .. } => "refresh",
+            Self::Clear { .. } => "clear",
         }
     }
 }
@@ -64,6 +87,14 @@ pub enum Reply {
     Endpoints(Endpoints),
     /// Answers [`Command::Rules`].
     Rules(Rules),
+    /// Answers [`Command::Malformed`].
+    Malformed(Malformed),
+    /// Answers [`Command::Limits`].
+    Limits(Limits),
+    /// Answers [`Command::Refresh`].
+    Refresh(Refreshed),
+    /// Answers [`Command::Clear`].
+    Clear(Cleared),
     /// The daemon cannot answer.
     Error {
         /// Why, and what to do instead.

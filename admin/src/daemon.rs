@@ -142,9 +142,19 @@ pub fn resident_kib() -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// File descriptors of this process, and how many it may have, where `/proc` tells.
+pub fn open_files() -> Option<(u64, u64)> {
+    let used = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    Some((used, line.split_whitespace().next()?.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{LogError, log_filter, resident_kib};
+    use super::{LogError, log_filter, open_files, resident_kib};
 
     #[test]
     fn levels_and_directives_parse() {
@@ -166,5 +176,16 @@ mod tests {
     #[test]
     fn own_memory_is_known() {
         assert!(resident_kib().expect("linux") > 100);
+    }
+
+    #[test]
+    fn own_files_are_counted() {
+        let (before, limit) = open_files().expect("linux");
+        let _file = std::fs::File::open("/proc/self/stat").expect("a file");
+        let (after, _) = open_files().expect("linux");
+        assert!(
+            (1..=limit).contains(&before) && after > 1,
+            "{before} {after}"
+        );
     }
 }

@@ -3,10 +3,14 @@
 //!
 //! Fields are only ever added, so that scripts keep working.
 
+mod limits;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 
 /// What the daemon is and how it fares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admin::report::{Fact, Fib, FibHop, FibRoute};
+use admin::report::{Fact, Fib, FibHop, FibRoute, Limit};
 use fib_sync::watch::Resolution;
 use fib_sync::{FibStatus, FibView, Route, RouteKey};
 
@@ -101,6 +101,25 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
             value,
         })
         .collect()
+}
+
+/// The limits of the kernel side.
+pub(crate) fn limits(node: &Node) -> Vec<Limit> {
+    let sent = |view: &FibView<'_>| matches!(view.status, FibStatus::Sent);
+    let in_flight = node.reconciler().routes().filter(sent).count();
+    vec![
+        Limit::new(
+            "kernel writes in flight",
+            fib_sync::limits::IN_FLIGHT_MAX as u64,
+            "further ones wait for the kernel's answers",
+        )
+        .used(in_flight as u64),
+        Limit::new(
+            "next hops of a kernel route",
+            fib_sync::limits::HOPS_MAX as u64,
+            "further ones are left out",
+        ),
+    ]
 }
 
 /// What an operator should know about the kernel: routes it refuses, next hops without a route.

@@ -1,16 +1,12 @@
-//! The daemon's state, and its answers on the control socket.
+//! The daemon's state.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use admin::report::{Fact, Neighbors, Status};
-use admin::{Command, Reply};
+use admin::report::{Fact, Status};
 use bgp_io::bgp_proto::FamilySet;
-use bgp_io::bgp_speaker::{PeerView, Refusal, Restart};
+use bgp_io::bgp_speaker::{PeerView, RangeUsage, Restart};
 use bgp_io::{Event, Io, IoConfig, Speaker};
 use intent::report;
-use ipnet::IpNet;
 
 use crate::memory::Memory;
 use crate::{Config, Failure, Forwarding, Program, log};
@@ -28,8 +24,6 @@ pub struct Daemon<P: Program> {
     pub(crate) config_error: Option<String>,
     /// What the next start is to know.
     pub(crate) memory: Memory,
-    /// Connections refused because their range is full.
-    refused: BTreeMap<IpNet, u64>,
     started: Instant,
 }
 
@@ -62,7 +56,6 @@ impl<P: Program> Daemon<P> {
             config,
             config_error: None,
             memory,
-            refused: BTreeMap::new(),
             started: Instant::now(),
         })
     }
@@ -79,14 +72,6 @@ impl<P: Program> Daemon<P> {
         for event in events {
             log::event(self.io.speaker(), event);
             peers_changed |= changes_peers(event);
-            if let Event::Refused {
-                remote,
-                refusal: Refusal::RangeFull { .. },
-                ..
-            } = event
-            {
-                self.count_refusal(remote.ip());
-            }
             self.program.hear(event);
         }
         if peers_changed {
@@ -107,42 +92,7 @@ impl<P: Program> Daemon<P> {
         }
     }
 
-    /// Answers one request.
-    pub fn answer(&self, command: &Command) -> Reply {
-        let speaker = self.io.speaker();
-        match command {
-            Command::Status {} => Reply::Status(self.status()),
-            Command::Neighbors {} => Reply::Neighbors(self.neighbors()),
-            Command::Routes { prefix, why, after } => {
-                let page = report::routes(speaker, *prefix, *why, after.as_deref());
-                page.map_or_else(Reply::error, Reply::Routes)
-            }
-            other => {
-                let own = self.program.answer(other);
-                own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
-            }
-        }
-    }
-
-    fn count_refusal(&mut self, remote: IpAddr) {
-        let neighbors = self.neighbors();
-        let covering = neighbors.ranges.iter().filter_map(|range| range.prefix);
-        let covering = covering.filter(|prefix| prefix.contains(&remote));
-        if let Some(range) = covering.max_by_key(IpNet::prefix_len) {
-            *self.refused.entry(range).or_default() += 1;
-        }
-    }
-
-    fn neighbors(&self) -> Neighbors {
-        let mut neighbors = report::neighbors(self.io.speaker(), self.io.clock().now());
-        for range in &mut neighbors.ranges {
-            let refused = range.prefix.and_then(|prefix| self.refused.get(&prefix));
-            range.refused = refused.copied().unwrap_or_default();
-        }
-        neighbors
-    }
-
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let mut status = Status {
             daemon: P::NAME.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -172,12 +122,13 @@ impl<P: Program> Daemon<P> {
     }
 
     fn full_ranges(&self) -> Vec<String> {
-        let ranges = self.neighbors().ranges.into_iter();
-        let full = ranges.filter(|range| range.used >= range.limit);
-        let named = full.filter_map(|range| Some((range.prefix?, range.limit)));
-        named
-            .map(|(prefix, limit)| format!("neighbor_range {prefix} is full: limit = {limit}"))
-            .collect()
+        let ranges = self.io.speaker().usage().ranges.into_iter();
+        let full = ranges.filter(|range| range.peers.now >= usize::from(range.limit));
+        full.map(|range| {
+            let RangeUsage { prefix, limit, .. } = range;
+            format!("neighbor_range {prefix} is full: limit = {limit}")
+        })
+        .collect()
     }
 }
 

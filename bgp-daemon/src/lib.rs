@@ -7,6 +7,7 @@
 //!
 //! `bgp-io` knows nothing of files, logs and operators; this crate knows nothing of kernels.
 
+mod answer;
 mod config;
 mod daemon;
 mod log;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use admin::report::Status;
+use admin::report::{Limit, Status};
 use admin::{Command, Reply};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
@@ -74,6 +74,9 @@ pub trait Program: Sized {
 
     /// Answers a request that not every BGP daemon answers; `None` if it does not either.
     fn answer(&self, command: &Command) -> Option<Reply>;
+
+    /// The limits of its own that an operator can meet.
+    fn limits(&self) -> Vec<Limit>;
 
     /// Adds its own to the status: facts, notes, what it waits for.
     fn report(&self, status: &mut Status);

@@ -190,6 +190,12 @@ impl Io {
         self.listeners.iter().map(|listener| listener.address)
     }
 
+    /// Connections that are being closed: their last words are not read yet.
+    #[must_use]
+    pub fn lingering(&self) -> usize {
+        self.lingering
+    }
+
     /// Takes over a new configuration of the speaker; where it listens stays as it is.
     ///
     /// # Errors
@@ -217,6 +223,15 @@ impl Io {
         }
         self.keys = keys;
         Ok(done)
+    }
+
+    /// Ends one session, telling the peer why, and begins it anew. A dynamic peer is gone then, and
+    /// comes back by itself.
+    pub fn reset(&mut self, peer: PeerId, why: Notification) {
+        self.speaker.stop(self.clock.now(), peer, why);
+        // Its connection gives up its place before the next one takes it.
+        self.drain();
+        self.handle(Input::Session(peer, bgp_speaker::bgp_fsm::Input::Start));
     }
 
     /// Ends all sessions, telling the peers why, and waits until they have been told, at most

@@ -145,6 +145,8 @@ pub struct Malformed {
     pub peer: String,
     /// The UPDATE's body, cut at [`crate::limits::MALFORMED_OCTETS_MAX`].
     pub body: Bytes,
+    /// How many octets the body had.
+    pub octets: usize,
     /// The first fault found.
     pub fault: Fault,
     /// What was done.

@@ -57,6 +57,7 @@ impl Speaker {
             at: now,
             peer: self.peer_name(peer).into(),
             body: Bytes::copy_from_slice(body.get(..MALFORMED_OCTETS_MAX).unwrap_or(body)),
+            octets: body.len(),
             fault: worst,
             remedy,
         });

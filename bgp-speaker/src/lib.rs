@@ -30,6 +30,7 @@ mod restart;
 mod roster;
 mod segment;
 mod speaker;
+mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -45,3 +46,4 @@ pub use peer::PeerView;
 pub use reconfigure::{NeedsRestart, Reconfigured};
 pub use refresh::NoRefresh;
 pub use speaker::{ReaderId, Speaker};
+pub use usage::{Level, RangeUsage, Usage};

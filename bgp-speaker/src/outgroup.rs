@@ -283,6 +283,12 @@ impl OutGroup {
         })
     }
 
+    /// Octets waiting in the fullest of the group's rings.
+    pub(crate) fn fullest_ring(&self) -> usize {
+        let rings = self.lanes.values().map(|lane| lane.ring.octets());
+        rings.max().unwrap_or(0)
+    }
+
     /// Octets waiting in the group's rings.
     pub(crate) fn ring_octets(&self) -> usize {
         self.lanes.values().map(|lane| lane.ring.octets()).sum()

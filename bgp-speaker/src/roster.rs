@@ -8,6 +8,7 @@ use alloc::{
 };
 use core::net::IpAddr;
 
+use bgp_proto::Prefix;
 use rib::PeerId;
 
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     event::Refusal,
     limits::{IDS_RESTING, PEERS_MAX},
     peer::Peer,
+    usage::{AllRangeMarks, Level, RangeMarks},
 };
 
 /// The peers by id and by address.
@@ -28,6 +30,9 @@ pub(crate) struct Roster {
     /// How many peers there have been: no two get the same seed.
     made: u64,
     seed: u64,
+    /// Peers there are, and the most there were.
+    level: Level,
+    marks: AllRangeMarks,
 }
 
 impl Roster {
@@ -39,6 +44,8 @@ impl Roster {
             freed: VecDeque::new(),
             made: 0,
             seed,
+            level: Level::default(),
+            marks: AllRangeMarks::new(),
         };
         for peer in &config.peers {
             roster.insert(peer.clone(), None);
@@ -80,6 +87,7 @@ impl Roster {
         self.made += 1;
         let seed = self.seed ^ self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         *self.peers.get_mut(at)? = Some(Box::new(Peer::new(config, range, seed)));
+        self.level.set(self.level.now + 1);
         Some(id)
     }
 
@@ -96,6 +104,7 @@ impl Roster {
         let Some(peer) = index(id).and_then(|at| self.peers.get_mut(at)?.take()) else {
             return;
         };
+        self.level.set(self.level.now.saturating_sub(1));
         if self.by_address.get(&peer.config.remote) == Some(&id) {
             self.by_address.remove(&peer.config.remote);
         }
@@ -122,11 +131,9 @@ impl Roster {
             };
         }
         let (at, range) = config.range_of(remote).ok_or(Refusal::Unknown)?;
-        let taken = self
-            .iter()
-            .filter(|(_, peer)| peer.range == Some(at))
-            .count();
+        let taken = self.out_of(at);
         if taken >= usize::from(range.limit) {
+            self.marks.entry(range.prefix).or_default().refused += 1;
             return Err(Refusal::RangeFull { limit: range.limit });
         }
         let mut peer = range.template.clone();
@@ -134,7 +141,26 @@ impl Roster {
         peer.remote = remote;
         peer.session.passive = true;
         let id = self.insert(peer, Some(at)).ok_or(Refusal::TooManyPeers)?;
+        let marks = self.marks.entry(range.prefix).or_default();
+        marks.peak = marks.peak.max(taken + 1);
         Ok((id, true))
+    }
+
+    /// Peers out of one range.
+    pub(crate) fn out_of(&self, range: usize) -> usize {
+        self.iter()
+            .filter(|(_, peer)| peer.range == Some(range))
+            .count()
+    }
+
+    /// Peers there are, and the most there were.
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// What is remembered of a range.
+    pub(crate) fn marks(&self, range: Prefix) -> RangeMarks {
+        self.marks.get(&range).copied().unwrap_or_default()
     }
 
     /// A place for a new peer.

@@ -23,6 +23,7 @@ use crate::{
     outgroup::OutGroup,
     peer::{Peer, PeerView},
     roster::Roster,
+    usage::Level,
 };
 
 /// A BGP speaker: sessions, tables and export in one plain struct (RFC 4271).
@@ -50,6 +51,8 @@ pub struct Speaker {
     pub(crate) deferral: Option<Deferral>,
     /// The families whose forwarding state outlived the speaker's former self.
     pub(crate) forwarding: FamilySet,
+    /// Octets in the fullest ring when it was last looked at.
+    pub(crate) ring_octets: Level,
 }
 
 /// A reader of the tables: see [`Speaker::add_reader`].
@@ -86,6 +89,7 @@ impl Speaker {
             readers: Vec::new(),
             deferral: None,
             forwarding: FamilySet::all(),
+            ring_octets: Level::default(),
         }
     }
 
@@ -216,6 +220,7 @@ impl Speaker {
                 progress = Progress::More;
             }
         }
+        self.gauge_rings();
         for peer in woken {
             self.list(peer);
         }

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+mod act;
+mod ask;
 mod cli;
 mod decode;
 mod lab;

@@ -1,11 +1,15 @@
 //! A speaker's state as the reports of the control socket: pure, and shared by the BGP daemons.
 
+mod limits;
+mod malformed;
 mod neighbors;
 mod routes;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use neighbors::{neighbors, waiting};
+pub use limits::limits;
+pub use malformed::malformed;
+pub use neighbors::{find, neighbors, waiting};
 pub use routes::routes;
 pub use status::{Line, Weight, facts, line};

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 
-use admin::report::Status;
+use admin::report::{Limit, Status};
 use admin::{Command, Reply};
 use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
@@ -61,6 +61,10 @@ impl Program for Reflector {
             )),
             _ => None,
         }
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        Vec::new()
     }
 
     fn report(&self, _: &mut Status) {}

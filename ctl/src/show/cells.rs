@@ -13,6 +13,31 @@ pub(super) fn duration(seconds: u64) -> String {
     }
 }
 
+/// An instant of Unix time as date and time, UTC.
+pub(super) fn utc(seconds: u64) -> String {
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Year, month and day of the Gregorian calendar, so many days after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Eras of 400 years; years begin in March, so that leap days come last.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (era * 400 + year + next, month, day)
+}
+
 /// An optional value, or a dash.
 pub(super) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| clean(&value.to_string()))

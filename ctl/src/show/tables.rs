@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use admin::Reply;
-use admin::report::{Endpoints, Fib, Neighbors, Path, Routes, Rules};
+use admin::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rules};
 use comfy_table::{Table, presets};
 
 use super::cells::{clean, duration, family, hops, list, or_dash, received};
-use super::{Answers, What, blocks};
+use super::{Answers, What, blocks, malformed};
 
 /// All answers, each under its daemon's name if there are several.
 pub(super) fn print(what: &What, answers: &Answers) -> String {
@@ -42,6 +42,13 @@ fn one(what: &What, reply: &Reply) -> String {
         (_, Reply::Endpoints(report)) => endpoints(report),
         (_, Reply::Status(report)) => blocks::status(report),
         (_, Reply::Rules(report)) => rules(report),
+        (What::Malformed { name }, Reply::Malformed(report)) => {
+            malformed::print(report, name.as_deref())
+        }
+        (_, Reply::Malformed(report)) => malformed::print(report, None),
+        (_, Reply::Limits(report)) => limits(report),
+        // These answer other commands than ours.
+        (_, Reply::Refresh(_) | Reply::Clear(_)) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }
 }
@@ -248,6 +255,32 @@ fn rules(report: &Rules) -> String {
         }),
     }
     text
+}
+
+fn limits(report: &Limits) -> String {
+    let mut table = table(&[
+        "Limit",
+        "Of",
+        "Value",
+        "Used",
+        "Peak",
+        "Met",
+        "Key",
+        "When it is met",
+    ]);
+    for limit in &report.limits {
+        table.add_row([
+            clean(&limit.name),
+            or_dash(limit.of.as_ref()),
+            limit.limit.to_string(),
+            or_dash(limit.used),
+            or_dash(limit.peak),
+            or_dash(limit.met),
+            or_dash(limit.key.as_ref()),
+            clean(&limit.then),
+        ]);
+    }
+    finish(&table)
 }
 
 fn table(header: &[&str]) -> Table {

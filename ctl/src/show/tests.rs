@@ -2,13 +2,13 @@ use std::path::Path;
 
 use admin::control::Control;
 use admin::report::{
-    Endpoint, Endpoints, Fib, FibHop, FibRoute, Neighbor, NeighborFamily, NeighborRange, Neighbors,
-    Path as BgpPath, Route, Routes, Rule, Rules, Status,
+    Endpoint, Endpoints, Fib, FibHop, FibRoute, Limit, Limits, Neighbor, NeighborFamily,
+    NeighborRange, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules, Status,
 };
 use admin::{Command, Reply};
 use clap::Parser;
 
-use super::cells::{clean, duration};
+use super::cells::{clean, duration, utc};
 use super::{Answers, Args, ask, found, json, tables};
 
 #[derive(Debug, Parser)]
@@ -73,6 +73,69 @@ fn durations_have_two_units() {
     ] {
         assert_eq!(duration(seconds), text);
     }
+}
+
+#[test]
+fn unix_time_is_a_date() {
+    for (seconds, text) in [
+        (0, "1970-01-01 00:00:00Z"),
+        (951_782_399, "2000-02-28 23:59:59Z"),
+        (951_782_400, "2000-02-29 00:00:00Z"),
+        (951_868_800, "2000-03-01 00:00:00Z"),
+        (1_709_251_199, "2024-02-29 23:59:59Z"),
+        (4_107_542_400, "2100-03-01 00:00:00Z"),
+    ] {
+        assert_eq!(utc(seconds), text);
+    }
+}
+
+#[test]
+fn limits_table() {
+    let limit = Limit {
+        of: Some("10.0.0.0/24".to_owned()),
+        met: Some(7),
+        ..Limit::new("neighbors of a range", 200, "connections are refused")
+            .level(150, 180)
+            .key("neighbor_range.limit")
+    };
+    let plain = Limit::new("octets waiting for one neighbor", 262_144, "it waits");
+    let report = Limits {
+        limits: vec![limit, plain],
+    };
+    let text = shown("limits", "route-reflector", Reply::Limits(report));
+    let words = |line: usize| -> Vec<&str> {
+        let line = text.lines().nth(line).expect("a line");
+        line.split("  ")
+            .map(str::trim)
+            .filter(|w| !w.is_empty())
+            .collect()
+    };
+    assert_eq!(
+        words(1),
+        [
+            "neighbors of a range",
+            "10.0.0.0/24",
+            "200",
+            "150",
+            "180",
+            "7",
+            "neighbor_range.limit",
+            "connections are refused"
+        ]
+    );
+    assert_eq!(
+        words(2),
+        [
+            "octets waiting for one neighbor",
+            "-",
+            "262144",
+            "-",
+            "-",
+            "-",
+            "-",
+            "it waits"
+        ]
+    );
 }
 
 #[test]

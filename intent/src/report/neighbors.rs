@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use admin::report::{Neighbor, NeighborFamily, NeighborRange, Neighbors};
 use bgp_fsm::{Instant, PeerAs, State};
 use bgp_proto::{Family, FamilySet, Prefix};
-use bgp_speaker::{PeerConfig, PeerView, RangeConfig, Speaker};
+use bgp_speaker::{PeerConfig, PeerView, RangeUsage, Speaker};
 use ipnet::IpNet;
-use rib::{Policy, Role};
+use rib::{PeerId, Policy, Role};
 
 /// The neighbours and ranges of a speaker.
 pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
@@ -20,11 +20,7 @@ pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
     Neighbors {
         local_asn: config.local_asn.0,
         router_id: Some(config.router_id.0),
-        ranges: config
-            .ranges
-            .iter()
-            .map(|entry| range(entry, &neighbors))
-            .collect(),
+        ranges: speaker.usage().ranges.iter().map(range).collect(),
         neighbors,
     }
 }
@@ -112,19 +108,21 @@ fn neighbor_family(
     }
 }
 
-fn range(range: &RangeConfig, neighbors: &[Neighbor]) -> NeighborRange {
-    let covered = |neighbor: &&Neighbor| {
-        neighbor.dynamic
-            && neighbor
-                .address
-                .is_some_and(|address| range.covers(address))
-    };
+fn range(range: &RangeUsage) -> NeighborRange {
     NeighborRange {
         prefix: to_ipnet(range.prefix),
-        used: u32::try_from(neighbors.iter().filter(covered).count()).unwrap_or(u32::MAX),
+        used: u32::try_from(range.peers.now).unwrap_or(u32::MAX),
         limit: range.limit.into(),
-        refused: 0,
+        refused: range.refused,
     }
+}
+
+/// The neighbour of this name or address.
+pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
+    let called = |peer: &PeerView<'_>| {
+        peer.config.name == neighbor || neighbor.parse() == Ok(peer.config.remote)
+    };
+    speaker.peers().find(called).map(|peer| peer.id)
 }
 
 /// What is missing, for `waiting_for`: configured neighbours whose session is not up, and after a

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use admin::limits::PAGE_PATHS_MAX;
 use bgp_fsm::{Conn, Input as SessionInput, Instant};
@@ -6,7 +7,7 @@ use bgp_proto::{Attributes, Family, Ipv4Prefix, Net};
 use bgp_speaker::{Input, Output, Speaker};
 use rib::{Budget, PeerId, Progress};
 
-use super::{Weight, facts, line, neighbors, routes, waiting};
+use super::{Weight, facts, find, limits, line, malformed, neighbors, routes, waiting};
 use crate::{BgpFile, NextHops, NoKernel, Source};
 
 const NOW: Instant = Instant::from_secs(100);
@@ -263,4 +264,85 @@ fn pages_cover_every_route_once() {
     }
     assert_eq!((seen.len(), pages), (count as usize, 3));
     assert!(routes(&pair.reflector, None, false, Some("nonsense")).is_err());
+}
+
+#[test]
+fn malformed_messages_tell_who_when_where_and_what_was_done() {
+    let mut pair = Pair::new();
+    pair.settle();
+    let (peer, _) = pair.ids.expect("connected");
+    // ORIGIN is 9; AS_PATH, NEXT_HOP, LOCAL_PREF and one prefix are as they should be.
+    let body = "0000001540010109400200400304".to_owned() + "0a00000b40050400000064200a410005";
+    let octets: Vec<u8> = (0..body.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&body[at..at + 2], 16).expect("hex"))
+        .collect();
+    let mut wire = bytes::BytesMut::from(&[0xff; 16][..]);
+    wire.extend_from_slice(&[0, 19 + octets.len() as u8, 2]);
+    wire.extend_from_slice(&octets);
+    let frame = bgp_proto::next_frame(&mut wire, 4096)
+        .ok()
+        .flatten()
+        .expect("a message");
+    let conn = Conn::Inbound;
+    let received = SessionInput::Received { conn, frame };
+    pair.reflector.handle(NOW, Input::Session(peer, received));
+
+    let later = Instant::from_secs(160);
+    let report = malformed(&pair.reflector, later, Duration::from_secs(1_000_000));
+    let [message] = report.messages.as_slice() else {
+        panic!("{report:?}")
+    };
+    assert_eq!(message.time_s, 1_000_000 - 60);
+    assert_eq!(message.neighbor, "10.0.0.0/24-10.0.0.11");
+    assert_eq!((message.fault.as_str(), message.at), ("value", 4));
+    assert_eq!(message.attribute.as_deref(), Some("ORIGIN"));
+    assert_eq!(message.remedy, "treat-as-withdraw");
+    assert_eq!((&message.octets, message.octets_total), (&body, 30));
+    let kept = limits(&pair.reflector);
+    let kept = kept.iter().find(|l| l.name == "malformed messages kept");
+    assert_eq!(kept.and_then(|limit| limit.used), Some(1));
+}
+
+#[test]
+fn limits_tell_what_is_used_and_was_at_most() {
+    let mut pair = Pair::new();
+    pair.settle();
+    let limit = |pair: &Pair, name: &str| {
+        let limits = limits(&pair.reflector);
+        let found = limits.into_iter().find(|limit| limit.name == name);
+        found.unwrap_or_else(|| panic!("no {name}"))
+    };
+    let range = limit(&pair, "neighbors of a range");
+    assert_eq!((range.limit, range.used, range.peak), (5, Some(1), Some(1)));
+    assert_eq!(range.of.as_deref(), Some("10.0.0.0/24"));
+    assert_eq!(range.key.as_deref(), Some("neighbor_range.limit"));
+    let local = "10.0.0.1:179".parse().expect("an address");
+    for host in 20..26 {
+        let remote = SocketAddr::from(([10, 0, 0, host], 40_000));
+        let verdict = pair.reflector.accept(NOW, local, remote);
+        assert_eq!(verdict.is_ok(), host < 24, "{host}");
+    }
+    let range = limit(&pair, "neighbors of a range");
+    assert_eq!(
+        (range.used, range.peak, range.met),
+        (Some(5), Some(5), Some(2))
+    );
+    let all = limit(&pair, "neighbors");
+    assert_eq!((all.used, all.peak), (Some(6), Some(6)), "with tor");
+    let (client, _) = pair.ids.expect("connected");
+    let why = bgp_proto::Notification::administrative_reset("");
+    pair.reflector.stop(NOW, client, why);
+    pair.settle();
+    let range = limit(&pair, "neighbors of a range");
+    assert_eq!((range.used, range.peak), (Some(4), Some(5)));
+}
+
+#[test]
+fn neighbors_are_found_by_name_and_address() {
+    let pair = Pair::new();
+    let tor = find(&pair.reflector, "tor").expect("by its name");
+    assert_eq!(find(&pair.reflector, "10.0.9.9"), Some(tor));
+    assert_eq!(find(&pair.reflector, "10.0.9.8"), None);
+    assert_eq!(find(&pair.reflector, "to"), None);
 }

@@ -1,0 +1,122 @@
+//! What a daemon is limited by, and what it keeps of what was wrong.
+
+use serde::{Deserialize, Serialize};
+
+/// The limits of a running daemon that an operator can meet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// The limits.
+    pub limits: Vec<Limit>,
+}
+
+/// One limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limit {
+    /// What is limited, with its unit: `neighbors`, `ring octets`.
+    pub name: String,
+    /// Of which neighbour, range or family, where there is one limit for each.
+    pub of: Option<String>,
+    /// How much there may be.
+    pub limit: u64,
+    /// How much there is now, where that is counted.
+    pub used: Option<u64>,
+    /// The most there ever was, where that is kept.
+    pub peak: Option<u64>,
+    /// How often it was met, where that is counted.
+    pub met: Option<u64>,
+    /// The key of the configuration that changes it; absent for those that are built in.
+    pub key: Option<String>,
+    /// What happens when it is met.
+    pub then: String,
+}
+
+impl Limit {
+    /// A limit of which only its value is known.
+    pub fn new(name: &str, limit: u64, then: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            limit,
+            then: then.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// With what is used of it now.
+    #[must_use]
+    pub fn used(self, used: u64) -> Self {
+        Self {
+            used: Some(used),
+            ..self
+        }
+    }
+
+    /// With what is used of it now and was at most.
+    #[must_use]
+    pub fn level(self, used: u64, peak: u64) -> Self {
+        Self {
+            peak: Some(peak),
+            ..self.used(used)
+        }
+    }
+
+    /// With the key that changes it.
+    #[must_use]
+    pub fn key(self, key: &str) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            ..self
+        }
+    }
+}
+
+/// The last malformed messages, oldest first (RFC 7606).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Malformed {
+    /// The messages.
+    pub messages: Vec<MalformedMessage>,
+}
+
+/// One malformed message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MalformedMessage {
+    /// When it came, in seconds of Unix time.
+    pub time_s: u64,
+    /// The name of the neighbour that sent it.
+    pub neighbor: String,
+    /// The worst of its faults, a fixed word: `length`, `value`, `missing`, …
+    pub fault: String,
+    /// The attribute that has the fault, if it is one.
+    pub attribute: Option<String>,
+    /// Octet of the message's body where the fault is, from 0. The header's 19 octets do not count.
+    pub at: u16,
+    /// Fault and place in words.
+    pub text: String,
+    /// What was done: `attribute discard`, `treat-as-withdraw`, `AFI/SAFI disable`, `session reset`.
+    pub remedy: String,
+    /// The body of the UPDATE in hex, as far as it was kept.
+    pub octets: String,
+    /// How many octets the body had.
+    pub octets_total: u64,
+}
+
+/// A neighbour has been asked for its routes (RFC 2918).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Refreshed {
+    /// Its name.
+    pub neighbor: String,
+    /// The families asked for.
+    pub families: Vec<String>,
+}
+
+/// The session with a neighbour has been ended, and is begun anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cleared {
+    /// Its name.
+    pub neighbor: String,
+}

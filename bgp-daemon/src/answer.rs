@@ -1,0 +1,94 @@
+//! Answers on the control socket.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use admin::report::{Cleared, Limit, Limits, Refreshed};
+use admin::{Command, Reply};
+use bgp_io::bgp_proto::{Family, Notification};
+use bgp_io::limits;
+use bgp_io::rib::PeerId;
+use intent::report;
+
+use crate::{Daemon, Program};
+
+impl<P: Program> Daemon<P> {
+    /// Answers one request.
+    pub fn answer(&mut self, command: &Command) -> Reply {
+        let (speaker, now) = (self.io.speaker(), self.io.clock().now());
+        match command {
+            Command::Status {} => Reply::Status(self.status()),
+            Command::Neighbors {} => Reply::Neighbors(report::neighbors(speaker, now)),
+            Command::Routes { prefix, why, after } => {
+                let page = report::routes(speaker, *prefix, *why, after.as_deref());
+                page.map_or_else(Reply::error, Reply::Routes)
+            }
+            Command::Malformed {} => {
+                let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+                Reply::Malformed(report::malformed(speaker, now, unix.unwrap_or_default()))
+            }
+            Command::Limits {} => Reply::Limits(self.limits()),
+            Command::Refresh { neighbor, family } => self
+                .refresh(neighbor, family.as_deref())
+                .map_or_else(Reply::error, Reply::Refresh),
+            Command::Clear { neighbor } => {
+                self.clear(neighbor).map_or_else(Reply::error, Reply::Clear)
+            }
+            other => {
+                let own = self.program.answer(other);
+                own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
+            }
+        }
+    }
+
+    /// Those of the speaker, of its driver, of this process, and of the program.
+    fn limits(&self) -> Limits {
+        let mut all = report::limits(self.io.speaker());
+        all.extend([
+            Limit::new(
+                "connections being closed",
+                limits::LINGERING_MAX as u64,
+                "further ones are closed at once, perhaps before the neighbor has read why",
+            )
+            .used(self.io.lingering() as u64),
+            Limit::new(
+                "control connections",
+                admin::limits::CONNECTIONS_MAX as u64,
+                "further ones wait",
+            ),
+        ]);
+        if let Some((used, limit)) = admin::daemon::open_files() {
+            let then = "no further connection is accepted or dialled";
+            all.push(Limit::new("open files", limit, then).used(used));
+        }
+        all.extend(self.program.limits());
+        Limits { limits: all }
+    }
+
+    fn refresh(&mut self, neighbor: &str, family: Option<&str>) -> Result<Refreshed, String> {
+        let peer = self.peer(neighbor)?;
+        let family: Option<Family> = family
+            .map(|name| name.parse().map_err(|_| format!("unknown family '{name}'")))
+            .transpose()?;
+        let speaker = self.io.speaker_mut();
+        let asked = speaker.ask_refresh(peer, family);
+        let families = asked.map_err(|why| format!("neighbor {neighbor}: {why}"))?;
+        Ok(Refreshed {
+            neighbor: speaker.peer_name(peer).to_owned(),
+            families: families.iter().map(|family| family.to_string()).collect(),
+        })
+    }
+
+    fn clear(&mut self, neighbor: &str) -> Result<Cleared, String> {
+        let peer = self.peer(neighbor)?;
+        let name = self.io.speaker().peer_name(peer).to_owned();
+        tracing::info!("neighbor {name}: cleared by the operator");
+        let why = Notification::administrative_reset("cleared by the operator");
+        self.io.reset(peer, why);
+        Ok(Cleared { neighbor: name })
+    }
+
+    fn peer(&self, neighbor: &str) -> Result<PeerId, String> {
+        let found = report::find(self.io.speaker(), neighbor);
+        found.ok_or_else(|| format!("no neighbor {neighbor}"))
+    }
+}
