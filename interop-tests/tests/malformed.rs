@@ -20,10 +20,13 @@ const IPV4: &[&str] = &["ipv4-unicast"];
 /// Flags of an optional attribute that somebody on the way did not know.
 const PARTIAL: u8 = 0xe0;
 
+/// Type, flags and value.
+type Attribute = (Code, u8, &'static [u8]);
+
 /// What a message leads to.
 enum Outcome {
-    /// The route is told like any other, but for these attributes: none, or flags and value.
-    Told(&'static [(Code, Option<(u8, &'static [u8])>)]),
+    /// The route is told like any other, with these attributes besides.
+    Told(&'static [Attribute]),
     /// The route counts as withdrawn. RFC 7606 §2
     Withdrawn,
     /// The session ends with this NOTIFICATION.
@@ -140,7 +143,8 @@ const BORNE: &[Row] = &[
         },
         Told(&[(
             Code::Communities,
-            Some((OPTIONAL_TRANSITIVE, &[0, 1, 0, 1, 0, 9, 0, 9])),
+            OPTIONAL_TRANSITIVE,
+            &[0, 1, 0, 1, 0, 9, 0, 9],
         )]),
     ),
     (
@@ -198,7 +202,7 @@ const BORNE: &[Row] = &[
     (
         "an unknown transitive attribute",
         |u| u.with(OPTIONAL_TRANSITIVE, Code(202), &[1, 2]),
-        Told(&[(Code(202), Some((PARTIAL, &[1, 2])))]),
+        Told(&[(Code(202), PARTIAL, &[1, 2])]),
     ),
     // RFC 7606 §4.
     (
@@ -274,7 +278,7 @@ async fn session(site: &Site) -> Sender {
 }
 
 /// The attributes of a route as the others are told it.
-fn canonical(med: bool, but: &[(Code, Option<(u8, &[u8])>)]) -> Attributes {
+fn canonical(med: bool, besides: &[Attribute]) -> Attributes {
     let mut attributes = Attributes::from([
         (Code::Origin.0, (WELL_KNOWN, vec![0])),
         (Code::AsPath.0, (WELL_KNOWN, vec![])),
@@ -286,11 +290,8 @@ fn canonical(med: bool, but: &[(Code, Option<(u8, &[u8])>)]) -> Attributes {
     if med {
         attributes.insert(Code::Med.0, (OPTIONAL, vec![0, 0, 0, 7]));
     }
-    for (code, value) in but {
-        match value {
-            Some((flags, value)) => attributes.insert(code.0, (*flags, value.to_vec())),
-            None => attributes.remove(&code.0),
-        };
+    for (code, flags, value) in besides {
+        attributes.insert(code.0, (*flags, value.to_vec()));
     }
     attributes
 }
@@ -373,13 +374,13 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
         );
         from.send(&odd(row, *alter)).await.expect("sent");
         match outcome {
-            Told(but) => {
-                let wanted = canonical(true, but);
+            Told(besides) => {
+                let wanted = canonical(true, besides);
                 to.hears(name, |heard| {
                     heard.routes.get(&destination) == Some(&wanted)
                 })
                 .await;
-                expected.insert(prefix(row).into(), shown(but));
+                expected.insert(prefix(row).into(), shown(besides));
             }
             Withdrawn => to.hears(name, |heard| !heard.has(prefix(row))).await,
             Reset(..) => panic!("{name} is in the wrong table"),
@@ -406,10 +407,10 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
 }
 
 /// The same as the other programs show it.
-fn shown(but: &[(Code, Option<(u8, &[u8])>)]) -> Route {
+fn shown(besides: &[Attribute]) -> Route {
     let mut route = Route::via(Site::v4(2)).local_pref(100);
     route.med = Some(7);
-    if but.iter().any(|(code, _)| *code == Code::Communities) {
+    if besides.iter().any(|(code, ..)| *code == Code::Communities) {
         route.communities = ["1:1", "9:9"].map(str::to_owned).into();
     }
     route.reflected(Site::v4(2), CLUSTER)
