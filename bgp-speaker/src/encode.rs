@@ -126,12 +126,13 @@ impl Encoder {
             })
             .peekable();
         while nets.peek().is_some() {
-            let writer = match (self.verb, &self.next_hop) {
-                (Verb::Unreach, _) => UpdateWriter::unreach(out, *family, params),
-                (Verb::Reach(_), Some(next_hop)) => {
+            let writer = match self.verb {
+                Verb::Unreach => UpdateWriter::unreach(out, *family, params),
+                // The tables export no route without a next hop, unless its family needs none.
+                Verb::Reach(_) => {
+                    let next_hop = self.next_hop.as_ref();
                     UpdateWriter::reach(out, *family, &self.block, next_hop, params)
                 }
-                (Verb::Reach(_), None) => break, // the tables export no route without one
             };
             if !write_one(writer, &mut nets) {
                 nets.next(); // not even alone does it fit into the largest message

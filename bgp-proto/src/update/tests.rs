@@ -59,6 +59,24 @@ fn ipv4_routes_stand_in_the_body() {
 }
 
 #[test]
+fn a_flow_specification_needs_no_next_hop() {
+    // covers RFC 8955 §4
+    let (mut out, block) = (BytesMut::new(), block());
+    let flow = [4, 1, 16, 10, 66];
+    let mut writer = UpdateWriter::reach(&mut out, Family::IPV4_FLOWSPEC, &block, None, &PARAMS);
+    writer.push(&Nlri::new(Net::Opaque(&flow))).unwrap();
+    writer.finish();
+    let reach = [&[0x90, 14, 0, 5 + 5, 0, 1, 133, 0, 0][..], &flow];
+    let want = [
+        &[0, 0, 0, 28][..],
+        &reach.concat(),
+        &ORIGIN_AND_PATH,
+        &LOCAL_PREF,
+    ];
+    assert_eq!(body(&out), want.concat());
+}
+
+#[test]
 fn other_routes_stand_in_mp_reach_ahead_of_all() {
     // covers RFC 7606 §5.1
     let (mut out, block) = (BytesMut::new(), block());

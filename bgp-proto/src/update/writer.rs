@@ -83,27 +83,31 @@ impl<'w> UpdateWriter<'w> {
     ///
     /// `attr_block` is [`Attributes::encode`](crate::Attributes::encode); a NEXT_HOP in it is
     /// left out and `next_hop` takes its place: as NEXT_HOP for IPv4 unicast with an IPv4 next
-    /// hop, else in MP_REACH_NLRI.
-    pub fn reach(
+    /// hop, else in MP_REACH_NLRI. Routes of a family whose next hop is optional may have none.
+    pub fn reach<'h>(
         out: &'w mut BytesMut,
         family: Family,
         attr_block: &'w [u8],
-        next_hop: &NextHop,
+        next_hop: impl Into<Option<&'h NextHop>>,
         params: &EncodeParams,
     ) -> Self {
+        let next_hop = next_hop.into();
         let start = out.len();
         put_header(out, MessageKind::Update, 0);
         out.put_u16(0); // no withdrawn routes
         out.put_u16(0); // attribute length, set at the end
         let layout = match (family, next_hop) {
-            (Family::IPV4_UNICAST, NextHop::V4(address)) => {
+            (Family::IPV4_UNICAST, Some(NextHop::V4(address))) => {
                 put_with_next_hop(out, attr_block, &address.octets());
                 Layout::Body
             }
             _ => {
                 put_mp_head(out, AttrCode::MpReach, family);
-                out.put_u8(u8::try_from(mp_octets(family, next_hop)).unwrap_or(u8::MAX));
-                encode_mp(family, next_hop, &mut |octets| out.put_slice(octets));
+                let octets = next_hop.map_or(0, |next_hop| mp_octets(family, next_hop));
+                out.put_u8(u8::try_from(octets).unwrap_or(u8::MAX));
+                if let Some(next_hop) = next_hop {
+                    encode_mp(family, next_hop, &mut |octets| out.put_slice(octets));
+                }
                 out.put_u8(0); // reserved
                 Layout::MpReach {
                     attributes: attr_block,
