@@ -1,25 +1,34 @@
 //! BIRD 2: its configuration, and its tables read from `show route all`.
 
-use std::{fmt::Write as _, net::IpAddr};
+use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr};
 
 use ipnet::IpNet;
 use lab::{Error, Process, Program};
 
-use crate::{Route, Setup, Site, Table, programs, setup::Own};
+use crate::{Neighbor, Route, Setup, Site, Table, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
     programs::foreign("bird").is_some() && programs::foreign("birdc").is_some()
 }
 
-/// Our names of families, BIRD's, and whether next hops are IPv4 addresses.
-const FAMILIES: &[(&str, &str, bool)] = &[
-    ("ipv4-unicast", "ipv4", true),
-    ("ipv6-unicast", "ipv6", false),
-    ("ipv4-vpn", "vpn4 mpls", true),
-    ("ipv6-vpn", "vpn6 mpls", false),
-    ("ipv4-flowspec", "flow4", true),
-    ("ipv6-flowspec", "flow6", false),
+/// Our name of a family, BIRD's, its table unless there is one already, and whether next hops are
+/// IPv4 or IPv6 addresses, or there are none.
+type Channel = (&'static str, &'static str, &'static str, Option<bool>);
+
+const CHANNELS: &[Channel] = &[
+    ("ipv4-unicast", "ipv4", "", Some(true)),
+    ("ipv6-unicast", "ipv6", "", Some(false)),
+    ("ipv4-vpn", "vpn4 mpls", "vpn4 table own4;", Some(true)),
+    ("ipv6-vpn", "vpn6 mpls", "vpn6 table own6;", Some(false)),
+    ("ipv4-flowspec", "flow4", "flow4 table flows4;", None),
+    ("ipv6-flowspec", "flow6", "flow6 table flows6;", None),
 ];
+
+fn channel(name: &str) -> &'static Channel {
+    let mut channels = CHANNELS.iter();
+    let found = channels.find(|(ours, ..)| *ours == name);
+    found.expect("a family that BIRD has")
+}
 
 pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     write(site, setup, &setup.own);
@@ -38,6 +47,11 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
          include \"own.conf\";\n",
         Site::v4(number)
     );
+    let names = setup.neighbors.iter().flat_map(Neighbor::family_names);
+    let tables: BTreeSet<_> = names.map(|name| channel(name).2).collect();
+    for table in tables {
+        let _ = writeln!(text, "{table}");
+    }
     for (at, neighbor) in setup.neighbors.iter().enumerate() {
         let internal = neighbor.asn == setup.asn;
         let local: IpAddr = match neighbor.address {
@@ -73,24 +87,27 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             "self"
         };
         for name in neighbor.family_names() {
-            let (_, channel, v4) = FAMILIES
-                .iter()
-                .find(|(ours, ..)| *ours == name)
-                .expect("a family that BIRD has");
-            let address = match v4 {
+            let (_, words, table, v4) = channel(name);
+            let address = v4.map(|v4| match v4 {
                 true => IpAddr::from(Site::v4(number)),
                 false => Site::v6(number).into(),
+            });
+            let next_hop = match address {
+                None => String::new(),
+                Some(_) if next_hop == "keep" => "next hop keep ibgp;".to_owned(),
+                Some(address) => format!("next hop self; next hop address {address};"),
             };
-            let next_hop = if next_hop == "keep" {
-                "next hop keep ibgp;".to_owned()
-            } else {
-                format!("next hop self; next hop address {address};")
-            };
-            let _ = writeln!(text, " {channel} {{ import all; export all; {next_hop} }};");
+            let table = table.split_once("table").map_or("", |(_, name)| name);
+            let table = format!("table{table}");
+            let table = if table == "table" { "" } else { &table };
+            let _ = writeln!(
+                text,
+                " {words} {{ {table} import all; export all; {next_hop} }};"
+            );
         }
         text.push_str("}\n");
     }
-    site.save("bird.conf", &text);
+    site.save("bird.conf", &(text + &setup.extra));
     site.save("own.conf", &own_routes(own));
 }
 
@@ -123,7 +140,7 @@ fn own_routes(own: &[Own]) -> String {
     text
 }
 
-async fn ask(site: &Site, words: &[&str]) -> Result<String, Error> {
+pub(crate) async fn ask(site: &Site, words: &[&str]) -> Result<String, Error> {
     let program = Program::new(programs::foreign("birdc").expect("BIRD is installed"))
         .arg("-s")
         .arg(site.host.directory().join("bird.ctl"))

@@ -143,7 +143,7 @@ fn route_map(own: &Own) -> String {
     text + "exit\n"
 }
 
-async fn ask(site: &Site, commands: &[String]) -> Result<String, Error> {
+pub(crate) async fn ask(site: &Site, commands: &[String]) -> Result<String, Error> {
     let program = programs::foreign("vtysh").expect("FRR is installed");
     let mut program = Program::new(program)
         .arg("--vty_socket")

@@ -147,6 +147,14 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     run(site, &words).await
 }
 
+pub(crate) async fn ask(site: &Site, words: &str) -> Result<String, Error> {
+    let words: Vec<_> = words.split_whitespace().collect();
+    let (status, text) = site.host.output(&gobgp(&words)).await?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(status.success(), "gobgp {words:?}: {text}");
+    Ok(text)
+}
+
 async fn run(site: &Site, words: &[String]) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (status, text) = site.host.output(&gobgp(&words)).await?;

@@ -50,6 +50,16 @@ impl Destination {
     }
 }
 
+impl Destination {
+    /// What identifies the route: the same in its withdrawal, where labels may differ.
+    fn key(&self) -> (Family, Vec<u8>) {
+        let mut key = vec![];
+        let row = self.family.row().expect("a family that is known");
+        row.key(&self.nlri, &mut key);
+        (self.family, key)
+    }
+}
+
 impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.family)?;
@@ -91,13 +101,9 @@ impl Heard {
     }
 
     fn update(&mut self, body: &[u8]) {
-        let mut families = FamilySet::default();
-        for row in bgp_proto::FAMILIES {
-            families.insert(row.family);
-        }
         let params = SessionParams {
             as4: true,
-            families,
+            families: FamilySet::all(),
             ..SessionParams::default()
         };
         let (view, faults) = match UpdateView::parse(body, &params) {
@@ -111,7 +117,8 @@ impl Heard {
             let family = batch.family;
             for nlri in batch.unreach.flatten() {
                 let destination = destination(family, nlri.net);
-                self.routes.remove(&destination);
+                let key = destination.key();
+                self.routes.retain(|route, _| route.key() != key);
                 self.withdrawn.push(destination);
             }
             for nlri in batch.reach.flatten() {
@@ -121,6 +128,8 @@ impl Heard {
                     attributes.insert(AttrCode::MpReach.0, (0x80, hop));
                 }
                 self.announced.push(destination.clone());
+                let key = destination.key();
+                self.routes.retain(|route, _| route.key() != key);
                 self.routes.insert(destination, attributes);
             }
         }

@@ -119,10 +119,9 @@ fn attributes(own: &Own, med_word: &str) -> String {
     text
 }
 
-async fn bgpctl(site: &Site, words: &str) -> Result<String, Error> {
+pub(crate) async fn ask(site: &Site, words: &str) -> Result<String, Error> {
     let program = programs::foreign("bgpctl").expect("OpenBGPD is installed");
     let program = Program::new(program)
-        .arg("-j")
         .arg("-s")
         .arg(socket(site))
         .args(words.split_whitespace());
@@ -132,17 +131,15 @@ async fn bgpctl(site: &Site, words: &str) -> Result<String, Error> {
 
 pub(crate) async fn announce(site: &Site, own: &Own) -> Result<(), Error> {
     let words = format!("network add {} {}", own.net, attributes(own, "metric"));
-    bgpctl(site, &words).await.map(drop)
+    ask(site, &words).await.map(drop)
 }
 
 pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
-    bgpctl(site, &format!("network delete {net}"))
-        .await
-        .map(drop)
+    ask(site, &format!("network delete {net}")).await.map(drop)
 }
 
 pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
-    let text = bgpctl(site, "show rib detail").await;
+    let text = ask(site, "-j show rib detail").await;
     let text = text.map_err(|error| error.to_string())?;
     let json: Value =
         serde_json::from_str(&text).map_err(|_| "it does not answer yet".to_owned())?;

@@ -34,6 +34,9 @@ pub struct Opening<'a> {
     pub asn: u32,
     /// Its BGP identifier.
     pub id: Ipv4Addr,
+    /// The hold time it proposes: 0, or more than its test takes, since it sends no KEEPALIVE
+    /// but the first.
+    pub hold_time: u16,
     /// The families it offers.
     pub families: &'a [Family],
 }
@@ -44,6 +47,7 @@ impl Opening<'_> {
         Self {
             asn,
             id: Ipv4Addr::new(192, 0, 2, site.number),
+            hold_time: 0,
             families: &[Family::IPV4_UNICAST],
         }
     }
@@ -55,7 +59,7 @@ impl Opening<'_> {
         let mut octets = BytesMut::new();
         let open = Open {
             asn: Asn(self.asn),
-            hold_time: 0,
+            hold_time: self.hold_time,
             id: RouterId(self.id),
             capabilities,
         };

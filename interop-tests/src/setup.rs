@@ -23,6 +23,8 @@ pub struct Setup {
     /// Whether routes of a neighbour that is gone are kept for a while (RFC 4724); Cambric's
     /// programs only.
     pub graceful_restart: bool,
+    /// What else its configuration says, in its own words; BIRD only.
+    pub extra: String,
 }
 
 /// One neighbour.
@@ -109,6 +111,7 @@ impl Setup {
             own: vec![],
             cluster_id: None,
             graceful_restart: true,
+            extra: String::new(),
         }
     }
 

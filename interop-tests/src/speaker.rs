@@ -104,6 +104,24 @@ impl Speaker {
         cambric::paths(self.kind, &self.site, net).await
     }
 
+    /// Says something to a foreign program in its own words, and returns what it answers. FRR is
+    /// told several lines at once.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    pub async fn tell(&self, words: &str) -> Result<String, Error> {
+        match self.kind {
+            Kind::Client | Kind::Reflector => panic!("Cambric's programs are asked otherwise"),
+            Kind::Bird => bird::ask(&self.site, &words.split(' ').collect::<Vec<_>>()).await,
+            Kind::Gobgp => gobgp::ask(&self.site, words).await,
+            Kind::Frr => {
+                let lines = words.lines().map(str::to_owned);
+                frr::ask(&self.site, &lines.collect::<Vec<_>>()).await
+            }
+            Kind::Openbgpd => openbgpd::ask(&self.site, words).await,
+        }
+    }
+
     /// Announces one more route.
     ///
     /// # Errors
