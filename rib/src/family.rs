@@ -15,7 +15,7 @@ use crate::export::{
     SentPath, Withdrawals,
 };
 use crate::import::Ingested;
-use crate::peer::{PeerCounters, PeerId};
+use crate::peer::{PathLimit, PeerCounters, PeerId};
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::Marks;
@@ -30,6 +30,7 @@ pub(crate) trait Tables: Debug + Send {
     fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes);
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
+    fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>);
     fn is_settled(&self, peer: PeerId) -> bool;
     fn next_hops_changed(&mut self, clock: u64);
     fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress;
@@ -301,6 +302,10 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
 
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {
         Self::mark(self, shared, peer, how);
+    }
+
+    fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {
+        self.marks_mut(peer).limit = limit;
     }
 
     fn is_settled(&self, peer: PeerId) -> bool {

@@ -33,6 +33,21 @@ pub struct Ingested {
     /// Announcements refused because the peer has too many paths for one prefix
     /// ([`PATHS_PER_PEER_MAX`]).
     pub refused: u32,
+    /// Announcements refused because the peer has as many paths as it may
+    /// ([`crate::PathLimit::refuse`]).
+    pub limited: u32,
+    /// The peer has more paths than it may, and none was refused.
+    pub exceeded: bool,
+}
+
+/// What became of one announcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    Yes,
+    /// The prefix has too many paths.
+    NoRoom,
+    /// The peer has as many paths as it may.
+    Limited,
 }
 
 /// What a set of attributes becomes on its way in. It holds a reference for each of its ids.
@@ -124,6 +139,7 @@ impl<K: Key> FamilyTable<K> {
             return done;
         };
         self.marks_mut(peer);
+        self.make_room(shared, peer, &batch.reach);
         let mut received = None;
         if let Some(block) = batch.attrs.as_ref().filter(|_| !batch.reach.is_empty()) {
             let known = shared.receive(block);
@@ -149,7 +165,9 @@ impl<K: Key> FamilyTable<K> {
             None => self.unreach_all(shared, peer, batch.reach.clone(), &mut done),
         }
         done.remedy = Fault::worst(&done.faults);
+        done.exceeded = done.reach > 0 && self.exceeds(peer);
         let counters = &mut self.marks_mut(peer).counters;
+        counters.limited += u64::from(done.limited);
         counters.reach += u64::from(done.reach);
         counters.unreach += u64::from(done.unreach);
         done
@@ -189,10 +207,10 @@ impl<K: Key> FamilyTable<K> {
             } else {
                 this.reach(shared, (&nlri, slot), peer, import)
             };
-            if taken {
-                done.reach += 1;
-            } else {
-                done.refused += 1;
+            match taken {
+                Taken::Yes => done.reach += 1,
+                Taken::NoRoom => done.refused += 1,
+                Taken::Limited => done.limited += 1,
             }
         });
     }
@@ -245,17 +263,18 @@ impl<K: Key> FamilyTable<K> {
     }
 
     /// A peer has a way to a destination, whose slot is known or not there, as far as the caller
-    /// knows. Returns whether there was room for it.
+    /// knows.
     fn reach(
         &mut self,
         shared: &mut Shared,
         (nlri, slot): (&Nlri<'_>, Option<u32>),
         peer: PeerId,
         import: &Import,
-    ) -> bool {
+    ) -> Taken {
         let &Nlri { path_id, net } = nlri;
         let at = match slot {
             Some(at) => at,
+            None if self.refuses(peer) => return Taken::Limited,
             None => {
                 let Self {
                     table,
@@ -264,7 +283,7 @@ impl<K: Key> FamilyTable<K> {
                     ..
                 } = self;
                 let Some(key) = K::find(net, row, &mut scratch.key) else {
-                    return false;
+                    return Taken::NoRoom;
                 };
                 table.find_or_insert(key)
             }
@@ -280,15 +299,46 @@ impl<K: Key> FamilyTable<K> {
         );
         let wire_changed = self.keeps_wire && self.wire.keep(at, &path, net);
         let paths = self.table.slot(at).paths.as_slice();
-        match paths.iter().position(|path| path.is_from(peer, path_id)) {
-            Some(index) => self.replace_path(shared, at, index, path, wire_changed),
-            None if has_room(paths, peer) => self.add_path(shared, at, path),
-            None => {
-                self.wire.drop_path(at, &path);
-                return false;
+        let refused = match paths.iter().position(|path| path.is_from(peer, path_id)) {
+            Some(index) => {
+                self.replace_path(shared, at, index, path, wire_changed);
+                return Taken::Yes;
             }
+            None if !has_room(paths, peer) => Taken::NoRoom,
+            None if slot.is_some() && self.refuses(peer) => Taken::Limited,
+            None => {
+                self.add_path(shared, at, path);
+                return Taken::Yes;
+            }
+        };
+        self.wire.drop_path(at, &path);
+        refused
+    }
+
+    /// Whether one more path of a peer is refused.
+    fn refuses(&self, peer: PeerId) -> bool {
+        let marks = self.marks(peer);
+        let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
+        limit.is_some_and(|(limit, paths)| limit.refuse && paths >= limit.max)
+    }
+
+    /// Whether a peer has more paths than it may.
+    fn exceeds(&self, peer: PeerId) -> bool {
+        let marks = self.marks(peer);
+        let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
+        limit.is_some_and(|(limit, paths)| paths > limit.max)
+    }
+
+    /// Paths that only wait for the sweep do not count towards the limit: where they might make
+    /// the difference they are swept at once, before any slot is looked up.
+    fn make_room(&mut self, shared: &mut Shared, peer: PeerId, reach: &NlriIter<'_>) {
+        let Some(marks) = self.marks(peer).filter(|marks| marks.has_dead()) else {
+            return;
+        };
+        let max = marks.limit.map_or(usize::MAX, |limit| limit.max as usize);
+        if (marks.counters.paths as usize).saturating_add(reach.clone().count()) > max {
+            self.sweep_peer(shared, peer);
         }
-        true
     }
 
     fn add_path(&mut self, shared: &mut Shared, at: u32, path: Path) {

@@ -57,6 +57,6 @@ pub use export::{
 pub use import::Ingested;
 pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
-pub use peer::{DownMode, PeerCounters, PeerId, PeerInfo, Role};
+pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo, Role};
 pub use policy::{Direction, Policy, PolicyHook, RouteContext, Verdict};
 pub use rib::{Rib, RibConfig, RibLimits, RibStats};

@@ -74,6 +74,15 @@ pub enum DownMode {
     Stale(FamilySet),
 }
 
+/// How many paths a peer may have in a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLimit {
+    /// So many.
+    pub max: u32,
+    /// Whether announcements beyond it are refused, rather than only noted.
+    pub refuse: bool,
+}
+
 /// Counts of one peer in one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounters {
@@ -87,4 +96,6 @@ pub struct PeerCounters {
     pub reach: u64,
     /// Withdrawals taken in since the peer was first seen.
     pub unreach: u64,
+    /// Announcements refused for its [`PathLimit`] since the peer was first seen.
+    pub limited: u64,
 }

@@ -18,7 +18,7 @@ use crate::family::{FamilyTable, Mark, Tables};
 use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
-use crate::peer::{DownMode, PeerCounters, PeerId, PeerInfo};
+use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 use crate::shared::Shared;
 use crate::table::OctetKey;
 
@@ -136,6 +136,13 @@ impl Rib {
             for table in self.families.iter_mut().flatten() {
                 table.doubt_sent();
             }
+        }
+    }
+
+    /// How many paths a peer may have in a family from now on. What it has already stays.
+    pub fn limit_paths(&mut self, peer: PeerId, family: Family, limit: Option<PathLimit>) {
+        if let Some((table, _)) = self.table_made(family) {
+            table.limit(peer, limit);
         }
     }
 

@@ -8,7 +8,7 @@
 
 use crate::limits::EPOCHS_MAX;
 use crate::path::Path;
-use crate::peer::PeerCounters;
+use crate::peer::{PathLimit, PeerCounters};
 
 /// The ages of one peer's paths in one family, and its counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +23,8 @@ pub(crate) struct Marks {
     /// The greatest age a path can have.
     oldest: u8,
     pub(crate) counters: PeerCounters,
+    /// How many paths the peer may have.
+    pub(crate) limit: Option<PathLimit>,
 }
 
 impl Marks {

@@ -157,6 +157,23 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
+    /// Removes all that is gone of a peer, in one go.
+    pub(crate) fn sweep_peer(&mut self, shared: &mut Shared, peer: PeerId) {
+        for at in 0..self.table.len() {
+            let Some(slot) = self.table.used(at) else {
+                continue;
+            };
+            for index in (0..slot.paths.as_slice().len()).rev() {
+                let path = self.table.slot(at).paths.as_slice()[index];
+                let gone = |marks: &crate::stale::Marks| marks.is_dead(&path);
+                if path.peer() == peer && self.marks(peer).is_some_and(gone) {
+                    self.remove_path(shared, at, index);
+                }
+            }
+        }
+        self.marks_mut(peer).swept();
+    }
+
     /// Rewrites the epochs of a peer's paths, in one go: needed only after hundreds of restarts or
     /// refreshes that nothing has brought to an end.
     fn renew(&mut self, shared: &mut Shared, peer: PeerId) {

@@ -9,8 +9,8 @@ use bgp_proto::{
 use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
 use rib::{
-    Budget, Cursor, DownMode, Ineligible, Ingested, PeerId, PeerInfo, Policy, Progress, Rib,
-    RibConfig, RibStats, Role, Step,
+    Budget, Cursor, DownMode, Ineligible, Ingested, PathLimit, PeerId, PeerInfo, Policy, Progress,
+    Rib, RibConfig, RibStats, Role, Step,
 };
 
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -342,4 +342,56 @@ fn what_makes_no_sense_is_left_alone() {
         },
     );
     assert_eq!(stranger, Ingested::default());
+}
+
+#[test]
+fn a_limit_refuses_what_is_new_and_takes_what_is_known() {
+    let mut rib = rib();
+    let limit = |max, refuse| Some(PathLimit { max, refuse });
+    rib.limit_paths(PeerId(1), FAMILY, limit(3, true));
+    let done = announce(&mut rib, 1, &attributes(1, 2), (0..5).map(|n| (n, 0)));
+    assert_eq!((done.reach, done.limited, done.exceeded), (3, 2, false));
+    // What is there may change, and what goes makes room.
+    let done = announce(&mut rib, 1, &attributes(1, 1), (1..4).map(|n| (n, 0)));
+    assert_eq!((done.reach, done.limited), (2, 1));
+    // Another path of a prefix counts, too, and another peer has its own count.
+    let done = announce(&mut rib, 1, &attributes(1, 1), [(0, 7)].into_iter());
+    assert_eq!(done.limited, 1);
+    let done = announce(&mut rib, 2, &attributes(2, 1), (0..9).map(|n| (n, 0)));
+    assert_eq!((done.reach, done.limited), (9, 0));
+    let counters = rib.counters(PeerId(1), FAMILY);
+    assert_eq!((counters.paths, counters.limited), (3, 4));
+    settle(&mut rib);
+    assert_eq!(
+        rib.stats().prefixes,
+        9,
+        "no slot is left behind by a refusal"
+    );
+
+    rib.limit_paths(PeerId(2), FAMILY, limit(9, false));
+    let done = announce(&mut rib, 2, &attributes(2, 2), [(0, 0)].into_iter());
+    assert!(!done.exceeded, "as many as it may");
+    let done = announce(&mut rib, 2, &attributes(2, 2), [(10, 0)].into_iter());
+    assert!(done.exceeded && done.reach == 1, "noted, not refused");
+}
+
+#[test]
+fn paths_of_a_session_that_is_over_do_not_count_towards_the_limit() {
+    let mut rib = rib();
+    let refuse = true;
+    rib.limit_paths(PeerId(1), FAMILY, Some(PathLimit { max: 3, refuse }));
+    announce(&mut rib, 1, &attributes(1, 2), (0..3).map(|n| (n, 0)));
+    settle(&mut rib);
+    rib.peer_down(PeerId(1), DownMode::Flush);
+    // Back at once, before anything is swept: one prefix from before, others anew.
+    let done = announce(
+        &mut rib,
+        1,
+        &attributes(1, 2),
+        [2, 3, 4, 5].map(|n| (n, 0)).into_iter(),
+    );
+    assert_eq!((done.reach, done.limited), (3, 1));
+    settle(&mut rib);
+    assert_eq!(rib.counters(PeerId(1), FAMILY).paths, 3);
+    assert_eq!(rib.stats().prefixes, 3);
 }
