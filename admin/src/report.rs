@@ -108,6 +108,8 @@ pub struct Neighbor {
     pub updates_out: u64,
     /// Its paths are kept although its session is down, for so many seconds more (RFC 4724).
     pub stale_for_s: Option<u64>,
+    /// Its session rests because it passed a limit, for so many seconds more.
+    pub barred_for_s: Option<u64>,
     /// How often the session went down.
     pub flaps: u64,
     /// Why it last went down.
@@ -132,6 +134,10 @@ pub struct NeighborFamily {
     pub accepted: u64,
     /// Of the accepted, paths that cannot be used: loops, next hops that are our own.
     pub ineligible: u64,
+    /// How many paths it may announce.
+    pub limit: Option<u32>,
+    /// Announcements refused for the limit since the neighbour was first seen.
+    pub limited: u64,
     /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
     pub add_path: Option<String>,
 }

@@ -32,6 +32,12 @@ impl Session {
                 }
             }
             Input::Rejected(notification) => self.rejected(now, notification),
+            Input::Limited { notification, rest } => {
+                if self.established.is_some() {
+                    self.barred_until = Some(now + rest);
+                    self.rejected(now, notification);
+                }
+            }
             Input::ReadPaused { unread } => {
                 if let Some((conn, _)) = self.established {
                     self.conn_mut(conn).read_paused(unread, now);
@@ -69,6 +75,7 @@ impl Session {
             self.stopped = false;
             self.stats.failures = 0;
         }
+        self.barred_until = None;
         self.timers.clear();
         self.wake(now);
     }
@@ -160,6 +167,7 @@ impl Session {
 
     fn timeout(&mut self, now: Instant) {
         if self.timers.take_due(now).is_some() {
+            self.barred_until = None;
             self.wake(now);
         }
         for conn in Conn::ALL {
@@ -184,7 +192,7 @@ impl Session {
     }
 
     pub(crate) fn admission(&mut self, now: Instant) -> Result<(), Notification> {
-        if self.stopped {
+        if self.stopped || self.barred_until.is_some_and(|until| now < until) {
             return Err(Notification::cease(cease::CONNECTION_REJECTED));
         }
         if let Some((conn, since)) = self.established {

@@ -7,7 +7,7 @@ use bgp_proto::notification::{cease, code};
 use bgp_proto::{Frame, Notification, RouteRefresh, SessionParams};
 use bytes::Bytes;
 
-use crate::State;
+use crate::{Duration, State};
 
 /// The two transports a session may have at once (RFC 4271 §6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +86,14 @@ pub enum Input {
     /// that resets the session (event 28), or a limit of ours that was passed (event 8). It comes
     /// back after an idle hold.
     Rejected(Notification),
+    /// The established session must end because of a limit that the peer has passed (event 8), and
+    /// is not to come back before this time is over, whoever dials.
+    Limited {
+        /// What the peer is told.
+        notification: Notification,
+        /// How long the session rests.
+        rest: Duration,
+    },
     /// We do not read the established connection for now although octets are known to wait
     /// (`unread`), or we read on (not `unread`). While octets wait unread the hold timer does not
     /// fire, up to [`crate::limits::READ_PAUSE_HOLDS_MAX`] hold times.

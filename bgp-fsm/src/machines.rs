@@ -101,6 +101,9 @@ impl Session {
                 self.step_alone(now, other, Event::CollisionDump, Cause::Send(notification));
             }
         }
+        if self.barred_until.is_some() {
+            return self.timers.set(Timer::IdleHold, self.barred_until);
+        }
         let time = self.idle_hold();
         self.timers
             .start(Timer::IdleHold, now, time, &mut self.chance);

@@ -23,6 +23,8 @@ pub struct Session {
     pub(crate) outputs: VecDeque<Output>,
     /// Whether the operator wants the session down.
     pub(crate) stopped: bool,
+    /// Until when a limit that the peer has passed keeps the session down.
+    pub(crate) barred_until: Option<Instant>,
     /// The connection that is Established, and since when.
     pub(crate) established: Option<(Conn, Instant)>,
     /// The state last told.
@@ -42,6 +44,7 @@ impl Session {
             chance: Chance::new(seed),
             outputs: VecDeque::new(),
             stopped: true,
+            barred_until: None,
             established: None,
             told: State::Idle,
             stats: Stats::default(),
@@ -208,6 +211,12 @@ impl Session {
             .iter()
             .all(|machine| machine.transport() == Transport::None)
             && machines.iter().any(|machine| machine.ends.is_some())
+    }
+
+    /// Until when the session rests because of a limit that the peer has passed.
+    #[must_use]
+    pub fn barred_until(&self) -> Option<Instant> {
+        self.barred_until
     }
 
     /// The longest message that may arrive on a connection, in octets (RFC 8654 §4).

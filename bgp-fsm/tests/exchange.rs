@@ -619,6 +619,33 @@ fn the_idle_hold_doubles_with_each_error_in_a_row() {
 }
 
 #[test]
+fn a_session_ended_by_a_limit_rests_for_as_long_as_it_is_told() {
+    let mut peer = Exchange::established(config(), peer_open());
+    let limit = Notification::prefix_limit(Family::IPV4_UNICAST, 7);
+    peer.handle(Input::Limited {
+        notification: limit.clone(),
+        rest: Duration::from_secs(300),
+    });
+    assert_eq!(peer.recv(), Some(Msg::Notification(limit)));
+    let until = peer.now + Duration::from_secs(300);
+    assert_eq!(peer.session.barred_until(), Some(until));
+    peer.pass(299);
+    let refused = peer.connect().expect_err("whoever dials");
+    assert_eq!(refused, Notification::cease(cease::CONNECTION_REJECTED));
+    peer.pass(1);
+    assert_eq!(peer.session.barred_until(), None);
+    peer.connect().expect("the rest is over");
+    // The operator may end it before.
+    let mut peer = Exchange::established(config(), peer_open());
+    peer.handle(Input::Limited {
+        notification: Notification::cease(cease::MAXIMUM_PREFIXES_REACHED),
+        rest: Duration::from_secs(300),
+    });
+    peer.handle(Input::Start);
+    peer.connect().expect("by the operator's leave");
+}
+
+#[test]
 fn a_peer_that_lost_its_connection_is_let_in_at_once() {
     let mut peer = Exchange::established(config(), peer_open());
     peer.handle(Input::Closed(Conn::Inbound));

@@ -27,6 +27,7 @@ enum Op {
     Good(Conn, u8),
     Broken(Conn),
     Reject(u8),
+    Limit(u16),
     Pause(bool),
     Queue(u16),
     Write(Conn, u16),
@@ -49,6 +50,7 @@ fn op() -> impl Strategy<Value = Op> {
         20 => (conn(), 0_u8..8).prop_map(|(conn, kind)| Op::Good(conn, kind)),
         1 => conn().prop_map(Op::Broken),
         1 => prop_oneof![Just(3_u8), Just(6)].prop_map(Op::Reject),
+        1 => (0_u16..40).prop_map(Op::Limit),
         2 => any::<bool>().prop_map(Op::Pause),
         4 => (4_u16..400).prop_map(Op::Queue),
         8 => (conn(), 1_u16..300).prop_map(|(conn, octets)| Op::Write(conn, octets)),
@@ -199,6 +201,10 @@ impl World {
                 self.handle(Input::FrameError { conn, notification });
             }
             Op::Reject(code) => self.handle(Input::Rejected(Notification::new(code, 1))),
+            Op::Limit(rest_s) => self.handle(Input::Limited {
+                notification: Notification::cease(1),
+                rest: Duration::from_secs(rest_s.into()),
+            }),
             Op::Pause(unread) => self.handle(Input::ReadPaused { unread }),
             Op::Queue(octets) => {
                 self.session

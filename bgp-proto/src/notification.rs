@@ -5,6 +5,7 @@ use core::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::family::Family;
 use crate::frame::{MessageKind, put_header};
 use crate::limits::{NOTIFICATION_DATA_OCTETS_MAX, SHUTDOWN_TEXT_OCTETS_MAX};
 use crate::reader::Reader;
@@ -181,6 +182,21 @@ impl Notification {
         Self::new(code::CEASE, subcode)
     }
 
+    /// Cease because the peer has announced more prefixes of a family than it may (RFC 4486 §4).
+    pub fn prefix_limit(family: Family, max: u32) -> Self {
+        let mut data = BytesMut::with_capacity(7);
+        data.put_u16(family.afi);
+        data.put_u8(family.safi);
+        data.put_u32(max);
+        Self::with_data(code::CEASE, cease::MAXIMUM_PREFIXES_REACHED, data.freeze())
+    }
+
+    /// Out of resources with a text for the other side's operator, written as in a shutdown
+    /// (RFC 9003 §2); RFC 4486 leaves the data of this subcode to us.
+    pub fn out_of_resources(text: &str) -> Self {
+        Self::communicate(cease::OUT_OF_RESOURCES, text)
+    }
+
     /// Administrative shutdown with a text for the other side's operator (RFC 9003 §2).
     pub fn administrative_shutdown(text: &str) -> Self {
         Self::communicate(cease::ADMINISTRATIVE_SHUTDOWN, text)
@@ -216,20 +232,23 @@ impl Notification {
         Self::with_data(code::CEASE, cease::HARD_RESET, data.freeze())
     }
 
-    /// The operator's text in an administrative shutdown or reset (RFC 9003 §2). Octets that
-    /// are not UTF-8 become replacement characters.
+    /// The operator's text in an administrative shutdown or reset (RFC 9003 §2), or one written in
+    /// the same way beside [`cease::OUT_OF_RESOURCES`]. Octets that are not UTF-8 become
+    /// replacement characters.
     pub fn shutdown_text(&self) -> Option<String> {
-        let speaks = matches!(
-            self.subcode,
-            cease::ADMINISTRATIVE_SHUTDOWN | cease::ADMINISTRATIVE_RESET
-        );
-        if self.code != code::CEASE || !speaks {
+        if self.code != code::CEASE {
             return None;
         }
         let mut reader = Reader::new(&self.data, 0);
         let len = usize::from(reader.u8()?);
         let text = reader.take(len)?;
-        (len != 0).then(|| String::from_utf8_lossy(text).into_owned())
+        let speaks = match self.subcode {
+            cease::ADMINISTRATIVE_SHUTDOWN | cease::ADMINISTRATIVE_RESET => true,
+            // Others may have put something else there.
+            cease::OUT_OF_RESOURCES => reader.is_empty() && core::str::from_utf8(text).is_ok(),
+            _ => false,
+        };
+        (speaks && len != 0).then(|| String::from_utf8_lossy(text).into_owned())
     }
 
     /// The NOTIFICATION wrapped in a hard reset (RFC 8538 §3).
@@ -338,6 +357,21 @@ mod tests {
         let mut lying = Notification::administrative_reset("x");
         lying.data = Bytes::from_static(&[9, b'x']);
         assert_eq!(lying.shutdown_text(), None);
+    }
+
+    #[test]
+    fn says_which_limit_was_passed() {
+        let limit = Notification::prefix_limit(Family::IPV6_UNICAST, 1000);
+        // covers RFC 4486 §4: AFI, SAFI, upper bound
+        assert_eq!(&body(&limit)[..], [6, 1, 0, 2, 1, 0, 0, 3, 232]);
+        let full = Notification::out_of_resources("full: limit = 2");
+        assert_eq!(full.to_string(), "Cease/Out of Resources: full: limit = 2");
+        let other = Notification::with_data(6, 8, Bytes::from_static(b"\x01ab"));
+        assert_eq!(
+            other.shutdown_text(),
+            None,
+            "data of somebody else's making"
+        );
     }
 
     #[test]

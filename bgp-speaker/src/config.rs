@@ -76,10 +76,38 @@ pub struct PeerConfig {
     /// Which paths of a prefix we send it in the families in which the session sends several
     /// ([`SessionConfig::add_path_send`], RFC 7911); all of them where nothing is said.
     pub send_paths: BTreeMap<Family, SendPaths>,
+    /// How many paths it may announce, by family.
+    pub prefix_limits: BTreeMap<Family, PrefixLimit>,
     /// GTSM (RFC 5082): the hops the peer may be away; 1 for a neighbour on the same link.
     pub ttl_security_hops: Option<u8>,
     /// The TCP-MD5 key (RFC 2385).
     pub password: Option<Password>,
+}
+
+/// How many paths of a family a peer may announce (RFC 4271 §6.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixLimit {
+    /// So many.
+    pub max: u32,
+    /// From this share of it on, in per cent, the operator is warned.
+    pub warn_percent: u8,
+    /// What happens beyond it.
+    pub action: LimitAction,
+}
+
+/// What happens when a peer announces more than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitAction {
+    /// The operator is told.
+    Warn,
+    /// What is too many is refused.
+    Drop,
+    /// The session ends (Cease/Maximum Number of Prefixes Reached, RFC 4486 §4) and may come back
+    /// after this many seconds.
+    Restart {
+        /// How long it rests.
+        after_s: u32,
+    },
 }
 
 /// A TCP-MD5 key, which no log shows.

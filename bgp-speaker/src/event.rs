@@ -1,6 +1,6 @@
 //! What goes into a speaker and what comes out of it.
 
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, format, string::String};
 use core::{
     fmt,
     net::{IpAddr, SocketAddr},
@@ -12,7 +12,10 @@ use bgp_proto::{Attributes, Family, Fault, Net, Notification, Remedy, SessionPar
 use bytes::Bytes;
 use rib::{PeerId, Reach, Track};
 
-use crate::config::Password;
+use crate::{
+    config::{Password, PrefixLimit},
+    prefix_limit::LimitLevel,
+};
 
 /// One thing that happened, handed to [`crate::Speaker::handle`].
 #[derive(Debug)]
@@ -112,6 +115,18 @@ pub enum Event {
         /// The family it has sent whole.
         family: Family,
     },
+    /// The peer has come near a limit of paths, or has passed it. Told once until it is below the
+    /// share that is warned of.
+    PrefixLimit {
+        /// The peer.
+        peer: PeerId,
+        /// The family.
+        family: Family,
+        /// How far it has come.
+        level: LimitLevel,
+        /// Its limit.
+        limit: PrefixLimit,
+    },
     /// After a restart of ours, all whose routes were awaited in a family have sent them, or have
     /// had time to (RFC 4724 §4.1): from now on its routes are passed on.
     Selected {
@@ -178,7 +193,7 @@ impl Refusal {
         match self {
             Self::Unknown | Self::WrongLocal => Notification::cease(cease::CONNECTION_REJECTED),
             Self::RangeFull { .. } | Self::TooManyPeers => {
-                Notification::cease(cease::OUT_OF_RESOURCES)
+                Notification::out_of_resources(&format!("{self}"))
             }
             Self::Session(notification) => notification.clone(),
         }

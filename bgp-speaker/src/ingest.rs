@@ -14,17 +14,17 @@ use crate::{
 };
 
 impl Speaker {
-    /// Takes in one UPDATE. The NOTIFICATION that comes back ends the session.
+    /// Takes in one UPDATE. What comes back ends the session.
     pub(crate) fn update(
         &mut self,
         now: Instant,
         peer: PeerId,
         body: &Bytes,
-    ) -> Option<Notification> {
+    ) -> Option<bgp_fsm::Input> {
         let params = self.roster.get(peer)?.params.as_ref()?;
         let (view, mut faults) = match UpdateView::parse(body, params) {
             Ok(parsed) => parsed,
-            Err(notification) => return Some(notification),
+            Err(notification) => return Some(bgp_fsm::Input::Rejected(notification)),
         };
         if let Some(family) = view.end_of_rib() {
             if params.families.contains(family) {
@@ -32,11 +32,14 @@ impl Speaker {
             }
             return None;
         }
+        let mut limited = None;
         for batch in view.batches() {
             let ingested = self.rib.ingest(peer, &batch);
+            limited = limited.or_else(|| self.watch_limit(peer, batch.family, &ingested));
             faults.extend(ingested.faults);
         }
-        self.judge(now, peer, body, faults)
+        let rejected = self.judge(now, peer, body, faults);
+        rejected.map(bgp_fsm::Input::Rejected).or(limited)
     }
 
     /// Keeps a malformed message for the operator and finds the strongest remedy; what has been

@@ -1,6 +1,6 @@
 //! One peer: its configuration, its session and where it stands in the export.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
 
 use bgp_fsm::{Conn, Instant, Session, State};
@@ -8,7 +8,7 @@ use bgp_proto::{Family, FamilySet, SessionParams};
 
 use rib::{PeerCounters, PeerId, Rib};
 
-use crate::config::PeerConfig;
+use crate::{config::PeerConfig, prefix_limit::LimitLevel};
 
 /// The state a speaker keeps of one peer.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     pub(crate) stale: FamilySet,
     /// The families that the peer is sending again, and until when it may take (RFC 7313 §4.1).
     pub(crate) refreshes: Vec<(Family, Instant)>,
+    /// How far the peer has come towards its limits, as the operator was told.
+    pub(crate) limit_levels: BTreeMap<Family, LimitLevel>,
     /// No longer configured: forgotten as soon as its last words are written.
     pub(crate) doomed: bool,
     /// Whether the peer waits in the speaker's list of peers with something to write.
@@ -53,6 +55,7 @@ impl Peer {
             stale_until: None,
             stale: FamilySet::default(),
             refreshes: Vec::new(),
+            limit_levels: BTreeMap::new(),
             doomed: false,
             listed: false,
         }
@@ -69,6 +72,7 @@ impl Peer {
     pub(crate) fn is_spent(&self) -> bool {
         (self.doomed || self.range.is_some())
             && self.stale_until.is_none()
+            && self.session.barred_until().is_none()
             && (self.session.state() == State::Idle || self.session.is_deserted())
             && Conn::ALL
                 .iter()

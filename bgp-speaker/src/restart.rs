@@ -38,6 +38,10 @@ impl Speaker {
                 import: state.config.import,
             },
         );
+        self.limit_paths(peer);
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
         let lost = state.stale.difference(forwarding(&params));
         if state.stale_until.is_some() {
             // RFC 4724 §4.2: the timer now bounds the wait for the End-of-RIB markers.

@@ -353,18 +353,16 @@ impl Speaker {
             let Some(state) = self.roster.get_mut(peer) else {
                 return;
             };
-            state
-                .session
-                .handle(now, bgp_fsm::Input::Rejected(rejected));
+            state.session.handle(now, rejected);
         }
         self.list(peer);
         self.rearm(peer);
         self.retire(peer);
     }
 
-    /// Acts on what a session put out. A NOTIFICATION comes back when an UPDATE calls for the
-    /// session's end.
-    fn drain_session(&mut self, now: Instant, peer: PeerId) -> Option<Notification> {
+    /// Acts on what a session put out. An input comes back when an UPDATE calls for the session's
+    /// end.
+    fn drain_session(&mut self, now: Instant, peer: PeerId) -> Option<bgp_fsm::Input> {
         let mut rejected = None;
         while let Some(output) = self.roster.get_mut(peer)?.session.poll_output() {
             match output {

@@ -10,6 +10,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
 
 use crate::limits::BGP_PORT;
+use crate::prefix_limit::LimitKeys;
 use crate::value::{
     AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PathsSent, PeerAsn, Policy,
 };
@@ -115,6 +116,9 @@ pub struct Neighbor {
     pub add_path: Option<Spanned<PathMode>>,
     /// `add_path_send`: which paths we send then.
     pub add_path_send: Option<Spanned<PathsSent>>,
+    /// `[[prefix_limit]]`: how many paths may come.
+    #[serde(default)]
+    pub prefix_limit: Vec<Spanned<LimitKeys>>,
     /// `extended_messages`: RFC 8654.
     pub extended_messages: Option<bool>,
     /// `extended_next_hop`: RFC 8950.
@@ -155,6 +159,9 @@ pub struct NeighborRange {
     pub add_path: Option<Spanned<PathMode>>,
     /// `add_path_send`: which paths we send then.
     pub add_path_send: Option<Spanned<PathsSent>>,
+    /// `[[prefix_limit]]`: how many paths may come.
+    #[serde(default)]
+    pub prefix_limit: Vec<Spanned<LimitKeys>>,
     /// `extended_messages`: RFC 8654.
     pub extended_messages: Option<bool>,
     /// `extended_next_hop`: RFC 8950.
@@ -179,6 +186,7 @@ pub struct SessionKeys<'f> {
     pub graceful_restart: Option<&'f Spanned<GracefulRestart>>,
     pub add_path: Option<&'f Spanned<PathMode>>,
     pub add_path_send: Option<&'f Spanned<PathsSent>>,
+    pub prefix_limit: &'f [Spanned<LimitKeys>],
     pub extended_messages: Option<bool>,
     pub extended_next_hop: Option<bool>,
 }
@@ -200,6 +208,7 @@ impl Neighbor {
             graceful_restart: self.graceful_restart.as_ref(),
             add_path: self.add_path.as_ref(),
             add_path_send: self.add_path_send.as_ref(),
+            prefix_limit: &self.prefix_limit,
             extended_messages: self.extended_messages,
             extended_next_hop: self.extended_next_hop,
         }
@@ -223,6 +232,7 @@ impl NeighborRange {
             graceful_restart: self.graceful_restart.as_ref(),
             add_path: self.add_path.as_ref(),
             add_path_send: self.add_path_send.as_ref(),
+            prefix_limit: &self.prefix_limit,
             extended_messages: self.extended_messages,
             extended_next_hop: self.extended_next_hop,
         }

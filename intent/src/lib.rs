@@ -30,6 +30,7 @@ mod check;
 mod file;
 pub mod limits;
 mod neighbor;
+mod prefix_limit;
 pub mod report;
 mod session;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub mod value;
 pub use admin::config::{Problem, Problems, Report, Source};
 pub use check::Intent;
 pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, SessionKeys};
+pub use prefix_limit::{ActionWord, LimitKeys};
 pub use rib::NextHops;
 pub use session::NO_POLICY;
 

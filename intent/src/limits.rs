@@ -28,5 +28,15 @@ pub const RESTART_WAIT_S: u32 = 90;
 /// The longest `restart_wait`, in seconds.
 pub const RESTART_WAIT_S_MAX: u32 = 3600;
 
+/// The share of a prefix limit from which on the log warns when `warn` is not given, in per cent.
+pub const LIMIT_WARN_PERCENT: u8 = 75;
+
+/// How long a session that a prefix limit has ended rests when `restart_after` is not given, in
+/// seconds.
+pub const LIMIT_REST_S: u32 = 300;
+
+/// The longest `restart_after`, in seconds: a day.
+pub const LIMIT_REST_S_MAX: u32 = 86_400;
+
 /// The port of BGP.
 pub const BGP_PORT: u16 = 179;

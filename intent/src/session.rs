@@ -16,6 +16,7 @@ use crate::limits::{
     BGP_PORT, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX,
     TTL_SECURITY_HOPS_MAX,
 };
+use crate::prefix_limit::prefix_limits;
 use crate::value::{GracefulRestart, Hops, NextHop, PeerAsn};
 use crate::value::{Password, Policy as PolicyWord};
 
@@ -44,6 +45,7 @@ impl Common {
         }
         let mut session = self.session(keys, problems);
         let send_paths = add_path(keys, &mut session, problems);
+        let prefix_limits = prefix_limits(keys.prefix_limit, session.families, problems);
         PeerConfig {
             name,
             remote,
@@ -59,6 +61,7 @@ impl Common {
             import: policy(keys.import, role),
             export: policy(keys.export, role),
             send_paths,
+            prefix_limits,
             ttl_security_hops: keys
                 .ttl_security
                 .and_then(|hops| ttl_security(hops, problems)),

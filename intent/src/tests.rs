@@ -2,6 +2,7 @@ use std::net::IpAddr;
 
 use bgp_fsm::PeerAs;
 use bgp_proto::{Asn, Family, FamilySet};
+use bgp_speaker::{LimitAction, PrefixLimit};
 use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
 use serde::Deserialize;
 
@@ -153,6 +154,51 @@ fn paths_to_send_are_chosen_for_all_families_or_for_each() {
 }
 
 #[test]
+fn prefix_limits_are_by_family() {
+    let intent = good(
+        r#"
+        [[neighbor]]
+        address = "10.0.0.1"
+        asn = 64512
+        [[neighbor.prefix_limit]]
+        families = ["ipv4-unicast"]
+        max = 1000
+        warn = 90
+        action = "restart"
+        restart_after = 30
+        [[neighbor.prefix_limit]]
+        families = ["ipv6-unicast"]
+        max = 50
+        [[neighbor_range]]
+        prefix = "10.0.1.0/24"
+        limit = 5
+        asn = 64512
+        prefix_limit = [{ max = 64, action = "warn" }]
+        "#,
+    );
+    let limits = &intent.speaker.peers[0].prefix_limits;
+    let v4 = PrefixLimit {
+        max: 1000,
+        warn_percent: 90,
+        action: LimitAction::Restart { after_s: 30 },
+    };
+    let v6 = PrefixLimit {
+        max: 50,
+        warn_percent: 75,
+        action: LimitAction::Drop,
+    };
+    assert_eq!(limits[&Family::IPV4_UNICAST], v4);
+    assert_eq!(limits[&Family::IPV6_UNICAST], v6);
+    let limits = &intent.speaker.ranges[0].template.prefix_limits;
+    assert_eq!(limits.len(), 2, "every family");
+    assert!(
+        limits
+            .values()
+            .all(|limit| limit.action == LimitAction::Warn)
+    );
+}
+
+#[test]
 fn no_log_shows_a_password() {
     let (file, _) =
         read("[[neighbor]]\naddress = \"::1\"\nasn = 7\npassword = \"secret\"\n").expect("good");
@@ -268,6 +314,31 @@ fn mistakes_are_told_with_their_place() {
             format!("{neighbor}add_path = \"send\"\nadd_path_send = {{ l2vpn-evpn = 2 }}\n"),
             "7:19",
             "no table for l2vpn-evpn",
+        ),
+        (
+            format!("restart_wait = 9999\n{neighbor}"),
+            "3:16",
+            "at most 3600",
+        ),
+        (
+            format!("{neighbor}prefix_limit = [{{ max = 0 }}]\n"),
+            "6:25",
+            "at least 1",
+        ),
+        (
+            format!("{neighbor}prefix_limit = [{{ max = 9, warn = 101 }}]\n"),
+            "6:35",
+            "1 to 100",
+        ),
+        (
+            format!("{neighbor}prefix_limit = [{{ max = 9, restart_after = 5 }}]\n"),
+            "6:44",
+            "action = \"restart\"",
+        ),
+        (
+            format!("{neighbor}prefix_limit = [{{ max = 9 }}, {{ max = 8 }}]\n"),
+            "6:30",
+            "a second limit for ipv4-unicast",
         ),
         (
             format!("{neighbor}hold_tiem = 9\n"),

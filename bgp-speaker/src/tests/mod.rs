@@ -4,6 +4,7 @@ mod add_path;
 mod exchange;
 mod fabric;
 mod helper;
+mod prefix_limit;
 mod refresh;
 mod restarter;
 mod wire;

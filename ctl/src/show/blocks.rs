@@ -65,6 +65,12 @@ fn family(counters: &NeighborFamily) -> String {
         "{} paths, {} accepted",
         counters.received, counters.accepted
     );
+    if let Some(limit) = counters.limit {
+        text = format!("{text}, limit {limit}");
+    }
+    if counters.limited > 0 {
+        text = format!("{text}, {} refused for it", counters.limited);
+    }
     if counters.ineligible > 0 {
         text = format!("{text}, {} of them unusable", counters.ineligible);
     }

@@ -60,6 +60,9 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
         stale_for_s: peer
             .stale_until
             .map(|until| until.saturating_duration_since(now).as_secs()),
+        barred_for_s: session
+            .barred_until()
+            .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
         last_down: last_down(session),
         import: policy(config.import),
@@ -104,6 +107,12 @@ fn neighbor_family(
         received: counters.paths.into(),
         accepted: counters.accepted.into(),
         ineligible: counters.ineligible.into(),
+        limit: peer
+            .config
+            .prefix_limits
+            .get(&family)
+            .map(|limit| limit.max),
+        limited: counters.limited,
         add_path: add_path.map(str::to_owned),
     }
 }

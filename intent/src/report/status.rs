@@ -1,7 +1,7 @@
 //! The tables as a whole, and what happens to sessions.
 
 use admin::report::Fact;
-use bgp_speaker::{Event, Speaker};
+use bgp_speaker::{Event, LimitAction, LimitLevel, Speaker};
 use rib::NextHops;
 
 /// Facts of a speaker's tables for the status report.
@@ -82,6 +82,31 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
             Weight::Info,
             format!("neighbor {}: has sent all of {family}", name(*peer)),
         ),
+        Event::PrefixLimit {
+            peer,
+            family,
+            level,
+            limit,
+        } => {
+            let (max, name) = (limit.max, name(*peer));
+            let text = match (level, limit.action) {
+                (LimitLevel::Below | LimitLevel::Near, _) => format!(
+                    "neighbor {name}: {}% of its limit of {max} in {family} reached",
+                    limit.warn_percent
+                ),
+                (LimitLevel::Passed, LimitAction::Warn) => {
+                    format!("neighbor {name}: more than {max} paths in {family}")
+                }
+                (LimitLevel::Passed, LimitAction::Drop) => {
+                    format!("neighbor {name}: paths beyond {max} in {family} are refused")
+                }
+                (LimitLevel::Passed, LimitAction::Restart { after_s }) => format!(
+                    "neighbor {name}: more than {max} paths in {family}: session ended for \
+                     {after_s} s"
+                ),
+            };
+            (Weight::Warn, text)
+        }
         Event::Selected { family } => (
             Weight::Info,
             format!("{family}: routes are passed on again after the restart"),

@@ -1,0 +1,88 @@
+//! Limits of paths per peer and family: who comes near is warned of, who passes is dealt with.
+
+use core::time::Duration;
+
+use bgp_proto::{Family, Notification};
+use rib::{Ingested, PathLimit, PeerId};
+
+use crate::{
+    config::{LimitAction, PrefixLimit},
+    event::{Event, Output},
+    speaker::Speaker,
+};
+
+/// How far a peer has come towards a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LimitLevel {
+    /// Below the share from which on the operator is warned.
+    #[default]
+    Below,
+    /// At that share or above.
+    Near,
+    /// It has announced more than it may.
+    Passed,
+}
+
+impl Speaker {
+    /// A session is up: its limits are in force.
+    pub(crate) fn limit_paths(&mut self, peer: PeerId) {
+        let Some(state) = self.roster.get_mut(peer) else {
+            return;
+        };
+        state.limit_levels.clear();
+        for family in self.config.families.iter() {
+            let limit = state.config.prefix_limits.get(&family);
+            let limit = limit.map(|limit| PathLimit {
+                max: limit.max,
+                refuse: limit.action == LimitAction::Drop,
+            });
+            self.rib.limit_paths(peer, family, limit);
+        }
+    }
+
+    /// Looks at a peer's limit after it has said something. What comes back ends the session.
+    pub(crate) fn watch_limit(
+        &mut self,
+        peer: PeerId,
+        family: Family,
+        ingested: &Ingested,
+    ) -> Option<bgp_fsm::Input> {
+        let state = self.roster.get_mut(peer)?;
+        let limit = *state.config.prefix_limits.get(&family)?;
+        let passed = ingested.exceeded || ingested.limited > 0;
+        // Paths that only wait for the sweep are none of this session's.
+        let paths = self.rib.counters(peer, family).paths;
+        let near = paths >= warn_from(&limit) && self.rib.is_settled(peer);
+        let level = match (passed, near) {
+            (true, _) => LimitLevel::Passed,
+            (false, true) => LimitLevel::Near,
+            (false, false) => LimitLevel::Below,
+        };
+        let told = state.limit_levels.entry(family).or_default();
+        let news = level > *told;
+        if news || level == LimitLevel::Below {
+            *told = level;
+        }
+        if news {
+            self.outputs.push_back(Output::Event(Event::PrefixLimit {
+                peer,
+                family,
+                level,
+                limit,
+            }));
+        }
+        match limit.action {
+            LimitAction::Restart { after_s } if passed => Some(bgp_fsm::Input::Limited {
+                notification: Notification::prefix_limit(family, limit.max),
+                rest: Duration::from_secs(after_s.into()),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// From how many paths on the operator is warned; never from none.
+fn warn_from(limit: &PrefixLimit) -> u32 {
+    let share = u64::from(limit.max) * u64::from(limit.warn_percent.min(100)) / 100;
+    u32::try_from(share).unwrap_or(u32::MAX).max(1)
+}

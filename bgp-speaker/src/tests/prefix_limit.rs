@@ -1,0 +1,147 @@
+//! Limits of paths per peer and family (RFC 4271 §6.7, RFC 4486 §4), and of neighbours per range.
+
+use alloc::vec::Vec;
+
+use bgp_fsm::State;
+use bgp_proto::{Family, Notification, notification::cease};
+use rib::PeerId;
+
+use super::fabric::{clients, speaker_config};
+use super::wire::{Heard, Say, Wire, graceful_open, open};
+use crate::{Event, LimitAction, LimitLevel, PrefixLimit, Refusal};
+
+const V4: Family = Family::IPV4_UNICAST;
+const FOUR: [&str; 4] = [
+    "10.65.0.1/32",
+    "10.65.0.2/32",
+    "10.65.0.3/32",
+    "10.65.0.4/32",
+];
+
+/// A reflector that lets clients of a range announce three prefixes each, and its client 2.
+fn reflector(action: LimitAction) -> (Wire, PeerId) {
+    let mut config = speaker_config(1);
+    let mut range = clients(1, 2);
+    let limit = PrefixLimit {
+        max: 3,
+        warn_percent: 67,
+        action,
+    };
+    range.template.prefix_limits.insert(V4, limit);
+    range.template.session.graceful_restart = Some(bgp_fsm::GracefulRestartConfig::default());
+    config.ranges.push(range);
+    let mut wire = Wire::new(config);
+    let client = wire.connect(2, &open(2));
+    (wire, client)
+}
+
+fn levels(wire: &Wire) -> Vec<LimitLevel> {
+    let told = wire.events.iter().filter_map(|event| match event {
+        Event::PrefixLimit { level, .. } => Some(*level),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn limited(wire: &Wire, peer: PeerId) -> u64 {
+    wire.speaker.rib().counters(peer, V4).limited
+}
+
+#[test]
+fn who_only_warns_takes_all() {
+    let (mut wire, client) = reflector(LimitAction::Warn);
+    wire.say(client, Say::Reach(&FOUR[..1]));
+    assert_eq!(levels(&wire), []);
+    wire.say(client, Say::Reach(&FOUR[..3]));
+    assert_eq!(levels(&wire), [LimitLevel::Near], "two thirds, or more");
+    wire.say(client, Say::Reach(&FOUR));
+    assert_eq!(levels(&wire), [LimitLevel::Near, LimitLevel::Passed]);
+    assert_eq!(wire.prefixes(), FOUR);
+    // Told once, until it has been below what is warned of.
+    wire.say(client, Say::Unreach(&FOUR[3..]));
+    wire.say(client, Say::Reach(&FOUR));
+    assert_eq!(levels(&wire).len(), 2);
+    wire.say(client, Say::Unreach(&FOUR[1..]));
+    wire.say(client, Say::Reach(&FOUR));
+    assert_eq!(levels(&wire).len(), 3);
+}
+
+#[test]
+fn what_is_too_many_is_refused_and_counted() {
+    let (mut wire, client) = reflector(LimitAction::Drop);
+    wire.say(client, Say::Reach(&FOUR));
+    assert_eq!(wire.prefixes(), FOUR[..3]);
+    assert_eq!(limited(&wire, client), 1);
+    assert_eq!(levels(&wire), [LimitLevel::Passed]);
+    wire.say(client, Say::Unreach(&FOUR[..1]));
+    wire.say(client, Say::Reach(&FOUR[3..]));
+    assert_eq!(wire.prefixes(), FOUR[1..], "what goes makes room");
+    assert_eq!(wire.state(client), State::Established);
+    let other = wire.connect(3, &open(3));
+    wire.say(other, Say::Reach(&["10.66.0.1/32"]));
+    assert_eq!(wire.prefixes().len(), 4, "each has its own");
+}
+
+/// A dynamic client that is gone for good would forget its rest, and flood us again at once.
+#[test]
+fn a_session_that_passed_its_limit_rests_and_its_peer_is_remembered() {
+    let (mut wire, client) = reflector(LimitAction::Restart { after_s: 120 });
+    wire.say(client, Say::Reach(&FOUR[..3]));
+    assert_eq!(wire.state(client), State::Established);
+    wire.say(client, Say::Reach(&FOUR[3..]));
+    let told = Heard::Notification(Notification::prefix_limit(V4, 3));
+    assert_eq!(wire.hear(client).last(), Some(&told));
+    assert!(wire.prefixes().is_empty());
+    wire.pass(119, &[]);
+    let rejected = Notification::cease(cease::CONNECTION_REJECTED);
+    assert_eq!(wire.dial(2), Err(Refusal::Session(rejected)));
+    assert_eq!(wire.speaker.peers().count(), 1);
+    wire.pass(1, &[]);
+    assert_eq!(
+        wire.speaker.peers().count(),
+        0,
+        "nothing is left to remember"
+    );
+    let client = wire.connect(2, &open(2));
+    wire.say(client, Say::Reach(&FOUR[..3]));
+    assert_eq!(wire.prefixes(), FOUR[..3]);
+}
+
+/// RFC 8538 §4: it is meant for good, so nothing is kept on either side.
+#[test]
+fn a_limit_is_a_hard_reset() {
+    let (mut wire, client) = reflector(LimitAction::Restart { after_s: 120 });
+    wire.lose(client);
+    let client = wire.connect(
+        2,
+        &graceful_open(2, |graceful| graceful.notification = true),
+    );
+    wire.say(client, Say::Reach(&FOUR));
+    let hard = Notification::hard_reset(&Notification::prefix_limit(V4, 3));
+    assert_eq!(wire.hear(client).last(), Some(&Heard::Notification(hard)));
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn a_client_that_comes_back_at_once_has_its_whole_limit() {
+    let (mut wire, client) = reflector(LimitAction::Drop);
+    wire.say(client, Say::Reach(&FOUR[..3]));
+    wire.lose(client);
+    let client = wire.connect(2, &open(2));
+    wire.say(
+        client,
+        Say::Reach(&["10.67.0.1/32", "10.67.0.2/32", "10.67.0.3/32"]),
+    );
+    assert_eq!((wire.prefixes().len(), limited(&wire, client)), (3, 0));
+}
+
+#[test]
+fn the_neighbour_too_many_is_told_in_words() {
+    let (mut wire, _) = reflector(LimitAction::Warn);
+    wire.connect(3, &open(3));
+    let refusal = wire.dial(4).expect_err("full");
+    let told = refusal.notification();
+    assert_eq!((told.code, told.subcode), (6, cease::OUT_OF_RESOURCES));
+    let text = told.shutdown_text().expect("a text");
+    assert_eq!(text, "its neighbor_range is full: limit = 2");
+}
