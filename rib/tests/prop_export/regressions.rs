@@ -428,3 +428,26 @@ fn a_member_nobody_knows_of_is_lost_when_an_identifier_it_holds_is_forgotten() {
         ],
     );
 }
+
+#[test]
+fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
+    let brief = |net| [reach(5, net, PLAIN), unreach(5, net)];
+    let mut events = vec![
+        Event::Settle,
+        reach(5, 0, PLAIN),
+        reach(7, 0, PLAIN),
+        Event::Settle,
+        Event::Lag { peer: 6 },
+    ];
+    events.extend(brief(1));
+    events.extend(brief(2));
+    events.push(Event::Private { peer: 6, budget: 1 });
+    // One tombstone too many: the group, which has read nothing, has missed the first.
+    events.extend(brief(3));
+    events.push(Event::Export {
+        group: 2,
+        budget: 9,
+    });
+    events.push(unreach(5, 0));
+    plays(true, &events);
+}
