@@ -100,9 +100,10 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             let table = table.split_once("table").map_or("", |(_, name)| name);
             let table = format!("table{table}");
             let table = if table == "table" { "" } else { &table };
+            let add_paths = if neighbor.add_path { " add paths;" } else { "" };
             let _ = writeln!(
                 text,
-                " {words} {{ {table} import all; export all; {next_hop} }};"
+                " {words} {{ {table} import all; export all; {next_hop}{add_paths} }};"
             );
         }
         text.push_str("}\n");
@@ -174,20 +175,31 @@ pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
     if !text.contains("ready") {
         return Err("it does not answer yet".to_owned());
     }
-    Ok(parse(&text))
+    Ok(parse(&text).into_iter().collect())
 }
 
-/// Reads `show route primary all`: a line that begins with a prefix, then one attribute a line.
-fn parse(text: &str) -> Table {
-    let mut table = Table::new();
+/// Every path it holds, best first within a prefix.
+pub(crate) async fn all_paths(site: &Site) -> Result<Vec<(IpNet, Route)>, String> {
+    let text = ask(site, &["show", "route", "all"]).await;
+    Ok(parse(&text.map_err(|error| error.to_string())?))
+}
+
+/// Reads `show route all`: a line that begins with a prefix, or, for one more path to the same,
+/// with spaces in its place, then one attribute a line behind a tab.
+fn parse(text: &str) -> Vec<(IpNet, Route)> {
+    let mut table = Vec::new();
     let mut current: Option<(IpNet, Route)> = None;
     for line in text.lines() {
-        if !line.starts_with(char::is_whitespace) {
+        if !line.starts_with('\t') {
+            let before = current.as_ref().map(|(net, _)| *net);
             table.extend(current.take().filter(|(_, route)| route.next_hop.is_some()));
-            let net = line
-                .split_whitespace()
-                .next()
-                .and_then(|word| word.parse().ok());
+            let net = match line.starts_with(' ') {
+                true => before,
+                false => line
+                    .split_whitespace()
+                    .next()
+                    .and_then(|word| word.parse().ok()),
+            };
             current = net.map(|net| (net, Route::default()));
         } else if let Some((_, route)) = &mut current
             && let Some((name, value)) = line.trim().split_once(": ")
@@ -253,7 +265,20 @@ mod tests {
             .adorned();
         assert_eq!(
             parse(text),
-            Table::from([("10.70.1.0/24".parse().expect("a net"), expected)])
+            [("10.70.1.0/24".parse().expect("a net"), expected)]
         );
+    }
+
+    #[test]
+    fn one_more_path_belongs_to_the_prefix_above() {
+        let text = "10.65.0.1/32         unreachable [peer0 12:00:00.000 from 10.0.0.1] * (100) [i]\n\
+            \tType: BGP univ\n\tBGP.next_hop: 10.0.0.2\n\
+            \x20                    unreachable [peer0 12:00:00.000 from 10.0.0.1] (100) [i]\n\
+            \tType: BGP univ\n\tBGP.next_hop: 10.0.0.3\n";
+        let paths = [2, 3].map(|number| {
+            let net: IpNet = "10.65.0.1/32".parse().expect("a net");
+            (net, Route::via(Site::v4(number)))
+        });
+        assert_eq!(parse(text), paths);
     }
 }

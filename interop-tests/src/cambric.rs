@@ -100,6 +100,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     if neighbor.ttl_security {
         text.push_str("ttl_security = true\n");
     }
+    if neighbor.add_path {
+        text.push_str("add_path = \"both\"\n");
+    }
     text
 }
 
@@ -113,11 +116,33 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
 
 pub(crate) async fn learned(kind: Kind, site: &Site) -> Result<Table, String> {
     let mut table = Table::new();
+    each_path(kind, site, false, |net, path| {
+        if path.best {
+            table.insert(net, route(path));
+        }
+    })
+    .await?;
+    Ok(table)
+}
+
+pub(crate) async fn all_paths(kind: Kind, site: &Site) -> Result<Vec<(IpNet, Route)>, String> {
+    let mut paths = Vec::new();
+    each_path(kind, site, true, |net, path| paths.push((net, route(path)))).await?;
+    Ok(paths)
+}
+
+/// Hands every path that was learned to `take`; with `why` those, too, that are not in use.
+async fn each_path(
+    kind: Kind,
+    site: &Site,
+    why: bool,
+    mut take: impl FnMut(IpNet, &report::Path),
+) -> Result<(), String> {
     let mut after = None;
     loop {
         let ask = Command::Routes {
             prefix: None,
-            why: false,
+            why,
             after,
         };
         let page = match call(socket(kind, site), &ask).await {
@@ -126,17 +151,16 @@ pub(crate) async fn learned(kind: Kind, site: &Site) -> Result<Table, String> {
             Err(error) => return Err(error.to_string()),
         };
         for entry in &page.routes {
-            let best = entry
-                .paths
-                .iter()
-                .find(|path| path.best && path.neighbor != "local");
-            if let (Ok(net), Some(best)) = (entry.prefix.parse(), best) {
-                table.insert(net, route(best));
+            let Ok(net) = entry.prefix.parse() else {
+                continue;
+            };
+            for path in entry.paths.iter().filter(|path| path.neighbor != "local") {
+                take(net, path);
             }
         }
         after = page.next;
         if after.is_none() {
-            return Ok(table);
+            return Ok(());
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct Neighbor {
     pub password: Option<&'static str>,
     /// Whether packets that passed a router are dropped (RFC 5082).
     pub ttl_security: bool,
+    /// Whether both may send several paths of a prefix (RFC 7911); Cambric's programs, BIRD and
+    /// FRR.
+    pub add_path: bool,
 }
 
 /// Neighbours by the range of their addresses: internal ones, and reflection clients.
@@ -130,6 +133,7 @@ impl Setup {
             families: Families::Both,
             password: None,
             ttl_security: false,
+            add_path: false,
         });
         self
     }
@@ -166,6 +170,13 @@ impl Setup {
     #[must_use]
     pub fn ttl_security(mut self) -> Self {
         self.last().ttl_security = true;
+        self
+    }
+
+    /// Has several paths of a prefix sent both ways with the neighbour added last (RFC 7911).
+    #[must_use]
+    pub fn add_path(mut self) -> Self {
+        self.last().add_path = true;
         self
     }
 

@@ -122,6 +122,18 @@ impl Speaker {
         }
     }
 
+    /// Every path it has learned, its own ones left out; of BIRD and of Cambric's programs only.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub async fn all_paths(&self) -> Result<Vec<(IpNet, Route)>, String> {
+        match self.kind {
+            Kind::Client | Kind::Reflector => cambric::all_paths(self.kind, &self.site).await,
+            Kind::Bird => bird::all_paths(&self.site).await,
+            other => panic!("the paths of {other:?} are not read"),
+        }
+    }
+
     /// Announces one more route.
     ///
     /// # Errors

@@ -1,0 +1,123 @@
+//! Several paths of a prefix (RFC 7911) with BIRD: our reflector sends them to BIRD, and BIRD as
+//! the reflector sends them to our client.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use interop_tests::{Ground, Kind, Setup, Site, Speaker};
+use ipnet::IpNet;
+
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const NET: &str = "10.65.0.1/32";
+
+fn lab_with_bird(name: &str, test: impl AsyncFnOnce(Ground)) {
+    if !lab::allowed(name) || !Kind::Bird.is_installed() {
+        return;
+    }
+    lab::in_lab(name, async |lab| {
+        test(Ground::new(lab).await.expect("a ground")).await;
+    });
+}
+
+async fn start(ground: &Ground, kind: Kind, number: u8, setup: Setup) -> Speaker {
+    let site = ground.site(number).await.expect("a host");
+    Speaker::start(kind, site, &setup).await.expect("a speaker")
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().expect("a prefix")
+}
+
+/// A client of the reflector on host 1.
+fn client(own: &[&str]) -> Setup {
+    let setup = Setup::fabric().neighbor(Site::v4(1), 64512);
+    own.iter().fold(setup, |setup, net| setup.announcing(net))
+}
+
+/// Waits until a speaker holds exactly the paths of these hosts to a prefix, each as the reflector
+/// has passed it on.
+async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
+    let wanted: Vec<u8> = hosts.to_vec();
+    let what = format!("paths to {prefix} at host {}", speaker.site.number);
+    let held = lab::until(Duration::from_secs(30), &what, async || {
+        let paths = speaker.all_paths().await.unwrap_or_default();
+        let paths = paths.iter().filter(|(to, _)| *to == net(prefix));
+        let mut found = Vec::new();
+        for (_, route) in paths {
+            let source = (1..=9).find(|&host| Some(Site::v4(host).into()) == route.next_hop);
+            let source = source.expect("the next hop of a host");
+            assert_eq!(route.originator_id, Some(Site::v4(source)));
+            assert_eq!(route.cluster_list, [CLUSTER]);
+            found.push(source);
+        }
+        found.sort_unstable();
+        let same = found == wanted;
+        Ok::<_, lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
+    });
+    if let Err(error) = held.await {
+        panic!("{error}\n{}", speaker.log_tail());
+    }
+}
+
+#[test]
+fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
+    lab_with_bird("add-path to BIRD", async |ground| {
+        let mut reflector = Setup::fabric();
+        for plain in [2, 3] {
+            reflector = reflector.neighbor(Site::v4(plain), 64512);
+        }
+        for several in [4, 5] {
+            reflector = reflector.neighbor(Site::v4(several), 64512).add_path();
+        }
+        let _reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
+        let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
+        let two = start(&ground, Kind::Client, 3, client(&[NET, "10.65.0.3/32"])).await;
+        let bird = start(&ground, Kind::Bird, 4, client(&[]).add_path()).await;
+        holds(&bird, NET, &[2, 3]).await;
+        holds(&bird, "10.65.0.3/32", &[3]).await;
+        holds(&one, NET, &[]).await;
+        holds(&two, NET, &[2]).await;
+
+        // A late one is fed the same, and says itself where the prefix is.
+        let late = start(&ground, Kind::Bird, 5, client(&[]).add_path()).await;
+        holds(&late, NET, &[2, 3]).await;
+        let mut own = client(&[NET]);
+        late.announce(&own.own.remove(0)).await.expect("announced");
+        holds(&bird, NET, &[2, 3, 5]).await;
+        holds(&late, NET, &[2, 3]).await;
+
+        // What one of them withdraws goes, the others stay; also when it was the best.
+        one.withdraw(net(NET)).await.expect("withdrawn");
+        holds(&bird, NET, &[3, 5]).await;
+        holds(&late, NET, &[3]).await;
+        one.announce(&client(&[NET]).own[0])
+            .await
+            .expect("announced");
+        holds(&bird, NET, &[2, 3, 5]).await;
+        late.withdraw(net(NET)).await.expect("withdrawn");
+        two.withdraw(net(NET)).await.expect("withdrawn");
+        holds(&bird, NET, &[2]).await;
+        one.withdraw(net(NET)).await.expect("withdrawn");
+        for client in [&one, &two, &bird, &late] {
+            holds(client, NET, &[]).await;
+        }
+        holds(&bird, "10.65.0.3/32", &[3]).await;
+    });
+}
+
+#[test]
+fn our_client_holds_the_paths_that_bird_reflects() {
+    lab_with_bird("add-path from BIRD", async |ground| {
+        let mut reflector = Setup::fabric();
+        for plain in [2, 3] {
+            reflector = reflector.neighbor(Site::v4(plain), 64512);
+        }
+        let reflector = reflector.neighbor(Site::v4(4), 64512).add_path();
+        let _reflector = start(&ground, Kind::Bird, 1, reflector.reflecting(CLUSTER)).await;
+        let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
+        let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
+        let ours = start(&ground, Kind::Client, 4, client(&[]).add_path()).await;
+        holds(&ours, NET, &[2, 3]).await;
+        one.withdraw(net(NET)).await.expect("withdrawn");
+        holds(&ours, NET, &[3]).await;
+    });
+}
