@@ -218,6 +218,18 @@ pub struct Path {
     pub unknown: Vec<String>,
     /// The step of the decision process where it lost; absent for the best.
     pub lost: Option<String>,
+    /// Who is sent it; only where one prefix was asked for, with `why`.
+    pub sent_to: Vec<SentTo>,
+}
+
+/// A neighbour that is sent a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SentTo {
+    /// Its name.
+    pub neighbor: String,
+    /// ADD-PATH identifier it is sent with (RFC 7911); absent where one path a prefix is sent.
+    pub path_id: Option<u32>,
 }
 
 /// Kernel routes as the daemon sees them.

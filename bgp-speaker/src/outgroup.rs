@@ -11,9 +11,9 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use bgp_fsm::Session;
-use bgp_proto::{EncodeParams, Family, FamilySet, RefreshSubtype, RouteRefresh, UpdateWriter};
+use bgp_proto::{EncodeParams, Family, FamilySet, Net, RefreshSubtype, RouteRefresh, UpdateWriter};
 use bytes::{Bytes, BytesMut};
-use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib};
+use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 
 use crate::{
     encode::{PrivateEncoder, SharedEncoder},
@@ -287,6 +287,25 @@ impl OutGroup {
     pub(crate) fn fullest_ring(&self) -> usize {
         let rings = self.lanes.values().map(|lane| lane.ring.octets());
         rings.max().unwrap_or(0)
+    }
+
+    /// The members in a family, and the paths of a prefix that each but a path's source is sent.
+    pub(crate) fn sent<'a>(
+        &'a self,
+        rib: &'a Rib,
+        family: Family,
+        net: Net<'_>,
+    ) -> impl Iterator<Item = (PeerId, SentPath)> + 'a {
+        let lane = self.lanes.get(&family);
+        let members = lane
+            .into_iter()
+            .flat_map(|lane| lane.places.keys().copied());
+        let paths = rib.sent(self.id, family, net);
+        members.flat_map(move |member| {
+            let others = paths.clone().into_iter();
+            let others = others.filter(move |path| path.source != member);
+            others.map(move |path| (member, path))
+        })
     }
 
     /// Octets waiting in the group's rings.

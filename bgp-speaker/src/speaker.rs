@@ -13,7 +13,7 @@ use core::net::SocketAddr;
 use bgp_fsm::{Conn, Instant};
 use bgp_proto::{Attributes, Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
-use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig};
+use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig, SentPath};
 
 use crate::{
     config::{PeerConfig, SpeakerConfig},
@@ -314,6 +314,16 @@ impl Speaker {
     #[must_use]
     pub fn peer_name(&self, peer: PeerId) -> &str {
         self.roster.get(peer).map_or("?", |peer| &peer.config.name)
+    }
+
+    /// Who is sent which paths of a prefix, once everything decided so far has been sent.
+    pub fn sent_paths<'a>(
+        &'a self,
+        family: Family,
+        net: Net<'a>,
+    ) -> impl Iterator<Item = (PeerId, SentPath)> + 'a {
+        let groups = self.groups.iter().flatten();
+        groups.flat_map(move |group| group.sent(&self.rib, family, net))
     }
 
     /// The last malformed messages, oldest first.

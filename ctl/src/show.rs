@@ -13,6 +13,7 @@ use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
 mod blocks;
 mod cells;
 mod malformed;
+mod sent;
 mod tables;
 #[cfg(test)]
 mod tests;

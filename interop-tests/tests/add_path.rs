@@ -68,7 +68,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         for several in [4, 5] {
             reflector = reflector.neighbor(Site::v4(several), 64512).add_path();
         }
-        let _reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
+        let reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
         let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
         let two = start(&ground, Kind::Client, 3, client(&[NET, "10.65.0.3/32"])).await;
         let bird = start(&ground, Kind::Bird, 4, client(&[]).add_path()).await;
@@ -76,6 +76,23 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         holds(&bird, "10.65.0.3/32", &[3]).await;
         holds(&one, NET, &[]).await;
         holds(&two, NET, &[2]).await;
+
+        // The reflector can tell.
+        let told = reflector.paths(net(NET)).await;
+        let sent: Vec<_> = told
+            .iter()
+            .map(|path| {
+                (
+                    path.best,
+                    path.sent_to
+                        .iter()
+                        .map(|to| (to.neighbor.as_str(), to.path_id.is_some()))
+                        .collect(),
+                )
+            })
+            .collect();
+        let best = vec![("n10-0-0-3", false), ("n10-0-0-4", true)];
+        assert_eq!(sent, [(true, best), (false, vec![("n10-0-0-4", true)])]);
 
         // A late one is fed the same, and says itself where the prefix is.
         let late = start(&ground, Kind::Bird, 5, client(&[]).add_path()).await;

@@ -7,7 +7,7 @@ use admin::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rules};
 use comfy_table::{Table, presets};
 
 use super::cells::{clean, duration, family, hops, list, or_dash, received};
-use super::{Answers, What, blocks, malformed};
+use super::{Answers, What, blocks, malformed, sent};
 
 /// All answers, each under its daemon's name if there are several.
 pub(super) fn print(what: &What, answers: &Answers) -> String {
@@ -34,7 +34,13 @@ fn one(what: &What, reply: &Reply) -> String {
         }
         (What::Routes { why, prefix, .. }, Reply::Routes(report)) => match prefix {
             Some(prefix) if report.routes.is_empty() => format!("no route to {prefix}\n"),
-            _ => routes(report, *why),
+            Some(_) => report
+                .routes
+                .iter()
+                .fold(routes(report, *why), |text, route| {
+                    text + &sent::lines(route)
+                }),
+            None => routes(report, *why),
         },
         (_, Reply::Neighbors(report)) => neighbors(report),
         (_, Reply::Routes(report)) => routes(report, false),

@@ -3,7 +3,7 @@ use std::path::Path;
 use admin::control::Control;
 use admin::report::{
     Endpoint, Endpoints, Fib, FibHop, FibRoute, Limit, Limits, Neighbor, NeighborFamily,
-    NeighborRange, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules, Status,
+    NeighborRange, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules, SentTo, Status,
 };
 use admin::{Command, Reply};
 use clap::Parser;
@@ -207,6 +207,43 @@ fn routes_table_says_why() {
     assert!(!found(&args("routes 10.9.9.9/32").what, &answers));
     let none = tables::print(&args("routes 10.9.9.9/32").what, &answers);
     assert_eq!(none, "no route to 10.9.9.9/32\n");
+}
+
+#[test]
+fn a_route_tells_who_is_sent_its_paths() {
+    let sent = |host: u8, path_id| SentTo {
+        neighbor: format!("node{host}"),
+        path_id,
+    };
+    let path = BgpPath {
+        neighbor: "node1".to_owned(),
+        path_id: Some(7),
+        sent_to: (2..14)
+            .map(|host| sent(host, None))
+            .chain([sent(14, Some(65_537))])
+            .collect(),
+        ..BgpPath::default()
+    };
+    let route = Route {
+        prefix: "10.65.0.2/32".to_owned(),
+        paths: vec![path],
+        ..Route::default()
+    };
+    let report = Routes {
+        routes: vec![route],
+        next: None,
+    };
+    let asked = "routes 10.65.0.2/32 --why";
+    let text = shown(asked, "route-reflector", Reply::Routes(report));
+    let lines: Vec<&str> = text.lines().rev().take(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "path from node1 id 7 is sent with id 65537 to: node14",
+            "path from node1 id 7 is sent to: node2, node3, node4, node5, node6, node7, node8, \
+             node9 and 4 more",
+        ]
+    );
 }
 
 #[test]

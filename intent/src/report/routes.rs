@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use admin::limits::PAGE_PATHS_MAX;
-use admin::report::{Path, Route, Routes};
+use admin::report::{Path, Route, Routes, SentTo};
 use bgp_proto::{Attributes, Family, Net, RawAttribute};
 use bgp_speaker::Speaker;
 use ipnet::IpNet;
@@ -88,10 +88,26 @@ fn one_route(speaker: &Speaker, prefix: IpNet, why: bool) -> Vec<Route> {
         IpNet::V4(net) => (Family::IPV4_UNICAST, Net::V4(net.into())),
         IpNet::V6(net) => (Family::IPV6_UNICAST, Net::V6(net.into())),
     };
-    let view = speaker.rib().lookup(family, net);
-    view.and_then(|view| route(speaker, family, &view, why))
-        .into_iter()
-        .collect()
+    let Some(view) = speaker.rib().lookup(family, net) else {
+        return Vec::new();
+    };
+    let mut found = route(speaker, family, &view, why);
+    if let Some(route) = found.as_mut().filter(|_| why) {
+        // With `why` the route has all paths of the view.
+        for (peer, sent) in speaker.sent_paths(family, net) {
+            let of = view
+                .paths
+                .iter()
+                .position(|path| (path.peer, path.path_id) == (sent.source, sent.received_id));
+            if let Some(path) = of.and_then(|at| route.paths.get_mut(at)) {
+                path.sent_to.push(SentTo {
+                    neighbor: speaker.peer_name(peer).to_owned(),
+                    path_id: sent.path_id,
+                });
+            }
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// One prefix; without `why` only the paths in use, and nothing if none is.

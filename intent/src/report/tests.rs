@@ -32,16 +32,21 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let reflector = speaker(
+        Self::with("", "")
+    }
+
+    /// With more keys for the client at the reflector, and for the reflector at the client.
+    fn with(at_reflector: &str, at_client: &str) -> Self {
+        let reflector = speaker(&format!(
             "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
              [[neighbor]]\nname = \"tor\"\naddress = \"10.0.9.9\"\nasn = 65001\n\
              [[neighbor_range]]\nprefix = \"10.0.0.0/24\"\nasn = \"internal\"\nlimit = 5\n\
-             route_reflector_client = true\n",
-        );
-        let client = speaker(
+             route_reflector_client = true\n{at_reflector}"
+        ));
+        let client = speaker(&format!(
             "asn = 64512\nrouter_id = \"10.0.0.11\"\n\
-             [[neighbor]]\nname = \"rr1\"\naddress = \"10.0.0.1\"\nasn = 64512\n",
-        );
+             [[neighbor]]\nname = \"rr1\"\naddress = \"10.0.0.1\"\nasn = 64512\n{at_client}"
+        ));
         Self {
             reflector,
             client,
@@ -241,6 +246,38 @@ fn routes_tell_what_is_assumed_and_why_paths_lost() {
     assert_eq!(report.routes[0].paths.len(), 1);
     let none = routes(&pair.reflector, "10.65.0.2/32".parse().ok(), true, None).expect("a page");
     assert!(none.routes.is_empty());
+}
+
+#[test]
+fn routes_tell_who_is_sent_which_path() {
+    let several = ("add_path = \"send\"\n", "add_path = \"receive\"\n");
+    for ((at_reflector, at_client), id) in [(("", ""), None), (several, Some(1))] {
+        let mut pair = Pair::with(at_reflector, at_client);
+        pair.announce([0x0a41_0001]);
+        let net = Net::V4(Ipv4Prefix::new(0x0a41_0001.into(), 32).expect("a prefix"));
+        let own = Input::Local {
+            family: Family::IPV4_UNICAST,
+            net,
+            attributes: Some(Attributes::default()),
+        };
+        pair.reflector.handle(NOW, own);
+        pair.settle();
+        let prefix = "10.65.0.1/32".parse().ok();
+        let report = routes(&pair.reflector, prefix, true, None).expect("a page");
+        let [best, lost] = report.routes[0].paths.as_slice() else {
+            panic!("{report:?}")
+        };
+        let [sent] = best.sent_to.as_slice() else {
+            panic!("{best:?}")
+        };
+        assert_eq!(sent.neighbor, "10.0.0.0/24-10.0.0.11");
+        assert_eq!(sent.path_id, id);
+        assert!(lost.sent_to.is_empty(), "it came from there");
+        let report = routes(&pair.client, prefix, true, None).expect("a page");
+        let paths = &report.routes[0].paths;
+        let learned = paths.iter().find(|path| path.neighbor == "rr1");
+        assert_eq!(learned.expect("learned").path_id, id);
+    }
 }
 
 #[test]
