@@ -47,19 +47,19 @@ fn plays(tight: bool, events: &[Event]) {
 
 fn plays_with(multipath_max: u16, tight: bool, events: &[Event]) {
     for send in [None, Some(SendPaths::All), Some(SendPaths::Best(2))] {
-        play(multipath_max, tight, send, events);
+        let setup = Setup {
+            sends: [send; 9],
+            family: Family::IPV4_UNICAST,
+            track: false,
+            multipath_max,
+            always_compare_med: false,
+            tight,
+        };
+        play(setup, events);
     }
 }
 
-fn play(multipath_max: u16, tight: bool, send: Option<SendPaths>, events: &[Event]) {
-    let setup = Setup {
-        sends: [send; 9],
-        family: Family::IPV4_UNICAST,
-        track: false,
-        multipath_max,
-        always_compare_med: false,
-        tight,
-    };
+fn play(setup: Setup, events: &[Event]) {
     let mut world = World::new(setup, 1);
     for event in events {
         world.apply(event);
@@ -450,4 +450,25 @@ fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
     });
     events.push(unreach(5, 0));
     plays(true, &events);
+}
+
+#[test]
+fn a_path_with_another_label_is_told_again() {
+    let labelled = |label| reach(5, 0, Variant { label, ..PLAIN });
+    let setup = Setup {
+        sends: [Some(SendPaths::All); 9],
+        family: Family::IPV4_LABELED_UNICAST,
+        track: false,
+        multipath_max: 1,
+        always_compare_med: false,
+        tight: false,
+    };
+    let events = [
+        Event::Settle,
+        labelled(0),
+        reach(7, 0, PLAIN),
+        Event::Settle,
+        labelled(1),
+    ];
+    play(setup, &events);
 }
