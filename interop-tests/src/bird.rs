@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr};
 use ipnet::IpNet;
 use lab::{Error, Process, Program};
 
-use crate::{Neighbor, Route, Setup, Site, Table, programs, setup::Own};
+use crate::{Neighbor, Route, Setup, Site, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
     programs::foreign("bird").is_some() && programs::foreign("birdc").is_some()
@@ -169,19 +169,17 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     ask(site, &["configure"]).await.map(drop)
 }
 
-pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
-    let text = ask(site, &["show", "route", "primary", "all"]).await;
-    let text = text.map_err(|error| error.to_string())?;
+/// Its best routes, or all its paths, its own ones left out.
+pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+    let words: &[&str] = match all {
+        true => &["show", "route", "all"],
+        false => &["show", "route", "primary", "all"],
+    };
+    let text = ask(site, words).await.map_err(|error| error.to_string())?;
     if !text.contains("ready") {
         return Err("it does not answer yet".to_owned());
     }
-    Ok(parse(&text).into_iter().collect())
-}
-
-/// Every path it holds, best first within a prefix.
-pub(crate) async fn all_paths(site: &Site) -> Result<Vec<(IpNet, Route)>, String> {
-    let text = ask(site, &["show", "route", "all"]).await;
-    Ok(parse(&text.map_err(|error| error.to_string())?))
+    Ok(parse(&text))
 }
 
 /// Reads `show route all`: a line that begins with a prefix, or, for one more path to the same,

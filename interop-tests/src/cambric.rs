@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use lab::{Error, Process, Program};
 
 use crate::{
-    Kind, Route, Setup, Site, Table, programs,
+    Kind, Route, Setup, Site, programs,
     setup::{Families, Neighbor},
 };
 
@@ -114,35 +114,18 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     site.host.links()?.delete_route(net, None, "cali0").await
 }
 
-pub(crate) async fn learned(kind: Kind, site: &Site) -> Result<Table, String> {
-    let mut table = Table::new();
-    each_path(kind, site, false, |net, path| {
-        if path.best {
-            table.insert(net, route(path));
-        }
-    })
-    .await?;
-    Ok(table)
-}
-
-pub(crate) async fn all_paths(kind: Kind, site: &Site) -> Result<Vec<(IpNet, Route)>, String> {
-    let mut paths = Vec::new();
-    each_path(kind, site, true, |net, path| paths.push((net, route(path)))).await?;
-    Ok(paths)
-}
-
-/// Hands every path that was learned to `take`; with `why` those, too, that are not in use.
-async fn each_path(
+/// Its best routes, or all its paths, its own ones left out.
+pub(crate) async fn heard(
     kind: Kind,
     site: &Site,
-    why: bool,
-    mut take: impl FnMut(IpNet, &report::Path),
-) -> Result<(), String> {
+    all: bool,
+) -> Result<Vec<(IpNet, Route)>, String> {
+    let mut heard = Vec::new();
     let mut after = None;
     loop {
         let ask = Command::Routes {
             prefix: None,
-            why,
+            why: all,
             after,
         };
         let page = match call(socket(kind, site), &ask).await {
@@ -154,13 +137,13 @@ async fn each_path(
             let Ok(net) = entry.prefix.parse() else {
                 continue;
             };
-            for path in entry.paths.iter().filter(|path| path.neighbor != "local") {
-                take(net, path);
-            }
+            let paths = entry.paths.iter().filter(|path| path.neighbor != "local");
+            let paths = paths.filter(|path| all || path.best);
+            heard.extend(paths.map(|path| (net, route(path))));
         }
         after = page.next;
         if after.is_none() {
-            return Ok(());
+            return Ok(heard);
         }
     }
 }

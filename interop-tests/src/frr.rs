@@ -13,7 +13,7 @@ use lab::{Error, Process, Program};
 use serde_json::Value;
 
 use crate::{
-    Route, Setup, Site, Table, programs,
+    Route, Setup, Site, programs,
     setup::{Neighbor, Own},
 };
 
@@ -109,6 +109,9 @@ fn family(setup: &Setup, name: &str, words: &str) -> String {
                 neighbor.address
             );
         }
+        if neighbor.add_path {
+            let _ = writeln!(text, "  neighbor {} addpath-tx-all-paths", neighbor.address);
+        }
     }
     for own in setup.own.iter().filter(|own| own.family() == name) {
         let _ = writeln!(
@@ -196,8 +199,9 @@ const fn words_of(net: IpNet) -> &'static str {
     }
 }
 
-pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
-    let mut table = Table::new();
+/// Its best routes, or all its paths, its own ones left out.
+pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+    let mut heard = Vec::new();
     for words in ["ipv4 unicast", "ipv6 unicast"] {
         let text = ask(site, &[format!("show bgp {words} json")]).await;
         let text = text.map_err(|error| error.to_string())?;
@@ -208,14 +212,13 @@ pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
             let text = ask(site, &[ask_one]).await;
             let text = text.map_err(|error| error.to_string())?;
             let json: Value = serde_json::from_str(&text).unwrap_or_default();
-            let best = json["paths"].as_array().into_iter().flatten();
-            let mut best = best.filter(|path| path["bestpath"]["overall"] == true);
-            if let (Ok(net), Some(route)) = (net.0.parse(), best.next().and_then(route)) {
-                table.insert(net, route);
-            }
+            let Ok(net) = net.0.parse() else { continue };
+            let paths = json["paths"].as_array().into_iter().flatten();
+            let paths = paths.filter(|path| all || path["bestpath"]["overall"] == true);
+            heard.extend(paths.filter_map(route).map(|route| (net, route)));
         }
     }
-    Ok(table)
+    Ok(heard)
 }
 
 /// A path that was learned; `None` for one of its own.

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use lab::{Error, Process, Program, until};
 use serde_json::Value;
 
-use crate::{Route, Setup, Site, Table, programs, setup::Own};
+use crate::{Route, Setup, Site, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
     programs::foreign("gobgpd").is_some() && programs::foreign("gobgp").is_some()
@@ -53,6 +53,9 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
                 "[neighbors.route-reflector.config]\nroute-reflector-client = true\n\
                  route-reflector-cluster-id = \"{cluster}\"\n"
             );
+        }
+        if neighbor.add_path {
+            text.push_str("[neighbors.add-paths.config]\nreceive = true\nsend-max = 16\n");
         }
         if neighbor.ttl_security {
             text.push_str("[neighbors.ttl-security.config]\nenabled = true\nttl-min = 255\n");
@@ -166,8 +169,9 @@ async fn run(site: &Site, words: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
-    let mut table = Table::new();
+/// Its best routes, or all its paths, its own ones left out.
+pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
+    let mut heard = Vec::new();
     for family in ["ipv4", "ipv6"] {
         let program = gobgp(&["global", "rib", "-a", family, "-j"]);
         let (_, text) = site
@@ -177,19 +181,15 @@ pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
             .map_err(|error| error.to_string())?;
         let json: Value = serde_json::from_slice(&text).unwrap_or_default();
         for (net, paths) in json.as_object().into_iter().flatten() {
-            let best = paths
-                .as_array()
-                .into_iter()
-                .flatten()
-                .find(|path| path["best"] == true);
-            if let (Ok(net), Some(best)) = (net.parse(), best)
-                && best.get("neighbor-ip").is_some_and(|from| from != "<nil>")
-            {
-                table.insert(net, route(best));
-            }
+            let Ok(net) = net.parse() else { continue };
+            let paths = paths.as_array().into_iter().flatten();
+            let paths = paths.filter(|path| all || path["best"] == true);
+            let learned =
+                |path: &&Value| path.get("neighbor-ip").is_some_and(|from| from != "<nil>");
+            heard.extend(paths.filter(learned).map(|path| (net, route(path))));
         }
     }
-    Ok(table)
+    Ok(heard)
 }
 
 fn route(path: &Value) -> Route {

@@ -10,7 +10,7 @@ use lab::{Error, Process, Program};
 use serde_json::Value;
 
 use crate::{
-    Route, Setup, Site, Table, programs,
+    Route, Setup, Site, programs,
     setup::{Neighbor, Own},
 };
 
@@ -85,6 +85,9 @@ fn peer(site: &Site, setup: &Setup, neighbor: &Neighbor) -> String {
     if neighbor.ttl_security {
         text.push_str(" ttl-security yes\n");
     }
+    if neighbor.add_path {
+        text.push_str(" announce add-path recv yes\n announce add-path send all\n");
+    }
     // It offers nothing unless told, once told anything.
     let carried = neighbor.family_names();
     for v4 in [true, false] {
@@ -138,14 +141,15 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     ask(site, &format!("network delete {net}")).await.map(drop)
 }
 
-pub(crate) async fn learned(site: &Site) -> Result<Table, String> {
+/// Its best routes, or all its paths, its own ones left out.
+pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let text = ask(site, "-j show rib detail").await;
     let text = text.map_err(|error| error.to_string())?;
     let json: Value =
         serde_json::from_str(&text).map_err(|_| "it does not answer yet".to_owned())?;
     let paths = json["rib"].as_array().into_iter().flatten();
-    let best = paths.filter(|path| path["best"] == true);
-    Ok(best
+    let paths = paths.filter(|path| all || path["best"] == true);
+    Ok(paths
         .filter_map(|path| {
             // Its own routes come from nobody.
             path["neighbor"]["remote_addr"]

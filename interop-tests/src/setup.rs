@@ -42,8 +42,7 @@ pub struct Neighbor {
     pub password: Option<&'static str>,
     /// Whether packets that passed a router are dropped (RFC 5082).
     pub ttl_security: bool,
-    /// Whether both may send several paths of a prefix (RFC 7911); Cambric's programs, BIRD and
-    /// FRR.
+    /// Whether both may send several paths of a prefix (RFC 7911).
     pub add_path: bool,
 }
 

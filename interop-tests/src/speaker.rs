@@ -79,12 +79,24 @@ impl Speaker {
     /// # Errors
     /// If it cannot be asked.
     pub async fn learned(&self) -> Result<Table, String> {
+        self.heard(false).await.map(Table::from_iter)
+    }
+
+    /// Every path that it holds, its own ones left out.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub async fn all_paths(&self) -> Result<Vec<(IpNet, Route)>, String> {
+        self.heard(true).await
+    }
+
+    async fn heard(&self, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
         match self.kind {
-            Kind::Client | Kind::Reflector => cambric::learned(self.kind, &self.site).await,
-            Kind::Bird => bird::learned(&self.site).await,
-            Kind::Gobgp => gobgp::learned(&self.site).await,
-            Kind::Frr => frr::learned(&self.site).await,
-            Kind::Openbgpd => openbgpd::learned(&self.site).await,
+            Kind::Client | Kind::Reflector => cambric::heard(self.kind, &self.site, all).await,
+            Kind::Bird => bird::heard(&self.site, all).await,
+            Kind::Gobgp => gobgp::heard(&self.site, all).await,
+            Kind::Frr => frr::heard(&self.site, all).await,
+            Kind::Openbgpd => openbgpd::heard(&self.site, all).await,
         }
     }
 
@@ -119,18 +131,6 @@ impl Speaker {
                 frr::ask(&self.site, &lines.collect::<Vec<_>>()).await
             }
             Kind::Openbgpd => openbgpd::ask(&self.site, words).await,
-        }
-    }
-
-    /// Every path it has learned, its own ones left out; of BIRD and of Cambric's programs only.
-    ///
-    /// # Errors
-    /// If it cannot be asked.
-    pub async fn all_paths(&self) -> Result<Vec<(IpNet, Route)>, String> {
-        match self.kind {
-            Kind::Client | Kind::Reflector => cambric::all_paths(self.kind, &self.site).await,
-            Kind::Bird => bird::all_paths(&self.site).await,
-            other => panic!("the paths of {other:?} are not read"),
         }
     }
 

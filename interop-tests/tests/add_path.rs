@@ -1,5 +1,5 @@
-//! Several paths of a prefix (RFC 7911) with BIRD: our reflector sends them to BIRD, and BIRD as
-//! the reflector sends them to our client.
+//! Several paths of a prefix (RFC 7911): our reflector sends them to others, and others as the
+//! reflector send them to our client.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -9,8 +9,8 @@ use ipnet::IpNet;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const NET: &str = "10.65.0.1/32";
 
-fn lab_with_bird(name: &str, test: impl AsyncFnOnce(Ground)) {
-    if !lab::allowed(name) || !Kind::Bird.is_installed() {
+fn lab_with(kind: Kind, name: &str, test: impl AsyncFnOnce(Ground)) {
+    if !lab::allowed(name) || !kind.is_installed() {
         return;
     }
     lab::in_lab(name, async |lab| {
@@ -60,7 +60,7 @@ async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
 
 #[test]
 fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
-    lab_with_bird("add-path to BIRD", async |ground| {
+    lab_with(Kind::Bird, "add-path to BIRD", async |ground| {
         let mut reflector = Setup::fabric();
         for plain in [2, 3] {
             reflector = reflector.neighbor(Site::v4(plain), 64512);
@@ -121,20 +121,66 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
     });
 }
 
-#[test]
-fn our_client_holds_the_paths_that_bird_reflects() {
-    lab_with_bird("add-path from BIRD", async |ground| {
-        let mut reflector = Setup::fabric();
-        for plain in [2, 3] {
-            reflector = reflector.neighbor(Site::v4(plain), 64512);
+/// Our reflector between two clients of ours and one of another kind.
+async fn to(kind: Kind, ground: Ground) {
+    let mut reflector = Setup::fabric();
+    for plain in [2, 3] {
+        reflector = reflector.neighbor(Site::v4(plain), 64512);
+    }
+    let reflector = reflector.neighbor(Site::v4(4), 64512).add_path();
+    let _reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
+    let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
+    let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
+    let them = client(&[]).carrying(&["ipv4-unicast"]).add_path();
+    let them = start(&ground, kind, 4, them).await;
+    holds(&them, NET, &[2, 3]).await;
+    one.withdraw(net(NET)).await.expect("withdrawn");
+    holds(&them, NET, &[3]).await;
+    one.announce(&client(&[NET]).own[0])
+        .await
+        .expect("announced");
+    holds(&them, NET, &[2, 3]).await;
+}
+
+/// Another reflector between three clients of ours.
+async fn from(kind: Kind, ground: Ground) {
+    let mut reflector = Setup::fabric();
+    for plain in [2, 3] {
+        reflector = reflector
+            .neighbor(Site::v4(plain), 64512)
+            .carrying(&["ipv4-unicast"]);
+    }
+    let reflector = reflector
+        .neighbor(Site::v4(4), 64512)
+        .carrying(&["ipv4-unicast"])
+        .add_path();
+    let _reflector = start(&ground, kind, 1, reflector.reflecting(CLUSTER)).await;
+    let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
+    let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
+    let ours = start(&ground, Kind::Client, 4, client(&[]).add_path()).await;
+    holds(&ours, NET, &[2, 3]).await;
+    one.withdraw(net(NET)).await.expect("withdrawn");
+    holds(&ours, NET, &[3]).await;
+}
+
+macro_rules! labs {
+    ($($kind:ident as $module:ident: $($lab:ident),+;)+) => { $(
+        mod $module {
+            $(
+                #[test]
+                fn $lab() {
+                    let name = concat!("add-path ", stringify!($lab), " ", stringify!($kind));
+                    let kind = super::Kind::$kind;
+                    super::lab_with(kind, name, async |ground| super::$lab(kind, ground).await);
+                }
+            )+
         }
-        let reflector = reflector.neighbor(Site::v4(4), 64512).add_path();
-        let _reflector = start(&ground, Kind::Bird, 1, reflector.reflecting(CLUSTER)).await;
-        let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
-        let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
-        let ours = start(&ground, Kind::Client, 4, client(&[]).add_path()).await;
-        holds(&ours, NET, &[2, 3]).await;
-        one.withdraw(net(NET)).await.expect("withdrawn");
-        holds(&ours, NET, &[3]).await;
-    });
+    )+ };
+}
+
+labs! {
+    Bird as bird: to, from;
+    Frr as frr: to, from;
+    Gobgp as gobgp: to, from;
+    Openbgpd as openbgpd: to, from;
 }
