@@ -27,6 +27,11 @@ pub enum End {
     Leaves,
 }
 
+impl End {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Killed, Self::Silent, Self::Leaves];
+}
+
 impl World {
     /// Starts every daemon, reflectors first.
     pub fn start_all(&mut self) {
@@ -74,6 +79,9 @@ impl World {
                 attachment,
             }
         });
+        if let Some(plant) = &self.plant {
+            plant(&machine.name, &mut speaker);
+        }
         speaker.start(Instant(self.now));
         machine.bgp.run = Some(Bgp {
             at,

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use bgp_proto::{HEADER_OCTETS, MessageKind};
 use bgp_speaker::bgp_fsm::Conn;
 use bgp_speaker::rib::PeerId;
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::agenda::{Agenda, At, Event};
 use crate::chance::Chance;
@@ -74,8 +75,31 @@ struct Side {
     tries: u32,
     /// A message that has not passed the tap whole.
     partial: BytesMut,
+    said: Said,
     /// The other side has more to write than there was room for.
     writer_waits: bool,
+}
+
+/// What was said to one side of a stream.
+#[derive(Debug, Default)]
+struct Said {
+    partial: BytesMut,
+    /// The bodies of UPDATEs.
+    updates: Vec<Bytes>,
+}
+
+impl Said {
+    fn hear(&mut self, octets: &[u8]) {
+        self.partial.extend_from_slice(octets);
+        while let Some(length) = message_octets(&self.partial)
+            && self.partial.len() >= length
+        {
+            let message = self.partial.split_to(length).freeze();
+            if message.get(18) == Some(&MessageKind::Update.0) {
+                self.updates.push(message.slice(HEADER_OCTETS..));
+            }
+        }
+    }
 }
 
 /// The network.
@@ -180,6 +204,7 @@ impl Net {
             last_due: 0,
             tries: 0,
             partial: BytesMut::new(),
+            said: Said::default(),
             writer_waits: false,
         };
         let theirs = acceptor.map_or(Place::Closed, |peer| Place::Open(peer, Conn::Inbound));
@@ -209,6 +234,13 @@ impl Net {
             side.place = Place::Dead;
             self.send(sky, stream, 1, Item::Reset);
         }
+    }
+
+    /// The bodies of all UPDATEs that were said to a connection, as they were when they were said.
+    pub(crate) fn updates_to(&self, machine: At, peer: PeerId, conn: Conn) -> &[Bytes] {
+        let end = self.ends.get(&(machine, peer, conn));
+        let side = end.and_then(|(stream, side)| self.streams.get(stream)?.get(*side));
+        side.map_or(&[], |side| &side.said.updates)
     }
 
     /// The connections of a machine.
@@ -254,6 +286,9 @@ impl Net {
 
     /// Octets on their way to a side.
     pub(crate) fn put(&mut self, sky: &mut Sky<'_>, stream: u32, to: usize, octets: &[u8]) {
+        if let Some(side) = self.streams.get_mut(&stream).and_then(|s| s.get_mut(to)) {
+            side.said.hear(octets);
+        }
         let tapped = self.tapped(stream, to, octets);
         let mut rest = tapped.as_deref().unwrap_or(octets);
         while !rest.is_empty() {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use bgp_speaker::Speaker;
 use fib_sync::Fib;
 use fib_sync::memory::MemoryFib;
 
@@ -16,6 +17,9 @@ pub trait WireTap {
 /// Stands between a daemon and its kernel; is told the machine's name and the daemon's.
 pub type FibWrap = Box<dyn Fn(&str, &str, MemoryFib) -> Box<dyn Fib>>;
 
+/// Is handed every speaker before it starts, with the name of its machine.
+pub type SpeakerPlant = Box<dyn Fn(&str, &mut Speaker)>;
+
 /// What is planted in a world. The default is nothing.
 #[derive(Default)]
 pub struct Plants {
@@ -23,6 +27,10 @@ pub struct Plants {
     pub wire: Option<Box<dyn WireTap>>,
     /// Before every kernel.
     pub fib: Option<FibWrap>,
+    /// Beside every speaker.
+    pub speaker: Option<SpeakerPlant>,
+    /// Oracles that look away, so that the others can show what they find.
+    pub blind: &'static [&'static str],
 }
 
 impl fmt::Debug for Plants {
@@ -30,6 +38,8 @@ impl fmt::Debug for Plants {
         f.debug_struct("Plants")
             .field("wire", &self.wire.is_some())
             .field("fib", &self.fib.is_some())
+            .field("speaker", &self.speaker.is_some())
+            .field("blind", &self.blind)
             .finish()
     }
 }

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::net::{Net, Sky, nanos};
 use crate::options::Options;
 use crate::oracle;
-use crate::plants::{FibWrap, Plants};
+use crate::plants::{FibWrap, Plants, SpeakerPlant};
 use crate::store::Store;
 
 /// A fabric under simulation.
@@ -34,6 +34,8 @@ pub struct World {
     /// The routes that others than the daemons have put into each node's kernel.
     pub(crate) foreign: Vec<BTreeMap<RouteKey, Route>>,
     pub(crate) wrap: Option<FibWrap>,
+    pub(crate) plant: Option<SpeakerPlant>,
+    pub(crate) blind: &'static [&'static str],
     /// A kernel, a link or the store has changed since the fabric was last compared.
     pub(crate) changed: bool,
     /// What an oracle that always watches has found.
@@ -167,6 +169,8 @@ impl World {
             log: Log::default(),
             foreign: vec![BTreeMap::new(); plan.nodes.len()],
             wrap: plants.fib,
+            plant: plants.speaker,
+            blind: plants.blind,
             changed: true,
             found: None,
             chaos: false,

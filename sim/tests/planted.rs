@@ -6,6 +6,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bgp_proto::{Attributes, Family, Net};
+use bgp_speaker::bgp_fsm::Instant;
+use bgp_speaker::rib::Budget;
+use bgp_speaker::{Input, Speaker};
 use fib_sync::memory::MemoryFib;
 use fib_sync::{Command, Event, Fib, PutMode};
 use sim::{Failure, Options, Plants, WireTap, run};
@@ -103,10 +107,13 @@ fn a_cluster_list_that_is_not_looked_at() {
     assert_eq!(found(&options, Plants::default), None);
     let plants = || Plants {
         wire: Some(Box::new(Forgetful)),
+        // It sees every change on a wire; here it is about what follows from this one.
+        blind: &["sent"],
         ..Plants::default()
     };
     let (seed, oracle, what) = found(&options, plants).expect("found");
     println!("seed {seed}: {oracle}: {what}");
+    assert_eq!(oracle, "withdrawn");
 }
 
 /// One UPDATE with withdrawals from a reflector to a node never arrives.
@@ -248,4 +255,96 @@ fn a_foreign_route_that_is_written_over() {
     let (seed, oracle, what) = found(&options, plants).expect("found");
     println!("seed {seed}: {oracle}: {what}");
     assert_eq!(oracle, "foreign");
+}
+
+/// From the first reflector to the first node, no UPDATE that announces one prefix arrives, or every
+/// ORIGIN is another one: the other reflector makes up for it, so that no packet goes astray.
+#[derive(Clone, Copy)]
+enum Partial {
+    Loses,
+    Rewrites,
+}
+
+const ORIGIN: u8 = 1;
+
+impl WireTap for Partial {
+    fn message(&mut self, from: &str, to: &str, message: &mut Vec<u8>) -> bool {
+        if (from, to) != ("rr1", "node1") {
+            return true;
+        }
+        let Some((_, _, nlri)) = parts(message) else {
+            return true;
+        };
+        match self {
+            Self::Loses => !nlri.windows(5).any(|octets| octets == [32, 10, 65, 0, 2]),
+            Self::Rewrites => {
+                let origin = [0x40, ORIGIN, 1, 0];
+                let at = message.windows(4).position(|octets| octets == origin);
+                if let Some(at) = at {
+                    message[at + 3] = 1;
+                }
+                true
+            }
+        }
+    }
+}
+
+#[test]
+fn a_route_that_is_not_held_as_it_was_sent() {
+    let options = calm(2, false);
+    assert_eq!(found(&options, Plants::default), None);
+    for (plant, says) in [
+        (Partial::Loses, "is not held"),
+        (Partial::Rewrites, "is held as"),
+    ] {
+        let plants = || Plants {
+            wire: Some(Box::new(plant)),
+            ..Plants::default()
+        };
+        let (seed, oracle, what) = found(&options, plants).expect("found");
+        println!("seed {seed}: {oracle}: {what}");
+        assert_eq!(oracle, "sent");
+        assert!(
+            what.contains("node1 from rr1") && what.contains(says),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_speaker_that_forgets_nothing() {
+    let options = calm(2, false);
+    let sleeper: fn(&str, &mut Speaker) = |_, speaker| {
+        // A reader that has its place in the log and never reads on.
+        let reader = speaker.add_reader();
+        let _ = speaker.read(reader, Family::IPV4_UNICAST, Budget(1), &mut |_| {});
+    };
+    let ghost: fn(&str, &mut Speaker) = |_, speaker| {
+        // A route of a family that no session has, and that nobody ever withdraws.
+        let net = Net::V4("192.0.2.0/24".parse().expect("a prefix"));
+        speaker.handle(
+            Instant(0),
+            Input::Local {
+                family: Family::IPV4_MULTICAST,
+                net,
+                attributes: Some(Attributes {
+                    med: Some(7),
+                    ..Attributes::default()
+                }),
+            },
+        );
+    };
+    for (plant, says) in [
+        (sleeper, "withdrawn prefixes kept"),
+        (ghost, "attribute sets"),
+    ] {
+        let plants = || Plants {
+            speaker: Some(Box::new(plant)),
+            ..Plants::default()
+        };
+        let (seed, oracle, what) = found(&options, plants).expect("found");
+        println!("seed {seed}: {oracle}: {what}");
+        assert_eq!(oracle, "empty");
+        assert!(what.contains(says), "{what}");
+    }
 }
