@@ -140,6 +140,8 @@ pub struct NeighborFamily {
     pub limited: u64,
     /// ADD-PATH in this family (RFC 7911): `receive`, `send`, `both`.
     pub add_path: Option<String>,
+    /// Which paths it is sent, where it is sent several: `all`, `equal-cost`, `best 4`.
+    pub add_path_send: Option<String>,
 }
 
 /// A range from which neighbours may connect.

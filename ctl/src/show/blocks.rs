@@ -74,9 +74,10 @@ fn family(counters: &NeighborFamily) -> String {
     if counters.ineligible > 0 {
         text = format!("{text}, {} of them unusable", counters.ineligible);
     }
-    match &counters.add_path {
-        Some(mode) => format!("{text}, add-path {mode}"),
-        None => text,
+    match (&counters.add_path, &counters.add_path_send) {
+        (Some(mode), Some(sent)) => format!("{text}, add-path {mode} ({sent})"),
+        (Some(mode), None) => format!("{text}, add-path {mode}"),
+        (None, _) => text,
     }
 }
 

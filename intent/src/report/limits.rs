@@ -34,6 +34,11 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
             "further paths are refused",
         ),
         Limit::new(
+            "path identifiers for a prefix, one source and group (ADD-PATH)",
+            number(rib::limits::PATHS_PER_PEER_MAX),
+            "one is used again that only a neighbor which lags may know",
+        ),
+        Limit::new(
             "withdrawn prefixes kept, a family",
             number(rib::limits::TOMBSTONES_MAX),
             "neighbors that have not heard of them are sent the whole table",

@@ -7,7 +7,7 @@ use bgp_fsm::{Instant, PeerAs, State};
 use bgp_proto::{Family, FamilySet, Prefix};
 use bgp_speaker::{PeerConfig, PeerView, RangeUsage, Speaker};
 use ipnet::IpNet;
-use rib::{PeerId, Policy, Role};
+use rib::{PeerId, Policy, Role, SendPaths};
 
 /// The neighbours and ranges of a speaker.
 pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
@@ -114,6 +114,10 @@ fn neighbor_family(
             .map(|limit| limit.max),
         limited: counters.limited,
         add_path: add_path.map(str::to_owned),
+        add_path_send: holds(|params| params.add_path_send).then(|| {
+            let sent = peer.config.send_paths.get(&family);
+            sent.copied().unwrap_or(SendPaths::All).to_string()
+        }),
     }
 }
 

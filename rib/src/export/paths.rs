@@ -5,6 +5,7 @@
 //! line with the paths that are to be sent now; what they hold already is not said again.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use bgp_proto::{Net, Nlri};
 
@@ -37,6 +38,16 @@ pub enum SendPaths {
     EqualCost,
     /// All that can be used.
     All,
+}
+
+impl fmt::Display for SendPaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Best(most) => write!(f, "best {most}"),
+            Self::EqualCost => f.write_str("equal-cost"),
+            Self::All => f.write_str("all"),
+        }
+    }
 }
 
 /// A path that the members of a group are to hold, but for the one it came from.

@@ -1,0 +1,232 @@
+//! What a group that sends several paths of a prefix keeps, and what others hear of it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use bgp_proto::{
+    Asn, Attributes, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop, Nlri,
+    PeerKind, RouterId, SessionParams, UpdateView, UpdateWriter,
+};
+use bytes::BytesMut;
+use rib::limits::PATHS_PER_PEER_MAX;
+use rib::{
+    Budget, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, PeerId, PeerInfo, Policy,
+    PrivateSink, Progress, Rib, RibConfig, Role, Run, SendPaths,
+};
+
+const FAMILY: Family = Family::IPV4_UNICAST;
+const ASN: Asn = Asn(64_512);
+const ENCODE: EncodeParams = EncodeParams {
+    as4: true,
+    add_path: true,
+    octets_max: 4096,
+};
+
+fn net() -> Net<'static> {
+    Net::V4(Ipv4Prefix::host(Ipv4Addr::new(10, 65, 0, 1)))
+}
+
+/// A member that listens: the communities of what it holds, by path identifier.
+#[derive(Debug, Default)]
+struct Member {
+    holds: BTreeMap<u32, Vec<Community>>,
+    words: usize,
+}
+
+impl ExportSink for Member {
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+        self.words += 1;
+        let communities = run.attributes.communities.clone();
+        self.holds.insert(nlri.path_id, communities);
+    }
+
+    fn unreach(&mut self, nlri: &Nlri<'_>, _: Option<PeerId>) {
+        self.words += 1;
+        self.holds.remove(&nlri.path_id);
+    }
+
+    fn unreach_only(&mut self, _: Net<'_>, to: PeerId) {
+        panic!("{to:?} is no member");
+    }
+}
+
+impl PrivateSink for Member {
+    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
+        ExportSink::reach(self, nlri, run);
+    }
+
+    fn unreach(&mut self, nlri: &Nlri<'_>) {
+        ExportSink::unreach(self, nlri, None);
+    }
+}
+
+/// Tables with three clients that announce, and a group for those that listen.
+fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
+    let config = RibConfig {
+        local_asn: ASN,
+        router_id: RouterId(Ipv4Addr::new(10, 0, 0, 100)),
+        ..RibConfig::default()
+    };
+    let mut rib = Rib::new(config, 1);
+    for peer in 1..=3 {
+        let address = Ipv4Addr::new(10, 0, 0, peer);
+        rib.peer_up(
+            PeerId(peer.into()),
+            PeerInfo {
+                role: Role::Client,
+                asn: ASN,
+                id: RouterId(address),
+                address: IpAddr::V4(address),
+                local: None,
+                import: Policy::AcceptAll,
+            },
+        );
+    }
+    let group = group(&mut rib, send);
+    (rib, group)
+}
+
+fn group(rib: &mut Rib, send: Option<SendPaths>) -> GroupId {
+    let group = rib.add_group(GroupRules {
+        role: Role::Client,
+        local_asn: ASN,
+        peer_asn: ASN,
+        next_hop: NextHopMode::Auto,
+        own_next_hop_v4: None,
+        own_next_hop_v6: None,
+        extended_next_hop: false,
+        cluster_id: Default::default(),
+        export: Policy::AcceptAll,
+        add_path: send.map(|send| (FAMILY, send)).into_iter().collect(),
+    });
+    rib.group_cursor(group, FAMILY);
+    group
+}
+
+/// A peer says that it has a path, which has one community, or has it no more.
+fn say(rib: &mut Rib, peer: u16, path_id: u32, community: Option<u16>) {
+    let attributes = Attributes {
+        next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, peer as u8))),
+        local_pref: Some(100),
+        communities: vec![Community::new(64_512, community.unwrap_or_default())],
+        ..Attributes::default()
+    };
+    let mut block = Vec::new();
+    attributes.encode(true, &mut block);
+    let next_hop = attributes.next_hop.clone().expect("next hop");
+    let mut out = BytesMut::new();
+    let mut writer = match community {
+        Some(_) => UpdateWriter::reach(&mut out, FAMILY, &block, &next_hop, &ENCODE),
+        None => UpdateWriter::unreach(&mut out, FAMILY, &ENCODE),
+    };
+    let nlri = Nlri {
+        path_id,
+        net: net(),
+    };
+    writer.push(&nlri).expect("room");
+    writer.finish();
+    let params = SessionParams {
+        local_asn: ASN,
+        peer_asn: ASN,
+        kind: PeerKind::Internal,
+        as4: true,
+        families: FamilySet::UNICAST,
+        add_path_receive: FamilySet::UNICAST,
+        ..SessionParams::default()
+    };
+    let (view, _) = UpdateView::parse(&out[19..], &params).expect("parses");
+    for batch in view.batches() {
+        rib.ingest(PeerId(peer), &batch);
+    }
+    while rib.decide(Budget(64)) != Progress::Done {}
+}
+
+fn export(rib: &mut Rib, group: GroupId, member: &mut Member) {
+    while rib.export(group, FAMILY, Budget(64), member) != Progress::Done {}
+}
+
+#[test]
+fn a_member_that_never_reads_costs_no_more_identifiers_than_a_peer_may_have_paths() {
+    let (mut rib, group) = tables(Some(SendPaths::All));
+    let (mut reads, mut lags) = (Member::default(), Member::default());
+    say(&mut rib, 1, 0, Some(0));
+    say(&mut rib, 2, 0, Some(0));
+    export(&mut rib, group, &mut reads);
+    // Both were members of the shared walk until now.
+    lags.holds.clone_from(&reads.holds);
+    let mut cursor = rib.group_cursor(group, FAMILY);
+    for round in 1..1000 {
+        say(&mut rib, 1, round, Some(1));
+        export(&mut rib, group, &mut reads);
+        say(&mut rib, 1, round, None);
+        export(&mut rib, group, &mut reads);
+        rib.trim(FAMILY, &[cursor]);
+        assert!(rib.stats().sent_ids <= PATHS_PER_PEER_MAX + 1);
+    }
+    assert_eq!(rib.stats().sent_ids, PATHS_PER_PEER_MAX + 1);
+    say(&mut rib, 2, 0, Some(9));
+    export(&mut rib, group, &mut reads);
+    let member = PeerId(9);
+    loop {
+        let walk = rib.export_private(group, FAMILY, member, &mut cursor, Budget(1), &mut lags);
+        if walk == Progress::Done {
+            break;
+        }
+    }
+    assert_eq!(lags.holds, reads.holds);
+    assert_eq!(lags.holds.len(), 2);
+    // With everybody at the end, the next change lets go of what nobody holds.
+    rib.trim(FAMILY, &[]);
+    say(&mut rib, 2, 0, Some(10));
+    assert_eq!(rib.stats().sent_ids, 2);
+}
+
+#[test]
+fn plain_groups_hear_nothing_of_paths_that_are_not_the_best() {
+    let (mut rib, several) = tables(Some(SendPaths::All));
+    let plain = group(&mut rib, None);
+    let (mut many, mut one) = (Member::default(), Member::default());
+    say(&mut rib, 1, 0, Some(0));
+    for round in 0..=50 {
+        say(&mut rib, 2, 0, Some(round));
+        say(&mut rib, 3, 1, Some(round));
+        if round % 7 == 0 {
+            say(&mut rib, 3, 1, None);
+        }
+        export(&mut rib, several, &mut many);
+        export(&mut rib, plain, &mut one);
+        rib.trim(FAMILY, &[]);
+    }
+    assert_eq!(one.words, 1, "the best, once");
+    assert_eq!(many.holds.len(), 3);
+    // Nor does what is as it was cost those a word who are sent all.
+    let before = many.words;
+    say(&mut rib, 2, 0, Some(99));
+    export(&mut rib, several, &mut many);
+    assert_eq!(many.words, before + 1);
+}
+
+#[test]
+fn nothing_is_kept_where_nobody_is_sent_several_paths() {
+    let (mut rib, plain) = tables(None);
+    let mut one = Member::default();
+    say(&mut rib, 1, 0, Some(0));
+    export(&mut rib, plain, &mut one);
+    rib.trim(FAMILY, &[]);
+    say(&mut rib, 2, 0, Some(1));
+    let stats = rib.stats();
+    assert_eq!((stats.sent_ids, stats.log_entries), (0, 0), "a loser came");
+
+    // Only as long as there is such a group.
+    let several = group(&mut rib, Some(SendPaths::EqualCost));
+    let mut many = Member::default();
+    let mut cursor = Cursor::feed();
+    let member = PeerId(9);
+    let done = rib.export_private(several, FAMILY, member, &mut cursor, Budget(9), &mut many);
+    assert_eq!(done, Progress::Done);
+    assert_eq!((many.holds.len(), rib.stats().sent_ids), (2, 2));
+    rib.remove_group(several);
+    say(&mut rib, 2, 0, Some(2));
+    let stats = rib.stats();
+    assert_eq!((stats.sent_ids, stats.log_entries), (0, 0));
+}
