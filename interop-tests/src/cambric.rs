@@ -45,6 +45,9 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     if let (Kind::Reflector, Some(cluster)) = (kind, setup.cluster_id) {
         let _ = writeln!(text, "cluster_id = \"{cluster}\"");
     }
+    if let Some(multipath) = setup.multipath {
+        let _ = writeln!(text, "multipath = {multipath}");
+    }
     let mut families: Vec<_> = ["ipv4-unicast", "ipv6-unicast"].into();
     for name in setup.neighbors.iter().flat_map(Neighbor::family_names) {
         if !families.contains(&name) {

@@ -20,6 +20,8 @@ pub struct Setup {
     pub own: Vec<Own>,
     /// Its CLUSTER_ID, if it reflects.
     pub cluster_id: Option<Ipv4Addr>,
+    /// How many equal paths it uses at once; Cambric's programs only.
+    pub multipath: Option<u16>,
     /// Whether routes of a neighbour that is gone are kept for a while (RFC 4724); Cambric's
     /// programs only.
     pub graceful_restart: bool,
@@ -112,6 +114,7 @@ impl Setup {
             ranges: vec![],
             own: vec![],
             cluster_id: None,
+            multipath: None,
             graceful_restart: true,
             extra: String::new(),
         }

@@ -1,7 +1,11 @@
 //! Several paths of a prefix (RFC 7911): our reflector sends them to others, and others as the
 //! reflector send them to our client.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use interop_tests::{Ground, Kind, Setup, Site, Speaker};
 use ipnet::IpNet;
@@ -118,6 +122,50 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
             holds(client, NET, &[]).await;
         }
         holds(&bird, "10.65.0.3/32", &[3]).await;
+    });
+}
+
+/// Waits until the kernel of a host has a route of BGP's over exactly these hosts.
+async fn forwards(host: &Speaker, prefix: &str, over: &[u8]) {
+    let wanted: BTreeSet<IpAddr> = over.iter().map(|&to| Site::v4(to).into()).collect();
+    let what = format!("next hops of {prefix} in the kernel");
+    let held = lab::until(Duration::from_secs(30), &what, async || {
+        let routes = host.site.host.links()?.routes().await?;
+        let routes = routes
+            .iter()
+            .filter(|route| route.net == net(prefix) && route.protocol == 119);
+        let hops = routes.flat_map(|route| &route.hops);
+        let found: BTreeSet<IpAddr> = hops.filter_map(|hop| hop.gateway).collect();
+        let same = found == wanted;
+        Ok::<_, lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
+    });
+    if let Err(error) = held.await {
+        panic!("{error}\n{}", host.log_tail());
+    }
+}
+
+#[test]
+fn a_client_balances_over_the_hosts_behind_our_reflector() {
+    let name = "balancing over paths of a reflector";
+    lab_with(Kind::Client, name, async |ground| {
+        let mut reflector = Setup::fabric();
+        for plain in [2, 3] {
+            reflector = reflector.neighbor(Site::v4(plain), 64512);
+        }
+        let reflector = reflector.neighbor(Site::v4(4), 64512).add_path();
+        let _reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
+        let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
+        let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
+        let mut balances = client(&[]).add_path();
+        balances.multipath = Some(4);
+        let balances = start(&ground, Kind::Client, 4, balances).await;
+        forwards(&balances, NET, &[2, 3]).await;
+        one.withdraw(net(NET)).await.expect("withdrawn");
+        forwards(&balances, NET, &[3]).await;
+        one.announce(&client(&[NET]).own[0])
+            .await
+            .expect("announced");
+        forwards(&balances, NET, &[2, 3]).await;
     });
 }
 
