@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig};
 use bgp_proto::{
-    Asn, Capability, Family, FamilySet, MessageKind, Notification, Open, RouterId, UpdateWriter,
-    next_frame,
+    AddPathMode, Asn, Capability, Family, FamilySet, MessageKind, Notification, Open, RouterId,
+    UpdateWriter, next_frame,
 };
 use bgp_speaker::{
     Input, PeerConfig, Speaker, SpeakerConfig,
@@ -85,6 +85,7 @@ fn peer(host: u8, role: Role) -> PeerConfig {
             peer_asn: PeerAs::Any,
             passive: true,
             families: FamilySet::UNICAST,
+            add_path_send: FamilySet::UNICAST,
             ..SessionConfig::default()
         },
         next_hop: NextHopMode::Auto,
@@ -119,6 +120,8 @@ fn establish(speaker: &mut Speaker, host: u8) -> PeerId {
             Capability::MultiProtocol(Family::IPV4_UNICAST),
             Capability::MultiProtocol(Family::IPV6_UNICAST),
             Capability::FourOctetAsn(asn),
+            // Several paths of IPv4 prefixes, one of IPv6 ones.
+            Capability::AddPath(vec![(Family::IPV4_UNICAST, AddPathMode::Receive)]),
         ],
     }
     .encode(&mut open);
