@@ -53,8 +53,8 @@ pub mod update;
 
 pub use asn::{Asn, AsnError};
 pub use attr::{
-    Aggregator, AsPath, AsPathSegment, AttrCode, Attributes, NextHop, Origin, PartialBits,
-    RawAttribute, SegmentKind,
+    Aggregator, AsPath, AsPathSegment, AttrCode, Attributes, NextHop, Origin, PackedAttributes,
+    Packer, PartialBits, RawAttribute, SegmentKind,
 };
 pub use community::{Community, ExtendedCommunity, LargeCommunity};
 pub use family::{

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 use bgp_proto::{
-    AttrCode, Attributes, EncodeParams, Family, FamilySet, NextHop, Nlri, PeerKind, SessionParams,
-    UpdateView, UpdateWriter, next_frame, strategy,
+    AttrCode, Attributes, EncodeParams, Family, FamilySet, NextHop, Nlri, Packer, PeerKind,
+    SessionParams, UpdateView, UpdateWriter, next_frame, strategy,
 };
 use bytes::{BufMut, BytesMut};
 use proptest::collection::vec;
@@ -83,6 +83,30 @@ proptest! {
     #[test]
     fn sets_round_trip(set in strategy::attributes(true)) {
         prop_assert_eq!(through_the_wire(&set, Family::IPV4_UNICAST, true), set);
+    }
+
+    #[test]
+    fn packed_sets_lose_nothing_and_compare_as_sets_do(
+        one in strategy::attributes(true),
+        mut other in strategy::attributes(true),
+        next_hop in proptest::option::of(strategy::next_hop_v6()),
+        flags: u8,
+        same: bool,
+    ) {
+        other.next_hop = next_hop;
+        if let Some(unknown) = other.unknown.first_mut() {
+            unknown.flags = flags;
+        }
+        if same {
+            other = one.clone();
+        }
+        let mut packer = Packer::default();
+        packer.pack(&one);
+        let packed = packer.keep();
+        prop_assert_eq!(packed.unpack(), one.clone());
+        prop_assert!(packed.cluster_list().eq(one.cluster_list.iter().copied()));
+        prop_assert_eq!(packed.octets() == packer.pack(&other), one == other);
+        prop_assert_eq!(packer.keep().unpack(), other);
     }
 
     #[test]

@@ -202,6 +202,18 @@ impl AsPath {
         })
     }
 
+    /// The path's octets: its four-octet wire form.
+    pub(super) fn as_octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// The path of octets that [`as_octets`](Self::as_octets) gave.
+    pub(super) fn from_octets(octets: &[u8]) -> Self {
+        Self {
+            octets: octets.into(),
+        }
+    }
+
     /// Appends the value of AS_PATH with AS numbers of four octets, or of two with
     /// AS_TRANS where a number does not fit (RFC 6793 §4.2.2).
     pub(super) fn encode_value(&self, as4: bool, out: &mut Vec<u8>) {

@@ -30,6 +30,16 @@ impl Origin {
             Self::Incomplete => "INCOMPLETE",
         }
     }
+
+    /// The origin of a value on the wire.
+    pub(super) const fn from_octet(octet: u8) -> Option<Self> {
+        match octet {
+            0 => Some(Self::Igp),
+            1 => Some(Self::Egp),
+            2 => Some(Self::Incomplete),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -42,12 +52,7 @@ pub(super) fn decode(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Resu
     let [value] = attr.value else {
         return Err(FaultKind::Length);
     };
-    draft.attributes.origin = match value {
-        0 => Origin::Igp,
-        1 => Origin::Egp,
-        2 => Origin::Incomplete,
-        _ => return Err(FaultKind::Value),
-    };
+    draft.attributes.origin = Origin::from_octet(*value).ok_or(FaultKind::Value)?;
     Ok(())
 }
 

@@ -94,6 +94,15 @@ impl PartialBits {
         }
     }
 
+    /// The bits, as [`from_octet`](Self::from_octet) takes them.
+    pub(super) const fn octet(self) -> u8 {
+        self.0
+    }
+
+    pub(super) const fn from_octet(octet: u8) -> Self {
+        Self(octet)
+    }
+
     /// Notes that `code` has it; ignored for types that cannot have it.
     pub const fn insert(&mut self, code: AttrCode) {
         self.0 |= Self::bit(code);
