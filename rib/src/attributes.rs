@@ -3,7 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
-use bgp_proto::{Asn, Attributes, Community, Origin};
+use bgp_proto::{Asn, Attributes, Community, NextHop, Origin};
 
 /// The number of an interned attribute set. Numbers are used again after their set has gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,8 +47,37 @@ pub(crate) struct Ranks {
     pub(crate) as_path_length: u16,
     pub(crate) cluster_list_length: u16,
     pub(crate) origin: u8,
+    pub(crate) next_hop_form: HopForm,
     /// Which of the well-known communities are there.
     pub(crate) scope: Scope,
+    /// Whether our own AS is in the path.
+    pub(crate) own_as: bool,
+    /// Whether LOCAL_PREF is there.
+    pub(crate) has_local_pref: bool,
+}
+
+/// Of what kind a next hop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HopForm {
+    /// There is none.
+    Absent,
+    /// An IPv4 address.
+    V4,
+    /// An IPv6 address, or two.
+    V6,
+    /// Octets we do not read.
+    Opaque,
+}
+
+impl HopForm {
+    pub(crate) fn of(next_hop: Option<&NextHop>) -> Self {
+        match next_hop {
+            None => Self::Absent,
+            Some(NextHop::V4(_)) => Self::V4,
+            Some(NextHop::V6 { .. }) => Self::V6,
+            Some(NextHop::Opaque(_)) => Self::Opaque,
+        }
+    }
 }
 
 /// How far a route may travel: the well-known communities (RFC 1997).
@@ -80,7 +109,10 @@ impl Ranks {
             as_path_length: saturate(as_path.length()),
             cluster_list_length: saturate(attributes.cluster_list.len()),
             origin: origin_rank(attributes.origin),
+            next_hop_form: HopForm::of(attributes.next_hop.as_ref()),
             scope: Scope::of(&attributes.communities),
+            own_as: as_path.contains(local_asn),
+            has_local_pref: attributes.local_pref.is_some(),
         }
     }
 }

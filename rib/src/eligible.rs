@@ -2,10 +2,9 @@
 
 use core::fmt;
 
-use bgp_proto::Attributes;
-
+use crate::attributes::AttrId;
 use crate::peer::PeerInfo;
-use crate::rib::RibConfig;
+use crate::shared::Shared;
 
 /// Why a path cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,25 +62,25 @@ impl fmt::Display for Ineligible {
     }
 }
 
-/// The reason, if any, that holds as long as the path does.
-pub(crate) fn judge(
-    attributes: &Attributes,
-    peer: &PeerInfo,
-    config: &RibConfig,
-) -> Option<Ineligible> {
+/// The reason, if any, that holds as long as a path with these attributes does. It looks at what
+/// is known of the set, not at the set itself: that would have to be unpacked.
+pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ineligible> {
+    let config = &shared.config;
+    let ranks = shared.interner.ranks(set);
     // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
-    if attributes.as_path.contains(config.local_asn) {
+    if ranks.own_as {
         return Some(Ineligible::AsLoop);
     }
     // RFC 4456 §8. Reflectors that keep one copy of octets for many clients do send a client its
     // own routes back: this is no error and nothing to count.
-    if attributes.originator_id == Some(config.router_id) {
+    if ranks.originator != 0 && ranks.originator == u32::from(config.router_id) {
         return Some(Ineligible::OwnOriginator);
     }
-    if attributes.cluster_list.contains(&config.cluster_id) {
+    let mut clusters = shared.interner.cluster_list(set);
+    if clusters.any(|id| id == config.cluster_id) {
         return Some(Ineligible::ClusterLoop);
     }
-    let next_hop = attributes.next_hop_address()?;
+    let next_hop = shared.next_hops.address(ranks.next_hop)?;
     let own = peer.local == Some(next_hop) || config.own_addresses.contains(&next_hop);
     own.then_some(Ineligible::OwnNextHop)
 }

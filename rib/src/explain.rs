@@ -17,20 +17,20 @@ pub struct RouteView<'a> {
     /// The destination.
     pub net: Net<'a>,
     /// Its paths, the best one first, the others in the order of peers and path identifiers.
-    pub paths: Vec<PathView<'a>>,
+    pub paths: Vec<PathView>,
 }
 
 /// One path and what became of it.
-#[derive(Clone, Copy, Debug)]
-pub struct PathView<'a> {
+#[derive(Clone, Debug)]
+pub struct PathView {
     /// The peer it was learned from; [`PeerId::LOCAL`] for our own.
     pub peer: PeerId,
     /// Its path identifier; 0 for none (RFC 7911 §3).
     pub path_id: u32,
     /// Its attributes as received.
-    pub received: &'a Attributes,
+    pub received: Attributes,
     /// Its attributes after import; `None` if the import policy refused it.
-    pub accepted: Option<&'a Attributes>,
+    pub accepted: Option<Attributes>,
     /// Why it cannot be used at all.
     pub ineligible: Option<Ineligible>,
     /// The step of the decision process at which it lost; `None` for the best.
@@ -51,7 +51,7 @@ pub struct PathView<'a> {
 impl RouteView<'_> {
     /// The best path, if there is one.
     #[must_use]
-    pub fn best(&self) -> Option<&PathView<'_>> {
+    pub fn best(&self) -> Option<&PathView> {
         self.paths.iter().find(|path| path.best)
     }
 }

@@ -62,15 +62,15 @@ impl Import {
     /// What all routes with these attributes from one peer become, unless the policy looks at
     /// each. Takes over the reference of `received`.
     fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
-        let attributes = shared.interner.get(received);
-        let reason = eligible::judge(attributes, info, &shared.config);
+        let reason = eligible::judge(shared, received, info);
+        let has_local_pref = shared.interner.ranks(received).has_local_pref;
         let accepted = match info.import {
             Policy::RejectAll => None,
             // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
-            _ if info.role == Role::External && attributes.local_pref.is_some() => {
+            _ if info.role == Role::External && has_local_pref => {
                 let ours = Attributes {
                     local_pref: None,
-                    ..attributes.clone()
+                    ..shared.interner.get(received)
                 };
                 Some(shared.intern(ours))
             }
@@ -95,7 +95,7 @@ impl Import {
             direction: Direction::Import,
             family: row.family,
             net,
-            attributes: shared.interner.get(accepted),
+            attributes: &shared.interner.get(accepted),
             source: peer,
             source_role: info.role,
         };

@@ -1,10 +1,9 @@
 //! Attribute sets, each kept once and counted.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hasher};
 
-use bgp_proto::{Asn, AttrBlock, Attributes, Fault, Remedy};
+use bgp_proto::{Asn, AttrBlock, Attributes, ClusterId, Fault, PackedAttributes, Packer, Remedy};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
@@ -59,7 +58,7 @@ pub(crate) struct Interner {
     local_asn: Asn,
     index: HashTable<u32>,
     // Three columns: comparing paths reads `ranks`, counting `meta`, export alone the sets.
-    sets: Vec<Option<Box<Attributes>>>,
+    sets: Vec<Option<PackedAttributes>>,
     ranks: Vec<Ranks>,
     meta: Vec<Meta>,
     free: Vec<u32>,
@@ -67,6 +66,7 @@ pub(crate) struct Interner {
     /// was last empty.
     first_generation: u32,
     raw: RawCache,
+    packer: Packer,
 }
 
 impl Interner {
@@ -81,6 +81,7 @@ impl Interner {
             free: Vec::new(),
             first_generation: 0,
             raw: RawCache::default(),
+            packer: Packer::default(),
         }
     }
 
@@ -120,12 +121,19 @@ impl Interner {
         attributes: Attributes,
         next_hops: &mut NextHopTable,
     ) -> AttrId {
-        let hash = self.hasher.hash_one(&attributes);
         let Self {
-            index, sets, meta, ..
+            hasher,
+            index,
+            sets,
+            meta,
+            packer,
+            ..
         } = self;
+        let packed = packer.pack(&attributes);
+        let hash = hasher.hash_one(packed);
         let same = |&at: &u32| {
-            meta[at as usize].hash == hash && sets[at as usize].as_deref() == Some(&attributes)
+            let set = sets[at as usize].as_ref();
+            meta[at as usize].hash == hash && set.is_some_and(|set| set.octets() == packed)
         };
         if let Some(&at) = index.find(hash, same) {
             meta[at as usize].references += 1;
@@ -133,14 +141,14 @@ impl Interner {
         }
         let next_hop = next_hops.acquire(attributes.next_hop_address());
         let ranks = Ranks::new(&attributes, self.local_asn, next_hop);
-        let at = self.place(Box::new(attributes), ranks, hash);
+        let at = self.place(self.packer.keep(), ranks, hash);
         let meta = &self.meta;
         self.index
             .insert_unique(hash, at, |&at| meta[at as usize].hash);
         AttrId::from_index(at)
     }
 
-    fn place(&mut self, attributes: Box<Attributes>, ranks: Ranks, hash: u64) -> u32 {
+    fn place(&mut self, attributes: PackedAttributes, ranks: Ranks, hash: u64) -> u32 {
         if let Some(at) = self.free.pop() {
             let slot = at as usize;
             self.sets[slot] = Some(attributes);
@@ -198,7 +206,7 @@ impl Interner {
     }
 
     /// The set of a number that the caller has a reference of.
-    pub(crate) fn get(&self, id: AttrId) -> &Attributes {
+    pub(crate) fn get(&self, id: AttrId) -> Attributes {
         match self.find(id) {
             Some(set) => set,
             None => unreachable!("{id:?} is used without a reference"),
@@ -206,8 +214,15 @@ impl Interner {
     }
 
     /// The set of a number, if it is in use.
-    pub(crate) fn find(&self, id: AttrId) -> Option<&Attributes> {
-        self.sets.get(id.index()).and_then(Option::as_deref)
+    pub(crate) fn find(&self, id: AttrId) -> Option<Attributes> {
+        let packed = self.sets.get(id.index())?.as_ref()?;
+        Some(packed.unpack())
+    }
+
+    /// CLUSTER_LIST of a set that the caller has a reference of.
+    pub(crate) fn cluster_list(&self, id: AttrId) -> impl Iterator<Item = ClusterId> + '_ {
+        let packed = self.sets.get(id.index()).and_then(Option::as_ref);
+        packed.into_iter().flat_map(PackedAttributes::cluster_list)
     }
 
     /// The set of a number that the caller has a reference of, to be compared later.

@@ -176,6 +176,11 @@ impl NextHopTable {
         true
     }
 
+    /// The address of an entry.
+    pub(crate) fn address(&self, at: u32) -> Option<IpAddr> {
+        (at != NO_NEXT_HOP).then(|| self.entries[at as usize].address)
+    }
+
     /// The cost of a next hop, if it can be reached.
     pub(crate) fn cost(&self, at: u32) -> Option<u32> {
         if at == NO_NEXT_HOP {

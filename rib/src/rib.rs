@@ -400,7 +400,7 @@ impl Rib {
 
     /// An interned attribute set, if the number is in use.
     #[must_use]
-    pub fn attributes(&self, id: AttrId) -> Option<&Attributes> {
+    pub fn attributes(&self, id: AttrId) -> Option<Attributes> {
         self.shared.interner.find(id)
     }
 

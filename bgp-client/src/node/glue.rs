@@ -363,7 +363,7 @@ fn next_hops_of(change: &Change<'_>) -> Vec<IpAddr> {
     let paths = change.route.iter().flat_map(|route| route.paths());
     let learned = paths.filter(|path| path.peer != PeerId::LOCAL);
     learned
-        .filter_map(|path| next_hop(path.attributes))
+        .filter_map(|path| next_hop(&path.attributes))
         .collect()
 }
 
@@ -374,7 +374,8 @@ fn behind(speaker: &Speaker, prefix: IpNet) -> Vec<IpAddr> {
         return Vec::new();
     };
     let used = view.paths.iter().filter(|path| path.fallback);
-    used.filter_map(|path| next_hop(path.accepted?)).collect()
+    used.filter_map(|path| next_hop(path.accepted.as_ref()?))
+        .collect()
 }
 
 fn next_hop(attributes: &Attributes) -> Option<IpAddr> {

@@ -347,7 +347,7 @@ impl Fabric {
         let mut routes = vec![];
         for view in speaker.rib().prefixes(Family::IPV4_UNICAST) {
             if let Some(best) = view.best() {
-                let attributes = best.received;
+                let attributes = &best.received;
                 let next_hop = format!("{:?}", attributes.next_hop);
                 let net = view
                     .net

@@ -126,8 +126,8 @@ fn route(speaker: &Speaker, family: Family, view: &RouteView<'_>, why: bool) -> 
     })
 }
 
-fn path(speaker: &Speaker, view: &PathView<'_>) -> Path {
-    let attributes = view.accepted.unwrap_or(view.received);
+fn path(speaker: &Speaker, view: &PathView) -> Path {
+    let attributes = view.accepted.as_ref().unwrap_or(&view.received);
     Path {
         best: view.best,
         multipath: view.multipath,
@@ -164,7 +164,7 @@ fn attribute_words(attributes: &Attributes) -> Path {
 }
 
 /// Why a path is not the best.
-fn lost(view: &PathView<'_>) -> Option<String> {
+fn lost(view: &PathView) -> Option<String> {
     match (view.ineligible, view.lost) {
         (Some(reason), _) => Some(format!("not eligible: {reason}")),
         (None, Some(step)) => Some(step.to_string()),
@@ -172,7 +172,7 @@ fn lost(view: &PathView<'_>) -> Option<String> {
     }
 }
 
-fn next_hop_state(speaker: &Speaker, view: &PathView<'_>) -> Option<String> {
+fn next_hop_state(speaker: &Speaker, view: &PathView) -> Option<String> {
     let text = match (speaker.config().next_hops, view.ineligible) {
         (_, Some(rib::Ineligible::NextHopUnresolved)) => "unreachable",
         (NextHops::AssumeReachable, _) => "assumed reachable at cost 0",

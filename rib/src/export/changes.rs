@@ -28,32 +28,32 @@ pub struct Route<'a> {
 }
 
 /// One path in use.
-#[derive(Clone, Copy, Debug)]
-pub struct RoutePath<'a> {
+#[derive(Clone, Debug)]
+pub struct RoutePath {
     /// The peer it was learned from.
     pub peer: PeerId,
     /// Its path identifier; 0 for none.
     pub path_id: u32,
     /// Its attributes after import.
-    pub attributes: &'a Attributes,
+    pub attributes: Attributes,
 }
 
 impl<'a> Route<'a> {
     /// The best path.
     #[must_use]
-    pub fn best(&self) -> RoutePath<'a> {
+    pub fn best(&self) -> RoutePath {
         self.path(&self.paths[self.best])
     }
 
     /// All paths in use, the best one first, the others in no particular order; no two of them
     /// have the same next hop.
-    pub fn paths(&self) -> impl Iterator<Item = RoutePath<'a>> + '_ {
+    pub fn paths(&self) -> impl Iterator<Item = RoutePath> + '_ {
         let others = self.paths.iter().enumerate();
         let others = others.filter(|&(at, path)| at != self.best && path.is_multipath());
         core::iter::once(self.best()).chain(others.map(|(_, path)| self.path(path)))
     }
 
-    fn path(&self, path: &Path) -> RoutePath<'a> {
+    fn path(&self, path: &Path) -> RoutePath {
         let id = path.accepted().unwrap_or_else(|| path.received());
         let attributes = self.shared.interner.get(id);
         RoutePath {

@@ -11,7 +11,7 @@ use bgp_proto::{
 };
 
 use super::paths::SendPaths;
-use crate::attributes::{LOCAL_PREF_DEFAULT, Scope};
+use crate::attributes::{HopForm, LOCAL_PREF_DEFAULT, Scope};
 use crate::peer::{PeerId, Role};
 use crate::policy::Policy;
 use crate::shared::Shared;
@@ -88,10 +88,10 @@ impl GroupRules {
     }
 
     /// Whether the next hop received is the one to tell.
-    fn keeps(&self, received: Option<&NextHop>, row: &FamilyRow) -> bool {
+    fn keeps(&self, received: HopForm, row: &FamilyRow) -> bool {
         let fits = match (received, row.framing) {
-            (None, _) => return row.next_hop == NextHopForm::Optional,
-            (Some(NextHop::V6 { .. }), Framing::Ipv4) => self.extended_next_hop,
+            (HopForm::Absent, _) => return row.next_hop == NextHopForm::Optional,
+            (HopForm::V6, Framing::Ipv4) => self.extended_next_hop,
             _ => true,
         };
         fits && match self.next_hop {
@@ -125,19 +125,18 @@ impl Origin {
 }
 
 /// Whether there is a next hop that the members may be told. A route without one stays here.
-pub(crate) fn has_next_hop(attributes: &Attributes, rules: &GroupRules, row: &FamilyRow) -> bool {
-    rules.keeps(attributes.next_hop.as_ref(), row) || rules.own_next_hop(row).is_some()
+pub(crate) fn has_next_hop(received: HopForm, rules: &GroupRules, row: &FamilyRow) -> bool {
+    rules.keeps(received, row) || rules.own_next_hop(row).is_some()
 }
 
 /// The attributes that the members of a group are told.
 pub(crate) fn rewrite(
-    attributes: &Attributes,
+    mut told: Attributes,
     origin: &Origin,
     rules: &GroupRules,
     row: &FamilyRow,
 ) -> Attributes {
-    let mut told = attributes.clone();
-    if rules.keeps(attributes.next_hop.as_ref(), row) {
+    if rules.keeps(HopForm::of(told.next_hop.as_ref()), row) {
         drop_link_local(&mut told.next_hop);
     } else {
         told.next_hop = rules.own_next_hop(row);

@@ -161,12 +161,11 @@ pub(super) fn judge(
         return Verdict::Reject;
     };
     let role = shared.role(path.peer());
-    let scope = shared.interner.ranks(accepted).scope;
-    if !rules.passes(role, scope) || rules.export == Policy::RejectAll {
+    let ranks = shared.interner.ranks(accepted);
+    if !rules.passes(role, ranks.scope) || rules.export == Policy::RejectAll {
         return Verdict::Reject;
     }
-    let attributes = shared.interner.get(accepted);
-    if !rules::has_next_hop(attributes, rules, row) {
+    if !rules::has_next_hop(ranks.next_hop_form, rules, row) {
         return Verdict::Reject;
     }
     if rules.export == Policy::AcceptAll {
@@ -176,7 +175,7 @@ pub(super) fn judge(
         direction: Direction::Export,
         family: row.family,
         net,
-        attributes,
+        attributes: &shared.interner.get(accepted),
         source: path.peer(),
         source_role: role,
     })

@@ -90,7 +90,7 @@ impl World {
                 .iter()
                 .find(|view| (view.peer, view.path_id) == (peer, path_id));
             let view = view.expect("listed");
-            assert_eq!(view.received, &path.received);
+            assert_eq!(view.received, path.received);
             assert_eq!(
                 (view.stale, view.awaits_refresh),
                 (path.stale, path.awaits_refresh)
