@@ -1,7 +1,7 @@
 //! What our reflector has to reach, beside its peers in the same run.
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
-use crate::work::Work::{self, S1, S2, S3, S3b};
+use crate::work::Work::{self, Churn, Rack, S1, S2, S3, S3b, Stall, Storm};
 
 /// One measure of one workload, and what it is held against.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct Bar {
     pub title: &'static str,
     /// At most this often (infinity: for information) ...
     pub factor: f64,
-    /// ... what the best of these takes.
+    /// ... what the best of these takes; of 1, if there are none.
     pub peers: &'static [Kind],
 }
 
@@ -124,4 +124,63 @@ pub const BARS: &[Bar] = &[
     bar(S3b, "conv_s", "until all hold all, s", 1.0, &[FrrFast]),
     bar(S3b, "conv_cpu_s", "CPU of the daemon, s", 1.0, &[FrrFast]),
     bar(S3b, "peak_mb", "peak memory, MB", 0.1, &[FrrFast]),
+    bar(
+        Storm,
+        "storm_s",
+        "restart until all hold all, s",
+        0.5,
+        &[Bird, FrrFast],
+    ),
+    bar(
+        Storm,
+        "storm_cpu_s",
+        "CPU of the daemon, s",
+        f64::INFINITY,
+        &[Bird, FrrFast],
+    ),
+    bar(
+        Storm,
+        "peak_mb",
+        "peak memory, MB",
+        f64::INFINITY,
+        &[Bird, FrrFast],
+    ),
+    bar(Storm, "storm_lost", "sessions lost on the way", 0.0, &[]),
+    bar(
+        Rack,
+        "rack_s",
+        "until the others hold it, s",
+        0.5,
+        &[Bird, FrrFast],
+    ),
+    bar(
+        Rack,
+        "rack_cpu_s",
+        "CPU of the daemon, s",
+        f64::INFINITY,
+        &[Bird, FrrFast],
+    ),
+    bar(
+        Stall,
+        "stall_announce_p99_ratio",
+        "others' announce p99 to that before",
+        1.25,
+        &[],
+    ),
+    bar(
+        Stall,
+        "stall_withdraw_p99_ratio",
+        "others' withdraw p99 to that before",
+        1.25,
+        &[],
+    ),
+    bar(Stall, "stall_growth", "memory to that before", 1.05, &[]),
+    bar(
+        Churn,
+        "churn_growth",
+        "memory, second half to first",
+        1.05,
+        &[],
+    ),
+    bar(Churn, "churn_rounds", "rounds", f64::INFINITY, &[]),
 ];

@@ -10,6 +10,7 @@ use lab::Lab;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::daemons::Kind;
+use crate::limits::{PATIENCE, PATIENCE_QUICK};
 use crate::report::Report;
 use crate::stage::Options;
 use crate::work::Work;
@@ -90,6 +91,11 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             .map(str::to_owned)
             .collect(),
         churn: Duration::from_secs(arguments.churn),
+        patience: if arguments.quick {
+            PATIENCE_QUICK
+        } else {
+            PATIENCE
+        },
     };
     let works = if arguments.work.is_empty() {
         Work::value_variants()

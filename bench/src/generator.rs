@@ -7,16 +7,17 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use bgp_io::set_md5_key;
 use bytes::Bytes;
 use lab::Host;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::chance::Chance;
 use crate::intake::Intake;
 use crate::ledger::Ledger;
 use crate::limits::{
-    DIALLING_MAX, ESTABLISHED_WITHIN, EVENTS_MAX, KEEPALIVE_EVERY, QUIET, READ_OCTETS_MAX,
-    REDIAL_AFTER,
+    DIALLED_WITHIN, DIALLING_MAX, EVENTS_MAX, KEEPALIVE_EVERY, QUIET, READ_OCTETS_MAX, REDIAL_AFTER,
 };
 use crate::outbox::Outbox;
 use crate::routes::Routes;
@@ -36,6 +37,8 @@ pub struct Session {
     interest: EpollFlags,
     /// What is sent as soon as the session is established.
     pub greeting: Bytes,
+    /// Receive buffer in octets; the kernel chooses when there is none.
+    pub window: Option<usize>,
     /// Whether it reads what it is sent.
     reads: bool,
 }
@@ -44,7 +47,9 @@ pub struct Session {
 enum State {
     Idle,
     Waiting(Instant),
-    Dialling,
+    /// Until then: a SYN that finds an accept queue full is dropped, and the kernel's own retries
+    /// come further and further apart.
+    Dialling(Instant),
     Opening,
     Established,
 }
@@ -64,8 +69,11 @@ pub struct Generator {
     heard_at: Instant,
     keepalive_at: Instant,
     scratch: Vec<u8>,
+    chance: Chance,
     /// Whether a connection that ends is dialled again, or ends the run.
     pub redials: bool,
+    /// The TCP-MD5 key of all sessions.
+    pub password: Option<&'static str>,
     /// Sessions that were established and ended.
     pub lost: usize,
     established: usize,
@@ -88,6 +96,7 @@ impl Generator {
             rest: vec![],
             interest: EpollFlags::empty(),
             greeting: Bytes::new(),
+            window: None,
             reads: true,
         });
         let now = Instant::now();
@@ -101,7 +110,9 @@ impl Generator {
             heard_at: now,
             keepalive_at: now + KEEPALIVE_EVERY,
             scratch: vec![0; READ_OCTETS_MAX],
+            chance: Chance::new(0),
             redials: true,
+            password: None,
             lost: 0,
             established: 0,
         })
@@ -133,9 +144,9 @@ impl Generator {
     }
 
     /// Opens all sessions, a few at a time, and waits until nothing more is said.
-    pub fn establish(&mut self) -> Result<()> {
+    pub fn establish(&mut self, limit: Duration) -> Result<()> {
         self.redials = true;
-        let deadline = Instant::now() + ESTABLISHED_WITHIN;
+        let deadline = Instant::now() + limit;
         let all = self.sessions.len();
         while self.established < all {
             let busy = self
@@ -149,13 +160,13 @@ impl Generator {
             self.turn(Duration::from_millis(20))?;
             ensure!(
                 Instant::now() < deadline,
-                "{} of {all} sessions established after {ESTABLISHED_WITHIN:?}: {}",
+                "{} of {all} sessions established after {limit:?}: {}",
                 self.established,
                 self.intake.fault()
             );
         }
         self.redials = false;
-        self.rest(ESTABLISHED_WITHIN)
+        self.rest(limit)
     }
 
     /// Begins a phase: what is right from now on counts.
@@ -275,10 +286,13 @@ impl Generator {
     }
 
     fn dial_again(&mut self, now: Instant) -> Result<()> {
-        let due = |session: &Session| matches!(session.state, State::Waiting(at) if at <= now);
-        let due: Vec<_> = (0..self.sessions.len())
-            .filter(|&at| due(&self.sessions[at]))
-            .collect();
+        let due = |session: &Session| match session.state {
+            State::Waiting(at) => at <= now,
+            State::Dialling(until) => until <= now,
+            _ => false,
+        };
+        let all = 0..self.sessions.len();
+        let due: Vec<_> = all.filter(|&at| due(&self.sessions[at])).collect();
         self.dial(&due)
     }
 
@@ -287,17 +301,22 @@ impl Generator {
         if which.is_empty() {
             return Ok(());
         }
-        let sources: Vec<_> = which.iter().map(|&at| self.sessions[at].source).collect();
-        let daemon = self.daemon;
+        let callers: Vec<_> = which
+            .iter()
+            .map(|&at| (self.sessions[at].source, self.sessions[at].window))
+            .collect();
+        let (daemon, password) = (self.daemon, self.password);
         let dialled = self.host.run(|| {
-            let dial = |&source| dial(source, daemon);
-            sources.iter().map(dial).collect::<Vec<_>>()
+            let dial = |&(source, window)| dial(source, daemon, window, password);
+            callers.iter().map(dial).collect::<Vec<_>>()
         })?;
         for (&at, stream) in which.iter().zip(dialled) {
             match stream {
                 Ok(stream) => {
                     let session = &mut self.sessions[at];
-                    session.state = State::Dialling;
+                    // Jittered, as RFC 4271 §10 wants timers.
+                    let wait = DIALLED_WITHIN.mul_f64(self.chance.below(1000) as f64 / 1000.0);
+                    session.state = State::Dialling(Instant::now() + DIALLED_WITHIN + wait);
                     session.interest = EpollFlags::EPOLLOUT;
                     let event = EpollEvent::new(EpollFlags::EPOLLOUT, at as u64);
                     self.epoll.add(&stream, event).context("epoll")?;
@@ -312,7 +331,7 @@ impl Generator {
 
     fn writable(&mut self, at: usize) -> Result<()> {
         let session = &mut self.sessions[at];
-        if session.state == State::Dialling
+        if matches!(session.state, State::Dialling(_))
             && let Some(stream) = &session.stream
         {
             if stream.take_error()?.is_some() {
@@ -395,13 +414,24 @@ impl Generator {
                     self.heard_at = Instant::now();
                 }
                 wire::NOTIFICATION => return self.end(at, &format!("NOTIFICATION {body:02x?}")),
-                wire::OPEN => self.send(at, wire::keepalive().into())?,
+                wire::OPEN => self.opened(at, body)?,
                 wire::KEEPALIVE => self.kept_alive(at)?,
                 other => bail!("a message of type {other}"),
             }
         }
         self.sessions[at].rest.extend_from_slice(octets);
         Ok(())
+    }
+
+    fn opened(&mut self, at: usize, open: &[u8]) -> Result<()> {
+        let add_path = wire::add_path_of(open)?;
+        let offered = self.sessions[at].offer.add_path;
+        ensure!(
+            !offered || add_path.receives,
+            "the daemon takes no path identifiers"
+        );
+        self.intake.path_ids[at] = offered && add_path.sends;
+        self.send(at, wire::keepalive().into())
     }
 
     fn kept_alive(&mut self, at: usize) -> Result<()> {
@@ -447,18 +477,29 @@ impl Session {
     const fn is_opening(&self) -> bool {
         matches!(
             self.state,
-            State::Dialling | State::Opening | State::Waiting(_)
+            State::Dialling(_) | State::Opening | State::Waiting(_)
         )
     }
 }
 
-fn dial(source: Ipv4Addr, daemon: SocketAddrV4) -> std::io::Result<TcpStream> {
+fn dial(
+    source: Ipv4Addr,
+    daemon: SocketAddrV4,
+    window: Option<usize>,
+    password: Option<&str>,
+) -> std::io::Result<TcpStream> {
     let socket = Socket::new(
         Domain::IPV4,
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
     )?;
     socket.set_tcp_nodelay(true)?;
+    if let Some(window) = window {
+        socket.set_recv_buffer_size(window)?;
+    }
+    if let Some(password) = password {
+        set_md5_key(&socket, (*daemon.ip()).into(), 32, password.as_bytes())?;
+    }
     socket.bind(&SocketAddr::from((source, 0)).into())?;
     match socket.connect(&SocketAddr::V4(daemon).into()) {
         Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => Err(error),

@@ -17,8 +17,8 @@ pub struct Intake {
     pub ledger: Ledger,
     /// Whether the daemon may send a client's routes back to it, which are then ignored.
     pub echoes_allowed: bool,
-    /// Whether prefixes have path identifiers.
-    pub path_ids: bool,
+    /// By session, whether prefixes have path identifiers.
+    pub path_ids: Vec<bool>,
     /// By session, whether what it is sent is judged; nothing else is looked at.
     pub receivers: Vec<bool>,
     /// The attributes that came last, and which set they are.
@@ -43,13 +43,18 @@ pub struct Counts {
 
 impl Intake {
     /// A judge of `routes`.
-    pub fn new(routes: Rc<Routes>, ledger: Ledger, echoes_allowed: bool) -> Self {
+    pub fn new(
+        routes: Rc<Routes>,
+        ledger: Ledger,
+        echoes_allowed: bool,
+        receivers: Vec<bool>,
+    ) -> Self {
         Self {
             routes,
             ledger,
             echoes_allowed,
-            path_ids: false,
-            receivers: vec![],
+            path_ids: vec![false; receivers.len()],
+            receivers,
             last: (vec![], NONE),
             remark: None,
             counts: Counts::default(),
@@ -132,9 +137,10 @@ impl Intake {
             routes,
             ledger,
             counts,
+            path_ids,
             ..
         } = self;
-        prefixes_v4(octets, self.path_ids, |address, length| {
+        prefixes_v4(octets, path_ids[session], |address, length| {
             let Some(number) = routes.prefixes.find_v4(address, length) else {
                 bail!(
                     "{:x?} is no prefix of this workload",
@@ -152,9 +158,10 @@ impl Intake {
             routes,
             ledger,
             counts,
+            path_ids,
             ..
         } = self;
-        prefixes_v4(octets, self.path_ids, |address, length| {
+        prefixes_v4(octets, path_ids[session], |address, length| {
             let Some(number) = routes.prefixes.find_v4(address, length) else {
                 bail!(
                     "{:x?} is no prefix of this workload",
@@ -180,9 +187,10 @@ impl Intake {
             routes,
             ledger,
             counts,
+            path_ids,
             ..
         } = self;
-        prefixes_v6(octets, self.path_ids, |half| {
+        prefixes_v6(octets, path_ids[session], |half| {
             let Some(number) = routes.prefixes.find_v6(half) else {
                 bail!("{:x?} is no prefix of this workload", Prefix::V6(half));
             };
@@ -197,9 +205,10 @@ impl Intake {
             routes,
             ledger,
             counts,
+            path_ids,
             ..
         } = self;
-        prefixes_v6(octets, self.path_ids, |half| {
+        prefixes_v6(octets, path_ids[session], |half| {
             let Some(number) = routes.prefixes.find_v6(half) else {
                 bail!("{:x?} is no prefix of this workload", Prefix::V6(half));
             };

@@ -13,6 +13,8 @@ pub struct Ledger {
     held: Vec<Tag>,
     /// Receivers whose row counts.
     counted: Vec<bool>,
+    /// Rows that do not count and are to be forgotten before they do.
+    stale: Vec<bool>,
     /// Places of counted rows that are as expected.
     right: usize,
     target: usize,
@@ -33,6 +35,7 @@ impl Ledger {
             // Written once, so that no page fault falls into a measurement.
             held: (0..prefixes * receivers.len()).map(|_| NONE).collect(),
             counted: receivers.to_vec(),
+            stale: vec![false; receivers.len()],
             right: places,
             target: places,
         }
@@ -93,6 +96,10 @@ impl Ledger {
 
     /// A session is gone, and with it all it held. What it has of its own it holds again.
     pub fn forget(&mut self, session: usize) {
+        if !self.counted[session] {
+            self.stale[session] = true;
+            return;
+        }
         for prefix in 0..self.prefixes {
             let own = self.is_own(session, prefix);
             let tag = if own { self.expected[prefix] } else { NONE };
@@ -107,17 +114,17 @@ impl Ledger {
         }
         self.counted[session] = counts;
         let row = &self.held[session * self.prefixes..][..self.prefixes];
-        let right = row
-            .iter()
-            .zip(&self.expected)
-            .filter(|(a, b)| a == b)
-            .count();
+        let right = row.iter().zip(&self.expected);
+        let right = right.filter(|(held, expected)| held == expected).count();
         if counts {
             self.right += right;
             self.target += self.prefixes;
         } else {
             self.right -= right;
             self.target -= self.prefixes;
+        }
+        if counts && std::mem::take(&mut self.stale[session]) {
+            self.forget(session);
         }
     }
 
@@ -175,5 +182,13 @@ mod tests {
         assert!(ledger.is_right(), "it still has its own");
         ledger.count(1, true);
         assert_eq!(ledger.wrong(9), [(1, 0, NONE, 5)]);
+        ledger.note(1, 0, 5);
+        ledger.count(1, false);
+        ledger.count(1, true);
+        assert!(ledger.is_right(), "a row that was only looked away from");
+        ledger.count(1, false);
+        ledger.forget(1);
+        ledger.count(1, true);
+        assert_eq!(ledger.standing(), (3, 4), "what was forgotten meanwhile");
     }
 }

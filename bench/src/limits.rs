@@ -23,15 +23,18 @@ pub const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
 /// How long until a refused or lost connection is dialled again.
 pub const REDIAL_AFTER: Duration = Duration::from_millis(20);
 
+/// How long at least until a connection that nobody answered is dialled again; twice this at most.
+pub const DIALLED_WITHIN: Duration = Duration::from_millis(250);
+
 /// Sessions that are being opened at once while a run is set up: some daemons' accept queues
 /// are short, and a SYN that finds one full costs a second.
 pub const DIALLING_MAX: usize = 8;
 
-/// How long a daemon may take until all sessions are established.
-pub const ESTABLISHED_WITHIN: Duration = Duration::from_secs(120);
+/// How long one phase of a run may take.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How long one phase of a workload may take.
-pub const PHASE_WITHIN: Duration = Duration::from_secs(200);
+/// The same of a quick run.
+pub const PATIENCE_QUICK: Duration = Duration::from_secs(20);
 
 /// Silence on all sessions that counts as rest.
 pub const QUIET: Duration = Duration::from_millis(300);
@@ -47,3 +50,6 @@ pub const LATENCY_WITHIN: Duration = Duration::from_secs(15);
 
 /// Pause before each single route, where there is one.
 pub const LATENCY_GAP: Duration = Duration::from_millis(60);
+
+/// How long a daemon that is started again may take until it listens.
+pub const STARTED_WITHIN: Duration = Duration::from_secs(30);

@@ -77,7 +77,8 @@ impl Report {
             .collect();
         let rounds = ours.into_iter().enumerate().filter_map(|(round, ours)| {
             let best = peers.iter().filter_map(|values| *values.get(round)?);
-            Some(ours? / best.min_by(f64::total_cmp)?)
+            let best = best.min_by(f64::total_cmp);
+            Some(ours? / if peers.is_empty() { 1.0 } else { best? })
         });
         median(rounds.collect())
     }
@@ -113,7 +114,9 @@ impl Report {
             let names: Vec<_> = bar.peers.iter().map(|kind| kind.name()).collect();
             row.push(ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")));
             let names = names.join("|");
-            row.push(if bar.factor.is_finite() {
+            row.push(if names.is_empty() {
+                format!("{}", bar.factor)
+            } else if bar.factor.is_finite() {
                 format!("{} x {names}", bar.factor)
             } else {
                 format!("({names})")

@@ -280,3 +280,100 @@ impl Routes {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets() -> Sets {
+        let set = |source: u32| Set {
+            source: source as usize,
+            sent: Attributes {
+                next_hop: (CLIENTS + source).to_be_bytes(),
+                local_pref: Some(100),
+                ..Attributes::default()
+            },
+        };
+        Sets::new(vec![set(0), set(1)], Passing::Reflected([10, 0, 0, 9]))
+    }
+
+    #[test]
+    fn attributes_are_right_in_one_way_only() {
+        let (sets, client) = (sets(), (CLIENTS + 1).to_be_bytes());
+        let right = Received {
+            origin: Some(&[0]),
+            path: Some(&[]),
+            next_hop: Some(&client),
+            local_pref: Some(&[0, 0, 0, 100]),
+            originator: Some(&client),
+            clusters: Some(&[10, 0, 0, 9]),
+            ..Received::default()
+        };
+        assert_eq!(sets.identify(&right).expect("right"), 2);
+        let other = CLIENTS.to_be_bytes();
+        let wrong = [
+            Received {
+                origin: Some(&[2]),
+                ..right
+            },
+            Received {
+                path: Some(&[2, 1, 0, 0, 0, 1]),
+                ..right
+            },
+            Received {
+                next_hop: Some(&other),
+                ..right
+            },
+            Received {
+                local_pref: None,
+                ..right
+            },
+            Received {
+                med: Some(&[0, 0, 0, 1]),
+                ..right
+            },
+            Received {
+                communities: Some(&[0, 0, 0, 1]),
+                ..right
+            },
+            Received {
+                originator: Some(&other),
+                ..right
+            },
+            Received {
+                originator: None,
+                ..right
+            },
+            Received {
+                clusters: None,
+                ..right
+            },
+            Received {
+                clusters: Some(&[10, 0, 0, 9, 10, 0, 0, 9]),
+                ..right
+            },
+        ];
+        for wrong in wrong {
+            assert!(sets.identify(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_found_by_what_they_are() {
+        let prefixes = Prefixes::new(
+            vec![Prefix::V4(0x0a00_0100, 24), Prefix::V4(0x0a00_0200, 23)],
+            8,
+            2,
+        );
+        assert_eq!(prefixes.find_v4(0x0a00_0200, 23), Some(1));
+        assert_eq!(prefixes.find_v4(0x0a00_0200, 24), None);
+        assert_eq!(prefixes.find_v4(0x0a00_0000, 24), None);
+        assert_eq!(prefixes.find_v4(0xffff_ff00, 24), None);
+        let Prefix::V6(half) = prefixes.get(3) else {
+            panic!("an IPv6 prefix");
+        };
+        assert_eq!(prefixes.find_v6(half), Some(3));
+        assert_eq!(prefixes.find_v6(half + 1), None);
+        assert_eq!(prefixes.find_v6(0), None);
+    }
+}

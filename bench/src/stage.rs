@@ -37,6 +37,8 @@ pub struct Options {
     pub wrap: Vec<String>,
     /// How long to churn.
     pub churn: Duration,
+    /// How long one phase of a run may take.
+    pub patience: Duration,
 }
 
 /// One daemon, measured.
@@ -52,6 +54,8 @@ pub struct Stage {
     pub daemon: Daemon,
     /// The sessions to it.
     pub generator: Generator,
+    /// How long one phase may take.
+    pub patience: Duration,
 }
 
 /// One session of a workload.
@@ -77,6 +81,19 @@ pub fn client(at: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits(CLIENTS + at as u32)
 }
 
+/// What a daemon is told about these sessions, which carry IPv4 and nothing special.
+pub fn scene(parts: &[Part]) -> Scene {
+    let neighbors = parts.iter().enumerate();
+    Scene {
+        asn: DAEMON_AS,
+        address: DAEMON,
+        neighbors: neighbors.map(|(at, part)| (client(at), part.asn)).collect(),
+        ipv6: false,
+        add_path: false,
+        password: None,
+    }
+}
+
 impl Stage {
     /// Starts a daemon and establishes all sessions with it.
     pub async fn set(
@@ -86,22 +103,13 @@ impl Stage {
         parts: &[Part],
         routes: Rc<Routes>,
     ) -> Result<Self> {
-        let neighbors = parts
-            .iter()
-            .enumerate()
-            .map(|(at, part)| (client(at), part.asn));
-        let scene = Scene {
-            asn: DAEMON_AS,
-            address: DAEMON,
-            neighbors: neighbors.collect(),
-            ipv6: false,
-            add_path: false,
-        };
-        Self::set_scene(lab, kind, options, scene, parts, routes).await
+        let mut stage = Self::prepare(lab, kind, options, scene(parts), parts, routes).await?;
+        stage.establish()?;
+        Ok(stage)
     }
 
-    /// The same, with a scene of one's own.
-    pub async fn set_scene(
+    /// Starts a daemon of one's own scene, and dials nothing yet.
+    pub async fn prepare(
         lab: &Lab,
         kind: Kind,
         options: &Options,
@@ -113,9 +121,7 @@ impl Stage {
         let daemon = Daemon::start(kind, &host, &scene, &options.wrap)?;
         let receivers: Vec<_> = parts.iter().map(|part| part.receives).collect();
         let ledger = Ledger::new(routes.prefixes.count(), &receivers);
-        let mut intake = Intake::new(routes, ledger, kind.echoes());
-        intake.path_ids = scene.add_path;
-        intake.receivers = receivers;
+        let intake = Intake::new(routes, ledger, kind.echoes(), receivers);
         let offers = parts.iter().enumerate().map(|(at, part)| Offer {
             asn: part.asn,
             id: client(at),
@@ -123,17 +129,22 @@ impl Stage {
             ipv6: scene.ipv6,
             add_path: scene.add_path,
         });
-        let generator = Generator::new(&host, DAEMON, offers.collect::<Vec<_>>(), intake)?;
-        let mut stage = Self {
+        let mut generator = Generator::new(&host, DAEMON, offers.collect::<Vec<_>>(), intake)?;
+        generator.password = scene.password;
+        Ok(Self {
             host,
             kind,
             scene,
             daemon,
             generator,
-        };
-        let established = stage.generator.establish();
-        stage.told(established)?;
-        Ok(stage)
+            patience: options.patience,
+        })
+    }
+
+    /// Establishes all sessions.
+    pub fn establish(&mut self) -> Result<()> {
+        let established = self.generator.establish(self.patience);
+        self.told(established)
     }
 
     /// Adds to an error what the daemon last wrote.
@@ -149,9 +160,9 @@ impl Stage {
     pub fn measure(
         &mut self,
         what: &str,
-        limit: Duration,
         act: impl FnOnce(&mut Generator) -> Result<()>,
     ) -> Result<Measured> {
+        let limit = self.patience;
         let before = self.daemon.used()?;
         let began = self.generator.begin();
         let done = act(&mut self.generator)

@@ -42,3 +42,4 @@ pub use clock::Clock;
 pub use error::{IoError, ReconfigureError};
 pub use event::Event;
 pub use io::{Io, IoConfig, Parting};
+pub use sockopt::set_md5_key;

@@ -94,7 +94,7 @@ impl Address {
 /// # Errors
 ///
 /// `EINVAL` for a key that is too long, else what the kernel says.
-pub(crate) fn set_md5_key(
+pub fn set_md5_key(
     socket: &impl AsFd,
     address: IpAddr,
     prefix_len: u8,

@@ -24,6 +24,9 @@ pub(super) fn config(scene: &Scene) -> Config {
             "protocol bgp n{at} {{\n local {address} as {asn};\n neighbor {neighbor} as {remote};\n \
              passive yes;\n{role}"
         );
+        if let Some(password) = scene.password {
+            let _ = writeln!(text, " password \"{password}\";");
+        }
         let families: &[_] = if scene.ipv6 {
             &["ipv4", "ipv6"]
         } else {

@@ -22,6 +22,12 @@ pub(super) fn config(scene: &Scene) -> Config {
             "\n[[neighbor]]\nname = \"{neighbor}\"\naddress = \"{neighbor}\"\nasn = {remote}\n\
              passive = true\n"
         );
+        if scene.add_path {
+            text.push_str("add_path = \"both\"\nadd_path_send = \"all\"\n");
+        }
+        if let Some(password) = scene.password {
+            let _ = writeln!(text, "password = \"{password}\"");
+        }
         text.push_str(if remote == asn {
             "route_reflector_client = true\n"
         } else {

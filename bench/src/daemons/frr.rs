@@ -21,6 +21,9 @@ pub(super) fn config(scene: &Scene, coalesce_ms: Option<u32>) -> Config {
             " neighbor {neighbor} remote-as {remote}\n neighbor {neighbor} passive\n \
              neighbor {neighbor} timers 30 90\n neighbor {neighbor} update-source {address}\n"
         );
+        if let Some(password) = scene.password {
+            let _ = writeln!(text, " neighbor {neighbor} password {password}");
+        }
         if remote != asn {
             let _ = writeln!(text, " neighbor {neighbor} ebgp-multihop 2");
         }

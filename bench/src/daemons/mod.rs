@@ -43,6 +43,8 @@ pub struct Scene {
     pub ipv6: bool,
     /// Whether ADD-PATH is used in both directions.
     pub add_path: bool,
+    /// The TCP-MD5 key of all sessions.
+    pub password: Option<&'static str>,
 }
 
 /// What a file of the daemon is called, and its text.

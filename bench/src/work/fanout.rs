@@ -1,184 +1,200 @@
-//! s3 and s3b: a reflector and its clients, all to all.
+//! s3 and s3b: a reflector and its clients, all to all; and what else is done to such a fleet.
 
+use std::ops::Range;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use bytes::Bytes;
 use lab::Lab;
 
+use super::latency::latency;
 use crate::chance::Chance;
 use crate::daemons::Kind;
+use crate::generator::Generator;
 use crate::ledger::NOBODY;
-use crate::limits::{LATENCY_GAP, LATENCY_ROUNDS, LATENCY_WITHIN, PHASE_WITHIN};
+use crate::limits::{LATENCY_GAP, LATENCY_ROUNDS};
 use crate::routes::{Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag};
-use crate::stage::{DAEMON_AS, Measured, Measures, Options, Part, Stage, passing, quantiles};
-use crate::wire::{Attributes, Prefix, announce, withdraw};
+use crate::stage::{
+    DAEMON_AS, Measured, Measures, Options, Part, Stage, passing, quantiles, scene,
+};
+use crate::wire::{Attributes, Prefix};
 
-/// Where the routes are: 100.64.0.0/10, one in every block of 64 addresses.
+/// Where the IPv4 routes are: 100.64.0.0/10, one in every block of 64 addresses.
 const ROUTES: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 
-/// The routes of `clients`, `each` of them; and one more for each client that nobody announces
-/// at first.
-pub fn routes(seed: u64, clients: usize, each: usize, passing: Passing) -> Routes {
-    let mut chance = Chance::new(seed);
-    let mut blocks: Vec<_> = (0..(clients * (each + 1)) as u32).collect();
-    chance.shuffle(&mut blocks);
-    let prefixes = blocks.iter().enumerate().map(|(number, block)| {
-        let address = ROUTES + (block << 6);
-        // Blocks of a node are /26, its other routes single addresses.
-        if number % 5 == 0 && number < clients * each {
-            Prefix::V4(address, 26)
-        } else {
-            Prefix::V4(address + chance.below(64) as u32, 32)
+/// The clients of a reflector, and how many routes each has.
+#[derive(Clone, Copy, Debug)]
+pub struct Fleet {
+    /// How many clients.
+    pub clients: usize,
+    /// IPv4 routes of each; every fifth is a /26, the others are /32.
+    pub each: usize,
+    /// IPv6 routes of each, all /64.
+    pub each_v6: usize,
+}
+
+impl Fleet {
+    /// The numbers of a client's IPv4 routes.
+    pub const fn own(self, client: usize) -> Range<usize> {
+        client * self.each..(client + 1) * self.each
+    }
+
+    /// The numbers of its IPv6 routes.
+    pub const fn own_v6(self, client: usize) -> Range<usize> {
+        let first = self.clients * (self.each + 1);
+        first + client * self.each_v6..first + (client + 1) * self.each_v6
+    }
+
+    /// The number of a client's IPv4 route that it does not announce at first.
+    pub const fn spare(self, client: usize) -> usize {
+        self.clients * self.each + client
+    }
+
+    /// The attributes of a client, as a tag.
+    pub const fn tag(client: usize) -> Tag {
+        client as Tag + 1
+    }
+
+    /// The routes of all clients.
+    pub fn routes(self, seed: u64, passing: Passing) -> Routes {
+        let mut chance = Chance::new(seed);
+        let spares = self.clients * self.each;
+        let mut blocks: Vec<_> = (0..(spares + self.clients) as u32).collect();
+        chance.shuffle(&mut blocks);
+        let prefixes = blocks.iter().enumerate().map(|(number, block)| {
+            let address = ROUTES + (block << 6);
+            if number % 5 == 0 && number < spares {
+                Prefix::V4(address, 26)
+            } else {
+                Prefix::V4(address + chance.below(64) as u32, 32)
+            }
+        });
+        let prefixes = Prefixes::new(prefixes.collect(), 6, self.clients * self.each_v6);
+        let sets = (0..self.clients).map(|source| Set {
+            source,
+            sent: Attributes {
+                next_hop: (CLIENTS + source as u32).to_be_bytes(),
+                local_pref: Some(100),
+                ..Attributes::default()
+            },
+        });
+        let mut winners = vec![NONE; prefixes.count()];
+        let mut bundles = vec![];
+        for client in 0..self.clients {
+            for numbers in [self.own(client), self.own_v6(client)] {
+                let tag = Self::tag(client);
+                winners[numbers.clone()].fill(tag);
+                let numbers = numbers.collect();
+                bundles.push(Bundle { tag, numbers });
+            }
         }
-    });
-    let prefixes = Prefixes::new(prefixes.collect(), 6, 0);
-    let sets = (0..clients).map(|source| Set {
-        source,
-        sent: Attributes {
-            next_hop: (CLIENTS + source as u32).to_be_bytes(),
-            local_pref: Some(100),
-            ..Attributes::default()
-        },
-    });
-    let bundles = (0..clients).map(|client| Bundle {
-        tag: client as Tag + 1,
-        numbers: (client * each..(client + 1) * each).collect(),
-    });
-    let bundles: Vec<_> = bundles.collect();
-    let mut winners = vec![NONE; prefixes.count()];
-    for bundle in &bundles {
-        bundle
-            .numbers
-            .iter()
-            .for_each(|&number| winners[number] = bundle.tag);
+        Routes {
+            prefixes,
+            sets: Sets::new(sets.collect(), passing),
+            bundles,
+            winners,
+        }
     }
-    Routes {
-        prefixes,
-        sets: Sets::new(sets.collect(), passing),
-        bundles,
-        winners,
+
+    /// The sessions: all send, and all receive.
+    pub fn parts(self) -> Vec<Part> {
+        let part = Part {
+            asn: DAEMON_AS,
+            receives: true,
+        };
+        vec![part; self.clients]
+    }
+
+    /// A reflector with its clients, who have said nothing yet.
+    pub async fn stage(self, lab: &Lab, kind: Kind, options: &Options) -> Result<Stage> {
+        self.stage_with(lab, kind, options, |_| {}).await
+    }
+
+    /// The same, with sessions that are changed before they are dialled.
+    pub async fn stage_with(
+        self,
+        lab: &Lab,
+        kind: Kind,
+        options: &Options,
+        change: impl FnOnce(&mut Generator),
+    ) -> Result<Stage> {
+        let parts = self.parts();
+        let routes = Rc::new(self.routes(options.seed, passing(kind, true)));
+        let mut stage = Stage::prepare(lab, kind, options, scene(&parts), &parts, routes).await?;
+        change(&mut stage.generator);
+        stage.establish()?;
+        Ok(stage)
     }
 }
 
-/// All clients send, and all receive.
-pub(super) fn parts(clients: usize) -> Vec<Part> {
-    let part = Part {
-        asn: DAEMON_AS,
-        receives: true,
-    };
-    vec![part; clients]
-}
-
-/// A reflector with its clients, who have said nothing yet.
-async fn stage(
-    lab: &Lab,
-    kind: Kind,
-    options: &Options,
-    clients: usize,
-    each: usize,
-) -> Result<Stage> {
-    let routes = routes(options.seed, clients, each, passing(kind, true));
-    Stage::set(lab, kind, options, &parts(clients), Rc::new(routes)).await
+/// From now on all must hold what all clients have.
+pub fn expect_all(stage: &mut Stage) {
+    let routes = stage.generator.routes();
+    let owner = |tag| routes.sets.get(tag).map_or(NOBODY, |set| set.source);
+    let winners = routes.winners.iter().enumerate();
+    let news = winners.map(|(number, &tag)| (number, tag, owner(tag)));
+    stage
+        .generator
+        .ledger()
+        .expect_all(&news.collect::<Vec<_>>());
 }
 
 /// All clients announce all; measured until all hold all.
-fn converge(stage: &mut Stage) -> Result<Measured> {
+pub fn converge(stage: &mut Stage) -> Result<Measured> {
     let routes = stage.generator.routes();
-    let all = |_| true;
+    let every = |_| true;
     let messages: Vec<_> = (0..stage.generator.sessions())
-        .map(|client| Bytes::from(routes.announcements(client, all, None)))
+        .map(|client| Bytes::from(routes.announcements(client, every, None)))
         .collect();
-    let owner = |tag| routes.sets.get(tag).map_or(NOBODY, |set| set.source);
-    let winners = routes.winners.iter().enumerate();
-    let news: Vec<_> = winners
-        .map(|(number, &tag)| (number, tag, owner(tag)))
-        .collect();
-    stage.generator.ledger().expect_all(&news);
-    stage.measure("all hold all", PHASE_WITHIN, |generator| {
+    expect_all(stage);
+    stage.measure("all hold all", |generator| {
         let mut messages = messages.into_iter().enumerate();
         messages.try_for_each(|(client, message)| generator.send(client, message))
     })
 }
 
-/// One route announced, then withdrawn, at a time, by one client after the other: milliseconds
-/// until all have it.
-struct Latency {
-    announce: Vec<f64>,
-    withdraw: Vec<f64>,
+/// The fleet of s3.
+pub const fn s3_fleet(options: &Options) -> Fleet {
+    let (clients, each) = if options.quick { (20, 50) } else { (200, 250) };
+    Fleet {
+        clients,
+        each,
+        each_v6: 0,
+    }
 }
 
-fn latency(stage: &mut Stage, gap: Duration, rounds: usize) -> Result<Latency> {
-    let routes = stage.generator.routes();
-    let clients = stage.generator.sessions();
-    let first = routes.prefixes.count() - clients;
-    let mut latency = Latency {
-        announce: vec![],
-        withdraw: vec![],
-    };
-    let deadline = Instant::now() + LATENCY_WITHIN;
-    for round in 0..rounds {
-        let client = round * 7 % clients;
-        let (number, tag) = (first + client, client as Tag + 1);
-        let prefix = [routes.prefixes.get(number)];
-        let Some(set) = routes.sets.get(tag) else {
-            continue;
-        };
-        for (message, tag, samples) in [
-            (
-                announce(&set.sent, &prefix, None),
-                tag,
-                &mut latency.announce,
-            ),
-            (withdraw(&prefix, None), NONE, &mut latency.withdraw),
-        ] {
-            if !gap.is_zero() {
-                stage.generator.run_for(gap)?;
-            }
-            stage.generator.ledger().expect(number, tag, client);
-            let began = stage.generator.begin();
-            stage.generator.send(client, message.into())?;
-            let at = stage.generator.until_right("one route", LATENCY_WITHIN);
-            samples.push((stage.told(at)? - began).as_secs_f64() * 1e3);
-        }
-        if Instant::now() > deadline {
-            break;
-        }
+/// The fleet of s3b.
+pub const fn s3b_fleet(options: &Options) -> Fleet {
+    let (clients, each) = if options.quick { (100, 8) } else { (1000, 64) };
+    Fleet {
+        clients,
+        each,
+        each_v6: 0,
     }
-    Ok(latency)
 }
 
 /// s3: 200 clients of 250 routes.
 pub(super) async fn s3(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
-    let (clients, each, rounds) = if options.quick {
-        (20, 50, 10)
-    } else {
-        (200, 250, LATENCY_ROUNDS)
-    };
-    let mut stage = stage(lab, kind, options, clients, each).await?;
+    let fleet = s3_fleet(options);
+    let mut stage = fleet.stage(lab, kind, options).await?;
     let mut measures = converge(&mut stage)?.measures();
-    let back_to_back = latency(&mut stage, Duration::ZERO, rounds)?;
-    let with_gaps = latency(&mut stage, LATENCY_GAP, rounds)?;
-    for (names, samples) in [
+    let rounds = if options.quick { 10 } else { LATENCY_ROUNDS };
+    for (gap, announce, withdraw) in [
         (
+            None,
             ["announce_p50_ms", "announce_p99_ms"],
-            back_to_back.announce,
-        ),
-        (
             ["withdraw_p50_ms", "withdraw_p99_ms"],
-            back_to_back.withdraw,
         ),
         (
+            Some(LATENCY_GAP),
             ["gap_announce_p50_ms", "gap_announce_p99_ms"],
-            with_gaps.announce,
-        ),
-        (
             ["gap_withdraw_p50_ms", "gap_withdraw_p99_ms"],
-            with_gaps.withdraw,
         ),
     ] {
-        measures.extend(names.into_iter().zip(quantiles(samples, [0.5, 0.99])?));
+        let latency = latency(&mut stage, fleet, gap, rounds, None)?;
+        for (names, samples) in [(announce, latency.announce), (withdraw, latency.withdraw)] {
+            measures.extend(names.into_iter().zip(quantiles(samples, [0.5, 0.99])?));
+        }
     }
     stage.strike().await?;
     Ok(measures)
@@ -186,8 +202,7 @@ pub(super) async fn s3(lab: &Lab, kind: Kind, options: &Options) -> Result<Measu
 
 /// s3b: 1,000 clients of 64 routes.
 pub(super) async fn s3b(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
-    let (clients, each) = if options.quick { (100, 8) } else { (1000, 64) };
-    let mut stage = stage(lab, kind, options, clients, each).await?;
+    let mut stage = s3b_fleet(options).stage(lab, kind, options).await?;
     let measured = converge(&mut stage)?;
     stage.strike().await?;
     Ok(measured.measures())

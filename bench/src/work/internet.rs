@@ -9,7 +9,6 @@ use lab::Lab;
 use crate::chance::Chance;
 use crate::daemons::Kind;
 use crate::ledger::NOBODY;
-use crate::limits::PHASE_WITHIN;
 use crate::routes::{
     Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag, path_of_set,
 };
@@ -215,7 +214,7 @@ fn phase(
         .map(|(number, tag)| (number, tag, NOBODY))
         .collect();
     stage.generator.ledger().expect_all(&news);
-    stage.measure(what, PHASE_WITHIN, |generator| {
+    stage.measure(what, |generator| {
         let mut messages = messages.into_iter().enumerate();
         messages.try_for_each(|(sender, message)| generator.send(sender, message))
     })

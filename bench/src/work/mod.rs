@@ -1,8 +1,13 @@
 //! The workloads. Each is a module with a function that starts a daemon, drives it, checks what
 //! every receiver holds, and returns what it measured.
 
+mod churn;
 pub mod fanout;
 pub mod internet;
+pub mod latency;
+mod rack;
+mod stall;
+mod storm;
 
 use anyhow::Result;
 use lab::Lab;
@@ -21,6 +26,14 @@ pub enum Work {
     S3,
     /// 1,000 reflection clients of 64 routes, all to all
     S3b,
+    /// The reflector of s3b restarts; IPv4 and IPv6, ADD-PATH, TCP-MD5
+    Storm,
+    /// 40 of the 1,000 clients of s3b vanish at once
+    Rack,
+    /// One of the 200 clients of s3 stops reading
+    Stall,
+    /// Clients of s3 change at random
+    Churn,
 }
 
 impl Work {
@@ -31,6 +44,10 @@ impl Work {
             Self::S2 => "s2",
             Self::S3 => "s3",
             Self::S3b => "s3b",
+            Self::Storm => "storm",
+            Self::Rack => "rack",
+            Self::Stall => "stall",
+            Self::Churn => "churn",
         }
     }
 
@@ -40,6 +57,8 @@ impl Work {
             Self::S1 | Self::S2 => &[Kind::Cambric, Kind::Bird],
             Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
             Self::S3b => &[Kind::Cambric, Kind::FrrFast],
+            Self::Storm | Self::Rack => &[Kind::Cambric, Kind::Bird, Kind::FrrFast],
+            Self::Stall | Self::Churn => &[Kind::Cambric],
         }
     }
 
@@ -50,6 +69,10 @@ impl Work {
             Self::S2 => internet::s2(lab, kind, options).await,
             Self::S3 => fanout::s3(lab, kind, options).await,
             Self::S3b => fanout::s3b(lab, kind, options).await,
+            Self::Storm => storm::storm(lab, kind, options).await,
+            Self::Rack => rack::rack(lab, kind, options).await,
+            Self::Stall => stall::stall(lab, kind, options).await,
+            Self::Churn => churn::churn(lab, kind, options).await,
         }
     }
 }

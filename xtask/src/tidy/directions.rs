@@ -147,7 +147,7 @@ pub const TABLE: &[Row] = &[
         5,
         &["bgp-proto", "mrt", "lab", "admin", "datastore", "model"],
     ),
-    row("bench", 5, &["lab"]),
+    row("bench", 5, &["lab", "bgp-io"]),
     row("xtask", 5, &[]),
 ];
 

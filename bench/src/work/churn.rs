@@ -1,0 +1,151 @@
+//! churn: clients of s3 withdraw, announce and go away at random for as long as is asked.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use lab::Lab;
+
+use super::fanout::{Fleet, converge, s3_fleet};
+use crate::chance::Chance;
+use crate::daemons::Kind;
+use crate::routes::NONE;
+use crate::stage::{Measures, Options, Stage};
+use crate::wire::{announce, withdraw};
+
+/// Which part of a client's routes is announced.
+type Share = std::ops::Range<usize>;
+
+/// How much the daemon's memory grows from the first half of the time to the second, each with the
+/// whole table in it; every rest has been checked.
+pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
+    let fleet = s3_fleet(options);
+    let mut stage = fleet.stage(lab, kind, options).await?;
+    converge(&mut stage)?;
+    let time = if options.quick {
+        options.churn.min(QUICK)
+    } else {
+        options.churn
+    };
+    let began = Instant::now();
+    let mut churn = Churn {
+        shares: vec![0..fleet.each; fleet.clients],
+        chance: Chance::new(options.seed),
+        fleet,
+        rounds: 0,
+    };
+    let mut halves = [0, 0];
+    for (half, most) in halves.iter_mut().enumerate() {
+        let end = began + time * (half as u32 + 1) / 2;
+        // At least once, however short the time.
+        while *most == 0 || Instant::now() < end {
+            for _ in 0..ROUNDS_BETWEEN {
+                churn.round(&mut stage)?;
+            }
+            churn.whole(&mut stage)?;
+            *most = stage.daemon.used()?.resident_octets.max(*most);
+        }
+    }
+    stage.strike().await?;
+    Ok(Measures::from([
+        ("churn_rounds", churn.rounds as f64),
+        ("churn_growth", halves[1] as f64 / halves[0] as f64),
+    ]))
+}
+
+/// Churn of a quick run.
+const QUICK: std::time::Duration = std::time::Duration::from_secs(6);
+
+/// Rounds of change between two looks at the whole.
+const ROUNDS_BETWEEN: usize = 5;
+
+/// Who announces what now.
+struct Churn {
+    fleet: Fleet,
+    shares: Vec<Share>,
+    chance: Chance,
+    rounds: usize,
+}
+
+impl Churn {
+    /// A tenth of the clients change what they announce, one goes and comes back; then all are
+    /// waited for.
+    fn round(&mut self, stage: &mut Stage) -> Result<()> {
+        self.rounds += 1;
+        stage.generator.begin();
+        for _ in 0..self.fleet.clients.div_ceil(10) {
+            let client = self.chance.below(self.fleet.clients);
+            let mut ends = [0; 2].map(|_| self.chance.below(self.fleet.each + 1));
+            ends.sort_unstable();
+            self.change(stage, client, ends[0]..ends[1])?;
+        }
+        let client = self.chance.below(self.fleet.clients);
+        self.bounce(stage, client)?;
+        let done = stage
+            .generator
+            .settle("all hold what is announced", stage.patience);
+        stage
+            .told(done)
+            .with_context(|| format!("round {}", self.rounds))
+            .map(drop)
+    }
+
+    /// All announce all.
+    fn whole(&mut self, stage: &mut Stage) -> Result<()> {
+        stage.generator.begin();
+        for client in 0..self.fleet.clients {
+            self.change(stage, client, 0..self.fleet.each)?;
+        }
+        let done = stage.generator.settle("all hold all", stage.patience);
+        stage.told(done).map(drop)
+    }
+
+    fn change(&mut self, stage: &mut Stage, client: usize, share: Share) -> Result<()> {
+        let before = std::mem::replace(&mut self.shares[client], share.clone());
+        let routes = stage.generator.routes();
+        let first = self.fleet.own(client).start;
+        let only = |these: &Share, others: &Share| -> Vec<_> {
+            these
+                .clone()
+                .filter(|at| !others.contains(at))
+                .map(|at| first + at)
+                .collect()
+        };
+        let (less, more) = (only(&before, &share), only(&share, &before));
+        let prefixes = |numbers: &[usize]| -> Vec<_> {
+            numbers
+                .iter()
+                .map(|&number| routes.prefixes.get(number))
+                .collect()
+        };
+        let tag = Fleet::tag(client);
+        let mut octets = withdraw(&prefixes(&less), None);
+        if let Some(set) = routes.sets.get(tag) {
+            octets.extend(announce(&set.sent, &prefixes(&more), None));
+        }
+        let news = less.into_iter().map(|number| (number, NONE, client));
+        let news = news.chain(more.into_iter().map(|number| (number, tag, client)));
+        stage
+            .generator
+            .ledger()
+            .expect_all(&news.collect::<Vec<_>>());
+        stage.generator.send(client, Bytes::from(octets))
+    }
+
+    /// Ends a client's session and lets it dial again, to announce what it had.
+    fn bounce(&self, stage: &mut Stage, client: usize) -> Result<()> {
+        let routes = stage.generator.routes();
+        let first = self.fleet.own(client).start;
+        let prefixes = self.shares[client]
+            .clone()
+            .map(|at| routes.prefixes.get(first + at));
+        let prefixes: Vec<_> = prefixes.collect();
+        if let Some(set) = routes.sets.get(Fleet::tag(client)) {
+            let table = announce(&set.sent, &prefixes, None);
+            stage.generator.session(client).greeting = Bytes::from(table);
+        }
+        stage.generator.redials = true;
+        stage.generator.cut(client);
+        stage.generator.dial(&[client])
+    }
+}

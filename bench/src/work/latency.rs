@@ -1,0 +1,62 @@
+//! One route announced, then withdrawn, at a time, by one client after the other.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::fanout::Fleet;
+use crate::limits::LATENCY_WITHIN;
+use crate::routes::NONE;
+use crate::stage::Stage;
+use crate::wire::{announce, withdraw};
+
+/// Milliseconds until all have it, or all have lost it.
+#[derive(Debug, Default)]
+pub struct Latency {
+    /// Of announcements.
+    pub announce: Vec<f64>,
+    /// Of withdrawals.
+    pub withdraw: Vec<f64>,
+}
+
+/// At most so many rounds, each message at once after the one before has reached all, or after a
+/// pause; the client `without` sends none.
+pub fn latency(
+    stage: &mut Stage,
+    fleet: Fleet,
+    gap: Option<Duration>,
+    rounds: usize,
+    without: Option<usize>,
+) -> Result<Latency> {
+    let routes = stage.generator.routes();
+    let mut latency = Latency::default();
+    let deadline = Instant::now() + LATENCY_WITHIN;
+    let clients = (0..rounds).map(|round| round * 7 % fleet.clients);
+    for client in clients.filter(|&client| Some(client) != without) {
+        let (number, tag) = (fleet.spare(client), Fleet::tag(client));
+        let prefix = [routes.prefixes.get(number)];
+        let Some(set) = routes.sets.get(tag) else {
+            continue;
+        };
+        let announced = (
+            announce(&set.sent, &prefix, None),
+            tag,
+            &mut latency.announce,
+        );
+        let withdrawn = (withdraw(&prefix, None), NONE, &mut latency.withdraw);
+        for (message, tag, samples) in [announced, withdrawn] {
+            if let Some(gap) = gap {
+                stage.generator.run_for(gap)?;
+            }
+            stage.generator.ledger().expect(number, tag, client);
+            let began = stage.generator.begin();
+            stage.generator.send(client, message.into())?;
+            let at = stage.generator.until_right("one route", LATENCY_WITHIN);
+            samples.push((stage.told(at)? - began).as_secs_f64() * 1e3);
+        }
+        if Instant::now() > deadline {
+            break;
+        }
+    }
+    Ok(latency)
+}

@@ -1,0 +1,112 @@
+//! stall: one client of 200 stops reading while the others go on.
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use lab::Lab;
+
+use super::fanout::{Fleet, converge, expect_all, s3_fleet};
+use super::latency::latency;
+use crate::daemons::Kind;
+use crate::limits::LATENCY_ROUNDS;
+use crate::routes::NONE;
+use crate::stage::{Measures, Options, Stage, quantiles};
+
+/// The client that stops reading.
+const STALLED: usize = 0;
+
+/// Receive buffer of that client, in octets: what the kernel takes for it is soon full.
+const WINDOW: usize = 4096;
+
+/// Whole tables withdrawn and announced again until buffers are full, and then to see whether
+/// anything grows.
+const ROUNDS: (usize, usize) = (12, 24);
+
+/// The others' latency beside what it is without the stalled client, and how much the daemon
+/// grows; at the end the client reads on, and must come to the right table.
+pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
+    let fleet = s3_fleet(options);
+    let mut stage = fleet
+        .stage_with(lab, kind, options, |generator| {
+            generator.session(STALLED).window = Some(WINDOW);
+        })
+        .await?;
+    converge(&mut stage)?;
+    let rounds = if options.quick {
+        20
+    } else {
+        2 * LATENCY_ROUNDS
+    };
+    let free = latency(&mut stage, fleet, None, rounds, Some(STALLED))?;
+
+    stage.generator.reads(STALLED, false)?;
+    stage.generator.ledger().count(STALLED, false);
+    turn_over(&mut stage, fleet, ROUNDS.0)?;
+    let before = stage.daemon.used()?;
+    turn_over(&mut stage, fleet, ROUNDS.1)?;
+    let after = stage.daemon.used()?;
+    let held_up = latency(&mut stage, fleet, None, rounds, Some(STALLED))?;
+
+    stage.generator.ledger().count(STALLED, true);
+    stage.generator.reads(STALLED, true)?;
+    let whole = stage
+        .generator
+        .settle("the stalled client holds all again", stage.patience);
+    stage.told(whole)?;
+    stage.strike().await?;
+    let ratio = |free, held_up| -> Result<f64> {
+        let ([free], [held_up]) = (quantiles(free, [0.99])?, quantiles(held_up, [0.99])?);
+        Ok(held_up / free)
+    };
+    Ok(Measures::from([
+        (
+            "stall_announce_p99_ratio",
+            ratio(free.announce, held_up.announce)?,
+        ),
+        (
+            "stall_withdraw_p99_ratio",
+            ratio(free.withdraw, held_up.withdraw)?,
+        ),
+        (
+            "stall_growth",
+            after.resident_octets as f64 / before.resident_octets as f64,
+        ),
+        ("peak_mb", after.peak_octets as f64 / 1e6),
+    ]))
+}
+
+/// All but the stalled client withdraw all they have and announce it again, some times.
+fn turn_over(stage: &mut Stage, fleet: Fleet, rounds: usize) -> Result<()> {
+    let routes = stage.generator.routes();
+    let senders = || (0..fleet.clients).filter(|&client| client != STALLED);
+    let every = |_| true;
+    let messages = |write: &dyn Fn(usize) -> Vec<u8>| -> Vec<_> {
+        senders()
+            .map(|client| (client, Bytes::from(write(client))))
+            .collect()
+    };
+    let announce = messages(&|client| routes.announcements(client, every, None));
+    let withdraw = messages(&|client| routes.withdrawals(client, every, None));
+    let nothing = senders().flat_map(|client| {
+        let own = fleet.own(client);
+        own.map(move |number| (number, NONE, client))
+    });
+    let nothing: Vec<_> = nothing.collect();
+    for round in 0..rounds {
+        for messages in [&withdraw, &announce] {
+            if std::ptr::eq(messages, &raw const withdraw) {
+                stage.generator.ledger().expect_all(&nothing);
+            } else {
+                expect_all(stage);
+            }
+            stage.generator.begin();
+            for (client, message) in messages {
+                stage.generator.send(*client, message.clone())?;
+            }
+            let done = stage
+                .generator
+                .until_right("all others hold it", stage.patience);
+            stage.told(done).with_context(|| format!("round {round}"))?;
+        }
+    }
+    Ok(())
+}
