@@ -165,7 +165,13 @@ async fn a_range_takes_those_who_come_up_to_its_limit() {
         );
         let mut second = RawPeer::dial(24, to, None).await;
         let word = second.recv().await.expect("a last word");
-        assert_eq!(word.body[..2], [6, 8], "Cease/Out of Resources");
+        let word = Notification::parse(&word.body).expect("a NOTIFICATION");
+        let said = word.to_string();
+        assert!(
+            said.starts_with("Cease/Out of Resources: neighbor_range "),
+            "{said}"
+        );
+        assert!(said.ends_with(" is full: limit = 1"), "{said}");
     };
     let mut events = Vec::new();
     beside(&mut us, guests, |event| events.push(event)).await;
@@ -173,7 +179,7 @@ async fn a_range_takes_those_who_come_up_to_its_limit() {
         matches!(
             event,
             Event::Refused {
-                refusal: Refusal::RangeFull { limit: 1 },
+                refusal: Refusal::RangeFull { limit: 1, .. },
                 ..
             }
         )

@@ -8,7 +8,7 @@ use core::{
 
 use bgp_fsm::{Conn, DownReason, State};
 use bgp_proto::notification::cease;
-use bgp_proto::{Attributes, Family, Fault, Net, Notification, Remedy, SessionParams};
+use bgp_proto::{Attributes, Family, Fault, Net, Notification, Prefix, Remedy, SessionParams};
 use bytes::Bytes;
 use rib::{PeerId, Reach, Track};
 
@@ -175,7 +175,9 @@ pub enum Refusal {
     Unknown,
     /// The range that covers it already holds as many sessions as it may.
     RangeFull {
-        /// The limit of that range.
+        /// The range.
+        range: Prefix,
+        /// Its limit.
         limit: u16,
     },
     /// The peer is configured for another local address.
@@ -204,7 +206,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("no neighbor and no neighbor_range covers this address"),
-            Self::RangeFull { limit } => write!(f, "its neighbor_range is full: limit = {limit}"),
+            Self::RangeFull { range, limit } => {
+                write!(f, "neighbor_range {range} is full: limit = {limit}")
+            }
             Self::WrongLocal => {
                 f.write_str("it dialled another address than the neighbor's source")
             }

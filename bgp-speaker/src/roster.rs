@@ -134,7 +134,10 @@ impl Roster {
         let taken = self.out_of(at);
         if taken >= usize::from(range.limit) {
             self.marks.entry(range.prefix).or_default().refused += 1;
-            return Err(Refusal::RangeFull { limit: range.limit });
+            return Err(Refusal::RangeFull {
+                range: range.prefix,
+                limit: range.limit,
+            });
         }
         let mut peer = range.template.clone();
         peer.name = format!("{}-{remote}", range.name);

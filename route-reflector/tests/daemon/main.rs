@@ -300,7 +300,8 @@ async fn a_full_range_refuses_and_shows_that_it_did() {
         }
     };
     let why = timeout(DEADLINE, asked).await.expect("the third is told");
-    assert!(why.contains("Cease/Out of Resources"), "{why}");
+    let text = "Cease/Out of Resources: neighbor_range 127.0.0.0/24 is full: limit = 2";
+    assert_eq!(why, text);
     let range = reflector.neighbors().await.ranges.remove(0);
     assert_eq!((range.used, range.limit), (2, 2));
     assert!(range.refused >= 1);
