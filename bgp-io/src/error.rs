@@ -1,11 +1,12 @@
 //! Why the driver cannot do what its configuration says, and what to do about it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use bgp_speaker::NeedsRestart;
 use thiserror::Error;
 
+use crate::keys::Whose;
 use crate::limits::MD5_KEY_OCTETS_MAX;
 
 /// Why a driver could not be set up.
@@ -56,33 +57,57 @@ pub enum IoError {
     },
     /// The key of a neighbor is too long.
     #[error(
-        "the password for {remote} has {octets} octets: TCP-MD5 allows 1 to {MD5_KEY_OCTETS_MAX}"
+        "the password of {whose} has {octets} octets: TCP-MD5 allows 1 to {MD5_KEY_OCTETS_MAX}"
     )]
     KeyLength {
-        /// The neighbor.
-        remote: IpAddr,
+        /// Whose key.
+        whose: Whose,
         /// How long the key is.
         octets: usize,
     },
     /// The kernel takes no more keys.
     #[error(
-        "the kernel has no room for the password of {remote}: raise the sysctl net.core.optmem_max, \
-         or use a neighbor_range, which needs only one key"
+        "the kernel has no room for the password of {whose}, after {held} of {wanted} on one \
+         socket: raise the sysctl net.core.optmem_max{}, or use a neighbor_range, which needs only \
+         one key",
+        advice(*.held, *.wanted, *.optmem_max)
     )]
     KeyRoom {
-        /// The neighbor.
-        remote: IpAddr,
+        /// Whose key.
+        whose: Whose,
+        /// How many keys the socket has.
+        held: usize,
+        /// How many it is to have.
+        wanted: usize,
+        /// `net.core.optmem_max`, where it can be read.
+        optmem_max: Option<u64>,
     },
     /// The kernel does not take keys.
     #[error(
-        "the kernel does not take a password for {remote}: {error} (it needs CONFIG_TCP_MD5SIG)"
+        "the kernel does not take the password of {whose}: {error} (it needs CONFIG_TCP_MD5SIG)"
     )]
     Key {
-        /// The neighbor.
-        remote: IpAddr,
+        /// Whose key.
+        whose: Whose,
         /// What the kernel said.
         error: io::Error,
     },
+}
+
+/// What the limit is and what would do, as far as can be told from how many keys it had room for.
+fn advice(held: usize, wanted: usize, optmem_max: Option<u64>) -> String {
+    let Some(now) = optmem_max else {
+        return String::new();
+    };
+    let (held, wanted) = (held as u64, wanted as u64);
+    let enough = now
+        .saturating_mul(wanted)
+        .checked_div(held)
+        .and_then(u64::checked_next_power_of_two);
+    match enough {
+        Some(enough) => format!(" from {now} to {enough}"),
+        None => format!(" from {now}"),
+    }
 }
 
 impl IoError {
@@ -98,13 +123,23 @@ impl IoError {
     }
 
     /// What a failure to set a key means.
-    pub(crate) fn key(remote: IpAddr, octets: usize, error: io::Error) -> Self {
+    pub(crate) fn key(whose: Whose, octets: usize, error: io::Error) -> Self {
         match error.raw_os_error() {
-            Some(libc::ENOMEM) => Self::KeyRoom { remote },
             Some(libc::EINVAL) if octets == 0 || octets > MD5_KEY_OCTETS_MAX => {
-                Self::KeyLength { remote, octets }
+                Self::KeyLength { whose, octets }
             }
-            _ => Self::Key { remote, error },
+            _ => Self::Key { whose, error },
+        }
+    }
+
+    /// What it means that a socket with so many keys takes no more.
+    pub(crate) fn key_room(whose: Whose, held: usize, wanted: usize) -> Self {
+        let optmem_max = std::fs::read_to_string("/proc/sys/net/core/optmem_max").ok();
+        Self::KeyRoom {
+            whose,
+            held,
+            wanted,
+            optmem_max: optmem_max.and_then(|text| text.trim().parse().ok()),
         }
     }
 }
@@ -132,11 +167,27 @@ mod tests {
         assert!(listen(libc::EADDRINUSE).contains("ss -lntp sport = :179"));
         assert!(listen(libc::EACCES).contains("CAP_NET_BIND_SERVICE"));
         assert!(listen(libc::EADDRNOTAVAIL).contains("no interface"));
+        let whose = Whose::neighbor(address.ip());
         let key = |code, octets| {
-            IoError::key(address.ip(), octets, io::Error::from_raw_os_error(code)).to_string()
+            IoError::key(whose, octets, io::Error::from_raw_os_error(code)).to_string()
         };
-        assert!(key(libc::ENOMEM, 8).contains("net.core.optmem_max"));
-        assert!(key(libc::EINVAL, 81).contains("81 octets"));
+        assert!(key(libc::EINVAL, 81).contains("neighbor 192.0.2.1 has 81 octets"));
         assert!(key(libc::ENOPROTOOPT, 8).contains("CONFIG_TCP_MD5SIG"));
+        let room = |held, optmem_max| {
+            let error = IoError::KeyRoom {
+                whose: Whose {
+                    address: address.ip(),
+                    prefix_len: 24,
+                },
+                held,
+                wanted: 100,
+                optmem_max,
+            };
+            error.to_string()
+        };
+        assert!(room(57, Some(8192)).contains("net.core.optmem_max from 8192 to 16384,"));
+        assert!(room(57, None).contains("net.core.optmem_max, or"));
+        assert!(room(0, Some(64)).contains("net.core.optmem_max from 64, or"));
+        assert!(room(0, None).contains("of neighbor_range 192.0.2.1/24, after 0 of 100"));
     }
 }

@@ -16,11 +16,12 @@ use slab::Slab;
 use tokio::net::TcpListener;
 use tokio::time::Sleep;
 
+use crate::keys::{Keys, keys_of, set_keys};
 use crate::limits::TURN_PREFIXES_MAX;
 use crate::linger::Lingering;
 use crate::link::Link;
 use crate::ready::{ReadyList, Signal};
-use crate::sockets::{self, Keys, keys_of};
+use crate::sockets;
 use crate::{Clock, Event, IoError, ReconfigureError};
 
 /// What the driver needs to know besides the speaker's configuration.
@@ -45,8 +46,6 @@ pub struct Io {
     pub(crate) speaker: Speaker,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<Listener>,
-    /// The TCP-MD5 keys that the listening sockets hold.
-    keys: Keys,
     pub(crate) entries: Slab<Entry>,
     /// Where each transport stands in `entries`.
     pub(crate) places: BTreeMap<(PeerId, Conn), usize>,
@@ -76,6 +75,8 @@ pub struct Io {
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) address: SocketAddr,
+    /// The TCP-MD5 keys it has.
+    pub(crate) keys: Keys,
 }
 
 /// What a token stands for.
@@ -99,15 +100,19 @@ impl Io {
         let mut listeners = Vec::new();
         for address in config.listen {
             let socket = sockets::listen(address, ttl_security)?;
-            sockets::set_keys(&socket, address.is_ipv4(), &Keys::new(), &keys)?;
+            let mut held = Keys::new();
+            set_keys(&socket, address.is_ipv4(), &mut held, &keys)?;
             let address = socket.local_addr().unwrap_or(address);
-            listeners.push(Listener { socket, address });
+            listeners.push(Listener {
+                socket,
+                address,
+                keys: held,
+            });
         }
         let mut io = Self {
             speaker,
             clock: Clock::new(),
             listeners,
-            keys,
             entries: Slab::new(),
             places: BTreeMap::new(),
             ready: Arc::default(),
@@ -212,8 +217,13 @@ impl Io {
         self.drain();
         let keys = keys_of(self.speaker.config());
         let ttl_security = sockets::wants_ttl_security(self.speaker.config());
-        for Listener { socket, address } in &self.listeners {
-            sockets::set_keys(socket, address.is_ipv4(), &self.keys, &keys)?;
+        for listener in &mut self.listeners {
+            let Listener {
+                socket,
+                address,
+                keys: held,
+            } = listener;
+            set_keys(socket, address.is_ipv4(), held, &keys)?;
             if ttl_security {
                 sockets::send_far(socket, address.is_ipv4()).map_err(|error| IoError::Listen {
                     address: *address,
@@ -221,7 +231,6 @@ impl Io {
                 })?;
             }
         }
-        self.keys = keys;
         Ok(done)
     }
 

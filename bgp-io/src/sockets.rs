@@ -1,11 +1,9 @@
-//! Making sockets: listening ones with the keys of those who may come, and dialling ones.
+//! Making sockets: listening and dialling ones.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use bgp_speaker::bgp_proto::Prefix;
-use bgp_speaker::{Password, SpeakerConfig};
+use bgp_speaker::SpeakerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -15,25 +13,6 @@ use crate::sockopt::{set_md5_key, set_ttl_security};
 
 /// The TTL of GTSM's senders (RFC 5082 §3).
 const TTL_MAX: u32 = 255;
-
-/// The TCP-MD5 keys of those who may dial us, by the range of their addresses.
-pub(crate) type Keys = BTreeMap<(IpAddr, u8), Password>;
-
-/// The keys that a configuration asks for.
-pub(crate) fn keys_of(config: &SpeakerConfig) -> Keys {
-    let peers = config.peers.iter().filter_map(|peer| {
-        let whole = if peer.remote.is_ipv4() { 32 } else { 128 };
-        Some(((peer.remote, whole), peer.password.clone()?))
-    });
-    let ranges = config.ranges.iter().filter_map(|range| {
-        let prefix = match range.prefix {
-            Prefix::V4(prefix) => (IpAddr::V4(prefix.addr()), prefix.len()),
-            Prefix::V6(prefix) => (IpAddr::V6(prefix.addr()), prefix.len()),
-        };
-        Some((prefix, range.template.password.clone()?))
-    });
-    ranges.chain(peers).collect()
-}
 
 /// Whether anyone who may dial us wants GTSM.
 pub(crate) fn wants_ttl_security(config: &SpeakerConfig) -> bool {
@@ -63,35 +42,6 @@ pub(crate) fn listen(address: SocketAddr, ttl_security: bool) -> Result<TcpListe
         TcpListener::from_std(socket.into())
     };
     open().map_err(|error| IoError::listen(address, error))
-}
-
-/// Gives a listening socket the keys it lacks and takes those it should no longer have.
-pub(crate) fn set_keys(
-    socket: &TcpListener,
-    ipv4: bool,
-    old: &Keys,
-    new: &Keys,
-) -> Result<(), IoError> {
-    let ours = |((address, _), _): &(&(IpAddr, u8), &Password)| address.is_ipv4() == ipv4;
-    for (range @ (address, len), _) in old.iter().filter(ours) {
-        if !new.contains_key(range) {
-            set_md5_key(socket, *address, *len, &[])
-                .map_err(|error| IoError::key(*address, 0, error))?;
-        }
-    }
-    for (range @ (address, len), key) in new.iter().filter(ours) {
-        if key.is_empty() {
-            return Err(IoError::KeyLength {
-                remote: *address,
-                octets: 0,
-            });
-        }
-        if old.get(range) != Some(key) {
-            set_md5_key(socket, *address, *len, key.as_bytes())
-                .map_err(|error| IoError::key(*address, key.len(), error))?;
-        }
-    }
-    Ok(())
 }
 
 /// A socket that is ready to connect to `remote`.
