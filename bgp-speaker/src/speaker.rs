@@ -304,6 +304,13 @@ impl Speaker {
             .map(|(id, peer)| peer.view(id, &self.rib))
     }
 
+    /// One peer as it stands.
+    #[must_use]
+    pub fn peer(&self, peer: PeerId) -> Option<PeerView<'_>> {
+        let state = self.roster.get(peer)?;
+        Some(state.view(peer, &self.rib))
+    }
+
     /// What the operator (or the range's template) says about a peer.
     #[must_use]
     pub fn peer_config(&self, peer: PeerId) -> Option<&PeerConfig> {

@@ -1,8 +1,9 @@
 //! The tables as a whole, and what happens to sessions.
 
 use admin::report::Fact;
+use bgp_fsm::{DownReason, State};
 use bgp_speaker::{Event, LimitAction, LimitLevel, Speaker};
-use rib::NextHops;
+use rib::{NextHops, PeerId};
 
 /// Facts of a speaker's tables for the status report.
 pub fn facts(speaker: &Speaker) -> Vec<Fact> {
@@ -51,12 +52,30 @@ pub struct Line {
     pub text: String,
 }
 
+/// Why the last attempt at a session came to nothing, if one side has said so. (The end of a
+/// session that was up is told by itself.)
+fn turned_away(speaker: &Speaker, peer: PeerId) -> Option<String> {
+    let view = speaker.peer(peer)?;
+    let stats = view.session.stats();
+    let (_, why) = stats.last_error.as_ref()?;
+    let was_up = stats.failures <= 1 && stats.last_down.as_ref() == Some(why);
+    let said = matches!(why, DownReason::Received(_) | DownReason::Sent(_));
+    (said && !was_up && stats.failures > 0).then(|| why.to_string())
+}
+
 /// What a speaker's event says.
 pub fn line(speaker: &Speaker, event: &Event) -> Line {
     let name = |peer| speaker.peer_name(peer);
     let (weight, text) = match event {
         Event::State { peer, state } => {
-            (Weight::Debug, format!("neighbor {}: {state}", name(*peer)))
+            let idle = (*state == State::Idle).then_some(*peer);
+            match idle.and_then(|peer| turned_away(speaker, peer)) {
+                Some(why) => {
+                    let text = format!("neighbor {}: no session, {why}", name(*peer));
+                    (Weight::Warn, text)
+                }
+                None => (Weight::Debug, format!("neighbor {}: {state}", name(*peer))),
+            }
         }
         Event::Up { peer, params } => {
             let families: Vec<String> = params.families.iter().map(|f| f.to_string()).collect();
