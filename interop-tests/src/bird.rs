@@ -65,7 +65,7 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             setup.asn, neighbor.address, neighbor.asn
         );
         // Inside an AS, next hops are BIRD's to resolve: those it cannot are kept as unreachable.
-        text.push_str(if internal {
+        text.push_str(if internal && !neighbor.ttl_security {
             " multihop;\n"
         } else {
             " direct;\n"

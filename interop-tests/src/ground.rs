@@ -91,6 +91,21 @@ impl Site {
         std::fs::read_to_string(path).expect("a lab's files can be read")
     }
 
+    /// A counter of the host's TCP, by the kernel's name for it.
+    ///
+    /// # Panics
+    /// If the kernel has no such counter.
+    pub fn tcp_counter(&self, name: &str) -> u64 {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/netstat");
+        let text = self.host.run(read).expect("a thread").expect("counters");
+        let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+        let names = lines.next().unwrap_or_default().split(' ');
+        let values = lines.next().unwrap_or_default().split(' ');
+        let found = names.zip(values).find(|(known, _)| *known == name);
+        let value = found.and_then(|(_, value)| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no counter {name}"))
+    }
+
     /// The IPv6 address of host `number`.
     pub fn v6(number: u8) -> Ipv6Addr {
         Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number))

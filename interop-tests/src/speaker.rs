@@ -195,6 +195,28 @@ impl Speaker {
         }
     }
 
+    /// Waits until it has written `words`.
+    ///
+    /// # Panics
+    /// If it does not in time, with the end of what it wrote instead.
+    pub async fn writes(&self, words: &str) {
+        let waited = until(SETTLED, words, async || {
+            let log = std::fs::read_to_string(self.process.log()).unwrap_or_default();
+            Ok::<_, Error>(log.contains(words).then_some(()).ok_or_else(String::new))
+        });
+        if let Err(error) = waited.await {
+            panic!("{:?}: {error}\n{}", self.kind, self.log_tail());
+        }
+    }
+
+    /// Waits until it has ended, in whatever way.
+    ///
+    /// # Errors
+    /// If it does not in time.
+    pub async fn ends(&mut self) -> Result<(), Error> {
+        self.process.wait(SETTLED).await.map(drop)
+    }
+
     /// The end of what it wrote.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()

@@ -1,0 +1,239 @@
+//! Who may have a session: neighbours by range up to a limit, TCP-MD5 keys of neighbours and of
+//! ranges (RFC 2385), and GTSM (RFC 5082), with speakers of every kind.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use interop_tests::{
+    Ground, Kind, Range, Route, Setup, Site, Speaker, Table, in_ground,
+    message::Update,
+    sender::{Opening, Sender},
+    told,
+};
+use ipnet::{IpNet, Ipv4Net};
+
+const ASN: u32 = 64512;
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const IPV4: &[&str] = &["ipv4-unicast"];
+const IPV6: &[&str] = &["ipv6-unicast"];
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const RANGE: Range = Range {
+    prefix: "10.0.0.0/24",
+    limit: 2,
+    password: None,
+};
+const FULL: &str = "neighbor_range 10.0.0.0/24 is full: limit = 2";
+
+/// Opens a session from a host of the range.
+async fn by_hand(ground: &Ground, number: u8) -> std::io::Result<Sender> {
+    let site = ground.site(number).await.expect("a host");
+    let opening = Opening {
+        id: Site::v4(number),
+        ..Opening::of(&site, ASN)
+    };
+    Sender::open_as(&site, Site::v4(1), &opening).await
+}
+
+/// How a program shows the NOTIFICATION to the one too many. RFC 9003 has texts for other subcodes
+/// only: FRR shows this one in hex, BIRD the first 16 octets of it, OpenBGPD the subcode alone, and
+/// GoBGP nothing but that it goes back to Idle.
+const fn turned_away(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bird => "peer0: Received: Out of Resources: ",
+        Kind::Gobgp => r#""new":"BGP_FSM_IDLE","old":"BGP_FSM_OPENSENT""#,
+        Kind::Frr => {
+            "received from neighbor 10.0.0.1 6/8 (Cease/Out of Resources) 46 bytes 2d 6e 65"
+        }
+        Kind::Openbgpd => "received notification: Cease, resource exhaustion",
+        Kind::Client | Kind::Reflector => FULL,
+    }
+}
+
+/// The one too many is told why, and comes in once there is room.
+async fn the_one_too_many(kind: Kind, ground: Ground) {
+    let mut setup = Setup::fabric().range(RANGE);
+    setup.cluster_id = Some(CLUSTER);
+    let reflector = ground.speaker(Kind::Reflector, 1, &setup).await;
+    let mut stays = by_hand(&ground, 2).await.expect("a session");
+    let leaves = by_hand(&ground, 3).await.expect("a session");
+    let refused = by_hand(&ground, 4).await.expect_err("there is no room");
+    let told = refused.to_string();
+    assert_eq!(told, format!("Cease/Out of Resources: {FULL}"));
+
+    let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+    let guest = ground.speaker(kind, 5, &client).await;
+    guest.writes(turned_away(kind)).await;
+    let ranges = reflector.neighbors().await.ranges;
+    assert!(ranges[0].refused >= 2, "{ranges:?}");
+    assert_eq!((ranges[0].used, ranges[0].limit), (2, 2));
+
+    drop(leaves);
+    let net = Ipv4Net::new(Ipv4Addr::new(10, 65, 2, 0), 24).expect("a prefix");
+    let update = Update::via(Site::v4(2)).announcing(net).encode();
+    stays.send(&update).await.expect("sent");
+    let route = Route::via(Site::v4(2)).local_pref(100);
+    let route = route.reflected(Site::v4(2), CLUSTER);
+    guest.holds(&Table::from([(IpNet::from(net), route)])).await;
+}
+
+/// Waits until a counter of the host's TCP moves.
+async fn counted(site: &Site, counter: &str) {
+    let waited = lab::until(PATIENCE, counter, async || {
+        let counted = site.tcp_counter(counter) > 0;
+        Ok::<_, lab::Error>(counted.then_some(()).ok_or_else(|| "0".to_owned()))
+    });
+    waited.await.expect("packets are dropped");
+}
+
+async fn established(reflector: &Speaker) -> Vec<String> {
+    let neighbors = reflector.neighbors().await.neighbors.into_iter();
+    let up = neighbors.filter(|neighbor| neighbor.state == "Established");
+    up.map(|neighbor| neighbor.address.expect("an address").to_string())
+        .collect()
+}
+
+/// The right key lets in, as a neighbour's and as a range's, over IPv4 and IPv6; a wrong one and
+/// none never do.
+async fn keys(kind: Kind, ground: Ground) {
+    let keyed = |prefix| Range {
+        prefix,
+        limit: 10,
+        password: Some("of-the-range"),
+    };
+    let mut setup = Setup::fabric()
+        .neighbor(Site::v4(2), ASN)
+        .carrying(IPV4)
+        .password("its-own")
+        .reflecting(CLUSTER)
+        .range(keyed("10.0.0.0/24"))
+        .range(keyed("fd00::/64"));
+    setup.graceful_restart = false;
+    let reflector = ground.speaker(Kind::Reflector, 1, &setup).await;
+    let client = |number: u8| {
+        let setup = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+        setup.announcing(&format!("10.65.{number}.0/24"))
+    };
+    let v6 = Setup::fabric()
+        .neighbor(Site::v6(1), ASN)
+        .carrying(IPV6)
+        .password("of-the-range")
+        .announcing("fd65::/64");
+    let wrong = [
+        ground
+            .speaker(kind, 5, &client(5).password("of-nobody"))
+            .await,
+        ground.speaker(kind, 6, &client(6)).await,
+        // The key of the range is not that of one within who has a key of its own.
+    ];
+    let one = ground
+        .speaker(kind, 2, &client(2).password("its-own"))
+        .await;
+    let two = ground
+        .speaker(kind, 3, &client(3).password("of-the-range"))
+        .await;
+    let _three = ground.speaker(kind, 4, &v6).await;
+    let reflected = |number| {
+        let route = told(kind, Route::via(Site::v4(number)).local_pref(100));
+        let net: IpNet = format!("10.65.{number}.0/24").parse().expect("a prefix");
+        (net, route.reflected(Site::v4(number), CLUSTER))
+    };
+    one.holds(&Table::from([reflected(3)])).await;
+    two.holds(&Table::from([reflected(2)])).await;
+    let up = lab::until(PATIENCE, "three sessions", async || {
+        let up = established(&reflector).await;
+        Ok::<_, lab::Error>(
+            (up.len() == 3)
+                .then_some(())
+                .ok_or_else(|| format!("{up:?}")),
+        )
+    });
+    up.await.expect("three sessions");
+    counted(&reflector.site, "TCPMD5Failure").await;
+    counted(&reflector.site, "TCPMD5NotFound").await;
+    let mut up = established(&reflector).await;
+    up.sort();
+    assert_eq!(up, ["10.0.0.2", "10.0.0.3", "fd00::4"]);
+    for stranger in wrong {
+        assert_eq!(stranger.learned().await, Ok(Table::new()));
+    }
+}
+
+/// RFC 5082: who is on the link has a session, who might be elsewhere has none.
+async fn ttl_security(kind: Kind, ground: Ground) {
+    let secured = |setup: Setup, number: u8| {
+        let setup = setup.neighbor(Site::v4(number), ASN);
+        setup.carrying(IPV4).ttl_security()
+    };
+    let setup = [2, 3, 4].into_iter().fold(Setup::fabric(), secured);
+    let reflector = ground
+        .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
+        .await;
+    let client = |number: u8| {
+        let setup = secured(Setup::fabric(), 1);
+        setup.announcing(&format!("10.65.{number}.0/24"))
+    };
+    let one = ground.speaker(kind, 2, &client(2)).await;
+    let two = ground.speaker(kind, 3, &client(3)).await;
+    // It sends with the TTL that any socket has.
+    let site = ground.site(4).await.expect("a host");
+    let opening = Opening::of(&site, ASN);
+    let far = Sender::dial(&site, Site::v4(1).into(), &opening).await;
+    let _far = far.expect("a connection, of which no packet is read");
+    let reflected = |number| {
+        let route = told(kind, Route::via(Site::v4(number)).local_pref(100));
+        let net: IpNet = format!("10.65.{number}.0/24").parse().expect("a prefix");
+        (net, route.reflected(Site::v4(number), CLUSTER))
+    };
+    one.holds(&Table::from([reflected(3)])).await;
+    two.holds(&Table::from([reflected(2)])).await;
+    counted(&reflector.site, "TCPMinTTLDrop").await;
+    let mut up = established(&reflector).await;
+    up.sort();
+    assert_eq!(up, ["10.0.0.2", "10.0.0.3"]);
+}
+
+/// The kernel's limit of memory for keys is found at start, and told with its remedy.
+#[test]
+fn too_many_keys_for_the_kernel() {
+    in_ground(&[], "too_many_keys_for_the_kernel", async |ground| {
+        let site = ground.site(1).await.expect("a host");
+        if site.host.sysctl("net/core/optmem_max", "8192").is_err() {
+            println!("skipped: this kernel has net.core.optmem_max for the whole machine only");
+            return;
+        }
+        let many = (2..=250).fold(Setup::fabric(), |setup, number| {
+            setup.neighbor(Site::v4(number), ASN).password("secret")
+        });
+        let started = Speaker::start(Kind::Reflector, site, &many.reflecting(CLUSTER)).await;
+        let mut reflector = started.expect("a process");
+        reflector.ends().await.expect("it ends");
+        let log = reflector.log_tail();
+        assert!(
+            log.contains("the kernel has no room for the password of neighbor 10.0.0."),
+            "{log}"
+        );
+        assert!(log.contains("net.core.optmem_max from 8192 to "), "{log}");
+    });
+}
+
+macro_rules! labs {
+    ($($lab:ident: $($kind:ident)+;)+) => { $(
+        #[allow(non_snake_case)]
+        mod $lab {
+            $(
+                #[test]
+                fn $kind() {
+                    let name = concat!(stringify!($lab), " with ", stringify!($kind));
+                    let kind = super::Kind::$kind;
+                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
+                }
+            )+
+        }
+    )+ };
+}
+
+labs! {
+    the_one_too_many: Client Bird Gobgp Frr Openbgpd;
+    keys: Client Bird Gobgp Frr Openbgpd;
+    ttl_security: Client Bird Gobgp Frr Openbgpd;
+}
