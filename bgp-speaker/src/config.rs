@@ -1,6 +1,10 @@
 //! What an operator decides: the speaker, its peers and the ranges that dynamic peers come from.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec::Vec,
+};
 use core::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -45,6 +49,18 @@ impl SpeakerConfig {
         covering.max_by_key(|(_, range)| range.prefix.len())
     }
 
+    /// Every CLUSTER_ID in use: the speaker's and those of its clients.
+    #[must_use]
+    pub fn cluster_ids(&self) -> BTreeSet<ClusterId> {
+        let ranges = self.ranges.iter().map(|range| &range.template);
+        let own = self
+            .peers
+            .iter()
+            .chain(ranges)
+            .filter_map(|peer| peer.cluster_id);
+        own.chain([self.cluster_id()]).collect()
+    }
+
     /// The CLUSTER_ID in force (RFC 4456 §7).
     #[must_use]
     pub fn cluster_id(&self) -> ClusterId {
@@ -76,6 +92,8 @@ pub struct PeerConfig {
     /// Which paths of a prefix we send it in the families in which the session sends several
     /// ([`SessionConfig::add_path_send`], RFC 7911); all of them where nothing is said.
     pub send_paths: BTreeMap<Family, SendPaths>,
+    /// The cluster it belongs to as our client, if another than the speaker's (RFC 4456 §7).
+    pub cluster_id: Option<ClusterId>,
     /// How many paths it may announce, by family.
     pub prefix_limits: BTreeMap<Family, PrefixLimit>,
     /// GTSM (RFC 5082): the hops the peer may be away; 1 for a neighbour on the same link.

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
 
 use bgp_fsm::Instant;
-use bgp_proto::{Notification, notification::cease};
+use bgp_proto::{ClusterId, Notification, notification::cease};
 use rib::PeerId;
 
 use crate::{
@@ -79,10 +79,28 @@ impl Speaker {
                 self.deconfigure(now, id);
             }
         }
+        let clusters = new.cluster_ids();
         for peer in new.peers {
             self.configure(now, peer, &mut done);
         }
+        self.join_clusters(clusters);
         Ok(done)
+    }
+
+    /// Routes that have come by way of a cluster that is ours from now on are no use: whoever may
+    /// have sent such is asked to send all again (RFC 4456 §8).
+    fn join_clusters(&mut self, clusters: BTreeSet<ClusterId>) {
+        let old = &self.rib.config().cluster_ids;
+        if *old == clusters {
+            return;
+        }
+        self.rib.set_cluster_ids(clusters);
+        for id in self.roster.ids() {
+            let internal = |peer: &crate::peer::Peer| peer.config.role.is_internal();
+            if self.roster.get(id).is_some_and(internal) {
+                let _ = self.ask_refresh(id, None); // Who cannot is asked in vain.
+            }
+        }
     }
 
     fn same_speaker(&self, new: &SpeakerConfig) -> Result<(), NeedsRestart> {

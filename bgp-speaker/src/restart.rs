@@ -27,6 +27,7 @@ impl Speaker {
             .and_then(|conn| state.session.ends(conn));
         let local = ends.map(|(local, _)| local.ip());
         state.local = local;
+        let cluster_id = state.config.cluster_id;
         self.rib.peer_up(
             peer,
             PeerInfo {
@@ -36,6 +37,7 @@ impl Speaker {
                 address: state.config.remote,
                 local,
                 import: state.config.import,
+                cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
             },
         );
         self.limit_paths(peer);
@@ -185,7 +187,7 @@ impl Speaker {
                 next_hop: state.config.next_hop,
                 own_next_hop_v4: self.config.own_next_hop_v4.or(local_v4),
                 own_next_hop_v6: self.config.own_next_hop_v6.or(local_v6),
-                cluster_id: self.config.cluster_id(),
+                cluster_id: (state.config.cluster_id).unwrap_or_else(|| self.config.cluster_id()),
                 extended_next_hop: params.extended_next_hop,
                 export: state.config.export,
                 add_path: send_paths(state, params),

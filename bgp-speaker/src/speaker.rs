@@ -68,7 +68,7 @@ impl Speaker {
             RibConfig {
                 local_asn: config.local_asn,
                 router_id: config.router_id,
-                cluster_id: config.cluster_id(),
+                cluster_ids: config.cluster_ids(),
                 multipath_max: config.multipath_max,
                 next_hops: config.next_hops,
                 ..RibConfig::default()

@@ -93,6 +93,7 @@ fn peer(host: u8, role: Role) -> PeerConfig {
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,
+        cluster_id: None,
         prefix_limits: Default::default(),
         password: None,
     }

@@ -110,6 +110,8 @@ pub struct Neighbor {
     pub password: Option<Spanned<Password>>,
     /// `route_reflector_client`: RFC 4456.
     pub route_reflector_client: Option<Spanned<bool>>,
+    /// `cluster_id` of a client: the speaker's when absent.
+    pub cluster_id: Option<Spanned<Ipv4Addr>>,
     /// `graceful_restart`: `true`, `false`, or seconds.
     pub graceful_restart: Option<Spanned<GracefulRestart>>,
     /// `add_path`: RFC 7911.
@@ -153,6 +155,8 @@ pub struct NeighborRange {
     pub password: Option<Spanned<Password>>,
     /// `route_reflector_client`: RFC 4456.
     pub route_reflector_client: Option<Spanned<bool>>,
+    /// `cluster_id` of a client: the speaker's when absent.
+    pub cluster_id: Option<Spanned<Ipv4Addr>>,
     /// `graceful_restart`: `true`, `false`, or seconds.
     pub graceful_restart: Option<Spanned<GracefulRestart>>,
     /// `add_path`: RFC 7911.
@@ -183,6 +187,7 @@ pub struct SessionKeys<'f> {
     pub ttl_security: Option<&'f Spanned<Hops>>,
     pub password: Option<&'f Spanned<Password>>,
     pub route_reflector_client: Option<&'f Spanned<bool>>,
+    pub cluster_id: Option<&'f Spanned<Ipv4Addr>>,
     pub graceful_restart: Option<&'f Spanned<GracefulRestart>>,
     pub add_path: Option<&'f Spanned<PathMode>>,
     pub add_path_send: Option<&'f Spanned<PathsSent>>,
@@ -205,6 +210,7 @@ impl Neighbor {
             ttl_security: self.ttl_security.as_ref(),
             password: self.password.as_ref(),
             route_reflector_client: self.route_reflector_client.as_ref(),
+            cluster_id: self.cluster_id.as_ref(),
             graceful_restart: self.graceful_restart.as_ref(),
             add_path: self.add_path.as_ref(),
             add_path_send: self.add_path_send.as_ref(),
@@ -229,6 +235,7 @@ impl NeighborRange {
             ttl_security: self.ttl_security.as_ref(),
             password: self.password.as_ref(),
             route_reflector_client: self.route_reflector_client.as_ref(),
+            cluster_id: self.cluster_id.as_ref(),
             graceful_restart: self.graceful_restart.as_ref(),
             add_path: self.add_path.as_ref(),
             add_path_send: self.add_path_send.as_ref(),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use admin::config::{Problem, Problems};
 use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig};
-use bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
 use bgp_speaker::PeerConfig;
 use rib::{NextHopMode, Policy, PolicyHook, Role, Verdict};
 use toml::Spanned;
@@ -61,6 +61,7 @@ impl Common {
             import: policy(keys.import, role),
             export: policy(keys.export, role),
             send_paths,
+            cluster_id: self.cluster_id(keys, role, problems),
             prefix_limits,
             ttl_security_hops: keys
                 .ttl_security
@@ -69,6 +70,27 @@ impl Common {
                 .password
                 .map(|password| md5_key(password, problems).into()),
         }
+    }
+
+    fn cluster_id(
+        &self,
+        keys: &SessionKeys<'_>,
+        role: Role,
+        problems: &mut Problems<'_>,
+    ) -> Option<ClusterId> {
+        let id = keys.cluster_id?;
+        if role != Role::Client {
+            // RFC 4456 §7: a cluster is a reflector with its clients.
+            let message = "only a route reflector client belongs to a cluster";
+            problems.push(Problem::at(id.span(), message).help("route_reflector_client = true"));
+        }
+        if id.get_ref().is_unspecified() {
+            problems.push(Problem::at(
+                id.span(),
+                "cluster_id 0.0.0.0 is not a cluster",
+            ));
+        }
+        Some(ClusterId(*id.get_ref()))
     }
 
     fn role(&self, keys: &SessionKeys<'_>, problems: &mut Problems<'_>) -> Role {

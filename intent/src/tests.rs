@@ -71,6 +71,7 @@ fn every_neighbor_key_reaches_the_speaker() {
         ttl_security = true
         password = "secret"
         route_reflector_client = true
+        cluster_id = "10.0.0.8"
         graceful_restart = 60
         add_path = "receive"
         extended_messages = true
@@ -79,7 +80,7 @@ fn every_neighbor_key_reaches_the_speaker() {
     );
     assert_eq!(intent.speaker.multipath_max, 8);
     assert_eq!(intent.restart_wait.as_secs(), 45);
-    assert!(intent.speaker.cluster_id.is_some());
+    assert_eq!(intent.speaker.cluster_ids().len(), 2);
     let peer = &intent.speaker.peers[0];
     assert_eq!((peer.name.as_str(), peer.port), ("rr1", 1179));
     assert_eq!(peer.local, Some(IpAddr::from([10, 0, 0, 11])));
@@ -339,6 +340,11 @@ fn mistakes_are_told_with_their_place() {
             format!("{neighbor}prefix_limit = [{{ max = 9 }}, {{ max = 8 }}]\n"),
             "6:30",
             "a second limit for ipv4-unicast",
+        ),
+        (
+            format!("{neighbor}cluster_id = \"10.0.0.8\"\n"),
+            "6:14",
+            "only a route reflector client",
         ),
         (
             format!("{neighbor}hold_tiem = 9\n"),

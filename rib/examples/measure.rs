@@ -278,7 +278,7 @@ impl Bench {
             RibConfig {
                 local_asn: ASN,
                 router_id: RouterId(Ipv4Addr::new(1, 1, 1, 1)),
-                cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
+                cluster_ids: [ClusterId(Ipv4Addr::new(1, 1, 1, 1))].into(),
                 multipath_max: 1,
                 ..RibConfig::default()
             },
@@ -301,6 +301,7 @@ impl Bench {
                     address: IpAddr::V4(address),
                     local: None,
                     import: Policy::AcceptAll,
+                    cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
                 },
             );
         }

@@ -17,7 +17,7 @@ pub enum Ineligible {
     AsLoop = 2,
     /// The ORIGINATOR_ID is ours: a reflector gave us our own route back (RFC 4456 §8).
     OwnOriginator = 3,
-    /// Our CLUSTER_ID is in the CLUSTER_LIST (RFC 4456 §8).
+    /// A CLUSTER_ID of ours is in the CLUSTER_LIST (RFC 4456 §8).
     ClusterLoop = 4,
     /// The next hop is one of our own addresses (RFC 4271 §5.1.3).
     OwnNextHop = 5,
@@ -77,7 +77,7 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
         return Some(Ineligible::OwnOriginator);
     }
     let mut clusters = shared.interner.cluster_list(set);
-    if clusters.any(|id| id == config.cluster_id) {
+    if clusters.any(|id| config.cluster_ids.contains(&id)) {
         return Some(Ineligible::ClusterLoop);
     }
     let next_hop = shared.next_hops.address(ranks.next_hop)?;

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
 
 use crate::policy::Policy;
 
@@ -62,6 +62,8 @@ pub struct PeerInfo {
     pub local: Option<IpAddr>,
     /// What we accept from it.
     pub import: Policy,
+    /// The cluster it belongs to, if it is our client (RFC 4456 §7).
+    pub cluster_id: ClusterId,
 }
 
 /// What becomes of a peer's paths when its session ends.

@@ -29,8 +29,8 @@ pub struct RibConfig {
     pub local_asn: Asn,
     /// Our BGP Identifier.
     pub router_id: RouterId,
-    /// Our CLUSTER_ID (RFC 4456 §7).
-    pub cluster_id: ClusterId,
+    /// The CLUSTER_IDs of the clusters that we are a reflector of (RFC 4456 §7).
+    pub cluster_ids: BTreeSet<ClusterId>,
     /// What is free to choose about decisions.
     pub decision: DecisionRules,
     /// How many equally good paths of a prefix may be used at once; 0 counts as 1.
@@ -114,6 +114,11 @@ impl Rib {
     #[must_use]
     pub fn config(&self) -> &RibConfig {
         &self.shared.config
+    }
+
+    /// Other clusters than before: what comes in from now on is judged by them.
+    pub fn set_cluster_ids(&mut self, cluster_ids: BTreeSet<ClusterId>) {
+        self.shared.config.cluster_ids = cluster_ids;
     }
 
     // --- peers ---------------------------------------------------------------------------------

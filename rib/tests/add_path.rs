@@ -73,6 +73,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
         rib.peer_up(
             PeerId(peer.into()),
             PeerInfo {
+                cluster_id: Default::default(),
                 role: Role::Client,
                 asn: ASN,
                 id: RouterId(address),

@@ -49,6 +49,7 @@ fn info(peer: u16) -> PeerInfo {
         } else {
             Policy::AcceptAll
         },
+        cluster_id: Default::default(),
     }
 }
 

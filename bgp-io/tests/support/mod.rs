@@ -66,6 +66,7 @@ pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfi
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,
+        cluster_id: None,
         prefix_limits: Default::default(),
         password: None,
     }

@@ -73,6 +73,7 @@ pub(super) fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,
+        cluster_id: None,
         prefix_limits: Default::default(),
         password: None,
     }

@@ -6,9 +6,9 @@ use core::{net::SocketAddr, time::Duration};
 
 use bgp_fsm::{Conn, Instant, State};
 use bgp_proto::{
-    AsPath, Asn, Attributes, Capability, EncodeParams, Family, FamilySet, GracefulRestart,
-    MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, NextHop, Nlri, Notification, Open, Origin,
-    RouteRefresh, RouterId, SessionParams, UpdateView, UpdateWriter, next_frame,
+    AsPath, Asn, Attributes, Capability, ClusterId, EncodeParams, Family, FamilySet,
+    GracefulRestart, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, NextHop, Nlri, Notification, Open,
+    Origin, RouteRefresh, RouterId, SessionParams, UpdateView, UpdateWriter, next_frame,
 };
 use bytes::BytesMut;
 use rib::{Budget, PeerId, Progress};
@@ -21,6 +21,8 @@ use crate::{Event, Input, Output, Speaker, SpeakerConfig};
 pub(super) enum Say {
     Keepalive,
     Reach(&'static [&'static str]),
+    /// The same, after these clusters.
+    ReachVia(&'static [&'static str], Vec<ClusterId>),
     Unreach(&'static [&'static str]),
     EndOfRib(Family),
     Refresh(RouteRefresh),
@@ -188,6 +190,25 @@ impl Wire {
         heard
     }
 
+    /// The cluster lists of what the peer has been sent since it last asked.
+    pub(super) fn hear_clusters(&mut self, peer: PeerId) -> Vec<Vec<ClusterId>> {
+        self.settle();
+        let octets = self.inboxes.entry(peer).or_default();
+        let mut lists = vec![];
+        while let Some(frame) = next_frame(octets, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages") {
+            if frame.kind != MessageKind::Update {
+                continue;
+            }
+            let (view, _) = UpdateView::parse(&frame.body, &their_params()).expect("an UPDATE");
+            let list = view.raw_attributes().find(|raw| raw.code.0 == 10);
+            lists.extend(list.map(|raw| {
+                let (ids, _) = raw.value.as_chunks::<4>();
+                ids.iter().map(|id| ClusterId::from(*id)).collect()
+            }));
+        }
+        lists
+    }
+
     /// Time passes. The peers named send KEEPALIVEs.
     pub(super) fn pass(&mut self, seconds: u64, alive: &[PeerId]) {
         let until = self.now + Duration::from_secs(seconds);
@@ -283,23 +304,27 @@ fn encode(say: &Say, out: &mut BytesMut) {
             out.extend_from_slice(&[*kind]);
             out.extend_from_slice(body);
         }
-        Say::Reach(nets) => {
-            let attributes = Attributes {
-                origin: Origin::Igp,
-                as_path: AsPath::default(),
-                local_pref: Some(100),
-                ..Attributes::default()
-            };
-            let mut block = vec![];
-            attributes.encode(true, &mut block);
-            let next_hop = NextHop::V4(address(99));
-            push(
-                UpdateWriter::reach(out, family, &block, &next_hop, &PARAMS),
-                nets,
-            );
-        }
+        Say::Reach(nets) => reach(out, nets, &[]),
+        Say::ReachVia(nets, clusters) => reach(out, nets, clusters),
         Say::Unreach(nets) => push(UpdateWriter::unreach(out, family, &PARAMS), nets),
     }
+}
+
+fn reach(out: &mut BytesMut, nets: &[&str], clusters: &[ClusterId]) {
+    let attributes = Attributes {
+        origin: Origin::Igp,
+        as_path: AsPath::default(),
+        local_pref: Some(100),
+        cluster_list: clusters.to_vec(),
+        ..Attributes::default()
+    };
+    let mut block = vec![];
+    attributes.encode(true, &mut block);
+    let next_hop = NextHop::V4(address(99));
+    push(
+        UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, &next_hop, &PARAMS),
+        nets,
+    );
 }
 
 fn push(mut writer: UpdateWriter<'_>, nets: &[&str]) {
@@ -309,14 +334,18 @@ fn push(mut writer: UpdateWriter<'_>, nets: &[&str]) {
     writer.finish();
 }
 
-fn decode(body: &[u8], heard: &mut Vec<Heard>) {
-    let params = SessionParams {
+/// What a peer reads our messages by.
+fn their_params() -> SessionParams {
+    SessionParams {
         as4: true,
         families: FamilySet::all(),
         extended_messages: true,
         ..SessionParams::default()
-    };
-    let (view, faults) = UpdateView::parse(body, &params).expect("an UPDATE");
+    }
+}
+
+fn decode(body: &[u8], heard: &mut Vec<Heard>) {
+    let (view, faults) = UpdateView::parse(body, &their_params()).expect("an UPDATE");
     assert!(faults.is_empty(), "{faults:?}");
     if let Some(family) = view.end_of_rib() {
         return heard.push(Heard::EndOfRib(family));

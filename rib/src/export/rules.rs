@@ -46,7 +46,7 @@ pub struct GroupRules {
     pub own_next_hop_v6: Option<Ipv6Addr>,
     /// Whether the members take IPv4 routes with an IPv6 next hop (RFC 8950).
     pub extended_next_hop: bool,
-    /// What we put into CLUSTER_LIST when we reflect (RFC 4456 §8).
+    /// The cluster of the members, if they are our clients (RFC 4456 §7).
     pub cluster_id: ClusterId,
     /// What the members are told at all.
     pub export: Policy,
@@ -107,6 +107,8 @@ impl GroupRules {
 pub(crate) struct Origin {
     role: Role,
     id: RouterId,
+    /// The cluster of a client.
+    cluster: Option<ClusterId>,
 }
 
 impl Origin {
@@ -115,10 +117,12 @@ impl Origin {
             Some(info) => Self {
                 role: info.role,
                 id: info.id,
+                cluster: (info.role == Role::Client).then_some(info.cluster_id),
             },
             None => Self {
                 role: Role::Local,
                 id: shared.config.router_id,
+                cluster: None,
             },
         }
     }
@@ -155,7 +159,13 @@ pub(crate) fn rewrite(
         if origin.role.is_internal() {
             // RFC 4456 §8: only a route that is reflected has these.
             told.originator_id.get_or_insert(origin.id);
-            told.cluster_list.insert(0, rules.cluster_id);
+            // RFC 4456 §7, §8: the cluster it comes from, and the one it goes to, if it is another.
+            let enters = rules.role == Role::Client || origin.cluster.is_none();
+            let to = enters.then_some(rules.cluster_id);
+            let entered = to.filter(|to| Some(*to) != origin.cluster);
+            for id in origin.cluster.into_iter().chain(entered) {
+                told.cluster_list.insert(0, id);
+            }
         }
     }
     told

@@ -40,6 +40,7 @@ pub fn info_of(peer: u16, alias: bool) -> PeerInfo {
             4 => Policy::RejectAll,
             _ => Policy::AcceptAll,
         },
+        cluster_id: CLUSTER_ID,
     }
 }
 

@@ -111,7 +111,7 @@ impl World {
             RibConfig {
                 local_asn: LOCAL_ASN,
                 router_id: ROUTER_ID,
-                cluster_id: CLUSTER_ID,
+                cluster_ids: [CLUSTER_ID].into(),
                 decision: DecisionRules {
                     always_compare_med: setup.always_compare_med,
                 },

@@ -7,6 +7,7 @@ use super::*;
 const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+const CLUSTER: ClusterId = ClusterId(Ipv4Addr::new(1, 1, 1, 1));
 const SOURCE: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 5));
 
 fn to(role: Role) -> GroupRules {
@@ -22,23 +23,27 @@ fn to(role: Role) -> GroupRules {
         own_next_hop_v4: Some(OWN_V4),
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
-        cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
+        cluster_id: CLUSTER,
         export: Policy::AcceptAll,
         add_path: Default::default(),
     }
 }
 
 fn told(attributes: &Attributes, source: Role, rules: &GroupRules) -> Attributes {
+    told_from(attributes, origin(source, CLUSTER), rules)
+}
+
+fn told_from(attributes: &Attributes, origin: Origin, rules: &GroupRules) -> Attributes {
     let row = Family::IPV4_UNICAST.row().expect("row");
-    rewrite(
-        attributes.clone(),
-        &Origin {
-            role: source,
-            id: SOURCE,
-        },
-        rules,
-        row,
-    )
+    rewrite(attributes.clone(), &origin, rules, row)
+}
+
+fn origin(role: Role, cluster: ClusterId) -> Origin {
+    Origin {
+        role,
+        id: SOURCE,
+        cluster: (role == Role::Client).then_some(cluster),
+    }
 }
 
 fn route() -> Attributes {
@@ -90,6 +95,20 @@ fn only_reflected_routes_get_the_reflectors_attributes() {
             assert_eq!(told.as_path, route().as_path);
         }
     }
+}
+
+/// RFC 4456 §7: the cluster a route comes from, and the one it goes to if that is another.
+#[test]
+fn a_route_names_the_clusters_it_has_crossed() {
+    let other = ClusterId(Ipv4Addr::new(2, 2, 2, 2));
+    let from = |role, cluster, rules: GroupRules| {
+        told_from(&route(), origin(role, cluster), &rules).cluster_list
+    };
+    let client = || to(Role::Client);
+    assert_eq!(from(Role::Client, CLUSTER, client()), [CLUSTER]);
+    assert_eq!(from(Role::Client, other, client()), [CLUSTER, other]);
+    assert_eq!(from(Role::Internal, other, client()), [CLUSTER]);
+    assert_eq!(from(Role::Client, other, to(Role::Internal)), [other]);
 }
 
 #[test]
@@ -204,10 +223,7 @@ fn next_hop_modes() {
 fn a_link_local_next_hop_stays_on_its_link() {
     let row = Family::IPV6_UNICAST.row().expect("row");
     let link_local = Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
-    let origin = Origin {
-        role: Role::Client,
-        id: SOURCE,
-    };
+    let origin = origin(Role::Client, CLUSTER);
     let with = |global| Attributes {
         next_hop: Some(NextHop::V6 { global, link_local }),
         ..route()
