@@ -33,6 +33,7 @@ fn channel(name: &str) -> &'static Channel {
 pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     write(site, setup, &setup.own);
     let program = Program::new(programs::foreign("bird").expect("BIRD is installed"))
+        .args(setup.restarted.then_some("-R"))
         .args(["-f", "-c"])
         .arg(site.host.directory().join("bird.conf"))
         .arg("-s")
@@ -73,6 +74,12 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         if neighbor.client {
             let cluster = setup.cluster_id.unwrap_or_else(|| Site::v4(number));
             let _ = writeln!(text, " rr client; rr cluster id {cluster};");
+        }
+        if let Some(seconds) = setup.restart_time_s {
+            let _ = writeln!(
+                text,
+                " graceful restart on; graceful restart time {seconds};"
+            );
         }
         if let Some(password) = neighbor.password {
             let _ = writeln!(text, " password \"{password}\";");

@@ -68,6 +68,9 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
              route_reflector_client = true\n",
             range.prefix, range.limit
         );
+        if let Some(seconds) = setup.restart_time_s {
+            let _ = writeln!(text, "graceful_restart = {seconds}");
+        }
         if let Some(password) = range.password {
             let _ = writeln!(text, "password = \"{password}\"");
         }
@@ -87,6 +90,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
         format!("\n[[neighbor]]\nname = \"n{name}\"\naddress = \"{address}\"\nasn = {asn}\n");
     if *asn != setup.asn {
         text.push_str("import = \"accept\"\nexport = \"accept\"\n");
+    }
+    if let Some(seconds) = setup.restart_time_s {
+        let _ = writeln!(text, "graceful_restart = {seconds}");
     }
     if !setup.graceful_restart {
         text.push_str("graceful_restart = false\n");
@@ -197,5 +203,16 @@ fn route(path: &report::Path) -> Route {
             .iter()
             .filter_map(|text| text.parse().ok())
             .collect(),
+    }
+}
+
+pub(crate) async fn refresh(kind: Kind, site: &Site, neighbor: &str) {
+    let ask = Command::Refresh {
+        neighbor: neighbor.to_owned(),
+        family: None,
+    };
+    match call(socket(kind, site), &ask).await {
+        Ok(Reply::Refresh(_)) => {}
+        other => panic!("not asked: {other:?}"),
     }
 }

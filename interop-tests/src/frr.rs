@@ -70,6 +70,13 @@ fn config(site: &Site, setup: &Setup) -> String {
         setup.asn,
         Site::v4(site.number)
     );
+    if let Some(seconds) = setup.restart_time_s {
+        let _ = write!(
+            text,
+            " bgp graceful-restart\n bgp graceful-restart restart-time {seconds}\n\
+             \x20bgp graceful-restart preserve-fw-state\n"
+        );
+    }
     if let Some(cluster) = setup.cluster_id {
         let _ = writeln!(text, " bgp cluster-id {cluster}");
     }

@@ -57,6 +57,12 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
         if neighbor.add_path {
             text.push_str("[neighbors.add-paths.config]\nreceive = true\nsend-max = 16\n");
         }
+        if let Some(seconds) = setup.restart_time_s {
+            let _ = write!(
+                text,
+                "[neighbors.graceful-restart.config]\nenabled = true\nrestart-time = {seconds}\n"
+            );
+        }
         if neighbor.ttl_security {
             text.push_str("[neighbors.ttl-security.config]\nenabled = true\nttl-min = 255\n");
         }
@@ -70,10 +76,14 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
                 "[[neighbors.afi-safis]]\n[neighbors.afi-safis.config]\n\
                  afi-safi-name = \"{name}\"\n"
             );
+            if setup.restart_time_s.is_some() {
+                text.push_str("[neighbors.afi-safis.mp-graceful-restart.config]\nenabled = true\n");
+            }
         }
     }
     let path = site.save("gobgpd.toml", &text);
     let program = Program::new(programs::foreign("gobgpd").expect("GoBGP is installed"))
+        .args(setup.restarted.then_some("-r"))
         .arg("-f")
         .arg(path)
         .args([

@@ -25,6 +25,11 @@ pub struct Setup {
     /// Whether routes of a neighbour that is gone are kept for a while (RFC 4724); Cambric's
     /// programs only.
     pub graceful_restart: bool,
+    /// How many seconds its neighbours are to keep its routes over its own restart, if it is to
+    /// restart gracefully (RFC 4724): Cambric's programs, BIRD, GoBGP and FRR.
+    pub restart_time_s: Option<u16>,
+    /// Whether this is such a restart: BIRD and GoBGP have to be told.
+    pub restarted: bool,
     /// What else its configuration says, in its own words; BIRD only.
     pub extra: String,
 }
@@ -116,6 +121,8 @@ impl Setup {
             cluster_id: None,
             multipath: None,
             graceful_restart: true,
+            restart_time_s: None,
+            restarted: false,
             extra: String::new(),
         }
     }
@@ -190,6 +197,13 @@ impl Setup {
     #[must_use]
     pub fn range(mut self, range: Range) -> Self {
         self.ranges.push(range);
+        self
+    }
+
+    /// Has neighbours keep its routes for so long over a restart.
+    #[must_use]
+    pub const fn restarting_within(mut self, seconds: u16) -> Self {
+        self.restart_time_s = Some(seconds);
         self
     }
 

@@ -108,6 +108,14 @@ impl Speaker {
         cambric::neighbors(self.kind, &self.site).await
     }
 
+    /// Has one of Cambric's programs ask a neighbour for its routes again.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub async fn refresh(&self, neighbor: &str) {
+        cambric::refresh(self.kind, &self.site, neighbor).await;
+    }
+
     /// What one of Cambric's programs reports of the paths to `net`.
     ///
     /// # Panics
@@ -229,6 +237,20 @@ impl Speaker {
     pub async fn stop(&mut self) -> Result<(), Error> {
         self.process.signal(Signal::SIGTERM)?;
         self.process.wait(SETTLED).await.map(drop)
+    }
+
+    /// Starts it again where it was, after its end.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn start_again(self, setup: &Setup) -> Result<Self, Error> {
+        let Self {
+            kind,
+            site,
+            process,
+        } = self;
+        drop(process);
+        Self::start(kind, site, setup).await
     }
 
     /// Ends it without a word to its peers.

@@ -1,0 +1,276 @@
+//! Restarts (RFC 4724, RFC 8538) and refreshes (RFC 7313) with other implementations: whoever is
+//! killed, at whichever end, nobody loses a route while it comes back, and everybody does when it
+//! stays away.
+//!
+//! Known difference: FRR 8.4 that comes back sends its End-of-RIB marker before its routes, so its
+//! own restart is not hitless with any helper, and not tested here.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use interop_tests::{Ground, Kind, Route, Setup, Site, Speaker, in_ground, table, told};
+use ipnet::IpNet;
+use lab::{Error, until};
+
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const V4: &[&str] = &["ipv4-unicast"];
+/// How long routes are kept over a restart, in seconds.
+const RESTART_TIME_S: u16 = 25;
+/// How long a lab may take for what has no time of its own.
+const LIMIT: Duration = Duration::from_secs(40);
+
+fn net(text: &str) -> IpNet {
+    text.parse().expect("a prefix")
+}
+
+/// Our reflector on host 1 for hosts 2 and 3, by name or by range.
+fn reflector(dynamic: bool) -> Setup {
+    let setup = Setup::fabric().restarting_within(RESTART_TIME_S);
+    if dynamic {
+        let range = interop_tests::Range {
+            prefix: "10.0.0.0/24",
+            limit: 10,
+            password: None,
+        };
+        return setup.range(range).reflecting(CLUSTER);
+    }
+    let both = setup.neighbor(Site::v4(2), 64512).carrying(V4);
+    both.neighbor(Site::v4(3), 64512)
+        .carrying(V4)
+        .reflecting(CLUSTER)
+}
+
+/// A client of it.
+fn client() -> Setup {
+    let setup = Setup::fabric().restarting_within(RESTART_TIME_S);
+    setup.neighbor(Site::v4(1), 64512).carrying(V4)
+}
+
+/// A route of host `number`, as the others hold it.
+fn reflected(from: Kind, number: u8) -> Route {
+    told(
+        from,
+        Route::via(Site::v4(number))
+            .local_pref(100)
+            .reflected(Site::v4(number), CLUSTER),
+    )
+}
+
+/// Asserts that `holder` has a route to `net`, over and over, until `while_` is over.
+async fn never_lost<T>(holder: &Speaker, net: IpNet, while_: impl Future<Output = T>) -> T {
+    let watch = async {
+        loop {
+            // One that does not answer in time has lost nothing.
+            if let Ok(found) = holder.learned().await {
+                assert!(
+                    found.contains_key(&net),
+                    "{net} lost\n{}",
+                    holder.log_tail()
+                );
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = watch => unreachable!("watches for ever"),
+        done = while_ => done,
+    }
+}
+
+/// Waits until `holder` has no route to `net`; returns how long that took.
+async fn lost(holder: &Speaker, net: IpNet) -> Duration {
+    let begun = std::time::Instant::now();
+    let limit = Duration::from_secs(u64::from(RESTART_TIME_S)) + LIMIT;
+    let gone = until(limit, "the route goes", async || {
+        let found = holder.learned().await.unwrap_or_default();
+        Ok::<_, Error>(match found.contains_key(&net) {
+            true => Err("still there".to_owned()),
+            false => Ok(()),
+        })
+    });
+    gone.await.expect("time-bounded");
+    begun.elapsed()
+}
+
+/// Our reflector is killed, and comes back, and is killed, and stays away.
+async fn our_reflector_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
+    let setup = reflector(dynamic);
+    let mut ours = ground.speaker(Kind::Reflector, 1, &setup).await;
+    let one = ground.speaker(kind, 2, &client()).await;
+    let two = ground
+        .speaker(kind, 3, &client().announcing("10.65.3.1/32"))
+        .await;
+    let first = ("10.65.3.1/32", reflected(kind, 3));
+    one.holds(&table([first.clone()])).await;
+
+    ours.kill().await.expect("killed");
+    let more = Setup::fabric().announcing("10.65.3.2/32").own.remove(0);
+    let back = async {
+        let ours = ours.start_again(&setup).await.expect("started again");
+        two.announce(&more).await.expect("announced");
+        let second = ("10.65.3.2/32", reflected(kind, 3));
+        one.holds(&table([first.clone(), second])).await;
+        ours
+    };
+    let mut ours = never_lost(&one, net("10.65.3.1/32"), back).await;
+
+    ours.kill().await.expect("killed");
+    lost(&one, net("10.65.3.1/32")).await;
+}
+
+/// Our reflector is told to leave, as for an upgrade.
+async fn our_reflector_is_upgraded(kind: Kind, ground: Ground) {
+    let setup = reflector(false);
+    let mut ours = ground.speaker(Kind::Reflector, 1, &setup).await;
+    let one = ground.speaker(kind, 2, &client()).await;
+    let two = ground
+        .speaker(kind, 3, &client().announcing("10.65.3.1/32"))
+        .await;
+    let first = ("10.65.3.1/32", reflected(kind, 3));
+    one.holds(&table([first.clone()])).await;
+    let more = Setup::fabric().announcing("10.65.3.2/32").own.remove(0);
+    let upgrade = async {
+        ours.stop().await.expect("left");
+        let ours = ours.start_again(&setup).await.expect("started again");
+        two.announce(&more).await.expect("announced");
+        let second = ("10.65.3.2/32", reflected(kind, 3));
+        one.holds(&table([first.clone(), second])).await;
+        ours
+    };
+    never_lost(&one, net("10.65.3.1/32"), upgrade).await;
+}
+
+/// A foreign client is killed, and comes back, and is killed, and stays away.
+async fn their_client_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
+    let _ours = ground
+        .speaker(Kind::Reflector, 1, &reflector(dynamic))
+        .await;
+    let one = ground.speaker(Kind::Client, 2, &client()).await;
+    let setup = client().announcing("10.65.3.1/32");
+    let mut two = ground.speaker(kind, 3, &setup).await;
+    let first = ("10.65.3.1/32", reflected(kind, 3));
+    one.holds(&table([first.clone()])).await;
+
+    two.kill().await.expect("killed");
+    let mut again = setup.announcing("10.65.3.2/32");
+    again.restarted = true;
+    let back = async {
+        let two = two.start_again(&again).await.expect("started again");
+        let second = ("10.65.3.2/32", reflected(kind, 3));
+        one.holds(&table([first.clone(), second])).await;
+        two
+    };
+    let mut two = never_lost(&one, net("10.65.3.1/32"), back).await;
+
+    two.kill().await.expect("killed");
+    let kept = lost(&one, net("10.65.3.1/32")).await;
+    let least = Duration::from_secs(u64::from(RESTART_TIME_S)) - Duration::from_secs(5);
+    assert!(kept >= least, "kept for the restart time: {kept:?}");
+}
+
+/// Our client is killed; what it announced stays, and in its kernel what it had learned.
+async fn our_client_is_killed(kind: Kind, ground: Ground) {
+    let setup = client().announcing("10.65.2.1/32");
+    let hub = reflector(false);
+    let _hub = ground.speaker(kind, 1, &hub).await;
+    let mut ours = ground.speaker(Kind::Client, 2, &setup).await;
+    let two = ground
+        .speaker(Kind::Client, 3, &client().announcing("10.65.3.1/32"))
+        .await;
+    let first = ("10.65.2.1/32", reflected(Kind::Client, 2));
+    two.holds(&table([first.clone()])).await;
+
+    ours.kill().await.expect("killed");
+    let back = async {
+        let again = client();
+        let ours = ours.start_again(&again).await.expect("started again");
+        let more = Setup::fabric().announcing("10.65.2.2/32").own.remove(0);
+        ours.announce(&more).await.expect("announced");
+        let second = ("10.65.2.2/32", reflected(Kind::Client, 2));
+        two.holds(&table([first.clone(), second])).await;
+        ours
+    };
+    never_lost(&two, net("10.65.2.1/32"), back).await;
+}
+
+/// Both ask for all routes again, and mark where theirs begin and end.
+async fn refreshes_are_marked(ground: Ground) {
+    let ours = ground.speaker(Kind::Reflector, 1, &reflector(false)).await;
+    let one = ground.speaker(Kind::Bird, 2, &client()).await;
+    let two = ground
+        .speaker(Kind::Bird, 3, &client().announcing("10.65.3.1/32"))
+        .await;
+    let held = table([("10.65.3.1/32", reflected(Kind::Bird, 3))]);
+    one.holds(&held).await;
+    one.tell("debug peer0 all").await.expect("told");
+    let asked = async {
+        one.tell("reload in peer0").await.expect("told");
+        logged(&one, "Got END-OF-RR").await;
+    };
+    never_lost(&one, net("10.65.3.1/32"), asked).await;
+    assert!(
+        one.log_tail().contains("Got BEGIN-OF-RR"),
+        "{}",
+        one.log_tail()
+    );
+    two.tell("reload out peer0").await.expect("told");
+    one.holds(&held).await;
+    // The other way round: what BIRD marks.
+    ours.refresh("n10-0-0-3").await;
+    logged(&ours, "neighbor n10-0-0-3: has sent ipv4-unicast again").await;
+    one.holds(&held).await;
+}
+
+async fn logged(speaker: &Speaker, words: &str) {
+    let said = until(LIMIT, words, async || {
+        let log = speaker.log_tail();
+        Ok::<_, Error>(if log.contains(words) {
+            Ok(())
+        } else {
+            Err(log)
+        })
+    });
+    said.await.expect("said");
+}
+
+macro_rules! labs {
+    ($($kind:ident as $module:ident: $($lab:ident($($more:expr),*) as $name:ident),+;)+) => { $(
+        mod $module {
+            $(
+                #[test]
+                fn $name() {
+                    let name = concat!(stringify!($name), " with ", stringify!($kind));
+                    let kind = super::Kind::$kind;
+                    super::in_ground(&[kind], name, async |ground| {
+                        super::$lab(kind, $($more,)* ground).await;
+                    });
+                }
+            )+
+        }
+    )+ };
+}
+
+labs! {
+    Bird as bird:
+        our_reflector_is_killed(false) as our_reflector_is_killed,
+        our_reflector_is_killed(true) as our_reflector_is_killed_with_clients_of_a_range,
+        our_reflector_is_upgraded() as our_reflector_is_upgraded,
+        their_client_is_killed(false) as their_client_is_killed,
+        their_client_is_killed(true) as their_client_of_a_range_is_killed,
+        our_client_is_killed() as our_client_is_killed;
+    Gobgp as gobgp:
+        our_reflector_is_killed(false) as our_reflector_is_killed,
+        our_reflector_is_upgraded() as our_reflector_is_upgraded,
+        their_client_is_killed(false) as their_client_is_killed,
+        their_client_is_killed(true) as their_client_of_a_range_is_killed;
+    Frr as frr:
+        our_reflector_is_killed(false) as our_reflector_is_killed,
+        our_reflector_is_upgraded() as our_reflector_is_upgraded;
+}
+
+#[test]
+fn refreshes_with_bird_are_marked() {
+    in_ground(&[Kind::Bird], "refreshes", async |ground| {
+        refreshes_are_marked(ground).await;
+    });
+}
