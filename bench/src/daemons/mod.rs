@@ -3,6 +3,8 @@
 mod bird;
 mod cambric;
 mod frr;
+mod gobgp;
+mod openbgpd;
 mod relay;
 
 use std::net::Ipv4Addr;
@@ -26,6 +28,10 @@ pub enum Kind {
     FrrFast,
     /// FRR's bgpd as it comes
     Frr,
+    /// OpenBGPD
+    Openbgpd,
+    /// GoBGP
+    Gobgp,
     /// A program without tables that copies each client's octets to all others
     Relay,
 }
@@ -64,6 +70,8 @@ impl Kind {
             Self::Bird => "bird",
             Self::Frr => "frr",
             Self::FrrFast => "frr-fast",
+            Self::Openbgpd => "openbgpd",
+            Self::Gobgp => "gobgp",
             Self::Relay => "relay",
         }
     }
@@ -79,6 +87,9 @@ impl Kind {
             Self::Cambric => beside("cambric-route-reflector"),
             Self::Bird => installed("/usr/sbin/bird"),
             Self::Frr | Self::FrrFast => installed("/usr/lib/frr/bgpd"),
+            // FRR has one of the same name elsewhere.
+            Self::Openbgpd => installed("/usr/sbin/bgpd"),
+            Self::Gobgp => installed("/usr/bin/gobgpd"),
             Self::Relay => std::env::current_exe().ok(),
         }
     }
@@ -93,12 +104,14 @@ impl Kind {
         !matches!(self, Self::Relay)
     }
 
-    fn config(self, scene: &Scene) -> Config {
+    fn config(self, scene: &Scene, host: &Host) -> Config {
         match self {
             Self::Cambric => cambric::config(scene),
             Self::Bird => bird::config(scene),
             Self::Frr => frr::config(scene, None),
             Self::FrrFast => frr::config(scene, Some(10)),
+            Self::Openbgpd => openbgpd::config(scene, host),
+            Self::Gobgp => gobgp::config(scene),
             Self::Relay => ("relay", String::new()),
         }
     }
@@ -108,6 +121,8 @@ impl Kind {
             Self::Cambric => cambric::arguments(config),
             Self::Bird => bird::arguments(config),
             Self::Frr | Self::FrrFast => frr::arguments(scene, config),
+            Self::Openbgpd => openbgpd::arguments(config),
+            Self::Gobgp => gobgp::arguments(config),
             Self::Relay => relay::arguments(scene),
         }
     }
@@ -119,9 +134,12 @@ impl Daemon {
         let path = kind
             .program()
             .with_context(|| format!("{} is not installed", kind.name()))?;
-        let (name, text) = kind.config(scene);
+        let (name, text) = kind.config(scene, host);
         let config = host.directory().join(name);
         std::fs::write(&config, text).with_context(|| config.display().to_string())?;
+        if kind == Kind::Openbgpd {
+            openbgpd::prepare(host, &config)?;
+        }
         let arguments = kind.arguments(scene, &config);
         let program = match wrap {
             [] => Program::new(path).args(arguments),
