@@ -110,6 +110,12 @@ impl Machine {
                 (Some(time_s), Some(graceful)) => graceful.time_s = time_s,
                 (_, graceful) => *graceful = None,
             }
+            if let Some(send) = options.add_path {
+                let families = peer.session.families;
+                peer.session.add_path_send = families;
+                peer.session.add_path_receive = families;
+                peer.send_paths = families.iter().map(|family| (family, send)).collect();
+            }
         }
         Self {
             name: plan.name.clone(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bgp_speaker::rib::SendPaths;
 use lab::fabric::{Plan, Shape, ShapeError};
 
 use crate::chance::Chance;
@@ -27,6 +28,8 @@ pub struct Options {
     pub hold_time_s: u16,
     /// Restart time of every session in seconds; `None`: graceful restart is not offered.
     pub restart_time_s: Option<u16>,
+    /// Which paths of a prefix every speaker sends; `None`: one (RFC 7911).
+    pub add_path: Option<SendPaths>,
     /// The network during the chaos.
     pub weather: Weather,
     /// How kernels misbehave during the chaos, in thousandths.
@@ -57,6 +60,7 @@ impl Default for Options {
             pause: Duration::from_secs(2),
             hold_time_s: 90,
             restart_time_s: Some(120),
+            add_path: None,
             weather: Weather::default(),
             kernel_faults: 0,
             host_faults: 0,
@@ -101,6 +105,10 @@ impl Options {
             if chance.strikes(300) {
                 *share = 0;
             }
+        }
+        let several = [SendPaths::Best(2), SendPaths::EqualCost, SendPaths::All];
+        if chance.strikes(400) {
+            options.add_path = chance.pick(&several).copied();
         }
         options
     }
