@@ -134,8 +134,13 @@ impl Encoder {
                     UpdateWriter::reach(out, *family, &self.block, next_hop, params)
                 }
             };
-            if !write_one(writer, &mut nets) {
-                nets.next(); // not even alone does it fit into the largest message
+            if !write_one(writer, &mut nets)
+                && let Some(net) = nets.next()
+            {
+                // Its attributes fit into no message of the session: rather than left with what
+                // it was told before, the peer is told of no route (RFC 8654 §4).
+                let writer = UpdateWriter::unreach(out, *family, params);
+                write_one(writer, &mut [net].into_iter().peekable());
             }
         }
         self.nets.clear();

@@ -3,6 +3,7 @@
 mod add_path;
 mod cluster;
 mod exchange;
+mod extended;
 mod fabric;
 mod helper;
 mod prefix_limit;

@@ -6,9 +6,10 @@ use core::{net::SocketAddr, time::Duration};
 
 use bgp_fsm::{Conn, Instant, State};
 use bgp_proto::{
-    AsPath, Asn, Attributes, Capability, ClusterId, EncodeParams, Family, FamilySet,
-    GracefulRestart, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, NextHop, Nlri, Notification, Open,
-    Origin, RouteRefresh, RouterId, SessionParams, UpdateView, UpdateWriter, next_frame,
+    AsPath, Asn, Attributes, Capability, ClusterId, Community, EncodeParams, Family, FamilySet,
+    GracefulRestart, HEADER_OCTETS, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, NextHop, Nlri,
+    Notification, Open, Origin, RouteRefresh, RouterId, SessionParams, UpdateView, UpdateWriter,
+    next_frame,
 };
 use bytes::BytesMut;
 use rib::{Budget, PeerId, Progress};
@@ -23,6 +24,10 @@ pub(super) enum Say {
     Reach(&'static [&'static str]),
     /// The same, after these clusters.
     ReachVia(&'static [&'static str], Vec<ClusterId>),
+    /// Routes with some 5,000 octets of attributes.
+    Heavy(&'static [&'static str]),
+    /// 250 routes: 10.70.n.0/32 to 10.70.n.249/32.
+    Block(u8),
     Unreach(&'static [&'static str]),
     EndOfRib(Family),
     Refresh(RouteRefresh),
@@ -190,6 +195,17 @@ impl Wire {
         heard
     }
 
+    /// How long the messages are that the peer has been sent since it last asked.
+    pub(super) fn hear_sizes(&mut self, peer: PeerId) -> Vec<usize> {
+        self.settle();
+        let octets = self.inboxes.entry(peer).or_default();
+        let mut sizes = vec![];
+        while let Some(frame) = next_frame(octets, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages") {
+            sizes.push(HEADER_OCTETS + frame.body.len());
+        }
+        sizes
+    }
+
     /// The cluster lists of what the peer has been sent since it last asked.
     pub(super) fn hear_clusters(&mut self, peer: PeerId) -> Vec<Vec<ClusterId>> {
         self.settle();
@@ -304,20 +320,42 @@ fn encode(say: &Say, out: &mut BytesMut) {
             out.extend_from_slice(&[*kind]);
             out.extend_from_slice(body);
         }
-        Say::Reach(nets) => reach(out, nets, &[]),
-        Say::ReachVia(nets, clusters) => reach(out, nets, clusters),
+        Say::Reach(nets) => reach(out, nets, attributes()),
+        Say::ReachVia(nets, clusters) => {
+            let cluster_list = clusters.clone();
+            let reflected = Attributes {
+                cluster_list,
+                ..attributes()
+            };
+            reach(out, nets, reflected);
+        }
+        Say::Heavy(nets) => {
+            let communities = (0..1_200).map(Community).collect();
+            let heavy = Attributes {
+                communities,
+                ..attributes()
+            };
+            reach(out, nets, heavy);
+        }
+        Say::Block(third) => {
+            let nets: Vec<String> = (0..250).map(|n| format!("10.70.{third}.{n}/32")).collect();
+            let nets: Vec<&str> = nets.iter().map(String::as_str).collect();
+            reach(out, &nets, attributes());
+        }
         Say::Unreach(nets) => push(UpdateWriter::unreach(out, family, &PARAMS), nets),
     }
 }
 
-fn reach(out: &mut BytesMut, nets: &[&str], clusters: &[ClusterId]) {
-    let attributes = Attributes {
+fn attributes() -> Attributes {
+    Attributes {
         origin: Origin::Igp,
         as_path: AsPath::default(),
         local_pref: Some(100),
-        cluster_list: clusters.to_vec(),
         ..Attributes::default()
-    };
+    }
+}
+
+fn reach(out: &mut BytesMut, nets: &[&str], attributes: Attributes) {
     let mut block = vec![];
     attributes.encode(true, &mut block);
     let next_hop = NextHop::V4(address(99));
