@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bgp_speaker::bgp_fsm::{Conn, Instant};
 use bgp_speaker::bgp_proto::{Family, Notification};
@@ -17,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::time::Sleep;
 
 use crate::keys::{Keys, keys_of, set_keys};
-use crate::limits::TURN_PREFIXES_MAX;
+use crate::limits::{STALL, TURN_PREFIXES_MAX};
 use crate::linger::Lingering;
 use crate::link::Link;
 use crate::ready::{ReadyList, Signal};
@@ -67,6 +68,8 @@ pub struct Io {
     pub(crate) events: Vec<Event>,
     /// Whether the speaker has background work.
     pub(crate) work: bool,
+    /// Turns until timers count again after the program was busy for long.
+    catching_up: Option<usize>,
     /// Whether the last turn did something, so that the runtime must look at its sockets first.
     busy: bool,
 }
@@ -123,9 +126,10 @@ impl Io {
             lingering: 0,
             serial: 0,
             accept_pause: None,
-            sleep: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)),
+            sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
             events: Vec::new(),
             work: true,
+            catching_up: None,
             busy: false,
         };
         io.speaker.start(io.clock.now());
@@ -299,6 +303,7 @@ impl Io {
             self.sleep.as_mut().reset(deadline);
         }
         if self.sleep.as_mut().poll(cx).is_pending() {
+            self.catching_up = None;
             return false;
         }
         let now = self.clock.now();
@@ -306,10 +311,25 @@ impl Io {
             self.accept_pause = None;
         }
         self.expire_lingering(now);
-        if self.speaker.poll_timeout().is_some_and(|at| at <= now) {
-            self.handle(Input::Timeout);
+        match self.speaker.poll_timeout().filter(|&at| at <= now) {
+            Some(due) if self.catches_up(now - due) => {}
+            Some(_) => self.handle(Input::Timeout),
+            None => self.catching_up = None,
         }
         true
+    }
+
+    /// Whether the timers have to wait, because they are looked at so late that peers may have
+    /// spoken meanwhile without being heard. The runtime tells of sockets a few at a time, so
+    /// there is a turn for each, and what is read restarts the timers that are overdue.
+    fn catches_up(&mut self, late: Duration) -> bool {
+        let left = match self.catching_up {
+            None if late < STALL => return false,
+            None => self.entries.len(),
+            Some(left) => left,
+        };
+        self.catching_up = left.checked_sub(1);
+        left > 0
     }
 
     /// Gives the speaker a bite of its background work.

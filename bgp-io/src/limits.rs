@@ -21,6 +21,10 @@ pub const TURN_PREFIXES_MAX: u32 = 8192;
 /// Connections accepted from one listening socket in one turn.
 pub const TURN_ACCEPTS_MAX: usize = 64;
 
+/// A timer that is looked at this late tells that the program was busy or asleep. What lies in the
+/// sockets is then read before the timer counts.
+pub const STALL: Duration = Duration::from_secs(1);
+
 /// Connections the kernel completes before we accept them, per listening socket.
 pub const BACKLOG: i32 = 1024;
 

@@ -1,0 +1,90 @@
+//! A program that is busy, or was asleep: no peer is lost for what it said in time.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use bgp_io::bgp_fsm::State;
+use bgp_io::bgp_speaker::SpeakerConfig;
+use bgp_io::{Event, Io};
+use support::{RawPeer, beside, host, io, neighbor, port, speaker};
+
+const PEERS: u8 = 12;
+const KEEPALIVE: u8 = 4;
+/// The shortest hold time there is, in seconds (RFC 4271 §4.2).
+const HOLD_S: u16 = 3;
+
+/// A speaker and its peers, all Established with the shortest hold time.
+async fn established() -> (Io, Vec<RawPeer>) {
+    let peers = (0..PEERS).map(|n| {
+        let mut peer = neighbor(40, host(41 + n).into(), None);
+        peer.session.hold_time_s = HOLD_S;
+        peer
+    });
+    let mut us = io(
+        40,
+        SpeakerConfig {
+            peers: peers.collect(),
+            ..speaker(40)
+        },
+    );
+    let address = (host(40), port(&us)).into();
+    let mut peers = vec![];
+    for n in 0..PEERS {
+        let greeting = async {
+            let mut peer = RawPeer::dial(41 + n, address, None).await;
+            peer.open(41 + n).await;
+            peer.send(KEEPALIVE, &[]).await;
+            while peer.recv().await.expect("a message").kind.0 != KEEPALIVE {}
+            peer
+        };
+        peers.push(beside(&mut us, greeting, |_| {}).await);
+    }
+    (us, peers)
+}
+
+fn up(us: &Io) -> usize {
+    let sessions = us.speaker().peers();
+    sessions
+        .filter(|peer| peer.session.state() == State::Established)
+        .count()
+}
+
+/// The process does not get to run for longer than the hold time, while all peers' KEEPALIVEs lie
+/// in their sockets; and the runtime tells it of one socket at a time.
+#[test]
+fn keepalives_that_lie_unread_are_heard_before_hold_timers_fire() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_io_events_per_tick(1)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let (mut us, mut peers) = established().await;
+        for peer in &mut peers {
+            peer.send(KEEPALIVE, &[]).await;
+        }
+        beside(&mut us, async { tokio::task::yield_now().await }, |_| {}).await;
+        for peer in &mut peers {
+            peer.send(KEEPALIVE, &[]).await;
+        }
+        let stalled = Instant::now();
+        while stalled.elapsed() < Duration::from_secs(u64::from(HOLD_S) + 2) {
+            std::hint::spin_loop();
+        }
+        // A while in which the hold timers would have fired, and cannot rightly.
+        let heard = tokio::time::sleep(Duration::from_secs(1));
+        let mut told = vec![];
+        beside(&mut us, heard, |event| told.push(event)).await;
+        let lost = told.iter().filter(|event| {
+            use bgp_io::bgp_speaker::Event as Told;
+            matches!(event, Event::Speaker(Told::Down { .. }))
+        });
+        assert_eq!((lost.count(), up(&us)), (0, usize::from(PEERS)));
+
+        // Whoever is silent from then on is lost all the same.
+        let silence = tokio::time::sleep(Duration::from_secs(u64::from(HOLD_S) + 1));
+        beside(&mut us, silence, |_| {}).await;
+        assert_eq!(up(&us), 0);
+    });
+}
