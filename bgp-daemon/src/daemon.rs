@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use admin::report::{Fact, Status};
-use bgp_io::bgp_proto::FamilySet;
-use bgp_io::bgp_speaker::{PeerView, RangeUsage, Restart};
+use bgp_io::bgp_speaker::RangeUsage;
 use bgp_io::{Event, Io, IoConfig, Speaker};
 use intent::report;
 
 use crate::memory::Memory;
-use crate::{Config, Failure, Forwarding, Program, log};
+use crate::{Config, Failure, Program, log, restart};
 
 /// Everything a daemon owns but its control socket and its signals.
 #[derive(Debug)]
@@ -38,16 +37,8 @@ impl<P: Program> Daemon<P> {
     pub fn new(config: Config<P::Settings>, seed: u64) -> Result<Self, Failure<P::Error>> {
         let mut speaker = Speaker::new(config.intent.speaker.clone(), seed);
         let (memory, former) = Memory::open(&config.control());
-        if former.is_none() && P::FORWARDING == Forwarding::Kernel {
-            speaker.forwarding_kept(FamilySet::EMPTY);
-        }
-        if let Some(dynamic) = former.filter(|_| !config.intent.restart_wait.is_zero()) {
-            speaker.restarted(Restart {
-                wait: config.intent.restart_wait,
-                dynamic,
-                own_routes: P::FORWARDING == Forwarding::Kernel,
-            });
-        }
+        let wait = config.intent.restart_wait;
+        restart::begin(&mut speaker, former, wait, P::FORWARDING);
         let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
         let listen = config.file.listen.iter().map(|at| *at.get_ref()).collect();
         Ok(Self {
@@ -81,11 +72,7 @@ impl<P: Program> Daemon<P> {
 
     /// Notes for the next start which neighbours there are now.
     pub(crate) fn remember(&mut self) {
-        let peers = self.io.speaker().peers();
-        let dynamic = peers.filter(|peer| peer.dynamic && may_keep_routes(peer));
-        let present = dynamic.map(|peer| peer.config.remote);
-        let awaited = self.io.speaker().awaited().into_iter().flatten();
-        let addresses = present.chain(awaited).collect();
+        let addresses = restart::remembered(self.io.speaker());
         if let Err(error) = self.memory.keep(addresses) {
             let path = self.memory.path().display();
             tracing::warn!("{path}: {error}: the next start will not be a graceful restart");
@@ -130,12 +117,6 @@ impl<P: Program> Daemon<P> {
         })
         .collect()
     }
-}
-
-/// Whether a neighbour keeps our routes while we are away, or is away itself and may do so.
-fn may_keep_routes(peer: &PeerView<'_>) -> bool {
-    let graceful = |params: &bgp_io::bgp_proto::SessionParams| params.peer_graceful.is_some();
-    peer.config.session.graceful_restart.is_some() && peer.params.is_none_or(graceful)
 }
 
 /// Whether there may be more dynamic neighbours, or fewer.

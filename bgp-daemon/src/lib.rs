@@ -14,6 +14,7 @@ mod log;
 mod memory;
 mod program;
 mod reload;
+pub mod restart;
 mod run;
 
 pub use config::{Config, Settings};
