@@ -37,6 +37,10 @@ pub(crate) struct Bgp {
     pub(crate) partials: BTreeMap<(PeerId, Conn), BytesMut>,
     /// Connections that had no room.
     pub(crate) blocked: BTreeSet<(PeerId, Conn)>,
+    /// Until then it does not read.
+    pub(crate) deaf_until: u64,
+    /// Connections with unread octets, of which their sessions know.
+    pub(crate) paused: BTreeSet<(PeerId, Conn)>,
 }
 
 /// Between a node's speaker and its kernel.
@@ -75,11 +79,9 @@ impl Bgp {
         let glue = self.kernel.as_ref();
         let kernel = glue.and_then(|glue| glue.node.poll_timeout());
         let speaker = self.speaker.poll_timeout();
-        speaker
-            .map(|at| at.0)
-            .into_iter()
-            .chain(kernel.map(|at| at.0))
-            .min()
+        let listens = (!self.paused.is_empty()).then_some(self.deaf_until);
+        let all = [speaker.map(|at| at.0), kernel.map(|at| at.0), listens];
+        all.into_iter().flatten().min()
     }
 
     /// Sessions that are up.
@@ -165,10 +167,13 @@ impl Bgp {
         );
     }
 
-    /// Tells the neighbours that it leaves.
-    pub(crate) fn leave(&mut self, cx: &mut Cx<'_>) {
+    /// Tells the neighbours that it leaves, for good or to come back.
+    pub(crate) fn leave(&mut self, cx: &mut Cx<'_>, to_come_back: bool) {
         let why = Notification::administrative_shutdown("the daemon stops");
-        self.speaker.stop_all(Instant(cx.now), &why);
+        match to_come_back {
+            true => self.speaker.leave_all(Instant(cx.now), &why),
+            false => self.speaker.stop_all(Instant(cx.now), &why),
+        }
         self.drain(cx);
     }
 
@@ -206,6 +211,9 @@ impl Bgp {
         let Some(glue) = &mut self.kernel else {
             return worked;
         };
+        if glue.node.has_told_own() && self.speaker.awaited().contains(&None) {
+            self.speaker.own_routes_complete();
+        }
         worked |= glue.node.read(now, &mut self.speaker) != Progress::Done;
         while let Some(command) = glue.node.poll_command(now) {
             glue.fib.submit(command);
@@ -290,10 +298,31 @@ impl Bgp {
     fn forget(&mut self, peer: PeerId, conn: Conn) {
         self.partials.remove(&(peer, conn));
         self.blocked.remove(&(peer, conn));
+        self.paused.remove(&(peer, conn));
+    }
+
+    /// Tells sessions whether octets lie unread, as the driver does when it has no time to read.
+    fn pause(&mut self, cx: &mut Cx<'_>) {
+        let unread: BTreeSet<_> = cx.net.unread_of(self.at).into_iter().collect();
+        for (peer, conn) in unread.difference(&self.paused.clone()).copied() {
+            self.paused.insert((peer, conn));
+            self.session(cx, peer, bgp_fsm::Input::ReadPaused { unread: true });
+        }
+    }
+
+    /// Sessions are told that what lay unread has been read.
+    fn resume(&mut self, cx: &mut Cx<'_>) {
+        while let Some((peer, _)) = self.paused.pop_first() {
+            self.session(cx, peer, bgp_fsm::Input::ReadPaused { unread: false });
+        }
     }
 
     /// Reads every connection that has something, and hands on the messages.
     fn read(&mut self, cx: &mut Cx<'_>) -> bool {
+        if cx.now < self.deaf_until {
+            self.pause(cx);
+            return false;
+        }
         let mut worked = false;
         for (peer, conn) in cx.net.ends_of(self.at) {
             let Some((octets, over, waits)) = cx.net.read(self.at, peer, conn) else {
@@ -320,6 +349,7 @@ impl Bgp {
                 self.partials.insert((peer, conn), buffer);
             }
         }
+        self.resume(cx);
         worked
     }
 

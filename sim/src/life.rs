@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bgp_daemon::{Forwarding, restart};
 use bgp_speaker::Speaker;
 use bgp_speaker::bgp_fsm::Instant;
 use cambric_bgp_client::Node;
@@ -23,13 +24,15 @@ pub enum End {
     Killed,
     /// Its machine is off, or cut off, at once: nobody is told.
     Silent,
-    /// It is told to leave, and tells its neighbours.
+    /// It is told to leave for good, and tells its neighbours.
     Leaves,
+    /// It is told to leave and will be back: neighbours that keep its routes are told nothing.
+    Restarts,
 }
 
 impl End {
     /// Every way.
-    pub const ALL: [Self; 3] = [Self::Killed, Self::Silent, Self::Leaves];
+    pub const ALL: [Self; 4] = [Self::Killed, Self::Silent, Self::Leaves, Self::Restarts];
 }
 
 impl World {
@@ -69,6 +72,12 @@ impl World {
         }
         machine.bgp.life += 1;
         let mut speaker = Speaker::new(machine.speaker.clone(), seed);
+        let forwarding = match machine.node {
+            Some(_) => Forwarding::Kernel,
+            None => Forwarding::Others,
+        };
+        let former = machine.former.take();
+        restart::begin(&mut speaker, former, machine.restart_wait, forwarding);
         let kernel = machine.node.as_ref().map(|node| {
             let fib = MemoryFib::new(&node.kernel);
             let attachment = fib.attachment();
@@ -89,6 +98,8 @@ impl World {
             kernel,
             partials: BTreeMap::new(),
             blocked: BTreeSet::new(),
+            deaf_until: 0,
+            paused: BTreeSet::new(),
         });
         Some(true)
     }
@@ -127,9 +138,14 @@ impl World {
                 let Some(mut bgp) = machine.bgp.kill() else {
                     return;
                 };
+                // While it runs, a daemon writes its file again with every change.
+                machine.former = match how {
+                    End::Killed | End::Restarts => Some(restart::remembered(&bgp.speaker)),
+                    End::Leaves | End::Silent => None,
+                };
                 let mut cx = cx!(self);
-                if how == End::Leaves {
-                    bgp.leave(&mut cx);
+                if matches!(how, End::Leaves | End::Restarts) {
+                    bgp.leave(&mut cx, how == End::Restarts);
                 }
                 let (net, mut sky) = cx.sky();
                 net.crash(&mut sky, at, how == End::Silent);
@@ -152,6 +168,17 @@ impl World {
         *stalled = until;
         self.say(at, &format!("{daemon:?} stalls"));
         self.wake(at, daemon);
+    }
+
+    /// A BGP daemon does all but read what its neighbours send, for so many nanoseconds.
+    pub(crate) fn deafen(&mut self, at: At, length: u64) {
+        let until = self.now + length;
+        let bgp = self.machines.get_mut(at).and_then(|m| m.bgp.run.as_mut());
+        if let Some(bgp) = bgp {
+            bgp.deaf_until = until;
+            self.say(at, "stops reading");
+            self.wake(at, Daemon::Bgp);
+        }
     }
 
     /// A node loses its power and boots: its kernel knows nothing any more. Daemons are to be

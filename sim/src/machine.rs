@@ -1,9 +1,11 @@
 //! Machines: what outlives their daemons, and how daemons come to life on them.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bgp_speaker::SpeakerConfig;
 use bgp_speaker::rib::Role;
@@ -30,6 +32,10 @@ pub(crate) struct Machine {
     pub(crate) v4: Ipv4Addr,
     pub(crate) v6: Ipv6Addr,
     pub(crate) speaker: SpeakerConfig,
+    /// How long its speaker waits for others after a restart.
+    pub(crate) restart_wait: Duration,
+    /// The file that a BGP daemon leaves behind, while the machine is up: its dynamic neighbours.
+    pub(crate) former: Option<BTreeSet<IpAddr>>,
     /// What a reflector does not have.
     pub(crate) node: Option<NodeParts>,
     pub(crate) bgp: Slot<Bgp>,
@@ -122,6 +128,8 @@ impl Machine {
             v4: plan.v4,
             v6: plan.v6,
             speaker,
+            restart_wait: options.restart_wait,
+            former: None,
             node,
             bgp: Slot::default(),
             felix: Slot::default(),

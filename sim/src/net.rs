@@ -249,6 +249,17 @@ impl Net {
         of.map(|(_, peer, conn)| (*peer, *conn)).collect()
     }
 
+    /// The connections of a machine on which something has arrived.
+    pub(crate) fn unread_of(&self, machine: At) -> Vec<(PeerId, Conn)> {
+        let mut ends = self.ends_of(machine);
+        ends.retain(|(peer, conn)| {
+            let end = self.ends.get(&(machine, *peer, *conn));
+            let side = end.and_then(|(stream, side)| self.streams.get(stream)?.get(*side));
+            side.is_some_and(|side| !side.arrived.is_empty())
+        });
+        ends
+    }
+
     /// Whether the connection is (still) this stream.
     pub(crate) fn stream_of(&self, machine: At, peer: PeerId, conn: Conn) -> Option<u32> {
         Some(self.ends.get(&(machine, peer, conn))?.0)

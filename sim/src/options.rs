@@ -30,6 +30,8 @@ pub struct Options {
     pub restart_time_s: Option<u16>,
     /// Which paths of a prefix every speaker sends; `None`: one (RFC 7911).
     pub add_path: Option<SendPaths>,
+    /// How long a BGP daemon that restarts defers its choice of routes; zero: not at all.
+    pub restart_wait: Duration,
     /// The network during the chaos.
     pub weather: Weather,
     /// How kernels misbehave during the chaos, in thousandths.
@@ -40,12 +42,14 @@ pub struct Options {
     pub conflicts: bool,
     /// Shares of adding, removing and moving workloads, and of their links going down and up.
     pub churn: [u64; 4],
-    /// Shares of crashes of BGP clients, of Felix, of reflectors, and of reboots of nodes.
-    pub crashes: [u64; 4],
-    /// Shares of cuts of the network, and of resets of streams.
-    pub cuts: [u64; 2],
-    /// Shares of stalls of daemons, of lost kernel notifications, and of the store's faults.
-    pub stalls: [u64; 3],
+    /// Shares of crashes of BGP clients, of Felix, of reflectors, of reboots of nodes, and of
+    /// restarts of BGP daemons.
+    pub crashes: [u64; 5],
+    /// Shares of cuts of the network, of resets of streams, and of partitions.
+    pub cuts: [u64; 3],
+    /// Shares of stalls of daemons, of lost kernel notifications, of the store's faults, and of BGP
+    /// daemons that stop reading.
+    pub stalls: [u64; 4],
 }
 
 impl Default for Options {
@@ -61,14 +65,15 @@ impl Default for Options {
             hold_time_s: 90,
             restart_time_s: Some(120),
             add_path: None,
+            restart_wait: Duration::from_secs(90),
             weather: Weather::default(),
             kernel_faults: 0,
             host_faults: 0,
             conflicts: false,
             churn: [4, 2, 4, 2],
-            crashes: [2, 2, 1, 1],
-            cuts: [2, 2],
-            stalls: [1, 1, 2],
+            crashes: [2, 2, 1, 1, 2],
+            cuts: [2, 2, 1],
+            stalls: [1, 1, 2, 2],
         }
     }
 }
@@ -89,6 +94,7 @@ impl Options {
             pause: Duration::from_millis(chance.within(200..=5_000)),
             hold_time_s: *chance.pick(&[6, 30, 90]).unwrap_or(&90),
             restart_time_s: *chance.pick(&[None, Some(20), Some(120)]).unwrap_or(&None),
+            restart_wait: Duration::from_secs(*chance.pick(&[0, 10, 90]).unwrap_or(&90)),
             kernel_faults: *chance.pick(&[0, 0, 10, 50]).unwrap_or(&0),
             host_faults: *chance.pick(&[0, 0, 50]).unwrap_or(&0),
             conflicts: chance.strikes(250),

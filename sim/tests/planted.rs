@@ -214,6 +214,10 @@ fn a_route_that_the_kernel_keeps_once_is_deleted_again() {
     let (plants, left) = keeping(2);
     let options = Options {
         chaos: Duration::from_secs(60),
+        // Nothing but workloads that come and go.
+        crashes: [0; 5],
+        cuts: [0; 3],
+        stalls: [0; 4],
         ..calm(2, false)
     };
     assert_eq!(found(&options, plants), None);

@@ -12,6 +12,9 @@ use crate::world::World;
 /// Longest time that a daemon stays down.
 const DOWN_MAX: Duration = Duration::from_secs(200);
 
+/// Longest time that a restart takes.
+const RESTART_MAX: Duration = Duration::from_secs(10);
+
 /// Longest time that a way stays cut.
 const CUT_MAX: Duration = Duration::from_secs(150);
 
@@ -43,11 +46,14 @@ impl World {
         match which {
             Some(which @ 0..=3) => self.churn(which),
             Some(which @ 4..=7) => self.crash(which - 4),
-            Some(8) => self.cut_any(),
-            Some(9) => self.break_any(),
-            Some(10) => self.stall_any(),
-            Some(11) => self.overrun_any(),
-            Some(12) => self.upset_store(),
+            Some(8) => self.restart_any(),
+            Some(9) => self.cut_any(),
+            Some(10) => self.break_any(),
+            Some(11) => self.part_all(),
+            Some(12) => self.stall_any(),
+            Some(13) => self.overrun_any(),
+            Some(14) => self.upset_store(),
+            Some(15) => self.deafen_any(),
             _ => {}
         }
     }
@@ -113,11 +119,38 @@ impl World {
                 return;
             }
         };
-        let ends = [End::Killed, End::Killed, End::Leaves, End::Silent];
-        let how = self.chance.pick(&ends).copied().unwrap_or(End::Killed);
+        let how = self.chance.pick(&End::ALL).copied();
+        let how = how.unwrap_or(End::Killed);
         self.end(at, daemon, how);
         let later = self.up_to(DOWN_MAX);
         self.later(later, Act::Start(at, daemon));
+    }
+
+    /// A BGP daemon is back before its neighbours give up its routes, or nearly so.
+    fn restart_any(&mut self) {
+        let at = self.chance.below(self.machines.len());
+        let ends = [End::Restarts, End::Killed];
+        let how = self.chance.pick(&ends).copied();
+        self.end(at, Daemon::Bgp, how.unwrap_or(End::Killed));
+        let later = self.up_to(RESTART_MAX);
+        self.later(later, Act::Start(at, Daemon::Bgp));
+    }
+
+    /// Cuts some machines off from all the others, until they are whole again in one instant.
+    fn part_all(&mut self) {
+        let machines = self.machines.len() + 1;
+        let (some, others): (Vec<At>, Vec<At>) =
+            (0..machines).partition(|_| self.chance.strikes(500));
+        let later = self.up_to(CUT_MAX);
+        for one in &some {
+            for other in &others {
+                self.net.cut(*one, *other, true);
+                self.later(later, Act::Heal(*one, *other));
+            }
+        }
+        let names: Vec<&str> = some.iter().map(|at| self.net.name(*at)).collect();
+        let line = format!("cut off from all others: {}", names.join(" "));
+        self.log.line(self.now, line);
     }
 
     /// Cuts the way between two machines, or all ways of one. The store counts as a machine.
@@ -161,6 +194,12 @@ impl World {
             .unwrap_or(&Daemon::Bgp);
         let length = self.up_to(STALL_MAX);
         self.stall(at, daemon, length);
+    }
+
+    fn deafen_any(&mut self) {
+        let at = self.chance.below(self.machines.len());
+        let length = self.up_to(STALL_MAX);
+        self.deafen(at, length);
     }
 
     fn overrun_any(&mut self) {

@@ -118,6 +118,7 @@ pub const TABLE: &[Row] = &[
             "bgp-fsm",
             "rib",
             "bgp-speaker",
+            "bgp-daemon",
             "fib-sync",
             "datastore",
             "model",
