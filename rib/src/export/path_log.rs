@@ -38,6 +38,11 @@ impl PathLog {
         old
     }
 
+    /// The version of a slot's entry; 0 if it never had one.
+    pub(crate) fn version(&self, slot: u32) -> u64 {
+        self.versions.get(slot as usize).copied().unwrap_or(0)
+    }
+
     /// The slot is about to be given back.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(version) = self.versions.get_mut(slot as usize) {

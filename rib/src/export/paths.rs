@@ -152,7 +152,8 @@ impl<K: Key> FamilyTable<K> {
         if !self.is_readable(at) {
             return 0;
         }
-        let chosen = self.choose(shared, rules, at, runs);
+        let version = self.path_version(at);
+        let chosen = self.choose(shared, group, rules, (at, version), runs);
         let before = runs.len();
         if let Some(state) = self.groups.get_mut(&group) {
             let repeat = Repeat {
@@ -161,7 +162,7 @@ impl<K: Key> FamilyTable<K> {
             };
             let withdrawals = &mut self.scratch.withdrawals;
             if let Some(sent) = &mut state.sent {
-                sent.tell_group(at, &chosen, repeat, &mut |word| match word {
+                sent.tell_group((at, version), &chosen, repeat, &mut |word| match word {
                     Word::Reach(path, id) => runs.push_path(path, at, id),
                     Word::Unreach(source, id) => withdrawals.push(Some(source), at, id),
                 });
@@ -189,12 +190,13 @@ impl<K: Key> FamilyTable<K> {
             self.group(shared, group).set_unsure(at);
             return 0;
         }
-        let chosen = self.choose(shared, rules, at, runs);
+        let version = self.path_version(at);
+        let chosen = self.choose(shared, group, rules, (at, version), runs);
         let before = runs.len();
         if let Some(state) = self.groups.get_mut(&group) {
             let withdrawals = &mut self.scratch.withdrawals;
             let differs = state.sent.as_mut().is_some_and(|sent| {
-                sent.tell_member(at, &chosen, &mut |word| match word {
+                sent.tell_member((at, version), &chosen, &mut |word| match word {
                     Word::Reach(path, id) if path.source != member => {
                         runs.push_path(path, at, id);
                     }
@@ -212,28 +214,26 @@ impl<K: Key> FamilyTable<K> {
         runs.len() - before
     }
 
+    /// The version of a slot in the log of all paths.
+    fn path_version(&self, at: u32) -> u64 {
+        let log = self.path_log.as_deref();
+        log.map_or(0, |paths| paths.version(at))
+    }
+
     /// The paths of a slot that a group may be told, in the order of their keys.
     fn choose(
         &mut self,
         shared: &mut Shared,
+        group: GroupId,
         (rules, send): (&GroupRules, SendPaths),
-        at: u32,
+        (at, version): (u32, u64),
         runs: &mut Runs,
     ) -> Vec<Chosen> {
         let mut chosen = core::mem::take(&mut self.scratch.chosen);
         chosen.clear();
-        let slot = self.table.slot(at);
-        if slot.best().is_none() {
-            // What could be used by now has not been decided about.
-            return chosen;
-        }
-        let paths = slot.paths.as_slice();
-        let mut candidates = core::mem::take(&mut self.scratch.candidates);
         let mut picked = core::mem::take(&mut self.scratch.picked);
-        candidates.clear();
-        let each = paths.iter();
-        candidates.extend(each.map(|path| shared.candidate(path, self.marks(path.peer()))));
-        pick(&mut candidates, &shared.config.decision, send, &mut picked);
+        self.pick(shared, group, send, (at, version), &mut picked);
+        let paths = self.table.slot(at).paths.as_slice();
         for path in picked.iter().map(|&at| &paths[usize::from(at)]) {
             let net = self.path_net(at, path.peer(), path.path_id());
             if let Some(attributes) = runs.admit(shared, rules, self.row, path, net) {
@@ -245,9 +245,39 @@ impl<K: Key> FamilyTable<K> {
             }
         }
         chosen.sort_unstable_by_key(Chosen::key);
-        self.scratch.candidates = candidates;
         self.scratch.picked = picked;
         chosen
+    }
+
+    /// Puts the indices of the paths that are to be sent at this version of a slot into `picked`.
+    fn pick(
+        &mut self,
+        shared: &Shared,
+        group: GroupId,
+        send: SendPaths,
+        (at, version): (u32, u64),
+        picked: &mut Vec<u16>,
+    ) {
+        picked.clear();
+        let slot = self.table.slot(at);
+        let paths = slot.paths.as_slice();
+        let sent = self
+            .groups
+            .get(&group)
+            .and_then(|state| state.sent.as_ref());
+        if let Some(keys) = sent.and_then(|sent| sent.chosen(at, version)) {
+            let each = (0..).zip(paths);
+            let same = each.filter(|(_, path)| keys.contains((path.peer(), path.path_id())));
+            picked.extend(same.map(|(at, _): (u16, _)| at));
+        } else if slot.best().is_some() {
+            // Without a best path, what could be used by now has not been decided about.
+            let mut candidates = core::mem::take(&mut self.scratch.candidates);
+            candidates.clear();
+            let each = paths.iter();
+            candidates.extend(each.map(|path| shared.candidate(path, self.marks(path.peer()))));
+            pick(&mut candidates, &shared.config.decision, send, picked);
+            self.scratch.candidates = candidates;
+        }
     }
 
     fn emit_paths(

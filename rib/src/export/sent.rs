@@ -35,7 +35,9 @@ impl Chosen {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     source: PeerId,
-    number: u16,
+    number: u8,
+    /// Whether the path is to be told, as far as the group has come to know.
+    chosen: bool,
     received_id: u32,
     /// What the members of the shared walk hold under it. `None` if they hold nothing: it has been
     /// withdrawn, but members that walk by themselves may not have heard of that; or only such
@@ -55,18 +57,37 @@ impl Sent {
     }
 }
 
-/// The identifiers of one prefix, in the order of sources and received identifiers.
-#[derive(Clone, Debug, Default)]
-struct Ids(SmallVec<[Sent; 1]>);
+/// The identifiers of one prefix.
+#[derive(Clone, Debug)]
+struct Ids {
+    /// In the order of sources and received identifiers.
+    sent: SmallVec<[Sent; 1]>,
+    /// The version of the slot for which the paths to be told were chosen. All readers of one
+    /// version are told the same, although paths may become unusable, or usable, before a decision
+    /// has put that into the log.
+    as_of: u64,
+}
 
-const _: () = assert!(size_of::<Ids>() == 24);
+const _: () = assert!(size_of::<Ids>() == 32);
+
+/// No paths were chosen for any version.
+const NEVER: u64 = u64::MAX;
+
+impl Default for Ids {
+    fn default() -> Self {
+        Self {
+            sent: SmallVec::new(),
+            as_of: NEVER,
+        }
+    }
+}
 
 // The numbers of one source in use are the bits of a `u64`.
 const _: () = assert!(PATHS_PER_PEER_MAX <= 64);
 
 impl Ids {
     fn find(&self, key: (PeerId, u32)) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&key, Sent::key)
+        self.sent.binary_search_by_key(&key, Sent::key)
     }
 
     /// Sees to it that every path has an identifier. `chosen` is in the order of keys.
@@ -82,46 +103,51 @@ impl Ids {
     /// lag may hold all but those of the paths to be told, and one of the others is used again.
     fn number(&mut self, path: &Chosen, at: usize, chosen: &[Chosen]) {
         let ours = self
-            .0
+            .sent
             .iter()
             .filter(|sent| sent.source == path.source)
             .fold(0_u64, |used, sent| used | 1 << (sent.number - 1));
-        let free = (!ours).trailing_zeros() as u16;
+        let free = (!ours).trailing_zeros() as u8;
         let (number, at) = if usize::from(free) < PATHS_PER_PEER_MAX {
             (free + 1, at)
         } else {
             let is_chosen = |key| chosen.binary_search_by_key(&key, Chosen::key).is_ok();
             let spare = self
-                .0
+                .sent
                 .iter()
                 .position(|sent| sent.source == path.source && !is_chosen(sent.key()));
             // A peer has no more paths than there are numbers, so there is one.
             let Some(spare) = spare else { return };
             (
-                self.0.remove(spare).number,
+                self.sent.remove(spare).number,
                 if spare < at { at - 1 } else { at },
             )
         };
         let sent = Sent {
             source: path.source,
             number,
+            chosen: false,
             received_id: path.received_id,
             told: None,
         };
-        self.0.insert(at, sent);
+        self.sent.insert(at, sent);
     }
 
     /// Hands each identifier to `each`, with the path that is to be told under it, if there is one.
     fn pair<'c>(
         &mut self,
+        version: u64,
         chosen: &'c [Chosen],
         mut each: impl FnMut(&mut Sent, Option<&'c Chosen>),
     ) {
         self.assign(chosen);
+        self.as_of = version;
         let mut chosen = chosen.iter().peekable();
-        for sent in &mut self.0 {
+        for sent in &mut self.sent {
             while chosen.next_if(|path| path.key() < sent.key()).is_some() {}
-            each(sent, chosen.next_if(|path| path.key() == sent.key()));
+            let path = chosen.next_if(|path| path.key() == sent.key());
+            sent.chosen = path.is_some();
+            each(sent, path);
         }
     }
 }
@@ -144,6 +170,19 @@ pub(crate) struct Repeat {
     pub(crate) reach: bool,
 }
 
+/// The paths that were chosen for one version of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChosenKeys<'a>(&'a Ids);
+
+impl ChosenKeys<'_> {
+    /// Whether a path is among them.
+    pub(crate) fn contains(&self, key: (PeerId, u32)) -> bool {
+        let at = self.0.find(key).ok();
+        at.and_then(|at| self.0.sent.get(at))
+            .is_some_and(|sent| sent.chosen)
+    }
+}
+
 /// The identifiers of a group in one family, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct SentIds(Vec<Ids>);
@@ -157,11 +196,17 @@ impl SentIds {
         &mut self.0[at]
     }
 
+    /// The paths that were chosen for a version of a slot, if any reader has come by it.
+    pub(crate) fn chosen(&self, slot: u32, version: u64) -> Option<ChosenKeys<'_>> {
+        let ids = self.0.get(slot as usize)?;
+        (ids.as_of == version).then_some(ChosenKeys(ids))
+    }
+
     /// What the members of the shared walk have to be told so that they hold `chosen`, which is in
-    /// the order of keys.
+    /// the order of keys, at a version of the slot.
     pub(crate) fn tell_group<'c>(
         &mut self,
-        slot: u32,
+        (slot, version): (u32, u64),
         chosen: &'c [Chosen],
         repeat: Repeat,
         say: &mut dyn FnMut(Word<'c>),
@@ -169,7 +214,7 @@ impl SentIds {
         if chosen.is_empty() && slot as usize >= self.0.len() {
             return;
         }
-        self.ids(slot).pair(chosen, |sent, path| {
+        self.ids(slot).pair(version, chosen, |sent, path| {
             let stamp = path.map(|path| path.stamp);
             match path {
                 Some(path) if repeat.all || repeat.reach || sent.told != stamp => {
@@ -188,7 +233,7 @@ impl SentIds {
     /// holds now. Returns whether that is something else than what the group was told.
     pub(crate) fn tell_member<'c>(
         &mut self,
-        slot: u32,
+        (slot, version): (u32, u64),
         chosen: &'c [Chosen],
         say: &mut dyn FnMut(Word<'c>),
     ) -> bool {
@@ -196,7 +241,7 @@ impl SentIds {
             return false;
         }
         let mut differs = false;
-        self.ids(slot).pair(chosen, |sent, path| {
+        self.ids(slot).pair(version, chosen, |sent, path| {
             differs |= sent.told != path.map(|path| path.stamp);
             say(match path {
                 Some(path) => Word::Reach(path, sent.path_id()),
@@ -209,7 +254,7 @@ impl SentIds {
     /// Every reader has heard that what the group does not hold is withdrawn. Returns whether
     /// there was such a thing.
     pub(crate) fn prune(&mut self, slot: u32) -> bool {
-        let Some(Ids(ids)) = self.0.get_mut(slot as usize) else {
+        let Some(Ids { sent: ids, .. }) = self.0.get_mut(slot as usize) else {
             return false;
         };
         let before = ids.len();
@@ -224,7 +269,7 @@ impl SentIds {
     /// The identifier that members know a path by. If the group is `unsure`, it may be only some.
     pub(crate) fn path_id(&self, slot: u32, key: (PeerId, u32), unsure: bool) -> Option<u32> {
         let ids = self.0.get(slot as usize)?;
-        let sent = ids.0.get(ids.find(key).ok()?)?;
+        let sent = ids.sent.get(ids.find(key).ok()?)?;
         (unsure || sent.told.is_some()).then(|| sent.path_id())
     }
 
@@ -242,7 +287,7 @@ impl SentIds {
 
     /// Identifiers kept.
     pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|Ids(ids)| ids.len()).sum()
+        self.0.iter().map(|ids| ids.sent.len()).sum()
     }
 }
 
@@ -262,7 +307,7 @@ mod tests {
     /// What is said to the group: announced identifiers, withdrawn ones.
     fn tell(sent: &mut SentIds, chosen: &[Chosen]) -> (Vec<u32>, Vec<u32>) {
         let (mut reach, mut unreach) = (Vec::new(), Vec::new());
-        sent.tell_group(0, chosen, Repeat::default(), &mut |word| match word {
+        sent.tell_group((0, 1), chosen, Repeat::default(), &mut |word| match word {
             Word::Reach(_, id) => reach.push(id),
             Word::Unreach(source, id) => {
                 assert_eq!(id >> 16, u32::from(source.0));
@@ -315,10 +360,10 @@ mod tests {
     #[test]
     fn a_member_by_itself_leaves_its_trace() {
         let mut sent = SentIds::default();
-        assert!(sent.tell_member(0, &[path(1, 0, 1)], &mut |_| {}));
+        assert!(sent.tell_member((0, 1), &[path(1, 0, 1)], &mut |_| {}));
         let mut said = Vec::new();
         assert!(
-            !sent.tell_member(0, &[], &mut |word| said.push(word)),
+            !sent.tell_member((0, 1), &[], &mut |word| said.push(word)),
             "the group was told nothing"
         );
         assert!(matches!(said[..], [Word::Unreach(PeerId(1), 0x1_0001)]));
@@ -327,11 +372,11 @@ mod tests {
             all: true,
             reach: false,
         };
-        sent.tell_group(0, &[path(2, 0, 1)], repeat, &mut |word| match word {
+        sent.tell_group((0, 1), &[path(2, 0, 1)], repeat, &mut |word| match word {
             Word::Reach(..) => reach += 1,
             Word::Unreach(..) => unreach += 1,
         });
         assert_eq!((reach, unreach), (1, 1));
-        assert!(!sent.tell_member(0, &[path(2, 0, 1)], &mut |_| {}));
+        assert!(!sent.tell_member((0, 1), &[path(2, 0, 1)], &mut |_| {}));
     }
 }

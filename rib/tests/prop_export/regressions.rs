@@ -472,3 +472,36 @@ fn a_path_with_another_label_is_told_again() {
     ];
     play(setup, &events);
 }
+
+#[test]
+fn all_readers_of_a_version_are_told_the_same() {
+    // One member is told of a path whose peer then goes, the group comes by after that. It has to
+    // say what it would have said before: the member will not come by again.
+    for trim in [false, true] {
+        let mut events = vec![
+            Event::Settle,
+            reach(5, 4, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            reach(7, 4, PLAIN),
+            reach(5, 1, PLAIN),
+            reach(5, 2, PLAIN),
+            Event::Private { peer: 6, budget: 1 },
+            Event::Down {
+                peer: 7,
+                stale: false,
+            },
+            Event::Export {
+                group: 2,
+                budget: 9,
+            },
+            Event::Private { peer: 6, budget: 9 },
+        ];
+        if trim {
+            let rest = [0, 1].map(|group| Event::Export { group, budget: 9 });
+            events.extend(rest);
+            events.push(Event::Trim { all: true });
+        }
+        plays(false, &events);
+    }
+}
