@@ -25,7 +25,8 @@ pub struct Arguments {
     /// Daemons of each round, in this order; those that the bars name unless given
     #[arg(long, value_delimiter = ',')]
     daemons: Vec<Kind>,
-    /// Rounds: each runs every daemon once; the table shows the median of the rounds
+    /// Rounds: each runs every daemon once; the table shows the median of the rounds. Long
+    /// workloads take fewer
     #[arg(long, default_value_t = 7)]
     pairs: usize,
     /// Where to write all values as JSON
@@ -42,7 +43,7 @@ pub struct Arguments {
     churn: u64,
     /// What routes are drawn from
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     #[command(subcommand)]
     /// What else to be
     pub part: Option<Part>,
@@ -51,6 +52,8 @@ pub struct Arguments {
 /// Other things that the program can be.
 #[derive(Debug, Subcommand)]
 pub enum Part {
+    /// Measure the load generator itself, without sockets
+    Speed,
     /// Be the blind relay (started by the benchmark itself)
     #[command(hide = true)]
     Relay {
@@ -102,7 +105,6 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
     } else {
         &arguments.work
     };
-    let pairs = if arguments.quick { 1 } else { arguments.pairs };
     let lab = Lab::new().await?;
     let mut report = Report::default();
     for &work in works {
@@ -118,6 +120,11 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
                 "{name} is not there: `make bench` builds and installs all"
             );
         }
+        let pairs = if arguments.quick {
+            1
+        } else {
+            arguments.pairs.min(work.rounds_max())
+        };
         for round in 1..=pairs {
             for &kind in daemons {
                 let began = Instant::now();

@@ -18,6 +18,7 @@ pub mod outbox;
 pub mod relay;
 pub mod report;
 pub mod routes;
+pub mod speed;
 pub mod stage;
 pub mod wire;
 pub mod work;

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use bench::cli::{Arguments, Part, compare};
-use bench::relay;
+use bench::{relay, speed};
 use clap::Parser;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.part {
         Some(Part::Relay { address, asn }) => relay::run(address, asn).map(|()| true),
+        Some(Part::Speed) => speed::run(arguments.seed).map(|()| true),
         None => compare(&arguments),
     };
     match done {

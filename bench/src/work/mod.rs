@@ -62,6 +62,15 @@ impl Work {
         }
     }
 
+    /// How many rounds are enough: those that take minutes are steadier too.
+    pub const fn rounds_max(self) -> usize {
+        match self {
+            Self::S1 | Self::S2 | Self::S3 | Self::S3b => usize::MAX,
+            Self::Storm | Self::Rack | Self::Stall => 3,
+            Self::Churn => 1,
+        }
+    }
+
     /// Runs it once with one daemon.
     pub async fn run(self, lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
         match self {

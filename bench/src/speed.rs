@@ -1,0 +1,68 @@
+//! How fast the load generator itself is: what it can encode, and what it can judge, without any
+//! socket.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::intake::Intake;
+use crate::ledger::{Ledger, NOBODY};
+use crate::routes::{Passing, Routes};
+use crate::wire;
+use crate::work::fanout::Fleet;
+use crate::work::internet;
+
+/// Times one table is encoded and judged.
+const TIMES: usize = 20;
+
+/// Prints both for the tables of s1 and s3.
+pub fn run(seed: u64) -> Result<()> {
+    let fleet = Fleet {
+        clients: 200,
+        each: 250,
+        each_v6: 0,
+    };
+    let full = internet::routes(seed, 1_000_000, 1, Passing::Copied);
+    print("s1", full, 1)?;
+    print("s3", fleet.routes(seed, Passing::Copied), fleet.clients)
+}
+
+fn print(name: &str, routes: Routes, senders: usize) -> Result<()> {
+    let routes = Rc::new(routes);
+    let sent: usize = routes
+        .bundles
+        .iter()
+        .map(|bundle| bundle.numbers.len())
+        .sum();
+    let millions =
+        |times: usize, since: Instant| (times * sent) as f64 / since.elapsed().as_secs_f64() / 1e6;
+    let began = Instant::now();
+    let octets: Vec<_> = (0..senders)
+        .map(|sender| routes.announcements(sender, |_| true, None))
+        .collect();
+    let encoded = millions(1, began);
+    // A monitor that sends nothing itself is told everything, again and again.
+    let monitor = senders;
+    let receivers: Vec<_> = (0..=senders).map(|session| session == monitor).collect();
+    let mut ledger = Ledger::new(routes.prefixes.count(), &receivers);
+    let winners = routes.winners.iter().enumerate();
+    let news: Vec<_> = winners
+        .map(|(number, &tag)| (number, tag, NOBODY))
+        .collect();
+    ledger.expect_all(&news);
+    let mut intake = Intake::new(routes.clone(), ledger, false, receivers);
+    let began = Instant::now();
+    for _ in 0..TIMES {
+        for mut octets in octets.iter().map(Vec::as_slice) {
+            while let Some(length) = wire::frame(octets)? {
+                intake.update(monitor, &octets[wire::HEADER..length])?;
+                octets = &octets[length..];
+            }
+        }
+    }
+    let judged = millions(TIMES, began);
+    anyhow::ensure!(intake.ledger.is_right(), "{}", intake.fault());
+    println!("{name}: {encoded:.1} M prefixes/s encoded, {judged:.1} M prefixes/s judged");
+    Ok(())
+}
