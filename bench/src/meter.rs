@@ -64,7 +64,8 @@ fn children(pid: u32) -> Vec<u32> {
     pids.collect()
 }
 
-fn generator() -> Result<Duration> {
+/// CPU time of this process.
+pub fn generator() -> Result<Duration> {
     let used = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
     let time = |value: nix::sys::time::TimeVal| {
         Duration::from_micros((value.tv_sec() * 1_000_000 + value.tv_usec()).unsigned_abs())

@@ -37,14 +37,15 @@ pub(super) async fn storm(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     scene.password = Some(PASSWORD);
     let routes = Rc::new(fleet.routes(options.seed, passing(kind, true)));
     let mut stage = Stage::prepare(lab, kind, options, scene, &parts, routes.clone()).await?;
+    stage.establish()?;
+    expect_all(&mut stage);
     for client in 0..fleet.clients {
         let mut table = routes.announcements(client, |_| true, PATH_ID);
         table.extend(wire::end_of_rib());
-        stage.generator.session(client).greeting = Bytes::from(table);
+        let table = Bytes::from(table);
+        stage.generator.session(client).greeting = table.clone();
+        stage.generator.send(client, table)?;
     }
-    expect_all(&mut stage);
-    let established = stage.generator.establish(stage.patience);
-    stage.told(established)?;
     let first = stage.generator.settle("all hold all", stage.patience);
     stage.told(first)?;
 
