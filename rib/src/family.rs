@@ -363,10 +363,10 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn doubt_sent(&mut self) {
-        let len = self.table.len();
+        let (next, len) = (self.log.next(), self.table.len());
         let states = self.groups.values_mut();
         for state in states.filter(|state| state.sends_paths()) {
-            state.doubt(len);
+            state.doubt(next, len);
         }
     }
 

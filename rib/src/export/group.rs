@@ -53,6 +53,9 @@ pub(crate) struct GroupState {
     /// What the members were told where they are told several paths of a prefix, in place of
     /// `told`.
     pub(super) sent: Option<SentIds>,
+    /// Below this version, slots stay unsure: members may have been told something that the tables
+    /// no longer know of.
+    doubted: u64,
 }
 
 impl GroupState {
@@ -64,13 +67,16 @@ impl GroupState {
             told: Vec::new(),
             unsure: Vec::new(),
             sent,
+            doubted: 0,
         };
-        state.doubt(table_len);
+        state.doubt(0, table_len);
         state
     }
 
-    /// Becomes unsure of everything that is in the table.
-    pub(crate) fn doubt(&mut self, table_len: u32) {
+    /// Becomes unsure of everything that is in the table, until it goes into the log with this
+    /// version or a later one.
+    pub(crate) fn doubt(&mut self, version: u64, table_len: u32) {
+        self.doubted = version;
         self.unsure.clear();
         self.unsure
             .resize(table_len.div_ceil(64) as usize, u64::MAX);
@@ -110,7 +116,7 @@ impl GroupState {
         bits.is_some_and(|bits| bits & 1 << (slot % 64) != 0)
     }
 
-    pub(super) fn take_unsure(&mut self, slot: u32) -> bool {
+    fn take_unsure(&mut self, slot: u32) -> bool {
         let Some(bits) = self.unsure.get_mut(slot as usize / 64) else {
             return false;
         };
@@ -118,6 +124,14 @@ impl GroupState {
         let was = *bits & bit != 0;
         *bits &= !bit;
         was
+    }
+
+    /// The same at a version of the slot, of which everything is about to be said.
+    pub(super) fn take_unsure_at(&mut self, slot: u32, version: u64) -> bool {
+        if version < self.doubted {
+            return self.is_unsure(slot);
+        }
+        self.take_unsure(slot)
     }
 
     /// The slot is about to be given back.

@@ -157,7 +157,7 @@ impl<K: Key> FamilyTable<K> {
         let before = runs.len();
         if let Some(state) = self.groups.get_mut(&group) {
             let repeat = Repeat {
-                all: state.take_unsure(at),
+                all: state.take_unsure_at(at, version),
                 reach: self.keeps_wire,
             };
             let withdrawals = &mut self.scratch.withdrawals;

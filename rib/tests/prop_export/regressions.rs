@@ -505,3 +505,34 @@ fn all_readers_of_a_version_are_told_the_same() {
         plays(false, &events);
     }
 }
+
+#[test]
+fn a_peer_that_comes_back_as_another_is_told_of_anew_to_a_member_ahead() {
+    plays(
+        false,
+        &[
+            Event::Settle,
+            reach(5, 4, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            reach(7, 4, PLAIN),
+            reach(7, 1, PLAIN),
+            reach(7, 2, PLAIN),
+            Event::Private { peer: 6, budget: 1 },
+            Event::Down {
+                peer: 5,
+                stale: true,
+            },
+            Event::Up {
+                peer: 5,
+                alias: true,
+            },
+            Event::Export {
+                group: 2,
+                budget: 9,
+            },
+            Event::Private { peer: 6, budget: 9 },
+            reach(5, 4, PLAIN),
+        ],
+    );
+}
