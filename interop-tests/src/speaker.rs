@@ -39,7 +39,8 @@ pub struct Speaker {
 }
 
 /// How long a lab may take to come to the state it is to be in.
-const SETTLED: Duration = Duration::from_secs(30);
+/// OpenBGPD rests for 30 s after a NOTIFICATION, also that of a lost collision.
+const SETTLED: Duration = Duration::from_secs(60);
 
 impl Kind {
     /// Whether the program is installed; says so in one line if not.

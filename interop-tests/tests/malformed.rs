@@ -6,7 +6,7 @@ use std::{io, net::Ipv4Addr, time::Duration};
 
 use bgp_proto::AttrCode as Code;
 use interop_tests::{
-    Kind, Route, Setup, Site, Speaker, Table,
+    Ground, Kind, Route, Setup, Site, Speaker, Table,
     heard::{Attributes, Destination},
     in_ground,
     message::{OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN},
@@ -263,7 +263,7 @@ fn odd(row: usize, alter: fn(Update) -> Update) -> Vec<u8> {
     alter(update.announcing(prefix(row))).encode()
 }
 
-/// Opens the session of host 2 or 3, however long the reflector wants nothing of it.
+/// Opens the session of a host.
 async fn session(site: &Site) -> Sender {
     let opening = Opening {
         id: Site::v4(site.number),
@@ -300,7 +300,8 @@ fn canonical(med: bool, besides: &[Attribute]) -> Attributes {
 fn the_sin_of_one_is_nobody_elses() {
     let behind = [Kind::Bird, Kind::Gobgp, Kind::Frr, Kind::Openbgpd];
     in_ground(&behind, "the_sin_of_one_is_nobody_elses", async |ground| {
-        let numbers = (2..8).map(Site::v4);
+        let senders = u8::try_from(FATAL.len()).expect("a few rows");
+        let numbers = (2..FATAL_HOST + senders).map(Site::v4);
         let setup = numbers.fold(Setup::fabric(), |setup, peer| {
             setup.neighbor(peer, ASN).carrying(IPV4)
         });
@@ -319,7 +320,7 @@ fn the_sin_of_one_is_nobody_elses() {
         for other in &others {
             other.holds(&Table::new()).await;
         }
-        fatal_ones(&source, &mut to).await;
+        fatal_ones(&ground, &mut to).await;
         let expected = borne_ones(&source, &mut to, &reflector).await;
         for other in &others {
             other.holds(&expected).await;
@@ -329,10 +330,15 @@ fn the_sin_of_one_is_nobody_elses() {
     });
 }
 
-/// Each of these ends the sender's session, and takes all its routes with it.
-async fn fatal_ones(source: &Site, to: &mut Sender) {
-    for (row, (name, alter, outcome)) in FATAL.iter().enumerate() {
-        let mut from = session(source).await;
+/// The first host of those that lose their session.
+const FATAL_HOST: u8 = 8;
+
+/// Each of these ends the sender's session, and takes all its routes with it. Who loses a session
+/// so has to wait before the next: each row has a sender of its own.
+async fn fatal_ones(ground: &Ground, to: &mut Sender) {
+    for ((row, (name, alter, outcome)), number) in FATAL.iter().enumerate().zip(FATAL_HOST..) {
+        let source = ground.site(number).await.expect("a host");
+        let mut from = session(&source).await;
         from.send(&good(row).encode()).await.expect("sent");
         to.hears("a good route", |heard| heard.has(prefix(row)))
             .await;
@@ -418,9 +424,14 @@ fn shown(besides: &[Attribute]) -> Route {
 
 async fn everyone_else_stood(reflector: &Speaker) {
     for neighbor in reflector.neighbors().await.neighbors {
-        if neighbor.name == "n10-0-0-2" {
+        let number = match neighbor.address {
+            Some(std::net::IpAddr::V4(address)) => address.octets()[3],
+            other => panic!("{other:?}"),
+        };
+        if number == 2 {
             assert!(neighbor.faults > 0, "what was wrong is kept for who asks");
-        } else {
+        }
+        if number < FATAL_HOST {
             let (name, down) = (neighbor.name, neighbor.last_down);
             let stood = (neighbor.state.as_str(), neighbor.flaps);
             assert_eq!(stood, ("Established", 0), "{name}: {down:?}");
