@@ -72,7 +72,8 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             " direct;\n"
         });
         if neighbor.client {
-            let cluster = setup.cluster_id.unwrap_or_else(|| Site::v4(number));
+            let cluster = neighbor.cluster_id.or(setup.cluster_id);
+            let cluster = cluster.unwrap_or_else(|| Site::v4(number));
             let _ = writeln!(text, " rr client; rr cluster id {cluster};");
         }
         if let Some(seconds) = setup.restart_time_s {

@@ -100,6 +100,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     if *client {
         text.push_str("route_reflector_client = true\n");
     }
+    if let Some(cluster) = neighbor.cluster_id {
+        let _ = writeln!(text, "cluster_id = \"{cluster}\"");
+    }
     if neighbor.families != Families::Both {
         let _ = writeln!(text, "families = {:?}", neighbor.family_names());
     }

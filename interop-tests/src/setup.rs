@@ -45,6 +45,8 @@ pub struct Neighbor {
     pub client: bool,
     /// Which families the session carries.
     pub families: Families,
+    /// Its cluster, if it is a client and not in that of the others; Cambric and BIRD only.
+    pub cluster_id: Option<Ipv4Addr>,
     /// TCP-MD5 key.
     pub password: Option<&'static str>,
     /// Whether packets that passed a router are dropped (RFC 5082).
@@ -140,6 +142,7 @@ impl Setup {
             asn,
             client: false,
             families: Families::Both,
+            cluster_id: None,
             password: None,
             ttl_security: false,
             add_path: false,
@@ -165,6 +168,13 @@ impl Setup {
     #[must_use]
     pub fn carrying(mut self, families: &'static [&'static str]) -> Self {
         self.last().families = Families::Named(families);
+        self
+    }
+
+    /// Puts the neighbour added last into a cluster of its own (RFC 4456 §7).
+    #[must_use]
+    pub fn in_cluster(mut self, cluster_id: Ipv4Addr) -> Self {
+        self.last().cluster_id = Some(cluster_id);
         self
     }
 

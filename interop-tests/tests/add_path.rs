@@ -7,25 +7,11 @@ use std::{
     time::Duration,
 };
 
-use interop_tests::{Ground, Kind, Setup, Site, Speaker};
+use interop_tests::{Ground, Kind, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const NET: &str = "10.65.0.1/32";
-
-fn lab_with(kind: Kind, name: &str, test: impl AsyncFnOnce(Ground)) {
-    if !lab::allowed(name) || !kind.is_installed() {
-        return;
-    }
-    lab::in_lab(name, async |lab| {
-        test(Ground::new(lab).await.expect("a ground")).await;
-    });
-}
-
-async fn start(ground: &Ground, kind: Kind, number: u8, setup: Setup) -> Speaker {
-    let site = ground.site(number).await.expect("a host");
-    Speaker::start(kind, site, &setup).await.expect("a speaker")
-}
 
 fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
@@ -64,7 +50,7 @@ async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
 
 #[test]
 fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
-    lab_with(Kind::Bird, "add-path to BIRD", async |ground| {
+    in_ground(&[Kind::Bird], "add-path to BIRD", async |ground| {
         let mut reflector = Setup::fabric();
         for plain in [2, 3] {
             reflector = reflector.neighbor(Site::v4(plain), 64512);
@@ -72,10 +58,14 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         for several in [4, 5] {
             reflector = reflector.neighbor(Site::v4(several), 64512).add_path();
         }
-        let reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
-        let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
-        let two = start(&ground, Kind::Client, 3, client(&[NET, "10.65.0.3/32"])).await;
-        let bird = start(&ground, Kind::Bird, 4, client(&[]).add_path()).await;
+        let reflector = ground
+            .speaker(Kind::Reflector, 1, &reflector.reflecting(CLUSTER))
+            .await;
+        let one = ground.speaker(Kind::Client, 2, &client(&[NET])).await;
+        let two = ground
+            .speaker(Kind::Client, 3, &client(&[NET, "10.65.0.3/32"]))
+            .await;
+        let bird = ground.speaker(Kind::Bird, 4, &client(&[]).add_path()).await;
         holds(&bird, NET, &[2, 3]).await;
         holds(&bird, "10.65.0.3/32", &[3]).await;
         holds(&one, NET, &[]).await;
@@ -99,7 +89,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         assert_eq!(sent, [(true, best), (false, vec![("n10-0-0-4", true)])]);
 
         // A late one is fed the same, and says itself where the prefix is.
-        let late = start(&ground, Kind::Bird, 5, client(&[]).add_path()).await;
+        let late = ground.speaker(Kind::Bird, 5, &client(&[]).add_path()).await;
         holds(&late, NET, &[2, 3]).await;
         let mut own = client(&[NET]);
         late.announce(&own.own.remove(0)).await.expect("announced");
@@ -147,18 +137,20 @@ async fn forwards(host: &Speaker, prefix: &str, over: &[u8]) {
 #[test]
 fn a_client_balances_over_the_hosts_behind_our_reflector() {
     let name = "balancing over paths of a reflector";
-    lab_with(Kind::Client, name, async |ground| {
+    in_ground(&[Kind::Client], name, async |ground| {
         let mut reflector = Setup::fabric();
         for plain in [2, 3] {
             reflector = reflector.neighbor(Site::v4(plain), 64512);
         }
         let reflector = reflector.neighbor(Site::v4(4), 64512).add_path();
-        let _reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
-        let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
-        let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
+        let _reflector = ground
+            .speaker(Kind::Reflector, 1, &reflector.reflecting(CLUSTER))
+            .await;
+        let one = ground.speaker(Kind::Client, 2, &client(&[NET])).await;
+        let _two = ground.speaker(Kind::Client, 3, &client(&[NET])).await;
         let mut balances = client(&[]).add_path();
         balances.multipath = Some(4);
-        let balances = start(&ground, Kind::Client, 4, balances).await;
+        let balances = ground.speaker(Kind::Client, 4, &balances).await;
         forwards(&balances, NET, &[2, 3]).await;
         one.withdraw(net(NET)).await.expect("withdrawn");
         forwards(&balances, NET, &[3]).await;
@@ -176,11 +168,13 @@ async fn to(kind: Kind, ground: Ground) {
         reflector = reflector.neighbor(Site::v4(plain), 64512);
     }
     let reflector = reflector.neighbor(Site::v4(4), 64512).add_path();
-    let _reflector = start(&ground, Kind::Reflector, 1, reflector.reflecting(CLUSTER)).await;
-    let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
-    let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
+    let _reflector = ground
+        .speaker(Kind::Reflector, 1, &reflector.reflecting(CLUSTER))
+        .await;
+    let one = ground.speaker(Kind::Client, 2, &client(&[NET])).await;
+    let _two = ground.speaker(Kind::Client, 3, &client(&[NET])).await;
     let them = client(&[]).carrying(&["ipv4-unicast"]).add_path();
-    let them = start(&ground, kind, 4, them).await;
+    let them = ground.speaker(kind, 4, &them).await;
     holds(&them, NET, &[2, 3]).await;
     one.withdraw(net(NET)).await.expect("withdrawn");
     holds(&them, NET, &[3]).await;
@@ -202,10 +196,14 @@ async fn from(kind: Kind, ground: Ground) {
         .neighbor(Site::v4(4), 64512)
         .carrying(&["ipv4-unicast"])
         .add_path();
-    let _reflector = start(&ground, kind, 1, reflector.reflecting(CLUSTER)).await;
-    let one = start(&ground, Kind::Client, 2, client(&[NET])).await;
-    let _two = start(&ground, Kind::Client, 3, client(&[NET])).await;
-    let ours = start(&ground, Kind::Client, 4, client(&[]).add_path()).await;
+    let _reflector = ground
+        .speaker(kind, 1, &reflector.reflecting(CLUSTER))
+        .await;
+    let one = ground.speaker(Kind::Client, 2, &client(&[NET])).await;
+    let _two = ground.speaker(Kind::Client, 3, &client(&[NET])).await;
+    let ours = ground
+        .speaker(Kind::Client, 4, &client(&[]).add_path())
+        .await;
     holds(&ours, NET, &[2, 3]).await;
     one.withdraw(net(NET)).await.expect("withdrawn");
     holds(&ours, NET, &[3]).await;
@@ -219,7 +217,7 @@ macro_rules! labs {
                 fn $lab() {
                     let name = concat!("add-path ", stringify!($lab), " ", stringify!($kind));
                     let kind = super::Kind::$kind;
-                    super::lab_with(kind, name, async |ground| super::$lab(kind, ground).await);
+                    super::in_ground(&[kind], name, async |ground| super::$lab(kind, ground).await);
                 }
             )+
         }

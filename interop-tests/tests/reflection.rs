@@ -422,6 +422,54 @@ async fn two_clusters(kind: Kind, ground: Ground) {
     pair.ours.holds(&Table::from([(prefix(3), left)])).await;
 }
 
+/// RFC 4456 §7: a client in a cluster of its own. A route names the cluster it comes from and then
+/// the one it goes to, if that is another; BIRD in our place does the same.
+async fn own_clusters(kind: Kind, ground: Ground) {
+    let setup = [2, 3, 4]
+        .into_iter()
+        .fold(Setup::fabric(), |setup, number| {
+            let setup = setup.neighbor(Site::v4(number), ASN).carrying(IPV4);
+            match number {
+                3 => setup.in_cluster(OTHER_CLUSTER),
+                _ => setup,
+            }
+        });
+    let setup = setup.reflecting(CLUSTER);
+    let setup = setup.neighbor(Site::v4(5), ASN).carrying(IPV4);
+    let _reflector = ground.speaker(kind, 1, &setup).await;
+    let mut clients = vec![];
+    for number in 2..=5 {
+        let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+        let client = client.announcing(&prefix(number).to_string());
+        clients.push(ground.speaker(Kind::Client, number, &client).await);
+    }
+    // From host, to host, through these clusters.
+    let routes: [(u8, u8, &[Ipv4Addr]); 12] = [
+        (2, 4, &[CLUSTER]),
+        (4, 2, &[CLUSTER]),
+        (2, 3, &[OTHER_CLUSTER, CLUSTER]),
+        (4, 3, &[OTHER_CLUSTER, CLUSTER]),
+        (3, 2, &[CLUSTER, OTHER_CLUSTER]),
+        (3, 4, &[CLUSTER, OTHER_CLUSTER]),
+        (2, 5, &[CLUSTER]),
+        (3, 5, &[OTHER_CLUSTER]),
+        (4, 5, &[CLUSTER]),
+        (5, 2, &[CLUSTER]),
+        (5, 3, &[OTHER_CLUSTER]),
+        (5, 4, &[CLUSTER]),
+    ];
+    for client in &clients {
+        let to = routes.iter().filter(|(_, to, _)| *to == client.site.number);
+        let expected = to.map(|(from, _, clusters)| {
+            let mut route = Route::via(Site::v4(*from)).local_pref(100);
+            route.originator_id = Some(Site::v4(*from));
+            route.cluster_list = clusters.to_vec();
+            (prefix(*from), route)
+        });
+        client.holds(&expected.collect()).await;
+    }
+}
+
 /// Clients of both of two reflectors that peer with each other and have clusters of their own:
 /// after many changes nothing is left of what was withdrawn, at anyone.
 async fn no_zombies(kind: Kind, ground: Ground) {
@@ -464,5 +512,6 @@ labs! {
     directions: Bird Gobgp Frr Openbgpd;
     one_cluster: Reflector Bird Gobgp Frr Openbgpd;
     two_clusters: Reflector Bird Gobgp Frr Openbgpd;
+    own_clusters: Reflector Bird;
     no_zombies: Reflector Bird Gobgp Frr Openbgpd;
 }
