@@ -2,6 +2,7 @@
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
+    format,
     string::String,
     vec::Vec,
 };
@@ -172,6 +173,16 @@ pub struct RangeConfig {
 }
 
 impl RangeConfig {
+    /// What the peer at an address of the range becomes.
+    #[must_use]
+    pub fn peer(&self, remote: IpAddr) -> PeerConfig {
+        let mut peer = self.template.clone();
+        peer.name = format!("{}-{remote}", self.name);
+        peer.remote = remote;
+        peer.session.passive = true;
+        peer
+    }
+
     /// Whether `address` lies in the range.
     #[must_use]
     pub fn covers(&self, address: IpAddr) -> bool {

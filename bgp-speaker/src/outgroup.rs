@@ -103,6 +103,17 @@ impl Borders {
     }
 }
 
+/// Where a member stands in all its families.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Vec<(Family, Place)>);
+
+impl Places {
+    /// Whether it has no place yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// One family of a group.
 #[derive(Debug, Default)]
 struct Lane {
@@ -176,16 +187,37 @@ impl OutGroup {
             place.again = Some(borders);
             return;
         }
-        let from = match place.mode {
-            Mode::Private(cursor) => cursor,
-            Mode::Shared(next) => match lane.ring.segment(next) {
-                Some(segment) => segment.from,
-                None => rib.group_cursor(self.id, family),
-            },
-        };
+        let mode = place.mode;
+        let from = lane.stand(mode, || rib.group_cursor(self.id, family));
         lane.leave(peer);
         lane.places
             .insert(peer, Place::refreshed(from, family, borders, session));
+    }
+
+    /// Takes a peer out that another group takes in, and says where it stood.
+    pub(crate) fn hand_over(&mut self, rib: &mut Rib, peer: PeerId) -> Places {
+        let mut places = Places::default();
+        for (&family, lane) in &mut self.lanes {
+            let Some(place) = lane.places.get(&peer).copied() else {
+                continue;
+            };
+            let from = lane.stand(place.mode, || rib.group_cursor(self.id, family));
+            let mode = Mode::Private(from.anew());
+            places.0.push((family, Place { mode, ..place }));
+            lane.leave(peer);
+        }
+        places
+    }
+
+    /// Takes in a peer from another group: it is told everything by the rules of this one.
+    pub(crate) fn take_over(&mut self, peer: PeerId, places: Places) {
+        for (family, place) in places.0 {
+            self.lanes
+                .entry(family)
+                .or_default()
+                .places
+                .insert(peer, place);
+        }
     }
 
     /// Takes a peer out.
@@ -327,6 +359,14 @@ struct Walk {
 }
 
 impl Lane {
+    /// Up to where a member has been told, where `tip` is where the group stands.
+    fn stand(&self, mode: Mode, tip: impl FnOnce() -> Cursor) -> Cursor {
+        match mode {
+            Mode::Private(cursor) => cursor,
+            Mode::Shared(next) => self.ring.segment(next).map_or_else(tip, |s| s.from),
+        }
+    }
+
     fn leave(&mut self, peer: PeerId) {
         if let Some(Place {
             mode: Mode::Shared(next),

@@ -1,10 +1,13 @@
 //! A new configuration on a running speaker: only the sessions it must touch are touched.
+//!
+//! Policies, next hops, limits and names change under a session that stays up: an update group is
+//! left for another, and routes are asked for again.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
 
 use bgp_fsm::Instant;
-use bgp_proto::{ClusterId, Notification, notification::cease};
+use bgp_proto::{ClusterId, Notification, Prefix, notification::cease};
 use rib::PeerId;
 
 use crate::{
@@ -70,13 +73,24 @@ impl Speaker {
             let Some(peer) = self.roster.get(id) else {
                 continue;
             };
-            let stays = match peer.range {
-                Some(range) => old_ranges.get(range) == new.ranges.get(range),
-                None => wanted.contains(&peer.config.remote),
+            let remote = peer.config.remote;
+            let config = match peer.range.and_then(|range| old_ranges.get(range)) {
+                _ if wanted.contains(&remote) => peer.range.is_none().then_some(None),
+                Some(range) => self.of_range(range.prefix, remote).map(Some),
+                None => None,
             };
-            if !stays || (peer.range.is_some() && wanted.contains(&peer.config.remote)) {
-                done.removed.push(peer.config.name.clone());
-                self.deconfigure(now, id);
+            match config {
+                Some(None) => {} // Its turn comes with the configured ones.
+                Some(Some((range, config))) if self.adapts(id, &config) => {
+                    self.adapt(id, config);
+                    if let Some(peer) = self.roster.get_mut(id) {
+                        peer.range = Some(range);
+                    }
+                }
+                _ => {
+                    done.removed.push(self.peer_name(id).into());
+                    self.deconfigure(now, id);
+                }
             }
         }
         let clusters = new.cluster_ids();
@@ -125,16 +139,9 @@ impl Speaker {
     }
 
     fn configure(&mut self, now: Instant, config: PeerConfig, done: &mut Reconfigured) {
-        if let Some(id) = self.roster.at(config.remote)
-            && let Some(peer) = self.roster.get_mut(id)
-        {
-            let renamed = PeerConfig {
-                name: config.name.clone(),
-                ..peer.config.clone()
-            };
-            if renamed == config {
-                peer.config = config;
-                return;
+        if let Some(id) = self.roster.at(config.remote) {
+            if self.adapts(id, &config) {
+                return self.adapt(id, config);
             }
             done.reset.push(config.name.clone());
             self.stop(
@@ -150,6 +157,64 @@ impl Speaker {
         if let Some(id) = self.roster.insert(config, None) {
             self.introduce(id);
             self.session_input(now, id, bgp_fsm::Input::Start);
+        }
+    }
+
+    /// What a neighbour out of a range of this prefix becomes, and the range's new place, if no
+    /// longer range covers it now.
+    fn of_range(&self, prefix: Prefix, remote: IpAddr) -> Option<(usize, PeerConfig)> {
+        let (at, range) = self.config.range_of(remote)?;
+        (range.prefix == prefix).then(|| (at, range.peer(remote)))
+    }
+
+    /// Whether a peer can take a new configuration with its session up: what the two OPENs and the
+    /// transport depend on is the same, and whoever has to send its routes again does so when asked.
+    fn adapts(&self, id: PeerId, new: &PeerConfig) -> bool {
+        let Some(peer) = self.roster.get(id) else {
+            return false;
+        };
+        let old = &peer.config;
+        let adapted = PeerConfig {
+            name: new.name.clone(),
+            import: new.import,
+            export: new.export,
+            next_hop: new.next_hop,
+            prefix_limits: new.prefix_limits.clone(),
+            ..old.clone()
+        };
+        let Some(params) = peer.params.as_ref() else {
+            return adapted == *new;
+        };
+        // Path identifiers are a group's own, and would mean something else in another.
+        let regroups = old.export != new.export || old.next_hop != new.next_hop;
+        let moves = !regroups || params.add_path_send.is_empty();
+        adapted == *new && moves && (old.import == new.import || params.route_refresh)
+    }
+
+    /// Gives a peer a new configuration with its session up.
+    fn adapt(&mut self, id: PeerId, new: PeerConfig) {
+        let Some(peer) = self.roster.get_mut(id) else {
+            return;
+        };
+        let old = core::mem::replace(&mut peer.config, new);
+        let new = &peer.config;
+        let limits = old.prefix_limits != new.prefix_limits;
+        let (import, judged) = (new.import, old.import != new.import);
+        let regroups = old.export != new.export || old.next_hop != new.next_hop;
+        let up = peer.params.is_some();
+        self.rib.set_import(id, import);
+        if !up {
+            return; // Whoever comes up does so by the new configuration.
+        }
+        if limits {
+            self.limit_paths(id);
+        }
+        if judged || limits {
+            // What was refused comes again, what is accepted no more is judged anew.
+            let _ = self.ask_refresh(id, None);
+        }
+        if regroups {
+            self.regroup(id);
         }
     }
 

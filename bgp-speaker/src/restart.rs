@@ -88,6 +88,30 @@ impl Speaker {
         self.list(peer);
     }
 
+    /// Moves a peer to the group of its present configuration: it is told everything by the new
+    /// rules, and what to forget.
+    pub(crate) fn regroup(&mut self, peer: PeerId) {
+        let Some(old) = self.roster.get(peer).and_then(|state| state.group) else {
+            return;
+        };
+        let Some(key) = self.group_key(peer) else {
+            return;
+        };
+        let Some(out) = self.groups.get_mut(old).and_then(Option::as_mut) else {
+            return;
+        };
+        let places = out.hand_over(&mut self.rib, peer);
+        self.leave(peer, old);
+        let new = (!places.is_empty()).then(|| self.group_at(key));
+        if let Some(out) = new.and_then(|new| self.groups.get_mut(new)?.as_mut()) {
+            out.take_over(peer, places);
+        }
+        if let Some(state) = self.roster.get_mut(peer) {
+            state.group = new;
+        }
+        self.list(peer);
+    }
+
     /// An established session has ended.
     pub(crate) fn down(&mut self, now: Instant, peer: PeerId, reason: DownReason) {
         let Some(state) = self.roster.get_mut(peer) else {

@@ -3,7 +3,6 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, VecDeque},
-    format,
     vec::Vec,
 };
 use core::net::IpAddr;
@@ -139,11 +138,9 @@ impl Roster {
                 limit: range.limit,
             });
         }
-        let mut peer = range.template.clone();
-        peer.name = format!("{}-{remote}", range.name);
-        peer.remote = remote;
-        peer.session.passive = true;
-        let id = self.insert(peer, Some(at)).ok_or(Refusal::TooManyPeers)?;
+        let id = self
+            .insert(range.peer(remote), Some(at))
+            .ok_or(Refusal::TooManyPeers)?;
         let marks = self.marks.entry(range.prefix).or_default();
         marks.peak = marks.peak.max(taken + 1);
         Ok((id, true))

@@ -19,6 +19,7 @@ use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
+use crate::policy::Policy;
 use crate::shared::Shared;
 use crate::table::OctetKey;
 
@@ -141,6 +142,14 @@ impl Rib {
             for table in self.families.iter_mut().flatten() {
                 table.doubt_sent();
             }
+        }
+    }
+
+    /// What is accepted from a peer from now on. What it has sent before is judged anew when it
+    /// sends it again.
+    pub fn set_import(&mut self, peer: PeerId, import: Policy) {
+        if let Some(Some(info)) = self.shared.peers.get_mut(peer.index()) {
+            info.import = import;
         }
     }
 

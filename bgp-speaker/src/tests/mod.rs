@@ -8,5 +8,6 @@ mod fabric;
 mod helper;
 mod prefix_limit;
 mod refresh;
+mod reload;
 mod restarter;
 mod wire;

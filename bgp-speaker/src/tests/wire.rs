@@ -156,6 +156,19 @@ impl Wire {
         self.say_octets(peer, |out| encode(&say, out));
     }
 
+    /// The same, and nothing else happens.
+    pub(super) fn say_only(&mut self, peer: PeerId, say: &Say) {
+        let mut octets = BytesMut::new();
+        encode(say, &mut octets);
+        let frame = next_frame(&mut octets, 4096).expect("a message");
+        let received = bgp_fsm::Input::Received {
+            conn: Conn::Inbound,
+            frame: frame.expect("a whole message"),
+        };
+        self.speaker
+            .handle(self.now, Input::Session(peer, received));
+    }
+
     fn say_octets(&mut self, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) {
         let mut octets = BytesMut::new();
         encode(&mut octets);
@@ -176,6 +189,11 @@ impl Wire {
     /// What the peer has been sent since it last asked.
     pub(super) fn hear(&mut self, peer: PeerId) -> Vec<Heard> {
         self.settle();
+        self.hear_now(peer)
+    }
+
+    /// What has come to the peer already.
+    pub(super) fn hear_now(&mut self, peer: PeerId) -> Vec<Heard> {
         let octets = self.inboxes.entry(peer).or_default();
         let mut heard = vec![];
         while let Some(frame) = next_frame(octets, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages") {
@@ -283,6 +301,18 @@ impl Wire {
             }
         }
         panic!("the speaker does not come to rest");
+    }
+
+    /// The peer's socket takes up to so many octets.
+    pub(super) fn write_some(&mut self, peer: PeerId, octets_max: usize) {
+        let mut slices = vec![];
+        self.speaker
+            .fill(peer, Conn::Inbound, &mut slices, octets_max);
+        let octets = slices.concat();
+        let taken = octets.get(..octets_max).unwrap_or(&octets);
+        self.speaker.sent(peer, Conn::Inbound, taken.len());
+        let inbox = self.inboxes.entry(peer).or_default();
+        inbox.extend_from_slice(taken);
     }
 
     fn write(&mut self, peer: PeerId, conn: Conn) {

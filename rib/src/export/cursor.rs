@@ -49,6 +49,20 @@ impl Cursor {
         }
     }
 
+    /// The place of a reader that stands here, holds what it has read so far by other rules, and is
+    /// told everything by new ones: also what it may have to forget.
+    #[must_use]
+    pub const fn anew(self) -> Self {
+        if self.at == UNSTARTED {
+            return self;
+        }
+        Self {
+            walk: 0,
+            fresh: false,
+            ..self
+        }
+    }
+
     /// Whether the walk of the table is over, so that the reader only follows changes.
     #[must_use]
     pub const fn is_fed(&self) -> bool {

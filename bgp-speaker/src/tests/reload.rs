@@ -1,0 +1,299 @@
+//! A new configuration under sessions that stay up.
+
+use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
+
+use bgp_fsm::State;
+use bgp_proto::{Attributes, Capability, Family, Open, RouteRefresh};
+use proptest::prelude::*;
+use rib::{Budget, NextHopMode, PeerId, Policy, Role};
+
+use super::fabric::{clients, neighbor, prefix, speaker_config};
+use super::wire::{Heard, Say, Wire, graceful_open, open};
+use crate::{Input, LimitAction, PeerConfig, PrefixLimit, SpeakerConfig};
+
+const V4: Family = Family::IPV4_UNICAST;
+const FOUR: [&str; 4] = [
+    "10.65.0.1/32",
+    "10.65.0.2/32",
+    "10.65.0.3/32",
+    "10.65.0.4/32",
+];
+
+/// Clients 2 and 3 by name, of which the latter is configured as `edit` says, and a range.
+fn config(edit: impl FnOnce(&mut PeerConfig)) -> SpeakerConfig {
+    let mut config = speaker_config(1);
+    for number in [2, 3] {
+        let mut peer = neighbor(1, number, Role::Client);
+        peer.session.passive = true;
+        config.peers.push(peer);
+    }
+    edit(&mut config.peers[1]);
+    config.ranges.push(clients(1, 10));
+    config
+}
+
+fn connected(edit: impl FnOnce(&mut PeerConfig)) -> (Wire, PeerId, PeerId) {
+    let mut wire = Wire::new(config(edit));
+    let two = wire.connect(2, &open(2));
+    let three = wire.connect(3, &open(3));
+    (wire, two, three)
+}
+
+fn reload(wire: &mut Wire, new: SpeakerConfig) -> (Vec<String>, Vec<String>) {
+    let now = wire.now;
+    let done = wire.speaker.reconfigure(now, new).expect("taken");
+    wire.settle();
+    assert!(done.added.is_empty());
+    (done.removed, done.reset)
+}
+
+/// The reload touches no session.
+fn gently(wire: &mut Wire, new: SpeakerConfig) {
+    assert_eq!(reload(wire, new), (vec![], vec![]));
+}
+
+fn asked() -> Heard {
+    Heard::Refresh(RouteRefresh::request(V4))
+}
+
+#[test]
+fn an_export_policy_gives_and_takes_under_a_living_session() {
+    let (mut wire, two, three) = connected(|_| {});
+    wire.say(two, Say::Reach(&FOUR));
+    wire.hear(three);
+    gently(&mut wire, config(|peer| peer.export = Policy::RejectAll));
+    let all: Vec<String> = FOUR.iter().map(|&net| net.into()).collect();
+    assert_eq!(wire.hear(three), [Heard::Unreach(all.clone())]);
+    assert!(wire.hear(two).is_empty(), "no business of the others");
+    wire.say(two, Say::Unreach(&FOUR[3..]));
+    let heard = wire.hear(three);
+    assert!(
+        heard.iter().all(|heard| matches!(heard, Heard::Unreach(_))),
+        "{heard:?}"
+    );
+    gently(&mut wire, config(|_| {}));
+    assert_eq!(wire.hear(three), [Heard::Reach(all[..3].to_vec())]);
+    wire.say(two, Say::Reach(&FOUR[3..]));
+    assert_eq!(wire.hear(three), [Heard::Reach(all[3..].to_vec())]);
+    assert_eq!(wire.state(three), State::Established);
+}
+
+#[test]
+fn another_next_hop_is_told_with_all_routes() {
+    let (mut wire, two, three) = connected(|_| {});
+    wire.say(two, Say::Reach(&FOUR[..1]));
+    wire.hear(three);
+    gently(&mut wire, config(|peer| peer.next_hop = NextHopMode::Own));
+    assert_eq!(wire.hear(three), [Heard::Reach(vec![FOUR[0].into()])]);
+}
+
+#[test]
+fn an_import_policy_has_the_routes_sent_again() {
+    let (mut wire, _, three) = connected(|_| {});
+    wire.say(three, Say::Reach(&FOUR));
+    wire.hear(three);
+    gently(&mut wire, config(|peer| peer.import = Policy::RejectAll));
+    assert!(wire.hear(three).contains(&asked()));
+    wire.say(three, Say::Reach(&FOUR));
+    assert!(wire.prefixes().is_empty());
+    gently(&mut wire, config(|_| {}));
+    assert!(wire.hear(three).contains(&asked()));
+    wire.say(three, Say::Reach(&FOUR));
+    assert_eq!(wire.prefixes(), FOUR);
+}
+
+#[test]
+fn a_peer_that_restarts_meanwhile_keeps_its_routes() {
+    let graceful = |peer: &mut PeerConfig| {
+        peer.session.graceful_restart = Some(bgp_fsm::GracefulRestartConfig::default());
+    };
+    let mut wire = Wire::new(config(graceful));
+    let three = wire.connect(3, &graceful_open(3, |_| {}));
+    wire.say(three, Say::Reach(&FOUR));
+    wire.lose(three);
+    gently(&mut wire, config(graceful));
+    let deny = |peer: &mut PeerConfig| {
+        graceful(peer);
+        peer.import = Policy::RejectAll;
+    };
+    gently(&mut wire, config(deny));
+    assert_eq!(wire.prefixes(), FOUR);
+    let three = wire.connect(3, &graceful_open(3, |_| {}));
+    assert_eq!(
+        wire.prefixes(),
+        FOUR,
+        "judged anew when they are sent again"
+    );
+    wire.say(three, Say::Reach(&FOUR));
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn who_cannot_be_asked_again_starts_over() {
+    let mut wire = Wire::new(config(|_| {}));
+    let mut plain: Open = open(3);
+    plain
+        .capabilities
+        .retain(|c| *c != Capability::RouteRefresh);
+    let three = wire.connect(3, &plain);
+    let done = reload(&mut wire, config(|peer| peer.import = Policy::RejectAll));
+    assert_eq!(done, (vec![], vec![String::from("n3")]));
+    assert_ne!(wire.state(three), State::Established);
+}
+
+#[test]
+fn a_greater_limit_lets_in_what_was_refused() {
+    let limit = |max| {
+        move |peer: &mut PeerConfig| {
+            let limit = PrefixLimit {
+                max,
+                warn_percent: 100,
+                action: LimitAction::Drop,
+            };
+            peer.prefix_limits.insert(V4, limit);
+        }
+    };
+    let (mut wire, _, three) = connected(limit(2));
+    wire.say(three, Say::Reach(&FOUR));
+    assert_eq!(wire.prefixes().len(), 2);
+    wire.hear(three);
+    gently(&mut wire, config(limit(4)));
+    assert!(wire.hear(three).contains(&asked()));
+    wire.say(three, Say::Reach(&FOUR));
+    assert_eq!(wire.prefixes(), FOUR);
+}
+
+#[test]
+fn a_range_changes_around_its_clients() {
+    let mut wire = Wire::new(config(|_| {}));
+    let two = wire.connect(2, &open(2));
+    let client = wire.connect(7, &open(7));
+    wire.say(two, Say::Reach(&FOUR[..1]));
+    wire.hear(client);
+    let change = |edit: &dyn Fn(&mut crate::RangeConfig)| {
+        let mut new = config(|_| {});
+        edit(&mut new.ranges[0]);
+        new
+    };
+    gently(&mut wire, change(&|range| range.limit = 1));
+    assert!(wire.dial(8).is_err(), "full now");
+    gently(&mut wire, change(&|range| range.name = "others".into()));
+    assert_eq!(wire.speaker.peer_name(client), "others-10.0.0.7");
+    let deny = change(&|range| range.template.export = Policy::RejectAll);
+    gently(&mut wire, deny.clone());
+    assert_eq!(wire.hear(client), [Heard::Unreach(vec![FOUR[0].into()])]);
+    // Another range beside it, which comes first, changes nothing.
+    let mut more = deny;
+    let mut other = clients(1, 5);
+    other.prefix = "10.9.0.0/24".parse().expect("a prefix");
+    more.ranges.insert(0, other);
+    gently(&mut wire, more.clone());
+    assert_eq!(wire.state(client), State::Established);
+    gently(&mut wire, more);
+    // What both OPENs have settled cannot change under them; and a range may go.
+    let slower = change(&|range| range.template.session.hold_time_s = 30);
+    assert_eq!(reload(&mut wire, slower).0, ["nodes-10.0.0.7"]);
+    let client = wire.connect(7, &open(7));
+    let mut none = config(|_| {});
+    none.ranges.clear();
+    assert_eq!(reload(&mut wire, none).0, ["nodes-10.0.0.7"]);
+    assert_ne!(wire.state(client), State::Established);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Announce(u8),
+    Withdraw(u8),
+    Export(bool),
+    NextHop(bool),
+    Refresh,
+    Run(u32),
+    /// The peer reads some octets only.
+    Read(usize),
+    Settle,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0_u8..40).prop_map(Op::Announce),
+        4 => (0_u8..40).prop_map(Op::Withdraw),
+        2 => any::<bool>().prop_map(Op::Export),
+        1 => any::<bool>().prop_map(Op::NextHop),
+        1 => Just(Op::Refresh),
+        3 => (1_u32..8).prop_map(Op::Run),
+        3 => (1_usize..200).prop_map(Op::Read),
+        1 => Just(Op::Settle),
+    ]
+}
+
+fn own(wire: &mut Wire, number: u8, there: bool) {
+    let net = format!("10.66.0.{number}/32");
+    let attributes = there.then(Attributes::default);
+    let input = Input::Local {
+        family: V4,
+        net: prefix(&net),
+        attributes,
+    };
+    wire.speaker.handle(wire.now, input);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Wherever the walks stand when the policy changes, in the end the peer holds what the last
+    /// one gives it.
+    #[test]
+    fn a_peer_holds_what_its_last_policy_gives_it(ops in prop::collection::vec(op(), 1..60)) {
+        let (mut wire, _, three) = connected(|_| {});
+        let (mut held, mut wanted) = (BTreeSet::<String>::new(), BTreeSet::new());
+        let (mut export, mut next_hop) = (Policy::AcceptAll, NextHopMode::Auto);
+        let hear = |wire: &mut Wire, held: &mut BTreeSet<String>| {
+            for heard in wire.hear_now(three) {
+                match heard {
+                    Heard::Reach(nets) => held.extend(nets),
+                    Heard::Unreach(nets) => nets.iter().for_each(|net| { held.remove(net); }),
+                    _ => {}
+                }
+            }
+        };
+        for op in ops {
+            match op {
+                Op::Announce(n) => {
+                    own(&mut wire, n, true);
+                    wanted.insert(format!("10.66.0.{n}/32"));
+                }
+                Op::Withdraw(n) => {
+                    own(&mut wire, n, false);
+                    wanted.remove(&format!("10.66.0.{n}/32"));
+                }
+                Op::Export(_) | Op::NextHop(_) => {
+                    match op {
+                        Op::Export(true) => export = Policy::AcceptAll,
+                        Op::Export(_) => export = Policy::RejectAll,
+                        Op::NextHop(true) => next_hop = NextHopMode::Own,
+                        _ => next_hop = NextHopMode::Auto,
+                    }
+                    let now = wire.now;
+                    let new = config(|peer| (peer.export, peer.next_hop) = (export, next_hop));
+                    let done = wire.speaker.reconfigure(now, new).expect("taken");
+                    prop_assert!(done.reset.is_empty() && done.removed.is_empty());
+                }
+                Op::Refresh => wire.say_only(three, &Say::Refresh(RouteRefresh::request(V4))),
+                Op::Run(prefixes) => {
+                    let _ = wire.speaker.run(wire.now, Budget(prefixes));
+                }
+                Op::Read(octets) => wire.write_some(three, octets),
+                Op::Settle => {
+                    wire.settle();
+                    hear(&mut wire, &mut held);
+                }
+            }
+        }
+        wire.settle();
+        hear(&mut wire, &mut held);
+        if export == Policy::RejectAll {
+            wanted.clear();
+        }
+        prop_assert_eq!(held, wanted);
+    }
+}
