@@ -167,6 +167,13 @@ pub(crate) async fn neighbors(kind: Kind, site: &Site) -> report::Neighbors {
     }
 }
 
+pub(crate) async fn malformed(kind: Kind, site: &Site) -> report::Malformed {
+    match call(socket(kind, site), &Command::Malformed {}).await {
+        Ok(Reply::Malformed(malformed)) => malformed,
+        other => panic!("not messages: {other:?}"),
+    }
+}
+
 pub(crate) async fn paths(kind: Kind, site: &Site, net: IpNet) -> Vec<report::Path> {
     let ask = Command::Routes {
         prefix: Some(net),

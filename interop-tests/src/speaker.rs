@@ -117,6 +117,14 @@ impl Speaker {
         cambric::refresh(self.kind, &self.site, neighbor).await;
     }
 
+    /// The malformed messages that one of Cambric's programs keeps.
+    ///
+    /// # Panics
+    /// If it does not answer.
+    pub async fn malformed(&self) -> report::Malformed {
+        cambric::malformed(self.kind, &self.site).await
+    }
+
     /// What one of Cambric's programs reports of the paths to `net`.
     ///
     /// # Panics

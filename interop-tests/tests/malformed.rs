@@ -25,14 +25,30 @@ type Attribute = (Code, u8, &'static [u8]);
 
 /// What a message leads to.
 enum Outcome {
-    /// The route is told like any other, with these attributes besides.
+    /// Nothing is wrong: the route is told like any other, with these attributes besides.
     Told(&'static [Attribute]),
+    /// Nothing is wrong, but the route has been here before. RFC 4271 §9.1.2, RFC 4456 §8
+    Unused,
+    /// The route is told like any other, without the bad attribute. RFC 7606 §2
+    Discarded,
     /// The route counts as withdrawn. RFC 7606 §2
     Withdrawn,
     /// The session ends with this NOTIFICATION.
     Reset(u8, u8),
 }
-use Outcome::{Reset, Told, Withdrawn};
+use Outcome::{Discarded, Reset, Told, Unused, Withdrawn};
+
+impl Outcome {
+    /// What `cambric show malformed` says was done; none if nothing is wrong.
+    const fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Told(_) | Unused => None,
+            Discarded => Some("attribute discard"),
+            Withdrawn => Some("treat-as-withdraw"),
+            Reset(..) => Some("session reset"),
+        }
+    }
+}
 
 /// One row: what is wrong, what becomes of a good message, and what comes of it.
 type Row = (&'static str, fn(Update) -> Update, Outcome);
@@ -64,7 +80,7 @@ const BORNE: &[Row] = &[
     (
         "LOCAL_PREF twice",
         |u| u.with(WELL_KNOWN, Code::LocalPref, &[0, 0, 0, 200]),
-        Told(&[]),
+        Discarded,
     ),
     (
         "LOCAL_PREF of three octets",
@@ -115,17 +131,17 @@ const BORNE: &[Row] = &[
     (
         "our own AS in the AS_PATH",
         |u| u.replacing(WELL_KNOWN, Code::AsPath, &[2, 1, 0, 0, 0xfc, 0]),
-        Withdrawn,
+        Unused,
     ),
     (
         "ATOMIC_AGGREGATE with a value",
         |u| u.with(WELL_KNOWN, Code::AtomicAggregate, &[1]),
-        Told(&[]),
+        Discarded,
     ),
     (
         "AGGREGATOR of five octets",
         |u| u.with(OPTIONAL_TRANSITIVE, Code::Aggregator, &[0; 5]),
-        Told(&[]),
+        Discarded,
     ),
     (
         "COMMUNITIES of three octets",
@@ -170,12 +186,12 @@ const BORNE: &[Row] = &[
     (
         "our own ORIGINATOR_ID",
         |u| u.with(OPTIONAL, Code::OriginatorId, &[10, 0, 0, 1]),
-        Withdrawn,
+        Unused,
     ),
     (
         "our own CLUSTER_ID",
         |u| u.with(OPTIONAL, Code::ClusterList, &[10, 9, 9, 9]),
-        Withdrawn,
+        Unused,
     ),
     // RFC 6793 §3.
     (
@@ -187,7 +203,7 @@ const BORNE: &[Row] = &[
                 &[2, 1, 0, 0, 0xfd, 0xe9],
             )
         },
-        Told(&[]),
+        Discarded,
     ),
     (
         "an unknown well-known attribute",
@@ -246,6 +262,74 @@ const FATAL: &[Row] = &[
         Reset(3, 9),
     ),
 ];
+
+/// What another AS has no say in. RFC 7606 §7.5, §7.9, §7.10
+const FROM_OUTSIDE: &[Row] = &[
+    (
+        "LOCAL_PREF",
+        |u| u.with(WELL_KNOWN, Code::LocalPref, &[0, 0, 0, 200]),
+        Discarded,
+    ),
+    (
+        "a bad LOCAL_PREF",
+        |u| u.with(WELL_KNOWN, Code::LocalPref, &[0]),
+        Discarded,
+    ),
+    (
+        "ORIGINATOR_ID",
+        |u| u.with(OPTIONAL, Code::OriginatorId, &[10, 7, 7, 7]),
+        Discarded,
+    ),
+    (
+        "a bad ORIGINATOR_ID",
+        |u| u.with(OPTIONAL, Code::OriginatorId, &[10]),
+        Discarded,
+    ),
+    (
+        "CLUSTER_LIST",
+        |u| u.with(OPTIONAL, Code::ClusterList, &[10, 9, 9, 9]),
+        Discarded,
+    ),
+    (
+        "a bad CLUSTER_LIST",
+        |u| u.with(OPTIONAL, Code::ClusterList, &[10]),
+        Discarded,
+    ),
+];
+
+#[test]
+fn another_as_has_no_say_within_ours() {
+    in_ground(&[], "another_as_has_no_say_within_ours", async |ground| {
+        const OUTSIDE: u32 = 64513;
+        let setup = Setup::fabric().neighbor(Site::v4(3), ASN).carrying(IPV4);
+        let setup = setup.reflecting(CLUSTER);
+        let setup = setup.neighbor(Site::v4(2), OUTSIDE).carrying(IPV4);
+        let reflector = ground.speaker(Kind::Reflector, 1, &setup).await;
+        let source = ground.site(2).await.expect("a host");
+        let sink = ground.site(3).await.expect("a host");
+        let opened = Sender::open(&source, Site::v4(1), OUTSIDE).await;
+        let mut from = opened.expect("a session");
+        let mut to = session(&sink).await;
+        for (row, (name, alter, outcome)) in FROM_OUTSIDE.iter().enumerate() {
+            let path = [2, 1, 0, 0, 0xfc, 1];
+            let update = Update::via(Site::v4(2)).without(Code::LocalPref);
+            let update = update.replacing(WELL_KNOWN, Code::AsPath, &path);
+            let message = alter(update.announcing(prefix(row))).encode();
+            from.send(&message).await.expect("sent");
+            let mut wanted =
+                canonical(false, &[(Code::AsPath, WELL_KNOWN, &[2, 1, 0, 0, 0xfc, 1])]);
+            wanted.remove(&Code::OriginatorId.0);
+            wanted.remove(&Code::ClusterList.0);
+            let destination = Destination::v4(prefix(row));
+            to.hears(name, |heard| {
+                heard.routes.get(&destination) == Some(&wanted)
+            })
+            .await;
+            kept(&reflector, name, &message, outcome).await;
+        }
+        assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
+    });
+}
 
 /// The prefix of a row. Its host bits are for one of them to set.
 fn prefix(row: usize) -> Ipv4Net {
@@ -320,7 +404,7 @@ fn the_sin_of_one_is_nobody_elses() {
         for other in &others {
             other.holds(&Table::new()).await;
         }
-        fatal_ones(&ground, &mut to).await;
+        fatal_ones(&ground, &mut to, &reflector).await;
         let expected = borne_ones(&source, &mut to, &reflector).await;
         for other in &others {
             other.holds(&expected).await;
@@ -335,7 +419,7 @@ const FATAL_HOST: u8 = 8;
 
 /// Each of these ends the sender's session, and takes all its routes with it. Who loses a session
 /// so has to wait before the next: each row has a sender of its own.
-async fn fatal_ones(ground: &Ground, to: &mut Sender) {
+async fn fatal_ones(ground: &Ground, to: &mut Sender, reflector: &Speaker) {
     for ((row, (name, alter, outcome)), number) in FATAL.iter().enumerate().zip(FATAL_HOST..) {
         let source = ground.site(number).await.expect("a host");
         let mut from = session(&source).await;
@@ -352,7 +436,19 @@ async fn fatal_ones(ground: &Ground, to: &mut Sender) {
         })
         .await;
         to.hears(name, |heard| heard.routes.is_empty()).await;
+        kept(reflector, name, &odd(row, *alter), outcome).await;
     }
+}
+
+/// The message is the last of those that are kept for the operator, octet by octet and with its
+/// remedy; or it is not, if nothing is wrong with it.
+async fn kept(reflector: &Speaker, name: &str, message: &[u8], outcome: &Outcome) {
+    let body = message[19..].iter();
+    let body: String = body.map(|octet| format!("{octet:02x}")).collect();
+    let last = reflector.malformed().await.messages.pop();
+    let last = last.filter(|last| last.octets == body);
+    let remedy = last.map(|last| last.remedy);
+    assert_eq!(remedy.as_deref(), outcome.remedy(), "{name}");
 }
 
 /// None of these ends it. Returns what everyone else is to hold.
@@ -380,7 +476,11 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
         );
         from.send(&odd(row, *alter)).await.expect("sent");
         match outcome {
-            Told(besides) => {
+            Told(_) | Discarded => {
+                let besides = match outcome {
+                    Told(besides) => *besides,
+                    _ => &[],
+                };
                 let wanted = canonical(true, besides);
                 to.hears(name, |heard| {
                     heard.routes.get(&destination) == Some(&wanted)
@@ -388,9 +488,10 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
                 .await;
                 expected.insert(prefix(row).into(), shown(besides));
             }
-            Withdrawn => to.hears(name, |heard| !heard.has(prefix(row))).await,
+            Unused | Withdrawn => to.hears(name, |heard| !heard.has(prefix(row))).await,
             Reset(..) => panic!("{name} is in the wrong table"),
         }
+        kept(reflector, name, &odd(row, *alter), outcome).await;
     }
     // RFC 4271 §4.3: bits beyond the length say nothing.
     let stray = [20, 10, 99, 0x0f];
