@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     pub(crate) refreshes: Vec<(Family, Instant)>,
     /// How far the peer has come towards its limits, as the operator was told.
     pub(crate) limit_levels: BTreeMap<Family, LimitLevel>,
+    /// The most paths it ever had in families with a limit.
+    pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: forgotten as soon as its last words are written.
     pub(crate) doomed: bool,
     /// Whether the peer waits in the speaker's list of peers with something to write.
@@ -56,6 +58,7 @@ impl Peer {
             stale: FamilySet::default(),
             refreshes: Vec::new(),
             limit_levels: BTreeMap::new(),
+            path_peaks: BTreeMap::new(),
             doomed: false,
             listed: false,
         }
@@ -96,6 +99,7 @@ impl Peer {
                 .iter()
                 .map(|family| (family, rib.counters(id, family)))
                 .collect(),
+            path_peaks: &self.path_peaks,
         }
     }
 }
@@ -119,4 +123,6 @@ pub struct PeerView<'a> {
     pub stale_until: Option<Instant>,
     /// What the tables count of it, per family of the session.
     pub families: Vec<(Family, PeerCounters)>,
+    /// The most paths it ever had, in families with a limit.
+    pub path_peaks: &'a BTreeMap<Family, u32>,
 }

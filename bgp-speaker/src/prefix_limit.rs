@@ -52,6 +52,8 @@ impl Speaker {
         let passed = ingested.exceeded || ingested.limited > 0;
         // Paths that only wait for the sweep are none of this session's.
         let paths = self.rib.counters(peer, family).paths;
+        let peak = state.path_peaks.entry(family).or_default();
+        *peak = paths.max(*peak);
         let near = paths >= warn_from(&limit) && self.rib.is_settled(peer);
         let level = match (passed, near) {
             (true, _) => LimitLevel::Passed,

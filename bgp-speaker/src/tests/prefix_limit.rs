@@ -8,7 +8,7 @@ use rib::PeerId;
 
 use super::fabric::{clients, speaker_config};
 use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{Event, LimitAction, LimitLevel, PrefixLimit, Refusal};
+use crate::{Event, LimitAction, LimitLevel, PeerView, PrefixLimit, Refusal};
 
 const V4: Family = Family::IPV4_UNICAST;
 const FOUR: [&str; 4] = [
@@ -76,6 +76,11 @@ fn what_is_too_many_is_refused_and_counted() {
     wire.say(client, Say::Unreach(&FOUR[..1]));
     wire.say(client, Say::Reach(&FOUR[3..]));
     assert_eq!(wire.prefixes(), FOUR[1..], "what goes makes room");
+    wire.say(client, Say::Unreach(&FOUR[2..]));
+    let peak = |view: PeerView<'_>| view.path_peaks.get(&V4).copied();
+    let view = wire.speaker.peers().find(|view| view.id == client);
+    assert_eq!(view.and_then(peak), Some(3), "what was there at most");
+    wire.say(client, Say::Reach(&FOUR[2..]));
     assert_eq!(wire.state(client), State::Established);
     let other = wire.connect(3, &open(3));
     wire.say(other, Say::Reach(&["10.66.0.1/32"]));

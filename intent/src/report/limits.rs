@@ -1,7 +1,7 @@
 //! What a speaker is limited by.
 
 use admin::report::Limit;
-use bgp_speaker::{RangeUsage, Speaker, limits};
+use bgp_speaker::{LimitAction, PeerView, RangeUsage, Speaker, limits};
 
 /// The limits of a speaker that an operator can meet, with what is used of them.
 pub fn limits(speaker: &Speaker) -> Vec<Limit> {
@@ -16,6 +16,7 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         .level(number(usage.peers.now), number(usage.peers.peak)),
     ];
     all.extend(usage.ranges.iter().map(range));
+    all.extend(speaker.peers().flat_map(|peer| paths(&peer)));
     all.extend([
         Limit::new(
             "paths in use for a prefix",
@@ -102,6 +103,30 @@ fn range(usage: &RangeUsage) -> Limit {
             .level(number(usage.peers.now), number(usage.peers.peak))
             .key("neighbor_range.limit")
     }
+}
+
+/// How many paths a neighbour may announce, a family after the other.
+fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
+    let limits = peer.families.iter().filter_map(|(family, counters)| {
+        let limit = peer.config.prefix_limits.get(family)?;
+        let then = match limit.action {
+            LimitAction::Warn => "the log says so".to_owned(),
+            LimitAction::Drop => "further paths are refused".to_owned(),
+            LimitAction::Restart { after_s } => {
+                format!("the session ends and rests for {after_s} s")
+            }
+        };
+        let peak = peer.path_peaks.get(family).copied().unwrap_or_default();
+        let known = Limit::new("paths of a neighbor", limit.max.into(), &then)
+            .level(counters.paths.into(), peak.into())
+            .key("prefix_limit.max");
+        Some(Limit {
+            of: Some(format!("{} {family}", peer.config.name)),
+            met: Some(counters.limited),
+            ..known
+        })
+    });
+    limits.collect()
 }
 
 fn number(count: usize) -> u64 {

@@ -379,6 +379,26 @@ fn limits_tell_what_is_used_and_was_at_most() {
 }
 
 #[test]
+fn limits_of_paths_stand_for_each_neighbor_and_family() {
+    let mut speaker = speaker(
+        "asn = 64512\nrouter_id = \"10.0.0.1\"\n[[neighbor]]\nname = \"tor\"\n\
+         address = \"10.0.9.9\"\nasn = 64512\n[[neighbor.prefix_limit]]\n\
+         families = [\"ipv6-unicast\"]\nmax = 500\naction = \"restart\"\nrestart_after = 60\n",
+    );
+    speaker.start(NOW);
+    let limits = limits(&speaker);
+    let mut paths = limits.iter().filter(|l| l.name == "paths of a neighbor");
+    let limit = paths.next().expect("that of the tor");
+    assert_eq!(limit.of.as_deref(), Some("tor ipv6-unicast"));
+    assert_eq!(
+        (limit.limit, limit.used, limit.met),
+        (500, Some(0), Some(0))
+    );
+    assert_eq!(limit.then, "the session ends and rests for 60 s");
+    assert_eq!(paths.count(), 0, "no other family has one");
+}
+
+#[test]
 fn neighbors_are_found_by_name_and_address() {
     let pair = Pair::new();
     let tor = find(&pair.reflector, "tor").expect("by its name");
