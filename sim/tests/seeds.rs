@@ -45,6 +45,7 @@ fn chaos_then_calm() {
     for seed in [6, 22, 55] {
         good(seed, 8);
     }
+    good(220, 5);
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub struct Node {
     learned: Learned,
     /// Prefixes announced as our own.
     announced: BTreeSet<IpNet>,
+    /// Those, and such as were until lately and have learned routes: what stands behind a route
+    /// of our own the log does not tell of, until it tells what came after.
+    looked_behind: BTreeSet<IpNet>,
     /// The last of them that was looked up.
     looked_up: Option<IpNet>,
     settle: Settle,
@@ -113,6 +116,7 @@ impl Node {
             reconciler: Reconciler::new(now, reconciler),
             learned: Learned::default(),
             announced: BTreeSet::new(),
+            looked_behind: BTreeSet::new(),
             looked_up: None,
             settle: Settle::default(),
             config,
@@ -144,12 +148,13 @@ impl Node {
             match change {
                 WatchChange::Import(prefix) => {
                     self.announced.insert(prefix);
+                    self.looked_behind.insert(prefix);
                     if let Some(input) = self.local(prefix, Some(own_attributes())) {
                         return Some(input);
                     }
                 }
                 WatchChange::Retract(prefix) => {
-                    self.announced.remove(&prefix);
+                    self.retract(prefix);
                     if let Some(input) = self.local(prefix, None) {
                         return Some(input);
                     }
@@ -282,6 +287,7 @@ impl Node {
         for (prefix, next_hops) in changes {
             // Behind a route of our own others may stand, which the log does not tell of.
             if !self.announced.contains(&prefix) {
+                self.looked_behind.remove(&prefix);
                 any |= self.learn(prefix, next_hops);
             }
         }
@@ -295,22 +301,37 @@ impl Node {
         (progress, any)
     }
 
+    /// A prefix is no longer our own. The log tells what comes after, if anything does: what was
+    /// only learned behind ours, and goes before the log has told of it, has to be looked for.
+    fn retract(&mut self, prefix: IpNet) {
+        self.announced.remove(&prefix);
+        if self.learned.get(&prefix).is_empty() {
+            self.looked_behind.remove(&prefix);
+        }
+    }
+
     /// Learned routes to prefixes that are also our own: they never are the best ones, but are
     /// kept in the kernel behind the workload's, so that nothing is lost when the workload moves.
     /// Returns whether all were looked at, and whether any changed.
     fn look_behind(&mut self, speaker: &Speaker) -> (bool, bool) {
         use std::ops::Bound::{Excluded, Unbounded};
         let start = self.looked_up.map_or(Unbounded, Excluded);
-        let after = self.announced.range((start, Unbounded));
-        let around = after.chain(&self.announced).take(self.announced.len());
+        let looked_behind = &self.looked_behind;
+        let after = looked_behind.range((start, Unbounded));
+        let around = after.chain(looked_behind).take(looked_behind.len());
         let bite: Vec<IpNet> = around.take(TURN_LOCALS_MAX).copied().collect();
-        let all = bite.len() == self.announced.len();
+        let all = bite.len() == looked_behind.len();
+        let last = looked_behind.last().copied();
         let mut any = false;
         for prefix in bite {
             self.looked_up = Some(prefix);
-            any |= self.learn(prefix, behind(speaker, prefix));
+            let next_hops = behind(speaker, prefix);
+            if next_hops.is_empty() && !self.announced.contains(&prefix) {
+                self.looked_behind.remove(&prefix);
+            }
+            any |= self.learn(prefix, next_hops);
         }
-        (all || self.looked_up == self.announced.last().copied(), any)
+        (all || self.looked_up == last, any)
     }
 
     fn learn(&mut self, prefix: IpNet, next_hops: Vec<IpAddr>) -> bool {
@@ -343,7 +364,7 @@ fn own_attributes() -> Attributes {
     }
 }
 
-fn net_of(prefix: IpNet) -> (Family, Net<'static>) {
+pub(super) fn net_of(prefix: IpNet) -> (Family, Net<'static>) {
     match prefix {
         IpNet::V4(prefix) => (Family::IPV4_UNICAST, Net::V4(prefix.into())),
         IpNet::V6(prefix) => (Family::IPV6_UNICAST, Net::V6(prefix.into())),
