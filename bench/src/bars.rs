@@ -45,6 +45,13 @@ pub const BARS: &[Bar] = &[
         &[Bird],
     ),
     bar(S1, "peak_mb", "peak memory, MB", 0.7, &[Bird]),
+    bar(
+        S1,
+        "conv_foreign_s",
+        "CPU of all else meanwhile, s",
+        f64::INFINITY,
+        &[Bird],
+    ),
     bar(S1, "withdraw_s", "withdraw everything, s", 0.5, &[Bird]),
     bar(S1, "again_s", "announce everything again, s", 0.5, &[Bird]),
     bar(
@@ -62,9 +69,23 @@ pub const BARS: &[Bar] = &[
         &[Bird],
     ),
     bar(S2, "peak_mb", "peak memory, MB", 0.6, &[Bird]),
+    bar(
+        S2,
+        "conv_foreign_s",
+        "CPU of all else meanwhile, s",
+        f64::INFINITY,
+        &[Bird],
+    ),
     bar(S3, "conv_s", "until all hold all, s", 1.0, &[FrrFast]),
     bar(S3, "conv_cpu_s", "CPU of the daemon, s", 0.5, &[FrrFast]),
     bar(S3, "peak_mb", "peak memory, MB", 1.0, &[Bird]),
+    bar(
+        S3,
+        "conv_foreign_s",
+        "CPU of all else meanwhile, s",
+        f64::INFINITY,
+        &[Bird, FrrFast],
+    ),
     bar(
         S3,
         "announce_p50_ms",
@@ -124,6 +145,13 @@ pub const BARS: &[Bar] = &[
     bar(S3b, "conv_s", "until all hold all, s", 1.0, &[FrrFast]),
     bar(S3b, "conv_cpu_s", "CPU of the daemon, s", 1.0, &[FrrFast]),
     bar(S3b, "peak_mb", "peak memory, MB", 0.1, &[FrrFast]),
+    bar(
+        S3b,
+        "conv_foreign_s",
+        "CPU of all else meanwhile, s",
+        f64::INFINITY,
+        &[FrrFast],
+    ),
     bar(
         Storm,
         "storm_s",

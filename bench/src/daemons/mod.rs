@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use lab::{Host, Process, Program};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use crate::limits::ENDED_WITHIN;
 use crate::meter::Reading;
@@ -174,8 +175,11 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it without a word to anybody.
+    /// Ends it without a word to anybody, and what wraps it too.
     pub async fn kill(&mut self) -> Result<()> {
+        // It was started as the first of a process group.
+        let group = Pid::from_raw(i32::try_from(self.process.pid())?);
+        killpg(group, Signal::SIGKILL)?;
         Ok(self.process.kill().await?)
     }
 }
