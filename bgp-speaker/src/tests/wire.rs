@@ -2,7 +2,10 @@
 //! says what the test makes it say.
 
 use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
-use core::{net::SocketAddr, time::Duration};
+use core::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use bgp_fsm::{Conn, Instant, State};
 use bgp_proto::{
@@ -119,6 +122,27 @@ impl Wire {
         let mut heard = self.hear(peer);
         assert!(matches!(heard.remove(0), Heard::Open(_)));
         (peer, heard)
+    }
+
+    /// The peer dials and says what would bring the session up, if it is let.
+    pub(super) fn try_connect(&mut self, number: usize, open: &Open) {
+        let Ok(peer) = self.dial(number) else { return };
+        self.say_octets(peer, |out| open.encode(out));
+        if self.is_open(peer) {
+            self.say(peer, Say::Keepalive);
+        }
+    }
+
+    /// The peer at 10.0.0.`number`, if it is known.
+    pub(super) fn peer(&self, number: usize) -> Option<PeerId> {
+        let mut peers = self.speaker.peers();
+        let found = peers.find(|view| view.config.remote == IpAddr::V4(address(number)));
+        found.map(|view| view.id)
+    }
+
+    /// Whether the peer has a connection.
+    pub(super) fn is_open(&self, peer: PeerId) -> bool {
+        self.state(peer) >= State::OpenSent
     }
 
     /// The peer dials.

@@ -71,6 +71,9 @@ pub(super) fn received(neighbor: &Neighbor) -> String {
             if let Some(left) = neighbor.stale_for_s {
                 text.push_str(&format!(" (stale, {} left)", duration(left)));
             }
+            if let Some(left) = neighbor.barred_for_s {
+                text.push_str(&format!(" (limit passed, rests {})", duration(left)));
+            }
             text
         }
     }

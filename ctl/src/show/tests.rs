@@ -158,6 +158,20 @@ fn neighbors_table() {
     };
     let text = shown("neighbors", "bgp-client", Reply::Neighbors(report.clone()));
     assert!(text.contains("ipv4 12 (stale, 1m01s left)"), "{text}");
+    let mut resting = neighbor();
+    (resting.stale_for_s, resting.barred_for_s) = (None, Some(300));
+    let rests = shown(
+        "neighbors",
+        "bgp-client",
+        Reply::Neighbors(Neighbors {
+            neighbors: vec![resting],
+            ..Neighbors::default()
+        }),
+    );
+    assert!(
+        rests.contains("ipv4 12 (limit passed, rests 5m00s)"),
+        "{rests}"
+    );
     assert!(text.contains("1h06m"), "{text}");
     assert!(
         text.contains("rr1: import deny (no policy, RFC 8212)"),
