@@ -117,6 +117,22 @@ impl Speaker {
         cambric::refresh(self.kind, &self.site, neighbor).await;
     }
 
+    /// Asserts that one of Cambric's programs has lost none of these sessions. That of two
+    /// connections opened at once the other side closes one, now and then a moment after it was
+    /// taken for the session, is no loss.
+    ///
+    /// # Panics
+    /// If it has.
+    pub async fn stood(&self, these: impl Fn(&report::Neighbor) -> bool) {
+        let neighbors = self.neighbors().await.neighbors.into_iter();
+        for neighbor in neighbors.filter(these) {
+            let (name, down) = (neighbor.name, neighbor.last_down.unwrap_or_default());
+            let collided = down.contains("Connection Collision Resolution");
+            assert!(neighbor.flaps == 0 || collided, "{name}: {down}");
+            assert_eq!(neighbor.state, "Established", "{name}: {down}");
+        }
+    }
+
     /// The malformed messages that one of Cambric's programs keeps.
     ///
     /// # Panics

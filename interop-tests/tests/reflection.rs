@@ -1,7 +1,7 @@
 //! Route reflection, RFC 4456, clause by clause: Cambric's reflector between peers of every kind
 //! and beside reflectors of every kind.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::AttrCode;
 use interop_tests::{
@@ -17,6 +17,7 @@ const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 /// That of the other reflector, where it is not the same.
 const OTHER_CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
 const IPV4: &[&str] = &["ipv4-unicast"];
+const IPV6: &[&str] = &["ipv6-unicast"];
 
 /// What a peer is to the reflector.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,14 +72,32 @@ fn asn(number: u8, seat: Seat) -> u32 {
 }
 
 fn prefix(number: u8) -> IpNet {
-    IpNet::from(Ipv4Net::new(Ipv4Addr::new(10, 65, number, 0), 24).expect("a prefix"))
+    of(Version::V4, number).1
+}
+
+/// Which sessions, and which routes over them.
+#[derive(Clone, Copy)]
+enum Version {
+    V4,
+    V6,
+}
+
+/// The address of a host and its prefix.
+fn of(version: Version, number: u8) -> (IpAddr, IpNet) {
+    let (address, net): (IpAddr, String) = match version {
+        Version::V4 => (Site::v4(number).into(), format!("10.65.{number}.0/24")),
+        Version::V6 => (Site::v6(number).into(), format!("fd65:{number}::/64")),
+    };
+    (address, net.parse().expect("a prefix"))
 }
 
 /// The table that host `number` is to hold.
-fn expected(kind: Kind, (number, seat): (u8, Seat)) -> Table {
+fn expected(kind: Kind, version: Version, (number, seat): (u8, Seat)) -> Table {
+    let ours = of(version, 1).0;
     let others = SEATS.iter().filter(|(other, _)| *other != number);
     let routes = others.filter_map(|&(from, source)| {
-        let own = Route::via(Site::v4(from));
+        let (address, net) = of(version, from);
+        let own = Route::via(address);
         let route = match passed(source, seat) {
             Passed::Nothing => return None,
             Passed::Reflected => told(kind, own.local_pref(100)).reflected(Site::v4(from), CLUSTER),
@@ -87,28 +106,32 @@ fn expected(kind: Kind, (number, seat): (u8, Seat)) -> Table {
                 told(kind, route)
             }
             Passed::Leaves => {
-                let route = Route::via(Site::v4(1)).path(&ASN.to_string());
+                let route = Route::via(ours).path(&ASN.to_string());
                 shown_external(kind, route)
             }
             Passed::Crosses => {
                 let path = format!("{ASN} {}", asn(from, source));
-                shown_external(kind, Route::via(Site::v4(1)).path(&path))
+                shown_external(kind, Route::via(ours).path(&path))
             }
         };
-        Some((prefix(from), route))
+        Some((net, route))
     });
     routes.collect()
 }
 
 /// Every direction between speakers of one kind.
-async fn directions(kind: Kind, ground: Ground) {
+async fn directions(kind: Kind, version: Version, ground: Ground) {
+    let families = match version {
+        Version::V4 => IPV4,
+        Version::V6 => IPV6,
+    };
     let mut reflector = Setup::fabric();
     let with = |setup: Setup, seat: Seat| {
         let seats = SEATS.iter().filter(move |(_, other)| *other == seat);
         seats.fold(setup, |setup, &(number, seat)| {
             setup
-                .neighbor(Site::v4(number), asn(number, seat))
-                .carrying(IPV4)
+                .neighbor(of(version, number).0, asn(number, seat))
+                .carrying(families)
         })
     };
     reflector = with(reflector, Client).reflecting(CLUSTER);
@@ -117,23 +140,33 @@ async fn directions(kind: Kind, ground: Ground) {
     let mut speakers = vec![];
     for (number, seat) in SEATS {
         let setup = Setup::of(asn(number, seat))
-            .neighbor(Site::v4(1), ASN)
-            .carrying(IPV4)
-            .announcing(&prefix(number).to_string());
+            .neighbor(of(version, 1).0, ASN)
+            .carrying(families)
+            .announcing(&of(version, number).1.to_string());
         speakers.push((ground.speaker(kind, number, &setup).await, (number, seat)));
     }
     for (speaker, seat) in &speakers {
-        speaker.holds(&expected(kind, *seat)).await;
+        speaker.holds(&expected(kind, version, *seat)).await;
     }
     // A withdrawal goes every way that the route went.
     for (speaker, (number, _)) in &speakers[..2] {
-        speaker.withdraw(prefix(*number)).await.expect("withdrawn");
+        let net = of(version, *number).1;
+        speaker.withdraw(net).await.expect("withdrawn");
     }
     for (speaker, seat) in &speakers {
-        let mut left = expected(kind, *seat);
-        left.retain(|net, _| ![prefix(2), prefix(3)].contains(net));
+        let mut left = expected(kind, version, *seat);
+        left.retain(|net, _| ![of(version, 2).1, of(version, 3).1].contains(net));
         speaker.holds(&left).await;
     }
+}
+
+/// The same over IPv4 and over IPv6.
+async fn directions_v4(kind: Kind, ground: Ground) {
+    directions(kind, Version::V4, ground).await;
+}
+
+async fn directions_v6(kind: Kind, ground: Ground) {
+    directions(kind, Version::V6, ground).await;
 }
 
 /// A client that sits at host 2 or 3 of a reflector with two, by hand.
@@ -150,16 +183,6 @@ async fn by_hand(ground: &Ground, number: u8) -> (Site, Sender) {
 fn two_clients() -> Setup {
     let setup = Setup::fabric().neighbor(Site::v4(2), ASN);
     setup.neighbor(Site::v4(3), ASN).reflecting(CLUSTER)
-}
-
-/// No session with a client of it has gone down. (Of two connections that reflectors open to
-/// each other at once, one is closed again.)
-async fn stood(reflector: &Speaker) {
-    let neighbors = reflector.neighbors().await.neighbors.into_iter();
-    for neighbor in neighbors.filter(|neighbor| neighbor.role == "client") {
-        let (name, down) = (neighbor.name, neighbor.last_down);
-        assert_eq!(neighbor.flaps, 0, "{name}: {down:?}");
-    }
 }
 
 const NET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 2, 0), 24);
@@ -297,7 +320,7 @@ fn loops_end_at_import() {
                 }
             }
         }
-        stood(&reflector).await;
+        reflector.stood(|_| true).await;
     });
 }
 
@@ -489,7 +512,7 @@ async fn no_zombies(kind: Kind, ground: Ground) {
     pair.settle(false, Kind::Reflector).await;
     pair.ours.holds(&Table::new()).await;
     pair.theirs.holds(&Table::new()).await;
-    stood(&pair.ours).await;
+    pair.ours.stood(|_| true).await;
 }
 
 macro_rules! labs {
@@ -509,7 +532,8 @@ macro_rules! labs {
 }
 
 labs! {
-    directions: Bird Gobgp Frr Openbgpd;
+    directions_v4: Bird Gobgp Frr Openbgpd;
+    directions_v6: Bird Gobgp Frr Openbgpd;
     one_cluster: Reflector Bird Gobgp Frr Openbgpd;
     two_clusters: Reflector Bird Gobgp Frr Openbgpd;
     own_clusters: Reflector Bird;
