@@ -121,8 +121,7 @@ impl Host {
             .args(&program.arguments)
             .envs(program.environment.iter().map(|(k, v)| (k, v)))
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
+            .stdout(Stdio::piped());
         let runtime = Handle::current();
         let child = self
             .run_to_spawn(|| {
@@ -130,8 +129,25 @@ impl Host {
                 command.spawn()
             })?
             .map_err(fail)?;
-        let output = child.wait_with_output().await.map_err(fail)?;
+        let mut asked = Asked(child.id());
+        let output = child.wait_with_output().await;
+        asked.0 = None;
+        let output = output.map_err(fail)?;
         Ok((output.status, output.stdout))
+    }
+}
+
+/// The pid of a program that is run to its end, unless nobody wants to know any more.
+struct Asked(Option<u32>);
+
+impl Drop for Asked {
+    /// As for a [`Process`].
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.and_then(|pid| i32::try_from(pid).ok()) {
+            let pid = Pid::from_raw(pid);
+            let _ = kill(pid, Signal::SIGKILL);
+            let _ = waitpid(pid, None);
+        }
     }
 }
 

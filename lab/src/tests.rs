@@ -130,6 +130,18 @@ fn a_process_is_in_its_host_logged_measured_and_killed() {
 }
 
 #[test]
+fn a_question_that_is_given_up_does_not_keep_the_lab() {
+    in_lab("a_question_that_is_given_up", async |lab| {
+        let host = lab.host("a").await.unwrap();
+        let program = Program::new("/bin/sleep").arg("1000");
+        let soon = Duration::from_millis(100);
+        let asked = within(soon, "an answer", host.output(&program)).await;
+        assert!(asked.is_err(), "nobody waits that long");
+        // The end of the lab would wait for it.
+    });
+}
+
+#[test]
 fn nothing_outlives_the_lab() {
     if !crate::allowed("nothing_outlives_the_lab") {
         return;
