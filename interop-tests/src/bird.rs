@@ -72,15 +72,15 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
             " direct;\n"
         });
         if neighbor.client {
-            let cluster = neighbor.cluster_id.or(setup.cluster_id);
-            let cluster = cluster.unwrap_or_else(|| Site::v4(number));
-            let _ = writeln!(text, " rr client; rr cluster id {cluster};");
+            text.push_str(" rr client;\n");
         }
-        if let Some(seconds) = setup.restart_time_s {
-            let _ = writeln!(
-                text,
-                " graceful restart on; graceful restart time {seconds};"
-            );
+        // It looks for its cluster in what it is told by the session, client or not.
+        if let Some(cluster) = neighbor
+            .cluster_id
+            .or(setup.cluster_id)
+            .filter(|_| internal)
+        {
+            let _ = writeln!(text, " rr cluster id {cluster};");
         }
         if let Some(password) = neighbor.password {
             let _ = writeln!(text, " password \"{password}\";");

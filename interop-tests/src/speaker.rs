@@ -133,6 +133,24 @@ impl Speaker {
         }
     }
 
+    /// Waits until all sessions of one of Cambric's programs are up.
+    ///
+    /// # Panics
+    /// If they are not in time.
+    pub async fn is_up(&self) {
+        let waited = until(SETTLED, "all sessions", async || {
+            let neighbors = self.neighbors().await.neighbors.into_iter();
+            let mut down = neighbors.filter(|neighbor| neighbor.state != "Established");
+            Ok::<_, Error>(match down.next() {
+                None => Ok(()),
+                Some(neighbor) => Err(format!("{} is {}", neighbor.name, neighbor.state)),
+            })
+        });
+        if let Err(error) = waited.await {
+            panic!("{error}\n{}", self.log_tail());
+        }
+    }
+
     /// The malformed messages that one of Cambric's programs keeps.
     ///
     /// # Panics

@@ -348,7 +348,7 @@ impl Pair {
                 .fold(Setup::fabric(), |setup, client| {
                     setup.neighbor(Site::v4(client), ASN).carrying(IPV4)
                 });
-            let setup = setup.reflecting(cluster);
+            let setup = setup.reflecting(cluster).without_graceful_restart();
             setup.neighbor(Site::v4(other), ASN).carrying(IPV4)
         };
         let ours = ground
@@ -367,6 +367,7 @@ impl Pair {
             ground.speaker(Kind::Client, number, &setup).await
         };
         let clients = [client(3).await, client(4).await];
+        ours.is_up().await;
         Self {
             ours,
             theirs,
