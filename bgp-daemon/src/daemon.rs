@@ -7,6 +7,7 @@ use bgp_io::bgp_speaker::RangeUsage;
 use bgp_io::{Event, Io, IoConfig, Speaker};
 use intent::report;
 
+use crate::limits::REMEMBER;
 use crate::memory::Memory;
 use crate::{Config, Failure, Program, log, restart};
 
@@ -23,6 +24,8 @@ pub struct Daemon<P: Program> {
     pub(crate) config_error: Option<String>,
     /// What the next start is to know.
     pub(crate) memory: Memory,
+    /// When that is to be written down.
+    remember_at: Option<bgp_io::bgp_fsm::Instant>,
     started: Instant,
 }
 
@@ -47,31 +50,42 @@ impl<P: Program> Daemon<P> {
             config,
             config_error: None,
             memory,
+            remember_at: None,
             started: Instant::now(),
         })
     }
 
-    /// How long the program has nothing to do unless something happens.
+    /// How long there is nothing to do unless something happens.
     pub(crate) fn rest(&self) -> Option<Duration> {
-        let at = self.program.poll_timeout()?;
+        let timers = [self.program.poll_timeout(), self.remember_at];
+        let at = timers.into_iter().flatten().min()?;
         Some(at.saturating_duration_since(self.io.clock().now()))
     }
 
     /// Takes note of what a turn of the driver brought.
     pub(crate) fn hear(&mut self, events: &[Event]) {
-        let mut peers_changed = false;
         for event in events {
             log::event(self.io.speaker(), event);
-            peers_changed |= changes_peers(event);
+            if changes_peers(event) && self.remember_at.is_none() {
+                self.remember_at = Some(self.io.clock().now() + REMEMBER);
+            }
             self.program.hear(event);
         }
-        if peers_changed {
+    }
+
+    /// Notes for the next start which neighbours there are, if that has changed a while ago.
+    pub(crate) fn remember_in_time(&mut self) {
+        if self
+            .remember_at
+            .is_some_and(|at| at <= self.io.clock().now())
+        {
             self.remember();
         }
     }
 
     /// Notes for the next start which neighbours there are now.
     pub(crate) fn remember(&mut self) {
+        self.remember_at = None;
         let addresses = restart::remembered(self.io.speaker());
         if let Err(error) = self.memory.keep(addresses) {
             let path = self.memory.path().display();

@@ -61,6 +61,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     }
     daemon.remember();
     let parting = loop {
+        daemon.remember_in_time();
         let more = daemon.program.carry(&mut daemon.io) != Progress::Done;
         let rest = daemon.rest();
         tokio::select! {
