@@ -38,7 +38,7 @@ fn chaos_then_calm() {
         }
         return;
     }
-    for seed in 1..=16 {
+    for seed in 1..=12 {
         good(seed, 5);
     }
     // One that needs most of a fabric's size, and the seeds that once found something.
