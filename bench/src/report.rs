@@ -121,13 +121,32 @@ impl Report {
             } else {
                 format!("({names})")
             });
-            row.push(verdict(ratio, bar.factor).to_owned());
+            row.push(self.verdict(bar, ratio).to_owned());
             table.add_row(row);
         }
         for column in table.column_iter_mut().skip(2).take(columns - 4) {
             column.set_cell_alignment(CellAlignment::Right);
         }
         table.to_string()
+    }
+
+    /// Whether the bar is met; a failed run of ours, or of every peer, is a verdict too.
+    fn verdict(&self, bar: &Bar, ratio: Option<f64>) -> &'static str {
+        // Whether it ran, and whether any of its runs came to its end.
+        let ended = |kind| {
+            let runs = self.runs.get(&(bar.work, kind))?;
+            Some(runs.iter().any(Option::is_some))
+        };
+        let none_ended =
+            !bar.peers.is_empty() && bar.peers.iter().all(|&kind| ended(kind) == Some(false));
+        match ratio {
+            _ if ended(Kind::Cambric) == Some(false) => "FAILED",
+            _ if bar.factor.is_infinite() => "",
+            Some(ratio) if ratio <= bar.factor => "met",
+            Some(_) => "MISSED",
+            None if none_ended && ended(Kind::Cambric).is_some() => "met: no peer came to the end",
+            None => "",
+        }
     }
 
     /// Everything, with each round's values.
@@ -147,15 +166,6 @@ impl Report {
             "bars": bars.collect::<Vec<_>>(),
             "failures": self.failures,
         })
-    }
-}
-
-fn verdict(ratio: Option<f64>, factor: f64) -> &'static str {
-    match ratio {
-        _ if factor.is_infinite() => "",
-        None => "",
-        Some(ratio) if ratio <= factor => "met",
-        Some(_) => "MISSED",
     }
 }
 
@@ -203,6 +213,18 @@ mod tests {
             .find(|bar| bar.work == Work::S3 && bar.measure == "conv_s");
         assert_eq!(report.ratio(bar.expect("a bar")), Some(0.9));
         assert_eq!(report.failures(), ["s3 frr-fast: lost"]);
+        let storm = BARS
+            .iter()
+            .find(|bar| bar.measure == "storm_s")
+            .expect("a bar");
+        let lost = || Err("lost".to_owned());
+        report.enter(Work::Storm, Kind::Bird, lost());
+        report.enter(Work::Storm, Kind::FrrFast, lost());
+        assert_eq!(report.verdict(storm, None), "");
+        report.enter(Work::Storm, Kind::Cambric, lost());
+        assert_eq!(report.verdict(storm, None), "FAILED");
+        report.enter(Work::Storm, Kind::Cambric, run(1.0));
+        assert!(report.verdict(storm, None).starts_with("met"));
         assert_eq!(report.json()["bars"][0]["met"], true);
         assert!(report.table().contains(" 0.90 |"), "{}", report.table());
     }
