@@ -82,6 +82,12 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         {
             let _ = writeln!(text, " rr cluster id {cluster};");
         }
+        if let Some(seconds) = setup.restart_time_s {
+            let _ = writeln!(
+                text,
+                " graceful restart on; graceful restart time {seconds};"
+            );
+        }
         if let Some(password) = neighbor.password {
             let _ = writeln!(text, " password \"{password}\";");
         }
