@@ -3,7 +3,8 @@
 //! stays away.
 //!
 //! Known difference: FRR 8.4 that comes back sends its End-of-RIB marker before its routes, so its
-//! own restart is not hitless with any helper, and not tested here.
+//! own restart is not hitless with any helper, and not tested here. Nor is that of GoBGP, which is
+//! given its routes by hand after its start and may have sent its marker by then.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -99,6 +100,18 @@ async fn lost(kind: Kind, holder: &Speaker, net: IpNet) -> Duration {
     begun.elapsed()
 }
 
+/// Waits until our reflector has written down whom it has to wait for at its next start.
+async fn remembered(ours: &Speaker) {
+    let written = until(LIMIT, "the clients are written down", async || {
+        let text = ours.site.load("route-reflector.restart");
+        let both = ["10.0.0.2", "10.0.0.3"]
+            .iter()
+            .all(|client| text.contains(client));
+        Ok::<_, Error>(if both { Ok(()) } else { Err(text) })
+    });
+    written.await.expect("written down");
+}
+
 /// Our reflector is killed, and comes back, and is killed, and stays away.
 async fn our_reflector_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
     let setup = reflector(kind, dynamic);
@@ -109,6 +122,9 @@ async fn our_reflector_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
         .await;
     let first = ("10.65.3.1/32", reflected(kind, 3));
     one.holds(&table([first.clone()])).await;
+    if dynamic {
+        remembered(&ours).await;
+    }
 
     ours.kill().await.expect("killed");
     let more = Setup::fabric().announcing("10.65.3.2/32").own.remove(0);
@@ -255,9 +271,7 @@ labs! {
         our_client_is_killed() as our_client_is_killed;
     Gobgp as gobgp:
         our_reflector_is_killed(false) as our_reflector_is_killed,
-        our_reflector_is_upgraded() as our_reflector_is_upgraded,
-        their_client_is_killed(false) as their_client_is_killed,
-        their_client_is_killed(true) as their_client_of_a_range_is_killed;
+        our_reflector_is_upgraded() as our_reflector_is_upgraded;
     Frr as frr:
         our_reflector_is_killed(false) as our_reflector_is_killed,
         our_reflector_is_upgraded() as our_reflector_is_upgraded;
