@@ -1,5 +1,6 @@
 //! From what the tables export to UPDATE messages: runs of prefixes with the same attributes from
-//! the same peer become as few messages as fit.
+//! the same peer become as few messages as fit, and messages with the same audience that follow
+//! each other one piece.
 
 use alloc::vec::Vec;
 use core::iter::Peekable;
@@ -10,6 +11,7 @@ use bgp_proto::{
 use bytes::{Bytes, BytesMut};
 use rib::{Cursor, ExportSink, PeerId, PrivateSink, Run};
 
+use crate::limits::PIECE_OCTETS;
 use crate::segment::{Audience, Ring, Segment};
 
 /// A prefix noted for encoding, with its path identifier.
@@ -53,7 +55,8 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn new(family: Family, params: EncodeParams) -> Self {
+    /// Writes into what room `out` has left.
+    fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
         Self {
             family,
             params,
@@ -63,26 +66,40 @@ impl Encoder {
             next_hop: None,
             nets: Vec::new(),
             opaque: Vec::new(),
-            out: BytesMut::new(),
+            out,
             done: Vec::new(),
         }
     }
 
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>, audience: Audience) {
         if self.verb != Verb::Reach(run.id) {
-            self.flush();
+            self.turn(Verb::Reach(run.id), audience);
             self.begin(run.attributes);
-            (self.verb, self.audience) = (Verb::Reach(run.id), audience);
         }
         self.note(nlri);
     }
 
     fn unreach(&mut self, nlri: &Nlri<'_>, audience: Audience) {
         if (self.verb, self.audience) != (Verb::Unreach, audience) {
-            self.flush();
-            (self.verb, self.audience) = (Verb::Unreach, audience);
+            self.turn(Verb::Unreach, audience);
         }
         self.note(nlri);
+    }
+
+    /// Writes what has been noted, and goes on to tell something else.
+    fn turn(&mut self, verb: Verb, audience: Audience) {
+        self.flush();
+        if audience != self.audience || self.out.len() >= PIECE_OCTETS {
+            self.seal();
+        }
+        (self.verb, self.audience) = (verb, audience);
+    }
+
+    /// Ends the piece.
+    fn seal(&mut self) {
+        if !self.out.is_empty() {
+            self.done.push((self.audience, self.out.split().freeze()));
+        }
     }
 
     fn begin(&mut self, attributes: &Attributes) {
@@ -110,12 +127,17 @@ impl Encoder {
 
     /// Writes the messages of the run noted so far.
     fn flush(&mut self) {
+        if self.nets.is_empty() {
+            return;
+        }
         let Self {
             family,
             params,
             nets,
             opaque,
             out,
+            done,
+            audience,
             ..
         } = self;
         let mut nets = nets
@@ -126,6 +148,14 @@ impl Encoder {
             })
             .peekable();
         while nets.peek().is_some() {
+            let octets_max = params.octets_max;
+            if out.capacity() - out.len() < octets_max {
+                // Sealed first, so that it need not move.
+                if !out.is_empty() {
+                    done.push((*audience, out.split().freeze()));
+                }
+                out.reserve(octets_max.max(PIECE_OCTETS));
+            }
             let writer = match self.verb {
                 Verb::Unreach => UpdateWriter::unreach(out, *family, params),
                 // The tables export no route without a next hop, unless its family needs none.
@@ -145,14 +175,13 @@ impl Encoder {
         }
         self.nets.clear();
         self.opaque.clear();
-        if !self.out.is_empty() {
-            self.done.push((self.audience, self.out.split().freeze()));
-        }
     }
 
-    fn finish(mut self) -> Vec<(Audience, Bytes)> {
+    /// The pieces, and the room that is left.
+    fn finish(mut self) -> (Vec<(Audience, Bytes)>, BytesMut) {
         self.flush();
-        self.done
+        self.seal();
+        (self.done, self.out)
     }
 }
 
@@ -182,19 +211,23 @@ fn write_one<'a>(
 pub(crate) struct SharedEncoder(Encoder);
 
 impl SharedEncoder {
-    pub(crate) fn new(family: Family, params: EncodeParams) -> Self {
-        Self(Encoder::new(family, params))
+    /// `out` is the room that was left last time.
+    pub(crate) fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
+        Self(Encoder::new(family, params, out))
     }
 
-    /// Appends the segments; `from` is where the group stood before.
-    pub(crate) fn finish(self, from: Cursor, ring: &mut Ring) {
-        for (audience, octets) in self.0.finish() {
+    /// Appends the segments; `from` is where the group stood before. Gives the room back that is
+    /// left.
+    pub(crate) fn finish(self, from: Cursor, ring: &mut Ring) -> BytesMut {
+        let (segments, out) = self.0.finish();
+        for (audience, octets) in segments {
             ring.push(Segment {
                 audience,
                 octets,
                 from,
             });
         }
+        out
     }
 }
 
@@ -219,12 +252,13 @@ pub(crate) struct PrivateEncoder(Encoder);
 
 impl PrivateEncoder {
     pub(crate) fn new(family: Family, params: EncodeParams) -> Self {
-        Self(Encoder::new(family, params))
+        Self(Encoder::new(family, params, BytesMut::new()))
     }
 
     /// The messages, in order.
     pub(crate) fn finish(self) -> impl Iterator<Item = Bytes> {
-        self.0.finish().into_iter().map(|(_, octets)| octets)
+        let (pieces, _) = self.0.finish();
+        pieces.into_iter().map(|(_, octets)| octets)
     }
 }
 

@@ -4,6 +4,10 @@
 /// A member further behind than this walks the log by itself.
 pub const RING_OCTETS_MAX: usize = 4 << 20;
 
+/// Octets after which messages for the same members begin a new piece; room for them is taken in
+/// this size, too.
+pub const PIECE_OCTETS: usize = 32 << 10;
+
 /// Octets of UPDATEs handed to one session before its socket has to take some.
 pub const SESSION_OCTETS_MAX: usize = 256 << 10;
 

@@ -118,6 +118,8 @@ impl Places {
 #[derive(Debug, Default)]
 struct Lane {
     ring: Ring,
+    /// Where the next segments are written, after the last ones in the same allocation.
+    room: BytesMut,
     places: BTreeMap<PeerId, Place>,
     /// Members in shared mode that have not taken everything.
     behind: usize,
@@ -243,13 +245,17 @@ impl OutGroup {
             }
             let tip = lane.ring.tip();
             let from = rib.group_cursor(self.id, family);
-            let mut encoder = SharedEncoder::new(family, self.key.params(family));
+            let mut encoder = SharedEncoder::new(
+                family,
+                self.key.params(family),
+                core::mem::take(&mut lane.room),
+            );
             match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
                 Progress::Done => {}
                 Progress::More => progress = Progress::More,
                 Progress::Lost => lost.extend(lane.shared()),
             }
-            encoder.finish(from, &mut lane.ring);
+            lane.room = encoder.finish(from, &mut lane.ring);
             lane.wake(tip, writable);
         }
         progress

@@ -35,11 +35,12 @@ pub(super) struct PathRef {
     pub(super) path_id: u32,
 }
 
-/// One announcement: what makes the run first, so that sorting makes runs.
+/// One announcement: what makes the run first, so that sorting makes runs; the source before all,
+/// so that runs which are for the same members follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Item {
-    attributes: AttrId,
     source: PeerId,
+    attributes: AttrId,
     /// The slot; where several paths of a prefix are told, an index into [`Runs::paths`].
     place: u32,
 }
