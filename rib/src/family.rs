@@ -11,8 +11,8 @@ use crate::bite::{Budget, Progress};
 use crate::decide::Candidate;
 use crate::explain::RouteView;
 use crate::export::{
-    Change, Chosen, Cursor, ExportSink, GroupId, GroupState, Log, PathLog, PrivateSink, Runs,
-    SentPath, Withdrawals,
+    Change, Chosen, Cursor, ExportSink, GroupId, GroupState, Log, PathLog, Runs, SentPath,
+    Withdrawals,
 };
 use crate::import::Ingested;
 use crate::peer::{PathLimit, PeerCounters, PeerId};
@@ -51,10 +51,10 @@ pub(crate) trait Tables: Debug + Send {
     fn export_private(
         &mut self,
         shared: &mut Shared,
-        member: (GroupId, PeerId),
+        group: GroupId,
         cursor: &mut Cursor,
         budget: Budget,
-        sink: &mut dyn PrivateSink,
+        sink: &mut dyn ExportSink,
     ) -> Progress;
     fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor;
     fn remove_group(&mut self, group: GroupId);
@@ -343,12 +343,12 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     fn export_private(
         &mut self,
         shared: &mut Shared,
-        member: (GroupId, PeerId),
+        group: GroupId,
         cursor: &mut Cursor,
         budget: Budget,
-        sink: &mut dyn PrivateSink,
+        sink: &mut dyn ExportSink,
     ) -> Progress {
-        Self::export_private(self, shared, member, cursor, budget, sink)
+        Self::export_private(self, shared, group, cursor, budget, sink)
     }
 
     fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor {

@@ -51,8 +51,8 @@ pub use decide::{Candidate, DecisionRules, Selection, Step, select};
 pub use eligible::Ineligible;
 pub use explain::{PathView, RouteView};
 pub use export::{
-    Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, PrivateSink, Route, RoutePath,
-    Run, SendPaths, SentPath,
+    Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Route, RoutePath, Run, SendPaths,
+    SentPath,
 };
 pub use import::Ingested;
 pub use next_hop::{NextHops, Reach, Track};

@@ -13,7 +13,7 @@ use crate::attributes::AttrId;
 use crate::bite::{Budget, Progress};
 use crate::decide::DecisionRules;
 use crate::explain::RouteView;
-use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, PrivateSink, SentPath};
+use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
 use crate::family::{FamilyTable, Mark, Tables};
 use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
@@ -337,25 +337,24 @@ impl Rib {
         }
     }
 
-    /// Advances the walk of one member that goes by itself: from a feed, or from where the
-    /// group's shared walk stood when the member left it.
+    /// Advances the walk of members that go by themselves: from a feed, or from where the
+    /// group's shared walk stood when the member left it. What is handed over from one cursor to
+    /// the next may be told to any member that stands at the first one, also later, as long as
+    /// [`Rib::trim`] is told of that cursor; it then stands at the second one.
     ///
-    /// With [`Progress::Done`] the member holds everything and takes part in the shared walk from
+    /// With [`Progress::Done`] a member told right now holds everything and takes part in the shared walk from
     /// the next [`Rib::export`] on, wherever the group stands. With [`Progress::Lost`] its session
     /// has to be reset.
     pub fn export_private(
         &mut self,
         group: GroupId,
         family: Family,
-        member: PeerId,
         cursor: &mut Cursor,
         budget: Budget,
-        sink: &mut dyn PrivateSink,
+        sink: &mut dyn ExportSink,
     ) -> Progress {
         match self.table_made(family) {
-            Some((table, shared)) => {
-                table.export_private(shared, (group, member), cursor, budget, sink)
-            }
+            Some((table, shared)) => table.export_private(shared, group, cursor, budget, sink),
             None => Progress::Done,
         }
     }

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
 use rib::{
     Budget, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, PeerId, PeerInfo, Policy,
-    PrivateSink, Progress, Rib, RibConfig, Role, Run, SendPaths,
+    Progress, Rib, RibConfig, Role, Run, SendPaths,
 };
 
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -47,16 +47,6 @@ impl ExportSink for Member {
 
     fn unreach_only(&mut self, _: Net<'_>, to: PeerId) {
         panic!("{to:?} is no member");
-    }
-}
-
-impl PrivateSink for Member {
-    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
-        ExportSink::reach(self, nlri, run);
-    }
-
-    fn unreach(&mut self, nlri: &Nlri<'_>) {
-        ExportSink::unreach(self, nlri, None);
     }
 }
 
@@ -167,9 +157,8 @@ fn a_member_that_never_reads_costs_no_more_identifiers_than_a_peer_may_have_path
     assert_eq!(rib.stats().sent_ids, PATHS_PER_PEER_MAX + 1);
     say(&mut rib, 2, 0, Some(9));
     export(&mut rib, group, &mut reads);
-    let member = PeerId(9);
     loop {
-        let walk = rib.export_private(group, FAMILY, member, &mut cursor, Budget(1), &mut lags);
+        let walk = rib.export_private(group, FAMILY, &mut cursor, Budget(1), &mut lags);
         if walk == Progress::Done {
             break;
         }
@@ -222,8 +211,7 @@ fn nothing_is_kept_where_nobody_is_sent_several_paths() {
     let several = group(&mut rib, Some(SendPaths::EqualCost));
     let mut many = Member::default();
     let mut cursor = Cursor::feed();
-    let member = PeerId(9);
-    let done = rib.export_private(several, FAMILY, member, &mut cursor, Budget(9), &mut many);
+    let done = rib.export_private(several, FAMILY, &mut cursor, Budget(9), &mut many);
     assert_eq!(done, Progress::Done);
     assert_eq!((many.holds.len(), rib.stats().sent_ids), (2, 2));
     rib.remove_group(several);

@@ -11,7 +11,6 @@ use bgp_proto::{Net, Nlri};
 
 use super::cursor::Cursor;
 use super::path_log::PathLog;
-use super::private::PrivateSink;
 use super::runs::{Run, Runs};
 use super::sent::SentIds;
 use crate::bite::{Budget, Progress};
@@ -24,7 +23,8 @@ use crate::table::Key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
-/// What the shared walk of a group hands over. Members that walk by themselves take no part.
+/// What a walk hands over: the shared one of a group, or that of members which walk by themselves,
+/// in which the group's other members take no part. "All" are those who take this walk.
 ///
 /// Where members are told one path a prefix, all path identifiers are 0. Where they are told
 /// several (RFC 7911), a withdrawal is about the path with its identifier alone.
@@ -186,6 +186,10 @@ impl Withdrawals {
     pub(super) fn push(&mut self, except: Option<PeerId>, slot: u32, path_id: u32) {
         self.except.push((except, slot, path_id));
     }
+
+    pub(super) fn push_only(&mut self, only: PeerId, slot: u32) {
+        self.only.push((only, slot));
+    }
 }
 
 impl<K: Key> FamilyTable<K> {
@@ -285,7 +289,7 @@ impl<K: Key> FamilyTable<K> {
                 // The source held another peer's route until now, or may have.
                 let holds = unsure || old.is_some_and(|old| old != source);
                 if holds && shared.role(source) == rules.role {
-                    withdrawals.only.push((source, at));
+                    withdrawals.push_only(source, at);
                 }
             }
             None if unsure => withdrawals.push(None, at, 0),
@@ -293,15 +297,6 @@ impl<K: Key> FamilyTable<K> {
             None => return,
         }
         state.tell(at, new.map(|(_, source)| source));
-    }
-
-    pub(super) fn withdraw_from_one(&mut self, sink: &mut dyn PrivateSink) {
-        let mut withdrawals = core::mem::take(&mut self.scratch.withdrawals);
-        for (_, slot, path_id) in withdrawals.except.drain(..) {
-            let net = self.net(slot);
-            sink.unreach(&Nlri { path_id, net });
-        }
-        self.scratch.withdrawals = withdrawals;
     }
 
     pub(super) fn withdraw_from(&mut self, sink: &mut dyn ExportSink) {

@@ -16,7 +16,6 @@ pub use changes::{Change, Route, RoutePath};
 pub use cursor::Cursor;
 pub use group::{ExportSink, GroupId};
 pub use paths::{SendPaths, SentPath};
-pub use private::PrivateSink;
 pub use rules::{GroupRules, NextHopMode};
 pub use runs::Run;
 

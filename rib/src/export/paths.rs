@@ -12,7 +12,6 @@ use bgp_proto::{Net, Nlri};
 use super::cursor::Cursor;
 use super::group::{ExportSink, GroupId};
 use super::log::Step;
-use super::private::PrivateSink;
 use super::rules::GroupRules;
 use super::runs::{PathRef, Runs, judge};
 use super::sent::{Chosen, Repeat, Word};
@@ -87,21 +86,21 @@ impl<K: Key> FamilyTable<K> {
         progress
     }
 
-    /// One bite of the walk of a member that goes by itself.
+    /// One bite of the walk of members that go by themselves.
     pub(super) fn export_paths_private(
         &mut self,
         shared: &mut Shared,
-        (group, member): (GroupId, PeerId),
+        group: GroupId,
         (rules, send): (&GroupRules, SendPaths),
         (cursor, budget): (&mut Cursor, Budget),
-        sink: &mut dyn PrivateSink,
+        sink: &mut dyn ExportSink,
     ) -> Progress {
         let mut runs = core::mem::take(&mut self.scratch.runs);
         runs.clear();
         let progress = self.read_paths(cursor, budget, |this, at, fresh| {
-            this.weigh_paths_private(shared, group, (member, fresh), (rules, send), at, &mut runs)
+            this.weigh_paths_private(shared, (group, fresh), (rules, send), at, &mut runs)
         });
-        self.withdraw_from_one(sink);
+        self.withdraw_from(sink);
         self.emit_paths(shared, rules, &mut runs, &mut |nlri, run| {
             sink.reach(nlri, run);
         });
@@ -172,12 +171,11 @@ impl<K: Key> FamilyTable<K> {
         runs.len() - before
     }
 
-    /// The same for one member; `to` has the member and whether it holds nothing of the slot.
+    /// The same for members that go by themselves; `fresh`: they hold nothing of the slot.
     fn weigh_paths_private(
         &mut self,
         shared: &mut Shared,
-        group: GroupId,
-        (member, fresh): (PeerId, bool),
+        (group, fresh): (GroupId, bool),
         rules: (&GroupRules, SendPaths),
         at: u32,
         runs: &mut Runs,
@@ -197,13 +195,11 @@ impl<K: Key> FamilyTable<K> {
             let withdrawals = &mut self.scratch.withdrawals;
             let differs = state.sent.as_mut().is_some_and(|sent| {
                 sent.tell_member((at, version), &chosen, &mut |word| match word {
-                    Word::Reach(path, id) if path.source != member => {
-                        runs.push_path(path, at, id);
+                    Word::Reach(path, id) => runs.push_path(path, at, id),
+                    Word::Unreach(source, id) if !fresh => {
+                        withdrawals.push(Some(source), at, id);
                     }
-                    Word::Unreach(source, id) if source != member && !fresh => {
-                        withdrawals.push(None, at, id);
-                    }
-                    _ => {}
+                    Word::Unreach(..) => {}
                 })
             });
             if differs {

@@ -1,4 +1,7 @@
 //! Members of a group that walk by themselves: they have just come up, or could not keep pace.
+//! Members that stand at the same place may take the same walk, even at different times: what one
+//! of them has been handed from one cursor to the next stays true for another that stands at the
+//! first and goes on from the second.
 //!
 //! Such a member is always told the state of now, which may be ahead of what the group was told
 //! last. Where it is, the group is made unsure of the slot; when it gets there it tells everybody
@@ -8,9 +11,9 @@
 use bgp_proto::Nlri;
 
 use super::cursor::Cursor;
-use super::group::GroupId;
+use super::group::{ExportSink, GroupId};
 use super::rules::GroupRules;
-use super::runs::{Run, Runs};
+use super::runs::Runs;
 use crate::attributes::AttrId;
 use crate::bite::{Budget, Progress};
 use crate::family::FamilyTable;
@@ -18,22 +21,14 @@ use crate::peer::PeerId;
 use crate::shared::Shared;
 use crate::table::Key;
 
-/// What the walk of a single member hands over; see [`super::ExportSink`] for path identifiers.
-pub trait PrivateSink {
-    /// The member is told of a route.
-    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
-    /// The member is told that there is no route, of which it may never have heard.
-    fn unreach(&mut self, nlri: &Nlri<'_>);
-}
-
 impl<K: Key> FamilyTable<K> {
     pub(crate) fn export_private(
         &mut self,
         shared: &mut Shared,
-        (group, member): (GroupId, PeerId),
+        group: GroupId,
         cursor: &mut Cursor,
         budget: Budget,
-        sink: &mut dyn PrivateSink,
+        sink: &mut dyn ExportSink,
     ) -> Progress {
         let Some(rules) = shared.rules(group) else {
             return Progress::Done;
@@ -46,7 +41,7 @@ impl<K: Key> FamilyTable<K> {
         self.group(shared, group);
         if let Some(send) = rules.send_paths(self.row.family) {
             let place = (cursor, budget);
-            return self.export_paths_private(shared, (group, member), (&rules, send), place, sink);
+            return self.export_paths_private(shared, group, (&rules, send), place, sink);
         }
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
@@ -68,14 +63,21 @@ impl<K: Key> FamilyTable<K> {
             if state.cursor.is_ahead(at, version) {
                 state.set_unsure(at);
             }
-            match self.admitted(shared, &rules, at, &mut runs) {
-                Some((attributes, source)) if source != member => {
+            let new = self.admitted(shared, &rules, at, &mut runs);
+            let may_hold = !step.fresh && version != 0;
+            let withdrawals = &mut self.scratch.withdrawals;
+            match new {
+                Some((attributes, source)) => {
                     runs.push(attributes, source, at);
+                    if may_hold && shared.role(source) == rules.role {
+                        withdrawals.push_only(source, at);
+                    }
                 }
-                _ if step.fresh || version == 0 => {}
-                _ => sink.unreach(&Nlri::new(self.net(at))),
+                None if may_hold => withdrawals.push(None, at, 0),
+                None => {}
             }
         }
+        self.withdraw_from(sink);
         runs.emit(
             shared,
             &rules,

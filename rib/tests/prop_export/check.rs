@@ -127,7 +127,7 @@ impl World {
                 };
                 let progress =
                     self.rib
-                        .export_private(id, family, newcomer, &mut cursor, Budget(3), &mut ear);
+                        .export_private(id, family, &mut cursor, Budget(3), &mut ear);
                 for said in &ear.said {
                     assert!(matches!(said, Said::Reach { .. }), "nothing to take back");
                     member.take(newcomer, said);

@@ -1,7 +1,7 @@
 //! Listens to what the tables tell, and checks its form.
 
 use bgp_proto::{Family, Net, Nlri};
-use rib::{ExportSink, PeerId, PrivateSink, Run};
+use rib::{ExportSink, PeerId, Run};
 
 use crate::model::Told;
 use crate::parts::index_of;
@@ -84,20 +84,5 @@ impl ExportSink for Ear<'_> {
         assert!(!self.add_path, "one identifier never has two sources");
         let net = index_of(self.family, net).0;
         self.say(Said::UnreachOnly { net, to });
-    }
-}
-
-impl PrivateSink for Ear<'_> {
-    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
-        self.hear(nlri, run);
-    }
-
-    fn unreach(&mut self, nlri: &Nlri<'_>) {
-        let (net, path_id) = (self.index(nlri), nlri.path_id);
-        self.say(Said::Unreach {
-            net,
-            path_id,
-            except: None,
-        });
     }
 }
