@@ -9,10 +9,10 @@ use bgp_proto::{
     Attributes, EncodeParams, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop, Nlri, UpdateWriter,
 };
 use bytes::{Bytes, BytesMut};
-use rib::{Cursor, ExportSink, PeerId, PrivateSink, Run};
+use rib::{ExportSink, PeerId, Run};
 
 use crate::limits::PIECE_OCTETS;
-use crate::segment::{Audience, Ring, Segment};
+use crate::segment::Audience;
 
 /// A prefix noted for encoding, with its path identifier.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ enum Verb {
 
 /// Collects a run of prefixes, then writes its messages.
 #[derive(Debug)]
-struct Encoder {
+pub(crate) struct Encoder {
     family: Family,
     params: EncodeParams,
     verb: Verb,
@@ -56,7 +56,7 @@ struct Encoder {
 
 impl Encoder {
     /// Writes into what room `out` has left.
-    fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
+    pub(crate) fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
         Self {
             family,
             params,
@@ -71,7 +71,7 @@ impl Encoder {
         }
     }
 
-    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>, audience: Audience) {
+    fn announce(&mut self, nlri: &Nlri<'_>, run: &Run<'_>, audience: Audience) {
         if self.verb != Verb::Reach(run.id) {
             self.turn(Verb::Reach(run.id), audience);
             self.begin(run.attributes);
@@ -79,7 +79,7 @@ impl Encoder {
         self.note(nlri);
     }
 
-    fn unreach(&mut self, nlri: &Nlri<'_>, audience: Audience) {
+    fn withdraw(&mut self, nlri: &Nlri<'_>, audience: Audience) {
         if (self.verb, self.audience) != (Verb::Unreach, audience) {
             self.turn(Verb::Unreach, audience);
         }
@@ -177,8 +177,8 @@ impl Encoder {
         self.opaque.clear();
     }
 
-    /// The pieces, and the room that is left.
-    fn finish(mut self) -> (Vec<(Audience, Bytes)>, BytesMut) {
+    /// The pieces with their audiences, in order, and the room that is left.
+    pub(crate) fn finish(mut self) -> (Vec<(Audience, Bytes)>, BytesMut) {
         self.flush();
         self.seal();
         (self.done, self.out)
@@ -206,68 +206,16 @@ fn write_one<'a>(
     any
 }
 
-/// Encodes what a group is to be told into its ring.
-#[derive(Debug)]
-pub(crate) struct SharedEncoder(Encoder);
-
-impl SharedEncoder {
-    /// `out` is the room that was left last time.
-    pub(crate) fn new(family: Family, params: EncodeParams, out: BytesMut) -> Self {
-        Self(Encoder::new(family, params, out))
-    }
-
-    /// Appends the segments; `from` is where the group stood before. Gives the room back that is
-    /// left.
-    pub(crate) fn finish(self, from: Cursor, ring: &mut Ring) -> BytesMut {
-        let (segments, out) = self.0.finish();
-        for (audience, octets) in segments {
-            ring.push(Segment {
-                audience,
-                octets,
-                from,
-            });
-        }
-        out
-    }
-}
-
-impl ExportSink for SharedEncoder {
+impl ExportSink for Encoder {
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
-        self.0.reach(nlri, run, Audience::Except(run.source));
+        self.announce(nlri, run, Audience::Except(run.source));
     }
 
     fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>) {
-        self.0
-            .unreach(nlri, except.map_or(Audience::All, Audience::Except));
+        self.withdraw(nlri, except.map_or(Audience::All, Audience::Except));
     }
 
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId) {
-        self.0.unreach(&Nlri::new(net), Audience::Only(to));
-    }
-}
-
-/// Encodes what one member is to be told.
-#[derive(Debug)]
-pub(crate) struct PrivateEncoder(Encoder);
-
-impl PrivateEncoder {
-    pub(crate) fn new(family: Family, params: EncodeParams) -> Self {
-        Self(Encoder::new(family, params, BytesMut::new()))
-    }
-
-    /// The messages, in order.
-    pub(crate) fn finish(self) -> impl Iterator<Item = Bytes> {
-        let (pieces, _) = self.0.finish();
-        pieces.into_iter().map(|(_, octets)| octets)
-    }
-}
-
-impl PrivateSink for PrivateEncoder {
-    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>) {
-        self.0.reach(nlri, run, Audience::All);
-    }
-
-    fn unreach(&mut self, nlri: &Nlri<'_>) {
-        self.0.unreach(nlri, Audience::All);
+        self.withdraw(&Nlri::new(net), Audience::Only(to));
     }
 }

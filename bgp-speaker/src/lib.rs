@@ -20,6 +20,7 @@ pub mod config;
 mod defer;
 mod encode;
 mod event;
+mod feed;
 mod ingest;
 pub mod limits;
 mod outgroup;

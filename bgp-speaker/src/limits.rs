@@ -8,6 +8,13 @@ pub const RING_OCTETS_MAX: usize = 4 << 20;
 /// this size, too.
 pub const PIECE_OCTETS: usize = 32 << 10;
 
+/// Octets of what a newcomer was fed that one group keeps per family for others that come soon.
+/// Who finds the beginning gone walks the tables by itself.
+pub const FEED_OCTETS_MAX: usize = 4 << 20;
+
+/// How long they are kept after the last one came.
+pub const FEED_KEPT: core::time::Duration = core::time::Duration::from_secs(1);
+
 /// Octets of UPDATEs handed to one session before its socket has to take some.
 pub const SESSION_OCTETS_MAX: usize = 256 << 10;
 

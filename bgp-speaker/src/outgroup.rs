@@ -4,21 +4,23 @@
 //! A member is in one of two modes per family. *Shared*: it takes segments from the ring, by
 //! reference count. *Private*: it walks the tables by itself, because it has just come up (its
 //! cursor is a feed) or because it was so slow that the ring had to let go of what it still
-//! needed. A private member that reaches the tip of the log joins the ring; what the group
+//! needed; those that come up at about the same time take each other's octets (see
+//! [`crate::feed`]). A private member that reaches the tip of the log joins the ring; what the group
 //! announces after that may repeat what the member already has, which is harmless, since the last
 //! message about a prefix is always the right one.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use bgp_fsm::Session;
+use bgp_fsm::{Instant, Session};
 use bgp_proto::{EncodeParams, Family, FamilySet, Net, RefreshSubtype, RouteRefresh, UpdateWriter};
 use bytes::{Bytes, BytesMut};
 use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 
 use crate::{
-    encode::{PrivateEncoder, SharedEncoder},
+    encode::Encoder,
+    feed::{Feed, FeedPlace},
     limits::{BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX, SESSION_OCTETS_MAX},
-    segment::Ring,
+    segment::{Audience, Ring, Segment},
 };
 
 /// All that changes the octets a peer is sent; peers with equal keys share a group.
@@ -45,8 +47,8 @@ impl GroupKey {
 /// Where one member stands in one family.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// It walks by itself from here.
-    Private(Cursor),
+    /// It walks by itself from here, unless somebody has gone this way before.
+    Private(Cursor, FeedPlace),
     /// It has taken every segment before this number.
     Shared(u64),
 }
@@ -68,7 +70,7 @@ impl Place {
             session.queue(begin);
         }
         Self {
-            mode: Mode::Private(from.again()),
+            mode: Mode::Private(from.again(), FeedPlace::ELSEWHERE),
             owed: Owed::EndOfRefresh(borders),
             again: None,
         }
@@ -120,6 +122,7 @@ struct Lane {
     ring: Ring,
     /// Where the next segments are written, after the last ones in the same allocation.
     room: BytesMut,
+    feed: Feed,
     places: BTreeMap<PeerId, Place>,
     /// Members in shared mode that have not taken everything.
     behind: usize,
@@ -157,7 +160,7 @@ impl OutGroup {
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
         for family in families.iter() {
             let place = Place {
-                mode: Mode::Private(Cursor::feed()),
+                mode: Mode::Private(Cursor::feed(), FeedPlace::ELSEWHERE),
                 owed: Owed::EndOfRib,
                 again: None,
             };
@@ -204,7 +207,7 @@ impl OutGroup {
                 continue;
             };
             let from = lane.stand(place.mode, || rib.group_cursor(self.id, family));
-            let mode = Mode::Private(from.anew());
+            let mode = Mode::Private(from.anew(), FeedPlace::ELSEWHERE);
             places.0.push((family, Place { mode, ..place }));
             lane.leave(peer);
         }
@@ -234,28 +237,35 @@ impl OutGroup {
     /// `lost`.
     pub(crate) fn export(
         &mut self,
+        now: Instant,
         rib: &mut Rib,
         writable: &mut Vec<PeerId>,
         lost: &mut Vec<PeerId>,
     ) -> Progress {
         let mut progress = Progress::Done;
         for (&family, lane) in &mut self.lanes {
+            lane.feed.expire(now);
             if !lane.make_room() {
                 continue;
             }
             let tip = lane.ring.tip();
             let from = rib.group_cursor(self.id, family);
-            let mut encoder = SharedEncoder::new(
-                family,
-                self.key.params(family),
-                core::mem::take(&mut lane.room),
-            );
+            let room = core::mem::take(&mut lane.room);
+            let mut encoder = Encoder::new(family, self.key.params(family), room);
             match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
                 Progress::Done => {}
                 Progress::More => progress = Progress::More,
                 Progress::Lost => lost.extend(lane.shared()),
             }
-            lane.room = encoder.finish(from, &mut lane.ring);
+            let pieces;
+            (pieces, lane.room) = encoder.finish();
+            for (audience, octets) in pieces {
+                lane.ring.push(Segment {
+                    audience,
+                    octets,
+                    from,
+                });
+            }
             lane.wake(tip, writable);
         }
         progress
@@ -287,7 +297,12 @@ impl OutGroup {
                         }
                         None => break,
                     },
-                    Mode::Private(cursor) => {
+                    Mode::Private(cursor, at) => {
+                        if let Some((bite, at)) = lane.feed.next(at, cursor) {
+                            queue(session, peer, &bite.pieces);
+                            place.mode = Mode::Private(bite.to, at);
+                            continue;
+                        }
                         let walk = Walk {
                             group: self.id,
                             family,
@@ -313,11 +328,15 @@ impl OutGroup {
     pub(crate) fn held_cursors(&self) -> impl Iterator<Item = (Family, Cursor)> + '_ {
         self.lanes.iter().flat_map(|(&family, lane)| {
             let private = lane.places.values().filter_map(|place| match place.mode {
-                Mode::Private(cursor) => Some(cursor),
+                Mode::Private(cursor, _) => Some(cursor),
                 Mode::Shared(_) => None,
             });
+            let fed = lane.feed.held_cursors();
             let oldest = lane.ring.oldest().map(|segment| segment.from);
-            private.chain(oldest).map(move |cursor| (family, cursor))
+            private
+                .chain(fed)
+                .chain(oldest)
+                .map(move |cursor| (family, cursor))
         })
     }
 
@@ -346,9 +365,12 @@ impl OutGroup {
         })
     }
 
-    /// Octets waiting in the group's rings.
+    /// Octets waiting in the group's rings, and kept for newcomers.
     pub(crate) fn ring_octets(&self) -> usize {
-        self.lanes.values().map(|lane| lane.ring.octets()).sum()
+        let lanes = self.lanes.values();
+        lanes
+            .map(|lane| lane.ring.octets() + lane.feed.octets())
+            .sum()
     }
 }
 
@@ -368,7 +390,7 @@ impl Lane {
     /// Up to where a member has been told, where `tip` is where the group stands.
     fn stand(&self, mode: Mode, tip: impl FnOnce() -> Cursor) -> Cursor {
         match mode {
-            Mode::Private(cursor) => cursor,
+            Mode::Private(cursor, _) => cursor,
             Mode::Shared(next) => self.ring.segment(next).map_or_else(tip, |s| s.from),
         }
     }
@@ -389,7 +411,7 @@ impl Lane {
             .get(&peer)
             .is_some_and(|place| match place.mode {
                 Mode::Shared(next) => next < self.ring.tip(),
-                Mode::Private(_) => true,
+                Mode::Private(..) => true,
             })
     }
 
@@ -439,7 +461,7 @@ impl Lane {
         let tip = self.ring.tip();
         let slowest = self.places.values().filter_map(|place| match place.mode {
             Mode::Shared(next) => Some(next),
-            Mode::Private(_) => None,
+            Mode::Private(..) => None,
         });
         if let Some(slowest) = slowest.min() {
             self.ring.release(slowest);
@@ -454,7 +476,7 @@ impl Lane {
             };
             for place in self.places.values_mut() {
                 if matches!(place.mode, Mode::Shared(next) if next == number) {
-                    place.mode = Mode::Private(from);
+                    place.mode = Mode::Private(from, FeedPlace::ELSEWHERE);
                     self.behind = self.behind.saturating_sub(1);
                 }
             }
@@ -466,34 +488,29 @@ impl Lane {
     fn walk(
         &mut self,
         walk: &Walk,
-        mut cursor: Cursor,
+        from: Cursor,
         session: &mut Session,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
-        let mut encoder = PrivateEncoder::new(walk.family, walk.params);
+        let mut encoder = Encoder::new(walk.family, walk.params, BytesMut::new());
+        let mut cursor = from;
         let budget = Budget(FEED_PREFIXES);
-        let progress = rib.export_private(
-            walk.group,
-            walk.family,
-            walk.peer,
-            &mut cursor,
-            budget,
-            &mut encoder,
-        );
-        for octets in encoder.finish() {
-            session.queue(octets);
-        }
+        let progress =
+            rib.export_private(walk.group, walk.family, &mut cursor, budget, &mut encoder);
+        let (pieces, _) = encoder.finish();
+        queue(session, walk.peer, &pieces);
         let Some(place) = self.places.get_mut(&walk.peer) else {
             return Ok(());
         };
         match progress {
             Progress::Done => {}
             Progress::More => {
-                place.mode = Mode::Private(cursor);
+                place.mode = Mode::Private(cursor, self.feed.push(from, cursor, pieces));
                 return Ok(());
             }
             Progress::Lost => return Err(Lost),
         }
+        self.feed.push(from, cursor, pieces);
         let end = match place.owed {
             Owed::Nothing => None,
             Owed::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, walk.family))),
@@ -511,6 +528,15 @@ impl Lane {
             },
         };
         Ok(())
+    }
+}
+
+/// Queues those of the pieces that are for this peer.
+fn queue(session: &mut Session, peer: PeerId, pieces: &[(Audience, Bytes)]) {
+    for (audience, octets) in pieces {
+        if audience.includes(peer) {
+            session.queue(octets.clone());
+        }
     }
 }
 

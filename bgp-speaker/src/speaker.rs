@@ -216,7 +216,7 @@ impl Speaker {
         let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
         let mut woken = Vec::new();
         for group in self.groups.iter_mut().flatten() {
-            if group.export(&mut self.rib, &mut woken, &mut self.lost) == Progress::More {
+            if group.export(now, &mut self.rib, &mut woken, &mut self.lost) == Progress::More {
                 progress = Progress::More;
             }
         }

@@ -1,0 +1,211 @@
+//! What members that have just come up are fed, kept for a while: others that come up soon after
+//! take the same octets instead of walking the tables once more. When a reflector's thousand
+//! clients come back at once, the tables are walked and encoded for one of them.
+//!
+//! A bite is what the tables handed over from one cursor to the next. Who stands at the first
+//! cursor may be told it, however late, and stands at the second then: it is as if its session had
+//! come up with the first one's, and only its socket were slower. Where the bites end a member
+//! walks on by itself, and its bites become the next ones.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use bgp_fsm::Instant;
+use bytes::Bytes;
+use rib::Cursor;
+
+use crate::{
+    limits::{FEED_KEPT, FEED_OCTETS_MAX},
+    segment::Audience,
+};
+
+/// One bite of a walk.
+#[derive(Debug)]
+pub(crate) struct Bite {
+    from: Cursor,
+    /// Where a member stands that was told it.
+    pub(crate) to: Cursor,
+    /// What to tell, and to whom.
+    pub(crate) pieces: Vec<(Audience, Bytes)>,
+}
+
+/// Octets that a bite takes beside its pieces, about.
+const BITE_OCTETS: usize = 96;
+
+impl Bite {
+    fn octets(&self) -> usize {
+        let pieces = self.pieces.iter();
+        BITE_OCTETS + pieces.map(|(_, octets)| octets.len()).sum::<usize>()
+    }
+}
+
+/// Where among the bites a member stands. Only a hint: what counts is its cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedPlace(u64);
+
+impl FeedPlace {
+    /// At none of them.
+    pub(crate) const ELSEWHERE: Self = Self(u64::MAX);
+}
+
+/// Bites that follow each other, the oldest first, bounded in octets and time.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    first: u64,
+    bites: VecDeque<Bite>,
+    octets: usize,
+    /// When it was last seen in use.
+    used_at: Instant,
+    /// It was used since.
+    used: bool,
+}
+
+impl Feed {
+    /// The bite that a member at `cursor` can be told, and where it stands then.
+    pub(crate) fn next(&mut self, place: FeedPlace, cursor: Cursor) -> Option<(&Bite, FeedPlace)> {
+        let at = if cursor == Cursor::feed() {
+            self.first
+        } else {
+            place.0
+        };
+        let index = usize::try_from(at.checked_sub(self.first)?).ok()?;
+        let bite = self.bites.get(index).filter(|bite| bite.from == cursor)?;
+        self.used = true;
+        Some((bite, FeedPlace(at + 1)))
+    }
+
+    /// Keeps what a member was told that went from `from` to `to`; answers where it stands.
+    pub(crate) fn push(
+        &mut self,
+        from: Cursor,
+        to: Cursor,
+        pieces: Vec<(Audience, Bytes)>,
+    ) -> FeedPlace {
+        let begins = from == Cursor::feed();
+        if begins {
+            self.clear();
+        }
+        let follows = self.bites.back().is_some_and(|last| last.to == from);
+        if !begins && !follows {
+            return FeedPlace::ELSEWHERE;
+        }
+        self.used = true;
+        match self.bites.back_mut() {
+            // There was nothing to tell.
+            Some(last) if pieces.is_empty() => last.to = to,
+            _ => {
+                let bite = Bite { from, to, pieces };
+                self.octets += bite.octets();
+                self.bites.push_back(bite);
+            }
+        }
+        let place = FeedPlace(self.first + self.bites.len() as u64);
+        while self.octets > FEED_OCTETS_MAX
+            && let Some(bite) = self.bites.pop_front()
+        {
+            self.octets -= bite.octets();
+            self.first += 1;
+        }
+        place
+    }
+
+    /// Forgets everything if nobody has come for a while.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        if core::mem::take(&mut self.used) {
+            self.used_at = now;
+        } else if !self.bites.is_empty() && now - self.used_at >= FEED_KEPT {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.first += self.bites.len() as u64;
+        self.bites = VecDeque::new();
+        self.octets = 0;
+    }
+
+    /// The place in the log that whoever takes the oldest bite goes on from.
+    pub(crate) fn held_cursors(&self) -> impl Iterator<Item = Cursor> + '_ {
+        let oldest = self.bites.front();
+        oldest.into_iter().flat_map(|bite| [bite.from, bite.to])
+    }
+
+    /// Octets kept.
+    pub(crate) fn octets(&self) -> usize {
+        self.octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cursors of a walk, as unlike each other as real ones.
+    fn cursors(count: u32) -> Vec<Cursor> {
+        let config = rib::RibConfig::default();
+        let mut rib = rib::Rib::new(config, 1);
+        let family = bgp_proto::Family::IPV4_UNICAST;
+        let mut cursor = Cursor::feed();
+        let mut all = alloc::vec![cursor];
+        for number in 0..count {
+            let net = bgp_proto::Ipv4Prefix::new(number.to_be_bytes().into(), 32);
+            let net = bgp_proto::Net::V4(net.expect("a prefix"));
+            rib.announce(family, net, bgp_proto::Attributes::default());
+            while rib.decide(rib::Budget(9)) != rib::Progress::Done {}
+            let _ = rib.changes(family, &mut cursor, rib::Budget(9), &mut |_| {});
+            all.push(cursor);
+        }
+        all
+    }
+
+    fn pieces(octets: usize) -> Vec<(Audience, Bytes)> {
+        alloc::vec![(Audience::All, alloc::vec![0; octets].into())]
+    }
+
+    #[test]
+    fn whoever_comes_later_takes_every_bite() {
+        let cursors = cursors(4);
+        let mut feed = Feed::default();
+        for (octets, step) in (1..).zip(cursors.windows(2)) {
+            feed.push(step[0], step[1], pieces(octets));
+        }
+        let (mut at, mut cursor) = (FeedPlace::ELSEWHERE, Cursor::feed());
+        for octets in 1..=4 {
+            let (bite, next) = feed.next(at, cursor).expect("a bite");
+            assert_eq!(bite.pieces, pieces(octets));
+            (cursor, at) = (bite.to, next);
+        }
+        assert!(feed.next(at, cursor).is_none());
+        assert_eq!(cursor, cursors[4]);
+        // Who has come another way takes none.
+        assert!(feed.next(FeedPlace::ELSEWHERE, cursors[1]).is_none());
+        let elsewhere = feed.push(cursors[1], cursors[2], pieces(1));
+        assert_eq!(elsewhere, FeedPlace::ELSEWHERE);
+    }
+
+    #[test]
+    fn the_oldest_bites_go_when_there_are_too_many_octets() {
+        let cursors = cursors(3);
+        let mut feed = Feed::default();
+        for step in cursors.windows(2) {
+            feed.push(step[0], step[1], pieces(FEED_OCTETS_MAX / 2));
+        }
+        assert!(feed.octets() <= FEED_OCTETS_MAX);
+        assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::feed()).is_none());
+        assert_eq!(feed.held_cursors().next(), Some(cursors[2]));
+        // The next newcomer begins anew.
+        feed.push(Cursor::feed(), cursors[1], pieces(1));
+        assert!(feed.next(FeedPlace::ELSEWHERE, Cursor::feed()).is_some());
+    }
+
+    #[test]
+    fn nothing_is_kept_when_nobody_comes() {
+        let cursors = cursors(1);
+        let mut feed = Feed::default();
+        feed.push(cursors[0], cursors[1], pieces(1));
+        feed.expire(Instant::from_secs(5));
+        feed.expire(Instant::from_secs(5) + FEED_KEPT / 2);
+        assert_eq!(feed.held_cursors().count(), 2);
+        feed.expire(Instant::from_secs(5) + FEED_KEPT);
+        assert_eq!((feed.held_cursors().count(), feed.octets()), (0, 0));
+    }
+}
