@@ -72,7 +72,12 @@ fn an_export_policy_gives_and_takes_under_a_living_session() {
         "{heard:?}"
     );
     gently(&mut wire, config(|_| {}));
-    assert_eq!(wire.hear(three), [Heard::Reach(all[..3].to_vec())]);
+    let heard = wire.hear(three);
+    // It may be told to forget what it does not hold.
+    assert!(
+        heard.ends_with(&[Heard::Reach(all[..3].to_vec())]),
+        "{heard:?}"
+    );
     wire.say(two, Say::Reach(&FOUR[3..]));
     assert_eq!(wire.hear(three), [Heard::Reach(all[3..].to_vec())]);
     assert_eq!(wire.state(three), State::Established);
