@@ -16,10 +16,11 @@ use lab::{Error, until};
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const V4: &[&str] = &["ipv4-unicast"];
 
-/// How long routes are kept over a restart, in seconds: GoBGP takes its time to dial again.
+/// How long routes are kept over a restart, in seconds: GoBGP and OpenBGPD take their time to dial
+/// again.
 const fn restart_time_s(kind: Kind) -> u16 {
     match kind {
-        Kind::Gobgp => 25,
+        Kind::Gobgp | Kind::Openbgpd => 25,
         _ => 12,
     }
 }
