@@ -30,6 +30,10 @@ pub const BATCH_REQUESTS_MAX: usize = 2048;
 /// Requests in one batch when it could not: each may cost an error reply in the default buffer.
 pub const BATCH_REQUESTS_SMALL: usize = 128;
 
+/// Requests from which on a batch is sent by a thread, so that the next one is prepared while the
+/// kernel carries this one out. A smaller batch is over before a thread has been woken.
+pub const THREAD_REQUESTS_MIN: usize = 256;
+
 /// Receive buffer of the socket that follows the kernel's notifications.
 pub const MONITOR_OCTETS: usize = 16 * 1024 * 1024;
 

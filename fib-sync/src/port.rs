@@ -106,6 +106,11 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether it tells what somebody else changed, or that such a thing may have been lost.
+    pub(crate) fn tells(&self) -> bool {
+        self.changed_key().is_some() || *self == Self::Overrun
+    }
+
     /// The key whose route somebody else changed, if that is what this tells.
     pub(crate) fn changed_key(&self) -> Option<&RouteKey> {
         match self {

@@ -73,6 +73,11 @@ impl Batch {
         self.first.wrapping_add(self.keys.len() as u32)
     }
 
+    /// How many requests it is.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Whether nothing of it is to be sent.
     pub(super) fn is_void(&self) -> bool {
         self.barrier.is_none()

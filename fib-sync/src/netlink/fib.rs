@@ -5,14 +5,14 @@ use std::{fmt, io};
 
 use std::task::{Context, Poll, Waker, ready};
 
-use netlink_sys::{AsyncSocket, TokioSocket};
+use netlink_sys::TokioSocket;
 
 use super::apply::Batch;
 use super::dump::{Reading, What};
 use super::job::{Job, JobKind};
 use super::queue::Queue;
 use super::raw;
-use super::socket::{OpenError, open_monitor, open_requests};
+use super::socket::{OpenError, Requests, open_monitor, open_requests};
 use super::watch::{Known, Read, poll_read};
 use crate::limits::{
     BATCH_REQUESTS_MAX, BATCH_REQUESTS_SMALL, MONITOR_OCTETS, NOTIFICATIONS_AHEAD_MAX, READ_OCTETS,
@@ -44,7 +44,7 @@ impl Default for NetlinkConfig {
 /// The forwarding table of the network namespace in which it was opened.
 pub struct NetlinkFib {
     config: NetlinkConfig,
-    requests: TokioSocket,
+    requests: Requests,
     monitor: TokioSocket,
     /// Commands not begun, in order.
     queue: Queue,
@@ -56,6 +56,8 @@ pub struct NetlinkFib {
     large_buffers: bool,
     /// Events to hand out.
     events: VecDeque<Event>,
+    /// How many of `events` tell what others changed.
+    untold: usize,
     /// Answers that wait until the notifications older than them are out.
     held: VecDeque<Event>,
     /// Notifications read while answers wait.
@@ -91,7 +93,7 @@ impl NetlinkFib {
             } else {
                 BATCH_REQUESTS_SMALL
             },
-            requests: requests.socket,
+            requests: Requests::new(requests.socket).map_err(OpenError::Socket)?,
             monitor: monitor.socket,
             large_buffers,
             queue: Queue::default(),
@@ -99,6 +101,7 @@ impl NetlinkFib {
             job: None,
             sequence: 1,
             events: VecDeque::new(),
+            untold: 0,
             held: VecDeque::new(),
             ahead: 0,
             known: Known::default(),
@@ -137,10 +140,17 @@ impl NetlinkFib {
                         .extend(self.known.event(&message, &self.config.tables));
                 }
                 self.queue.overtake(self.events.iter().skip(before));
+                self.untold += self
+                    .events
+                    .iter()
+                    .skip(before)
+                    .filter(|e| e.tells())
+                    .count();
                 self.ahead += self.events.len() - before;
             }
             Ok(Read::Lost) => {
                 self.events.push_back(Event::Overrun);
+                self.untold += 1;
                 self.queue.overtake(self.events.iter());
                 self.failed_reads = 0;
                 for what in [What::Links, What::Addresses] {
@@ -156,7 +166,7 @@ impl NetlinkFib {
 
     /// Reads answers. Ready when some were read.
     fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let read = ready!(poll_read(&self.requests, cx, &mut self.buffer));
+        let read = ready!(poll_read(&self.requests.socket, cx, &mut self.buffer));
         let Some(mut job) = self.job.take() else {
             return Poll::Ready(());
         };
@@ -243,20 +253,20 @@ impl NetlinkFib {
         let Some(job) = &mut self.job else {
             return Poll::Ready(());
         };
-        while !job.sent {
-            match ready!(self.requests.poll_send(cx, job.octets())) {
-                Ok(_) => job.sent = true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                    if let Some(job) = self.job.take() {
-                        self.fail(job, errno);
-                    }
-                    return Poll::Ready(());
-                }
+        if let Err(error) = ready!(job.poll_send(&self.requests, cx)) {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            if let Some(job) = self.job.take() {
+                self.fail(job, errno);
             }
         }
         Poll::Ready(())
+    }
+
+    /// The next event to hand out.
+    fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.untold -= usize::from(event.tells());
+        Some(event)
     }
 }
 
@@ -270,7 +280,9 @@ impl fmt::Debug for NetlinkFib {
 
 impl Fib for NetlinkFib {
     fn submit(&mut self, command: Command) {
-        self.queue.push(command, &self.events);
+        let told_all = self.untold == 0;
+        let untold = self.events.iter().take_while(|_| !told_all);
+        self.queue.push(command, untold);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -278,7 +290,7 @@ impl Fib for NetlinkFib {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         loop {
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.pop() {
                 return Poll::Ready(event);
             }
             if self.closed {
@@ -289,23 +301,23 @@ impl Fib for NetlinkFib {
                 self.ahead = 0;
                 self.events.append(&mut self.held);
             }
-            if !drained || !self.events.is_empty() {
+            // The kernel has its next batch before the caller hears of the last one.
+            let idle = drained && self.job.is_none() && !self.begin();
+            if !drained {
                 continue;
             }
-            if self.job.is_none() {
-                if !self.begin() {
-                    self.waker = Some(cx.waker().clone());
-                    return Poll::Pending;
-                }
-                if !self.events.is_empty() {
-                    continue;
-                }
-            }
-            if self.job.as_ref().is_some_and(|job| !job.sent) {
-                ready!(self.poll_send(cx));
+            let sent = self.poll_send(cx);
+            if !self.events.is_empty() {
                 continue;
             }
-            ready!(self.poll_answers(cx));
+            if idle {
+                self.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            ready!(sent);
+            if self.job.as_ref().is_some_and(Job::is_sent) {
+                ready!(self.poll_answers(cx));
+            }
         }
     }
 }

@@ -1,17 +1,39 @@
 //! What the request socket is busy with.
 
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use netlink_sys::AsyncSocket;
+
 use super::apply::Batch;
 use super::dump::{Reading, What};
 use super::raw::{Raw, Reply};
+use super::socket::{Requests, Sender};
 use super::watch::Known;
 use super::{parse, raw};
+use crate::limits::THREAD_REQUESTS_MIN;
 use crate::port::Event;
 
 /// One `send` and the answers to it.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) kind: JobKind,
-    pub(super) sent: bool,
+    pub(super) sending: Sending,
+}
+
+/// How far the `send` is.
+#[derive(Debug)]
+pub(super) enum Sending {
+    /// Not begun.
+    Waiting,
+    /// A thread is in the system call: the kernel carries out all requests before it returns.
+    Under(Sender),
+    /// The send buffer was full: as soon as it has room.
+    Blocked,
+    /// Done.
+    Done,
 }
 
 #[derive(Debug)]
@@ -22,7 +44,10 @@ pub(super) enum JobKind {
 
 impl Job {
     pub(super) fn new(kind: JobKind) -> Self {
-        Self { kind, sent: false }
+        Self {
+            kind,
+            sending: Sending::Waiting,
+        }
     }
 
     /// What to send.
@@ -30,6 +55,49 @@ impl Job {
         match &self.kind {
             JobKind::Write(batch) => &batch.octets,
             JobKind::Read(reading) => &reading.octets,
+        }
+    }
+
+    /// Whether all has been sent, so that answers can be read.
+    pub(super) fn is_sent(&self) -> bool {
+        matches!(self.sending, Sending::Done)
+    }
+
+    /// Goes on sending. An error says that nothing of it was carried out.
+    pub(super) fn poll_send(
+        &mut self,
+        requests: &Requests,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.sending {
+                Sending::Done => return Poll::Ready(Ok(())),
+                Sending::Under(thread) => {
+                    let (sent, octets) = ready!(Pin::new(thread).poll(cx))?;
+                    self.sending = match sent {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            if let JobKind::Write(batch) = &mut self.kind {
+                                batch.octets = octets;
+                            }
+                            Sending::Blocked
+                        }
+                        sent => sent.map(|_| Sending::Done)?,
+                    };
+                }
+                Sending::Waiting => {
+                    self.sending = match &mut self.kind {
+                        JobKind::Write(batch) if batch.len() >= THREAD_REQUESTS_MIN => {
+                            let octets = core::mem::take(&mut batch.octets);
+                            Sending::Under(requests.send(octets))
+                        }
+                        _ => Sending::Blocked,
+                    };
+                }
+                Sending::Blocked => match ready!(requests.socket.poll_send(cx, self.octets())) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    sent => self.sending = sent.map(|_| Sending::Done)?,
+                },
+            }
         }
     }
 

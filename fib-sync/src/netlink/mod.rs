@@ -7,6 +7,10 @@
 //! notifications with a large receive buffer and a socket filter that leaves out those our own
 //! writes caused.
 //!
+//! The kernel carries out route requests within the system call that sends them. Large batches are
+//! therefore sent by a thread, and the next one is handed over before the outcomes of the last one
+//! are told: what the caller does with these, and what it asks for next, costs no time of its own.
+//!
 //! No type of a netlink crate is part of the public interface.
 //!
 //! The kernel cannot compare before it replaces. Notifications are therefore read to the last one

@@ -22,11 +22,15 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Takes a command; `untold` are events its caller has not seen.
-    pub(super) fn push(&mut self, command: Command, untold: &VecDeque<Event>) {
+    pub(super) fn push<'a>(
+        &mut self,
+        command: Command,
+        mut untold: impl Iterator<Item = &'a Event>,
+    ) {
         let mut overtaken = false;
         if let Some(key) = command.replaced_key() {
             self.replaces += 1;
-            overtaken = untold.iter().any(|event| match event.changed_key() {
+            overtaken = untold.any(|event| match event.changed_key() {
                 Some(changed) => changed == key,
                 None => *event == Event::Overrun,
             });
@@ -80,10 +84,10 @@ mod tests {
         let put = |key, mode| Command::Put(key, route.clone(), mode);
         let mut queue = Queue::default();
         let gone = Event::Gone(a, route.clone());
-        queue.push(put(a, PutMode::Replace), &VecDeque::from([gone.clone()]));
-        queue.push(put(a, PutMode::Create), &VecDeque::new());
-        queue.push(put(a, PutMode::Replace), &VecDeque::new());
-        queue.push(put(b, PutMode::Replace), &VecDeque::new());
+        queue.push(put(a, PutMode::Replace), [gone.clone()].iter());
+        queue.push(put(a, PutMode::Create), [].iter());
+        queue.push(put(a, PutMode::Replace), [].iter());
+        queue.push(put(b, PutMode::Replace), [].iter());
         let overtaken = |queue: &Queue| -> Vec<bool> {
             queue
                 .commands

@@ -1,11 +1,14 @@
 //! Opening the two sockets.
 
 use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{AsyncSocket, Socket, SocketAddr, TokioSocket};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{SockFilter, SockRef};
+use tokio::task::JoinHandle;
 
 use crate::limits::REPLY_OCTETS;
 
@@ -35,6 +38,40 @@ pub(super) struct Opened {
     pub(super) socket: TokioSocket,
     pub(super) port: u32,
     pub(super) large: bool,
+}
+
+/// The socket for requests, and the same socket for threads that send on it.
+pub(super) struct Requests {
+    pub(super) socket: TokioSocket,
+    shared: Arc<socket2::Socket>,
+}
+
+/// A thread that sends: what came of it, and the octets again.
+pub(super) type Sender = JoinHandle<(io::Result<usize>, Vec<u8>)>;
+
+impl Requests {
+    pub(super) fn new(socket: TokioSocket) -> io::Result<Self> {
+        let shared = socket.socket_ref().as_fd().try_clone_to_owned()?;
+        Ok(Self {
+            socket,
+            shared: Arc::new(shared.into()),
+        })
+    }
+
+    /// Sends on a thread. The kernel carries out route requests within the system call, so this
+    /// lets the caller prepare the next ones meanwhile.
+    pub(super) fn send(&self, octets: Vec<u8>) -> Sender {
+        let socket = self.shared.clone();
+        tokio::task::spawn_blocking(move || {
+            let sent = loop {
+                match socket.send(&octets) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    sent => break sent,
+                }
+            };
+            (sent, octets)
+        })
+    }
 }
 
 /// The socket for requests and answers.

@@ -23,7 +23,7 @@ fn via(text: &str) -> Hop {
 fn batch(commands: Vec<Command>, first: u32) -> Batch {
     let mut queue = Queue::default();
     for command in commands {
-        queue.push(command, &VecDeque::new());
+        queue.push(command, [].iter());
     }
     Batch::take(&mut queue, first, 100)
 }
@@ -127,8 +127,14 @@ fn an_overtaken_replace_is_not_sent() {
     let (a, b) = (key(254, "10.0.0.0/24", 1), key(254, "10.0.1.0/24", 1));
     let mut queue = Queue::default();
     let untold = VecDeque::from([Event::Gone(b, route.clone())]);
-    queue.push(Command::Put(a, route.clone(), PutMode::Replace), &untold);
-    queue.push(Command::Put(b, route.clone(), PutMode::Replace), &untold);
+    queue.push(
+        Command::Put(a, route.clone(), PutMode::Replace),
+        untold.iter(),
+    );
+    queue.push(
+        Command::Put(b, route.clone(), PutMode::Replace),
+        untold.iter(),
+    );
     let mut batch = Batch::take(&mut queue, 5, 100);
     assert_eq!(raw::messages(&batch.octets).count(), 1);
     assert!(batch.answer(5, Ok(())));
@@ -142,7 +148,7 @@ fn batches_stay_below_what_the_kernel_takes() {
     let mut queue = Queue::default();
     for i in 0..100 {
         let put = Command::Put(key(254, "fd65::/64", i), route.clone(), PutMode::Create);
-        queue.push(put, &VecDeque::new());
+        queue.push(put, [].iter());
     }
     let mut sent = 0;
     while queue.front().is_some() {

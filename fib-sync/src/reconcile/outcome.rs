@@ -16,6 +16,12 @@ impl Reconciler {
             return;
         };
         self.in_flight = self.in_flight.saturating_sub(1);
+        let plain = result.is_ok() && !flight.disturbed && entry.fault.is_none();
+        if plain && flight.sent.is_none() && matches!(flight.op, Op::Put(_)) {
+            // By far the most frequent outcome: nothing is left to do.
+            entry.found = Found::AsWanted;
+            return;
+        }
         self.dirty.insert(key);
         if result.as_ref().is_err_and(OpError::is_cancelled) {
             // Nothing was done; the events that cancelled it have told what is there.

@@ -254,7 +254,9 @@ impl Reconciler {
         entry.released = want.is_none();
         entry.wish(&key, want);
         let forget = entry.is_settled() && entry.want.is_none();
-        self.clear_fault(&key);
+        if entry.fault.is_some() {
+            self.clear_fault(&key);
+        }
         if forget {
             self.entries.remove(&key);
         } else {
