@@ -1,7 +1,7 @@
 //! What our reflector has to reach, beside its peers in the same run.
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
-use crate::work::Work::{self, Churn, Rack, S1, S2, S3, S3b, Stall, Storm};
+use crate::work::Work::{self, Churn, Fib, Rack, S1, S2, S3, S3b, Stall, Storm};
 
 /// One measure of one workload, and what it is held against.
 #[derive(Clone, Copy, Debug)]
@@ -211,4 +211,33 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(Churn, "churn_rounds", "rounds", f64::INFINITY, &[]),
+    bar(
+        Fib,
+        "fib_add_s",
+        "1,000,000 routes into the kernel, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Fib,
+        "fib_add_ratio",
+        "the same to a bare loop",
+        1.0 / 0.9,
+        &[],
+    ),
+    bar(
+        Fib,
+        "fib_delete_ratio",
+        "deleting them to a bare loop",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Fib,
+        "fib_adopt_s",
+        "finding them after a restart, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(Fib, "fib_adopt_writes", "routes written then", 0.0, &[]),
 ];

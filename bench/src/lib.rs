@@ -5,6 +5,7 @@
 //! and ends when every receiver holds exactly the right path of every prefix. `docs/design/bench.md`
 //! says how it measures and how to read the table.
 
+pub mod bare;
 pub mod bars;
 pub mod chance;
 pub mod cli;

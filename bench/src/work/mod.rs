@@ -3,6 +3,7 @@
 
 mod churn;
 pub mod fanout;
+mod fib;
 pub mod internet;
 pub mod latency;
 mod rack;
@@ -34,6 +35,8 @@ pub enum Work {
     Stall,
     /// Clients of s3 change at random
     Churn,
+    /// 1,000,000 routes into the kernel, beside a bare netlink loop
+    Fib,
 }
 
 impl Work {
@@ -48,6 +51,7 @@ impl Work {
             Self::Rack => "rack",
             Self::Stall => "stall",
             Self::Churn => "churn",
+            Self::Fib => "fib",
         }
     }
 
@@ -58,14 +62,14 @@ impl Work {
             Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
             Self::S3b => &[Kind::Cambric, Kind::FrrFast],
             Self::Storm | Self::Rack => &[Kind::Cambric, Kind::Bird, Kind::FrrFast],
-            Self::Stall | Self::Churn => &[Kind::Cambric],
+            Self::Stall | Self::Churn | Self::Fib => &[Kind::Cambric],
         }
     }
 
     /// How many rounds are enough: those that take minutes are steadier too.
     pub const fn rounds_max(self) -> usize {
         match self {
-            Self::S1 | Self::S2 | Self::S3 | Self::S3b => usize::MAX,
+            Self::S1 | Self::S2 | Self::S3 | Self::S3b | Self::Fib => usize::MAX,
             Self::Storm | Self::Rack | Self::Stall => 3,
             Self::Churn => 1,
         }
@@ -82,6 +86,7 @@ impl Work {
             Self::Rack => rack::rack(lab, kind, options).await,
             Self::Stall => stall::stall(lab, kind, options).await,
             Self::Churn => churn::churn(lab, kind, options).await,
+            Self::Fib => fib::fib(lab, options).await,
         }
     }
 }

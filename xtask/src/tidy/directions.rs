@@ -148,7 +148,7 @@ pub const TABLE: &[Row] = &[
         5,
         &["bgp-proto", "mrt", "lab", "admin", "datastore", "model"],
     ),
-    row("bench", 5, &["lab", "bgp-io"]),
+    row("bench", 5, &["lab", "bgp-io", "fib-sync"]),
     row("xtask", 5, &[]),
 ];
 
