@@ -31,3 +31,6 @@ pub const JITTER_MAX: u64 = 256;
 /// Messages of its own (OPEN, KEEPALIVE, NOTIFICATION) a connection holds unsent at most: one of
 /// each kind, since a KEEPALIVE is not queued behind another.
 pub const OWN_MESSAGES_MAX: usize = 3;
+
+/// Pieces of queued octets for which an idle session keeps room.
+pub const CHUNKS_KEPT: usize = 32;

@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use bgp_proto::HEADER_OCTETS;
 use bytes::Bytes;
 
+use crate::limits::CHUNKS_KEPT;
 use crate::stats::Counts;
 
 /// A queue of whole messages. What is in it is pulled with [`Outbox::fill`] when the socket can be
@@ -34,6 +35,11 @@ impl Outbox {
     /// Octets that wait.
     pub(crate) fn octets(&self) -> usize {
         self.octets
+    }
+
+    /// Elements that wait.
+    pub(crate) fn chunks(&self) -> usize {
+        self.chunks.len()
     }
 
     /// Whether the last element is this very message.
@@ -73,6 +79,9 @@ impl Outbox {
         }
         if self.chunks.is_empty() {
             self.written = 0;
+            if self.chunks.capacity() > CHUNKS_KEPT {
+                self.chunks = VecDeque::new();
+            }
         }
     }
 

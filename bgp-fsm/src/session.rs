@@ -120,6 +120,14 @@ impl Session {
         }
     }
 
+    /// Pieces that wait on the established connection, as [`Session::queue`] was given them; 0
+    /// without one.
+    #[must_use]
+    pub fn queued_pieces(&self) -> usize {
+        self.established
+            .map_or(0, |(conn, _)| self.conn(conn).outbox.chunks())
+    }
+
     /// Octets that wait on the established connection; 0 without one.
     #[must_use]
     pub fn queued_octets(&self) -> usize {

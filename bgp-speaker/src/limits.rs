@@ -18,6 +18,10 @@ pub const FEED_KEPT: core::time::Duration = core::time::Duration::from_secs(1);
 /// Octets of UPDATEs handed to one session before its socket has to take some.
 pub const SESSION_OCTETS_MAX: usize = 256 << 10;
 
+/// Pieces of UPDATEs handed to one session before its socket has to take some. A write takes half
+/// as many.
+pub const SESSION_PIECES_MAX: usize = 128;
+
 /// Prefixes that one call of [`crate::Speaker::run`] decides or exports per family and group.
 pub const BITE_PREFIXES: u32 = 8192;
 

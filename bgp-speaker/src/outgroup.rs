@@ -19,7 +19,9 @@ use rib::{Budget, Cursor, GroupId, GroupRules, PeerId, Progress, Rib, SentPath};
 use crate::{
     encode::Encoder,
     feed::{Feed, FeedPlace},
-    limits::{BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX, SESSION_OCTETS_MAX},
+    limits::{
+        BITE_PREFIXES, FEED_PREFIXES, RING_OCTETS_MAX, SESSION_OCTETS_MAX, SESSION_PIECES_MAX,
+    },
     segment::{Audience, Ring, Segment},
 };
 
@@ -282,7 +284,9 @@ impl OutGroup {
         rib: &mut Rib,
     ) -> Result<(), Lost> {
         for (&family, lane) in &mut self.lanes {
-            while session.queued_octets() < SESSION_OCTETS_MAX {
+            while session.queued_octets() < SESSION_OCTETS_MAX
+                && session.queued_pieces() < SESSION_PIECES_MAX
+            {
                 let Some(place) = lane.places.get_mut(&peer) else {
                     break;
                 };
