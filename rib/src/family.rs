@@ -14,7 +14,7 @@ use crate::export::{
     Change, Chosen, Cursor, ExportSink, GroupId, GroupState, Log, PathLog, Runs, SentPath,
     Withdrawals,
 };
-use crate::import::Ingested;
+use crate::import::{CHUNK, Ingested};
 use crate::peer::{PathLimit, PeerCounters, PeerId};
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
@@ -386,8 +386,18 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
             paths.log.trim(at);
         }
         self.tombstones.set_heard(heard);
-        while let Some(slot) = self.tombstones.pop_heard() {
-            self.bury(slot, false);
+        loop {
+            let mut chunk = core::mem::take(&mut self.scratch.slots);
+            chunk.clear();
+            let heard = core::iter::from_fn(|| self.tombstones.pop_heard());
+            chunk.extend(heard.take(CHUNK));
+            self.table.warm(&chunk);
+            chunk.iter().for_each(|&slot| self.bury(slot, false));
+            let more = chunk.len() == CHUNK;
+            self.scratch.slots = chunk;
+            if !more {
+                return;
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::table::{Key, LOST, MED, QUEUED};
 
 /// NLRI looked up together.
-const CHUNK: usize = 32;
+pub(crate) const CHUNK: usize = 32;
 
 /// What became of a batch of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -254,6 +254,18 @@ impl<K: Key> Table<K> {
         at
     }
 
+    /// Looks up these slots' places in the index, so that the processor waits for all of them at
+    /// once before each is removed.
+    pub(crate) fn warm(&self, slots: &[u32]) {
+        for &at in slots {
+            let Some(slot) = self.slots.get(at as usize) else {
+                continue;
+            };
+            let hash = Self::hash_of(&self.hasher, slot.key.borrow());
+            core::hint::black_box(self.index.find(hash, |&other| other == at));
+        }
+    }
+
     /// Gives a slot without paths back.
     pub(crate) fn remove(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
