@@ -188,10 +188,23 @@ impl<K> Slot<K> {
     }
 }
 
+/// Where a prefix stands. The hash is kept beside, so that a growing index does not look at the
+/// slots.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    hash: u32,
+    slot: u32,
+}
+
+/// What the index goes by: a kept hash spread over all bits.
+const fn spread(hash: u32) -> u64 {
+    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 #[derive(Debug)]
 pub(crate) struct Table<K> {
     hasher: FixedState,
-    index: HashTable<u32>,
+    index: HashTable<Place>,
     slots: Vec<Slot<K>>,
     free: Vec<u32>,
 }
@@ -206,17 +219,17 @@ impl<K: Key> Table<K> {
         }
     }
 
-    fn hash_of(hasher: &FixedState, key: K::Ref<'_>) -> u64 {
+    fn hash_of(hasher: &FixedState, key: K::Ref<'_>) -> u32 {
         let mut hasher = hasher.build_hasher();
         K::hash(key, &mut hasher);
-        hasher.finish()
+        (hasher.finish() >> 32) as u32
     }
 
     pub(crate) fn find(&self, key: K::Ref<'_>) -> Option<u32> {
         let hash = Self::hash_of(&self.hasher, key);
-        self.index
-            .find(hash, |&at| self.slots[at as usize].key.same(key))
-            .copied()
+        let same =
+            |place: &Place| place.hash == hash && self.slots[place.slot as usize].key.same(key);
+        self.index.find(spread(hash), same).map(|place| place.slot)
     }
 
     /// The slot of a prefix, made if there is none.
@@ -228,8 +241,9 @@ impl<K: Key> Table<K> {
             free,
         } = self;
         let hash = Self::hash_of(hasher, key);
-        if let Some(&at) = index.find(hash, |&at| slots[at as usize].key.same(key)) {
-            return at;
+        let same = |place: &Place| place.hash == hash && slots[place.slot as usize].key.same(key);
+        if let Some(place) = index.find(spread(hash), same) {
+            return place.slot;
         }
         let slot = Slot {
             paths: PathList::EMPTY,
@@ -248,9 +262,8 @@ impl<K: Key> Table<K> {
                 slots.len() as u32 - 1
             }
         };
-        index.insert_unique(hash, at, |&at| {
-            Self::hash_of(hasher, slots[at as usize].key.borrow())
-        });
+        let place = Place { hash, slot: at };
+        index.insert_unique(spread(hash), place, |place| spread(place.hash));
         at
     }
 
@@ -262,7 +275,8 @@ impl<K: Key> Table<K> {
                 continue;
             };
             let hash = Self::hash_of(&self.hasher, slot.key.borrow());
-            core::hint::black_box(self.index.find(hash, |&other| other == at));
+            let place = self.index.find(spread(hash), |place| place.slot == at);
+            core::hint::black_box(place);
         }
     }
 
@@ -273,7 +287,10 @@ impl<K: Key> Table<K> {
         slot.flags = FREE;
         slot.version = 0;
         let hash = Self::hash_of(&self.hasher, slot.key.borrow());
-        if let Ok(entry) = self.index.find_entry(hash, |&other| other == at) {
+        if let Ok(entry) = self
+            .index
+            .find_entry(spread(hash), |place| place.slot == at)
+        {
             entry.remove();
         }
         self.free.push(at);

@@ -18,8 +18,8 @@ use rib::{
 };
 
 /// A prefix with its first path: the slot and its place in the index, both up to half empty.
-const PREFIX_V4: usize = 2 * 32 + 12;
-const PREFIX_V6: usize = 2 * 48 + 12;
+const PREFIX_V4: usize = 2 * 32 + 21;
+const PREFIX_V6: usize = 2 * 48 + 21;
 /// The second path of a prefix and each further one, and what the list takes by itself.
 const PATH: usize = 20;
 const PATH_LIST: usize = 96;
