@@ -30,6 +30,7 @@ mod check;
 mod file;
 pub mod limits;
 mod neighbor;
+pub mod placement;
 mod prefix_limit;
 pub mod report;
 mod session;

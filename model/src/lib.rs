@@ -8,9 +8,11 @@
 //!   here are kept and written back. Writing is strict: [`Resource::encode`] refuses what breaks
 //!   the model, and each [`Invalid`] names its field.
 //! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports.
+//! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
+mod fabric;
 mod key;
 mod lenient;
 mod limits;
@@ -19,10 +21,16 @@ mod status;
 mod validate;
 mod value;
 
+pub use fabric::{
+    ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, FabricKeyError, FabricValueError,
+    ReflectorState, Registration,
+};
 pub use key::endpoint_name::{EndpointName, EndpointNameError};
 pub use key::kind::{Kind, Scope};
 pub use key::{Key, KeyError, RESOURCES_PREFIX, ResourceKey};
-pub use limits::{INTERFACE_NAME_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX};
+pub use limits::{
+    INTERFACE_NAME_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX, REFLECTOR_WEIGHT_DEFAULT,
+};
 pub use resource::cluster_information::ClusterInformationSpec;
 pub use resource::felix_configuration::{EndpointToHostAction, FelixConfigurationSpec};
 pub use resource::ip_pool::{EncapsulationMode, IpPoolSpec};

@@ -8,3 +8,6 @@ pub const LABEL_VALUE_OCTETS_MAX: usize = 63;
 
 /// Longest name of a network interface, in octets (`IFNAMSIZ` less the terminating zero).
 pub const INTERFACE_NAME_OCTETS_MAX: usize = 15;
+
+/// The weight of a reflector that names none.
+pub const REFLECTOR_WEIGHT_DEFAULT: u32 = 100;

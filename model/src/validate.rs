@@ -111,6 +111,13 @@ pub(crate) struct Form {
     expected: &'static str,
 }
 
+impl Form {
+    /// Whether a text has it.
+    pub(crate) fn holds(self, text: &str) -> bool {
+        (self.holds)(text)
+    }
+}
+
 /// A resource's name: a DNS subdomain.
 pub(crate) const NAME: Form = Form {
     holds: |text| text.len() <= NAME_OCTETS_MAX && text.split('.').all(is_name_part),

@@ -1,0 +1,304 @@
+//! What Cambric's own daemons keep beside Calico's keys: who reflects routes, under which cluster
+//! id, and who shall cease to.
+//!
+//! Everything lives below [`FABRIC_PREFIX`], where Calico's components never look. Values are JSON
+//! objects; unknown fields are kept, as in resources.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::lenient::{Unknown, or_default};
+use crate::limits::REFLECTOR_WEIGHT_DEFAULT;
+use crate::validate::{Faults, Invalid, NAME, Problem};
+use crate::value::asn::AsNumber;
+
+#[cfg(test)]
+mod tests;
+
+/// Prefix of everything that is Cambric's own.
+pub const FABRIC_PREFIX: &str = "/cambric/v1/";
+
+/// A key below [`FABRIC_PREFIX`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FabricKey {
+    /// A reflector is there ([`Registration`]); under a lease.
+    Reflector(String),
+    /// A cluster id belongs to a reflector ([`ClusterClaim`]); for good, so that a reflector that
+    /// comes back finds its own.
+    Cluster(Ipv4Addr),
+    /// A reflector shall be drained ([`DrainRequest`]), until the key is deleted.
+    Drain(String),
+}
+
+impl FabricKey {
+    /// The prefix of all registrations.
+    pub const REFLECTORS: &'static str = "/cambric/v1/reflector/";
+    /// The prefix of all claims of cluster ids.
+    pub const CLUSTERS: &'static str = "/cambric/v1/cluster/";
+    /// The prefix of all requests to drain.
+    pub const DRAINS: &'static str = "/cambric/v1/drain/";
+}
+
+impl fmt::Display for FabricKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reflector(name) => write!(f, "{}{name}", Self::REFLECTORS),
+            Self::Cluster(id) => write!(f, "{}{id}", Self::CLUSTERS),
+            Self::Drain(name) => write!(f, "{}{name}", Self::DRAINS),
+        }
+    }
+}
+
+/// Why a text is no key of Cambric's own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FabricKeyError {
+    /// Nothing of Cambric's lives there.
+    #[error("nothing of ours lives under this key")]
+    Foreign,
+    /// The name of a reflector is none.
+    #[error("a reflector's name is that of a host: lower-case letters, digits, '-' and '.'")]
+    Name,
+    /// The cluster id is none.
+    #[error("a cluster id has the form of an IPv4 address, and is not 0.0.0.0")]
+    ClusterId,
+}
+
+impl FromStr for FabricKey {
+    type Err = FabricKeyError;
+
+    fn from_str(text: &str) -> Result<Self, FabricKeyError> {
+        let name = |name: &str| match name.is_empty() || !NAME.holds(name) {
+            true => Err(FabricKeyError::Name),
+            false => Ok(name.to_owned()),
+        };
+        if let Some(rest) = text.strip_prefix(Self::REFLECTORS) {
+            return name(rest).map(Self::Reflector);
+        }
+        if let Some(rest) = text.strip_prefix(Self::DRAINS) {
+            return name(rest).map(Self::Drain);
+        }
+        if let Some(rest) = text.strip_prefix(Self::CLUSTERS) {
+            let id: Result<Ipv4Addr, _> = rest.parse();
+            let id = id.ok().filter(|id| !id.is_unspecified());
+            return id.map(Self::Cluster).ok_or(FabricKeyError::ClusterId);
+        }
+        Err(FabricKeyError::Foreign)
+    }
+}
+
+/// What a reflector says of itself while it lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Registration {
+    /// Its AS number.
+    pub as_number: AsNumber,
+    /// The IPv4 address that it takes sessions at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv4_address: Option<Ipv4Addr>,
+    /// The IPv6 address that it takes sessions at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6_address: Option<Ipv6Addr>,
+    /// The port that it takes sessions at; that of BGP when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Its cluster id (RFC 4456 §7).
+    #[serde(rename = "clusterID")]
+    pub cluster_id: Ipv4Addr,
+    /// What it shares its fate with: a rack, a room, a power supply. All that say nothing are in
+    /// one zone.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub zone: String,
+    /// How large a share of the clients it takes, beside others; 0 takes none.
+    #[serde(default = "weight_default")]
+    pub weight: u32,
+    /// Whether it is there to stay.
+    #[serde(default, deserialize_with = "or_default")]
+    pub state: ReflectorState,
+    /// Clients whose sessions are up. Told to people; nothing is chosen by it.
+    #[serde(default, deserialize_with = "or_default")]
+    pub clients: u32,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// Whether a reflector is there to stay.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ReflectorState {
+    /// It is.
+    #[default]
+    Active,
+    /// It is about to close its sessions: clients choose others (RFC 8326).
+    Draining,
+    /// It has closed them, and may be stopped.
+    Drained,
+}
+
+impl fmt::Display for ReflectorState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Active => "active",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+        })
+    }
+}
+
+/// Whose a cluster id is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterClaim {
+    /// The reflector's name.
+    pub reflector: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// That a reflector shall be drained.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainRequest {
+    /// Since when, RFC 3339.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub since: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+const fn weight_default() -> u32 {
+    REFLECTOR_WEIGHT_DEFAULT
+}
+
+/// A stored value that does not read as what it should be, with the field that does not.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {source}")]
+pub struct FabricValueError {
+    /// Path of the field; `.` for the whole.
+    pub field: String,
+    /// What is wrong with it.
+    pub source: serde_json::Error,
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(octets: &[u8]) -> Result<T, FabricValueError> {
+    let mut json = serde_json::Deserializer::from_slice(octets);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| FabricValueError {
+        field: error.path().to_string(),
+        source: error.into_inner(),
+    })
+}
+
+impl Registration {
+    /// Reads a stored value.
+    ///
+    /// # Errors
+    /// It does not read as one; the field is named.
+    pub fn parse(octets: &[u8]) -> Result<Self, FabricValueError> {
+        parse(octets)
+    }
+
+    /// The value to store.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn encode(&self) -> Result<Vec<u8>, Vec<Invalid>> {
+        let faults = self.faults();
+        match faults.is_empty() {
+            true => Ok(octets(self)),
+            false => Err(faults),
+        }
+    }
+
+    /// Everything that is wrong with it.
+    pub fn faults(&self) -> Vec<Invalid> {
+        let mut faults = Faults::default();
+        if self.ipv4_address.is_none() && self.ipv6_address.is_none() {
+            faults.push("ipv4Address", Problem::Missing);
+        }
+        if self.as_number == AsNumber(0) {
+            // RFC 7607: AS 0 must not be used.
+            faults.push("asNumber", Problem::Unwanted("AS 0 is reserved"));
+        }
+        if self.cluster_id.is_unspecified() {
+            faults.push("clusterID", Problem::Unwanted("0.0.0.0 is not a cluster"));
+        }
+        faults.0
+    }
+
+    /// Its address of a family.
+    pub fn address(&self, ipv6: bool) -> Option<IpAddr> {
+        match ipv6 {
+            true => self.ipv6_address.map(IpAddr::V6),
+            false => self.ipv4_address.map(IpAddr::V4),
+        }
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        [self.address(false), self.address(true)]
+            .into_iter()
+            .flatten()
+    }
+}
+
+impl ClusterClaim {
+    /// A claim for a reflector.
+    pub fn of(reflector: &str) -> Self {
+        Self {
+            reflector: reflector.to_owned(),
+            unknown: Unknown::new(),
+        }
+    }
+
+    /// Reads a stored value.
+    ///
+    /// # Errors
+    /// It does not read as one; the field is named.
+    pub fn parse(octets: &[u8]) -> Result<Self, FabricValueError> {
+        parse(octets)
+    }
+
+    /// The value to store.
+    pub fn encode(&self) -> Vec<u8> {
+        octets(self)
+    }
+}
+
+impl DrainRequest {
+    /// A request made at this time (see [`rfc3339_utc`](crate::rfc3339_utc)).
+    pub fn since(time: String) -> Self {
+        Self {
+            since: time,
+            unknown: Unknown::new(),
+        }
+    }
+
+    /// The value to store.
+    pub fn encode(&self) -> Vec<u8> {
+        octets(self)
+    }
+}
+
+/// Objects whose keys are text are always JSON.
+fn octets<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_value(value)
+        .unwrap_or(Value::Null)
+        .to_string()
+        .into_bytes()
+}
