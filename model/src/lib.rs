@@ -4,9 +4,10 @@
 //! - [`Key`] parses and writes the paths of the keyspace: resources, status keys, everything
 //!   else kept as it is.
 //! - [`Resource`] is the envelope of a resource around its spec ([`NodeSpec`],
-//!   [`WorkloadEndpointSpec`], [`ProfileSpec`], …). Reading is tolerant: fields that are not known
+//!   [`WorkloadEndpointSpec`], [`BgpPeerSpec`], …). Reading is tolerant: fields that are not known
 //!   here are kept and written back. Writing is strict: [`Resource::encode`] refuses what breaks
 //!   the model, and each [`Invalid`] names its field.
+//! - [`Selector`] reads selectors and tells what they match.
 //! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports.
 //! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
 //!
@@ -17,6 +18,7 @@ mod key;
 mod lenient;
 mod limits;
 mod resource;
+mod selector;
 mod status;
 mod validate;
 mod value;
@@ -29,11 +31,28 @@ pub use key::endpoint_name::{EndpointName, EndpointNameError};
 pub use key::kind::{Kind, Scope};
 pub use key::{Key, KeyError, RESOURCES_PREFIX, ResourceKey};
 pub use limits::{
-    INTERFACE_NAME_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX, REFLECTOR_WEIGHT_DEFAULT,
+    AS_PATH_PREPENDS_MAX, COMMUNITIES_MAX, COOL_DOWN_S_MAX, FILTER_OPERATIONS_MAX, HOST_BLOCKS_MAX,
+    INTERFACE_NAME_OCTETS_MAX, LABEL_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX,
+    PREFIX_ADVERTISEMENTS_MAX, REFLECTOR_WEIGHT_DEFAULT, ROUTE_PRIORITY_MAX, SELECTOR_DEPTH_MAX,
+    SELECTOR_OCTETS_MAX,
+};
+pub use resource::bgp_configuration::{
+    BGP_PORT, BgpConfigurationSpec, BindMode, CidrBlock, ClusterRoutes, DEFAULT_AS_NUMBER,
+    DEFAULT_CONFIGURATION, DEFAULT_ROUTE_PRIORITY, LoadBalancerAggregation, NamedCommunity,
+    PrefixAdvertisement,
+};
+pub use resource::bgp_filter::{
+    BgpFilterRule, BgpFilterSpec, CommunityMatch, FilterAction, FilterOperation, MatchOperator,
+    PeerType, PrefixLength, RouteSource,
+};
+pub use resource::bgp_peer::{
+    BgpPassword, BgpPeerSpec, NextHopMode, ReversePeering, SecretKeyRef, SourceAddress,
 };
 pub use resource::cluster_information::ClusterInformationSpec;
 pub use resource::felix_configuration::{EndpointToHostAction, FelixConfigurationSpec};
 pub use resource::ip_pool::{EncapsulationMode, IpPoolSpec};
+pub use resource::ip_reservation::IpReservationSpec;
+pub use resource::ipam_configuration::{AddressPersistence, IpamConfigurationSpec};
 pub use resource::node::{
     NodeAddress, NodeBgp, NodeInterface, NodeSpec, NodeWireguard, OrchRef, cluster_id,
 };
@@ -41,11 +60,14 @@ pub use resource::profile::{Action, DEFAULT_ALLOW_PROFILE, ProfileSpec, Rule};
 pub use resource::strict::encode_strict;
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
 pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};
+pub use selector::{Selector, SelectorError};
 pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
 pub use validate::{Invalid, Problem};
 pub use value::asn::AsNumber;
+pub use value::community::Community;
 pub use value::duration::GoDuration;
 pub use value::mac::Mac;
 pub use value::network::Network;
+pub use value::peer_address::PeerAddress;
 pub use value::timestamp::rfc3339_utc;
 pub use value::uid::uid_from_random;

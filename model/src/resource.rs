@@ -1,8 +1,13 @@
 //! The envelope of a resource, and what every spec must be able to say.
 
+pub(crate) mod bgp_configuration;
+pub(crate) mod bgp_filter;
+pub(crate) mod bgp_peer;
 pub(crate) mod cluster_information;
 pub(crate) mod felix_configuration;
 pub(crate) mod ip_pool;
+pub(crate) mod ip_reservation;
+pub(crate) mod ipam_configuration;
 pub(crate) mod node;
 pub(crate) mod profile;
 pub(crate) mod strict;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::limits::{INTERFACE_NAME_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX};
+use crate::value::network::Network;
 
 /// One fault of a resource that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +39,13 @@ pub enum Problem {
         /// What the other field asks for.
         expected: String,
     },
+    /// There is more of it than can be.
+    TooMuch {
+        /// How much there is.
+        found: usize,
+        /// The most there can be.
+        most: usize,
+    },
     /// It must be one address (/32 or /128).
     NotHost(String),
     /// It appears twice.
@@ -61,6 +69,7 @@ impl fmt::Display for Problem {
             Self::Mismatch { found, expected } => {
                 write!(f, "is \"{found}\" but must be \"{expected}\"")
             }
+            Self::TooMuch { found, most } => write!(f, "is too long: {found}, at most {most}"),
             Self::NotHost(found) => write!(f, "{found} must be a single address (/32 or /128)"),
             Self::Duplicate(found) => write!(f, "{found} is there twice"),
             Self::UnknownField { meant: Some(meant) } => {
@@ -87,6 +96,33 @@ impl Faults {
     pub(crate) fn required(&mut self, field: &str, text: &str) {
         if text.is_empty() {
             self.push(field, Problem::Missing);
+        }
+    }
+
+    /// There must not be more than the limit.
+    pub(crate) fn at_most(&mut self, field: &str, found: usize, most: usize) {
+        if found > most {
+            self.push(field, Problem::TooMuch { found, most });
+        }
+    }
+
+    /// The value is not in the range that is described.
+    pub(crate) fn range(
+        &mut self,
+        field: impl Into<String>,
+        found: impl fmt::Display,
+        expected: &'static str,
+    ) {
+        let found = found.to_string();
+        self.push(field, Problem::Form { found, expected });
+    }
+
+    /// The range must have no host bits.
+    pub(crate) fn masked(&mut self, field: impl Into<String>, range: Network) {
+        let masked = range.0.trunc();
+        if masked != range.0 {
+            let (found, expected) = (range.to_string(), masked.to_string());
+            self.push(field, Problem::Mismatch { found, expected });
         }
     }
 
@@ -150,6 +186,27 @@ pub(crate) const INTERFACE: Form = Form {
             && text != ".."
     },
     expected: "an interface name: at most 15 letters, digits, '_', '.' and '-'",
+};
+
+/// A pattern for names of network interfaces.
+pub(crate) const INTERFACE_GLOB: Form = Form {
+    holds: |text| {
+        text.len() <= INTERFACE_NAME_OCTETS_MAX
+            && text
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || b"_.-*".contains(&c))
+    },
+    expected: "an interface pattern: at most 15 letters, digits, '_', '.', '-' and '*'",
+};
+
+/// How severe a message is, in any case.
+pub(crate) const LOG_SEVERITY: Form = Form {
+    holds: |text| {
+        ["trace", "debug", "info", "warning", "error", "fatal"]
+            .iter()
+            .any(|word| text.eq_ignore_ascii_case(word))
+    },
+    expected: "one of Trace, Debug, Info, Warning, Error and Fatal",
 };
 
 fn is_name_part(part: &str) -> bool {

@@ -1,11 +1,14 @@
 //! Values that occur in many resources, each with the text form of the data model.
 
 pub(crate) mod asn;
+pub(crate) mod community;
 pub(crate) mod duration;
 pub(crate) mod mac;
 pub(crate) mod network;
+pub(crate) mod peer_address;
 pub(crate) mod timestamp;
 pub(crate) mod uid;
+pub(crate) mod words;
 
 /// Implements serde for a type through its `Display` and `FromStr`.
 macro_rules! serde_as_text {

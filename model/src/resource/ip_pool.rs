@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Metadata, Spec};
 use crate::key::kind::Kind;
 use crate::lenient::{Unknown, empty_as_none, or_default};
+use crate::selector::Selector;
 use crate::validate::{Faults, Invalid, Problem};
 use crate::value::network::Network;
 
@@ -53,17 +54,17 @@ pub struct IpPoolSpec {
     /// Which nodes use it.
     #[serde(
         default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
     )]
-    pub node_selector: String,
+    pub node_selector: Option<Selector>,
     /// Which namespaces use it.
     #[serde(
         default,
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
     )]
-    pub namespace_selector: String,
+    pub namespace_selector: Option<Selector>,
     /// What its addresses are for: `Workload`, `Tunnel`.
     #[serde(
         default,
@@ -125,15 +126,7 @@ impl Spec for IpPoolSpec {
             faults.push("spec.cidr", Problem::Missing);
             return faults.0;
         };
-        if cidr.0.trunc() != cidr.0 {
-            faults.push(
-                "spec.cidr",
-                Problem::Mismatch {
-                    found: cidr.to_string(),
-                    expected: cidr.0.trunc().to_string(),
-                },
-            );
-        }
+        faults.masked("spec.cidr", cidr);
         let (range, expected) = match cidr.address().is_ipv4() {
             true => (20..=32, "20 to 32 (IPv4)"),
             false => (116..=128, "116 to 128 (IPv6)"),

@@ -1,13 +1,20 @@
 //! Strict writing: every field of a typed kind must be one that the kind has.
 
+mod fields;
+
 use serde_json::{Map, Value};
 
 use super::{EncodeError, RawSpec, Resource, Spec};
 use crate::key::ResourceKey;
 use crate::key::kind::Kind;
+use crate::resource::bgp_configuration::BgpConfigurationSpec;
+use crate::resource::bgp_filter::BgpFilterSpec;
+use crate::resource::bgp_peer::BgpPeerSpec;
 use crate::resource::cluster_information::ClusterInformationSpec;
 use crate::resource::felix_configuration::FelixConfigurationSpec;
 use crate::resource::ip_pool::IpPoolSpec;
+use crate::resource::ip_reservation::IpReservationSpec;
+use crate::resource::ipam_configuration::IpamConfigurationSpec;
 use crate::resource::node::NodeSpec;
 use crate::resource::profile::ProfileSpec;
 use crate::resource::workload_endpoint::WorkloadEndpointSpec;
@@ -22,7 +29,7 @@ pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeEr
         .unwrap_or_default();
     let kind = Kind::from_name(name).ok_or_else(|| EncodeError::UnknownKind(name.to_owned()))?;
     let mut faults = Faults::default();
-    unknown_fields("", &resource, fields(kind), &mut faults);
+    unknown_fields("", &resource, fields::fields(kind), &mut faults);
     match kind {
         Kind::Node => encode::<NodeSpec>(resource, faults.0),
         Kind::WorkloadEndpoint => encode::<WorkloadEndpointSpec>(resource, faults.0),
@@ -30,6 +37,11 @@ pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeEr
         Kind::FelixConfiguration => encode::<FelixConfigurationSpec>(resource, faults.0),
         Kind::ClusterInformation => encode::<ClusterInformationSpec>(resource, faults.0),
         Kind::IpPool => encode::<IpPoolSpec>(resource, faults.0),
+        Kind::BgpConfiguration => encode::<BgpConfigurationSpec>(resource, faults.0),
+        Kind::BgpPeer => encode::<BgpPeerSpec>(resource, faults.0),
+        Kind::BgpFilter => encode::<BgpFilterSpec>(resource, faults.0),
+        Kind::IpReservation => encode::<IpReservationSpec>(resource, faults.0),
+        Kind::IpamConfiguration => encode::<IpamConfigurationSpec>(resource, faults.0),
         _ => encode::<RawSpec>(resource, faults.0),
     }
 }
@@ -77,9 +89,9 @@ fn unknown_fields(path: &str, value: &Value, fields: Fields, faults: &mut Faults
                 let meant = nearest(name, object, fields);
                 faults.push(path, Problem::UnknownField { meant });
             }
-            Some((_, Any)) => {}
-            Some((_, Object(fields))) => unknown_fields(&path, inner, fields, faults),
-            Some((_, List(fields))) => {
+            Some((_, Shape::Any)) => {}
+            Some((_, Shape::Object(fields))) => unknown_fields(&path, inner, fields, faults),
+            Some((_, Shape::List(fields))) => {
                 for (at, item) in inner.as_array().into_iter().flatten().enumerate() {
                     unknown_fields(&format!("{path}[{at}]"), item, fields, faults);
                 }
@@ -103,145 +115,3 @@ fn nearest(name: &str, object: &Map<String, Value>, fields: Fields) -> Option<&'
         .min()
         .map(|(_, known)| known)
 }
-
-use Shape::{Any, List, Object};
-
-/// An envelope around a spec.
-macro_rules! envelope {
-    ($spec:expr) => {
-        &[
-            ("kind", Any),
-            ("apiVersion", Any),
-            ("metadata", Object(METADATA)),
-            ("spec", $spec),
-            ("status", Any),
-        ]
-    };
-}
-
-const fn fields(kind: Kind) -> Fields {
-    match kind {
-        Kind::Node => envelope!(Object(NODE)),
-        Kind::WorkloadEndpoint => envelope!(Object(WORKLOAD_ENDPOINT)),
-        Kind::Profile => envelope!(Object(PROFILE)),
-        Kind::ClusterInformation => envelope!(Object(CLUSTER_INFORMATION)),
-        Kind::IpPool => envelope!(Object(IP_POOL)),
-        _ => envelope!(Any),
-    }
-}
-
-const METADATA: Fields = &[
-    ("name", Any),
-    ("namespace", Any),
-    ("uid", Any),
-    ("creationTimestamp", Any),
-    ("labels", Any),
-    ("annotations", Any),
-    ("resourceVersion", Any),
-    ("generateName", Any),
-    ("generation", Any),
-    ("selfLink", Any),
-    ("managedFields", Any),
-    ("ownerReferences", Any),
-    ("finalizers", Any),
-    ("deletionTimestamp", Any),
-    ("deletionGracePeriodSeconds", Any),
-];
-
-const NODE: Fields = &[
-    (
-        "bgp",
-        Object(&[
-            ("asNumber", Any),
-            ("ipv4Address", Any),
-            ("ipv6Address", Any),
-            ("ipv4IPIPTunnelAddr", Any),
-            ("routeReflectorClusterID", Any),
-        ]),
-    ),
-    ("ipv4VXLANTunnelAddr", Any),
-    ("vxlanTunnelMACAddr", Any),
-    ("ipv6VXLANTunnelAddr", Any),
-    ("vxlanTunnelMACAddrV6", Any),
-    (
-        "orchRefs",
-        List(&[("nodeName", Any), ("orchestrator", Any)]),
-    ),
-    (
-        "wireguard",
-        Object(&[("interfaceIPv4Address", Any), ("interfaceIPv6Address", Any)]),
-    ),
-    ("addresses", List(&[("address", Any), ("type", Any)])),
-    ("interfaces", List(&[("name", Any), ("addresses", Any)])),
-];
-
-const WORKLOAD_ENDPOINT: Fields = &[
-    ("orchestrator", Any),
-    ("workload", Any),
-    ("node", Any),
-    ("containerID", Any),
-    ("pod", Any),
-    ("endpoint", Any),
-    ("serviceAccountName", Any),
-    ("ipNetworks", Any),
-    ("ipNATs", List(&[("internalIP", Any), ("externalIP", Any)])),
-    ("ipv4Gateway", Any),
-    ("ipv6Gateway", Any),
-    ("profiles", Any),
-    ("interfaceName", Any),
-    ("mac", Any),
-    (
-        "ports",
-        List(&[
-            ("name", Any),
-            ("protocol", Any),
-            ("port", Any),
-            ("hostPort", Any),
-            ("hostIP", Any),
-        ]),
-    ),
-    ("allowSpoofedSourcePrefixes", Any),
-    ("qosControls", Any),
-    ("allowedIps", Any), // written by the OpenStack driver
-];
-
-const PROFILE: Fields = &[
-    ("ingress", List(RULE)),
-    ("egress", List(RULE)),
-    ("labelsToApply", Any),
-];
-
-const RULE: Fields = &[
-    ("action", Any),
-    ("ipVersion", Any),
-    ("protocol", Any),
-    ("notProtocol", Any),
-    ("icmp", Any),
-    ("notICMP", Any),
-    ("source", Any),
-    ("destination", Any),
-    ("http", Any),
-    ("metadata", Any),
-];
-
-const CLUSTER_INFORMATION: Fields = &[
-    ("clusterGUID", Any),
-    ("clusterType", Any),
-    ("calicoVersion", Any),
-    ("datastoreReady", Any),
-    ("variant", Any),
-];
-
-const IP_POOL: Fields = &[
-    ("cidr", Any),
-    ("blockSize", Any),
-    ("ipipMode", Any),
-    ("vxlanMode", Any),
-    ("natOutgoing", Any),
-    ("disabled", Any),
-    ("disableBGPExport", Any),
-    ("nodeSelector", Any),
-    ("namespaceSelector", Any),
-    ("allowedUses", Any),
-    ("assignmentMode", Any),
-];

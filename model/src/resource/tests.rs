@@ -1,3 +1,5 @@
+mod bgp;
+
 use serde_json::json;
 
 use super::*;

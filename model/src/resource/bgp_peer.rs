@@ -1,0 +1,341 @@
+//! BGPPeer: whom nodes peer with, beside the mesh.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Metadata, Spec};
+use crate::key::kind::Kind;
+use crate::lenient::{Unknown, empty_as_none, or_default};
+use crate::limits::SELECTOR_OCTETS_MAX;
+use crate::selector::Selector;
+use crate::validate::{Faults, Invalid, NAME, Problem};
+use crate::value::asn::AsNumber;
+use crate::value::duration::GoDuration;
+use crate::value::peer_address::PeerAddress;
+use crate::value::words::words;
+
+/// Spec of a peering: which nodes ([`Self::node`], [`Self::node_selector`]; neither for all) peer
+/// with whom ([`Self::peer_ip`], [`Self::peer_selector`] or [`Self::local_workload_selector`]).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BgpPeerSpec {
+    /// The one node that has the peer.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub node: String,
+    /// The nodes that have the peer.
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub node_selector: Option<Selector>,
+    /// The peer's address.
+    #[serde(
+        rename = "peerIP",
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub peer_ip: Option<PeerAddress>,
+    /// The peer's AS number; see [`Self::remote_as`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_number: Option<AsNumber>,
+    /// Our AS number towards this peer, where it differs.
+    #[serde(
+        rename = "localASNumber",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub local_as_number: Option<AsNumber>,
+    /// The nodes that are peers.
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub peer_selector: Option<Selector>,
+    /// The older form of [`Self::next_hop_mode`].
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
+    pub keep_original_next_hop: bool,
+    /// The next hop of what is announced; see [`Self::next_hop`].
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub next_hop_mode: Option<NextHopMode>,
+    /// The sessions' password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<BgpPassword>,
+    /// Our address on the session; see [`Self::source`].
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub source_address: Option<SourceAddress>,
+    /// How long the peer keeps our routes over a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_restart_time: Option<GoDuration>,
+    /// The time between two KEEPALIVE messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keepalive_time: Option<GoDuration>,
+    /// How often our own AS number may be in the path of a received route.
+    #[serde(
+        rename = "numAllowedLocalASNumbers",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub num_allowed_local_as_numbers: Option<u32>,
+    /// How many hops the peer is away (RFC 5082); absent or 0 for any number.
+    #[serde(
+        rename = "ttlSecurity",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub ttl_security: Option<u8>,
+    /// The gateway that the peer is reached by.
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reachable_by: Option<IpAddr>,
+    /// Names of filters, in order.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub filters: Vec<String>,
+    /// The workloads of the node itself that are peers.
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub local_workload_selector: Option<Selector>,
+    /// Whether selected nodes have their side of the peering by themselves; see
+    /// [`Self::reverses`].
+    #[serde(
+        default,
+        deserialize_with = "empty_as_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reverse_peering: Option<ReversePeering>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+words! {
+    /// The next hop of what is announced to a peer.
+    #[derive(Default)]
+    NextHopMode, "one of \"Auto\", \"Self\" and \"Keep\"";
+    /// As BGP has it (RFC 4271 §5.1.3).
+    #[default]
+    Auto "Auto",
+    /// Our own address, always.
+    OwnAddress "Self",
+    /// What it was.
+    Keep "Keep",
+}
+
+words! {
+    /// Our address on a session.
+    #[derive(Default)]
+    SourceAddress, "one of \"UseNodeIP\" and \"None\"";
+    /// The node's BGP address.
+    #[default]
+    UseNodeIp "UseNodeIP",
+    /// What the kernel chooses.
+    None "None",
+}
+
+words! {
+    /// Who makes the other side of a peering between nodes.
+    #[derive(Default)]
+    ReversePeering, "one of \"Auto\" and \"Manual\"";
+    /// It is there by itself.
+    #[default]
+    Auto "Auto",
+    /// A peering of its own.
+    Manual "Manual",
+}
+
+/// Where a password is found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BgpPassword {
+    /// A key of a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key_ref: Option<SecretKeyRef>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// A key of a secret.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct SecretKeyRef {
+    /// The secret's name.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub name: String,
+    /// The key within the secret.
+    #[serde(default, deserialize_with = "or_default")]
+    pub key: String,
+    /// Whether the secret may be missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optional: Option<bool>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde calls"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl BgpPeerSpec {
+    /// The peer's AS number, where it is given.
+    pub fn remote_as(&self) -> Option<AsNumber> {
+        self.as_number.filter(|number| *number != AsNumber(0))
+    }
+
+    /// Our AS number towards this peer, where it differs from the node's.
+    pub fn local_as(&self) -> Option<AsNumber> {
+        self.local_as_number.filter(|number| *number != AsNumber(0))
+    }
+
+    /// The next hop of what is announced. The older flag counts on external sessions only, and
+    /// only where the mode is not given.
+    pub fn next_hop(&self, external: bool) -> NextHopMode {
+        self.next_hop_mode.unwrap_or({
+            if self.keep_original_next_hop && external {
+                NextHopMode::Keep
+            } else {
+                NextHopMode::Auto
+            }
+        })
+    }
+
+    /// Our address on the session: the node's, unless the kernel is to choose.
+    pub fn source(&self) -> SourceAddress {
+        self.source_address.unwrap_or_default()
+    }
+
+    /// How many hops the peer is away, where that is checked (RFC 5082).
+    pub fn hops(&self) -> Option<u8> {
+        self.ttl_security.filter(|hops| *hops != 0)
+    }
+
+    /// Whether selected nodes have their side of the peering by themselves.
+    pub fn reverses(&self) -> bool {
+        self.reverse_peering.unwrap_or_default() == ReversePeering::Auto
+            && self.local_workload_selector.is_none()
+    }
+
+    /// Whether every node has the peer.
+    pub const fn is_global(&self) -> bool {
+        self.node.is_empty() && self.node_selector.is_none()
+    }
+}
+
+impl Spec for BgpPeerSpec {
+    const KIND: Option<Kind> = Some(Kind::BgpPeer);
+
+    fn validate(&self, _: &Metadata) -> Vec<Invalid> {
+        let mut faults = Faults::default();
+        faults.form("spec.node", &self.node, NAME);
+        for (at, filter) in self.filters.iter().enumerate() {
+            let field = format!("spec.filters[{at}]");
+            faults.required(&field, filter);
+            faults.form(field, filter, NAME);
+        }
+        for (field, selector) in [
+            ("spec.nodeSelector", &self.node_selector),
+            ("spec.peerSelector", &self.peer_selector),
+            ("spec.localWorkloadSelector", &self.local_workload_selector),
+        ] {
+            let octets = selector
+                .as_ref()
+                .map_or(0, |selector| selector.text().len());
+            faults.at_most(field, octets, SELECTOR_OCTETS_MAX);
+        }
+        self.validate_exclusive(&mut faults);
+        let (peer, gateway) = (self.peer_ip.map(|peer| peer.address), self.reachable_by);
+        if let (Some(peer), Some(gateway)) = (peer, gateway)
+            && peer.is_ipv4() != gateway.is_ipv4()
+        {
+            let found = gateway.to_string();
+            let expected = "an address of the family of spec.peerIP";
+            faults.push("spec.reachableBy", Problem::Form { found, expected });
+        }
+        faults.0
+    }
+}
+
+impl BgpPeerSpec {
+    /// Which fields exclude and which need each other.
+    fn validate_exclusive(&self, faults: &mut Faults) {
+        let mut unwanted = |wrong: bool, field: &str, reason| {
+            if wrong {
+                faults.push(field, Problem::Unwanted(reason));
+            }
+        };
+        let (by_address, by_selector) = (self.peer_ip.is_some(), self.peer_selector.is_some());
+        let workloads = self.local_workload_selector.is_some();
+        unwanted(
+            !self.node.is_empty() && self.node_selector.is_some(),
+            "spec.nodeSelector",
+            "spec.node is set, and only one can be",
+        );
+        unwanted(
+            by_address && by_selector,
+            "spec.peerSelector",
+            "spec.peerIP is set, and only one can be",
+        );
+        unwanted(
+            by_selector && self.remote_as().is_some(),
+            "spec.asNumber",
+            "nodes that spec.peerSelector selects have their own",
+        );
+        unwanted(
+            workloads && by_address,
+            "spec.peerIP",
+            "spec.localWorkloadSelector is set, and only one can be",
+        );
+        unwanted(
+            workloads && by_selector,
+            "spec.peerSelector",
+            "spec.localWorkloadSelector is set, and only one can be",
+        );
+        unwanted(
+            self.reachable_by.is_some() && !by_address,
+            "spec.reachableBy",
+            "it is the gateway to spec.peerIP, which is not set",
+        );
+        unwanted(
+            self.keep_original_next_hop && self.next_hop_mode.is_some(),
+            "spec.keepOriginalNextHop",
+            "spec.nextHopMode is set, and only one can be",
+        );
+        if workloads && self.remote_as().is_none() {
+            faults.push("spec.asNumber", Problem::Missing);
+        }
+    }
+}

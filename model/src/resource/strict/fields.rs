@@ -1,0 +1,238 @@
+//! The fields that every typed kind has.
+
+use super::Fields;
+use super::Shape::{Any, List, Object};
+use crate::key::kind::Kind;
+
+/// An envelope around a spec.
+macro_rules! envelope {
+    ($spec:expr) => {
+        &[
+            ("kind", Any),
+            ("apiVersion", Any),
+            ("metadata", Object(METADATA)),
+            ("spec", $spec),
+            ("status", Any),
+        ]
+    };
+}
+
+pub(super) const fn fields(kind: Kind) -> Fields {
+    match kind {
+        Kind::Node => envelope!(Object(NODE)),
+        Kind::WorkloadEndpoint => envelope!(Object(WORKLOAD_ENDPOINT)),
+        Kind::Profile => envelope!(Object(PROFILE)),
+        Kind::ClusterInformation => envelope!(Object(CLUSTER_INFORMATION)),
+        Kind::IpPool => envelope!(Object(IP_POOL)),
+        Kind::BgpConfiguration => envelope!(Object(BGP_CONFIGURATION)),
+        Kind::BgpPeer => envelope!(Object(BGP_PEER)),
+        Kind::BgpFilter => envelope!(Object(BGP_FILTER)),
+        Kind::IpReservation => envelope!(Object(&[("reservedCIDRs", Any)])),
+        Kind::IpamConfiguration => envelope!(Object(IPAM_CONFIGURATION)),
+        _ => envelope!(Any),
+    }
+}
+
+const METADATA: Fields = &[
+    ("name", Any),
+    ("namespace", Any),
+    ("uid", Any),
+    ("creationTimestamp", Any),
+    ("labels", Any),
+    ("annotations", Any),
+    ("resourceVersion", Any),
+    ("generateName", Any),
+    ("generation", Any),
+    ("selfLink", Any),
+    ("managedFields", Any),
+    ("ownerReferences", Any),
+    ("finalizers", Any),
+    ("deletionTimestamp", Any),
+    ("deletionGracePeriodSeconds", Any),
+];
+
+const NODE: Fields = &[
+    (
+        "bgp",
+        Object(&[
+            ("asNumber", Any),
+            ("ipv4Address", Any),
+            ("ipv6Address", Any),
+            ("ipv4IPIPTunnelAddr", Any),
+            ("routeReflectorClusterID", Any),
+        ]),
+    ),
+    ("ipv4VXLANTunnelAddr", Any),
+    ("vxlanTunnelMACAddr", Any),
+    ("ipv6VXLANTunnelAddr", Any),
+    ("vxlanTunnelMACAddrV6", Any),
+    (
+        "orchRefs",
+        List(&[("nodeName", Any), ("orchestrator", Any)]),
+    ),
+    (
+        "wireguard",
+        Object(&[("interfaceIPv4Address", Any), ("interfaceIPv6Address", Any)]),
+    ),
+    ("addresses", List(&[("address", Any), ("type", Any)])),
+    ("interfaces", List(&[("name", Any), ("addresses", Any)])),
+];
+
+const WORKLOAD_ENDPOINT: Fields = &[
+    ("orchestrator", Any),
+    ("workload", Any),
+    ("node", Any),
+    ("containerID", Any),
+    ("pod", Any),
+    ("endpoint", Any),
+    ("serviceAccountName", Any),
+    ("ipNetworks", Any),
+    ("ipNATs", List(&[("internalIP", Any), ("externalIP", Any)])),
+    ("ipv4Gateway", Any),
+    ("ipv6Gateway", Any),
+    ("profiles", Any),
+    ("interfaceName", Any),
+    ("mac", Any),
+    (
+        "ports",
+        List(&[
+            ("name", Any),
+            ("protocol", Any),
+            ("port", Any),
+            ("hostPort", Any),
+            ("hostIP", Any),
+        ]),
+    ),
+    ("allowSpoofedSourcePrefixes", Any),
+    ("qosControls", Any),
+    ("allowedIps", Any), // written by the OpenStack driver
+];
+
+const PROFILE: Fields = &[
+    ("ingress", List(RULE)),
+    ("egress", List(RULE)),
+    ("labelsToApply", Any),
+];
+
+const RULE: Fields = &[
+    ("action", Any),
+    ("ipVersion", Any),
+    ("protocol", Any),
+    ("notProtocol", Any),
+    ("icmp", Any),
+    ("notICMP", Any),
+    ("source", Any),
+    ("destination", Any),
+    ("http", Any),
+    ("metadata", Any),
+];
+
+const CLUSTER_INFORMATION: Fields = &[
+    ("clusterGUID", Any),
+    ("clusterType", Any),
+    ("calicoVersion", Any),
+    ("datastoreReady", Any),
+    ("variant", Any),
+];
+
+const IP_POOL: Fields = &[
+    ("cidr", Any),
+    ("blockSize", Any),
+    ("ipipMode", Any),
+    ("vxlanMode", Any),
+    ("natOutgoing", Any),
+    ("disabled", Any),
+    ("disableBGPExport", Any),
+    ("nodeSelector", Any),
+    ("namespaceSelector", Any),
+    ("allowedUses", Any),
+    ("assignmentMode", Any),
+];
+
+const BGP_CONFIGURATION: Fields = &[
+    ("logSeverityScreen", Any),
+    ("nodeToNodeMeshEnabled", Any),
+    ("asNumber", Any),
+    ("listenPort", Any),
+    ("bindMode", Any),
+    ("serviceClusterIPs", List(CIDR_BLOCK)),
+    ("serviceExternalIPs", List(CIDR_BLOCK)),
+    ("serviceLoadBalancerIPs", List(CIDR_BLOCK)),
+    ("serviceLoadBalancerAggregation", Any),
+    ("communities", List(&[("name", Any), ("value", Any)])),
+    (
+        "prefixAdvertisements",
+        List(&[("cidr", Any), ("communities", Any)]),
+    ),
+    ("nodeMeshPassword", Object(PASSWORD)),
+    ("nodeMeshMaxRestartTime", Any),
+    ("ignoredInterfaces", Any),
+    ("localWorkloadPeeringIPV4", Any),
+    ("localWorkloadPeeringIPV6", Any),
+    ("programClusterRoutes", Any),
+    ("ipv4NormalRoutePriority", Any),
+    ("ipv6NormalRoutePriority", Any),
+];
+
+const CIDR_BLOCK: Fields = &[("cidr", Any)];
+
+const PASSWORD: Fields = &[(
+    "secretKeyRef",
+    Object(&[("name", Any), ("key", Any), ("optional", Any)]),
+)];
+
+const BGP_PEER: Fields = &[
+    ("node", Any),
+    ("nodeSelector", Any),
+    ("peerIP", Any),
+    ("asNumber", Any),
+    ("localASNumber", Any),
+    ("peerSelector", Any),
+    ("keepOriginalNextHop", Any),
+    ("nextHopMode", Any),
+    ("password", Object(PASSWORD)),
+    ("sourceAddress", Any),
+    ("maxRestartTime", Any),
+    ("keepaliveTime", Any),
+    ("numAllowedLocalASNumbers", Any),
+    ("ttlSecurity", Any),
+    ("reachableBy", Any),
+    ("filters", Any),
+    ("localWorkloadSelector", Any),
+    ("reversePeering", Any),
+];
+
+const BGP_FILTER: Fields = &[
+    ("exportV4", List(FILTER_RULE)),
+    ("importV4", List(FILTER_RULE)),
+    ("exportV6", List(FILTER_RULE)),
+    ("importV6", List(FILTER_RULE)),
+];
+
+const FILTER_RULE: Fields = &[
+    ("cidr", Any),
+    ("matchOperator", Any),
+    ("prefixLength", Object(&[("min", Any), ("max", Any)])),
+    ("source", Any),
+    ("interface", Any),
+    ("peerType", Any),
+    ("communities", Object(&[("values", Any)])),
+    ("asPathPrefix", Any),
+    ("priority", Any),
+    ("action", Any),
+    ("operations", List(FILTER_OPERATION)),
+];
+
+const FILTER_OPERATION: Fields = &[
+    ("addCommunity", Object(&[("value", Any)])),
+    ("prependASPath", Object(&[("prefix", Any)])),
+    ("setPriority", Object(&[("value", Any)])),
+];
+
+const IPAM_CONFIGURATION: Fields = &[
+    ("strictAffinity", Any),
+    ("autoAllocateBlocks", Any),
+    ("maxBlocksPerHost", Any),
+    ("kubeVirtVMAddressPersistence", Any),
+    ("ipCooldownSeconds", Any),
+];

@@ -1,0 +1,229 @@
+//! Selectors: expressions over labels, such as `rack == 'r1' && has(calico-rr)`.
+//!
+//! ```text
+//! or      = and { "||" and }
+//! and     = unary { "&&" unary }
+//! unary   = { "!" } primary
+//! primary = "(" or ")" | "all()" | "global()" | "has(" label ")"
+//!         | label ( "==" | "!=" | "contains" | "starts with" | "ends with" ) string
+//!         | label ( "in" | "not in" ) "{" [ string { "," string } ] "}"
+//! ```
+//!
+//! Labels are letters, digits, `_`, `.`, `/` and `-`; strings stand in single or double quotes
+//! and have no escapes; blanks and tabs separate. The empty text selects everything.
+
+mod grammar;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A selector: the text that somebody wrote, and what it means.
+#[derive(Debug, Clone)]
+pub struct Selector {
+    text: String,
+    expression: Expression,
+}
+
+/// What a selector means.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Expression {
+    /// Everything.
+    All,
+    /// Everything too; where a namespace is selected, what lies in none.
+    Global,
+    /// What has the label.
+    Has(String),
+    /// What the comparison of a label's value holds for.
+    Compare(String, Operator, String),
+    /// What has the label with one of the values.
+    In(String, BTreeSet<String>),
+    /// What has not the label, or another value of it.
+    NotIn(String, BTreeSet<String>),
+    /// What the operand does not hold for.
+    Not(Box<Self>),
+    /// What all operands hold for, two or more.
+    And(Vec<Self>),
+    /// What any operand holds for, two or more.
+    Or(Vec<Self>),
+}
+
+/// How a label's value is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Operator {
+    /// The label is there and equal.
+    Equal,
+    /// The label is not there, or not equal.
+    NotEqual,
+    /// The label's value has the text in it.
+    Contains,
+    /// The label's value begins with the text.
+    StartsWith,
+    /// The label's value ends with the text.
+    EndsWith,
+}
+
+/// Why a text is no selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected} at octet {at} of the selector")]
+pub struct SelectorError {
+    /// Offset in the text, in octets.
+    pub at: usize,
+    /// What should be there.
+    pub expected: &'static str,
+}
+
+impl Selector {
+    /// The text that was read.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether something with these labels is selected.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.matches_by(&|label| labels.get(label).map(String::as_str))
+    }
+
+    /// Whether something is selected whose labels have the values that `value_of` tells.
+    pub fn matches_by<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a str>) -> bool {
+        self.expression.holds(value_of)
+    }
+}
+
+impl Expression {
+    fn holds<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a str>) -> bool {
+        match self {
+            Self::All | Self::Global => true,
+            Self::Has(label) => value_of(label).is_some(),
+            Self::Compare(label, operator, text) => operator.holds(value_of(label), text),
+            Self::In(label, values) => value_of(label).is_some_and(|value| values.contains(value)),
+            Self::NotIn(label, values) => {
+                value_of(label).is_none_or(|value| !values.contains(value))
+            }
+            Self::Not(operand) => !operand.holds(value_of),
+            Self::And(operands) => operands.iter().all(|operand| operand.holds(value_of)),
+            Self::Or(operands) => operands.iter().any(|operand| operand.holds(value_of)),
+        }
+    }
+}
+
+impl Operator {
+    fn holds(self, value: Option<&str>, text: &str) -> bool {
+        match self {
+            Self::Equal => value == Some(text),
+            Self::NotEqual => value != Some(text),
+            Self::Contains => value.is_some_and(|value| value.contains(text)),
+            Self::StartsWith => value.is_some_and(|value| value.starts_with(text)),
+            Self::EndsWith => value.is_some_and(|value| value.ends_with(text)),
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::Contains => "contains",
+            Self::StartsWith => "starts with",
+            Self::EndsWith => "ends with",
+        }
+    }
+}
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        Ok(Self {
+            expression: grammar::read(text)?,
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// Selectors are equal when they mean the same in the same order, however they are written.
+impl PartialEq for Selector {
+    fn eq(&self, other: &Self) -> bool {
+        self.expression == other.expression
+    }
+}
+
+impl Eq for Selector {}
+
+/// Written as it was read, so that a rewrite changes nothing.
+impl Serialize for Selector {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Selector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The canonical text, from which Calico's set ids are made: one blank around operators, double
+/// quotes, sets in order, every `&&` and `||` in parentheses.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.expression.fmt(f)
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all()"),
+            Self::Global => f.write_str("global()"),
+            Self::Has(label) => write!(f, "has({label})"),
+            Self::Compare(label, operator, text) => {
+                write!(f, "{label} {} {}", operator.text(), Quoted(text))
+            }
+            Self::In(label, values) => set(f, label, "in", values),
+            Self::NotIn(label, values) => set(f, label, "not in", values),
+            Self::Not(operand) => write!(f, "!{operand}"),
+            Self::And(operands) => joined(f, operands, " && "),
+            Self::Or(operands) => joined(f, operands, " || "),
+        }
+    }
+}
+
+fn set(
+    f: &mut fmt::Formatter<'_>,
+    label: &str,
+    word: &str,
+    values: &BTreeSet<String>,
+) -> fmt::Result {
+    write!(f, "{label} {word} {{")?;
+    for (at, value) in values.iter().enumerate() {
+        let comma = if at > 0 { ", " } else { "" };
+        write!(f, "{comma}{}", Quoted(value))?;
+    }
+    f.write_str("}")
+}
+
+fn joined(f: &mut fmt::Formatter<'_>, operands: &[Expression], word: &str) -> fmt::Result {
+    f.write_str("(")?;
+    for (at, operand) in operands.iter().enumerate() {
+        if at > 0 {
+            f.write_str(word)?;
+        }
+        write!(f, "{operand}")?;
+    }
+    f.write_str(")")
+}
+
+/// A string in the quotes that it does not hold itself.
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quote = if self.0.contains('"') { '\'' } else { '"' };
+        write!(f, "{quote}{}{quote}", self.0)
+    }
+}
