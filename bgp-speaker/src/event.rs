@@ -10,7 +10,7 @@ use bgp_fsm::{Conn, DownReason, State};
 use bgp_proto::notification::cease;
 use bgp_proto::{Attributes, Family, Fault, Net, Notification, Prefix, Remedy, SessionParams};
 use bytes::Bytes;
-use rib::{PeerId, Reach, Track};
+use rib::{InterfaceName, PeerId, Reach, Track};
 
 use crate::{
     config::{Password, PrefixLimit},
@@ -31,6 +31,8 @@ pub enum Input<'a> {
         net: Net<'a>,
         /// Its attributes, or `None` to withdraw.
         attributes: Option<Attributes>,
+        /// The interface it leads to, for export policies.
+        interface: Option<InterfaceName>,
     },
     /// The answer, or a changed answer, to [`Output::Track`].
     Resolved {

@@ -149,7 +149,7 @@ mod tests {
         for number in 0..count {
             let net = bgp_proto::Ipv4Prefix::new(number.to_be_bytes().into(), 32);
             let net = bgp_proto::Net::V4(net.expect("a prefix"));
-            rib.announce(family, net, bgp_proto::Attributes::default());
+            rib.announce(family, net, bgp_proto::Attributes::default(), None);
             while rib.decide(rib::Budget(9)) != rib::Progress::Done {}
             let _ = rib.changes(family, &mut cursor, rib::Budget(9), &mut |_| {});
             all.push(cursor);

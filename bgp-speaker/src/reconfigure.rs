@@ -176,8 +176,8 @@ impl Speaker {
         let old = &peer.config;
         let adapted = PeerConfig {
             name: new.name.clone(),
-            import: new.import,
-            export: new.export,
+            import: new.import.clone(),
+            export: new.export.clone(),
             next_hop: new.next_hop,
             prefix_limits: new.prefix_limits.clone(),
             ..old.clone()
@@ -199,7 +199,7 @@ impl Speaker {
         let old = core::mem::replace(&mut peer.config, new);
         let new = &peer.config;
         let limits = old.prefix_limits != new.prefix_limits;
-        let (import, judged) = (new.import, old.import != new.import);
+        let (import, judged) = (new.import.clone(), old.import != new.import);
         let regroups = old.export != new.export || old.next_hop != new.next_hop;
         let up = peer.params.is_some();
         self.rib.set_import(id, import);

@@ -36,7 +36,7 @@ impl Speaker {
                 id: params.peer_id,
                 address: state.config.remote,
                 local,
-                import: state.config.import,
+                import: state.config.import.clone(),
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
             },
         );
@@ -213,7 +213,7 @@ impl Speaker {
                 own_next_hop_v6: self.config.own_next_hop_v6.or(local_v6),
                 cluster_id: (state.config.cluster_id).unwrap_or_else(|| self.config.cluster_id()),
                 extended_next_hop: params.extended_next_hop,
-                export: state.config.export,
+                export: state.config.export.clone(),
                 add_path: send_paths(state, params),
             },
             as4: params.as4,

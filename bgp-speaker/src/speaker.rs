@@ -11,7 +11,7 @@ use alloc::{
 use core::net::SocketAddr;
 
 use bgp_fsm::{Conn, Instant};
-use bgp_proto::{Attributes, Family, FamilySet, Net, Notification, notification::cease};
+use bgp_proto::{Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
 use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig, SentPath};
 
@@ -108,8 +108,10 @@ impl Speaker {
             Input::Local {
                 family,
                 net,
-                attributes,
-            } => self.local(family, net, attributes),
+                attributes: Some(attributes),
+                interface,
+            } => self.rib.announce(family, net, attributes, interface),
+            Input::Local { family, net, .. } => self.rib.withdraw(family, net),
             Input::Resolved { next_hop, reach } => self.rib.resolve(next_hop, reach),
             Input::Timeout => self.timeout(now),
         }
@@ -346,13 +348,6 @@ impl Speaker {
             .flatten()
             .map(OutGroup::ring_octets)
             .sum()
-    }
-
-    fn local(&mut self, family: Family, net: Net<'_>, attributes: Option<Attributes>) {
-        match attributes {
-            Some(attributes) => self.rib.announce(family, net, attributes),
-            None => self.rib.withdraw(family, net),
-        }
     }
 
     /// One input for one session, and all that follows from it.

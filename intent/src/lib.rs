@@ -43,7 +43,7 @@ pub use check::Intent;
 pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, SessionKeys};
 pub use prefix_limit::{ActionWord, LimitKeys};
 pub use rib::NextHops;
-pub use session::NO_POLICY;
+pub use session::no_policy;
 
 /// The example of the README, compiled and run.
 #[cfg(doctest)]

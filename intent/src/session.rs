@@ -6,7 +6,7 @@ use admin::config::{Problem, Problems};
 use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig};
 use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
 use bgp_speaker::PeerConfig;
-use rib::{NextHopMode, Policy, PolicyHook, Role, Verdict};
+use rib::{NextHopMode, Outcome, Policy, Role, Rules};
 use toml::Spanned;
 
 use crate::add_path::add_path;
@@ -173,14 +173,18 @@ pub(crate) fn name(
 
 /// What stands in for the policy that an external neighbour lacks: nothing passes (RFC 8212 §2).
 /// It differs from a `deny` that was asked for only in its name, which reports show.
-pub static NO_POLICY: PolicyHook = PolicyHook {
-    name: "deny (no policy, RFC 8212)",
-    judge: |_| Verdict::Reject,
-};
+#[must_use]
+pub fn no_policy() -> Policy {
+    Policy::from(Rules {
+        name: "deny (no policy, RFC 8212)".to_owned(),
+        terms: Vec::new(),
+        otherwise: Outcome::Reject,
+    })
+}
 
 fn policy(word: Option<PolicyWord>, role: Role) -> Policy {
     match (word, role) {
-        (None, Role::External) => Policy::Hook(&NO_POLICY),
+        (None, Role::External) => no_policy(),
         (Some(PolicyWord::Deny), _) => Policy::RejectAll,
         (Some(PolicyWord::Accept) | None, _) => Policy::AcceptAll,
     }

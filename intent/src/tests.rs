@@ -6,9 +6,7 @@ use bgp_speaker::{LimitAction, PrefixLimit};
 use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
 use serde::Deserialize;
 
-use crate::{BgpFile, Intent, NO_POLICY, NoKernel, Source};
-
-const NO_POLICY_HOOK: Policy = Policy::Hook(&NO_POLICY);
+use crate::{BgpFile, Intent, NoKernel, Source, no_policy};
 
 const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";
 
@@ -86,8 +84,8 @@ fn every_neighbor_key_reaches_the_speaker() {
     assert_eq!(peer.local, Some(IpAddr::from([10, 0, 0, 11])));
     assert_eq!((peer.role, peer.next_hop), (Role::Client, NextHopMode::Own));
     assert_eq!(
-        (peer.import, peer.export),
-        (Policy::RejectAll, Policy::AcceptAll)
+        (&peer.import, &peer.export),
+        (&Policy::RejectAll, &Policy::AcceptAll)
     );
     assert_eq!(peer.ttl_security_hops, Some(1));
     assert_eq!(peer.password.as_deref(), Some("secret"));
@@ -212,7 +210,7 @@ fn external_without_policy_is_denied_and_flagged() {
     let intent = good(neighbor);
     let peer = &intent.speaker.peers[0];
     assert_eq!(peer.role, Role::External);
-    assert_eq!((peer.import, peer.export), (NO_POLICY_HOOK, NO_POLICY_HOOK));
+    assert_eq!((&peer.import, &peer.export), (&no_policy(), &no_policy()));
     assert_eq!(intent.notes.len(), 1);
     let note = &intent.notes[0];
     assert!(
@@ -222,7 +220,7 @@ fn external_without_policy_is_denied_and_flagged() {
 
     let intent = good(&format!("{neighbor}import = \"accept\"\n"));
     assert_eq!(intent.speaker.peers[0].import, Policy::AcceptAll);
-    assert_eq!(intent.speaker.peers[0].export, NO_POLICY_HOOK);
+    assert_eq!(intent.speaker.peers[0].export, no_policy());
     assert!(
         intent.notes[0].contains("export policy"),
         "{:?}",
@@ -240,8 +238,8 @@ fn internal_needs_no_policy() {
     let intent = good("[[neighbor]]\naddress = \"10.0.0.1\"\nasn = \"internal\"\n");
     let peer = &intent.speaker.peers[0];
     assert_eq!(
-        (peer.role, peer.import),
-        (Role::Internal, Policy::AcceptAll)
+        (peer.role, &peer.import),
+        (Role::Internal, &Policy::AcceptAll)
     );
     assert_eq!((peer.name.as_str(), peer.port), ("10.0.0.1", 179));
     assert!(intent.notes.is_empty());

@@ -15,7 +15,9 @@ use crate::export::{
     Withdrawals,
 };
 use crate::import::{CHUNK, Ingested};
+use crate::interfaces::Interfaces;
 use crate::peer::{PathLimit, PeerCounters, PeerId};
+use crate::policy::InterfaceName;
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::Marks;
@@ -27,7 +29,13 @@ use crate::wire::WireForms;
 /// What a table can do, whatever its keys are.
 pub(crate) trait Tables: Debug + Send {
     fn ingest(&mut self, shared: &mut Shared, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested;
-    fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes);
+    fn announce(
+        &mut self,
+        shared: &mut Shared,
+        net: Net<'_>,
+        attributes: Attributes,
+        interface: Option<InterfaceName>,
+    );
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
     fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>);
@@ -101,6 +109,7 @@ pub(crate) struct FamilyTable<K: Key> {
     pub(crate) occupied: usize,
     pub(crate) wire: WireForms,
     pub(crate) keeps_wire: bool,
+    pub(crate) interfaces: Interfaces,
     pub(crate) log: Log,
     /// The log for groups that send several paths of a prefix, while there are any.
     pub(crate) path_log: Option<Box<PathLog>>,
@@ -123,6 +132,7 @@ impl<K: Key> FamilyTable<K> {
             occupied: 0,
             wire: WireForms::default(),
             keeps_wire: WireForms::are_needed(row),
+            interfaces: Interfaces::default(),
             log: Log::default(),
             path_log: None,
             tombstones: Tombstones::default(),
@@ -292,8 +302,14 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         Self::ingest(self, shared, peer, batch)
     }
 
-    fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes) {
-        Self::announce(self, shared, net, attributes);
+    fn announce(
+        &mut self,
+        shared: &mut Shared,
+        net: Net<'_>,
+        attributes: Attributes,
+        interface: Option<InterfaceName>,
+    ) {
+        Self::announce(self, shared, net, attributes, interface);
     }
 
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {

@@ -1,6 +1,7 @@
 //! From messages into the tables: what a peer says becomes paths (RFC 4271 §9).
 
 use alloc::vec::Vec;
+use core::cell::LazyCell;
 
 use bgp_proto::{Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy, RouteBatch};
 use smallvec::SmallVec;
@@ -11,7 +12,7 @@ use crate::family::FamilyTable;
 use crate::limits::{PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo, Role};
-use crate::policy::{Direction, Policy, RouteContext, Verdict};
+use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
 use crate::table::{Key, LOST, MED, QUEUED};
 
@@ -56,6 +57,8 @@ struct Import {
     received: AttrId,
     accepted: Option<AttrId>,
     reason: Option<Ineligible>,
+    /// Where a route of our own leads to.
+    interface: Option<InterfaceName>,
 }
 
 impl Import {
@@ -83,21 +86,22 @@ impl Import {
             received,
             accepted,
             reason,
+            interface: None,
         }
     }
 
-    /// The same with what a policy function says of one destination.
+    /// The same with what rules say of one destination.
     fn judged(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
         let (Some(info), Some(accepted)) = (shared.peer(peer), self.accepted) else {
             return self;
         };
         let context = RouteContext {
-            direction: Direction::Import,
             family: row.family,
             net,
-            attributes: &shared.interner.get(accepted),
-            source: peer,
-            source_role: info.role,
+            attributes: &LazyCell::new(|| shared.interner.get(accepted)),
+            source: info.role,
+            peer: info.role,
+            interface: None,
         };
         match info.import.judge(&context) {
             Verdict::Accept => self,
@@ -197,7 +201,7 @@ impl<K: Key> FamilyTable<K> {
         done: &mut Ingested,
     ) {
         self.in_chunks(nlri, done, |this, nlri, slot, done| {
-            let taken = if matches!(policy, Policy::Hook(_)) {
+            let taken = if matches!(policy, Policy::Rules(_)) {
                 let judged = import.judged(shared, peer, this.row, nlri.net);
                 let taken = this.reach(shared, (&nlri, slot), peer, &judged);
                 if let Some(edited) = judged.accepted.filter(|id| Some(*id) != import.accepted) {
@@ -249,7 +253,13 @@ impl<K: Key> FamilyTable<K> {
     }
 
     /// One of our own routes.
-    pub(crate) fn announce(&mut self, shared: &mut Shared, net: Net<'_>, attributes: Attributes) {
+    pub(crate) fn announce(
+        &mut self,
+        shared: &mut Shared,
+        net: Net<'_>,
+        attributes: Attributes,
+        interface: Option<InterfaceName>,
+    ) {
         self.marks_mut(PeerId::LOCAL);
         let received = shared.intern(attributes);
         shared.interner.acquire(received);
@@ -257,6 +267,7 @@ impl<K: Key> FamilyTable<K> {
             received,
             accepted: Some(received),
             reason: None,
+            interface,
         };
         self.reach(shared, (&Nlri::new(net), None), PeerId::LOCAL, &import);
         import.release(shared);
@@ -298,10 +309,11 @@ impl<K: Key> FamilyTable<K> {
             import.reason,
         );
         let wire_changed = self.keeps_wire && self.wire.keep(at, &path, net);
+        let moved = peer == PeerId::LOCAL && self.interfaces.keep(at, import.interface);
         let paths = self.table.slot(at).paths.as_slice();
         let refused = match paths.iter().position(|path| path.is_from(peer, path_id)) {
             Some(index) => {
-                self.replace_path(shared, at, index, path, wire_changed);
+                self.replace_path(shared, at, index, path, wire_changed || moved);
                 return Taken::Yes;
             }
             None if !has_room(paths, peer) => Taken::NoRoom,
@@ -312,6 +324,9 @@ impl<K: Key> FamilyTable<K> {
             }
         };
         self.wire.drop_path(at, &path);
+        if peer == PeerId::LOCAL {
+            self.interfaces.keep(at, None);
+        }
         refused
     }
 
@@ -356,7 +371,7 @@ impl<K: Key> FamilyTable<K> {
         at: u32,
         index: usize,
         mut path: Path,
-        wire_changed: bool,
+        beside_changed: bool,
     ) {
         let slot = self.table.slot(at);
         let old = slot.paths.as_slice()[index];
@@ -364,7 +379,7 @@ impl<K: Key> FamilyTable<K> {
         let revived = marks.is_some_and(|marks| marks.is_dead(&old));
         let is_best = slot.best() == Some(index);
         // A path from before the session is as good as none: readers are told of the new one.
-        let changed = wire_changed
+        let changed = beside_changed
             || revived
             || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
         if !changed && old.received() == path.received() {
@@ -419,6 +434,9 @@ impl<K: Key> FamilyTable<K> {
         self.unhold(shared, &path);
         if self.keeps_wire {
             self.wire.drop_path(at, &path);
+        }
+        if path.peer() == PeerId::LOCAL {
+            self.interfaces.keep(at, None);
         }
         if left == 0 {
             self.occupied -= 1;

@@ -30,6 +30,7 @@ mod explain;
 mod export;
 mod family;
 mod import;
+mod interfaces;
 mod intern;
 pub mod limits;
 mod next_hop;
@@ -58,5 +59,8 @@ pub use import::Ingested;
 pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
 pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo, Role};
-pub use policy::{Direction, Policy, PolicyHook, RouteContext, Verdict};
+pub use policy::{
+    Edit, InterfaceGlob, InterfaceName, InterfaceNameError, Match, Outcome, Policy, PrefixRange,
+    PrefixSet, RouteContext, Rules, Source, Term, Then, Verdict,
+};
 pub use rib::{Rib, RibConfig, RibLimits, RibStats};

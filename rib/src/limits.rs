@@ -43,3 +43,6 @@ pub const PATH_BITE_PREFIXES: u32 = 32;
 /// The greatest number of best paths that may be asked for: each takes a decision of its own. With
 /// more, [`crate::SendPaths::All`] is cheaper.
 pub const BEST_PATHS_MAX: u8 = 64;
+
+/// Octets of the longest interface name, as in the kernel (`IFNAMSIZ` without its end mark).
+pub const INTERFACE_NAME_OCTETS_MAX: usize = 15;

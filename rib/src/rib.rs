@@ -19,7 +19,7 @@ use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
-use crate::policy::Policy;
+use crate::policy::{InterfaceName, Policy};
 use crate::shared::Shared;
 use crate::table::OctetKey;
 
@@ -233,10 +233,16 @@ impl Rib {
     }
 
     /// Announces one of our own routes, or changes it. Without a next hop, peers are told our own
-    /// address.
-    pub fn announce(&mut self, family: Family, net: Net<'_>, attributes: Attributes) {
+    /// address. The interface that it leads to is for export policies alone.
+    pub fn announce(
+        &mut self,
+        family: Family,
+        net: Net<'_>,
+        attributes: Attributes,
+        interface: Option<InterfaceName>,
+    ) {
         if let Some((table, shared)) = self.table_made(family) {
-            table.announce(shared, net, attributes);
+            table.announce(shared, net, attributes, interface);
         }
     }
 

@@ -165,7 +165,7 @@ fn every_path_says_why_it_lost() {
 fn our_own_route_beats_all_others_and_gives_way_when_withdrawn() {
     let mut rib = rib();
     announce(&mut rib, 1, &attributes(1, 1), [(1, 0)].into_iter());
-    rib.announce(FAMILY, Net::V4(prefix(1)), Attributes::default());
+    rib.announce(FAMILY, Net::V4(prefix(1)), Attributes::default(), None);
     settle(&mut rib);
     let best = |rib: &Rib| {
         let view = rib.lookup(FAMILY, Net::V4(prefix(1)))?;
@@ -314,11 +314,12 @@ fn announced_without_attributes_means_withdrawn() {
 fn what_makes_no_sense_is_left_alone() {
     let mut rib = rib();
     let nowhere = Family::new(9999, 9);
-    rib.announce(nowhere, Net::V4(prefix(1)), Attributes::default());
+    rib.announce(nowhere, Net::V4(prefix(1)), Attributes::default(), None);
     rib.announce(
         Family::IPV6_UNICAST,
         Net::V4(prefix(1)),
         Attributes::default(),
+        None,
     );
     rib.withdraw(FAMILY, Net::V4(prefix(1)));
     rib.peer_down(PeerId::LOCAL, DownMode::Flush);

@@ -335,6 +335,7 @@ fn a_speaker_that_forgets_nothing() {
                     med: Some(7),
                     ..Attributes::default()
                 }),
+                interface: None,
             },
         );
     };

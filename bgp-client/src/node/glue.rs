@@ -267,6 +267,7 @@ impl Node {
             family,
             net,
             attributes,
+            interface: None,
         };
         self.families.contains(&family).then_some(input)
     }

@@ -162,6 +162,7 @@ impl Host {
             family,
             net,
             attributes,
+            interface: None,
         };
         self.speakers[1].handle(NOW, local);
         self.settle();

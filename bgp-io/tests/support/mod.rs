@@ -169,6 +169,7 @@ pub(crate) fn local(io: &mut Io, number: u32, attributes: Option<Attributes>) {
         family,
         net,
         attributes,
+        interface: None,
     });
 }
 

@@ -138,6 +138,7 @@ impl Fabric {
                 family,
                 net,
                 attributes,
+                interface: None,
             },
         );
     }

@@ -238,6 +238,7 @@ fn own(wire: &mut Wire, number: u8, there: bool) {
         family: V4,
         net: prefix(&net),
         attributes,
+        interface: None,
     };
     wire.speaker.handle(wire.now, input);
 }
@@ -279,7 +280,7 @@ proptest! {
                         _ => next_hop = NextHopMode::Auto,
                     }
                     let now = wire.now;
-                    let new = config(|peer| (peer.export, peer.next_hop) = (export, next_hop));
+                    let new = config(|peer| (peer.export, peer.next_hop) = (export.clone(), next_hop));
                     let done = wire.speaker.reconfigure(now, new).expect("taken");
                     prop_assert!(done.reset.is_empty() && done.removed.is_empty());
                 }

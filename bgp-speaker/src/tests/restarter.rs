@@ -213,6 +213,7 @@ fn our_own_routes_are_awaited_where_they_come_from_elsewhere() {
             family: V4,
             net: prefix("10.65.1.1/32"),
             attributes: Some(bgp_proto::Attributes::default()),
+            interface: None,
         },
     );
     assert!(wire.hear(two).is_empty());

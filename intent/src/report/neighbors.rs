@@ -65,8 +65,8 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
         last_down: last_down(session),
-        import: policy(config.import),
-        export: policy(config.export),
+        import: policy(&config.import),
+        export: policy(&config.export),
         faults: speaker
             .malformed()
             .filter(|kept| kept.peer == config.name)
@@ -179,11 +179,11 @@ const fn role(role: Role) -> &'static str {
     }
 }
 
-fn policy(policy: Policy) -> String {
+fn policy(policy: &Policy) -> String {
     match policy {
         Policy::AcceptAll => "accept".to_owned(),
         Policy::RejectAll => "deny".to_owned(),
-        Policy::Hook(hook) => hook.name.to_owned(),
+        Policy::Rules(rules) => rules.name.clone(),
     }
 }
 

@@ -128,6 +128,7 @@ impl Pair {
                     family,
                     net: Net::V4(net),
                     attributes,
+                    interface: None,
                 },
             );
         }
@@ -235,6 +236,7 @@ fn routes_tell_what_is_assumed_and_why_paths_lost() {
             family,
             net,
             attributes,
+            interface: None,
         },
     );
     pair.settle();
@@ -259,6 +261,7 @@ fn routes_tell_who_is_sent_which_path() {
             family: Family::IPV4_UNICAST,
             net,
             attributes: Some(Attributes::default()),
+            interface: None,
         };
         pair.reflector.handle(NOW, own);
         pair.settle();

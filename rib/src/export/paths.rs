@@ -232,7 +232,8 @@ impl<K: Key> FamilyTable<K> {
         let paths = self.table.slot(at).paths.as_slice();
         for path in picked.iter().map(|&at| &paths[usize::from(at)]) {
             let net = self.path_net(at, path.peer(), path.path_id());
-            if let Some(attributes) = runs.admit(shared, rules, self.row, path, net) {
+            let place = (net, self.interfaces.of(at, path));
+            if let Some(attributes) = runs.admit(shared, rules, self.row, path, place) {
                 chosen.push(Chosen {
                     source: path.peer(),
                     received_id: path.path_id(),
@@ -334,7 +335,11 @@ impl<K: Key> FamilyTable<K> {
         let picked = picked.iter().map(|&at| &paths[usize::from(at)]);
         let admitted = picked.filter(|path| {
             let net = self.path_net(at, path.peer(), path.path_id());
-            !matches!(judge(shared, &rules, self.row, path, net), Verdict::Reject)
+            let place = (net, self.interfaces.of(at, path));
+            !matches!(
+                judge(shared, &rules, self.row, path, place),
+                Verdict::Reject
+            )
         });
         let sent = admitted.map(|path| SentPath {
             source: path.peer(),

@@ -102,7 +102,8 @@ impl<K: Key> FamilyTable<K> {
     ) -> Option<(AttrId, PeerId)> {
         let slot = self.table.used(at)?;
         let path = slot.paths.as_slice().get(slot.best()?)?;
-        let attributes = runs.admit(shared, rules, self.row, path, self.net(at))?;
+        let place = (self.net(at), self.interfaces.of(at, path));
+        let attributes = runs.admit(shared, rules, self.row, path, place)?;
         Some((attributes, path.peer()))
     }
 }

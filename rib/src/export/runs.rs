@@ -1,6 +1,7 @@
 //! What a bite has to announce, put into runs of equal attributes from one peer.
 
 use alloc::vec::Vec;
+use core::cell::LazyCell;
 
 use bgp_proto::{Attributes, FamilyRow, Net, Nlri};
 
@@ -9,7 +10,7 @@ use super::sent::Chosen;
 use crate::attributes::AttrId;
 use crate::path::Path;
 use crate::peer::PeerId;
-use crate::policy::{Direction, Policy, RouteContext, Verdict};
+use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
 
 /// What the announcements of one run have in common. Runs come whole: all prefixes of one are
@@ -136,9 +137,9 @@ impl Runs {
         rules: &GroupRules,
         row: &FamilyRow,
         path: &Path,
-        net: Net<'_>,
+        place: (Net<'_>, Option<InterfaceName>),
     ) -> Option<AttrId> {
-        match judge(shared, rules, row, path, net) {
+        match judge(shared, rules, row, path, place) {
             Verdict::Accept => path.accepted(),
             Verdict::Reject => None,
             Verdict::AcceptWith(attributes) => {
@@ -156,28 +157,25 @@ pub(super) fn judge(
     rules: &GroupRules,
     row: &FamilyRow,
     path: &Path,
-    net: Net<'_>,
+    (net, interface): (Net<'_>, Option<InterfaceName>),
 ) -> Verdict {
     let Some(accepted) = path.accepted() else {
         return Verdict::Reject;
     };
     let role = shared.role(path.peer());
     let ranks = shared.interner.ranks(accepted);
-    if !rules.passes(role, ranks.scope) || rules.export == Policy::RejectAll {
-        return Verdict::Reject;
+    let passes =
+        rules.passes(role, ranks.scope) && rules::has_next_hop(ranks.next_hop_form, rules, row);
+    match &rules.export {
+        _ if !passes => Verdict::Reject,
+        Policy::AcceptAll => Verdict::Accept,
+        export => export.judge(&RouteContext {
+            family: row.family,
+            net,
+            attributes: &LazyCell::new(|| shared.interner.get(accepted)),
+            source: role,
+            peer: rules.role,
+            interface,
+        }),
     }
-    if !rules::has_next_hop(ranks.next_hop_form, rules, row) {
-        return Verdict::Reject;
-    }
-    if rules.export == Policy::AcceptAll {
-        return Verdict::Accept;
-    }
-    rules.export.judge(&RouteContext {
-        direction: Direction::Export,
-        family: row.family,
-        net,
-        attributes: &shared.interner.get(accepted),
-        source: path.peer(),
-        source_role: role,
-    })
 }

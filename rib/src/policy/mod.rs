@@ -1,58 +1,62 @@
-//! Where import and export policy run. A policy is a pure function of a route: a verdict, perhaps
-//! with edited attributes. The policy language compiles into [`PolicyHook`]s.
+//! Import and export policy: ordered rules over routes, as data.
+//!
+//! A policy is a pure function of a route: a verdict, perhaps with edited attributes. Whoever
+//! configures a speaker compiles files or resources into [`Rules`]; nothing here knows their
+//! grammar. Rules compare by content, so that peers with equal rules share an update group.
+
+mod edits;
+mod interface;
+mod matches;
+mod prefixes;
+mod rules;
 
 use alloc::boxed::Box;
-use core::cmp::Ordering;
-use core::fmt;
+use alloc::sync::Arc;
+use core::ops::Deref;
 
 use bgp_proto::{Attributes, Family, Net};
 
-use crate::peer::{PeerId, Role};
+use crate::peer::Role;
+
+pub use edits::Edit;
+pub use interface::{InterfaceGlob, InterfaceName, InterfaceNameError};
+pub use matches::{Match, Source};
+pub use prefixes::{PrefixRange, PrefixSet};
+pub use rules::{Outcome, Rules, Term, Then};
 
 /// What decides about a route on its way in or out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// Every route passes as it is.
     AcceptAll,
-    /// No route passes: the default for external peers without a policy (RFC 8212 §2).
+    /// No route passes.
     RejectAll,
-    /// A function judges each route.
-    Hook(&'static PolicyHook),
+    /// Rules judge each route.
+    Rules(Arc<Rules>),
 }
 
-/// A named function over routes.
-#[derive(Clone, Copy)]
-pub struct PolicyHook {
-    /// Its name, for people; hooks are equal if their names are.
-    pub name: &'static str,
-    /// The judgement. It must be a pure function of its argument.
-    pub judge: fn(&RouteContext<'_>) -> Verdict,
-}
-
-/// Which way a route goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From a peer into the tables.
-    Import,
-    /// From the tables to an update group.
-    Export,
+impl From<Rules> for Policy {
+    fn from(rules: Rules) -> Self {
+        Self::Rules(Arc::new(rules))
+    }
 }
 
 /// What a policy may look at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RouteContext<'a> {
-    /// Which way the route goes.
-    pub direction: Direction,
     /// The family of the table.
     pub family: Family,
     /// The destination.
     pub net: Net<'a>,
-    /// The attributes: as received on import, as accepted on export.
-    pub attributes: &'a Attributes,
-    /// The peer the route was learned from.
-    pub source: PeerId,
-    /// What that peer is to us.
-    pub source_role: Role,
+    /// The attributes: as received on import, as accepted on export. They are kept packed and
+    /// unpacked when a rule first looks at them.
+    pub attributes: &'a dyn Deref<Target = Attributes>,
+    /// What the peer the route was learned from is to us; [`Role::Local`] for our own routes.
+    pub source: Role,
+    /// What the peer whose policy this is is to us: on import the source, on export the receiver.
+    pub peer: Role,
+    /// The interface of a route of our own, if it has one.
+    pub interface: Option<InterfaceName>,
 }
 
 /// What a policy says of a route.
@@ -69,43 +73,11 @@ pub enum Verdict {
 impl Policy {
     /// Applies the policy.
     #[must_use]
-    pub fn judge(&self, context: &RouteContext<'_>) -> Verdict {
+    pub fn judge(&self, route: &RouteContext<'_>) -> Verdict {
         match self {
             Self::AcceptAll => Verdict::Accept,
             Self::RejectAll => Verdict::Reject,
-            Self::Hook(hook) => (hook.judge)(context),
+            Self::Rules(rules) => rules.judge(route, &mut |_| {}),
         }
-    }
-}
-
-impl fmt::Debug for PolicyHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PolicyHook").field(&self.name).finish()
-    }
-}
-
-impl PartialEq for PolicyHook {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for PolicyHook {}
-
-impl PartialOrd for PolicyHook {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for PolicyHook {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.name.cmp(other.name)
-    }
-}
-
-impl core::hash::Hash for PolicyHook {
-    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
     }
 }

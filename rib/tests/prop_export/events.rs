@@ -37,6 +37,7 @@ pub enum Event {
     Local {
         net: u8,
         variant: Option<Variant>,
+        interface: u8,
     },
     Down {
         peer: u16,
@@ -119,8 +120,8 @@ pub fn event() -> impl Strategy<Value = Event> {
         }),
         8 => (peer(), nets(), path_id())
             .prop_map(|(peer, nets, path_id)| Event::Unreach { peer, nets, path_id }),
-        2 => (0..NETS, prop::option::of(variant()))
-            .prop_map(|(net, variant)| Event::Local { net, variant }),
+        2 => (0..NETS, prop::option::of(variant()), 0..3u8)
+            .prop_map(|(net, variant, interface)| Event::Local { net, variant, interface }),
         2 => (peer(), any::<bool>()).prop_map(|(peer, stale)| Event::Down { peer, stale }),
         3 => (peer(), prop::bool::weighted(0.2)).prop_map(|(peer, alias)| Event::Up { peer, alias }),
         1 => peer().prop_map(|peer| Event::EndOfRib { peer }),
@@ -228,7 +229,11 @@ fn calmed(mut noise: Vec<Event>, rest: Vec<Event>) -> Vec<Event> {
         noise.push(Event::Down { peer, stale: false });
     }
     for net in 0..NETS {
-        noise.push(Event::Local { net, variant: None });
+        noise.push(Event::Local {
+            net,
+            variant: None,
+            interface: 0,
+        });
     }
     for next_hop in 0..NEXT_HOPS {
         noise.push(Event::Resolve {

@@ -9,6 +9,8 @@ mod check;
 mod ear;
 mod events;
 mod model;
+#[path = "../naive/mod.rs"]
+mod naive;
 mod parts;
 mod regressions;
 mod world;
@@ -48,8 +50,11 @@ prop_compose! {
         always_compare_med in prop::bool::weighted(0.3),
         tight in prop::bool::weighted(0.4),
         sends in sends(),
+        import in naive::rules(),
+        export in naive::rules(),
     ) -> Setup {
-        Setup { family, track, multipath_max, always_compare_med, tight, sends }
+        let (import, export) = (import.into(), export.into());
+        Setup { family, track, multipath_max, always_compare_med, tight, sends, import, export }
     }
 }
 

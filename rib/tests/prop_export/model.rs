@@ -7,11 +7,9 @@ use bgp_proto::attr::FLAG_PARTIAL;
 use bgp_proto::{
     Asn, Attributes, ClusterId, Community, ExtendedCommunity, Family, NextHop, RouterId,
 };
-use rib::{
-    Direction, Ineligible, PeerId, PeerInfo, Policy, PolicyHook, Role, RouteContext, SendPaths,
-    Verdict,
-};
+use rib::{Ineligible, InterfaceName, PeerId, PeerInfo, Policy, Role, SendPaths};
 
+use crate::naive::{self, Seen};
 use crate::parts::GroupKey;
 
 pub const LOCAL_ASN: Asn = Asn(64_512);
@@ -26,50 +24,19 @@ pub type Told = (Attributes, Vec<u8>);
 /// Where a path came from: peer and path identifier.
 pub type From = (PeerId, u32);
 
-/// An import policy that refuses, edits and lets pass.
-pub static IMPORT: PolicyHook = PolicyHook {
-    name: "import",
-    judge: |route| {
-        assert_eq!(route.direction, Direction::Import);
-        match route.attributes.med {
-            Some(10) => edited(route, |attributes| attributes.local_pref = Some(100)),
-            Some(20) if route.attributes.origin == bgp_proto::Origin::Egp => Verdict::Reject,
-            _ => Verdict::Accept,
-        }
-    },
-};
-
-/// An export policy that does.
-pub static EXPORT: PolicyHook = PolicyHook {
-    name: "export",
-    judge: |route| {
-        assert_eq!(route.direction, Direction::Export);
-        match route.attributes.local_pref {
-            Some(200) => Verdict::Reject,
-            Some(50) => edited(route, |attributes| {
-                attributes.communities = vec![Community::new(64_512, 99)];
-            }),
-            _ => Verdict::Accept,
-        }
-    },
-};
-
-fn edited(route: &RouteContext<'_>, edit: impl Fn(&mut Attributes)) -> Verdict {
-    let mut attributes = route.attributes.clone();
-    edit(&mut attributes);
-    Verdict::AcceptWith(Box::new(attributes))
-}
-
 #[derive(Clone, Debug)]
 pub struct ModelPath {
     pub received: Attributes,
     pub octets: Vec<u8>,
     pub stale: bool,
     pub awaits_refresh: bool,
+    pub interface: Option<InterfaceName>,
 }
 
 #[derive(Debug)]
 pub struct Model {
+    /// What internal peers are told.
+    pub export: Policy,
     pub family: Family,
     pub track: bool,
     pub multipath_max: usize,
@@ -87,6 +54,7 @@ pub struct Runner {
     pub path_id: u32,
     pub attributes: Attributes,
     pub octets: Vec<u8>,
+    pub interface: Option<InterfaceName>,
 }
 
 impl Model {
@@ -109,20 +77,16 @@ impl Model {
         match info.import {
             Policy::AcceptAll => {}
             Policy::RejectAll => return Err(Ineligible::Policy),
-            Policy::Hook(hook) => {
-                let context = RouteContext {
-                    direction: Direction::Import,
+            Policy::Rules(ref rules) => {
+                let seen = Seen {
                     family: self.family,
                     net: crate::parts::net_of(self.family, net, &path.octets),
-                    attributes: &attributes,
-                    source: peer,
-                    source_role: info.role,
+                    attributes,
+                    source: info.role,
+                    peer: info.role,
+                    interface: None,
                 };
-                match (hook.judge)(&context) {
-                    Verdict::Accept => {}
-                    Verdict::AcceptWith(edited) => attributes = *edited,
-                    Verdict::Reject => return Err(Ineligible::Policy),
-                }
+                attributes = naive::judge(rules, seen).ok_or(Ineligible::Policy)?;
             }
         }
         let received = &path.received;
@@ -162,6 +126,7 @@ impl Model {
                     path_id,
                     attributes,
                     octets: path.octets.clone(),
+                    interface: path.interface,
                 });
             }
         }
@@ -263,19 +228,18 @@ impl Model {
             return None;
         }
         if receiver == Role::Internal {
-            let context = RouteContext {
-                direction: Direction::Export,
+            let Policy::Rules(rules) = &self.export else {
+                unreachable!("rules");
+            };
+            let seen = Seen {
                 family: self.family,
                 net: crate::parts::net_of(self.family, net, &best.octets),
-                attributes: &told,
-                source: best.peer,
-                source_role: source,
+                attributes: told,
+                source,
+                peer: receiver,
+                interface: best.interface,
             };
-            match (EXPORT.judge)(&context) {
-                Verdict::Accept => {}
-                Verdict::AcceptWith(edited) => told = *edited,
-                Verdict::Reject => return None,
-            }
+            told = naive::judge(rules, seen)?;
         }
         if receiver == Role::External || told.next_hop.is_none() {
             told.next_hop = Some(match self.family {

@@ -6,10 +6,10 @@ use bgp_proto::{
     AsPath, Asn, Attributes, ClusterId, Community, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop,
     Origin, RawAttribute, RouterId,
 };
-use rib::{GroupRules, NextHopMode, PeerInfo, Policy, Role, SendPaths};
+use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
 use crate::events::Variant;
-use crate::model::{CLUSTER_ID, EXPORT, IMPORT, LOCAL_ASN, OWN_V4, OWN_V6, ROUTER_ID};
+use crate::model::{CLUSTER_ID, LOCAL_ASN, OWN_V4, OWN_V6, ROUTER_ID};
 
 /// What the members of a group have in common.
 pub type GroupKey = (Role, Option<SendPaths>);
@@ -22,8 +22,14 @@ pub fn role_of(peer: u16) -> Role {
     }
 }
 
+/// The interface of a route of our own, if it has one.
+pub fn interface_of(number: u8) -> Option<InterfaceName> {
+    let name = ["cali1", "eth0"].get(usize::from(number))?;
+    Some(name.parse().expect("short enough"))
+}
+
 /// A peer, or another one that has taken its place.
-pub fn info_of(peer: u16, alias: bool) -> PeerInfo {
+pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     let role = role_of(peer);
     PeerInfo {
         role,
@@ -36,7 +42,7 @@ pub fn info_of(peer: u16, alias: bool) -> PeerInfo {
         address: IpAddr::V4(Ipv4Addr::new(10, 0, 2, peer as u8)),
         local: Some(IpAddr::V4(OWN_V4)),
         import: match peer {
-            2 | 6 => Policy::Hook(&IMPORT),
+            2 | 6 => import.clone(),
             4 => Policy::RejectAll,
             _ => Policy::AcceptAll,
         },
@@ -44,7 +50,7 @@ pub fn info_of(peer: u16, alias: bool) -> PeerInfo {
     }
 }
 
-pub fn rules_of(family: Family, (role, send): GroupKey) -> GroupRules {
+pub fn rules_of(family: Family, (role, send): GroupKey, export: &Policy) -> GroupRules {
     GroupRules {
         add_path: send.map(|send| (family, send)).into_iter().collect(),
         role,
@@ -60,7 +66,7 @@ pub fn rules_of(family: Family, (role, send): GroupKey) -> GroupRules {
         extended_next_hop: false,
         cluster_id: CLUSTER_ID,
         export: if role == Role::Internal {
-            Policy::Hook(&EXPORT)
+            export.clone()
         } else {
             Policy::AcceptAll
         },

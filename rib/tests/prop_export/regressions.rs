@@ -1,7 +1,7 @@
 //! Short stories: each once went wrong, or goes wrong as soon as one line is missing.
 
-use bgp_proto::Family;
-use rib::SendPaths;
+use bgp_proto::{Asn, Community, Family};
+use rib::{Edit, Match, Outcome, Policy, Rules, SendPaths, Term, Then};
 
 use crate::events::{Event, Variant};
 use crate::world::{Setup, World};
@@ -23,6 +23,40 @@ const LOOPED: Variant = Variant {
     reflected: 1,
     ..PLAIN
 };
+
+/// Rules of terms, each a match with an edit or, without one, a refusal.
+fn rules(terms: [(Match, Option<Edit>); 2]) -> Policy {
+    let term = |(when, edit): (Match, Option<Edit>)| Term {
+        name: String::new(),
+        when: vec![when],
+        then: if edit.is_some() {
+            Then::Accept
+        } else {
+            Then::Reject
+        },
+        edit: edit.into_iter().collect(),
+    };
+    Policy::from(Rules {
+        name: "story".to_owned(),
+        terms: terms.map(term).into(),
+        otherwise: Outcome::Accept,
+    })
+}
+
+fn import() -> Policy {
+    let community = Match::Community(Community::new(64_512, 7));
+    let path = Match::AsPathPrefix([Asn(64_602), Asn(65_001)].into());
+    rules([(community, Some(Edit::SetLocalPref(100))), (path, None)])
+}
+
+fn export() -> Policy {
+    let degree = |degree| Match::LocalPref {
+        min: degree,
+        max: degree,
+    };
+    let community = Edit::AddCommunity(Community::new(64_512, 99));
+    rules([(degree(200), None), (degree(50), Some(community))])
+}
 
 fn reach(peer: u16, net: u8, variant: Variant) -> Event {
     Event::Reach {
@@ -54,6 +88,8 @@ fn plays_with(multipath_max: u16, tight: bool, events: &[Event]) {
             multipath_max,
             always_compare_med: false,
             tight,
+            import: import(),
+            export: export(),
         };
         play(setup, events);
     }
@@ -462,6 +498,8 @@ fn a_path_with_another_label_is_told_again() {
         multipath_max: 1,
         always_compare_med: false,
         tight: false,
+        import: import(),
+        export: export(),
     };
     let events = [
         Event::Settle,
@@ -535,4 +573,29 @@ fn a_peer_that_comes_back_as_another_is_told_of_anew_to_a_member_ahead() {
             reach(5, 4, PLAIN),
         ],
     );
+}
+
+#[test]
+fn a_route_of_ours_that_moves_to_another_interface_is_judged_anew() {
+    let cali = Match::Interface(["cali*".into()].into());
+    let never = Match::LocalPref { min: 1, max: 0 };
+    for send in [None, Some(SendPaths::All)] {
+        let setup = Setup {
+            sends: [send; 9],
+            family: Family::IPV4_UNICAST,
+            track: false,
+            multipath_max: 1,
+            always_compare_med: false,
+            tight: false,
+            import: import(),
+            export: rules([(cali.clone().negated(), None), (never.clone(), None)]),
+        };
+        let local = |interface| Event::Local {
+            net: 0,
+            variant: Some(PLAIN),
+            interface,
+        };
+        let moves = [0, 1, 0, 2].map(|interface| [local(interface), Event::Settle]);
+        play(setup, moves.as_flattened());
+    }
 }

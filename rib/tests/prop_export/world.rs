@@ -9,15 +9,16 @@ use bgp_proto::{
 };
 use bytes::BytesMut;
 use rib::{
-    Budget, Change, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Progress, Reach,
-    Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
+    Budget, Change, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Policy, Progress,
+    Reach, Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
 use crate::ear::{Ear, Said};
 use crate::events::{Event, NETS, PEERS, Variant};
 use crate::model::{CLUSTER_ID, From, LOCAL_ASN, Model, ModelPath, ROUTER_ID, Told};
 use crate::parts::{
-    GroupKey, address_of, attributes_of, index_of, info_of, net_of, octets_of, role_of, rules_of,
+    GroupKey, address_of, attributes_of, index_of, info_of, interface_of, net_of, octets_of,
+    role_of, rules_of,
 };
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub struct Setup {
     pub tight: bool,
     /// By peer: which paths it is sent; `None` for one a prefix.
     pub sends: [Option<SendPaths>; PEERS as usize + 1],
+    /// What some peers' routes are judged by.
+    pub import: Policy,
+    /// What internal peers are told.
+    pub export: Policy,
 }
 
 impl Setup {
@@ -131,9 +136,15 @@ impl World {
             .collect();
         let groups = keys
             .into_iter()
-            .map(|key| (key, rib.add_group(rules_of(setup.family, key))))
+            .map(|key| {
+                (
+                    key,
+                    rib.add_group(rules_of(setup.family, key, &setup.export)),
+                )
+            })
             .collect();
         let model = Model {
+            export: setup.export.clone(),
             family: setup.family,
             track: setup.track,
             multipath_max: usize::from(setup.multipath_max),
@@ -207,7 +218,11 @@ impl World {
                 nets,
                 path_id,
             } => self.unreach(*peer, nets, *path_id),
-            Event::Local { net, variant } => self.local(*net, variant.as_ref()),
+            Event::Local {
+                net,
+                variant,
+                interface,
+            } => self.local(*net, variant.as_ref(), *interface),
             Event::Down { peer, stale } => self.down(*peer, *stale),
             Event::Up { peer, alias } => self.up(*peer, *alias),
             Event::EndOfRib { peer } => {
@@ -264,7 +279,7 @@ impl World {
         let family = FamilySet::EMPTY.with(self.setup.family);
         SessionParams {
             local_asn: LOCAL_ASN,
-            peer_asn: info_of(peer, false).asn,
+            peer_asn: info_of(peer, false, &self.setup.import).asn,
             kind: if role_of(peer) == Role::External {
                 PeerKind::External
             } else {
@@ -329,6 +344,7 @@ impl World {
                         octets: octets_of(family, net, variant.label),
                         stale: false,
                         awaits_refresh: false,
+                        interface: None,
                     };
                     self.model.paths.insert(key, path);
                 }
@@ -369,7 +385,7 @@ impl World {
         }
     }
 
-    fn local(&mut self, net: u8, variant: Option<&Variant>) {
+    fn local(&mut self, net: u8, variant: Option<&Variant>, interface: u8) {
         let family = self.setup.family;
         let octets = octets_of(family, net, 9);
         let key = (net, PeerId::LOCAL, 0);
@@ -379,13 +395,16 @@ impl World {
                 if variant.reflected > 1 && family != Family::IPV4_LABELED_UNICAST {
                     attributes.next_hop = None;
                 }
+                let interface = interface_of(interface);
+                let destination = net_of(family, net, &octets);
                 self.rib
-                    .announce(family, net_of(family, net, &octets), attributes.clone());
+                    .announce(family, destination, attributes.clone(), interface);
                 let path = ModelPath {
                     received: attributes,
                     octets,
                     stale: false,
                     awaits_refresh: false,
+                    interface,
                 };
                 self.model.paths.insert(key, path);
             }
@@ -401,7 +420,7 @@ impl World {
         if self.members.contains_key(&id) {
             return;
         }
-        let info = info_of(peer, alias);
+        let info = info_of(peer, alias, &self.setup.import);
         self.rib.peer_up(id, info.clone());
         let before = self.model.peers.insert(id, info.clone());
         if before.is_some_and(|before| before != info) {
@@ -609,7 +628,7 @@ impl World {
             self.down(peer, false);
         }
         for net in 0..NETS {
-            self.local(net, None);
+            self.local(net, None, 0);
         }
         self.quiesce();
         self.check();

@@ -239,6 +239,7 @@ async fn it_reflects_between_clients() {
         family: Family::IPV4_UNICAST,
         net: Net::V4(prefix()),
         attributes: Some(attributes),
+        interface: None,
     });
     let learned = arrival(&mut one, &mut two).await;
     // RFC 4456 §8; and the next hop is not touched (§10).
@@ -353,6 +354,7 @@ async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() 
             next_hop: Some(NextHop::V4(Ipv4Addr::new(10, 0, 0, 2))),
             ..Attributes::default()
         }),
+        interface: None,
     });
     arrival(&mut one, &mut two).await;
     let restart_state = |io: &Io| {
