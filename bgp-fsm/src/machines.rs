@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use bgp_proto::notification::cease;
+use bgp_proto::notification::{cease, code};
 use bgp_proto::{Notification, Open, SessionParams};
 
 use crate::connection::{Cause, Connection, Env, Step};
@@ -19,7 +19,9 @@ impl Session {
         }
         // RFC 4271 §8.1.1 DampPeerOscillations; a lost collision is nobody's error.
         if step.failed && !is_collision(&step.reason) {
-            self.stats.failures = self.stats.failures.saturating_add(1);
+            let left = step.from == State::Established && is_departure(&step.reason);
+            let failures = self.stats.failures.saturating_add(u32::from(!left));
+            self.stats.failures = failures;
             self.stats.last_error = Some((now, step.reason));
         }
         if step.to == State::Established && step.from != State::Established {
@@ -144,6 +146,24 @@ impl Session {
         connection.params = Some(Box::new(params));
     }
 }
+
+/// Whether the peer of an established session went away, with a word or without, and nobody did
+/// anything wrong. RFC 4271 §8.2.2 damps no session for it.
+fn is_departure(reason: &DownReason) -> bool {
+    match reason {
+        DownReason::TransportLost => true,
+        DownReason::Received(n) => n.code == code::CEASE && DEPARTURES.contains(&n.subcode),
+        _ => false,
+    }
+}
+
+/// The reasons for a Cease by which a peer says that it goes, rather than that it does not want us.
+const DEPARTURES: [u8; 4] = [
+    cease::ADMINISTRATIVE_SHUTDOWN,
+    cease::ADMINISTRATIVE_RESET,
+    cease::OTHER_CONFIGURATION_CHANGE,
+    cease::HARD_RESET,
+];
 
 /// Whether the peer ended a connection only because it keeps the other.
 fn is_collision(reason: &DownReason) -> bool {

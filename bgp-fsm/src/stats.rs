@@ -60,6 +60,7 @@ pub struct Stats {
     pub last_down: Option<DownReason>,
     /// Why an attempt or a session last ended by an error, and when.
     pub last_error: Option<(Instant, DownReason)>,
-    /// Errors in a row, which lengthen the idle hold.
+    /// Errors in a row, which lengthen the idle hold. That an established session's peer went away
+    /// is none.
     pub failures: u32,
 }

@@ -606,16 +606,19 @@ fn the_idle_hold_doubles_with_each_error_in_a_row() {
         assert!((0.75 * most..=most).contains(hold), "{holds:?}");
     }
     // A session that stays up for the longest hold makes good for all.
-    let mut fresh = Exchange::established(
-        SessionConfig {
-            idle_hold_s: (2, 20),
-            ..config()
-        },
-        peer_open(),
-    );
-    fresh.pass_alive(60);
-    fresh.handle(Input::Closed(Conn::Inbound));
-    assert_eq!(fresh.session.stats().failures, 1);
+    peer.connect().expect("admitted");
+    establish(&mut peer);
+    peer.pass_alive(20);
+    let fault = Notification::new(3, 1);
+    send!(peer, Msg::Notification(fault));
+    assert_eq!(peer.session.stats().failures, 1);
+}
+
+/// The peer of a connection that is open says what establishes the session.
+fn establish(peer: &mut Exchange) {
+    assert!(matches!(peer.recv(), Some(Msg::Open(_))));
+    send!(peer, Msg::Open(peer_open()), Msg::Keepalive);
+    assert_eq!(peer.session.state(), State::Established);
 }
 
 #[test]
@@ -653,6 +656,31 @@ fn a_peer_that_lost_its_connection_is_let_in_at_once() {
     assert_eq!(peer.session.state(), State::Idle);
     peer.connect().expect("before our own idle hold is over");
     assert_eq!(peer.session.state(), State::OpenSent);
+}
+
+#[test]
+fn a_peer_that_goes_and_comes_back_again_and_again_is_never_refused() {
+    let mut peer = Exchange::established(config(), peer_open());
+    let reset = || Notification::cease(cease::ADMINISTRATIVE_RESET);
+    for round in 0..6 {
+        match round % 2 {
+            0 => peer.handle(Input::Closed(Conn::Inbound)),
+            _ => peer.send(&Msg::Notification(reset())),
+        }
+        assert_eq!(peer.session.state(), State::Idle);
+        peer.connect().expect("it has done nothing wrong");
+        establish(&mut peer);
+    }
+    // One that ends the session each time because of an error is made to wait.
+    for _ in 0..2 {
+        let fault = Notification::new(3, 1);
+        send!(peer, Msg::Notification(fault));
+        if peer.connect().is_ok() {
+            establish(&mut peer);
+        }
+    }
+    assert_eq!(peer.session.stats().failures, 2);
+    peer.connect().expect_err("an error is rested on");
 }
 
 /// Two speakers that rest after errors, each turning away the other's dials, would never meet.
