@@ -5,6 +5,10 @@ use core::time::Duration;
 /// Writes a reconciler lets be under way at once.
 pub const IN_FLIGHT_MAX: usize = 4096;
 
+/// Passes over the address space in which many writes are given out: how thinly the kernel's table is
+/// filled or emptied. Measured: 4 to 256 are alike, 1 is up to twelve times slower.
+pub const WRITE_PASSES: usize = 16;
+
 /// First delay before a refused route is tried again.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(200);
 

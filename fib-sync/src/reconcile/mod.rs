@@ -3,6 +3,7 @@
 mod backoff;
 mod belief;
 mod delta;
+mod dirty;
 mod grace;
 mod outcome;
 mod reconciler;

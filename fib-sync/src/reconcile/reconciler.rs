@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff;
 use super::delta::{Cause, Entry, Fault, Flight, Found, Step};
+use super::dirty::Dirty;
 use super::grace::Grace;
 use super::report::Counters;
 use crate::limits::IN_FLIGHT_MAX;
@@ -56,7 +57,7 @@ pub struct Reconciler {
     pub(super) config: ReconcilerConfig,
     pub(super) entries: BTreeMap<RouteKey, Entry>,
     /// Keys to look at in the next `poll_command`.
-    pub(super) dirty: BTreeSet<RouteKey>,
+    pub(super) dirty: Dirty,
     /// Keys with a fault, by the time it is tried again.
     pub(super) retries: BTreeSet<(Instant, RouteKey)>,
     pub(super) grace: Grace,
@@ -108,7 +109,7 @@ impl Reconciler {
         Self {
             grace: Grace::new(now, config.grace),
             entries: BTreeMap::new(),
-            dirty: BTreeSet::new(),
+            dirty: Dirty::default(),
             retries: BTreeSet::new(),
             in_flight: 0,
             dumps: Dumps {
@@ -204,7 +205,7 @@ impl Reconciler {
             return None;
         }
         while self.in_flight < IN_FLIGHT_MAX {
-            let key = self.dirty.pop_first()?;
+            let key = self.dirty.pop()?;
             if let Some(command) = self.advance(now, key) {
                 return Some(command);
             }
@@ -314,7 +315,7 @@ impl Reconciler {
             .entries
             .iter()
             .filter(|(_, entry)| entry.want.is_none());
-        self.dirty.extend(strays.map(|(key, _)| *key));
+        strays.for_each(|(key, _)| self.dirty.insert(*key));
     }
 
     /// Takes the next step for one key.
