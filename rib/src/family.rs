@@ -407,7 +407,8 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
             chunk.clear();
             let heard = core::iter::from_fn(|| self.tombstones.pop_heard());
             chunk.extend(heard.take(CHUNK));
-            self.table.warm(&chunk);
+            let hashes = chunk.iter().map(|&slot| self.table.hash_at(slot));
+            self.table.warm(hashes);
             chunk.iter().for_each(|&slot| self.bury(slot, false));
             let more = chunk.len() == CHUNK;
             self.scratch.slots = chunk;

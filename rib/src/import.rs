@@ -51,6 +51,16 @@ enum Taken {
     Limited,
 }
 
+/// A route of a message.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    nlri: Nlri<'a>,
+    /// What its destination is looked up by.
+    hash: u32,
+    /// Its slot; `None` if there is none, as far as is known.
+    slot: Option<u32>,
+}
+
 /// What a set of attributes becomes on its way in. It holds a reference for each of its ids.
 #[derive(Clone, Copy, Debug)]
 struct Import {
@@ -184,10 +194,10 @@ impl<K: Key> FamilyTable<K> {
         nlri: NlriIter<'_>,
         done: &mut Ingested,
     ) {
-        self.in_chunks(nlri, done, |this, nlri, slot, done| {
+        self.in_chunks(nlri, done, |this, route, done| {
             done.unreach += 1;
-            if let Some(slot) = slot {
-                this.unreach_at(shared, slot, peer, nlri.path_id);
+            if let Some(slot) = route.slot {
+                this.unreach_at(shared, slot, peer, route.nlri.path_id);
             }
         });
     }
@@ -200,16 +210,16 @@ impl<K: Key> FamilyTable<K> {
         nlri: NlriIter<'_>,
         done: &mut Ingested,
     ) {
-        self.in_chunks(nlri, done, |this, nlri, slot, done| {
+        self.in_chunks(nlri, done, |this, route, done| {
             let taken = if matches!(policy, Policy::Rules(_)) {
-                let judged = import.judged(shared, peer, this.row, nlri.net);
-                let taken = this.reach(shared, (&nlri, slot), peer, &judged);
+                let judged = import.judged(shared, peer, this.row, route.nlri.net);
+                let taken = this.reach(shared, &route, peer, &judged);
                 if let Some(edited) = judged.accepted.filter(|id| Some(*id) != import.accepted) {
                     shared.release(edited);
                 }
                 taken
             } else {
-                this.reach(shared, (&nlri, slot), peer, import)
+                this.reach(shared, &route, peer, import)
             };
             match taken {
                 Taken::Yes => done.reach += 1,
@@ -219,37 +229,47 @@ impl<K: Key> FamilyTable<K> {
         });
     }
 
-    /// Takes NLRI in chunks, of which all slots are looked up before any is touched: where tables
-    /// do not fit into caches, the processor then waits for many look-ups at once.
+    /// Takes NLRI in chunks, of which all are looked up before any is acted upon: where tables do
+    /// not fit into caches, the processor then waits for many look-ups at once.
     fn in_chunks(
         &mut self,
         mut nlri: NlriIter<'_>,
         done: &mut Ingested,
-        mut take: impl FnMut(&mut Self, Nlri<'_>, Option<u32>, &mut Ingested),
+        mut take: impl FnMut(&mut Self, Wanted<'_>, &mut Ingested),
     ) {
-        let mut chunk: SmallVec<[(Nlri<'_>, Option<u32>); CHUNK]> = SmallVec::new();
+        let mut chunk: SmallVec<[Wanted<'_>; CHUNK]> = SmallVec::new();
         loop {
             for nlri in nlri.by_ref().take(CHUNK) {
                 match nlri {
-                    Ok(nlri) => chunk.push((nlri, None)),
+                    Ok(nlri) => chunk.push(self.wanted(nlri)),
                     Err(fault) => done.faults.push(fault),
                 }
             }
             if chunk.is_empty() {
                 return;
             }
-            for (nlri, slot) in &mut chunk {
-                *slot = self.find(nlri.net);
+            self.table.warm(chunk.iter().map(|route| route.hash));
+            for route in &mut chunk {
+                route.slot = self.find(route);
             }
-            for (nlri, slot) in chunk.drain(..) {
-                take(self, nlri, slot, done);
+            for route in chunk.drain(..) {
+                take(self, route, done);
             }
         }
     }
 
-    fn find(&mut self, net: Net<'_>) -> Option<u32> {
-        let key = K::find(net, self.row, &mut self.scratch.key)?;
-        self.table.find(key)
+    fn wanted<'a>(&mut self, nlri: Nlri<'a>) -> Wanted<'a> {
+        let key = K::find(nlri.net, self.row, &mut self.scratch.key);
+        Wanted {
+            nlri,
+            hash: key.map_or(0, |key| self.table.hash(key)),
+            slot: None,
+        }
+    }
+
+    fn find(&mut self, route: &Wanted<'_>) -> Option<u32> {
+        let key = K::find(route.nlri.net, self.row, &mut self.scratch.key)?;
+        self.table.find_by(key, route.hash)
     }
 
     /// One of our own routes.
@@ -269,20 +289,21 @@ impl<K: Key> FamilyTable<K> {
             reason: None,
             interface,
         };
-        self.reach(shared, (&Nlri::new(net), None), PeerId::LOCAL, &import);
+        let route = self.wanted(Nlri::new(net));
+        self.reach(shared, &route, PeerId::LOCAL, &import);
         import.release(shared);
     }
 
-    /// A peer has a way to a destination, whose slot is known or not there, as far as the caller
-    /// knows.
+    /// A peer has a way to a destination.
     fn reach(
         &mut self,
         shared: &mut Shared,
-        (nlri, slot): (&Nlri<'_>, Option<u32>),
+        route: &Wanted<'_>,
         peer: PeerId,
         import: &Import,
     ) -> Taken {
-        let &Nlri { path_id, net } = nlri;
+        let &Wanted { nlri, hash, slot } = route;
+        let Nlri { path_id, net } = nlri;
         let at = match slot {
             Some(at) => at,
             None if self.refuses(peer) => return Taken::Limited,
@@ -296,7 +317,7 @@ impl<K: Key> FamilyTable<K> {
                 let Some(key) = K::find(net, row, &mut scratch.key) else {
                     return Taken::NoRoom;
                 };
-                table.find_or_insert(key)
+                table.find_or_insert(key, hash)
             }
         };
         let epoch = self.marks(peer).map_or(0, super::stale::Marks::epoch);
@@ -398,7 +419,8 @@ impl<K: Key> FamilyTable<K> {
 
     /// One of our own routes is no more.
     pub(crate) fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
-        if let Some(at) = self.find(net) {
+        let route = self.wanted(Nlri::new(net));
+        if let Some(at) = self.find(&route) {
             self.unreach_at(shared, at, PeerId::LOCAL, 0);
         }
     }

@@ -30,6 +30,7 @@ mod explain;
 mod export;
 mod family;
 mod import;
+mod index;
 mod interfaces;
 mod intern;
 pub mod limits;

@@ -7,8 +7,8 @@ use core::hash::{BuildHasher, Hash, Hasher};
 
 use bgp_proto::{FamilyRow, Ipv4Prefix, Ipv6Prefix, Net};
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 
+use crate::index::Index;
 use crate::path::PathList;
 
 /// What tells the prefixes of a family apart.
@@ -188,23 +188,10 @@ impl<K> Slot<K> {
     }
 }
 
-/// Where a prefix stands. The hash is kept beside, so that a growing index does not look at the
-/// slots.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    hash: u32,
-    slot: u32,
-}
-
-/// What the index goes by: a kept hash spread over all bits.
-const fn spread(hash: u32) -> u64 {
-    (hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 #[derive(Debug)]
 pub(crate) struct Table<K> {
     hasher: FixedState,
-    index: HashTable<Place>,
+    index: Index,
     slots: Vec<Slot<K>>,
     free: Vec<u32>,
 }
@@ -213,37 +200,40 @@ impl<K: Key> Table<K> {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             hasher: FixedState::with_seed(seed),
-            index: HashTable::new(),
+            index: Index::default(),
             slots: Vec::new(),
             free: Vec::new(),
         }
     }
 
-    fn hash_of(hasher: &FixedState, key: K::Ref<'_>) -> u32 {
-        let mut hasher = hasher.build_hasher();
+    /// What the index goes by.
+    pub(crate) fn hash(&self, key: K::Ref<'_>) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
         K::hash(key, &mut hasher);
         (hasher.finish() >> 32) as u32
     }
 
+    /// Sees to it that the processor waits for what the look-ups of all these hashes read at once,
+    /// and not for one after the other.
+    pub(crate) fn warm(&self, hashes: impl Iterator<Item = u32>) {
+        core::hint::black_box(hashes.fold(0, |all, hash| all ^ self.index.touch(hash)));
+    }
+
+    /// The slot of a prefix.
     pub(crate) fn find(&self, key: K::Ref<'_>) -> Option<u32> {
-        let hash = Self::hash_of(&self.hasher, key);
-        let same =
-            |place: &Place| place.hash == hash && self.slots[place.slot as usize].key.same(key);
-        self.index.find(spread(hash), same).map(|place| place.slot)
+        self.find_by(key, self.hash(key))
+    }
+
+    /// The slot of a prefix whose hash is known.
+    pub(crate) fn find_by(&self, key: K::Ref<'_>, hash: u32) -> Option<u32> {
+        let same = |slot: u32| self.slots[slot as usize].key.same(key);
+        self.index.find(hash, same)
     }
 
     /// The slot of a prefix, made if there is none.
-    pub(crate) fn find_or_insert(&mut self, key: K::Ref<'_>) -> u32 {
-        let Self {
-            hasher,
-            index,
-            slots,
-            free,
-        } = self;
-        let hash = Self::hash_of(hasher, key);
-        let same = |place: &Place| place.hash == hash && slots[place.slot as usize].key.same(key);
-        if let Some(place) = index.find(spread(hash), same) {
-            return place.slot;
+    pub(crate) fn find_or_insert(&mut self, key: K::Ref<'_>, hash: u32) -> u32 {
+        if let Some(at) = self.find_by(key, hash) {
+            return at;
         }
         let slot = Slot {
             paths: PathList::EMPTY,
@@ -252,53 +242,39 @@ impl<K: Key> Table<K> {
             flags: 0,
             key: K::own(key),
         };
-        let at = match free.pop() {
+        let at = match self.free.pop() {
             Some(at) => {
-                slots[at as usize] = slot;
+                self.slots[at as usize] = slot;
                 at
             }
             None => {
-                slots.push(slot);
-                slots.len() as u32 - 1
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
             }
         };
-        let place = Place { hash, slot: at };
-        index.insert_unique(spread(hash), place, |place| spread(place.hash));
+        self.index.insert(hash, at);
         at
     }
 
-    /// Looks up these slots' places in the index, so that the processor waits for all of them at
-    /// once before each is removed.
-    pub(crate) fn warm(&self, slots: &[u32]) {
-        for &at in slots {
-            let Some(slot) = self.slots.get(at as usize) else {
-                continue;
-            };
-            let hash = Self::hash_of(&self.hasher, slot.key.borrow());
-            let place = self.index.find(spread(hash), |place| place.slot == at);
-            core::hint::black_box(place);
-        }
+    /// The hash of a slot's prefix.
+    pub(crate) fn hash_at(&self, at: u32) -> u32 {
+        let slot = self.slots.get(at as usize);
+        slot.map_or(0, |slot| self.hash(slot.key.borrow()))
     }
 
     /// Gives a slot without paths back.
     pub(crate) fn remove(&mut self, at: u32) {
+        let hash = self.hash_at(at);
         let slot = &mut self.slots[at as usize];
         debug_assert!(slot.paths.as_slice().is_empty() && !slot.has(FREE | QUEUED));
         slot.flags = FREE;
         slot.version = 0;
-        let hash = Self::hash_of(&self.hasher, slot.key.borrow());
-        if let Ok(entry) = self
-            .index
-            .find_entry(spread(hash), |place| place.slot == at)
-        {
-            entry.remove();
-        }
+        self.index.remove(hash, at);
         self.free.push(at);
         if self.index.is_empty() {
             // Nothing is left, so the memory can go, too; hash order is no matter here.
             self.slots = Vec::new();
             self.free = Vec::new();
-            self.index = HashTable::new();
         }
     }
 

@@ -1,0 +1,254 @@
+//! Which slot a hash leads to: the index of a table.
+//!
+//! Open addressing in one array whose places stand in the order of their hashes. A table that does
+//! not fit into caches costs one wait for memory a look-up, and none that comes soon after
+//! [`Index::touch`]; a growing index reads the old array and writes the new one from one end to the
+//! other. A place takes 8 octets, and at most [`FULL_NUM`] of [`FULL_DEN`] are taken.
+
+use alloc::vec::Vec;
+
+/// A place: the hash in the upper half, the slot's number and 1 in the lower one; 0 is free.
+type Place = u64;
+
+const FREE: Place = 0;
+const FULL_NUM: usize = 25;
+const FULL_DEN: usize = 32;
+const BITS_MIN: u32 = 3;
+/// Places at the end beyond those that hashes call home, made as they are needed.
+const SPARE: usize = 8;
+
+/// Slots by their hashes; several may have the same.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Nothing free stands between a place and its hash's home.
+    places: Vec<Place>,
+    /// So many of a hash's upper bits are its home.
+    bits: u32,
+    len: usize,
+}
+
+const fn place(hash: u32, slot: u32) -> Place {
+    (hash as u64) << 32 | (slot as u64 + 1)
+}
+
+const fn hash_of(place: Place) -> u32 {
+    (place >> 32) as u32
+}
+
+const fn slot_of(place: Place) -> u32 {
+    (place as u32).wrapping_sub(1)
+}
+
+impl Index {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    const fn home(&self, hash: u32) -> usize {
+        (hash as u64 >> (32 - self.bits)) as usize
+    }
+
+    /// Reads where a look-up begins. Whoever reads many of these before the first look-up waits
+    /// for memory once.
+    pub(crate) fn touch(&self, hash: u32) -> u64 {
+        self.places.get(self.home(hash)).copied().unwrap_or(FREE)
+    }
+
+    /// The first place from a hash's home on that is free or has a greater hash.
+    fn end_of(&self, hash: u32) -> usize {
+        let home = self.home(hash);
+        let ends = |&place: &Place| place == FREE || hash_of(place) > hash;
+        let beyond = self.places.get(home..).unwrap_or_default();
+        home + beyond.iter().position(ends).unwrap_or(beyond.len())
+    }
+
+    /// The slot with this hash that `same` says yes to.
+    pub(crate) fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
+        let beyond = self.places.get(self.home(hash)..)?;
+        for &place in beyond {
+            if place == FREE || hash_of(place) > hash {
+                return None;
+            }
+            if hash_of(place) == hash && same(slot_of(place)) {
+                return Some(slot_of(place));
+            }
+        }
+        None
+    }
+
+    /// Adds a slot that is not there.
+    pub(crate) fn insert(&mut self, hash: u32, slot: u32) {
+        if self.len * FULL_DEN >= (1 << self.bits) * FULL_NUM || self.places.is_empty() {
+            self.grow();
+        }
+        let at = self.end_of(hash);
+        let taken = self.places.iter().skip(at).take_while(|&&p| p != FREE);
+        let free = at + taken.count();
+        if free == self.places.len() {
+            self.places.reserve_exact(SPARE);
+            self.places.resize(free + SPARE, FREE);
+        }
+        self.places.copy_within(at..free, at + 1);
+        self.places[at] = place(hash, slot);
+        self.len += 1;
+    }
+
+    /// Takes a slot out, if it is there.
+    pub(crate) fn remove(&mut self, hash: u32, slot: u32) {
+        let wanted = place(hash, slot);
+        let beyond = self.places.iter().skip(self.home(hash));
+        let mut run = beyond.take_while(|&&place| place != FREE && hash_of(place) <= hash);
+        let Some(at) = run.position(|&place| place == wanted) else {
+            return;
+        };
+        let at = self.home(hash) + at;
+        // Those behind move up, but none before its home.
+        let mut end = at + 1;
+        while let Some(&next) = self.places.get(end)
+            && next != FREE
+            && self.home(hash_of(next)) < end
+        {
+            end += 1;
+        }
+        self.places.copy_within(at + 1..end, at);
+        self.places[end - 1] = FREE;
+        self.len -= 1;
+        if self.len == 0 {
+            // Nothing is left, so the memory can go, too.
+            *self = Self::default();
+        }
+    }
+
+    /// Twice as many places.
+    fn grow(&mut self) {
+        let bits = (self.bits + 1).max(BITS_MIN);
+        let room = alloc::vec![FREE; (1 << bits) + SPARE];
+        let old = core::mem::replace(&mut self.places, room);
+        self.bits = bits;
+        let mut next = 0;
+        for place in old.into_iter().filter(|&place| place != FREE) {
+            let at = next.max(self.home(hash_of(place)));
+            match self.places.get_mut(at) {
+                Some(free) => *free = place,
+                None => self.places.push(place),
+            }
+            next = at + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use core::hash::BuildHasher;
+    use foldhash::fast::FixedState;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Index {
+        /// What makes look-ups right.
+        fn check(&self) {
+            let mut last = 0;
+            let mut free_before = true;
+            for (at, &place) in self.places.iter().enumerate() {
+                if place != FREE {
+                    let hash = hash_of(place);
+                    assert!(hash >= last, "in order");
+                    assert!(self.home(hash) <= at, "not before its home");
+                    assert!(
+                        self.home(hash) == at || !free_before,
+                        "nothing free between a place and its home"
+                    );
+                    last = hash;
+                }
+                free_before = place == FREE;
+            }
+            let taken = self.places.iter().filter(|&&place| place != FREE);
+            assert_eq!(taken.count(), self.len);
+        }
+
+        /// The farthest that a place stands from its home.
+        fn farthest(&self) -> usize {
+            let places = self.places.iter().enumerate();
+            let taken = places.filter(|(_, place)| **place != FREE);
+            let far = taken.map(|(at, &place)| at - self.home(hash_of(place)));
+            far.max().unwrap_or(0)
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Insert(u32),
+        Remove(u32, usize),
+    }
+
+    /// Hashes that are often the same, and often at either end.
+    fn hash() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            any::<u32>(),
+            (0..4u32).prop_map(|low| u32::MAX - low),
+            0..4u32,
+            Just(0x8000_0000),
+        ]
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            3 => hash().prop_map(Event::Insert),
+            2 => (hash(), any::<usize>()).prop_map(|(hash, which)| Event::Remove(hash, which)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_set_holds(events in prop::collection::vec(event(), 0..200)) {
+            let mut index = Index::default();
+            let mut set: BTreeSet<(u32, u32)> = BTreeSet::new();
+            for (number, event) in (0..).zip(events) {
+                match event {
+                    Event::Insert(hash) => {
+                        index.insert(hash, number);
+                        set.insert((hash, number));
+                    }
+                    // Something that is there, and something that mostly is not.
+                    Event::Remove(hash, which) => {
+                        index.remove(hash, which as u32);
+                        set.remove(&(hash, which as u32));
+                        let there = set.iter().nth(which % set.len().max(1)).copied();
+                        if let Some((hash, slot)) = there {
+                            index.remove(hash, slot);
+                            set.remove(&(hash, slot));
+                            prop_assert_eq!(index.find(hash, |at| at == slot), None);
+                        }
+                    }
+                }
+                index.check();
+                prop_assert_eq!(index.len(), set.len());
+                for &(hash, slot) in &set {
+                    prop_assert_eq!(index.find(hash, |at| at == slot), Some(slot));
+                }
+            }
+        }
+    }
+
+    /// Prefixes come in rows: their hashes must not.
+    #[test]
+    fn rows_of_prefixes_are_spread() {
+        let hasher = FixedState::with_seed(7);
+        for (len, step) in [(32, 1), (24, 1 << 8), (26, 64), (16, 1 << 16)] {
+            let mut index = Index::default();
+            let count = if len == 16 { 40_000 } else { 200_000 };
+            for number in 0..count {
+                let key = u64::from(0x0a00_0000_u32.wrapping_add(number * step)) << 8 | len;
+                index.insert((hasher.hash_one(key) >> 32) as u32, number);
+            }
+            assert!(index.farthest() < 128, "/{len}: {}", index.farthest());
+        }
+    }
+}
