@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::lenient::{Unknown, or_default};
 use crate::limits::REFLECTOR_WEIGHT_DEFAULT;
 use crate::validate::{Faults, Invalid, NAME, Problem};
 use crate::value::asn::AsNumber;
+use crate::value::json_octets;
 
 #[cfg(test)]
 mod tests;
@@ -220,7 +220,7 @@ impl Registration {
     pub fn encode(&self) -> Result<Vec<u8>, Vec<Invalid>> {
         let faults = self.faults();
         match faults.is_empty() {
-            true => Ok(octets(self)),
+            true => Ok(json_octets(self)),
             false => Err(faults),
         }
     }
@@ -276,7 +276,7 @@ impl ClusterClaim {
 
     /// The value to store.
     pub fn encode(&self) -> Vec<u8> {
-        octets(self)
+        json_octets(self)
     }
 }
 
@@ -291,14 +291,6 @@ impl DrainRequest {
 
     /// The value to store.
     pub fn encode(&self) -> Vec<u8> {
-        octets(self)
+        json_octets(self)
     }
-}
-
-/// Objects whose keys are text are always JSON.
-fn octets<T: Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_value(value)
-        .unwrap_or(Value::Null)
-        .to_string()
-        .into_bytes()
 }

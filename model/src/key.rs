@@ -8,6 +8,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ipam::IpamKey;
 use crate::key::kind::{Kind, Scope};
 use crate::status::StatusKey;
 
@@ -27,7 +28,9 @@ pub enum Key {
     Resource(ResourceKey),
     /// Something an agent reports.
     Status(StatusKey),
-    /// Any other key below `/calico/`, such as those of address management; kept as it is.
+    /// Something that address management keeps.
+    Ipam(IpamKey),
+    /// Any other key below `/calico/`, kept as it is.
     Other(String),
 }
 
@@ -41,6 +44,9 @@ impl FromStr for Key {
         if text.starts_with(STATUS_ROOT) {
             return text.parse().map(Self::Status);
         }
+        if let Ok(key) = text.parse() {
+            return Ok(Self::Ipam(key));
+        }
         match text.strip_prefix(ROOT) {
             Some(rest) if !rest.is_empty() => Ok(Self::Other(text.to_owned())),
             _ => Err(KeyError::Foreign),
@@ -53,6 +59,7 @@ impl fmt::Display for Key {
         match self {
             Self::Resource(key) => key.fmt(f),
             Self::Status(key) => key.fmt(f),
+            Self::Ipam(key) => key.fmt(f),
             Self::Other(text) => f.write_str(text),
         }
     }

@@ -1,19 +1,22 @@
 //! The data model that the suite shares with Calico: where things live in the store, and what
 //! their values look like.
 //!
-//! - [`Key`] parses and writes the paths of the keyspace: resources, status keys, everything
-//!   else kept as it is.
+//! - [`Key`] parses and writes the paths of the keyspace: resources, status keys, those of address
+//!   management, everything else kept as it is.
 //! - [`Resource`] is the envelope of a resource around its spec ([`NodeSpec`],
 //!   [`WorkloadEndpointSpec`], [`BgpPeerSpec`], …). Reading is tolerant: fields that are not known
 //!   here are kept and written back. Writing is strict: [`Resource::encode`] refuses what breaks
 //!   the model, and each [`Invalid`] names its field.
 //! - [`Selector`] reads selectors and tells what they match.
+//! - [`IpamKey`] with [`AllocationBlock`], [`BlockAffinity`] and [`IpamHandle`] is what address
+//!   management keeps.
 //! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports.
 //! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
 mod fabric;
+mod ipam;
 mod key;
 mod lenient;
 mod limits;
@@ -26,6 +29,11 @@ mod value;
 pub use fabric::{
     ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, FabricKeyError, FabricValueError,
     ReflectorState, Registration,
+};
+pub use ipam::block::{AllocationAttribute, AllocationBlock, Ordinal};
+pub use ipam::{
+    AffinityOwner, AffinityState, BlockAffinity, IPAM_PREFIX, IpamConfig, IpamHandle, IpamKey,
+    IpamKeyError,
 };
 pub use key::endpoint_name::{EndpointName, EndpointNameError};
 pub use key::kind::{Kind, Scope};

@@ -30,3 +30,8 @@ macro_rules! serde_as_text {
     };
 }
 pub(crate) use serde_as_text;
+
+/// A value as JSON. Objects whose keys are text or numbers always have such a form.
+pub(crate) fn json_octets<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}

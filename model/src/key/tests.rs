@@ -27,8 +27,12 @@ fn resources_of_both_scopes_are_read_and_written() {
 
 #[test]
 fn other_keys_of_the_model_are_kept() {
-    let text = "/calico/ipam/v2/assignment/ipv4/block/10.65.3.64-26";
-    assert_eq!(text.parse(), Ok(Key::Other(text.into())));
+    for text in [
+        "/calico/openstack/v2/no-region/neutron_election",
+        "/calico/ipam/v3/x",
+    ] {
+        assert_eq!(text.parse(), Ok(Key::Other(text.into())));
+    }
 }
 
 #[test]
