@@ -1,7 +1,7 @@
 //! The table of one family and everything that hangs on its slots.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
@@ -9,6 +9,7 @@ use bgp_proto::{Attributes, FamilyRow, Net, RouteBatch};
 
 use crate::bite::{Budget, Progress};
 use crate::decide::Candidate;
+use crate::depend::Dependence;
 use crate::explain::RouteView;
 use crate::export::{
     Change, Chosen, Cursor, ExportSink, GroupId, GroupState, Log, PathLog, Runs, SentPath,
@@ -73,6 +74,13 @@ pub(crate) trait Tables: Debug + Send {
     fn len(&self) -> u32;
     fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>>;
     fn lookup<'a>(&'a self, shared: &'a Shared, net: Net<'_>) -> Option<RouteView<'a>>;
+    fn depend(
+        &self,
+        shared: &Shared,
+        peers: &BTreeSet<PeerId>,
+        place: u32,
+        budget: Budget,
+    ) -> Dependence;
     fn counters(&self, peer: PeerId) -> PeerCounters;
     fn add_stats(&self, stats: &mut RibStats);
 }
@@ -430,6 +438,16 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         let mut scratch = Vec::new();
         let key = K::find(net, self.row, &mut scratch)?;
         Self::view(self, shared, self.table.find(key)?)
+    }
+
+    fn depend(
+        &self,
+        shared: &Shared,
+        peers: &BTreeSet<PeerId>,
+        place: u32,
+        budget: Budget,
+    ) -> Dependence {
+        Self::depend(self, shared, peers, place, budget)
     }
 
     fn counters(&self, peer: PeerId) -> PeerCounters {

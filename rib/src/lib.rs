@@ -25,6 +25,7 @@ extern crate std;
 mod attributes;
 mod bite;
 mod decide;
+mod depend;
 mod eligible;
 mod explain;
 mod export;
@@ -50,6 +51,7 @@ mod wire;
 pub use attributes::AttrId;
 pub use bite::{Budget, Progress};
 pub use decide::{Candidate, DecisionRules, Selection, Step, select};
+pub use depend::Dependence;
 pub use eligible::Ineligible;
 pub use explain::{PathView, RouteView};
 pub use export::{

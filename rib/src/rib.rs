@@ -12,6 +12,7 @@ use bgp_proto::{
 use crate::attributes::AttrId;
 use crate::bite::{Budget, Progress};
 use crate::decide::DecisionRules;
+use crate::depend::Dependence;
 use crate::explain::RouteView;
 use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
 use crate::family::{FamilyTable, Mark, Tables};
@@ -415,6 +416,22 @@ impl Rib {
     #[must_use]
     pub fn lookup(&self, family: Family, net: Net<'_>) -> Option<RouteView<'_>> {
         self.table(family)?.lookup(&self.shared, net)
+    }
+
+    /// Looks from a place on for a prefix that can be used by way of these peers only: it would be
+    /// lost with them. Places are those of [`Rib::prefixes_from`].
+    #[must_use]
+    pub fn depend(
+        &self,
+        family: Family,
+        peers: &BTreeSet<PeerId>,
+        place: u32,
+        budget: Budget,
+    ) -> Dependence {
+        match self.table(family) {
+            Some(table) => table.depend(&self.shared, peers, place, budget),
+            None => Dependence::None,
+        }
     }
 
     /// An interned attribute set, if the number is in use.

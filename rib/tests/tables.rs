@@ -9,8 +9,8 @@ use bgp_proto::{
 use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
 use rib::{
-    Budget, Cursor, DownMode, Ineligible, Ingested, PathLimit, PeerId, PeerInfo, Policy, Progress,
-    Rib, RibConfig, RibStats, Role, Step,
+    Budget, Cursor, Dependence, DownMode, Ineligible, Ingested, PathLimit, PeerId, PeerInfo,
+    Policy, Progress, Rib, RibConfig, RibStats, Role, Step,
 };
 
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -396,4 +396,48 @@ fn paths_of_a_session_that_is_over_do_not_count_towards_the_limit() {
     settle(&mut rib);
     assert_eq!(rib.counters(PeerId(1), FAMILY).paths, 3);
     assert_eq!(rib.stats().prefixes, 3);
+}
+
+/// Whether some prefix can be used by way of these peers only, looked for in bites of so many.
+fn depends(rib: &Rib, peers: &[u16], bite: u32) -> bool {
+    let peers = peers.iter().map(|peer| PeerId(*peer)).collect();
+    let mut place = 0;
+    loop {
+        match rib.depend(FAMILY, &peers, place, Budget(bite)) {
+            Dependence::At(_) => return true,
+            Dependence::None => return false,
+            Dependence::More(next) => {
+                assert!(next > place, "it comes to an end");
+                place = next;
+            }
+        }
+    }
+}
+
+#[test]
+fn it_is_told_whose_going_would_lose_a_prefix() {
+    let mut rib = rib();
+    announce(&mut rib, 1, &attributes(1, 1), (0..50).map(|n| (n, 0)));
+    announce(&mut rib, 2, &attributes(2, 2), (0..50).map(|n| (n, 0)));
+    announce(&mut rib, 3, &attributes(3, 3), [(50, 0)].into_iter());
+    // Refused by policy: there, and of no use.
+    announce(&mut rib, 4, &attributes(4, 1), [(50, 0)].into_iter());
+    settle(&mut rib);
+    for bite in [1, 7, 1000] {
+        assert!(!depends(&rib, &[1], bite), "2 has all that 1 has");
+        assert!(depends(&rib, &[1, 2], bite), "both at once");
+        assert!(depends(&rib, &[3], bite), "what 4 says is not accepted");
+        assert!(!depends(&rib, &[4], bite), "nothing comes by way of it");
+        assert!(!depends(&rib, &[], bite));
+    }
+    // A session that is over does not stand in, one that may come back does.
+    rib.peer_down(PeerId(2), DownMode::Stale(FamilySet::UNICAST));
+    assert!(!depends(&rib, &[1], 7));
+    rib.stale_expired(PeerId(2));
+    assert!(depends(&rib, &[1], 7));
+    // Our own stands in.
+    for number in 0..50 {
+        rib.announce(FAMILY, Net::V4(prefix(number)), attributes(9, 1));
+    }
+    assert!(!depends(&rib, &[1], 7));
 }
