@@ -14,6 +14,7 @@ pub mod limits;
 mod log;
 mod memory;
 mod program;
+pub mod registrar;
 mod reload;
 pub mod restart;
 mod run;

@@ -5,3 +5,25 @@ use std::time::Duration;
 /// How long changes of the neighbours are gathered before they are noted for the next start: a
 /// thousand that come up at once are not written down a thousand times.
 pub const REMEMBER: Duration = Duration::from_secs(1);
+
+/// How long a reflector's registration outlives its last word; the store may make it longer. A
+/// reflector that restarts is back well within it.
+pub const REGISTRATION_TTL: Duration = Duration::from_secs(15);
+
+/// How often a reflector tells the store what only its load has changed of, at most.
+pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a reflector tells the store what it has told it before: somebody may have deleted it.
+pub const REREGISTER_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a reflector waits after a question to the store that was in vain: at first, and at most.
+pub const REGISTRY_RETRY_MIN: Duration = Duration::from_millis(250);
+
+/// See [`REGISTRY_RETRY_MIN`].
+pub const REGISTRY_RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// How long a reflector waits for the store to answer.
+pub const REGISTRY_ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How many cluster ids a reflector asks for before it says that it finds none.
+pub const CLUSTER_ID_TRIES_MAX: usize = 64;

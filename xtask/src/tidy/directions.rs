@@ -58,6 +58,8 @@ pub const TABLE: &[Row] = &[
             "bgp-speaker",
             "bgp-io",
             "intent",
+            "datastore",
+            "model",
             "admin",
         ],
     ),

@@ -1,0 +1,377 @@
+//! How a reflector tells the fabric that it is there: pure.
+//!
+//! A [`Registrar`] keeps one key up to date, the reflector's registration, under a lease that it
+//! keeps alive, and claims a cluster id that no other reflector has. It says what to ask the store
+//! and is told the answers; who drives it owns the clock and the connection.
+//!
+//! Nothing that the store does or fails to do ends a session. While the store is away the registrar
+//! tries again; when its lease has run out meanwhile it takes a new one and registers anew; when
+//! its cluster id has become another's, it claims the next one that it would have.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use bgp_io::bgp_fsm::Instant;
+use datastore::{
+    Compare, CompareWith, Comparison, Error, KeyRange, Lease, LeaseId, Op, OpReply, Put, Query,
+    Revision, Txn, TxnReply,
+};
+use intent::placement::cluster_ids;
+use model::{ClusterClaim, FabricKey, Registration};
+
+use crate::limits::{
+    CLUSTER_ID_TRIES_MAX, LOAD_TOLD_EVERY, REGISTRATION_TTL, REGISTRY_RETRY_MAX,
+    REGISTRY_RETRY_MIN, REREGISTER_EVERY,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What to ask the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Grant a lease of so many seconds.
+    Grant(i64),
+    /// Keep a lease alive.
+    KeepAlive(LeaseId),
+    /// Carry out a transaction.
+    Txn(Txn),
+}
+
+/// What the store answered.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Job::Grant`].
+    Granted(Result<Lease, Error>),
+    /// To [`Job::KeepAlive`].
+    KeptAlive(Result<i64, Error>),
+    /// To [`Job::Txn`].
+    Done(Result<TxnReply, Error>),
+}
+
+/// What a reflector has to say of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// All but the cluster id, which is that of [`cluster`](Self::cluster).
+    pub registration: Registration,
+    /// Under which cluster id.
+    pub cluster: ClusterWish,
+}
+
+/// Which cluster id a reflector would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterWish {
+    /// The one that the operator gave it, perhaps together with others.
+    Given(Ipv4Addr),
+    /// One of its own: the one that it holds already, or else the first that is free.
+    Own {
+        /// Its BGP identifier, which it asks for first.
+        router_id: Ipv4Addr,
+        /// The one that it holds, as far as is known.
+        held: Option<Ipv4Addr>,
+    },
+}
+
+/// Keeps a reflector's registration.
+#[derive(Debug)]
+pub struct Registrar {
+    name: String,
+    wish: Option<Wish>,
+    lease: Option<(LeaseId, Duration)>,
+    /// When the lease was last known to live for its whole time.
+    alive_at: Instant,
+    /// What the store holds under our lease, and since when.
+    told: Option<(Registration, Instant)>,
+    /// How many cluster ids turned out to be another's.
+    taken: usize,
+    /// Our claim as it stands in the store, where that is not as we would write it.
+    claim: Option<Vec<u8>>,
+    under_way: Option<UnderWay>,
+    /// Nothing is asked before.
+    not_before: Instant,
+    failures: u32,
+    /// Why the last question was in vain.
+    trouble: Option<String>,
+}
+
+#[derive(Debug)]
+enum UnderWay {
+    Grant,
+    KeepAlive,
+    Register(Registration),
+}
+
+impl Registrar {
+    /// A registrar that has nothing to say yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            wish: None,
+            lease: None,
+            alive_at: Instant(0),
+            told: None,
+            taken: 0,
+            claim: None,
+            under_way: None,
+            not_before: Instant(0),
+            failures: 0,
+            trouble: None,
+        }
+    }
+
+    /// What there is to say from now on.
+    pub fn want(&mut self, wish: Wish) {
+        if self.wish.as_ref().map(|old| old.cluster) != Some(wish.cluster) {
+            self.taken = 0;
+        }
+        self.wish = Some(wish);
+    }
+
+    /// What the store was last told, if that is known to stand there.
+    pub fn registered(&self) -> Option<&Registration> {
+        self.told.as_ref().map(|(told, _)| told)
+    }
+
+    /// Why the store does not hold what it should, if that is so.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// What to ask now; nothing while a question is under way.
+    pub fn poll(&mut self, now: Instant) -> Option<Job> {
+        if self.due()? > now {
+            return None;
+        }
+        let (under_way, job) = match self.lease {
+            None => {
+                let ttl_s = REGISTRATION_TTL.as_secs();
+                (
+                    UnderWay::Grant,
+                    Job::Grant(ttl_s.try_into().unwrap_or(i64::MAX)),
+                )
+            }
+            Some((lease, _)) if self.keep_alive_due()? <= now => {
+                (UnderWay::KeepAlive, Job::KeepAlive(lease))
+            }
+            Some((lease, _)) => {
+                let registration = self.next()?;
+                let txn = match self.transaction(&registration, lease) {
+                    Ok(txn) => txn,
+                    Err(why) => return self.give_up(now, why),
+                };
+                (UnderWay::Register(registration), Job::Txn(txn))
+            }
+        };
+        self.under_way = Some(under_way);
+        Some(job)
+    }
+
+    /// When to [`poll`](Self::poll) although nothing happened.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.due()
+    }
+
+    /// Takes note of an answer.
+    pub fn done(&mut self, now: Instant, answer: Answer) {
+        let Some(under_way) = self.under_way.take() else {
+            return;
+        };
+        let done = match (under_way, answer) {
+            (UnderWay::Grant, Answer::Granted(granted)) => granted.map(|lease| {
+                let ttl = Duration::from_secs(u64::try_from(lease.ttl_s).unwrap_or(1).max(1));
+                self.lease = Some((lease.id, ttl));
+                self.alive_at = now;
+                self.told = None;
+            }),
+            (UnderWay::KeepAlive, Answer::KeptAlive(kept)) => match kept {
+                Ok(_) => {
+                    self.alive_at = now;
+                    Ok(())
+                }
+                Err(Error::NoLease(_)) => {
+                    self.lose_lease();
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            (UnderWay::Register(registration), Answer::Done(reply)) => match reply {
+                Ok(reply) => {
+                    self.answered(now, registration, &reply);
+                    Ok(())
+                }
+                Err(Error::NoLease(_)) => {
+                    self.lose_lease();
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            // Whoever drives us has mixed up its answers: ask again.
+            _ => Ok(()),
+        };
+        match done {
+            Ok(()) => self.failures = 0,
+            Err(error) => self.failed(now, &error),
+        }
+    }
+
+    fn lose_lease(&mut self) {
+        self.lease = None;
+        self.told = None;
+    }
+
+    fn failed(&mut self, now: Instant, error: &Error) {
+        self.trouble = Some(error.to_string());
+        let wait = REGISTRY_RETRY_MIN.saturating_mul(1 << self.failures.min(16));
+        self.not_before = now + wait.min(REGISTRY_RETRY_MAX);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Only an operator can help; it is tried again now and then.
+    fn give_up(&mut self, now: Instant, why: String) -> Option<Job> {
+        self.trouble = Some(why);
+        self.not_before = now + REREGISTER_EVERY;
+        self.taken = 0;
+        None
+    }
+
+    fn due(&self) -> Option<Instant> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        let wish = self.wish.as_ref()?;
+        let at = match self.lease {
+            None => self.not_before,
+            Some(_) => self.keep_alive_due()?.min(self.register_due(wish)),
+        };
+        Some(at.max(self.not_before))
+    }
+
+    fn keep_alive_due(&self) -> Option<Instant> {
+        self.lease.map(|(_, ttl)| self.alive_at + ttl / 3)
+    }
+
+    /// When the store is to be told again: at once if something matters, soon if only the load is
+    /// another one, and now and then in case that somebody has taken the key away.
+    fn register_due(&self, wish: &Wish) -> Instant {
+        let Some((told, at)) = &self.told else {
+            return self.not_before;
+        };
+        let told_now = Registration {
+            cluster_id: told.cluster_id,
+            ..wish.registration.clone()
+        };
+        let same_cluster = match wish.cluster {
+            ClusterWish::Given(id) => id == told.cluster_id,
+            ClusterWish::Own { .. } => true,
+        };
+        if !same_cluster
+            || (Registration {
+                clients: told.clients,
+                ..told_now.clone()
+            }) != *told
+        {
+            return self.not_before;
+        }
+        match told_now.clients == told.clients {
+            true => *at + REREGISTER_EVERY,
+            false => *at + LOAD_TOLD_EVERY,
+        }
+    }
+
+    /// What to register next, under the cluster id to be tried.
+    fn next(&self) -> Option<Registration> {
+        let wish = self.wish.as_ref()?;
+        let cluster_id = match wish.cluster {
+            ClusterWish::Given(id) => id,
+            ClusterWish::Own { router_id, held } => {
+                let told = self.told.as_ref().map(|(told, _)| told.cluster_id);
+                let mut candidates = told
+                    .into_iter()
+                    .chain(held)
+                    .chain(cluster_ids(&self.name, router_id));
+                candidates.nth(self.taken)?
+            }
+        };
+        Some(Registration {
+            cluster_id,
+            ..wish.registration.clone()
+        })
+    }
+
+    /// Writes the registration if the cluster id is ours, claims the id too if it is nobody's, and
+    /// else reads whose it is. Fails when enough ids were tried, or the value cannot be written.
+    fn transaction(&self, registration: &Registration, lease: LeaseId) -> Result<Txn, String> {
+        let key = FabricKey::Reflector(self.name.clone()).to_string();
+        let value = registration.encode().map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            faults.join("; ")
+        })?;
+        let register = Op::Put(Put {
+            lease: Some(lease),
+            ..Put::new(key, value)
+        });
+        if let Some(ClusterWish::Given(_)) = self.wish.as_ref().map(|wish| wish.cluster) {
+            return Ok(Txn {
+                then: vec![register],
+                ..Txn::default()
+            });
+        }
+        if self.taken >= CLUSTER_ID_TRIES_MAX {
+            return Err(format!(
+                "{CLUSTER_ID_TRIES_MAX} cluster ids were asked for, and all are other reflectors'"
+            ));
+        }
+        let key = FabricKey::Cluster(registration.cluster_id).to_string();
+        let fresh = ClusterClaim::of(&self.name).encode();
+        let compare = |with| Compare {
+            range: KeyRange::key(key.clone()),
+            comparison: Comparison::Equal,
+            with,
+        };
+        let ours = self.claim.clone().unwrap_or_else(|| fresh.clone());
+        let claim = Txn {
+            compares: vec![compare(CompareWith::CreateRevision(Revision::ZERO))],
+            then: vec![Op::Put(Put::new(key.clone(), fresh)), register.clone()],
+            otherwise: vec![Op::Range(Query::new(KeyRange::key(key.clone())))],
+        };
+        Ok(Txn {
+            compares: vec![compare(CompareWith::Value(ours.into()))],
+            then: vec![register],
+            otherwise: vec![Op::Txn(Box::new(claim))],
+        })
+    }
+
+    fn answered(&mut self, now: Instant, registration: Registration, reply: &TxnReply) {
+        let inner = match reply.replies.first() {
+            Some(OpReply::Txn(inner)) if !reply.succeeded => inner,
+            _ => return self.succeed(now, registration),
+        };
+        if inner.succeeded {
+            self.claim = None;
+            return self.succeed(now, registration);
+        }
+        let found = match inner.replies.first() {
+            Some(OpReply::Range(listing)) => listing.items.first(),
+            _ => None,
+        };
+        let Some(found) = found else { return };
+        match ClusterClaim::parse(&found.value) {
+            Ok(claim) if claim.reflector == self.name => self.claim = Some(found.value.to_vec()),
+            _ => {
+                self.trouble = Some(format!(
+                    "cluster id {} is another reflector's: asking for the next",
+                    registration.cluster_id
+                ));
+                self.claim = None;
+                self.told = None;
+                self.taken += 1;
+            }
+        }
+    }
+
+    fn succeed(&mut self, now: Instant, registration: Registration) {
+        self.told = Some((registration, now));
+        self.taken = 0;
+        self.trouble = None;
+    }
+}

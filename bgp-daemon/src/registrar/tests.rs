@@ -1,0 +1,269 @@
+use datastore::{Core, CoreConfig};
+use model::ReflectorState;
+
+use super::*;
+
+const NAME: &str = "rr1";
+const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+fn wish(clients: u32, held: Option<Ipv4Addr>) -> Wish {
+    let value = r#"{"asNumber":64512,"ipv4Address":"10.0.0.1","clusterID":"0.0.0.0","zone":"a"}"#;
+    let mut registration = Registration::parse(value.as_bytes()).expect("reads");
+    registration.clients = clients;
+    let router_id = ROUTER_ID;
+    Wish {
+        registration,
+        cluster: ClusterWish::Own { router_id, held },
+    }
+}
+
+/// A registrar beside a store, under one clock.
+struct World {
+    core: Core,
+    now: Duration,
+    registrar: Registrar,
+    jobs: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            core: Core::new(CoreConfig::default()),
+            now: Duration::ZERO,
+            registrar: Registrar::new(NAME),
+            jobs: 0,
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        Instant::ZERO + self.now
+    }
+
+    fn ask(&mut self, job: Job) -> Answer {
+        match job {
+            Job::Grant(ttl_s) => {
+                Answer::Granted(self.core.lease_grant(self.now, LeaseId::NONE, ttl_s))
+            }
+            Job::KeepAlive(lease) => Answer::KeptAlive(self.core.lease_keep_alive(self.now, lease)),
+            Job::Txn(txn) => Answer::Done(self.core.txn(&txn)),
+        }
+    }
+
+    /// Lets so much time pass; the store answers, or does not.
+    fn pass(&mut self, seconds: u64, answers: bool) {
+        let end = self.now + Duration::from_secs(seconds);
+        loop {
+            while let Some(job) = self.registrar.poll(self.instant()) {
+                self.jobs += 1;
+                assert!(self.jobs < 10_000, "it asks without end");
+                let answer = match answers {
+                    true => self.ask(job),
+                    false => deaf(&job),
+                };
+                let now = self.instant();
+                self.registrar.done(now, answer);
+            }
+            let next = self
+                .registrar
+                .poll_timeout()
+                .map(|at| Duration::from_nanos(at.0));
+            let Some(next) = next.filter(|at| *at < end) else {
+                break;
+            };
+            assert!(next > self.now, "its deadlines are ahead");
+            self.now = next;
+            self.core.expire(self.now);
+        }
+        self.now = end;
+        self.core.expire(self.now);
+    }
+
+    fn get(&self, key: FabricKey) -> Option<Vec<u8>> {
+        let query = Query::new(KeyRange::key(key.to_string()));
+        let listing = self.core.range(&query).expect("answers");
+        listing.items.first().map(|item| item.value.to_vec())
+    }
+
+    fn registered(&self) -> Option<Registration> {
+        let value = self.get(FabricKey::Reflector(NAME.into()))?;
+        Some(Registration::parse(&value).expect("reads"))
+    }
+
+    fn put(&mut self, key: FabricKey, value: Vec<u8>) {
+        let then = vec![Op::Put(Put::new(key.to_string(), value))];
+        self.core
+            .txn(&Txn {
+                then,
+                ..Txn::default()
+            })
+            .expect("done");
+    }
+
+    fn delete(&mut self, key: FabricKey) {
+        let range = KeyRange::key(key.to_string());
+        let then = vec![Op::Delete(datastore::Delete {
+            range,
+            previous: false,
+        })];
+        self.core
+            .txn(&Txn {
+                then,
+                ..Txn::default()
+            })
+            .expect("done");
+    }
+}
+
+fn deaf(job: &Job) -> Answer {
+    let away = || Error::Unavailable("away".into());
+    match job {
+        Job::Grant(_) => Answer::Granted(Err(away())),
+        Job::KeepAlive(_) => Answer::KeptAlive(Err(away())),
+        Job::Txn(_) => Answer::Done(Err(away())),
+    }
+}
+
+#[test]
+fn it_registers_under_a_lease_and_its_own_cluster_id_and_stays() {
+    let mut world = World::new();
+    world.pass(60, true);
+    assert_eq!(world.jobs, 0, "there is nothing to say yet");
+    world.registrar.want(wish(0, None));
+    world.pass(1, true);
+    let told = world.registered().expect("there");
+    assert_eq!(told.cluster_id, ROUTER_ID, "RFC 4456 §7");
+    assert_eq!(world.registrar.registered(), Some(&told));
+    let claim = world.get(FabricKey::Cluster(ROUTER_ID)).expect("claimed");
+    assert_eq!(ClusterClaim::parse(&claim).expect("reads").reflector, NAME);
+
+    world.pass(600, true);
+    assert!(world.registered().is_some(), "the lease is kept alive");
+    assert!(
+        world.jobs < 600 / 5 + 600 / 60 + 5,
+        "{} questions",
+        world.jobs
+    );
+
+    world.pass(60, false);
+    assert!(
+        world.registered().is_none(),
+        "whoever is silent is forgotten"
+    );
+    let claim = world.get(FabricKey::Cluster(ROUTER_ID));
+    assert!(claim.is_some(), "its cluster id is not");
+}
+
+#[test]
+fn after_a_lost_lease_it_registers_anew() {
+    let mut world = World::new();
+    world.registrar.want(wish(0, None));
+    world.pass(1, true);
+    world.pass(120, false);
+    assert!(world.registered().is_none());
+    assert!(world.registrar.trouble().expect("said").contains("away"));
+    world.pass(6, true);
+    assert!(world.registered().is_some());
+    assert_eq!(world.registrar.trouble(), None);
+    assert_eq!(world.registered().expect("there").cluster_id, ROUTER_ID);
+}
+
+#[test]
+fn after_another_store_has_come_in_its_place_it_registers_there() {
+    let mut world = World::new();
+    world.registrar.want(wish(0, None));
+    world.pass(1, true);
+    world.core = Core::new(CoreConfig::default());
+    world.pass(6, true);
+    assert!(world.registered().is_some());
+    assert!(world.get(FabricKey::Cluster(ROUTER_ID)).is_some());
+}
+
+#[test]
+fn a_cluster_id_that_is_anothers_is_left_to_it() {
+    let mut world = World::new();
+    let other = ClusterClaim::of("rr2").encode();
+    world.put(FabricKey::Cluster(ROUTER_ID), other.clone());
+    let second = cluster_ids(NAME, ROUTER_ID).nth(1).expect("another");
+    world.put(FabricKey::Cluster(second), b"not even JSON".to_vec());
+    world.registrar.want(wish(0, None));
+    world.pass(1, true);
+    let third = cluster_ids(NAME, ROUTER_ID).nth(2).expect("another");
+    assert_eq!(world.registered().expect("there").cluster_id, third);
+    assert_eq!(world.get(FabricKey::Cluster(ROUTER_ID)), Some(other));
+
+    // While it runs: somebody has restored an older store.
+    world.put(FabricKey::Cluster(third), ClusterClaim::of("rr3").encode());
+    world.pass(61, true);
+    let fourth = cluster_ids(NAME, ROUTER_ID).nth(3).expect("another");
+    assert_eq!(world.registered().expect("there").cluster_id, fourth);
+}
+
+#[test]
+fn what_it_holds_already_comes_first_and_may_have_been_written_by_others() {
+    let mut world = World::new();
+    let held = Ipv4Addr::new(0, 0, 0, 7);
+    let claim = br#"{"reflector":"rr1","note":"kept"}"#.to_vec();
+    world.put(FabricKey::Cluster(held), claim.clone());
+    world.registrar.want(wish(0, Some(held)));
+    world.pass(1, true);
+    assert_eq!(world.registered().expect("there").cluster_id, held);
+    assert_eq!(
+        world.get(FabricKey::Cluster(held)),
+        Some(claim),
+        "not touched"
+    );
+    assert_eq!(world.get(FabricKey::Cluster(ROUTER_ID)), None);
+}
+
+#[test]
+fn a_given_cluster_id_is_shared_with_whomever_it_was_given_to() {
+    let mut world = World::new();
+    let id = Ipv4Addr::new(0, 0, 0, 1);
+    world.put(FabricKey::Cluster(id), ClusterClaim::of("rr2").encode());
+    let cluster = ClusterWish::Given(id);
+    world.registrar.want(Wish {
+        cluster,
+        ..wish(0, None)
+    });
+    world.pass(1, true);
+    assert_eq!(world.registered().expect("there").cluster_id, id);
+}
+
+#[test]
+fn what_matters_is_told_at_once_and_the_load_now_and_then() {
+    let mut world = World::new();
+    world.registrar.want(wish(0, None));
+    world.pass(1, true);
+    world.registrar.want(wish(1, None));
+    world.pass(1, true);
+    assert_eq!(world.registered().expect("there").clients, 0);
+    world.pass(9, true);
+    assert_eq!(world.registered().expect("there").clients, 1);
+    let mut draining = wish(1, None);
+    draining.registration.state = ReflectorState::Draining;
+    world.registrar.want(draining);
+    world.pass(0, true);
+    assert_eq!(
+        world.registered().expect("there").state,
+        ReflectorState::Draining
+    );
+
+    world.delete(FabricKey::Reflector(NAME.into()));
+    world.pass(61, true);
+    assert!(
+        world.registered().is_some(),
+        "whoever deletes it does not do so for long"
+    );
+}
+
+#[test]
+fn what_cannot_be_said_is_told_to_the_operator() {
+    let mut world = World::new();
+    let mut mute = wish(0, None);
+    mute.registration.ipv4_address = None;
+    world.registrar.want(mute);
+    world.pass(120, true);
+    let trouble = world.registrar.trouble().expect("said");
+    assert!(trouble.contains("ipv4Address"), "{trouble}");
+    assert!(world.registered().is_none());
+}
