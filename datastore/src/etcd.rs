@@ -1,51 +1,45 @@
 //! The port over the network: a client of etcd, or of anything that speaks its v3 API.
 //!
-//! Every call has a deadline. The channel beneath finds its way back by itself when a server comes
-//! back; watches do not, and say so ([`crate::Mirror`] begins them anew).
+//! Every call has a deadline. Of several members one is asked until it fails, then the next; a
+//! request that changes something is given to another one only if the first cannot have got it.
+//! Watches end with their member, and say so ([`crate::Mirror`] begins them anew).
 
 mod lease;
 mod list;
+mod members;
 mod options;
 mod txn;
 mod watch;
 
-use std::future::Future;
+use std::sync::Arc;
 
-use etcd_client::{Client, KvClient, LeaseClient, WatchClient};
-use tokio::time::timeout;
+use etcd_client::{Client, KvClient, WatchClient};
 
 use crate::error::Error;
 use crate::kv::{Lease, LeaseId, LeaseState, Listing, Query, Revision};
-use crate::limits::{ANSWER_OCTETS_MAX, CALL_TIMEOUT};
+use crate::limits::ANSWER_OCTETS_MAX;
 use crate::port::{Answer, Store, Watch, WatchRequest};
 use crate::txn::{Txn, TxnReply};
 use crate::wire::status::status_in;
 
+use members::{Again, Members};
 pub use options::{EtcdOptions, TlsFiles};
 
 /// A client of an etcd cluster. Cheap to clone.
 #[derive(Clone)]
-pub struct EtcdStore {
-    kv: KvClient,
-    watch: WatchClient,
-    lease: LeaseClient,
-}
+pub struct EtcdStore(Arc<Members>);
 
 impl EtcdStore {
-    /// A client with these options. Without a user this does not wait for a server to be there;
-    /// with one it must be, to know the user.
+    /// A client with these options. It does not wait for a server to be there, nor ask whether the
+    /// user may do anything: calls tell.
     pub async fn connect(options: &EtcdOptions) -> Result<Self, Error> {
         let connect = options.connect()?;
-        let client = called(Client::connect(&options.endpoints, Some(connect))).await?;
-        Ok(Self {
-            kv: client
-                .kv_client()
-                .max_decoding_message_size(ANSWER_OCTETS_MAX),
-            watch: client
-                .watch_client()
-                .max_decoding_message_size(ANSWER_OCTETS_MAX),
-            lease: client.lease_client(),
-        })
+        let user = options.user()?;
+        let chance = crate::random::octets().map(u64::from_le_bytes);
+        // Without chance all clients begin with the first member, which works as well.
+        let start = usize::try_from(chance.unwrap_or(0) >> 33).unwrap_or(0);
+        let members = Members::new(&options.endpoints, connect, user, start).await?;
+        Ok(Self(Arc::new(members)))
     }
 }
 
@@ -57,51 +51,52 @@ impl std::fmt::Debug for EtcdStore {
 
 impl Store for EtcdStore {
     fn range(&self, query: Query) -> Answer<'_, Listing> {
-        Box::pin(list::range(self.kv.clone(), query))
+        Box::pin(list::range(&self.0, query))
     }
 
     fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
-        Box::pin(txn::txn(self.kv.clone(), txn))
+        Box::pin(txn::txn(&self.0, txn))
     }
 
     fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
-        Box::pin(watch::watch(self.watch.clone(), request))
+        Box::pin(watch::watch(&self.0, request))
     }
 
     fn compact(&self, at: Revision) -> Answer<'_, ()> {
-        let mut kv = self.kv.clone();
         Box::pin(async move {
-            called(kv.compact(at.0, None)).await?;
+            let compact = |client| async move { kv(&client).compact(at.0, None).await };
+            self.0.ask(Again::Unsent, compact).await?;
             Ok(())
         })
     }
 
     fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
-        Box::pin(lease::grant(self.lease.clone(), ttl_s))
+        Box::pin(lease::grant(&self.0, ttl_s))
     }
 
     fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
-        Box::pin(lease::keep_alive(self.lease.clone(), id))
+        Box::pin(lease::keep_alive(&self.0, id))
     }
 
     fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
-        Box::pin(lease::revoke(self.lease.clone(), id))
+        Box::pin(lease::revoke(&self.0, id))
     }
 
     fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
-        Box::pin(lease::state(self.lease.clone(), id))
+        Box::pin(lease::state(&self.0, id))
     }
 }
 
-/// Waits for an answer, but not for ever.
-async fn called<T>(call: impl Future<Output = Result<T, etcd_client::Error>>) -> Result<T, Error> {
-    match timeout(CALL_TIMEOUT, call).await {
-        Ok(answer) => answer.map_err(error_in),
-        Err(_) => Err(Error::Unavailable(format!(
-            "no answer within {} s",
-            CALL_TIMEOUT.as_secs()
-        ))),
-    }
+fn kv(client: &Client) -> KvClient {
+    client
+        .kv_client()
+        .max_decoding_message_size(ANSWER_OCTETS_MAX)
+}
+
+fn watch_client(client: &Client) -> WatchClient {
+    client
+        .watch_client()
+        .max_decoding_message_size(ANSWER_OCTETS_MAX)
 }
 
 fn error_in(error: etcd_client::Error) -> Error {

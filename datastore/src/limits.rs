@@ -53,17 +53,21 @@ pub const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
 /// How long the served store waits for its clients to let go when it stops.
 pub const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
 
-/// How long a client waits for one answer of the store.
+/// How long a client waits for one answer of the store, whichever member gives it.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client waits for a connection.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a client waits for one member to answer a question that it can ask another one.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often an HTTP/2 ping is sent on a client's connection …
-pub const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// How long a client waits for a connection.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often an HTTP/2 ping is sent on a client's connection that has something under way (etcd
+/// takes offence below 5 s) …
+pub const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// … and how long its answer may take.
-pub const PING_TIMEOUT: Duration = Duration::from_secs(10);
+pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Octets of one answer that a client accepts: a page of large values.
 pub const ANSWER_OCTETS_MAX: usize = 64 * 1024 * 1024;

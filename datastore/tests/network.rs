@@ -4,47 +4,14 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Served, soon};
+use common::{Picture, Served, soon};
 use datastore::serve::{ServeConfig, ServeError, Server};
 use datastore::{
-    Change, Error, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, Update,
-    WatchRequest, follow,
+    Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Status, Store, WatchRequest, follow,
 };
-
-/// What a follower's consumer holds.
-#[derive(Default)]
-struct Picture {
-    state: BTreeMap<Bytes, Bytes>,
-    status: Option<Status>,
-}
-
-impl Picture {
-    async fn until(&mut self, follower: &mut Follower, what: &str, done: impl Fn(&Self) -> bool) {
-        while !done(self) {
-            for update in soon(what, follower.next()).await {
-                match update {
-                    Update::Status(status) => self.status = Some(status),
-                    Update::Change(Change::Put(item)) => {
-                        self.state.insert(item.key, item.value);
-                    }
-                    Update::Change(Change::Delete(key)) => {
-                        self.state.remove(&key);
-                    }
-                }
-            }
-        }
-    }
-
-    fn holds(&self, key: &str, value: &str) -> bool {
-        self.state
-            .get(key.as_bytes())
-            .is_some_and(|held| held == value)
-    }
-}
 
 async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
     store

@@ -4,52 +4,23 @@
 
 mod common;
 
-use std::path::Path;
-
-use common::{Etcd, program, soon};
+use common::{Etcd, certificates, soon, tls, users};
 use datastore::{Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Store, TlsFiles, WatchRequest};
-use tokio::process::Command;
-
-async fn etcdctl(program: &Path, etcd: &Etcd, arguments: &str) {
-    let mut command = Command::new(program);
-    command
-        .env("ETCDCTL_API", "3")
-        .args(["--endpoints", &etcd.url])
-        .args(arguments.split(' '));
-    let output = soon("etcdctl", command.output()).await.unwrap();
-    assert!(
-        output.status.success(),
-        "{arguments}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
 
 #[tokio::test]
 async fn users_may_do_what_they_may_do() {
-    let (Some(ctl), Some(etcd)) = (program("etcdctl"), Etcd::start().await) else {
+    let Some(etcd) = Etcd::start().await else {
         return;
     };
-    for arguments in [
-        "user add root:rootword",
-        "user grant-role root root",
-        "user add felix:secret",
-        "role add agent",
-        "role grant-permission agent readwrite /calico/ --prefix=true",
-        "user grant-role felix agent",
-        "auth enable",
-    ] {
-        etcdctl(&ctl, &etcd, arguments).await;
-    }
-    let password = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(password.path(), "secret\n").unwrap();
-    let mut options = EtcdOptions::new([etcd.url.clone()]);
-
-    let nobody = EtcdStore::connect(&options).await.unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let Some(options) = users(&etcd, files.path(), "/calico/").await else {
+        return;
+    };
+    let anonymous = EtcdOptions::new(etcd.urls());
+    let nobody = EtcdStore::connect(&anonymous).await.unwrap();
     let error = nobody.get("/calico/a".into()).await.unwrap_err();
     assert!(matches!(error, Error::Denied(_)), "{error}");
 
-    options.username = Some("felix".into());
-    options.password_file = Some(password.path().to_owned());
     let felix = EtcdStore::connect(&options).await.unwrap();
     felix
         .put("/calico/a".into(), "x".into(), LeaseId::NONE)
@@ -76,52 +47,24 @@ async fn users_may_do_what_they_may_do() {
     };
     assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
 
-    std::fs::write(password.path(), "wrong").unwrap();
-    let error = EtcdStore::connect(&options).await.unwrap_err();
+    std::fs::write(files.path().join("password"), "wrong").unwrap();
+    let stranger = EtcdStore::connect(&options).await.unwrap();
+    let error = stranger.get("/calico/a".into()).await.unwrap_err();
     assert!(matches!(error, Error::Denied(_)), "{error}");
-}
-
-/// An authority, and certificates of it for a server on loopback and for a client.
-async fn certificates(openssl: &Path, directory: &Path) {
-    let request = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    let signed = "-x509 -days 2 -CA ca.pem -CAkey ca.key";
-    let server = "-addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE";
-    let client = "-addext basicConstraints=critical,CA:FALSE";
-    for arguments in [
-        format!("{request} -x509 -days 2 -subj /CN=authority -keyout ca.key -out ca.pem"),
-        format!("{request} {signed} {server} -subj /CN=server -keyout server.key -out server.pem"),
-        format!("{request} {signed} {client} -subj /CN=client -keyout client.key -out client.pem"),
-    ] {
-        let mut command = Command::new(openssl);
-        command.current_dir(directory).args(arguments.split(' '));
-        let output = soon("openssl", command.output()).await.unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
 }
 
 #[tokio::test]
 async fn both_ends_check_certificates() {
-    let Some(openssl) = program("openssl") else {
+    let Some(files) = certificates().await else {
         return;
     };
-    let files = tempfile::tempdir().unwrap();
-    certificates(&openssl, files.path()).await;
     let Some(etcd) = Etcd::start_tls(files.path()).await else {
         return;
     };
     let file = |name| files.path().join(name);
-    let tls = TlsFiles {
-        ca_file: file("ca.pem"),
-        cert_file: Some(file("client.pem")),
-        key_file: Some(file("client.key")),
-        server_name: None,
-    };
+    let tls = tls(files.path());
     let connect = async |tls: TlsFiles| {
-        let mut options = EtcdOptions::new([etcd.url.clone()]);
+        let mut options = EtcdOptions::new(etcd.urls());
         options.tls = Some(tls);
         EtcdStore::connect(&options).await.unwrap()
     };

@@ -1,50 +1,58 @@
 //! Leases.
 
-use etcd_client::{LeaseClient, LeaseTimeToLiveOptions};
+use etcd_client::{Error as EtcdError, LeaseTimeToLiveOptions};
 
-use super::called;
+use super::members::{Again, Members};
 use crate::error::Error;
 use crate::kv::{Lease, LeaseId, LeaseState};
 
-pub(super) async fn grant(mut lease: LeaseClient, ttl_s: i64) -> Result<Lease, Error> {
-    let response = called(lease.grant(ttl_s, None)).await?;
+pub(super) async fn grant(members: &Members, ttl_s: i64) -> Result<Lease, Error> {
+    // A lease that is granted twice ends once unused.
+    let grant =
+        |client: etcd_client::Client| async move { client.lease_client().grant(ttl_s, None).await };
+    let (_, response) = members.ask(Again::Any, grant).await?;
     Ok(Lease {
         id: LeaseId(response.id()),
         ttl_s: response.ttl(),
     })
 }
 
-pub(super) async fn keep_alive(mut lease: LeaseClient, id: LeaseId) -> Result<i64, Error> {
-    let response = called(async {
-        // Opening the stream keeps the lease alive, but the answer with the time is not passed on;
-        // that of a second request is.
-        let (mut keeper, mut replies) = match lease.keep_alive(id.0).await {
-            Ok(open) => open,
-            Err(etcd_client::Error::LeaseKeepAliveError(_)) => return Ok(Err(Error::NoLease(id))),
-            Err(error) => return Err(error),
-        };
-        keeper.keep_alive().await?;
-        Ok(Ok(replies.message().await?))
-    });
-    match response.await?? {
-        Some(response) if response.ttl() > 0 => Ok(response.ttl()),
-        Some(_) => Err(Error::NoLease(id)),
-        None => Err(Error::Unavailable(
-            "the stream of keep-alives has ended".into(),
-        )),
+pub(super) async fn keep_alive(members: &Members, id: LeaseId) -> Result<i64, Error> {
+    // Opening the stream keeps the lease alive, but the answer with the time is not passed on; and
+    // a second request on the stream may be left waiting by proxies.
+    let keep = |client: etcd_client::Client| async move {
+        match client.lease_client().keep_alive(id.0).await {
+            Ok(_) => Ok(true),
+            Err(EtcdError::LeaseKeepAliveError(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    };
+    match members.ask(Again::Any, keep).await? {
+        (_, true) => Ok(state(members, id).await?.granted_s),
+        (_, false) => Err(Error::NoLease(id)),
     }
 }
 
-pub(super) async fn revoke(mut lease: LeaseClient, id: LeaseId) -> Result<(), Error> {
-    called(lease.revoke(id.0))
+pub(super) async fn revoke(members: &Members, id: LeaseId) -> Result<(), Error> {
+    let revoke =
+        |client: etcd_client::Client| async move { client.lease_client().revoke(id.0).await };
+    members
+        .ask(Again::Unsent, revoke)
         .await
         .map_err(|error| of(id, error))?;
     Ok(())
 }
 
-pub(super) async fn state(mut lease: LeaseClient, id: LeaseId) -> Result<LeaseState, Error> {
-    let options = LeaseTimeToLiveOptions::new().with_keys();
-    let response = called(lease.time_to_live(id.0, Some(options)))
+pub(super) async fn state(members: &Members, id: LeaseId) -> Result<LeaseState, Error> {
+    let ask = |client: etcd_client::Client| async move {
+        let options = LeaseTimeToLiveOptions::new().with_keys();
+        client
+            .lease_client()
+            .time_to_live(id.0, Some(options))
+            .await
+    };
+    let (_, response) = members
+        .ask(Again::Any, ask)
         .await
         .map_err(|error| of(id, error))?;
     if response.ttl() < 0 {

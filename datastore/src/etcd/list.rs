@@ -1,15 +1,20 @@
 //! Reading.
 
-use etcd_client::{GetOptions, KvClient, SortOrder, SortTarget};
+use etcd_client::{GetOptions, SortOrder, SortTarget};
 
-use super::called;
+use super::kv;
+use super::members::{Again, Members};
 use crate::error::Error;
 use crate::kv::{Listing, OrderBy, Query};
 use crate::wire::{listing_in, range_out};
 
-pub(super) async fn range(mut kv: KvClient, query: Query) -> Result<Listing, Error> {
+pub(super) async fn range(members: &Members, query: Query) -> Result<Listing, Error> {
     let (key, options) = options(query);
-    let response = called(kv.get(key, Some(options))).await?;
+    let get = |client| {
+        let (key, options) = (key.clone(), options.clone());
+        async move { kv(&client).get(key, Some(options)).await }
+    };
+    let (_, response) = members.ask(Again::Any, get).await?;
     Ok(listing_in(response.0))
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::limits::{CONNECT_TIMEOUT, PING_INTERVAL, PING_TIMEOUT};
 
 /// How to reach an etcd cluster; also a section of a configuration file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdOptions {
     /// URLs of the members, such as `http://10.0.0.254:2379`.
@@ -24,8 +24,9 @@ pub struct EtcdOptions {
     /// Certificates, for `https` URLs.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// Refuse answers of members that have lost contact with their cluster.
-    #[serde(default)]
+    /// Refuse answers of members that have lost contact with their cluster; else a watch there
+    /// stays open and brings nothing.
+    #[serde(default = "yes")]
     pub require_leader: bool,
 }
 
@@ -46,12 +47,19 @@ pub struct TlsFiles {
     pub server_name: Option<String>,
 }
 
+const fn yes() -> bool {
+    true
+}
+
 impl EtcdOptions {
     /// Options for these URLs, and nothing else.
     pub fn new<T: Into<String>>(endpoints: impl IntoIterator<Item = T>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
-            ..Self::default()
+            username: None,
+            password_file: None,
+            tls: None,
+            require_leader: true,
         }
     }
 
@@ -59,31 +67,33 @@ impl EtcdOptions {
         if self.endpoints.is_empty() {
             return Err(Error::Options("no endpoint of the store is given".into()));
         }
-        // Pings, or a peer that went without a word would never be missed.
+        // Pings, or a member that went without a word would never be missed. Not while nothing is
+        // asked of it: etcd takes that for abuse and closes the connection.
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
-            .with_keep_alive_while_idle(true)
+            .with_keep_alive_while_idle(false)
             .with_require_leader(self.require_leader);
-        match (&self.username, &self.password_file) {
-            (None, None) => {}
-            (Some(name), Some(file)) => {
-                let password = read(file)?;
-                let password = String::from_utf8_lossy(&password);
-                options = options
-                    .with_user(name, password.trim_end_matches(['\r', '\n']))
-                    .with_auto_token_refresh(true);
-            }
-            _ => {
-                return Err(Error::Options(
-                    "username and password_file go together".into(),
-                ));
-            }
-        }
         if let Some(tls) = &self.tls {
             options = options.with_tls(tls.options()?);
         }
         Ok(options)
+    }
+
+    /// Name and password of the user, if there is one.
+    pub(super) fn user(&self) -> Result<Option<(String, String)>, Error> {
+        match (&self.username, &self.password_file) {
+            (None, None) => Ok(None),
+            (Some(name), Some(file)) => {
+                let password = read(file)?;
+                let password = String::from_utf8_lossy(&password);
+                let password = password.trim_end_matches(['\r', '\n']);
+                Ok(Some((name.clone(), password.to_owned())))
+            }
+            _ => Err(Error::Options(
+                "username and password_file go together".into(),
+            )),
+        }
     }
 }
 
@@ -115,8 +125,11 @@ mod tests {
 
     #[test]
     fn options_that_cannot_work_are_refused() {
-        let refused = |options: &EtcdOptions| options.connect().unwrap_err().to_string();
-        assert!(refused(&EtcdOptions::default()).contains("no endpoint"));
+        let refused = |options: &EtcdOptions| {
+            let error = options.connect().err().or_else(|| options.user().err());
+            error.unwrap().to_string()
+        };
+        assert!(refused(&EtcdOptions::new([""; 0])).contains("no endpoint"));
         let mut options = EtcdOptions::new(["http://127.0.0.1:1"]);
         options.username = Some("felix".into());
         assert!(refused(&options).contains("go together"));

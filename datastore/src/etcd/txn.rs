@@ -1,16 +1,22 @@
 //! Transactions.
 
 use etcd_client::{
-    Compare as EtcdCompare, CompareOp, DeleteOptions, KvClient, PutOptions, Txn as EtcdTxn, TxnOp,
+    Compare as EtcdCompare, CompareOp, DeleteOptions, PutOptions, Txn as EtcdTxn, TxnOp,
 };
 
-use super::{called, list};
+use super::members::{Again, Members};
+use super::{kv, list};
 use crate::error::Error;
 use crate::txn::{Compare, CompareWith, Comparison, Delete, Op, Put, Txn, TxnReply};
 use crate::wire::{range_out, txn_reply_in};
 
-pub(super) async fn txn(mut kv: KvClient, txn: Txn) -> Result<TxnReply, Error> {
-    let response = called(kv.txn(txn_out(txn))).await?;
+pub(super) async fn txn(members: &Members, txn: Txn) -> Result<TxnReply, Error> {
+    let txn = txn_out(txn);
+    let carry_out = |client| {
+        let txn = txn.clone();
+        async move { kv(&client).txn(txn).await }
+    };
+    let (_, response) = members.ask(Again::Unsent, carry_out).await?;
     Ok(txn_reply_in(response.0))
 }
 

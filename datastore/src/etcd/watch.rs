@@ -1,54 +1,83 @@
 //! Watches.
 
-use etcd_client::{
-    WatchClient, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
-};
+use std::sync::Arc;
+
+use etcd_client::{WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::stream;
 use tokio::sync::mpsc;
 
-use super::{called, error_in};
+use super::members::{Again, Members};
+use super::{error_in, list, watch_client};
 use crate::error::Error;
-use crate::kv::{Batch, Header, Revision};
+use crate::kv::{Batch, Header, KeyRange, Query, Revision};
 use crate::port::{Watch, WatchRequest};
 use crate::wire::{event_in, header_in, range_out};
 
-pub(super) async fn watch(mut client: WatchClient, request: WatchRequest) -> Result<Watch, Error> {
+/// Where the watch begins that asks for a sign of life: nothing will ever happen there.
+const NEVER: i64 = i64::MAX;
+
+pub(super) async fn watch(members: &Arc<Members>, request: WatchRequest) -> Result<Watch, Error> {
     let (key, end) = range_out(request.range);
-    let mut options = WatchOptions::new().with_range(end);
+    let bare = WatchOptions::new().with_range(end);
+    let mut options = bare.clone();
     if let Some(from) = request.from {
         options = options.with_start_revision(from.0);
     }
     if request.previous {
         options = options.with_prev_key();
     }
-    let (requests, responses, first) = called(async {
-        let (requests, mut responses) = client.watch(key, Some(options)).await?.split();
-        let first = responses.message().await?;
-        Ok((requests, responses, first))
-    })
-    .await?;
+    let begin = |client| {
+        let (key, options) = (key.clone(), options.clone());
+        async move {
+            let stream = watch_client(&client).watch(key, Some(options)).await?;
+            let (requests, mut responses) = stream.split();
+            let first = responses.message().await?;
+            Ok((requests, responses, first))
+        }
+    };
+    let (at, (requests, responses, first)) = members.ask(Again::Any, begin).await?;
     let first = first.ok_or_else(ended)?;
     if let Some(error) = refusal(&first) {
         return Err(error);
     }
-    let header = header_in(first.0.header.as_ref());
     let (probe, probes) = mpsc::channel(1);
-    let state = Some(Open {
+    let mut open = Open {
+        members: Arc::clone(members),
+        at,
+        id: first.watch_id(),
+        header: Header::default(),
+        probe: (key, bare.with_start_revision(NEVER)),
         requests,
         responses,
         probes,
-    });
-    let batches = stream::unfold(state, |state| async move {
-        let mut open = state?;
+    };
+    let header = header_in(first.0.header.as_ref());
+    open.header = open.whole(header).await?;
+    let header = open.header;
+    let batches = stream::unfold(Some(open), |open| async move {
+        let mut open = open?;
         match open.next().await {
             Ok(batch) => Some((Ok(batch), Some(open))),
-            Err(error) => Some((Err(error), None)),
+            Err(error) => {
+                if matches!(error, Error::Unavailable(_) | Error::WatchLost(_)) {
+                    open.members.failed(open.at);
+                }
+                Some((Err(open.members.name(open.at, error)), None))
+            }
         }
     });
     Ok(Watch::new(header, Box::pin(batches), probe))
 }
 
 struct Open {
+    members: Arc<Members>,
+    /// The place of the member that watches.
+    at: usize,
+    id: i64,
+    /// What the store said of itself when the watch began.
+    header: Header,
+    /// The watch that asks for a sign of life.
+    probe: (Vec<u8>, WatchOptions),
     requests: WatchRequestSender,
     responses: WatchResponseStream,
     probes: mpsc::Receiver<()>,
@@ -60,16 +89,62 @@ impl Open {
             tokio::select! {
                 response = self.responses.message() => {
                     let response = response.map_err(error_in)?.ok_or_else(ended)?;
-                    return match refusal(&response) {
-                        Some(error) => Err(error),
-                        None => Ok(batch(response)),
-                    };
+                    if let Some(batch) = self.take(response).await? {
+                        return Ok(batch);
+                    }
                 }
                 Some(()) = self.probes.recv() => {
-                    self.requests.request_progress().await.map_err(error_in)?;
+                    // Proxies leave requests for progress unanswered, but the beginning of another
+                    // watch on the same stream they all tell.
+                    let (key, options) = self.probe.clone();
+                    self.requests.watch(key, Some(options)).await.map_err(error_in)?;
                 }
             }
         }
+    }
+
+    async fn take(&mut self, response: WatchResponse) -> Result<Option<Batch>, Error> {
+        let header = header_in(response.0.header.as_ref());
+        if response.watch_id() == self.id {
+            if let Some(error) = refusal(&response) {
+                return Err(error);
+            }
+            self.same_history(header)?;
+            return Ok(Some(batch(response)));
+        }
+        if !response.created() {
+            return Ok(None);
+        }
+        let id = response.watch_id();
+        self.requests.cancel(id).await.map_err(error_in)?;
+        let header = self.whole(header).await?;
+        self.same_history(header)?;
+        Ok(Some(Batch {
+            revision: header.revision,
+            events: Vec::new(),
+        }))
+    }
+
+    /// A proxy that joins a watch to another one makes the answer up, without the history's number
+    /// and with the revision that was asked for: the store itself is then asked.
+    async fn whole(&self, header: Header) -> Result<Header, Error> {
+        if header.cluster != 0 {
+            return Ok(header);
+        }
+        let query = Query {
+            count_only: true,
+            ..Query::new(KeyRange::key(self.probe.0.clone()))
+        };
+        Ok(list::range(&self.members, query).await?.header)
+    }
+
+    /// The store behind a proxy may be replaced without the proxy saying so.
+    fn same_history(&self, header: Header) -> Result<(), Error> {
+        if header.cluster == 0 || header.cluster == self.header.cluster || self.header.cluster == 0
+        {
+            return Ok(());
+        }
+        Err(Error::WatchLost("the store has another history now".into()))
     }
 }
 

@@ -14,6 +14,7 @@ const LEASE_EXISTS: &str = "etcdserver: lease already exists";
 const TOO_LARGE: &str = "etcdserver: request is too large";
 const TOO_MANY: &str = "etcdserver: too many operations in txn request";
 const DUPLICATE: &str = "etcdserver: duplicate key given in txn request";
+const DENIED: &str = "etcdserver: permission denied";
 
 /// The status that tells a client of an error.
 pub(crate) fn status_out(error: &Error) -> Status {
@@ -28,7 +29,7 @@ pub(crate) fn status_out(error: &Error) -> Status {
         Error::TooManyOperations => (Code::InvalidArgument, TOO_MANY),
         Error::DuplicateKey => (Code::InvalidArgument, DUPLICATE),
         Error::BadRequest(reason) => return Status::invalid_argument(reason.as_ref()),
-        Error::Denied(_) => (Code::PermissionDenied, "etcdserver: permission denied"),
+        Error::Denied(_) => (Code::PermissionDenied, DENIED),
         Error::Unavailable(_)
         | Error::WatchLost(_)
         | Error::Conflict { .. }
@@ -39,26 +40,30 @@ pub(crate) fn status_out(error: &Error) -> Status {
     Status::new(code, text)
 }
 
-/// The error that a status tells of.
+/// The error that a status tells of. Its text decides: proxies pass that on, but not the code.
 pub(crate) fn status_in(status: &Status) -> Error {
     let text = status.message();
-    let says = |known: &str| text == known;
+    match text {
+        COMPACTED => return Error::Compacted { at: Revision::ZERO },
+        FUTURE => return Error::FutureRevision,
+        NO_SPACE => return Error::NoSpace,
+        NO_KEY => return Error::NoKey,
+        NO_LEASE => return Error::NoLease(LeaseId::NONE),
+        LEASE_EXISTS => return Error::LeaseExists(LeaseId::NONE),
+        TOO_LARGE => return Error::TooLarge,
+        TOO_MANY => return Error::TooManyOperations,
+        DUPLICATE => return Error::DuplicateKey,
+        DENIED => return Error::Denied(text.to_owned()),
+        _ => {}
+    }
     match status.code() {
-        Code::OutOfRange if says(COMPACTED) => Error::Compacted { at: Revision::ZERO },
-        Code::OutOfRange if says(FUTURE) => Error::FutureRevision,
         // Some other limit of size, such as that of a message.
         Code::OutOfRange => Error::TooLarge,
-        Code::ResourceExhausted if says(NO_SPACE) => Error::NoSpace,
         Code::ResourceExhausted if text.contains("too many requests") => {
             Error::Unavailable(text.to_owned())
         }
         Code::ResourceExhausted => Error::TooLarge,
-        Code::InvalidArgument if says(NO_KEY) => Error::NoKey,
         Code::NotFound => Error::NoLease(LeaseId::NONE),
-        Code::FailedPrecondition if says(LEASE_EXISTS) => Error::LeaseExists(LeaseId::NONE),
-        Code::InvalidArgument if says(TOO_LARGE) => Error::TooLarge,
-        Code::InvalidArgument if says(TOO_MANY) => Error::TooManyOperations,
-        Code::InvalidArgument if says(DUPLICATE) => Error::DuplicateKey,
         Code::InvalidArgument if text.contains("authentication") || text.contains("user name") => {
             Error::Denied(text.to_owned())
         }

@@ -1,19 +1,24 @@
 //! What several tests need: deadlines, servers, foreign programs.
 
-#![allow(dead_code, reason = "every test uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "every test uses a part of it")]
+
+mod etcd;
+mod picture;
+mod secured;
 
 use std::future::Future;
-use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use datastore::serve::{ServeConfig, Server};
 use datastore::{EtcdOptions, EtcdStore};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+pub(crate) use etcd::{Etcd, Proxy, command, free_port};
+pub(crate) use picture::Picture;
+pub(crate) use secured::{certificates, tls, users};
 
 /// Longer than anything here takes; a test that waits so long has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -86,87 +91,4 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         println!("skipped: {name} is not installed");
     }
     found
-}
-
-/// A real etcd of its own, on loopback, in a directory of its own; killed when dropped.
-pub(crate) struct Etcd {
-    pub(crate) url: String,
-    _child: Child,
-    _directory: tempfile::TempDir,
-}
-
-impl Etcd {
-    /// Starts one if it is installed.
-    pub(crate) async fn start() -> Option<Self> {
-        Self::start_with("http", &[]).await
-    }
-
-    /// Starts one with TLS that asks for certificates of this authority.
-    pub(crate) async fn start_tls(files: &Path) -> Option<Self> {
-        let file = |name: &str| files.join(name).to_str().unwrap().to_owned();
-        let (cert, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
-        let own = ["--cert-file", &cert, "--key-file", &key];
-        let asked = ["--client-cert-auth", "--trusted-ca-file", &ca];
-        Self::start_with("https", &[&own[..], &asked[..]].concat()).await
-    }
-
-    async fn start_with(scheme: &str, more: &[&str]) -> Option<Self> {
-        let program = program("etcd")?;
-        // A port that was free a moment ago may be taken: then try others.
-        for _ in 0..5 {
-            if let Some(etcd) = Self::try_start(&program, scheme, more).await {
-                return Some(etcd);
-            }
-        }
-        panic!("etcd does not start");
-    }
-
-    async fn try_start(program: &Path, scheme: &str, more: &[&str]) -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [url, peer] = ports.map(|port| port.local_addr().unwrap());
-        let (url, peer) = (format!("{scheme}://{url}"), format!("http://{peer}"));
-        let mut child = Command::new(program)
-            .args(["--name", "t", "--log-level", "info", "--logger", "zap"])
-            .args([
-                "--listen-client-urls",
-                &url,
-                "--advertise-client-urls",
-                &url,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &peer,
-                "--initial-advertise-peer-urls",
-                &peer,
-            ])
-            .args(["--initial-cluster", &format!("t={peer}")])
-            .args(more)
-            .arg("--data-dir")
-            .arg(directory.path())
-            .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take()?).lines();
-        let ready = async {
-            while let Ok(Some(line)) = lines.next_line().await {
-                if line.contains("serving client traffic") {
-                    return true;
-                }
-            }
-            false
-        };
-        if !soon("etcd to be ready", ready).await {
-            return None;
-        }
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Some(Self {
-            url,
-            _child: child,
-            _directory: directory,
-        })
-    }
 }

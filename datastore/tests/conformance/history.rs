@@ -51,3 +51,29 @@ pub(crate) async fn the_future_cannot_be_read(bench: Bench) {
         Err(Error::FutureRevision)
     );
 }
+
+/// A watch that has not read yet what is compacted: it gets all of it, or is told.
+pub(crate) async fn a_compaction_under_a_watch_leaves_no_gap(bench: Bench) {
+    let from = bench.now().await.next();
+    let mut watch = bench.watch(from).await;
+    let mut revisions = Vec::new();
+    for nth in 0..10 {
+        revisions.push(bench.put("a", &nth.to_string()).await);
+    }
+    bench.store.compact(revisions[9]).await.unwrap();
+    revisions.push(bench.put("a", "last").await);
+    let mut seen = Vec::new();
+    while seen.len() < revisions.len() {
+        match soon("changes, or the end", watch.next()).await {
+            Ok(batch) => seen.extend(batch.events.iter().map(|event| event.item.mod_revision)),
+            Err(error) => {
+                assert!(matches!(error, Error::Compacted { .. }), "{error}");
+                break;
+            }
+        }
+    }
+    assert_eq!(seen, revisions[..seen.len()]);
+    // What was seen before does not hinder: a watch from the compacted revision on goes on.
+    let mut watch = bench.watch(revisions[10]).await;
+    assert_eq!(events(&mut watch, 1).await[0].item.value.as_ref(), b"last");
+}

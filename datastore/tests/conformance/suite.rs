@@ -9,7 +9,7 @@ use datastore::{
 use futures_util::future::BoxFuture;
 
 use crate::common::soon;
-use crate::{history, leases, reads, transactions, watches};
+use crate::{history, leases, mirrors, reads, transactions, values, watches};
 
 /// A store, and a part of its keys that belongs to one case.
 pub(crate) struct Bench {
@@ -34,21 +34,26 @@ const CASES: &[(&str, Case)] = cases! {
         deleting_a_range_tells_what_was_there;
     watches: a_watch_from_the_past_misses_nothing, a_watch_tells_of_its_range_only,
         a_revision_comes_whole, a_watch_can_tell_what_was_before, a_watch_answers_a_probe,
-        a_watch_from_now_begins_now;
+        a_watch_from_now_begins_now, watches_of_one_range_do_not_disturb_each_other;
+    values: any_octets_are_kept, the_largest_value_fits_and_no_larger_one;
     leases: keys_go_with_their_lease, a_lease_that_is_not_kept_ends, a_key_moves_between_leases,
         leases_that_are_not_there;
-    history: what_is_compacted_is_gone, the_future_cannot_be_read;
+    history: what_is_compacted_is_gone, the_future_cannot_be_read,
+        a_compaction_under_a_watch_leaves_no_gap;
+    mirrors: a_mirror_keeps_up;
 };
 
-/// Runs every case, one after another: some of them change what all see.
-pub(crate) async fn run(store: Arc<dyn Store>) {
+/// Runs every case, one after another: some of them change what all see. The name keeps apart what
+/// several runs leave in one store.
+pub(crate) async fn run(store: Arc<dyn Store>, run: &str) {
     for (name, case) in CASES {
-        println!("{name}");
+        let began = std::time::Instant::now();
         let bench = Bench {
             store: Arc::clone(&store),
-            prefix: format!("/t/{name}/"),
+            prefix: format!("/t/{run}{name}/"),
         };
         soon(name, case(bench)).await;
+        println!("{name}: {} ms", began.elapsed().as_millis());
     }
 }
 

@@ -119,3 +119,32 @@ pub(crate) async fn a_watch_from_now_begins_now(bench: Bench) {
     let seen = events(&mut watch, 1).await;
     assert_eq!((seen.len(), seen[0].item.mod_revision), (1, after));
 }
+
+/// Proxies make one watch of many: each must see what it asked for all the same.
+pub(crate) async fn watches_of_one_range_do_not_disturb_each_other(bench: Bench) {
+    let first = bench.put("a", "1").await;
+    bench.put("a", "2").await;
+    let now = bench.now().await;
+    let mut watches = Vec::new();
+    for from in [first, now.next(), now.next(), first.next(), now.next()] {
+        let watch = bench.watch(from).await;
+        assert!(watch.header().cluster != 0 && watch.header().revision >= now);
+        watches.push((from, watch));
+    }
+    let last = bench.put("a", "3").await;
+    for (from, watch) in &mut watches {
+        let wanted = usize::from(*from <= first) + usize::from(*from <= now) + 1;
+        let seen = events(watch, wanted).await;
+        assert_eq!(seen.len(), wanted, "{from}: {seen:?}");
+        assert_eq!(seen[wanted - 1].item.mod_revision, last);
+        watch.prober().probe();
+        let batch = soon("a sign of life", watch.next()).await.unwrap();
+        assert!(batch.events.is_empty() && batch.revision >= last);
+    }
+    // One goes, the others stay.
+    drop(watches.swap_remove(1));
+    bench.put("a", "4").await;
+    for (_, watch) in &mut watches {
+        assert_eq!(events(watch, 1).await[0].item.value.as_ref(), b"4");
+    }
+}

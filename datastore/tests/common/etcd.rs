@@ -1,0 +1,262 @@
+//! Real etcds, on loopback, each in a directory of its own; killed when dropped.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::{program, soon};
+
+/// An address that nobody listens on.
+pub(crate) fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Runs a program to its end; it must succeed. Answers with what it printed.
+pub(crate) async fn command(program: &Path, directory: &Path, arguments: &str) -> String {
+    let mut command = Command::new(program);
+    command
+        .current_dir(directory)
+        .env("ETCDCTL_API", "3")
+        .args(arguments.split(' '));
+    let output = soon(arguments, command.output()).await.unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A cluster of etcds.
+pub(crate) struct Etcd {
+    pub(crate) members: Vec<Member>,
+}
+
+/// One of them; it may be down.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) peer_url: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    /// What is in it outlives the process.
+    pub(crate) directory: TempDir,
+    process: Option<Child>,
+}
+
+impl Etcd {
+    /// One member, if etcd is installed.
+    pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(1, "http", &[]).await
+    }
+
+    /// So many members.
+    pub(crate) async fn cluster(members: usize) -> Option<Self> {
+        Self::start_with(members, "http", &[]).await
+    }
+
+    /// One with TLS that asks for certificates of this authority.
+    pub(crate) async fn start_tls(files: &Path) -> Option<Self> {
+        let file = |name: &str| files.join(name).to_str().unwrap().to_owned();
+        let (cert, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
+        let own = ["--cert-file", &cert, "--key-file", &key];
+        let asked = ["--client-cert-auth", "--trusted-ca-file", &ca];
+        Self::start_with(1, "https", &[&own[..], &asked[..]].concat()).await
+    }
+
+    async fn start_with(members: usize, scheme: &str, more: &[&str]) -> Option<Self> {
+        let program = program("etcd")?;
+        // A port that was free a moment ago may be taken: then try others.
+        for _ in 0..5 {
+            let mut etcd = Self::plan(&program, members, scheme, more);
+            if etcd.run().await {
+                return Some(etcd);
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    /// A cluster that is not up yet.
+    fn plan(program: &Path, members: usize, scheme: &str, more: &[&str]) -> Self {
+        let places: Vec<_> = (0..members)
+            .map(|nth| {
+                let (url, peer) = (free_port(), free_port());
+                (
+                    format!("m{nth}"),
+                    format!("{scheme}://{url}"),
+                    format!("http://{peer}"),
+                )
+            })
+            .collect();
+        let cluster: Vec<_> = places
+            .iter()
+            .map(|(name, _, peer)| format!("{name}={peer}"))
+            .collect();
+        let cluster = cluster.join(",");
+        let member = |(name, url, peer_url): (String, String, String)| {
+            let directory = tempfile::tempdir().unwrap();
+            let data = directory.path().join("data");
+            let mut arguments: Vec<String> = [
+                ["--name", &name],
+                ["--log-level", "info"],
+                ["--logger", "zap"],
+                ["--listen-client-urls", &url],
+                ["--advertise-client-urls", &url],
+                ["--listen-peer-urls", &peer_url],
+                ["--initial-advertise-peer-urls", &peer_url],
+                ["--initial-cluster", &cluster],
+                ["--data-dir", data.to_str().unwrap()],
+            ]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+            arguments.extend(more.iter().map(|&more| more.to_owned()));
+            Member {
+                name,
+                url,
+                peer_url,
+                program: program.to_owned(),
+                arguments,
+                directory,
+                process: None,
+            }
+        };
+        Self {
+            members: places.into_iter().map(member).collect(),
+        }
+    }
+
+    /// Starts all, at once: none is ready before most of them are there. Whether they are.
+    pub(crate) async fn run(&mut self) -> bool {
+        let ready = self.members.iter_mut().map(Member::start);
+        let ready = futures_util::future::join_all(ready).await;
+        ready.into_iter().all(|ready| ready)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.members[0].url.clone()
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.members
+            .iter()
+            .map(|member| member.url.clone())
+            .collect()
+    }
+}
+
+impl Member {
+    /// Starts it; whether it serves clients.
+    pub(crate) async fn start(&mut self) -> bool {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        self.process = Some(child);
+        let ready = async {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if line.contains("serving client traffic") {
+                    return true;
+                }
+            }
+            false
+        };
+        let ready = soon("etcd to be ready", ready).await;
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        ready
+    }
+
+    /// Ends it without a word.
+    pub(crate) async fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().await.unwrap();
+    }
+
+    /// It stays, and its connections too, but it does nothing any more.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        signal_child(self.process.as_ref().unwrap(), signal);
+    }
+
+    /// The same, with other arguments after its own.
+    pub(crate) fn with(&mut self, more: &[&str]) {
+        self.arguments
+            .extend(more.iter().map(|&more| more.to_owned()));
+    }
+}
+
+fn signal_child(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// etcd's own gRPC proxy before a cluster.
+pub(crate) struct Proxy {
+    pub(crate) url: String,
+    process: Child,
+}
+
+impl Proxy {
+    pub(crate) async fn start(urls: &[String]) -> Option<Self> {
+        let program = program("etcd")?;
+        for _ in 0..5 {
+            let address = free_port();
+            let listen = address.to_string();
+            let endpoints = urls.join(",");
+            let mut process = Command::new(&program)
+                .args(["grpc-proxy", "start"])
+                .args(["--endpoints", &endpoints, "--listen-addr", &listen])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .kill_on_drop(true)
+                .spawn()
+                .unwrap();
+            let listens = async {
+                while TcpStream::connect(address).is_err() {
+                    if process.try_wait().unwrap().is_some() {
+                        return false;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                true
+            };
+            if soon("the proxy to listen", listens).await {
+                let url = format!("http://{address}");
+                return Some(Self { url, process });
+            }
+        }
+        panic!("the proxy does not start");
+    }
+
+    /// It stays, and its connections too, but it does nothing any more.
+    pub(crate) fn freeze(&self) {
+        signal_child(&self.process, Signal::SIGSTOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        signal_child(&self.process, Signal::SIGCONT);
+    }
+
+    /// Whether it is still there.
+    pub(crate) fn lives(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
+    }
+}
