@@ -24,6 +24,9 @@ pub enum Command {
         /// it, the chosen paths alone.
         #[serde(default)]
         why: bool,
+        /// Only this family: `ipv4-unicast`, …
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        family: Option<String>,
         /// `next` of the page before; absent for the first page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,

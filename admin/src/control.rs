@@ -33,6 +33,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
+use crate::bird::{self, View};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
 use crate::{Command, Reply};
 
@@ -40,8 +41,24 @@ use crate::{Command, Reply};
 #[derive(Debug)]
 pub struct Control {
     requests: mpsc::Receiver<Request>,
+    sender: mpsc::Sender<Request>,
+    doors: Vec<Door>,
+}
+
+/// One socket, and the task that takes its clients.
+#[derive(Debug)]
+struct Door {
     acceptor: JoinHandle<()>,
     path: PathBuf,
+}
+
+/// How the clients of a socket speak.
+#[derive(Clone, Copy, Debug)]
+enum Tongue {
+    /// Lines of JSON.
+    Ours,
+    /// BIRD's.
+    Bird(View),
 }
 
 impl Control {
@@ -52,36 +69,47 @@ impl Control {
     ///
     /// See [`BindError`]; each prints as one line that says what to do.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, BindError> {
-        let path = path.into();
+        let (sender, requests) = mpsc::channel(REQUESTS_QUEUED_MAX);
+        let mut control = Self {
+            requests,
+            sender,
+            doors: Vec::new(),
+        };
+        control.open(path.into(), Tongue::Ours)?;
+        Ok(control)
+    }
+
+    /// Binds one more socket in the same way, on which BIRD's tools find what they look for; see
+    /// [`bird`](crate::bird). Its clients' questions come out of [`next`](Self::next), too.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    pub fn bind_bird(&mut self, path: impl Into<PathBuf>, view: View) -> Result<(), BindError> {
+        self.open(path.into(), Tongue::Bird(view))
+    }
+
+    fn open(&mut self, path: PathBuf, tongue: Tongue) -> Result<(), BindError> {
         let listener = match bind_listener(&path) {
             Ok(listener) => listener,
             Err(cause) => return Err(BindError::new(path, cause)),
         };
-        let (sender, requests) = mpsc::channel(REQUESTS_QUEUED_MAX);
-        let acceptor = tokio::spawn(accept(listener, sender));
-        Ok(Self {
-            requests,
-            acceptor,
-            path,
-        })
+        let acceptor = tokio::spawn(accept(listener, self.sender.clone(), tongue));
+        self.doors.push(Door { acceptor, path });
+        Ok(())
     }
 
     /// Waits for the next request. Cancel-safe: no request is lost when the future is dropped.
     pub async fn next(&mut self) -> Request {
         match self.requests.recv().await {
             Some(request) => request,
-            // The acceptor lives as long as `self`, unless its runtime shuts down.
+            // `self` has a sender.
             None => std::future::pending().await,
         }
     }
-
-    /// Where it is bound.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
-impl Drop for Control {
+impl Drop for Door {
     fn drop(&mut self) {
         self.acceptor.abort();
         // A file that is gone already is what we want.
@@ -169,7 +197,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>) {
+async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>, tongue: Tongue) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut serving = tokio::task::JoinSet::new();
     loop {
@@ -181,7 +209,10 @@ async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>) {
             Ok((stream, _)) => {
                 let requests = requests.clone();
                 serving.spawn(async move {
-                    serve(stream, requests).await;
+                    match tongue {
+                        Tongue::Ours => serve(stream, requests).await,
+                        Tongue::Bird(view) => bird::serve(stream, requests, view).await,
+                    }
                     drop(slot);
                 });
             }
@@ -222,6 +253,11 @@ async fn answer(line: &str, requests: &mpsc::Sender<Request>) -> Reply {
         Ok(command) => command,
         Err(error) => return Reply::error(format!("not a command this daemon knows: {error}")),
     };
+    ask(requests, command).await
+}
+
+/// Has the daemon's loop answer a command.
+pub(crate) async fn ask(requests: &mpsc::Sender<Request>, command: Command) -> Reply {
     let (answer, answered) = oneshot::channel();
     if requests.send(Request { command, answer }).await.is_err() {
         return Reply::error("the daemon is shutting down");

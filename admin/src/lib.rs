@@ -4,12 +4,14 @@
 //!   suggestion.
 //! * [`control`]: the daemon's end of the control socket, and [`client`], the other end. One JSON
 //!   request and one JSON reply a line.
+//! * [`bird`]: the same questions in the language of BIRD's control socket.
 //! * [`report`]: what the replies say, shared by the daemons and the command line.
 //! * [`daemon`]: logging and signals; [`program`]: the command line of a daemon.
 //!
 //! Nothing in here knows BGP: reports speak in strings, addresses and prefixes, so that a daemon
 //! without BGP (Felix) carries none of it.
 
+pub mod bird;
 pub mod client;
 pub mod command;
 pub mod config;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Clients served at once; the next one waits in the listen queue.
+/// Clients of one socket served at once; the next one waits in the listen queue.
 pub const CONNECTIONS_MAX: usize = 16;
 
 /// Requests waiting for the daemon's loop, over all connections.
@@ -22,6 +22,12 @@ pub const IDLE: Duration = Duration::from_secs(30);
 
 /// A client that does not read its reply for this long is closed.
 pub const WRITE: Duration = Duration::from_secs(10);
+
+/// Octets of a line of a client that speaks BIRD's language.
+pub const BIRD_LINE_OCTETS_MAX: usize = 1024;
+
+/// Such a client that asks nothing for this long is left: people sit before `birdc`.
+pub const BIRD_IDLE: Duration = Duration::from_secs(600);
 
 /// How long a client waits for a reply.
 pub const REPLY: Duration = Duration::from_secs(15);

@@ -24,6 +24,10 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
+    /// Seconds since the configuration in force was read, where the daemon tells.
+    pub configured_s: Option<u64>,
+    /// It has restarted, and waits for routes before it passes any on (RFC 4724).
+    pub restarting: bool,
     /// Resident memory in KiB.
     pub resident_kib: Option<u64>,
     /// All it should do is done: sessions up, kernel in step, store in step.
@@ -84,6 +88,8 @@ pub struct Neighbor {
     pub state: String,
     /// Seconds since the session came up, while it is up.
     pub since_s: Option<u64>,
+    /// Seconds since the last session ended or could not be had, while it is not up.
+    pub down_for_s: Option<u64>,
     /// Its BGP identifier.
     pub router_id: Option<Ipv4Addr>,
     /// Its host name, if it told.
@@ -192,10 +198,17 @@ pub struct Path {
     pub stale: bool,
     /// From whom: a neighbour's name, or `local`.
     pub neighbor: String,
+    /// That neighbour's address.
+    pub neighbor_address: Option<IpAddr>,
+    /// It came out of a range.
+    pub neighbor_dynamic: bool,
     /// ADD-PATH identifier received with it (RFC 7911).
     pub path_id: Option<u32>,
     /// NEXT_HOP.
     pub next_hop: Option<String>,
+    /// The interface that leads to the next hop, or to the workload; absent where the daemon has no
+    /// kernel, or there are several.
+    pub interface: Option<String>,
     /// What is known of the next hop: `cost 0`, `unreachable`, `assumed reachable at cost 0`.
     pub next_hop_state: Option<String>,
     /// ORIGIN: `igp`, `egp` or `incomplete`.

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use admin::report::{Limit, Status};
+use admin::report::{Limit, Routes, Status};
 use admin::{Command, Reply};
 use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
@@ -129,6 +129,10 @@ impl Program for Client {
             Command::Fib {} => Some(Reply::Fib(report::fib(&self.node))),
             _ => None,
         }
+    }
+
+    fn locate(&self, page: &mut Routes) {
+        report::locate(&self.node, page);
     }
 
     fn limits(&self) -> Vec<Limit> {

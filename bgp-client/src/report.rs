@@ -1,10 +1,12 @@
 //! The kernel's routes, for the control socket.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use admin::report::{Fact, Fib, FibHop, FibRoute, Limit};
+use admin::report::{Fact, Fib, FibHop, FibRoute, Limit, Path, Routes};
 use fib_sync::watch::Resolution;
-use fib_sync::{FibStatus, FibView, Route, RouteKey};
+use fib_sync::{FibStatus, FibView, Hop, Route, RouteKey};
+use ipnet::IpNet;
 
 use crate::Node;
 use crate::limits::REFUSALS_SHOWN_MAX;
@@ -51,7 +53,7 @@ fn ours(node: &Node, view: &FibView<'_>, install: bool) -> FibRoute {
 }
 
 fn fib_route(node: &Node, key: &RouteKey, route: &Route) -> FibRoute {
-    let name = |index| node.watcher().link(index).map(|link| link.name.clone());
+    let name = |index| name_of(node, index);
     let hops = route.next_hops.iter().map(|hop| FibHop {
         gateway: hop.gateway,
         interface: hop.interface.and_then(name),
@@ -65,6 +67,49 @@ fn fib_route(node: &Node, key: &RouteKey, route: &Route) -> FibRoute {
         next_hops: hops.collect(),
         ..FibRoute::default()
     }
+}
+
+/// Tells of each path by which interface it leaves, if it is one.
+pub(crate) fn locate(node: &Node, page: &mut Routes) {
+    for route in &mut page.routes {
+        let prefix = route.prefix.parse::<IpNet>().ok();
+        for path in &mut route.paths {
+            let hops = match path.neighbor_address {
+                Some(_) => next_hop_of(path).and_then(|at| reached(node, at)),
+                None => prefix.and_then(|prefix| imported_hops(node, prefix)),
+            };
+            path.interface = match hops {
+                Some([hop]) => hop.interface.and_then(|index| name_of(node, index)),
+                _ => None,
+            };
+        }
+    }
+}
+
+/// A next hop of IPv6 may have a link-local one behind it.
+fn next_hop_of(path: &Path) -> Option<IpAddr> {
+    path.next_hop
+        .as_ref()?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn reached(node: &Node, next_hop: IpAddr) -> Option<&[Hop]> {
+    match node.watcher().resolution(next_hop)? {
+        Resolution::Reachable { hops, .. } => Some(hops),
+        Resolution::Unreachable(_) => None,
+    }
+}
+
+fn imported_hops(node: &Node, prefix: IpNet) -> Option<&[Hop]> {
+    let (_, route) = node.watcher().imported_routes_to(prefix).next()?;
+    Some(&route.next_hops)
+}
+
+fn name_of(node: &Node, index: u32) -> Option<String> {
+    node.watcher().link(index).map(|link| link.name.clone())
 }
 
 /// What the status says about the kernel.

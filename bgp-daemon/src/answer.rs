@@ -18,9 +18,20 @@ impl<P: Program> Daemon<P> {
         match command {
             Command::Status {} => Reply::Status(self.status()),
             Command::Neighbors {} => Reply::Neighbors(report::neighbors(speaker, now)),
-            Command::Routes { prefix, why, after } => {
-                let page = report::routes(speaker, *prefix, *why, after.as_deref());
-                page.map_or_else(Reply::error, Reply::Routes)
+            Command::Routes {
+                prefix,
+                why,
+                family,
+                after,
+            } => {
+                let (family, after) = (family.as_deref(), after.as_deref());
+                match report::routes(speaker, *prefix, *why, family, after) {
+                    Ok(mut page) => {
+                        self.program.locate(&mut page);
+                        Reply::Routes(page)
+                    }
+                    Err(error) => Reply::error(error),
+                }
             }
             Command::Malformed {} => {
                 let unix = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
+use admin::bird::View;
 use intent::{BgpFile, Intent, NextHops, Problems, Report, Source};
 use serde::de::DeserializeOwned;
 
@@ -73,6 +74,22 @@ impl<S: Settings> Config<S> {
         control.unwrap_or_else(|| S::CONTROL_DEFAULT.into())
     }
 
+    /// Where BIRD's tools are answered, and what they are shown there.
+    pub(crate) fn bird_controls(&self) -> Vec<(PathBuf, View)> {
+        let file = &self.file;
+        let first = match file.bird6_control {
+            None => View::Both,
+            Some(_) => View::Ipv4,
+        };
+        let both = [
+            (&file.bird_control, first),
+            (&file.bird6_control, View::Ipv6),
+        ];
+        let set = both.into_iter();
+        set.filter_map(|(path, view)| Some((path.clone()?, view)))
+            .collect()
+    }
+
     /// Keys that only a start reads, and whose value is another one in `new`.
     pub(crate) fn restart_keys(&self, new: &Self) -> Vec<&'static str> {
         let (old, new) = (&self.file, &new.file);
@@ -81,6 +98,8 @@ impl<S: Settings> Config<S> {
         let changed = [
             ("listen", listen(old) != listen(new)),
             ("control", old.control != new.control),
+            ("bird_control", old.bird_control != new.bird_control),
+            ("bird6_control", old.bird6_control != new.bird6_control),
             ("log", old.log != new.log),
             ("log_format", old.log_format != new.log_format),
         ];

@@ -27,6 +27,8 @@ pub struct Daemon<P: Program> {
     /// When that is to be written down.
     remember_at: Option<bgp_io::bgp_fsm::Instant>,
     started: Instant,
+    /// When the configuration in force was read.
+    pub(crate) configured: Instant,
 }
 
 impl<P: Program> Daemon<P> {
@@ -52,6 +54,7 @@ impl<P: Program> Daemon<P> {
             memory,
             remember_at: None,
             started: Instant::now(),
+            configured: Instant::now(),
         })
     }
 
@@ -99,6 +102,8 @@ impl<P: Program> Daemon<P> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
+            configured_s: Some(self.configured.elapsed().as_secs()),
+            restarting: !self.io.speaker().awaited().is_empty(),
             resident_kib: admin::daemon::resident_kib(),
             ready: false,
             waiting_for: report::waiting(self.io.speaker()),

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use admin::report::{Limit, Status};
+use admin::report::{Limit, Routes, Status};
 use admin::{Command, Reply};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
@@ -74,6 +74,9 @@ pub trait Program: Sized {
 
     /// Answers a request that not every BGP daemon answers; `None` if it does not either.
     fn answer(&self, command: &Command) -> Option<Reply>;
+
+    /// Adds to routes what only the other side knows: the interfaces they leave through.
+    fn locate(&self, _page: &mut Routes) {}
 
     /// The limits of its own that an operator can meet.
     fn limits(&self) -> Vec<Limit>;

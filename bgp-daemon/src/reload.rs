@@ -1,5 +1,7 @@
 //! Reading the configuration again while running.
 
+use std::time::Instant;
+
 use crate::{Config, Daemon, Program};
 
 impl<P: Program> Daemon<P> {
@@ -30,6 +32,7 @@ impl<P: Program> Daemon<P> {
         }
         fixed.extend(self.program.reload(&config.settings));
         self.config = config;
+        self.configured = Instant::now();
         if !fixed.is_empty() {
             let text = format!("{} changed: takes a restart", fixed.join(", "));
             tracing::warn!("{text}");

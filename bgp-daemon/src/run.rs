@@ -55,6 +55,9 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     }
     let mut signals = Signals::new().map_err(Failure::Signals)?;
     let mut control = Control::bind(config.control())?;
+    for (path, view) in config.bird_controls() {
+        control.bind_bird(path, view)?;
+    }
     let mut daemon: Daemon<P> = Daemon::new(config, chance())?;
     for address in daemon.io.listening() {
         tracing::info!("listening on {address}");

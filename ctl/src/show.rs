@@ -77,6 +77,7 @@ impl What {
             Self::Routes { prefix, why, .. } => Command::Routes {
                 prefix: *prefix,
                 why: *why,
+                family: None,
                 after: None,
             },
             Self::Fib => Command::Fib {},

@@ -164,6 +164,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         config: process.config,
         config_error: process.config_error,
         facts: facts(agent, host),
+        ..Status::default()
     }
 }
 

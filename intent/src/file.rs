@@ -28,6 +28,10 @@ pub struct BgpFile<K> {
     pub listen: Vec<Spanned<SocketAddr>>,
     /// `control`: path of the control socket.
     pub control: Option<PathBuf>,
+    /// `bird_control`: path of a socket that speaks as BIRD's does.
+    pub bird_control: Option<PathBuf>,
+    /// `bird6_control`: that of its IPv6 half, where there are two.
+    pub bird6_control: Option<PathBuf>,
     /// `log`: level or directives.
     #[serde(default = "log_default")]
     pub log: String,

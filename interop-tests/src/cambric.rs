@@ -138,6 +138,7 @@ pub(crate) async fn heard(
         let ask = Command::Routes {
             prefix: None,
             why: all,
+            family: None,
             after,
         };
         let page = match call(socket(kind, site), &ask).await {
@@ -178,6 +179,7 @@ pub(crate) async fn paths(kind: Kind, site: &Site, net: IpNet) -> Vec<report::Pa
     let ask = Command::Routes {
         prefix: Some(net),
         why: true,
+        family: None,
         after: None,
     };
     match call(socket(kind, site), &ask).await {

@@ -191,6 +191,14 @@ impl Watcher {
         })
     }
 
+    /// Those of them that lead to this prefix.
+    pub fn imported_routes_to(&self, prefix: IpNet) -> impl Iterator<Item = (&RouteKey, &Route)> {
+        self.config.import.iter().flat_map(move |rule| {
+            let routes = self.mirror.of_prefix(rule.table, prefix);
+            routes.filter(move |(key, route)| rule.takes(&self.mirror, key, route))
+        })
+    }
+
     /// A link by its index.
     pub fn link(&self, index: u32) -> Option<&Link> {
         self.mirror.links.get(&index)
@@ -205,10 +213,7 @@ impl Watcher {
     }
 
     fn is_taken(&self, prefix: IpNet) -> bool {
-        self.config.import.iter().any(|rule| {
-            let mut routes = self.mirror.of_prefix(rule.table, prefix);
-            routes.any(|(key, route)| rule.takes(&self.mirror, key, route))
-        })
+        self.imported_routes_to(prefix).next().is_some()
     }
 
     fn doubt_everything(&mut self) {

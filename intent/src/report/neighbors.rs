@@ -40,6 +40,11 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
         dynamic: peer.dynamic,
         state: session.state().to_string(),
         since_s: up.map(|up| now.saturating_duration_since(up).as_secs()),
+        down_for_s: stats
+            .last_error
+            .as_ref()
+            .filter(|_| up.is_none())
+            .map(|(at, _)| now.saturating_duration_since(*at).as_secs()),
         router_id: peer.params.map(|params| params.peer_id.0),
         hostname: open.and_then(hostname),
         local: ends.map(|(local, _)| local),

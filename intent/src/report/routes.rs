@@ -9,17 +9,23 @@ use bgp_speaker::Speaker;
 use ipnet::IpNet;
 use rib::{NextHops, PathView, PeerId, RouteView};
 
-/// A page of routes. `after` is what the page before gave as `next`.
+/// A page of routes, of one `only` family or of all. `after` is what the page before gave as `next`.
 ///
 /// # Errors
 ///
-/// `after` is not one of ours.
+/// There is no such family, or `after` is not one of ours.
 pub fn routes(
     speaker: &Speaker,
     prefix: Option<IpNet>,
     why: bool,
+    only: Option<&str>,
     after: Option<&str>,
 ) -> Result<Routes, String> {
+    let only = only.map(|name| {
+        name.parse::<Family>()
+            .map_err(|_| format!("no family {name}"))
+    });
+    let only = only.transpose()?;
     if let Some(prefix) = prefix {
         return Ok(Routes {
             routes: one_route(speaker, prefix, why),
@@ -37,7 +43,8 @@ pub fn routes(
         paths: 0,
     };
     for next in speaker.config().families.iter() {
-        if family.is_some_and(|family| family != next) {
+        let other = |family: Option<Family>| family.is_some_and(|family| family != next);
+        if other(only) || other(family) {
             continue;
         }
         family = None;
@@ -136,6 +143,8 @@ fn path(speaker: &Speaker, view: &PathView) -> Path {
             PeerId::LOCAL => "local".to_owned(),
             peer => speaker.peer_name(peer).to_owned(),
         },
+        neighbor_address: speaker.peer_config(view.peer).map(|peer| peer.remote),
+        neighbor_dynamic: speaker.peer(view.peer).is_some_and(|peer| peer.dynamic),
         path_id: (view.path_id != 0).then_some(view.path_id),
         next_hop_state: attributes
             .next_hop

@@ -211,7 +211,7 @@ fn routes_tell_what_is_assumed_and_why_paths_lost() {
     pair.announce([0x0a41_0001]);
     pair.settle();
     let prefix = "10.65.0.1/32".parse().ok();
-    let report = routes(&pair.reflector, prefix, false, None).expect("a page");
+    let report = routes(&pair.reflector, prefix, false, None, None).expect("a page");
     let [route] = report.routes.as_slice() else {
         panic!("{report:?}")
     };
@@ -240,13 +240,20 @@ fn routes_tell_what_is_assumed_and_why_paths_lost() {
         },
     );
     pair.settle();
-    let report = routes(&pair.reflector, prefix, true, None).expect("a page");
+    let report = routes(&pair.reflector, prefix, true, None, None).expect("a page");
     let paths = &report.routes[0].paths;
     assert_eq!((paths[0].neighbor.as_str(), paths[0].best), ("local", true));
     assert_eq!(paths[1].lost.as_deref(), Some("own route preferred"));
-    let report = routes(&pair.reflector, prefix, false, None).expect("a page");
+    let report = routes(&pair.reflector, prefix, false, None, None).expect("a page");
     assert_eq!(report.routes[0].paths.len(), 1);
-    let none = routes(&pair.reflector, "10.65.0.2/32".parse().ok(), true, None).expect("a page");
+    let none = routes(
+        &pair.reflector,
+        "10.65.0.2/32".parse().ok(),
+        true,
+        None,
+        None,
+    )
+    .expect("a page");
     assert!(none.routes.is_empty());
 }
 
@@ -266,7 +273,7 @@ fn routes_tell_who_is_sent_which_path() {
         pair.reflector.handle(NOW, own);
         pair.settle();
         let prefix = "10.65.0.1/32".parse().ok();
-        let report = routes(&pair.reflector, prefix, true, None).expect("a page");
+        let report = routes(&pair.reflector, prefix, true, None, None).expect("a page");
         let [best, lost] = report.routes[0].paths.as_slice() else {
             panic!("{report:?}")
         };
@@ -276,7 +283,7 @@ fn routes_tell_who_is_sent_which_path() {
         assert_eq!(sent.neighbor, "10.0.0.0/24-10.0.0.11");
         assert_eq!(sent.path_id, id);
         assert!(lost.sent_to.is_empty(), "it came from there");
-        let report = routes(&pair.client, prefix, true, None).expect("a page");
+        let report = routes(&pair.client, prefix, true, None, None).expect("a page");
         let paths = &report.routes[0].paths;
         let told = neighbors(&pair.reflector, NOW).neighbors.remove(1);
         let sent = &told.families[0].add_path_send;
@@ -294,7 +301,7 @@ fn pages_cover_every_route_once() {
     pair.settle();
     let (mut seen, mut pages, mut after) = (std::collections::BTreeSet::new(), 0, None);
     loop {
-        let page = routes(&pair.reflector, None, false, after.as_deref()).expect("a page");
+        let page = routes(&pair.reflector, None, false, None, after.as_deref()).expect("a page");
         assert!(page.routes.len() <= PAGE_PATHS_MAX);
         pages += 1;
         for route in page.routes {
@@ -306,7 +313,7 @@ fn pages_cover_every_route_once() {
         }
     }
     assert_eq!((seen.len(), pages), (count as usize, 3));
-    assert!(routes(&pair.reflector, None, false, Some("nonsense")).is_err());
+    assert!(routes(&pair.reflector, None, false, None, Some("nonsense")).is_err());
 }
 
 #[test]

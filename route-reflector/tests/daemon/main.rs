@@ -112,6 +112,7 @@ impl Reflector {
         let command = Command::Routes {
             prefix: None,
             why: true,
+            family: None,
             after: None,
         };
         match self.call(command).await {

@@ -1,0 +1,51 @@
+//! The part of BIRD's control socket that the tools around Calico speak: `calicoctl node status`,
+//! the readiness and liveness probes, the reporter of CalicoNodeStatus, and `birdc` itself.
+//!
+//! It is one more front of the daemon: each question becomes commands of the daemon's own control
+//! socket, and the reports that answer them become BIRD's numbered lines. Nothing can be changed
+//! through it. The lines are those of BIRD 1, which Calico's parsers were written for.
+
+mod ask;
+mod lines;
+mod protocols;
+mod routes;
+mod serve;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+use jiff::{SignedDuration, Zoned};
+
+pub use serve::View;
+pub(crate) use serve::serve;
+
+/// What we call ourselves where BIRD tells its version: readers look for `BIRD v`.
+const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "+cambric");
+
+/// How a neighbour appears: by its name, in which tools look for Calico's `Mesh_`, `Global_` and
+/// `Node_`. One that was given none is specific to this node.
+fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {
+    if dynamic || name.parse() == Ok(address) {
+        return format!("Node_{address}").replace(['.', ':'], "_");
+    }
+    let symbol = |c: char| match c {
+        c if c.is_ascii_alphanumeric() => c,
+        _ => '_',
+    };
+    name.chars().map(symbol).collect()
+}
+
+/// When something was, the way BIRD 1 shortens it: the time of a day, or the day.
+fn since(now: &Zoned, seconds_ago: u64) -> String {
+    /// From here on the day says more.
+    const DAY: u64 = 20 * 3600;
+    let format = if seconds_ago < DAY { "%T" } else { "%F" };
+    ago(now, seconds_ago).strftime(format).to_string()
+}
+
+fn ago(now: &Zoned, seconds: u64) -> Zoned {
+    let seconds = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+    now.checked_sub(seconds).unwrap_or_else(|_| now.clone())
+}

@@ -1,0 +1,199 @@
+//! One client.
+
+use std::net::IpAddr;
+
+use futures_util::StreamExt;
+use jiff::Zoned;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+
+use super::ask::{Ask, RouteAsk};
+use super::lines::Lines;
+use super::protocols::Which;
+use super::routes::Count;
+use super::{VERSION, protocols, routes, status};
+use crate::control::{Request, ask};
+use crate::limits::{BIRD_IDLE, BIRD_LINE_OCTETS_MAX, WRITE};
+use crate::report::{Neighbors, Status};
+use crate::{Command, Reply};
+
+/// What follows the code of a line that is none of ours.
+const UNKNOWN: &str = "syntax error: known are show status, show protocols and show route";
+
+/// Which half of the daemon a socket shows: BIRD 1 is two daemons, one a family, with a socket
+/// each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All neighbours, and the routes of both families, as BIRD 2 and 3 have them.
+    Both,
+    /// Neighbours with IPv4 addresses, and IPv4 routes.
+    Ipv4,
+    /// Neighbours with IPv6 addresses, and IPv6 routes.
+    Ipv6,
+}
+
+impl View {
+    /// Whether a neighbour of this address is seen.
+    pub(super) const fn has(self, address: IpAddr) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Ipv4 => address.is_ipv4(),
+            Self::Ipv6 => address.is_ipv6(),
+        }
+    }
+
+    /// The families whose routes are seen.
+    const fn families(self) -> &'static [&'static str] {
+        match self {
+            Self::Both => &["ipv4-unicast", "ipv6-unicast"],
+            Self::Ipv4 => &["ipv4-unicast"],
+            Self::Ipv6 => &["ipv6-unicast"],
+        }
+    }
+}
+
+/// Answers a client until it leaves, says nothing for long, or reads no answers.
+pub(crate) async fn serve(stream: UnixStream, requests: mpsc::Sender<Request>, view: View) {
+    let (read, write) = stream.into_split();
+    let codec = LinesCodec::new_with_max_length(BIRD_LINE_OCTETS_MAX);
+    let mut lines = FramedRead::new(read, codec);
+    let mut client = Client {
+        write,
+        requests,
+        view,
+        out: Lines::default(),
+    };
+    client.out.end(1, format_args!("BIRD {VERSION} ready."));
+    while let Some(()) = client.send().await {
+        match timeout(BIRD_IDLE, lines.next()).await {
+            Ok(Some(Ok(line))) => {
+                if let Err(Gone) = client.answer(&line).await {
+                    return;
+                }
+            }
+            Ok(Some(Err(LinesCodecError::MaxLineLengthExceeded))) => {
+                client.out.end(9000, "Command too long");
+                client.send().await;
+                return;
+            }
+            _ => return,
+        }
+    }
+}
+
+/// The client takes no answers any more.
+struct Gone;
+
+struct Client {
+    write: OwnedWriteHalf,
+    requests: mpsc::Sender<Request>,
+    view: View,
+    out: Lines,
+}
+
+impl Client {
+    /// Sends what there is; `None` if that takes too long.
+    async fn send(&mut self) -> Option<()> {
+        let text = self.out.take();
+        let sent = timeout(WRITE, self.write.write_all(text.as_bytes())).await;
+        sent.ok()?.ok()
+    }
+
+    async fn answer(&mut self, line: &str) -> Result<(), Gone> {
+        match Ask::parse(line) {
+            Ask::Route(which) => return self.routes(which).await,
+            Ask::Status => {
+                let answered = self.status().await;
+                self.told(answered);
+            }
+            Ask::Protocols { all, name } => {
+                let answered = self.protocols(all, name.as_deref()).await;
+                self.told(answered);
+            }
+            Ask::Restrict => self.out.end(16, "Access restricted"),
+            Ask::Denied => self.out.end(8007, "Access denied"),
+            Ask::Unknown => self.out.end(9001, UNKNOWN),
+        }
+        Ok(())
+    }
+
+    /// An answer that the daemon could not give ends as one of BIRD's errors.
+    fn told(&mut self, answered: Result<(), String>) {
+        if let Err(why) = answered {
+            self.out.end(8004, why);
+        }
+    }
+
+    async fn status(&mut self) -> Result<(), String> {
+        let report = self.report().await?;
+        status::write(&mut self.out, &report, &Zoned::now());
+        Ok(())
+    }
+
+    async fn protocols(&mut self, all: bool, name: Option<&str>) -> Result<(), String> {
+        let report = self.report().await?;
+        let neighbors = self.neighbors().await?;
+        let view = self.view;
+        let which = Which { view, name, all };
+        let now = Zoned::now();
+        protocols::write(&mut self.out, &neighbors, &report, which, &now);
+        Ok(())
+    }
+
+    /// Routes go out a page at a time: the daemon makes the next one when the client has taken the
+    /// one before.
+    async fn routes(&mut self, which: RouteAsk) -> Result<(), Gone> {
+        let mut count = Count::default();
+        for family in self.view.families() {
+            let mut after = None;
+            loop {
+                let command = Command::Routes {
+                    prefix: which.prefix,
+                    why: true,
+                    family: Some((*family).to_owned()),
+                    after: after.clone(),
+                };
+                let page = match ask(&self.requests, command).await {
+                    Reply::Routes(page) => page,
+                    other => {
+                        self.told(Err(unexpected(&other)));
+                        return Ok(());
+                    }
+                };
+                routes::write(&mut self.out, &page, &which, &mut count);
+                self.send().await.ok_or(Gone)?;
+                if page.next.is_none() || page.next == after {
+                    break;
+                }
+                after = page.next;
+            }
+        }
+        routes::end(&mut self.out, &which, &count);
+        Ok(())
+    }
+
+    async fn report(&self) -> Result<Status, String> {
+        match ask(&self.requests, Command::Status {}).await {
+            Reply::Status(status) => Ok(status),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn neighbors(&self) -> Result<Neighbors, String> {
+        match ask(&self.requests, Command::Neighbors {}).await {
+            Reply::Neighbors(neighbors) => Ok(neighbors),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> String {
+    match reply {
+        Reply::Error { message } => message.clone(),
+        _ => "the daemon gave no answer".to_owned(),
+    }
+}
