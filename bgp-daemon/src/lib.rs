@@ -10,6 +10,7 @@
 mod answer;
 mod config;
 mod daemon;
+pub mod handover;
 pub mod limits;
 mod log;
 mod memory;

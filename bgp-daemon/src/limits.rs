@@ -27,3 +27,16 @@ pub const REGISTRY_ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// How many cluster ids a reflector asks for before it says that it finds none.
 pub const CLUSTER_ID_TRIES_MAX: usize = 64;
+
+/// How long a session that the fabric no longer asks for must not have been needed before it ends:
+/// by then the other side is as far.
+pub const HANDOVER_SETTLE: Duration = Duration::from_secs(3);
+
+/// How long such a session is kept for others that do not come or do not carry its routes.
+pub const HANDOVER_MAX: Duration = Duration::from_secs(120);
+
+/// How often it is looked whether such a session is still needed.
+pub const HANDOVER_LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Prefixes that are looked at for it at once.
+pub const HANDOVER_BITE: u32 = 8192;

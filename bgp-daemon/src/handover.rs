@@ -1,0 +1,298 @@
+//! Make before break: a session that the fabric no longer asks for ends when others carry its routes.
+//!
+//! The mesh of all nodes and the reflectors that a node has chosen are peers that come and go
+//! because the fabric changes, not because somebody wants one of them gone. A peer of these that
+//! leaves what is wanted stays configured, *leaving*, until
+//!
+//! * every peer that is wanted is Established and has sent its End-of-RIB markers (RFC 4724 §2), and
+//! * no prefix is reached by way of leaving peers only, and
+//! * both has been so for [`HANDOVER_SETTLE`]: the others are as far then. Who has their routes by
+//!   way of the peers that are wanted knows that they have ours.
+//!
+//! or until its session ends by itself, or its host is no more, or [`HANDOVER_MAX`] is over and at
+//! least one peer that is wanted is there. Pure: it looks at a speaker and a clock and says who is to
+//! be configured.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bgp_io::Speaker;
+use bgp_io::bgp_fsm::{Instant, State};
+use bgp_io::bgp_proto::Family;
+use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
+use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
+
+use crate::limits::{HANDOVER_BITE, HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE};
+
+#[cfg(test)]
+mod tests;
+
+/// Which of the peers of a configuration come and go with the fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// The addresses of the peers that the mesh or the choice of reflectors has put there.
+    pub peers: BTreeSet<IpAddr>,
+    /// The addresses of all hosts that there are: whoever is not among them is gone for good.
+    pub hosts: BTreeSet<IpAddr>,
+}
+
+/// Who is to be configured while one choice takes the place of another.
+#[derive(Debug, Default)]
+pub struct Handover {
+    /// The peers of the last choice that was wanted.
+    chosen: BTreeMap<IpAddr, PeerConfig>,
+    /// Whom leaving peers wait for.
+    successors: BTreeSet<IpAddr>,
+    leaving: BTreeMap<IpAddr, Leaving>,
+    /// Families whose markers are awaited, of peers that are up.
+    awaited: BTreeMap<PeerId, BTreeSet<Family>>,
+    look: Option<Look>,
+    /// When to look again.
+    look_at: Option<Instant>,
+}
+
+/// A peer that is wanted no more.
+#[derive(Debug)]
+struct Leaving {
+    config: PeerConfig,
+    /// When it goes although it is needed.
+    until: Instant,
+    /// Since when it has not been needed.
+    free_since: Option<Instant>,
+}
+
+/// A look at the tables, a bite at a time.
+#[derive(Debug)]
+struct Look {
+    leaving: BTreeSet<PeerId>,
+    needed: BTreeSet<PeerId>,
+    families: Vec<Family>,
+    place: u32,
+}
+
+impl Handover {
+    /// What is wanted from now on.
+    pub fn want(&mut self, now: Instant, wanted: &SpeakerConfig, choice: &Chosen) {
+        let peers: BTreeMap<IpAddr, &PeerConfig> = wanted
+            .peers
+            .iter()
+            .map(|peer| (peer.remote, peer))
+            .collect();
+        let (chosen, others): (Vec<_>, Vec<_>) = peers
+            .iter()
+            .partition(|(remote, _)| choice.peers.contains(remote));
+        let successors = if chosen.is_empty() { &others } else { &chosen };
+        self.successors = successors.iter().map(|(remote, _)| **remote).collect();
+        let chosen = chosen
+            .into_iter()
+            .map(|(remote, peer)| (*remote, (*peer).clone()));
+        for (remote, config) in std::mem::replace(&mut self.chosen, chosen.collect()) {
+            self.leaving.entry(remote).or_insert(Leaving {
+                config,
+                until: now + HANDOVER_MAX,
+                free_since: None,
+            });
+        }
+        self.leaving
+            .retain(|remote, _| !peers.contains_key(remote) && choice.hosts.contains(remote));
+        if self.successors.is_empty() {
+            self.leaving.clear(); // Nobody will ever carry their routes.
+        }
+        self.look = None;
+        self.look_at = (!self.leaving.is_empty()).then_some(now);
+    }
+
+    /// The configuration to have: what is wanted, and those who are leaving.
+    pub fn effective(&self, mut wanted: SpeakerConfig) -> SpeakerConfig {
+        let leaving = self.leaving.values().map(|leaving| leaving.config.clone());
+        wanted.peers.extend(leaving);
+        wanted
+    }
+
+    /// The addresses of those who are leaving.
+    pub fn leaving(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.leaving.keys().copied()
+    }
+
+    /// Takes note of what happens to sessions.
+    pub fn hear(&mut self, event: &Event) {
+        match event {
+            Event::Up { peer, params } => {
+                self.awaited.insert(*peer, params.families.iter().collect());
+            }
+            Event::EndOfRib { peer, family } => {
+                if let Some(families) = self.awaited.get_mut(peer) {
+                    families.remove(family);
+                }
+            }
+            Event::Down { peer, .. } => {
+                self.awaited.remove(peer);
+            }
+            _ => {}
+        }
+    }
+
+    /// When to [`look`](Self::look) again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Looks whether somebody may go now, as far as a bite goes; who goes is returned, and leaves
+    /// [`effective`](Self::effective).
+    pub fn look(&mut self, now: Instant, speaker: &Speaker) -> (Vec<IpAddr>, Progress) {
+        if self.look_at.is_none_or(|at| now < at) {
+            return (Vec::new(), Progress::Done);
+        }
+        let mut gone = self.take_gone(speaker);
+        let ready = self.successors_ready(speaker);
+        let progress = match ready {
+            Ready::All => self.walk(now, speaker),
+            Ready::Some | Ready::None => {
+                self.look = None;
+                self.leaving
+                    .values_mut()
+                    .for_each(|leaving| leaving.free_since = None);
+                Progress::Done
+            }
+        };
+        if progress == Progress::Done {
+            self.look_at = Some(now + HANDOVER_LOOK_EVERY);
+            gone.extend(self.take_free(now, ready != Ready::None));
+        }
+        if self.leaving.is_empty() {
+            self.look_at = None;
+            self.look = None;
+        }
+        (gone, progress)
+    }
+
+    /// Those whose sessions have ended by themselves, without anything to keep.
+    fn take_gone(&mut self, speaker: &Speaker) -> Vec<IpAddr> {
+        let peers = self.peers(speaker);
+        let kept = |remote: &IpAddr| {
+            let peer = peers.get(remote);
+            peer.is_some_and(|peer| is_up(peer) || peer.stale_until.is_some())
+        };
+        let gone: Vec<IpAddr> = self
+            .leaving
+            .keys()
+            .copied()
+            .filter(|at| !kept(at))
+            .collect();
+        self.leaving.retain(|remote, _| !gone.contains(remote));
+        gone
+    }
+
+    /// Those that have not been needed for long enough, and those whose time is over.
+    fn take_free(&mut self, now: Instant, somebody: bool) -> Vec<IpAddr> {
+        let may_go = |leaving: &Leaving| {
+            let settled = leaving
+                .free_since
+                .is_some_and(|since| since + HANDOVER_SETTLE <= now);
+            settled || (somebody && leaving.until <= now)
+        };
+        let (gone, left) = std::mem::take(&mut self.leaving)
+            .into_iter()
+            .partition(|(_, leaving)| may_go(leaving));
+        self.leaving = left;
+        let gone: BTreeMap<IpAddr, Leaving> = gone;
+        gone.into_keys().collect()
+    }
+
+    /// How many of those who are waited for are up and have sent everything.
+    fn successors_ready(&self, speaker: &Speaker) -> Ready {
+        let told = |peer: &PeerView<'_>| {
+            let awaited = self.awaited.get(&peer.id);
+            is_up(peer) && awaited.is_some_and(BTreeSet::is_empty)
+        };
+        let peers = speaker.peers();
+        let successors = peers.filter(|peer| self.successors.contains(&peer.config.remote));
+        match successors.filter(told).count() {
+            0 => Ready::None,
+            ready if ready >= self.successors.len() => Ready::All,
+            _ => Ready::Some,
+        }
+    }
+
+    /// Goes on with the look at the tables; at its end it is known who is needed.
+    fn walk(&mut self, now: Instant, speaker: &Speaker) -> Progress {
+        let mut look = match self.look.take() {
+            Some(look) => look,
+            None => Look {
+                leaving: self.peers(speaker).values().map(|peer| peer.id).collect(),
+                needed: BTreeSet::new(),
+                families: speaker.config().families.iter().collect(),
+                place: 0,
+            },
+        };
+        if look.step(speaker) == Progress::More {
+            self.look = Some(look);
+            return Progress::More;
+        }
+        for (remote, peer) in self.peers(speaker) {
+            if let Some(leaving) = self.leaving.get_mut(&remote) {
+                match look.needed.contains(&peer.id) {
+                    true => leaving.free_since = None,
+                    false => leaving.free_since = leaving.free_since.or(Some(now)),
+                }
+            }
+        }
+        Progress::Done
+    }
+
+    /// Those who are leaving, as the speaker knows them.
+    fn peers<'s>(&self, speaker: &'s Speaker) -> BTreeMap<IpAddr, PeerView<'s>> {
+        let peers = speaker.peers();
+        let leaving = peers.filter(|peer| self.leaving.contains_key(&peer.config.remote));
+        leaving.map(|peer| (peer.config.remote, peer)).collect()
+    }
+}
+
+/// How many of the peers that are waited for are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    None,
+    Some,
+    All,
+}
+
+impl Look {
+    /// A bite of the tables. Whoever is found to be needed stays, and so may stand in for others.
+    fn step(&mut self, speaker: &Speaker) -> Progress {
+        let mut left = HANDOVER_BITE;
+        while let Some(&family) = self.families.last() {
+            let from = self.place;
+            let unneeded = self.leaving.difference(&self.needed).copied().collect();
+            let next = match speaker.rib().depend(family, &unneeded, from, Budget(left)) {
+                Dependence::None => {
+                    self.families.pop();
+                    self.place = 0;
+                    continue;
+                }
+                Dependence::More(place) => place,
+                Dependence::At(place) => {
+                    self.note(speaker, family, place);
+                    place.saturating_add(1)
+                }
+            };
+            self.place = next;
+            left = left.saturating_sub(next.saturating_sub(from).max(1));
+            if left == 0 {
+                return Progress::More;
+            }
+        }
+        Progress::Done
+    }
+
+    /// Those by way of whom a prefix is reached are needed.
+    fn note(&mut self, speaker: &Speaker, family: Family, place: u32) {
+        let found = speaker.rib().prefixes_from(family, place).next();
+        let paths = found.into_iter().flat_map(|(_, view)| view.paths);
+        let usable = paths.filter(|path| path.ineligible.is_none());
+        self.needed.extend(usable.map(|path| path.peer));
+    }
+}
+
+fn is_up(peer: &PeerView<'_>) -> bool {
+    peer.session.state() == State::Established
+}

@@ -1,0 +1,201 @@
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use bgp_io::bgp_fsm::SessionConfig;
+use bgp_io::bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_io::bgp_speaker::RangeConfig;
+use bgp_io::rib::{NextHopMode, NextHops, Policy, Role};
+
+use super::*;
+
+mod network;
+use network::Network;
+
+/// Nodes are 1 to 4, reflectors 11 and 12.
+const NODES: std::ops::RangeInclusive<u8> = 1..=4;
+
+fn address(number: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, number).into()
+}
+
+fn config(number: u8, peers: Vec<PeerConfig>, ranges: Vec<RangeConfig>) -> SpeakerConfig {
+    SpeakerConfig {
+        local_asn: Asn(64512),
+        router_id: RouterId(Ipv4Addr::new(10, 0, 0, number)),
+        cluster_id: None,
+        families: FamilySet::UNICAST,
+        multipath_max: 1,
+        next_hops: NextHops::AssumeReachable,
+        peers,
+        ranges,
+        own_next_hop_v4: None,
+        own_next_hop_v6: None,
+    }
+}
+
+fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
+    PeerConfig {
+        name: format!("n{them}"),
+        remote: address(them),
+        port: 179,
+        local: None,
+        role,
+        session: SessionConfig {
+            local_asn: Asn(64512),
+            local_id: RouterId(Ipv4Addr::new(10, 0, 0, us)),
+            passive: us < them && them < 10,
+            families: FamilySet::UNICAST,
+            ..SessionConfig::default()
+        },
+        next_hop: NextHopMode::Auto,
+        import: Policy::AcceptAll,
+        export: Policy::AcceptAll,
+        send_paths: Default::default(),
+        ttl_security_hops: None,
+        cluster_id: None,
+        prefix_limits: Default::default(),
+        password: None,
+    }
+}
+
+fn reflector(number: u8) -> SpeakerConfig {
+    let other = if number == 11 { 12 } else { 11 };
+    let clients = RangeConfig {
+        name: "clients".into(),
+        prefix: "10.0.0.0/28".parse().expect("a prefix"),
+        limit: 8,
+        template: peer(number, 0, Role::Client),
+    };
+    config(
+        number,
+        vec![peer(number, other, Role::Internal)],
+        vec![clients],
+    )
+}
+
+/// A node's peers of a choice: the mesh, or reflectors.
+fn node(number: u8, with: &[u8]) -> SpeakerConfig {
+    let peers = with.iter().filter(|them| **them != number);
+    config(
+        number,
+        peers
+            .map(|them| peer(number, *them, Role::Internal))
+            .collect(),
+        vec![],
+    )
+}
+
+const MESH: &[u8] = &[1, 2, 3, 4];
+const REFLECTORS: &[u8] = &[11, 12];
+
+/// All hosts, but for those that are gone.
+fn choice(with: &[u8], gone: &[u8]) -> Chosen {
+    let hosts = (1..=12).filter(|host| !gone.contains(host));
+    Chosen {
+        peers: with.iter().copied().map(address).collect(),
+        hosts: hosts.map(address).collect(),
+    }
+}
+
+/// Four nodes in a mesh, each with a route of its own, and two reflectors that nobody dials.
+fn mesh() -> Network {
+    let mut network = Network::default();
+    for number in NODES {
+        network.add(number, node(number, MESH));
+    }
+    for number in REFLECTORS {
+        network.add(*number, reflector(*number));
+    }
+    for number in NODES {
+        network.want(number, node(number, MESH), &choice(MESH, &[]));
+        network.announce(number);
+    }
+    network.advance(Duration::from_secs(20));
+    assert_eq!(network.lost(), [0_u8; 0]);
+    assert_eq!(network.sessions(1), [2, 3, 4]);
+    network
+}
+
+#[test]
+fn from_mesh_to_reflectors_and_back_no_route_is_lost() {
+    let mut network = mesh();
+    for (to, sessions) in [(REFLECTORS, vec![11, 12]), (MESH, vec![2, 3, 4])] {
+        // Not all hear of it at once.
+        for number in NODES {
+            network.want(number, node(number, to), &choice(to, &[]));
+            network.advance(Duration::from_millis(700));
+        }
+        assert_eq!(network.sessions(1).len(), 5, "make before break");
+        network.advance(Duration::from_secs(20));
+        assert_eq!(network.sessions(1), sessions);
+        assert!(network.leaving(1).is_empty());
+    }
+    assert!(network.checks > 100, "routes were looked at all the time");
+}
+
+#[test]
+fn a_node_that_has_not_heard_of_it_keeps_the_others_waiting() {
+    let mut network = mesh();
+    for number in 1..=3 {
+        network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
+    }
+    network.advance(Duration::from_secs(60));
+    // Its routes come over the mesh only; the others' come by way of the reflectors.
+    assert_eq!(network.leaving(1), [address(4)]);
+    assert_eq!(network.sessions(1), [4, 11, 12]);
+    network.want(4, node(4, REFLECTORS), &choice(REFLECTORS, &[]));
+    network.advance(Duration::from_secs(20));
+    assert_eq!(network.sessions(1), [11, 12]);
+}
+
+#[test]
+fn who_waits_for_a_peer_that_never_comes_does_so_for_a_while() {
+    let mut network = mesh();
+    network.kill(12);
+    for number in NODES {
+        network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
+    }
+    network.advance(HANDOVER_MAX - Duration::from_secs(5));
+    assert_eq!(network.sessions(1), [2, 3, 4, 11]);
+    network.advance(Duration::from_secs(10));
+    assert_eq!(network.sessions(1), [11]);
+}
+
+#[test]
+fn without_anybody_to_carry_on_nobody_goes() {
+    let mut network = mesh();
+    network.kill(11);
+    network.kill(12);
+    for number in NODES {
+        network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
+    }
+    network.advance(HANDOVER_MAX * 3);
+    assert_eq!(network.sessions(1), [2, 3, 4]);
+    // The operator wants nobody at all: nothing is waited for then.
+    network.want(1, node(1, &[]), &choice(&[], &[]));
+    assert!(network.leaving(1).is_empty());
+}
+
+#[test]
+fn who_is_wanted_again_stays_and_a_host_that_is_no_more_goes_at_once() {
+    let mut network = mesh();
+    network.kill(11);
+    network.want(1, node(1, REFLECTORS), &choice(REFLECTORS, &[]));
+    network.advance(Duration::from_secs(1));
+    assert_eq!(network.leaving(1).len(), 3);
+    network.want(1, node(1, &[2, 11]), &choice(&[2, 11], &[4]));
+    assert_eq!(network.leaving(1), [address(3), address(12)]);
+    network.want(1, node(1, MESH), &choice(MESH, &[]));
+    assert_eq!(network.leaving(1), [address(11), address(12)]);
+}
+
+#[test]
+fn a_session_that_ends_by_itself_is_not_waited_for() {
+    let mut network = mesh();
+    network.kill(11);
+    network.want(1, node(1, REFLECTORS), &choice(REFLECTORS, &[]));
+    network.forgive(3);
+    network.kill(3);
+    network.advance(Duration::from_secs(1));
+    assert_eq!(network.leaving(1), [address(2), address(4)]);
+}
