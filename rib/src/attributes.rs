@@ -54,6 +54,8 @@ pub(crate) struct Ranks {
     pub(crate) own_as: bool,
     /// Whether LOCAL_PREF is there.
     pub(crate) has_local_pref: bool,
+    /// Whether whoever sends it is about to go (RFC 8326).
+    pub(crate) shuts_down: bool,
 }
 
 /// Of what kind a next hop is.
@@ -113,6 +115,9 @@ impl Ranks {
             scope: Scope::of(&attributes.communities),
             own_as: as_path.contains(local_asn),
             has_local_pref: attributes.local_pref.is_some(),
+            shuts_down: attributes
+                .communities
+                .contains(&Community::GRACEFUL_SHUTDOWN),
         }
     }
 }

@@ -76,13 +76,19 @@ impl Import {
     /// each. Takes over the reference of `received`.
     fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
         let reason = eligible::judge(shared, received, info);
-        let has_local_pref = shared.interner.ranks(received).has_local_pref;
-        let accepted = match info.import {
-            Policy::RejectAll => None,
-            // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
-            _ if info.role == Role::External && has_local_pref => {
+        let ranks = *shared.interner.ranks(received);
+        let local_pref = if ranks.shuts_down {
+            Some(Some(0)) // RFC 8326 §4.1: below whatever else there is.
+        } else if info.role == Role::External && ranks.has_local_pref {
+            Some(None) // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
+        } else {
+            None
+        };
+        let accepted = match (&info.import, local_pref) {
+            (Policy::RejectAll, _) => None,
+            (_, Some(local_pref)) => {
                 let ours = Attributes {
-                    local_pref: None,
+                    local_pref,
                     ..shared.interner.get(received)
                 };
                 Some(shared.intern(ours))

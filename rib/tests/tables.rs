@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{
-    AsPath, Asn, Attributes, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop, Nlri,
-    NlriIter, PeerKind, Remedy, RouteBatch, RouterId, SessionParams, UpdateView, UpdateWriter,
+    AsPath, Asn, Attributes, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop,
+    Nlri, NlriIter, PeerKind, Remedy, RouteBatch, RouterId, SessionParams, UpdateView,
+    UpdateWriter,
 };
 use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
@@ -437,7 +438,37 @@ fn it_is_told_whose_going_would_lose_a_prefix() {
     assert!(depends(&rib, &[1], 7));
     // Our own stands in.
     for number in 0..50 {
-        rib.announce(FAMILY, Net::V4(prefix(number)), attributes(9, 1));
+        rib.announce(FAMILY, Net::V4(prefix(number)), attributes(9, 1), None);
     }
     assert!(!depends(&rib, &[1], 7));
+}
+
+/// RFC 8326: what will go is used as long as there is nothing else, wherever it comes from.
+#[test]
+fn who_is_about_to_go_is_the_last_choice() {
+    let mut rib = rib();
+    for (peer, hops) in [(1, 1), (2, 3)] {
+        announce(
+            &mut rib,
+            peer,
+            &attributes(peer, hops),
+            [(1, 0)].into_iter(),
+        );
+    }
+    let best = |rib: &mut Rib| {
+        settle(rib);
+        let view = rib.lookup(FAMILY, Net::V4(prefix(1))).expect("there");
+        let best = view.best().expect("usable");
+        let accepted = best.accepted.as_ref().expect("accepted");
+        (best.peer.0, accepted.local_pref)
+    };
+    assert_eq!(best(&mut rib), (1, None));
+    let leaving = |peer, hops| Attributes {
+        communities: vec![Community::GRACEFUL_SHUTDOWN],
+        ..attributes(peer, hops)
+    };
+    announce(&mut rib, 1, &leaving(1, 1), [(1, 0)].into_iter());
+    assert_eq!(best(&mut rib), (2, Some(100)), "an external one");
+    announce(&mut rib, 2, &leaving(2, 3), [(1, 0)].into_iter());
+    assert_eq!(best(&mut rib), (1, Some(0)), "an internal one, too");
 }

@@ -74,6 +74,13 @@ impl Model {
         if info.role == Role::External {
             attributes.local_pref = None;
         }
+        // RFC 8326 §4.1
+        if attributes
+            .communities
+            .contains(&Community::GRACEFUL_SHUTDOWN)
+        {
+            attributes.local_pref = Some(0);
+        }
         match info.import {
             Policy::AcceptAll => {}
             Policy::RejectAll => return Err(Ineligible::Policy),

@@ -158,6 +158,7 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
         1 => Some(Community::NO_ADVERTISE),
         2 => Some(Community::NO_EXPORT_SUBCONFED),
         3 => Some(Community::new(64_512, 7)),
+        4 => Some(Community::GRACEFUL_SHUTDOWN),
         _ => None,
     };
     let reflected = if external || peer == 0 {
