@@ -1,7 +1,7 @@
 //! What our reflector has to reach, beside its peers in the same run.
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
-use crate::work::Work::{self, Churn, Fib, Rack, S1, S2, S3, S3b, Stall, Storm};
+use crate::work::Work::{self, Churn, Fib, Keep, Rack, S1, S2, S3, S3b, Stall, Storm};
 
 /// One measure of one workload, and what it is held against.
 #[derive(Clone, Copy, Debug)]
@@ -202,7 +202,50 @@ pub const BARS: &[Bar] = &[
         1.25,
         &[],
     ),
-    bar(Stall, "stall_growth", "memory to that before", 1.05, &[]),
+    // What one group keeps for a member that still writes, and one session for its socket:
+    // RING_OCTETS_MAX and SESSION_OCTETS_MAX of `bgp-speaker`.
+    bar(
+        Stall,
+        "stall_4x_mb",
+        "memory for the stalled one, MB",
+        ((4 << 20) + (256 << 10)) as f64 / 1e6,
+        &[],
+    ),
+    bar(
+        Stall,
+        "stall_creep_mb",
+        "from 2 to 4 times as long, MB",
+        0.25,
+        &[],
+    ),
+    bar(
+        Keep,
+        "keep_lost",
+        "sessions lost while a table loads",
+        0.0,
+        &[],
+    ),
+    bar(
+        Keep,
+        "keep_silent_s",
+        "longest silence to a neighbour, s",
+        1.5,
+        &[],
+    ),
+    bar(
+        Keep,
+        "keep_gap_s",
+        "longest between two KEEPALIVEs, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Keep,
+        "keep_unread_s",
+        "longest that octets lay unread, s",
+        0.5,
+        &[],
+    ),
     bar(
         Churn,
         "churn_growth",

@@ -10,7 +10,7 @@ use lab::Lab;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::daemons::Kind;
-use crate::limits::{PATIENCE, PATIENCE_QUICK};
+use crate::limits::{CHURN, CHURN_QUICK, PATIENCE, PATIENCE_QUICK};
 use crate::report::Report;
 use crate::stage::Options;
 use crate::work::Work;
@@ -25,8 +25,8 @@ pub struct Arguments {
     /// Daemons of each round, in this order; those that the bars name unless given
     #[arg(long, value_delimiter = ',')]
     daemons: Vec<Kind>,
-    /// Rounds: each runs every daemon once; the table shows the median of the rounds. Long
-    /// workloads take fewer
+    /// Rounds: each runs every other daemon once, and ours right before each; the table shows
+    /// medians. Long workloads take fewer
     #[arg(long, default_value_t = 7)]
     pairs: usize,
     /// Where to write all values as JSON
@@ -38,9 +38,9 @@ pub struct Arguments {
     /// Start the daemon under this: "perf record -g -o FILE --"
     #[arg(long, value_name = "COMMAND", default_value = "")]
     wrap: String,
-    /// Seconds of churn
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    churn: u64,
+    /// Seconds of churn [default: 120, or 6 of a quick run]
+    #[arg(long, value_name = "SECONDS")]
+    churn: Option<u64>,
     /// What routes are drawn from
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -84,6 +84,16 @@ pub fn compare(arguments: &Arguments) -> Result<bool> {
     Ok(report.failures().is_empty())
 }
 
+/// The runs of one round, in order: ours right before each of the others.
+fn order(daemons: &[Kind]) -> Vec<Kind> {
+    let others = daemons.iter().filter(|kind| **kind != Kind::Cambric);
+    let pairs: Vec<_> = others.flat_map(|&other| [Kind::Cambric, other]).collect();
+    if pairs.is_empty() || !daemons.contains(&Kind::Cambric) {
+        return daemons.to_vec();
+    }
+    pairs
+}
+
 async fn rounds(arguments: &Arguments) -> Result<Report> {
     let options = Options {
         seed: arguments.seed,
@@ -93,7 +103,11 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             .split_whitespace()
             .map(str::to_owned)
             .collect(),
-        churn: Duration::from_secs(arguments.churn),
+        churn: match arguments.churn {
+            Some(seconds) => Duration::from_secs(seconds),
+            None if arguments.quick => CHURN_QUICK,
+            None => CHURN,
+        },
         patience: if arguments.quick {
             PATIENCE_QUICK
         } else {
@@ -126,7 +140,7 @@ async fn rounds(arguments: &Arguments) -> Result<Report> {
             arguments.pairs.min(work.rounds_max())
         };
         for round in 1..=pairs {
-            for &kind in daemons {
+            for kind in order(daemons) {
                 let began = Instant::now();
                 let run = work.run(&lab, kind, &options).await;
                 let run = run.map_err(|error| format!("{error:#}"));

@@ -2,57 +2,24 @@
 //! its own.
 
 use std::io::{ErrorKind, Read};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bgp_io::set_md5_key;
 use bytes::Bytes;
 use lab::Host;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::chance::Chance;
 use crate::intake::Intake;
 use crate::ledger::Ledger;
 use crate::limits::{
-    DIALLED_WITHIN, DIALLING_MAX, EVENTS_MAX, KEEPALIVE_EVERY, QUIET, READ_OCTETS_MAX, REDIAL_AFTER,
+    DIALLED_WITHIN, DIALLING_MAX, EVENTS_MAX, QUIET, READ_OCTETS_MAX, REDIAL_AFTER,
 };
-use crate::outbox::Outbox;
 use crate::routes::Routes;
+use crate::session::{Session, State, dial};
 use crate::wire::{self, Offer};
-
-/// One session to the daemon.
-#[derive(Debug)]
-pub struct Session {
-    source: Ipv4Addr,
-    offer: Offer,
-    state: State,
-    stream: Option<TcpStream>,
-    out: Outbox,
-    /// The start of a message whose end is still to come.
-    rest: Vec<u8>,
-    /// What the kernel was asked to tell about the socket.
-    interest: EpollFlags,
-    /// What is sent as soon as the session is established.
-    pub greeting: Bytes,
-    /// Receive buffer in octets; the kernel chooses when there is none.
-    pub window: Option<usize>,
-    /// Whether it reads what it is sent.
-    reads: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Idle,
-    Waiting(Instant),
-    /// Until then: a SYN that finds an accept queue full is dropped, and the kernel's own retries
-    /// come further and further apart.
-    Dialling(Instant),
-    Opening,
-    Established,
-}
 
 /// All sessions, and what is known about what they hold.
 #[derive(Debug)]
@@ -67,7 +34,6 @@ pub struct Generator {
     right_at: Option<Instant>,
     /// When octets of an UPDATE last came.
     heard_at: Instant,
-    keepalive_at: Instant,
     scratch: Vec<u8>,
     chance: Chance,
     /// Whether a connection that ends is dialled again, or ends the run.
@@ -87,19 +53,8 @@ impl Generator {
         offers: impl IntoIterator<Item = Offer>,
         intake: Intake,
     ) -> Result<Self> {
-        let sessions = offers.into_iter().map(|offer| Session {
-            source: offer.id,
-            offer,
-            state: State::Idle,
-            stream: None,
-            out: Outbox::default(),
-            rest: vec![],
-            interest: EpollFlags::empty(),
-            greeting: Bytes::new(),
-            window: None,
-            reads: true,
-        });
         let now = Instant::now();
+        let sessions = offers.into_iter().map(Session::new);
         Ok(Self {
             host: host.clone(),
             daemon: SocketAddrV4::new(daemon, 179),
@@ -108,7 +63,6 @@ impl Generator {
             intake,
             right_at: None,
             heard_at: now,
-            keepalive_at: now + KEEPALIVE_EVERY,
             scratch: vec![0; READ_OCTETS_MAX],
             chance: Chance::new(0),
             redials: true,
@@ -167,6 +121,11 @@ impl Generator {
         }
         self.redials = false;
         self.rest(limit)
+    }
+
+    /// Since when everything is right, if it is.
+    pub const fn right_at(&self) -> Option<Instant> {
+        self.right_at
     }
 
     /// Begins a phase: what is right from now on counts.
@@ -268,18 +227,16 @@ impl Generator {
             }
         }
         let now = Instant::now();
-        if now >= self.keepalive_at {
-            self.keepalive_at = now + KEEPALIVE_EVERY;
-            self.keep_alive()?;
-        }
+        self.keep_alive(now)?;
         self.dial_again(now)
     }
 
-    fn keep_alive(&mut self) -> Result<()> {
-        let keepalive = Bytes::from(wire::keepalive());
+    fn keep_alive(&mut self, now: Instant) -> Result<()> {
         for at in 0..self.sessions.len() {
-            if self.sessions[at].state == State::Established {
-                self.send(at, keepalive.clone())?;
+            let session = &mut self.sessions[at];
+            if session.state == State::Established && now >= session.keepalive_at {
+                session.keepalive_at = now + session.keepalive_every;
+                self.send(at, wire::keepalive().into())?;
             }
         }
         Ok(())
@@ -404,9 +361,11 @@ impl Generator {
 
     /// Takes the messages that came over a session.
     fn take(&mut self, at: usize, mut octets: &[u8]) -> Result<()> {
+        let mut said = false;
         while let Some(length) = wire::frame(octets)?.filter(|&length| length <= octets.len()) {
             let (message, rest) = octets.split_at(length);
             octets = rest;
+            said = true;
             let body = &message[wire::HEADER..];
             match message[18] {
                 wire::UPDATE => {
@@ -419,7 +378,11 @@ impl Generator {
                 other => bail!("a message of type {other}"),
             }
         }
-        self.sessions[at].rest.extend_from_slice(octets);
+        let session = &mut self.sessions[at];
+        if said {
+            session.signs.note(Instant::now());
+        }
+        session.rest.extend_from_slice(octets);
         Ok(())
     }
 
@@ -435,9 +398,12 @@ impl Generator {
     }
 
     fn kept_alive(&mut self, at: usize) -> Result<()> {
+        let now = Instant::now();
+        self.sessions[at].keepalives.note(now);
         if self.sessions[at].state == State::Opening {
             self.sessions[at].state = State::Established;
             self.established += 1;
+            self.sessions[at].keepalive_at = now + self.sessions[at].keepalive_every;
             let greeting = self.sessions[at].greeting.clone();
             self.send(at, greeting)?;
         }
@@ -455,6 +421,9 @@ impl Generator {
         session.stream = None;
         session.out.clear();
         session.rest.clear();
+        for gaps in [&mut session.keepalives, &mut session.signs] {
+            gaps.last = None;
+        }
         self.intake.ledger.forget(at);
     }
 
@@ -470,39 +439,5 @@ impl Generator {
         }
         self.sessions[at].state = State::Waiting(Instant::now() + REDIAL_AFTER);
         Ok(())
-    }
-}
-
-impl Session {
-    const fn is_opening(&self) -> bool {
-        matches!(
-            self.state,
-            State::Dialling(_) | State::Opening | State::Waiting(_)
-        )
-    }
-}
-
-fn dial(
-    source: Ipv4Addr,
-    daemon: SocketAddrV4,
-    window: Option<usize>,
-    password: Option<&str>,
-) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::IPV4,
-        Type::STREAM.nonblocking(),
-        Some(Protocol::TCP),
-    )?;
-    socket.set_tcp_nodelay(true)?;
-    if let Some(window) = window {
-        socket.set_recv_buffer_size(window)?;
-    }
-    if let Some(password) = password {
-        set_md5_key(&socket, (*daemon.ip()).into(), 32, password.as_bytes())?;
-    }
-    socket.bind(&SocketAddr::from((source, 0)).into())?;
-    match socket.connect(&SocketAddr::V4(daemon).into()) {
-        Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => Err(error),
-        _ => Ok(socket.into()),
     }
 }

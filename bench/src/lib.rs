@@ -19,6 +19,7 @@ pub mod outbox;
 pub mod relay;
 pub mod report;
 pub mod routes;
+pub mod session;
 pub mod speed;
 pub mod stage;
 pub mod wire;

@@ -53,3 +53,9 @@ pub const LATENCY_GAP: Duration = Duration::from_millis(60);
 
 /// How long a daemon that is started again may take until it listens.
 pub const STARTED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long churn takes unless the command line says otherwise.
+pub const CHURN: Duration = Duration::from_secs(120);
+
+/// The same of a quick run.
+pub const CHURN_QUICK: Duration = Duration::from_secs(6);

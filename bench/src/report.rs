@@ -15,18 +15,20 @@ use crate::work::Work;
 #[derive(Debug, Default)]
 pub struct Report {
     runs: BTreeMap<(Work, Kind), Vec<Option<Measures>>>,
+    /// By workload and who was compared: ours and the run of theirs that came right after it.
+    pairs: BTreeMap<(Work, Kind), Vec<[Option<Measures>; 2]>>,
     failures: Vec<String>,
 }
 
 /// One line of the table.
 struct Line<'a> {
     bar: &'a Bar,
-    /// Ours divided by the best peer's, the median of all rounds.
+    /// Ours divided by that of the peer which comes off best.
     ratio: Option<f64>,
 }
 
 impl Report {
-    /// Enters a run; all daemons of a round before the next round.
+    /// Enters a run; one of a peer belongs to the run of ours that was entered last.
     pub fn enter(&mut self, work: Work, kind: Kind, run: Result<Measures, String>) {
         let measures = match run {
             Ok(measures) => Some(measures),
@@ -36,6 +38,15 @@ impl Report {
                 None
             }
         };
+        if kind != Kind::Cambric
+            && let Some(ours) = self
+                .runs
+                .get(&(work, Kind::Cambric))
+                .and_then(|runs| runs.last())
+        {
+            let pair = [ours.clone(), measures.clone()];
+            self.pairs.entry((work, kind)).or_default().push(pair);
+        }
         self.runs.entry((work, kind)).or_default().push(measures);
     }
 
@@ -51,36 +62,31 @@ impl Report {
         kinds
     }
 
-    fn values(&self, work: Work, kind: Kind, measure: &str) -> Vec<Option<f64>> {
-        let runs = self.runs.get(&(work, kind)).into_iter().flatten();
-        runs.map(|run| run.as_ref()?.get(measure).copied())
-            .collect()
-    }
-
     /// The median of what a daemon took.
     fn median_of(&self, work: Work, kind: Kind, measure: &str) -> Option<f64> {
-        median(
-            self.values(work, kind, measure)
-                .into_iter()
-                .flatten()
-                .collect(),
-        )
+        let runs = self.runs.get(&(work, kind)).into_iter().flatten();
+        median(runs.filter_map(|run| value(run, measure)).collect())
     }
 
-    /// The median of the rounds' ratios of ours to the best of the bar's peers.
+    /// The median over the pairs with one peer of ours to theirs.
+    fn ratio_to(&self, bar: &Bar, peer: Kind) -> Option<f64> {
+        let pairs = self.pairs.get(&(bar.work, peer)).into_iter().flatten();
+        let ratios = pairs.filter_map(|[ours, theirs]| {
+            Some(value(ours, bar.measure)? / value(theirs, bar.measure)?)
+        });
+        median(ratios.collect())
+    }
+
+    /// The ratio to the peer that comes off best; where there are no peers, our value itself.
     fn ratio(&self, bar: &Bar) -> Option<f64> {
-        let ours = self.values(bar.work, Kind::Cambric, bar.measure);
-        let peers: Vec<_> = bar
+        if bar.peers.is_empty() {
+            return self.median_of(bar.work, Kind::Cambric, bar.measure);
+        }
+        let ratios = bar
             .peers
             .iter()
-            .map(|&kind| self.values(bar.work, kind, bar.measure))
-            .collect();
-        let rounds = ours.into_iter().enumerate().filter_map(|(round, ours)| {
-            let best = peers.iter().filter_map(|values| *values.get(round)?);
-            let best = best.min_by(f64::total_cmp);
-            Some(ours? / if peers.is_empty() { 1.0 } else { best? })
-        });
-        median(rounds.collect())
+            .filter_map(|&peer| self.ratio_to(bar, peer));
+        ratios.max_by(f64::total_cmp)
     }
 
     fn lines(&self) -> Vec<Line<'static>> {
@@ -169,6 +175,10 @@ impl Report {
     }
 }
 
+fn value(run: &Option<Measures>, measure: &str) -> Option<f64> {
+    run.as_ref()?.get(measure).copied()
+}
+
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -197,15 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_the_median_of_the_rounds_and_a_failed_run_is_left_out() {
+    fn the_ratio_is_the_median_of_the_pairs_and_a_failed_run_is_left_out() {
         let mut report = Report::default();
+        let lost = || Err("lost".to_owned());
         for (ours, peer) in [(1.0, 2.0), (3.0, 3.0), (9.0, 10.0), (4.0, 1.0)] {
             report.enter(Work::S3, Kind::Cambric, run(ours));
-            let peer = if peer < 2.0 {
-                Err("lost".to_owned())
-            } else {
-                run(peer)
-            };
+            let peer = if peer < 2.0 { lost() } else { run(peer) };
             report.enter(Work::S3, Kind::FrrFast, peer);
         }
         let bar = BARS
@@ -217,7 +224,17 @@ mod tests {
             .iter()
             .find(|bar| bar.measure == "storm_s")
             .expect("a bar");
-        let lost = || Err("lost".to_owned());
+        // Each with ours right before it; the ratio is that to the better of the two.
+        let rack = BARS
+            .iter()
+            .find(|bar| bar.measure == "rack_s")
+            .expect("a bar");
+        let raced = |seconds| Ok(Measures::from([("rack_s", seconds)]));
+        for (ours, kind, theirs) in [(1.0, Kind::Bird, 10.0), (2.0, Kind::FrrFast, 5.0)] {
+            report.enter(Work::Rack, Kind::Cambric, raced(ours));
+            report.enter(Work::Rack, kind, raced(theirs));
+        }
+        assert_eq!(report.ratio(rack), Some(0.4));
         report.enter(Work::Storm, Kind::Bird, lost());
         report.enter(Work::Storm, Kind::FrrFast, lost());
         assert_eq!(report.verdict(storm, None), "");

@@ -13,7 +13,6 @@ use crate::daemons::{Daemon, Kind, Scene};
 use crate::generator::Generator;
 use crate::intake::Intake;
 use crate::ledger::Ledger;
-use crate::limits::HOLD_TIME_S;
 use crate::meter::Reading;
 use crate::routes::{CLIENTS, Passing, Routes};
 use crate::wire::Offer;
@@ -65,6 +64,8 @@ pub struct Part {
     pub asn: u32,
     /// Whether it must hold all that others send.
     pub receives: bool,
+    /// The hold time it offers, in seconds.
+    pub hold_time_s: u16,
 }
 
 /// What happens to attributes on their way through `kind`.
@@ -125,7 +126,7 @@ impl Stage {
         let offers = parts.iter().enumerate().map(|(at, part)| Offer {
             asn: part.asn,
             id: client(at),
-            hold_time_s: HOLD_TIME_S,
+            hold_time_s: part.hold_time_s,
             ipv6: scene.ipv6,
             add_path: scene.add_path,
         });

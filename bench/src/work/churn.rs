@@ -22,11 +22,6 @@ pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     let fleet = s3_fleet(options);
     let mut stage = fleet.stage(lab, kind, options).await?;
     converge(&mut stage)?;
-    let time = if options.quick {
-        options.churn.min(QUICK)
-    } else {
-        options.churn
-    };
     let began = Instant::now();
     let mut churn = Churn {
         shares: vec![0..fleet.each; fleet.clients],
@@ -36,7 +31,7 @@ pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     };
     let mut halves = [0, 0];
     for (half, most) in halves.iter_mut().enumerate() {
-        let end = began + time * (half as u32 + 1) / 2;
+        let end = began + options.churn * (half as u32 + 1) / 2;
         // At least once, however short the time.
         while *most == 0 || Instant::now() < end {
             for _ in 0..ROUNDS_BETWEEN {
@@ -52,9 +47,6 @@ pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
         ("churn_growth", halves[1] as f64 / halves[0] as f64),
     ]))
 }
-
-/// Churn of a quick run.
-const QUICK: std::time::Duration = std::time::Duration::from_secs(6);
 
 /// Rounds of change between two looks at the whole.
 const ROUNDS_BETWEEN: usize = 5;

@@ -12,7 +12,7 @@ use crate::chance::Chance;
 use crate::daemons::Kind;
 use crate::generator::Generator;
 use crate::ledger::NOBODY;
-use crate::limits::{LATENCY_GAP, LATENCY_ROUNDS};
+use crate::limits::{HOLD_TIME_S, LATENCY_GAP, LATENCY_ROUNDS};
 use crate::routes::{Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag};
 use crate::stage::{
     DAEMON_AS, Measured, Measures, Options, Part, Stage, passing, quantiles, scene,
@@ -101,6 +101,7 @@ impl Fleet {
         let part = Part {
             asn: DAEMON_AS,
             receives: true,
+            hold_time_s: HOLD_TIME_S,
         };
         vec![part; self.clients]
     }

@@ -9,6 +9,7 @@ use lab::Lab;
 use crate::chance::Chance;
 use crate::daemons::Kind;
 use crate::ledger::NOBODY;
+use crate::limits::HOLD_TIME_S;
 use crate::routes::{
     Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag, path_of_set,
 };
@@ -16,7 +17,7 @@ use crate::stage::{Measures, Options, Part, Stage, passing};
 use crate::wire::{Attributes, Prefix, mask};
 
 /// The autonomous system of session 0; the others count up.
-const FIRST_AS: u32 = 65_001;
+pub(super) const FIRST_AS: u32 = 65_001;
 
 /// Of 1,000 prefixes, how many have this length: about what the Internet's table has.
 const LENGTHS: [(usize, u8); 9] = [
@@ -160,6 +161,7 @@ fn parts(senders: usize, monitors: usize) -> Vec<Part> {
     let part = |at| Part {
         asn: FIRST_AS + at as u32,
         receives: at >= senders,
+        hold_time_s: HOLD_TIME_S,
     };
     (0..senders + monitors).map(part).collect()
 }
@@ -185,9 +187,34 @@ async fn stage(
 
 /// What the senders do to all routes at once.
 #[derive(Clone, Copy)]
-enum All {
+pub(super) enum All {
     Announce,
     Withdraw,
+}
+
+impl All {
+    /// The messages of a sender.
+    pub(super) fn messages(self, routes: &Routes, sender: usize) -> Bytes {
+        let every = |_| true;
+        Bytes::from(match self {
+            Self::Announce => routes.announcements(sender, every, None),
+            Self::Withdraw => routes.withdrawals(sender, every, None),
+        })
+    }
+
+    /// From now on every receiver must hold all, or nothing.
+    pub(super) fn expect(self, stage: &mut Stage) {
+        let routes = stage.generator.routes();
+        let tags = routes.winners.iter().map(|&winner| match self {
+            Self::Announce => winner,
+            Self::Withdraw => NONE,
+        });
+        let news = tags.enumerate().map(|(number, tag)| (number, tag, NOBODY));
+        stage
+            .generator
+            .ledger()
+            .expect_all(&news.collect::<Vec<_>>());
+    }
 }
 
 fn phase(
@@ -197,23 +224,10 @@ fn phase(
     what: &str,
 ) -> Result<crate::stage::Measured> {
     let routes = stage.generator.routes();
-    let every = |_| true;
     let messages: Vec<_> = (0..senders)
-        .map(|sender| match all {
-            All::Announce => routes.announcements(sender, every, None),
-            All::Withdraw => routes.withdrawals(sender, every, None),
-        })
-        .map(Bytes::from)
+        .map(|sender| all.messages(&routes, sender))
         .collect();
-    let tags = routes.winners.iter().map(|&winner| match all {
-        All::Announce => winner,
-        All::Withdraw => NONE,
-    });
-    let news: Vec<_> = tags
-        .enumerate()
-        .map(|(number, tag)| (number, tag, NOBODY))
-        .collect();
-    stage.generator.ledger().expect_all(&news);
+    all.expect(stage);
     stage.measure(what, |generator| {
         let mut messages = messages.into_iter().enumerate();
         messages.try_for_each(|(sender, message)| generator.send(sender, message))

@@ -5,6 +5,7 @@ mod churn;
 pub mod fanout;
 mod fib;
 pub mod internet;
+mod keep;
 pub mod latency;
 mod rack;
 mod stall;
@@ -33,6 +34,8 @@ pub enum Work {
     Rack,
     /// One of the 200 clients of s3 stops reading
     Stall,
+    /// Neighbours with short hold times beside 1,000,000 routes that come and go
+    Keep,
     /// Clients of s3 change at random
     Churn,
     /// 1,000,000 routes into the kernel, beside a bare netlink loop
@@ -50,6 +53,7 @@ impl Work {
             Self::Storm => "storm",
             Self::Rack => "rack",
             Self::Stall => "stall",
+            Self::Keep => "keep",
             Self::Churn => "churn",
             Self::Fib => "fib",
         }
@@ -62,7 +66,7 @@ impl Work {
             Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
             Self::S3b => &[Kind::Cambric, Kind::FrrFast],
             Self::Storm | Self::Rack => &[Kind::Cambric, Kind::Bird, Kind::FrrFast],
-            Self::Stall | Self::Churn | Self::Fib => &[Kind::Cambric],
+            Self::Stall | Self::Keep | Self::Churn | Self::Fib => &[Kind::Cambric],
         }
     }
 
@@ -70,7 +74,7 @@ impl Work {
     pub const fn rounds_max(self) -> usize {
         match self {
             Self::S1 | Self::S2 | Self::S3 | Self::S3b | Self::Fib => usize::MAX,
-            Self::Storm | Self::Rack | Self::Stall => 3,
+            Self::Storm | Self::Rack | Self::Stall | Self::Keep => 3,
             Self::Churn => 1,
         }
     }
@@ -85,6 +89,7 @@ impl Work {
             Self::Storm => storm::storm(lab, kind, options).await,
             Self::Rack => rack::rack(lab, kind, options).await,
             Self::Stall => stall::stall(lab, kind, options).await,
+            Self::Keep => keep::keep(lab, kind, options).await,
             Self::Churn => churn::churn(lab, kind, options).await,
             Self::Fib => fib::fib(lab, options).await,
         }

@@ -17,12 +17,12 @@ const STALLED: usize = 0;
 /// Receive buffer of that client, in octets: what the kernel takes for it is soon full.
 const WINDOW: usize = 4096;
 
-/// Whole tables withdrawn and announced again until buffers are full, and then to see whether
-/// anything grows.
-const ROUNDS: (usize, usize) = (12, 24);
+/// Whole tables withdrawn and announced again by when memory is looked at: buffers are full, twice
+/// as long, four times as long.
+const ROUNDS: [usize; 3] = [12, 24, 48];
 
 /// The others' latency beside what it is without the stalled client, and how much the daemon
-/// grows; at the end the client reads on, and must come to the right table.
+/// grows for how long; at the end the client reads on, and must come to the right table.
 pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
     let fleet = s3_fleet(options);
     let mut stage = fleet
@@ -38,11 +38,19 @@ pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     };
     let free = latency(&mut stage, fleet, None, rounds, Some(STALLED))?;
 
+    // Once with all reading, so that what tables that come and go leave behind is not the stall's.
+    turn_over(&mut stage, fleet, ROUNDS[0])?;
     stage.generator.reads(STALLED, false)?;
     stage.generator.ledger().count(STALLED, false);
-    turn_over(&mut stage, fleet, ROUNDS.0)?;
     let before = stage.daemon.used()?;
-    turn_over(&mut stage, fleet, ROUNDS.1)?;
+    let mut done = 0;
+    let mut grown = [0.0; ROUNDS.len()];
+    for (grown, rounds) in grown.iter_mut().zip(ROUNDS) {
+        turn_over(&mut stage, fleet, rounds - done)?;
+        done = rounds;
+        let now = stage.daemon.used()?.resident_octets as f64;
+        *grown = (now - before.resident_octets as f64) / 1e6;
+    }
     let after = stage.daemon.used()?;
     let held_up = latency(&mut stage, fleet, None, rounds, Some(STALLED))?;
 
@@ -66,10 +74,10 @@ pub(super) async fn stall(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
             "stall_withdraw_p99_ratio",
             ratio(free.withdraw, held_up.withdraw)?,
         ),
-        (
-            "stall_growth",
-            after.resident_octets as f64 / before.resident_octets as f64,
-        ),
+        ("stall_mb", grown[0]),
+        ("stall_2x_mb", grown[1]),
+        ("stall_4x_mb", grown[2]),
+        ("stall_creep_mb", grown[2] - grown[1]),
         ("peak_mb", after.peak_octets as f64 / 1e6),
     ]))
 }

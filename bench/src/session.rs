@@ -1,0 +1,126 @@
+//! One session of the load generator.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::time::{Duration, Instant};
+
+use bgp_io::set_md5_key;
+use bytes::Bytes;
+use nix::sys::epoll::EpollFlags;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::limits::KEEPALIVE_EVERY;
+use crate::outbox::Outbox;
+use crate::wire::Offer;
+
+/// One session to the daemon.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) source: Ipv4Addr,
+    pub(crate) offer: Offer,
+    pub(crate) state: State,
+    pub(crate) stream: Option<TcpStream>,
+    pub(crate) out: Outbox,
+    /// The start of a message whose end is still to come.
+    pub(crate) rest: Vec<u8>,
+    /// What the kernel was asked to tell about the socket.
+    pub(crate) interest: EpollFlags,
+    /// What is sent as soon as the session is established.
+    pub greeting: Bytes,
+    /// Receive buffer in octets; the kernel chooses when there is none.
+    pub window: Option<usize>,
+    /// Whether it reads what it is sent.
+    pub(crate) reads: bool,
+    /// How often it says that it lives.
+    pub(crate) keepalive_every: Duration,
+    pub(crate) keepalive_at: Instant,
+    /// KEEPALIVEs of the daemon.
+    pub keepalives: Gaps,
+    /// Messages of the daemon of any kind: what restarts a hold timer.
+    pub signs: Gaps,
+}
+
+/// How far apart things come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    pub(crate) last: Option<Instant>,
+    longest: Duration,
+}
+
+impl Gaps {
+    pub(crate) fn note(&mut self, now: Instant) {
+        self.longest = self.longest();
+        self.last = Some(now);
+    }
+
+    /// The longest time between two so far, the one that is to come included.
+    pub fn longest(&self) -> Duration {
+        let open = self.last.map(|at| at.elapsed());
+        self.longest.max(open.unwrap_or_default())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Idle,
+    Waiting(Instant),
+    /// Until then: a SYN that finds an accept queue full is dropped, and the kernel's own retries
+    /// come further and further apart.
+    Dialling(Instant),
+    Opening,
+    Established,
+}
+
+impl Session {
+    /// A session that has not been dialled.
+    pub(crate) fn new(offer: Offer) -> Self {
+        Self {
+            source: offer.id,
+            offer,
+            state: State::Idle,
+            stream: None,
+            out: Outbox::default(),
+            rest: vec![],
+            interest: EpollFlags::empty(),
+            greeting: Bytes::new(),
+            window: None,
+            reads: true,
+            keepalive_every: KEEPALIVE_EVERY.min(Duration::from_secs(offer.hold_time_s.into()) / 3),
+            keepalive_at: Instant::now(),
+            keepalives: Gaps::default(),
+            signs: Gaps::default(),
+        }
+    }
+
+    pub(crate) const fn is_opening(&self) -> bool {
+        matches!(
+            self.state,
+            State::Dialling(_) | State::Opening | State::Waiting(_)
+        )
+    }
+}
+
+/// Begins a connection from `source`.
+pub(crate) fn dial(
+    source: Ipv4Addr,
+    daemon: SocketAddrV4,
+    window: Option<usize>,
+    password: Option<&str>,
+) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::IPV4,
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(window) = window {
+        socket.set_recv_buffer_size(window)?;
+    }
+    if let Some(password) = password {
+        set_md5_key(&socket, (*daemon.ip()).into(), 32, password.as_bytes())?;
+    }
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    match socket.connect(&SocketAddr::V4(daemon).into()) {
+        Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
