@@ -75,6 +75,12 @@ pub enum LogError {
     Twice,
 }
 
+/// What this machine calls itself, in lower case as Calico has it.
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_lowercase()
+}
+
 /// What a signal asks of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

@@ -268,7 +268,7 @@ mod tests {
         let config = parse("").unwrap();
         assert_eq!(config.settings, KernelConfig::default());
         assert_eq!(config.settings.tables(), [254]);
-        assert!(config.intent.notes.is_empty());
+        assert!(config.notes().is_empty());
         assert_eq!(
             config.control(),
             PathBuf::from(KernelConfig::CONTROL_DEFAULT)
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(import[0].interfaces[0].to_string(), "veth*");
         let config = config.unwrap();
         assert_eq!(config.settings.tables(), [1000, 7]);
-        let notes = config.intent.notes.join("\n");
+        let notes = config.notes().join("\n");
         assert!(
             notes.contains("shadow run") && notes.contains("not above 256"),
             "{notes}"
@@ -355,7 +355,10 @@ mod tests {
         let source = Source::new("manual.toml", example.expect("an example"));
         let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
         assert_eq!(config.settings, KernelConfig::default());
-        assert_eq!(config.intent.speaker.peers[0].name, "rr1");
-        assert!(config.intent.notes.is_empty(), "{:?}", config.intent.notes);
+        assert_eq!(
+            config.intent().expect("all in the file").speaker.peers[0].name,
+            "rr1"
+        );
+        assert!(config.notes().is_empty(), "{:?}", config.notes());
     }
 }

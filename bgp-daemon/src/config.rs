@@ -4,8 +4,11 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use admin::bird::View;
-use intent::{BgpFile, Intent, NextHops, Problems, Report, Source};
+use datastore::EtcdOptions;
+use intent::store::Host;
+use intent::{BgpFile, Intent, NextHops, Origin, Problems, Report, Source};
 use serde::de::DeserializeOwned;
+use toml::Spanned;
 
 /// What a program's own section of the file means.
 pub trait Settings: Debug + Sized {
@@ -31,9 +34,9 @@ pub struct Config<S: Settings> {
     /// Where it was read.
     pub path: PathBuf,
     /// Its keys.
-    pub file: BgpFile<S::Section>,
-    /// What they mean for the speaker.
-    pub intent: Intent,
+    pub file: BgpFile<S::Section, EtcdOptions>,
+    /// What they mean for the speaker, or who says it.
+    pub origin: Origin,
     /// What they mean for the rest of the program.
     pub settings: S,
 }
@@ -54,18 +57,42 @@ impl<S: Settings> Config<S> {
     ///
     /// Every mistake found, with its place.
     pub fn parse(source: &Source) -> Result<Self, Report> {
-        let file: BgpFile<S::Section> = source.parse()?;
+        let file: BgpFile<S::Section, EtcdOptions> = source.parse()?;
         let mut problems = source.problems();
-        let mut intent = file.intent(S::NEXT_HOPS, &mut problems);
+        let own_name = admin::daemon::host_name();
+        let origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
         let settings = S::check(file.kernel.as_ref(), &mut problems);
         problems.finish()?;
-        intent.notes.extend(settings.notes());
         Ok(Self {
             path: source.path().to_owned(),
             file,
-            intent,
+            origin,
             settings,
         })
+    }
+
+    /// What the file says of the speaker; `None` if that is left to a store.
+    pub fn intent(&self) -> Option<&Intent> {
+        match &self.origin {
+            Origin::File(intent) => Some(intent),
+            Origin::Store(_) => None,
+        }
+    }
+
+    /// The store that says what the speaker is to be, and for which node.
+    pub(crate) fn store(&self) -> Option<(&EtcdOptions, &Host)> {
+        match (&self.file.datastore, &self.origin) {
+            (Some(options), Origin::Store(host)) => Some((options.get_ref(), host)),
+            _ => None,
+        }
+    }
+
+    /// What is allowed in the file but worth knowing.
+    pub fn notes(&self) -> Vec<String> {
+        let of_intent = self.intent().map(|intent| intent.notes.clone());
+        let mut notes = of_intent.unwrap_or_default();
+        notes.extend(self.settings.notes());
+        notes
     }
 
     /// Where the control socket is.
@@ -92,16 +119,24 @@ impl<S: Settings> Config<S> {
 
     /// Keys that only a start reads, and whose value is another one in `new`.
     pub(crate) fn restart_keys(&self, new: &Self) -> Vec<&'static str> {
-        let (old, new) = (&self.file, &new.file);
-        let listen =
-            |file: &BgpFile<_>| -> Vec<_> { file.listen.iter().map(|at| *at.get_ref()).collect() };
+        let listen = |config: &Self| config.intent().map(|intent| intent.listen.clone());
+        let store = |config: &Self| config.file.datastore.clone().map(Spanned::into_inner);
+        let host = |config: &Self| config.store().map(|(_, host)| host.clone());
         let changed = [
-            ("listen", listen(old) != listen(new)),
-            ("control", old.control != new.control),
-            ("bird_control", old.bird_control != new.bird_control),
-            ("bird6_control", old.bird6_control != new.bird6_control),
-            ("log", old.log != new.log),
-            ("log_format", old.log_format != new.log_format),
+            ("listen", listen(self) != listen(new)),
+            ("control", self.file.control != new.file.control),
+            (
+                "bird_control",
+                self.file.bird_control != new.file.bird_control,
+            ),
+            (
+                "bird6_control",
+                self.file.bird6_control != new.file.bird6_control,
+            ),
+            ("log", self.file.log != new.file.log),
+            ("log_format", self.file.log_format != new.file.log_format),
+            ("datastore", store(self) != store(new)),
+            ("what the store does not tell", host(self) != host(new)),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(key, _)| key).collect()

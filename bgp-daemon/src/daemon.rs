@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use admin::report::{Fact, Status};
 use bgp_io::bgp_speaker::RangeUsage;
 use bgp_io::{Event, Io, IoConfig, Speaker};
-use intent::report;
+use datastore::Update;
+use intent::{Intent, report};
 
 use crate::limits::REMEMBER;
 use crate::memory::Memory;
-use crate::{Config, Failure, Program, log, restart};
+use crate::source::Source;
+use crate::{Config, Failure, Program, Settings, begin, log, restart};
 
 /// Everything a daemon owns but its control socket and its signals.
 #[derive(Debug)]
@@ -18,8 +20,12 @@ pub struct Daemon<P: Program> {
     pub io: Io,
     /// What the program adds.
     pub program: P,
-    /// The configuration in force.
+    /// The file in force.
     pub(crate) config: Config<P::Settings>,
+    /// The store, if it is what says what the speaker is to be.
+    pub(crate) source: Option<Source>,
+    /// What the speaker is to be.
+    pub(crate) intent: Intent,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
     /// What the next start is to know.
@@ -32,24 +38,30 @@ pub struct Daemon<P: Program> {
 }
 
 impl<P: Program> Daemon<P> {
-    /// Opens what the program needs, listens and starts all sessions. Must be called within a
-    /// Tokio runtime.
+    /// Opens what the program needs, listens and starts all sessions of `intent`. Must be called
+    /// within a Tokio runtime.
     ///
     /// # Errors
     ///
     /// The program cannot start, an address cannot be listened on, or the kernel takes no TCP-MD5
     /// key.
-    pub fn new(config: Config<P::Settings>, seed: u64) -> Result<Self, Failure<P::Error>> {
-        let mut speaker = Speaker::new(config.intent.speaker.clone(), seed);
+    pub(crate) fn new(
+        config: Config<P::Settings>,
+        intent: Intent,
+        source: Option<Source>,
+        seed: u64,
+    ) -> Result<Self, Failure<P::Error>> {
+        let mut speaker = Speaker::new(intent.speaker.clone(), seed);
         let (memory, former) = Memory::open(&config.control());
-        let wait = config.intent.restart_wait;
-        restart::begin(&mut speaker, former, wait, P::FORWARDING);
+        restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
         let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
-        let listen = config.file.listen.iter().map(|at| *at.get_ref()).collect();
+        let listen = intent.listen.clone();
         Ok(Self {
             io: Io::new(speaker, IoConfig { listen })?,
             program,
             config,
+            source,
+            intent,
             config_error: None,
             memory,
             remember_at: None,
@@ -76,6 +88,22 @@ impl<P: Program> Daemon<P> {
         }
     }
 
+    /// Waits for news of the store; for ever where there is none. Cancelling loses nothing.
+    pub(crate) async fn store_news(source: &mut Option<Source>) -> Vec<Update> {
+        match source {
+            Some(source) => source.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes note of news of the store, and does what it says now.
+    pub(crate) fn hear_store(&mut self, updates: Vec<Update>) {
+        let derived = self.source.as_mut().and_then(|source| source.take(updates));
+        if let Some(intent) = derived.and_then(|derived| derived.intent) {
+            self.adopt(intent);
+        }
+    }
+
     /// Notes for the next start which neighbours there are, if that has changed a while ago.
     pub(crate) fn remember_in_time(&mut self) {
         if self
@@ -98,25 +126,31 @@ impl<P: Program> Daemon<P> {
 
     pub(crate) fn status(&self) -> Status {
         let mut status = Status {
-            daemon: P::NAME.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
             configured_s: Some(self.configured.elapsed().as_secs()),
             restarting: !self.io.speaker().awaited().is_empty(),
-            resident_kib: admin::daemon::resident_kib(),
-            ready: false,
             waiting_for: report::waiting(self.io.speaker()),
-            notes: self.config.intent.notes.clone(),
-            config: self.config.path.display().to_string(),
+            notes: self.notes(),
             config_error: self.config_error.clone(),
             facts: report::facts(self.io.speaker()),
+            ..begin::process::<P>(&self.config, self.started)
         };
+        if let Some(source) = &self.source {
+            status.waiting_for.extend(source.waiting());
+            status.facts.push(begin::fact(source));
+        }
         status.notes.extend(self.full_ranges());
         self.program.report(&mut status);
         status.facts.push(self.listening());
         status.ready = status.waiting_for.is_empty();
         status
+    }
+
+    /// What an operator should know of the configuration.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.intent.notes.clone();
+        notes.extend(self.config.settings.notes());
+        notes.extend(self.source.iter().flat_map(Source::notes));
+        notes
     }
 
     fn listening(&self) -> Fact {

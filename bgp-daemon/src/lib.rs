@@ -5,9 +5,13 @@
 //! it adds by two traits: [`Settings`], its own section of the configuration file, and [`Program`],
 //! what stands on the other side of the speaker, such as a kernel.
 //!
+//! What the speaker is to be, the file says, or the store that the file names: then the resources
+//! there are followed, and a change is in force as soon as it is heard of.
+//!
 //! `bgp-io` knows nothing of files, logs and operators; this crate knows nothing of kernels.
 
 mod answer;
+mod begin;
 mod config;
 mod daemon;
 pub mod handover;
@@ -19,6 +23,7 @@ pub mod registrar;
 mod reload;
 pub mod restart;
 mod run;
+mod source;
 
 pub use config::{Config, Settings};
 pub use daemon::Daemon;

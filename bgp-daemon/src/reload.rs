@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use intent::Intent;
+
 use crate::{Config, Daemon, Program};
 
 impl<P: Program> Daemon<P> {
@@ -17,27 +19,41 @@ impl<P: Program> Daemon<P> {
 
     fn take_over(&mut self, config: Config<P::Settings>) {
         let mut fixed = self.config.restart_keys(&config);
-        let done = match self.io.reconfigure(config.intent.speaker.clone()) {
-            Ok(done) => done,
-            Err(error) => return self.refuse(error.to_string()),
-        };
-        tracing::info!(
-            added = done.added.len(),
-            removed = done.removed.len(),
-            reset = done.reset.len(),
-            "configuration reloaded"
-        );
-        for note in &config.intent.notes {
+        if let (Some(intent), None) = (config.intent(), &self.source)
+            && !self.adopt(intent.clone())
+        {
+            return;
+        }
+        for note in config.notes() {
             tracing::warn!("{note}");
         }
         fixed.extend(self.program.reload(&config.settings));
         self.config = config;
-        self.configured = Instant::now();
         if !fixed.is_empty() {
             let text = format!("{} changed: takes a restart", fixed.join(", "));
             tracing::warn!("{text}");
             self.config_error = Some(text);
         }
+    }
+
+    /// Makes the speaker what it is to be from now on. Returns false if it stays what it was.
+    pub(crate) fn adopt(&mut self, intent: Intent) -> bool {
+        let done = match self.io.reconfigure(intent.speaker.clone()) {
+            Ok(done) => done,
+            Err(error) => {
+                self.refuse(error.to_string());
+                return false;
+            }
+        };
+        tracing::info!(
+            added = done.added.len(),
+            removed = done.removed.len(),
+            reset = done.reset.len(),
+            "configuration taken over"
+        );
+        self.intent = intent;
+        self.configured = Instant::now();
+        true
     }
 
     fn refuse(&mut self, why: String) {

@@ -10,7 +10,8 @@ use bgp_io::bgp_proto::Notification;
 use bgp_io::rib::Progress;
 use bgp_io::{IoError, Parting};
 
-use crate::{Config, Daemon, Program};
+use crate::source::Source;
+use crate::{Config, Daemon, Program, begin};
 
 /// Why a daemon does not start, or cannot go on. Each prints as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum Failure<E: Error> {
     /// Signals cannot be listened to.
     #[error("signals: {0}")]
     Signals(std::io::Error),
+    /// The store cannot be reached the way the file says.
+    #[error("datastore: {0}")]
+    Store(#[from] datastore::Error),
     /// What the program adds.
     #[error(transparent)]
     Program(E),
@@ -39,8 +43,7 @@ pub fn main<P: Program>() -> ExitCode {
         about: P::ABOUT,
         config_default: P::CONFIG_DEFAULT,
     };
-    let notes = |config: &Config<P::Settings>| config.intent.notes.clone();
-    start(&about, Config::read, notes, run::<P>)
+    start(&about, Config::read, Config::notes, run::<P>)
 }
 
 /// Runs a daemon until it is told to leave.
@@ -50,7 +53,7 @@ pub fn main<P: Program>() -> ExitCode {
 /// It cannot start, or the program cannot go on.
 pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<P::Error>> {
     init_logging(&config.file.log, config.file.log_format)?;
-    for note in &config.intent.notes {
+    for note in config.notes() {
         tracing::warn!("{note}");
     }
     let mut signals = Signals::new().map_err(Failure::Signals)?;
@@ -58,7 +61,18 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     for (path, view) in config.bird_controls() {
         control.bind_bird(path, view)?;
     }
-    let mut daemon: Daemon<P> = Daemon::new(config, chance())?;
+    let mut source = match config.store() {
+        Some((options, host)) => Some(Source::open(options, host.clone(), chance()).await?),
+        None => None,
+    };
+    let intent = match (config.intent(), &mut source) {
+        (None, Some(source)) => {
+            begin::first::<P>(&config, source, &mut control, &mut signals).await
+        }
+        (intent, _) => intent.cloned(),
+    };
+    let Some(intent) = intent else { return Ok(()) };
+    let mut daemon: Daemon<P> = Daemon::new(config, intent, source, chance())?;
     for address in daemon.io.listening() {
         tracing::info!("listening on {address}");
     }
@@ -73,6 +87,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
                 let now = daemon.io.clock().now();
                 daemon.program.handle(now, event).map_err(Failure::Program)?;
             }
+            updates = Daemon::<P>::store_news(&mut daemon.source) => daemon.hear_store(updates),
             request = control.next() => {
                 let reply = daemon.answer(&request.command);
                 request.reply(reply);

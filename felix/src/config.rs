@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use admin::config::{Problem, Report, Source};
-use admin::daemon::LogFormat;
+use admin::daemon::{LogFormat, host_name};
 use datastore::EtcdOptions;
 use serde::Deserialize;
 use toml::Spanned;
@@ -79,7 +79,7 @@ impl Config {
     pub fn of(source: &Source) -> Result<Self, Report> {
         let file: File = source.parse()?;
         let mut problems = source.problems();
-        let mut agent = AgentConfig::new(own_name());
+        let mut agent = AgentConfig::new(host_name());
         for found in [
             take_name(&file, &mut agent),
             take_prefixes(&file, &mut agent),
@@ -103,12 +103,6 @@ impl Config {
             path: source.path().to_owned(),
         })
     }
-}
-
-/// This host's name, in lower case as Calico has it.
-fn own_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_lowercase()
 }
 
 fn take_name(file: &File, agent: &mut AgentConfig) -> Option<Problem> {

@@ -2,35 +2,51 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
 use admin::config::{Problem, Problems, Report, Source};
-use bgp_proto::{ClusterId, FAMILIES, Family, FamilySet, RouterId};
+use bgp_proto::{Asn, ClusterId, FAMILIES, Family, FamilySet, RouterId};
 use bgp_speaker::SpeakerConfig;
 use rib::NextHops;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use crate::file::BgpFile;
-use crate::limits::{HOSTNAME_OCTETS_MAX, MULTIPATH_MAX, RESTART_WAIT_S, RESTART_WAIT_S_MAX};
+use crate::file::{BgpFile, listen_default};
+use crate::limits::{
+    BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX, RESTART_WAIT_S, RESTART_WAIT_S_MAX,
+};
 use crate::neighbor;
 use crate::session::Common;
+use crate::store::Host;
+use crate::value::AsNumber;
 
-/// What a file means.
+/// What a speaker is to be.
 #[derive(Clone, Debug)]
 pub struct Intent {
     /// The speaker.
     pub speaker: SpeakerConfig,
+    /// Where it accepts connections.
+    pub listen: Vec<SocketAddr>,
     /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
     pub restart_wait: Duration,
     /// What is allowed but worth knowing: a neighbour that nothing passes for want of a policy.
     pub notes: Vec<String>,
 }
 
+/// Who says what a speaker is to be.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// The file, all of it.
+    File(Box<Intent>),
+    /// The store, for this node.
+    Store(Host),
+}
+
 impl<K: DeserializeOwned> BgpFile<K> {
-    /// Parses and checks a file. `next_hops` is the daemon's own choice, not the operator's.
+    /// Parses and checks a file that says everything itself. `next_hops` is the daemon's own
+    /// choice, not the operator's.
     ///
     /// # Errors
     ///
@@ -44,15 +60,28 @@ impl<K: DeserializeOwned> BgpFile<K> {
     }
 }
 
-impl<K> BgpFile<K> {
+impl<K, D> BgpFile<K, D> {
     /// What the file means, as far as it can be told: only good when `problems` stays empty.
-    pub fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
+    /// `own_name` is what the machine calls itself.
+    pub fn origin(
+        &self,
+        next_hops: NextHops,
+        own_name: &str,
+        problems: &mut Problems<'_>,
+    ) -> Origin {
+        match &self.datastore {
+            None => Origin::File(Box::new(self.intent(next_hops, problems))),
+            Some(_) => Origin::Store(self.host(next_hops, own_name, problems)),
+        }
+    }
+
+    fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
         self.check_addresses(problems);
         let mut notes = Vec::new();
         let families = family_set(&self.families, None, problems);
         let common = Common {
-            local_asn: self.asn.get_ref().0,
-            local_id: RouterId(*self.router_id.get_ref()),
+            local_asn: self.required("asn", self.asn.as_ref(), problems).0,
+            local_id: RouterId(self.required("router_id", self.router_id.as_ref(), problems)),
             families,
             hostname: self.hostname(problems),
         };
@@ -78,14 +107,77 @@ impl<K> BgpFile<K> {
         };
         Intent {
             speaker,
+            listen: self.listen.as_ref().map_or_else(
+                || listen_default(BGP_PORT),
+                |listen| listen.get_ref().iter().map(|at| *at.get_ref()).collect(),
+            ),
             restart_wait: self.restart_wait(problems),
             notes,
         }
     }
 
+    /// A key that only a store can stand in for.
+    fn required<T: Copy + Absent>(
+        &self,
+        key: &str,
+        value: Option<&Spanned<T>>,
+        problems: &mut Problems<'_>,
+    ) -> T {
+        value.map_or_else(
+            || {
+                let problem = Problem::at(0..0, format!("missing field `{key}`"));
+                problems.push(problem.help("or a [datastore] section, to read it from the store"));
+                T::ABSENT
+            },
+            |value| *value.get_ref(),
+        )
+    }
+
+    /// The node that the store speaks of, and what the machine itself decides.
+    fn host(&self, next_hops: NextHops, own_name: &str, problems: &mut Problems<'_>) -> Host {
+        let spans = [
+            ("asn", self.asn.as_ref().map(Spanned::span)),
+            ("router_id", self.router_id.as_ref().map(Spanned::span)),
+            ("listen", self.listen.as_ref().map(Spanned::span)),
+            ("cluster_id", self.cluster_id.as_ref().map(Spanned::span)),
+            (
+                "next_hop_ipv4",
+                self.next_hop_ipv4.as_ref().map(Spanned::span),
+            ),
+            (
+                "next_hop_ipv6",
+                self.next_hop_ipv6.as_ref().map(Spanned::span),
+            ),
+            ("[[neighbor]]", self.neighbor.first().map(Spanned::span)),
+            (
+                "[[neighbor_range]]",
+                self.neighbor_range.first().map(Spanned::span),
+            ),
+        ];
+        for (key, span) in spans {
+            let Some(span) = span else { continue };
+            let mut problem = Problem::at(span, format!("{key} comes from the store"));
+            if let Some(store) = &self.datastore {
+                problem = problem.related(store.span(), "which is given here");
+            }
+            problems.push(problem.help("say it in one place: there, or without [datastore] here"));
+        }
+        let name = self.hostname(problems);
+        Host {
+            name: name.unwrap_or_else(|| own_name.to_owned()),
+            families: family_set(&self.families, None, problems),
+            multipath_max: self.multipath(problems),
+            next_hops,
+            restart_wait: self.restart_wait(problems),
+        }
+    }
+
     fn check_addresses(&self, problems: &mut Problems<'_>) {
-        let router_id = &self.router_id;
-        if router_id.get_ref().is_unspecified() {
+        if let Some(router_id) = self
+            .router_id
+            .as_ref()
+            .filter(|id| id.get_ref().is_unspecified())
+        {
             // RFC 6286 §2.1
             problems.push(
                 Problem::at(
@@ -116,7 +208,8 @@ impl<K> BgpFile<K> {
         for (address, span) in next_hops.into_iter().flatten() {
             unicast(address, span, problems);
         }
-        let listen = self.listen.iter().map(|at| (*at.get_ref(), at.span()));
+        let listen = self.listen.iter().flat_map(Spanned::get_ref);
+        let listen = listen.map(|at| (*at.get_ref(), at.span()));
         twice(listen, "listen address", problems);
     }
 
@@ -151,6 +244,19 @@ impl<K> BgpFile<K> {
         }
         Some(text.clone())
     }
+}
+
+/// What stands in for a missing value until its problem is told.
+trait Absent {
+    const ABSENT: Self;
+}
+
+impl Absent for AsNumber {
+    const ABSENT: Self = Self(Asn(0));
+}
+
+impl Absent for Ipv4Addr {
+    const ABSENT: Self = Self::UNSPECIFIED;
 }
 
 /// Family names as a set. `within` are the speaker's families, where there are any to be within.

@@ -9,23 +9,25 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
 
-use crate::limits::BGP_PORT;
 use crate::prefix_limit::LimitKeys;
 use crate::value::{
     AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PathsSent, PeerAsn, Policy,
 };
 
-/// A BGP daemon's file. `K` is its `[kernel]` section; [`NoKernel`] where there is none.
+/// A BGP daemon's file. `K` is its `[kernel]` section, [`NoKernel`] where there is none; `D` its
+/// `[datastore]` section, [`NoStore`] where the file has to say everything itself.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, bound = "K: DeserializeOwned")]
-pub struct BgpFile<K> {
+#[serde(
+    deny_unknown_fields,
+    bound = "K: DeserializeOwned, D: DeserializeOwned"
+)]
+pub struct BgpFile<K, D = NoStore> {
     /// `asn`: our autonomous system.
-    pub asn: Spanned<AsNumber>,
+    pub asn: Option<Spanned<AsNumber>>,
     /// `router_id`: our BGP identifier.
-    pub router_id: Spanned<Ipv4Addr>,
+    pub router_id: Option<Spanned<Ipv4Addr>>,
     /// `listen`: addresses to accept connections on; none to only dial.
-    #[serde(default = "listen_default")]
-    pub listen: Vec<Spanned<SocketAddr>>,
+    pub listen: Option<Spanned<Vec<Spanned<SocketAddr>>>>,
     /// `control`: path of the control socket.
     pub control: Option<PathBuf>,
     /// `bird_control`: path of a socket that speaks as BIRD's does.
@@ -51,8 +53,11 @@ pub struct BgpFile<K> {
     pub cluster_id: Option<Spanned<Ipv4Addr>>,
     /// `restart_wait` in seconds: how long the choice of routes waits after a restart.
     pub restart_wait: Option<Spanned<u32>>,
-    /// `hostname`: what our OPEN tells of ourselves; nothing when absent.
+    /// `hostname`: what our OPEN tells of ourselves; nothing when absent. With a store, the name
+    /// of our node there.
     pub hostname: Option<Spanned<String>>,
+    /// `[datastore]`: the store that tells the rest.
+    pub datastore: Option<Spanned<D>>,
     /// `[kernel]`: the daemon's own section.
     pub kernel: Option<K>,
     /// `[[neighbor]]`.
@@ -63,10 +68,10 @@ pub struct BgpFile<K> {
     pub neighbor_range: Vec<Spanned<NeighborRange>>,
 }
 
-fn listen_default() -> Vec<Spanned<SocketAddr>> {
+/// Where a speaker listens unless it is told otherwise: on all addresses.
+pub(crate) fn listen_default(port: u16) -> Vec<SocketAddr> {
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    any.map(|address| Spanned::new(0..0, SocketAddr::new(address, BGP_PORT)))
-        .into()
+    any.map(|address| SocketAddr::new(address, port)).into()
 }
 
 fn log_default() -> String {
@@ -259,5 +264,15 @@ impl<'de> Deserialize<'de> for NoKernel {
         Err(D::Error::custom(
             "this daemon never writes a route: [kernel] belongs to cambric-bgp-client",
         ))
+    }
+}
+
+/// The `[datastore]` section where there is no store: an error.
+#[derive(Clone, Copy, Debug)]
+pub enum NoStore {}
+
+impl<'de> Deserialize<'de> for NoStore {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(D::Error::custom("no store is read here"))
     }
 }

@@ -1,5 +1,7 @@
 //! What the operator wants, as speaker configuration; what the speaker does, as reports.
 //!
+//! It is wanted in a file, or in the resources of a store that a file names ([`store`]).
+//!
 //! Pure: a TOML text goes in, a [`bgp_speaker::SpeakerConfig`] or a report of every mistake comes
 //! out. Both BGP daemons share these sections; a daemon's own section (`[kernel]` of the BGP
 //! client) is the type parameter of [`BgpFile`].
@@ -34,13 +36,14 @@ pub mod placement;
 mod prefix_limit;
 pub mod report;
 mod session;
+pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod value;
 
 pub use admin::config::{Problem, Problems, Report, Source};
-pub use check::Intent;
-pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, SessionKeys};
+pub use check::{Intent, Origin};
+pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, NoStore, SessionKeys};
 pub use prefix_limit::{ActionWord, LimitKeys};
 pub use rib::NextHops;
 pub use session::no_policy;

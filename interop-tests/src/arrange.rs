@@ -25,6 +25,15 @@ impl Ground {
         let started = Speaker::start(kind, site, setup).await;
         started.expect("a speaker")
     }
+
+    /// The same for one of Cambric's programs that the store tells everything.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn stored(&self, kind: Kind, number: u8) -> Speaker {
+        let site = self.site(number).await.expect("a host");
+        Speaker::start_stored(kind, site).expect("a speaker")
+    }
 }
 
 impl Setup {

@@ -34,6 +34,29 @@ pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Proc
     site.host.spawn(daemon, &program)
 }
 
+/// Starts a daemon that the store tells everything, as the node of its host's name.
+pub(crate) fn start_stored(kind: Kind, site: &Site) -> Result<Process, Error> {
+    let daemon = daemon(kind);
+    let mut text = format!(
+        "hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug\"\n",
+        site.number,
+        socket(kind, site).display(),
+    );
+    if kind == Kind::Client {
+        text.push_str(IMPORT);
+    }
+    let store = crate::store::address();
+    let _ = write!(text, "\n[datastore]\nendpoints = [\"http://{store}\"]\n");
+    let path = site.save(&format!("{daemon}.toml"), &text);
+    let program = Program::new(programs::own(&format!("cambric-{daemon}")))
+        .arg("--config")
+        .arg(path);
+    site.host.spawn(daemon, &program)
+}
+
+/// Routes of the tests' own are static ones.
+const IMPORT: &str = "\n[kernel]\n[[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n";
+
 fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     let (v4, v6) = (Site::v4(site.number), Site::v6(site.number));
     let mut text = format!(
@@ -56,7 +79,7 @@ fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
     }
     let _ = writeln!(text, "families = {families:?}");
     if kind == Kind::Client {
-        text.push_str("\n[kernel]\n[[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n");
+        text.push_str(IMPORT);
     }
     for neighbor in &setup.neighbors {
         let _ = write!(text, "{}", section(setup, neighbor));
@@ -165,6 +188,13 @@ pub(crate) async fn neighbors(kind: Kind, site: &Site) -> report::Neighbors {
     match call(socket(kind, site), &Command::Neighbors {}).await {
         Ok(Reply::Neighbors(neighbors)) => neighbors,
         other => panic!("not neighbours: {other:?}"),
+    }
+}
+
+pub(crate) async fn status(kind: Kind, site: &Site) -> Result<report::Status, String> {
+    match call(socket(kind, site), &Command::Status {}).await {
+        Ok(Reply::Status(status)) => Ok(status),
+        other => Err(format!("not a status: {other:?}")),
     }
 }
 

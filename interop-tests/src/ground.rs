@@ -8,6 +8,8 @@ use std::{
 use ipnet::IpNet;
 use lab::{Error, Host, Lab, VethEnd};
 
+use crate::Store;
+
 /// A switch in the lab's root namespace, and what it takes to put hosts on it.
 #[derive(Debug)]
 pub struct Ground {
@@ -36,6 +38,20 @@ impl Ground {
         links.add_bridge(SWITCH).await?;
         links.up(SWITCH).await?;
         Ok(Self { lab })
+    }
+
+    /// Serves a store at 10.0.0.254, in the lab's root namespace.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    ///
+    /// # Panics
+    /// If the store cannot be served.
+    pub async fn store(&self) -> Result<Store, Error> {
+        let links = self.lab.root().links()?;
+        let own = IpNet::new(IpAddr::V4(Site::v4(254)), 24).expect("a length that fits");
+        links.add_address(SWITCH, own).await?;
+        Ok(Store::serve().await)
     }
 
     /// Puts host `number` on the switch. It has a link `cali0` for routes of its own.

@@ -21,10 +21,12 @@ mod programs;
 pub mod sender;
 mod setup;
 mod speaker;
+mod store;
 mod table;
 
 pub use arrange::{in_ground, shown_external, table, told};
 pub use ground::{Ground, Site};
 pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use speaker::{Kind, Speaker};
+pub use store::Store;
 pub use table::{Route, Table, differences};

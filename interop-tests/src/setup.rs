@@ -91,6 +91,16 @@ pub struct Own {
 }
 
 impl Own {
+    /// A route without attributes of note.
+    pub const fn plain(net: IpNet) -> Self {
+        Self {
+            net,
+            med: None,
+            communities: Vec::new(),
+            large_communities: Vec::new(),
+        }
+    }
+
     /// The name of its family.
     pub(crate) const fn family(&self) -> &'static str {
         unicast(matches!(self.net, IpNet::V4(_)))

@@ -75,6 +75,36 @@ impl Speaker {
         })
     }
 
+    /// Starts one of Cambric's programs as the store has it: the node of its host's name.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_stored(kind: Kind, site: Site) -> Result<Self, Error> {
+        let process = cambric::start_stored(kind, &site)?;
+        Ok(Self {
+            kind,
+            site,
+            process,
+        })
+    }
+
+    /// Waits until one of Cambric's programs reports a status that is as wanted.
+    ///
+    /// # Panics
+    /// If it does not in time, with the last status and the end of its log.
+    pub async fn reports(&self, what: &str, wanted: impl Fn(&report::Status) -> bool) {
+        let waited = until(SETTLED, what, async || {
+            Ok::<_, Error>(match cambric::status(self.kind, &self.site).await {
+                Ok(status) if wanted(&status) => Ok(()),
+                Ok(status) => Err(format!("{status:?}")),
+                Err(silent) => Err(silent),
+            })
+        });
+        if let Err(error) = waited.await {
+            panic!("{error}\n{}", self.log_tail());
+        }
+    }
+
     /// Its best routes, its own ones left out.
     ///
     /// # Errors

@@ -43,9 +43,15 @@ mod tests {
             .and_then(|rest| rest.split("```").next());
         let source = Source::new("manual.toml", example.expect("an example"));
         let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
-        assert_eq!(config.intent.speaker.ranges[0].limit, 200);
-        assert_eq!(config.intent.speaker.peers[0].name, "rr2");
-        assert!(config.intent.notes.is_empty());
+        assert_eq!(
+            config.intent().expect("all in the file").speaker.ranges[0].limit,
+            200
+        );
+        assert_eq!(
+            config.intent().expect("all in the file").speaker.peers[0].name,
+            "rr2"
+        );
+        assert!(config.notes().is_empty());
     }
 
     /// I3 begins here: there is no section to configure a kernel in.

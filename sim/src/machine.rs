@@ -200,12 +200,12 @@ pub(crate) fn all(
                 [node.net_v4(), node.net_v6()],
             ))),
             host: SimHost::new(chance.fork()),
-            client: client.settings,
+            client: client.settings.clone(),
             agent: felix.agent,
         };
         machines.push(Machine::new(
             node,
-            client.intent.speaker,
+            speaker_of(&client),
             Some(parts),
             options,
         ));
@@ -214,7 +214,7 @@ pub(crate) fn all(
         let text = config::route_reflector(plan, at);
         let source = Source::new("route-reflector.toml", text);
         let config = cambric_route_reflector::Config::parse(&source)?;
-        let mut speaker = config.intent.speaker;
+        let mut speaker = speaker_of(&config);
         if options.reflector_clients {
             speaker
                 .peers
@@ -224,6 +224,12 @@ pub(crate) fn all(
         machines.push(Machine::new(reflector, speaker, None, options));
     }
     Ok(machines)
+}
+
+/// The speaker of a file that says everything itself, as those of the lab do.
+fn speaker_of<S: bgp_daemon::Settings>(config: &bgp_daemon::Config<S>) -> SpeakerConfig {
+    let intent = config.intent();
+    intent.expect("no store is named").speaker.clone()
 }
 
 /// The underlay's interface of every node.

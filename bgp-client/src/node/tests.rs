@@ -54,7 +54,7 @@ impl Host {
         let underlay = kernel.add_link("eth0");
         kernel.add_address(underlay, "10.0.0.11/24".parse().unwrap());
         let kernel = Rc::new(RefCell::new(kernel));
-        let mut speaker = Speaker::new(host.intent.speaker, 1);
+        let mut speaker = Speaker::new(host.intent().expect("all in the file").speaker.clone(), 1);
         speaker.restarted(Restart {
             wait: Duration::from_secs(90),
             ..Restart::default()
@@ -63,7 +63,13 @@ impl Host {
             fib: MemoryFib::new(&kernel),
             node: Node::new(fib_sync::Instant(0), host.settings, &mut speaker),
             kernel,
-            speakers: [speaker, Speaker::new(neighbour.intent.speaker, 2)],
+            speakers: [
+                speaker,
+                Speaker::new(
+                    neighbour.intent().expect("all in the file").speaker.clone(),
+                    2,
+                ),
+            ],
             peers: [None; 2],
         };
         host.speakers.iter_mut().for_each(|s| s.start(NOW));

@@ -1,0 +1,80 @@
+//! What a daemon does before it knows what it is to be.
+
+use std::time::Instant;
+
+use admin::control::Control;
+use admin::daemon::{Signal, Signals};
+use admin::report::{Fact, Status};
+use admin::{Command, Reply};
+use intent::Intent;
+
+use crate::source::Source;
+use crate::{Config, Program};
+
+/// Waits until the store says what our node is to be, and answers operators meanwhile. Nothing is
+/// touched until then: no session, and no route of a former life. `None`: told to leave.
+pub(crate) async fn first<P: Program>(
+    config: &Config<P::Settings>,
+    source: &mut Source,
+    control: &mut Control,
+    signals: &mut Signals,
+) -> Option<Intent> {
+    let started = Instant::now();
+    loop {
+        tokio::select! {
+            updates = source.next() => {
+                if let Some(intent) = source.take(updates).and_then(|derived| derived.intent) {
+                    return Some(intent);
+                }
+            }
+            request = control.next() => {
+                let reply = match &request.command {
+                    Command::Status {} => Reply::Status(status::<P>(config, source, started)),
+                    _ => Reply::error(format!("waiting for {}", waiting(source))),
+                };
+                request.reply(reply);
+            }
+            signal = signals.next() => match signal {
+                Signal::Reload => tracing::warn!("not reloaded: the file is in use as it was read"),
+                Signal::Terminate | Signal::Interrupt => return None,
+            },
+        }
+    }
+}
+
+fn waiting(source: &Source) -> String {
+    let waiting = source.waiting();
+    waiting.unwrap_or_else(|| "the store to say what this node is".to_owned())
+}
+
+fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: Instant) -> Status {
+    let mut notes = config.notes();
+    notes.extend(source.notes());
+    Status {
+        waiting_for: vec![waiting(source)],
+        notes,
+        facts: vec![fact(source)],
+        ..process::<P>(config, started)
+    }
+}
+
+/// What is to be said of any daemon.
+pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant) -> Status {
+    Status {
+        daemon: P::NAME.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_s: started.elapsed().as_secs(),
+        resident_kib: admin::daemon::resident_kib(),
+        config: config.path.display().to_string(),
+        ..Status::default()
+    }
+}
+
+/// How current the picture of the store is.
+pub(crate) fn fact(source: &Source) -> Fact {
+    Fact {
+        name: "store".to_owned(),
+        value: source.state().to_owned(),
+    }
+}

@@ -1,0 +1,124 @@
+//! The store as the source of the configuration.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow};
+use intent::store::{Derived, Fault, Host, View, derive};
+
+/// What is known of the store, and how that is kept up with.
+pub(crate) struct Source {
+    follower: Follower,
+    view: View,
+    host: Host,
+    status: Status,
+    /// Whether the view is another one than what was last derived.
+    changed: bool,
+    /// What of the store is not done, as it was last logged.
+    faults: BTreeSet<Fault>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("host", &self.host)
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Begins to follow the store on behalf of a node. Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The options cannot work, or a user is to be known to a store that is not there.
+    pub(crate) async fn open(
+        options: &EtcdOptions,
+        host: Host,
+        seed: u64,
+    ) -> Result<Self, datastore::Error> {
+        let store = EtcdStore::connect(options).await?;
+        let ranges = View::prefixes(&host.name).into_iter().map(KeyRange::prefix);
+        Ok(Self {
+            follower: follow(Arc::new(store), ranges, seed),
+            view: View::default(),
+            host,
+            status: Status::Syncing,
+            changed: true,
+            faults: BTreeSet::new(),
+        })
+    }
+
+    /// Waits for news of the store. Cancelling loses nothing.
+    pub(crate) async fn next(&mut self) -> Vec<Update> {
+        self.follower.next().await
+    }
+
+    /// Takes note of news, and tells what is to be done if that may be something else now. What is
+    /// not known to be the whole picture changes nothing.
+    pub(crate) fn take(&mut self, updates: Vec<Update>) -> Option<Derived> {
+        for update in updates {
+            match update {
+                Update::Change(Change::Put(item)) => {
+                    self.changed |= self.view.take(&item.key, Some(&item.value));
+                }
+                Update::Change(Change::Delete(key)) => self.changed |= self.view.take(&key, None),
+                Update::Status(status) => self.turn(status),
+            }
+        }
+        if self.status != Status::InSync || !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let derived = derive(&self.view, &self.host);
+        self.log(&derived.faults);
+        Some(derived)
+    }
+
+    /// What is waited for, if the picture is not whole.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        (self.status == Status::Syncing).then(|| "a whole read of the store".to_owned())
+    }
+
+    /// What an operator should know.
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        let lost = (self.status == Status::Lost)
+            .then(|| "the store is away: its last configuration stays in force".to_owned());
+        lost.into_iter()
+            .chain(self.faults.iter().map(Fault::to_string))
+    }
+
+    /// How current the picture is, in a word.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.status {
+            Status::Syncing => "syncing",
+            Status::InSync => "in sync",
+            Status::Lost => "away",
+        }
+    }
+
+    fn turn(&mut self, status: Status) {
+        if status == self.status {
+            return;
+        }
+        match status {
+            Status::InSync => tracing::info!("in sync with the store"),
+            Status::Lost => tracing::warn!("the store is away: going on with what is known"),
+            Status::Syncing => tracing::info!("reading the store"),
+        }
+        self.status = status;
+    }
+
+    /// Logs what is new among the faults, and what is mended.
+    fn log(&mut self, faults: &[Fault]) {
+        let now: BTreeSet<Fault> = faults.iter().cloned().collect();
+        for fault in now.difference(&self.faults) {
+            tracing::warn!("{fault}");
+        }
+        for fault in self.faults.difference(&now) {
+            tracing::info!("{}: mended: {}", fault.key, fault.field);
+        }
+        self.faults = now;
+    }
+}

@@ -1,0 +1,133 @@
+//! What is known of the store: the last good value of every key.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use bgp_proto::Asn;
+use model::{Key, Kind, Network, NodeSpec, Resource, ResourceKey, Spec};
+
+use super::fault::Fault;
+
+/// The last good value of every key that matters to one node, and what is wrong with the rest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    pub(super) nodes: BTreeMap<String, Node>,
+    faults: BTreeMap<String, Fault>,
+}
+
+/// A host, as far as BGP is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its IPv4 address, with the mask of its subnet.
+    pub v4: Option<Network>,
+    /// Its IPv6 address, with the mask of its subnet.
+    pub v6: Option<Network>,
+    /// Its AS, if another than the cluster's.
+    pub asn: Option<Asn>,
+    /// Its cluster id, if it is a route reflector.
+    pub cluster_id: Option<Ipv4Addr>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Node {
+    /// Its addresses, IPv4 first.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let networks = [self.v4, self.v6].into_iter().flatten();
+        networks.map(|network| network.address())
+    }
+
+    /// Its address of the same family as another.
+    pub(super) fn address_beside(&self, other: IpAddr) -> Option<IpAddr> {
+        self.addresses()
+            .find(|address| address.is_ipv4() == other.is_ipv4())
+    }
+}
+
+impl From<Resource<NodeSpec>> for Node {
+    fn from(resource: Resource<NodeSpec>) -> Self {
+        let bgp = resource.spec.bgp.unwrap_or_default();
+        Self {
+            v4: bgp.ipv4_address,
+            v6: bgp.ipv6_address,
+            asn: bgp.as_number.map(|asn| Asn(asn.0)),
+            cluster_id: bgp.route_reflector_cluster_id,
+            labels: resource.metadata.labels,
+        }
+    }
+}
+
+impl View {
+    /// The prefixes of the keys that matter to the node of this name.
+    pub fn prefixes(_node: &str) -> Vec<String> {
+        [Kind::Node].map(Kind::prefix).into()
+    }
+
+    /// Takes note of a key's new value, or that it is gone. Returns whether that changes anything
+    /// that the view holds. A value that cannot be taken leaves the last good one where it is.
+    pub fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
+        let text = String::from_utf8_lossy(key);
+        match text.parse() {
+            Ok(Key::Resource(name)) => match name.kind() {
+                Kind::Node => put(&mut self.nodes, &mut self.faults, &name, value),
+                _ => false,
+            },
+            Ok(_) => false,
+            Err(error) => {
+                let fault = Fault::new(text.clone(), "", error.to_string());
+                set(&mut self.faults, &text, value.map(|_| fault))
+            }
+        }
+    }
+
+    /// What cannot be taken as it is in the store.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.values()
+    }
+}
+
+/// Puts a resource's new value into its place.
+fn put<S: Spec, T: From<Resource<S>> + PartialEq>(
+    all: &mut BTreeMap<String, T>,
+    faults: &mut BTreeMap<String, Fault>,
+    key: &ResourceKey,
+    value: Option<&[u8]>,
+) -> bool {
+    let at = key.to_string();
+    match value.map(|octets| read::<S>(&at, octets)).transpose() {
+        Ok(read) => {
+            let healed = faults.remove(&at).is_some();
+            set(all, key.name(), read.map(T::from)) || healed
+        }
+        Err(fault) => set(faults, &at, Some(fault)),
+    }
+}
+
+/// Reads a resource whole, or says what is wrong with it.
+fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
+    let resource: Resource<S> = Resource::parse(octets).map_err(|error| {
+        let field = Some(error.field).filter(|field| !matches!(field.as_str(), "." | "?"));
+        Fault::new(key, field.unwrap_or_default(), error.source.to_string())
+    })?;
+    match resource
+        .spec
+        .validate(&resource.metadata)
+        .into_iter()
+        .next()
+    {
+        None => Ok(resource),
+        Some(fault) => Err(Fault::new(key, fault.field, fault.problem.to_string())),
+    }
+}
+
+/// Sets an entry, or takes it out; tells whether that changes anything.
+fn set<T: PartialEq>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) -> bool {
+    match value {
+        None => map.remove(key).is_some(),
+        Some(value) if map.get(key) == Some(&value) => false,
+        Some(value) => {
+            map.insert(key.to_owned(), value);
+            true
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The store of a lab, and what a test writes into it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use datastore::serve::{ServeConfig, Server};
+use datastore::{Local, Store as _};
+use tokio::sync::oneshot;
+
+use crate::Site;
+
+/// Where the store of a lab listens.
+pub(crate) fn address() -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Site::v4(254)), 2379)
+}
+
+/// A store that is served until it is dropped.
+#[derive(Debug)]
+pub struct Store {
+    core: Local,
+    _until: oneshot::Sender<()>,
+}
+
+impl Store {
+    pub(crate) async fn serve() -> Self {
+        let config = ServeConfig {
+            listen: vec![address()],
+            manifests: None,
+        };
+        let server = Server::bind(config).await.expect("an address to listen on");
+        let core = server.store();
+        let (until, stop) = oneshot::channel();
+        tokio::spawn(async move {
+            let stop = async {
+                let _ = stop.await;
+            };
+            server.run(stop).await.expect("the store is served");
+        });
+        Self {
+            core,
+            _until: until,
+        }
+    }
+
+    /// Writes a resource: `plural` and `name` as in its key, `text` its JSON.
+    ///
+    /// # Panics
+    /// If the store does not take it.
+    pub async fn put(&self, plural: &str, name: &str, text: &str) {
+        let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
+        self.write(&key, text).await;
+    }
+
+    /// Writes a key.
+    ///
+    /// # Panics
+    /// If the store does not take it.
+    pub async fn write(&self, key: &str, text: &str) {
+        let (key, value) = (key.to_owned().into(), text.to_owned().into());
+        let done = self.core.put(key, value, datastore::LeaseId::default());
+        done.await.expect("written");
+    }
+
+    /// Deletes a resource.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub async fn delete(&self, plural: &str, name: &str) {
+        let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
+        assert!(self.core.delete(key.into()).await.expect("an answer"));
+    }
+
+    /// Writes the node of host `number`, with its addresses and whatever else its `bgp` has.
+    ///
+    /// # Panics
+    /// If the store does not take it.
+    pub async fn node(&self, number: u8, more: &str) {
+        let (v4, v6) = (Site::v4(number), Site::v6(number));
+        let name = format!("h{number}");
+        let text = format!(
+            r#"{{"kind":"Node","metadata":{{"name":"{name}","labels":{{"number":"{number}"}}}},
+                "spec":{{"bgp":{{"ipv4Address":"{v4}/24","ipv6Address":"{v6}/64"{more}}}}}}}"#
+        );
+        self.put("nodes", &name, &text).await;
+    }
+}
