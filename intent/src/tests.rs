@@ -34,7 +34,7 @@ fn bad(rest: &str, place: &str) -> String {
 #[test]
 fn the_shortest_file_is_enough() {
     let (file, intent) = read("").expect("good");
-    assert_eq!(file.listen.len(), 2);
+    assert_eq!(intent.listen.len(), 2);
     assert!(file.control.is_none());
     let speaker = intent.speaker;
     assert_eq!(speaker.local_asn, Asn(64512));
