@@ -6,7 +6,7 @@ use admin::control::Control;
 use admin::daemon::{Signal, Signals};
 use admin::report::{Fact, Status};
 use admin::{Command, Reply};
-use intent::Intent;
+use intent::store::Derived;
 
 use crate::source::Source;
 use crate::{Config, Program};
@@ -18,13 +18,14 @@ pub(crate) async fn first<P: Program>(
     source: &mut Source,
     control: &mut Control,
     signals: &mut Signals,
-) -> Option<Intent> {
+) -> Option<Derived> {
     let started = Instant::now();
     loop {
         tokio::select! {
             updates = source.next() => {
-                if let Some(intent) = source.take(updates).and_then(|derived| derived.intent) {
-                    return Some(intent);
+                let derived = source.take(updates);
+                if let Some(derived) = derived.filter(|derived| derived.intent.is_some()) {
+                    return Some(derived);
                 }
             }
             request = control.next() => {

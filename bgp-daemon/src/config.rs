@@ -21,6 +21,9 @@ pub trait Settings: Debug + Sized {
     /// How next hops are looked up: the program's choice, not the operator's.
     const NEXT_HOPS: NextHops;
 
+    /// Whether the program is one of the fabric's reflectors when a store tells what it is to be.
+    const REFLECTS: bool = false;
+
     /// The section's meaning; only good when `problems` stays empty.
     fn check(section: Option<&Self::Section>, problems: &mut Problems<'_>) -> Self;
 
@@ -60,7 +63,10 @@ impl<S: Settings> Config<S> {
         let file: BgpFile<S::Section, EtcdOptions> = source.parse()?;
         let mut problems = source.problems();
         let own_name = admin::daemon::host_name();
-        let origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
+        let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
+        if let Origin::Store(host) = &mut origin {
+            host.reflects = S::REFLECTS;
+        }
         let settings = S::check(file.kernel.as_ref(), &mut problems);
         problems.finish()?;
         Ok(Self {

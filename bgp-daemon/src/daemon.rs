@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use admin::report::{Fact, Status};
 use bgp_io::bgp_speaker::RangeUsage;
+use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, IoConfig, Speaker};
 use datastore::Update;
+use intent::store::Derived;
 use intent::{Intent, report};
 
-use crate::limits::REMEMBER;
+use crate::fabric::{Fabric, Look};
+use crate::limits::{ENROL, REMEMBER};
 use crate::memory::Memory;
 use crate::source::Source;
 use crate::{Config, Failure, Program, Settings, begin, log, restart};
@@ -26,6 +29,10 @@ pub struct Daemon<P: Program> {
     pub(crate) source: Option<Source>,
     /// What the speaker is to be.
     pub(crate) intent: Intent,
+    /// How far the speaker is on its way to what the store wants.
+    fabric: Fabric,
+    /// When the store is told again what a reflector has to say.
+    enrol_at: Option<bgp_io::bgp_fsm::Instant>,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
     /// What the next start is to know.
@@ -49,6 +56,7 @@ impl<P: Program> Daemon<P> {
         config: Config<P::Settings>,
         intent: Intent,
         source: Option<Source>,
+        fabric: Fabric,
         seed: u64,
     ) -> Result<Self, Failure<P::Error>> {
         let mut speaker = Speaker::new(intent.speaker.clone(), seed);
@@ -62,6 +70,8 @@ impl<P: Program> Daemon<P> {
             config,
             source,
             intent,
+            fabric,
+            enrol_at: None,
             config_error: None,
             memory,
             remember_at: None,
@@ -72,7 +82,14 @@ impl<P: Program> Daemon<P> {
 
     /// How long there is nothing to do unless something happens.
     pub(crate) fn rest(&self) -> Option<Duration> {
-        let timers = [self.program.poll_timeout(), self.remember_at];
+        let source = self.source.as_ref();
+        let timers = [
+            self.program.poll_timeout(),
+            self.remember_at,
+            self.enrol_at,
+            self.fabric.poll_timeout(),
+            source.and_then(Source::poll_timeout),
+        ];
         let at = timers.into_iter().flatten().min()?;
         Some(at.saturating_duration_since(self.io.clock().now()))
     }
@@ -83,6 +100,9 @@ impl<P: Program> Daemon<P> {
             log::event(self.io.speaker(), event);
             if changes_peers(event) && self.remember_at.is_none() {
                 self.remember_at = Some(self.io.clock().now() + REMEMBER);
+            }
+            if let Event::Speaker(event) = event {
+                self.fabric.hear(event);
             }
             self.program.hear(event);
         }
@@ -99,8 +119,58 @@ impl<P: Program> Daemon<P> {
     /// Takes note of news of the store, and does what it says now.
     pub(crate) fn hear_store(&mut self, updates: Vec<Update>) {
         let derived = self.source.as_mut().and_then(|source| source.take(updates));
-        if let Some(intent) = derived.and_then(|derived| derived.intent) {
-            self.adopt(intent);
+        if let Some(derived) = derived {
+            self.pursue(derived);
+        }
+    }
+
+    /// Does what the store says now, as far as that can be done at once.
+    fn pursue(&mut self, derived: Derived) {
+        let config = self.fabric.want(self.io.clock().now(), &derived);
+        self.enrol_at = derived.wish.is_some().then(|| self.io.clock().now());
+        if let (Some(intent), Some(speaker)) = (derived.intent, config) {
+            self.adopt(Intent { speaker, ..intent });
+        }
+    }
+
+    /// Looks how the speaker comes on towards what the store says, and helps it on.
+    pub(crate) fn look(&mut self) -> Progress {
+        let now = self.io.clock().now();
+        let is_due = |at: Option<bgp_io::bgp_fsm::Instant>| at.is_some_and(|at| at <= now);
+        let Some(source) = &mut self.source else {
+            return Progress::Done;
+        };
+        if let Some(derived) = source.look(now, self.io.speaker()) {
+            self.pursue(derived);
+        }
+        let mut progress = Progress::Done;
+        if is_due(self.fabric.poll_timeout()) {
+            let look = self.fabric.look(now, self.io.speaker());
+            progress = look.progress;
+            self.act(look);
+        }
+        if is_due(self.enrol_at) {
+            let wish = self.fabric.wish(self.io.speaker());
+            self.enrol_at = wish.is_some().then(|| now + ENROL);
+            if let (Some(source), Some(wish)) = (&mut self.source, wish) {
+                source.enrol(wish);
+            }
+        }
+        progress
+    }
+
+    fn act(&mut self, look: Look) {
+        for line in &look.news {
+            tracing::info!("{line}");
+        }
+        if let Some(why) = &look.farewell {
+            let now = self.io.clock().now();
+            self.io.speaker_mut().stop_all(now, why);
+            self.enrol_at = Some(now);
+        }
+        if let Some(speaker) = look.config {
+            let intent = self.intent.clone();
+            self.adopt(Intent { speaker, ..intent });
         }
     }
 
@@ -150,6 +220,7 @@ impl<P: Program> Daemon<P> {
         let mut notes = self.intent.notes.clone();
         notes.extend(self.config.settings.notes());
         notes.extend(self.source.iter().flat_map(Source::notes));
+        notes.extend(self.fabric.notes());
         notes
     }
 

@@ -21,20 +21,12 @@ use bgp_io::bgp_fsm::{Instant, State};
 use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
 use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
+use intent::store::Chosen;
 
 use crate::limits::{HANDOVER_BITE, HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE};
 
 #[cfg(test)]
 mod tests;
-
-/// Which of the peers of a configuration come and go with the fabric.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
-    /// The addresses of the peers that the mesh or the choice of reflectors has put there.
-    pub peers: BTreeSet<IpAddr>,
-    /// The addresses of all hosts that there are: whoever is not among them is gone for good.
-    pub hosts: BTreeSet<IpAddr>,
-}
 
 /// Who is to be configured while one choice takes the place of another.
 #[derive(Debug, Default)]

@@ -40,3 +40,20 @@ pub const HANDOVER_LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Prefixes that are looked at for it at once.
 pub const HANDOVER_BITE: u32 = 8192;
+
+/// How long a reflector that is drained waits for clients that do not go by themselves; longer than
+/// a client waits for other reflectors.
+pub const DRAIN_MAX: Duration = Duration::from_secs(180);
+
+/// How often it looks whether they have gone.
+pub const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a reflector whose registration is gone but whose session is up counts as if it were
+/// registered: a store that comes back finds it there again by then.
+pub const ABSENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether such a session is still up.
+pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a reflector looks whether it has something else to say in the store.
+pub const ENROL: Duration = Duration::from_secs(1);

@@ -8,7 +8,6 @@
 //! tries again; when its lease has run out meanwhile it takes a new one and registers anew; when
 //! its cluster id has become another's, it claims the next one that it would have.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bgp_io::bgp_fsm::Instant;
@@ -17,6 +16,7 @@ use datastore::{
     Revision, Txn, TxnReply,
 };
 use intent::placement::cluster_ids;
+use intent::store::{ClusterWish, Wish};
 use model::{ClusterClaim, FabricKey, Registration};
 
 use crate::limits::{
@@ -47,29 +47,6 @@ pub enum Answer {
     KeptAlive(Result<i64, Error>),
     /// To [`Job::Txn`].
     Done(Result<TxnReply, Error>),
-}
-
-/// What a reflector has to say of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// All but the cluster id, which is that of [`cluster`](Self::cluster).
-    pub registration: Registration,
-    /// Under which cluster id.
-    pub cluster: ClusterWish,
-}
-
-/// Which cluster id a reflector would have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusterWish {
-    /// The one that the operator gave it, perhaps together with others.
-    Given(Ipv4Addr),
-    /// One of its own: the one that it holds already, or else the first that is free.
-    Own {
-        /// Its BGP identifier, which it asks for first.
-        router_id: Ipv4Addr,
-        /// The one that it holds, as far as is known.
-        held: Option<Ipv4Addr>,
-    },
 }
 
 /// Keeps a reflector's registration.

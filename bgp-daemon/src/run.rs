@@ -10,6 +10,7 @@ use bgp_io::bgp_proto::Notification;
 use bgp_io::rib::Progress;
 use bgp_io::{IoError, Parting};
 
+use crate::fabric::Fabric;
 use crate::source::Source;
 use crate::{Config, Daemon, Program, begin};
 
@@ -65,21 +66,24 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         Some((options, host)) => Some(Source::open(options, host.clone(), chance()).await?),
         None => None,
     };
+    let mut fabric = Fabric::default();
     let intent = match (config.intent(), &mut source) {
         (None, Some(source)) => {
-            begin::first::<P>(&config, source, &mut control, &mut signals).await
+            let derived = begin::first::<P>(&config, source, &mut control, &mut signals).await;
+            derived.and_then(|derived| fabric.begin(derived))
         }
         (intent, _) => intent.cloned(),
     };
     let Some(intent) = intent else { return Ok(()) };
-    let mut daemon: Daemon<P> = Daemon::new(config, intent, source, chance())?;
+    let mut daemon: Daemon<P> = Daemon::new(config, intent, source, fabric, chance())?;
     for address in daemon.io.listening() {
         tracing::info!("listening on {address}");
     }
     daemon.remember();
     let parting = loop {
         daemon.remember_in_time();
-        let more = daemon.program.carry(&mut daemon.io) != Progress::Done;
+        let mut more = daemon.program.carry(&mut daemon.io) != Progress::Done;
+        more |= daemon.look() != Progress::Done;
         let rest = daemon.rest();
         tokio::select! {
             events = daemon.io.next() => daemon.hear(&events),

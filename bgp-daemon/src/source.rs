@@ -4,8 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use bgp_io::Speaker;
+use bgp_io::bgp_fsm::Instant;
 use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow};
-use intent::store::{Derived, Fault, Host, View, derive};
+use intent::store::{Derived, Fault, Host, View, Wish, derive};
+
+use crate::enrolment::Enrolment;
+use crate::fabric::Absences;
 
 /// What is known of the store, and how that is kept up with.
 pub(crate) struct Source {
@@ -17,6 +22,9 @@ pub(crate) struct Source {
     changed: bool,
     /// What of the store is not done, as it was last logged.
     faults: BTreeSet<Fault>,
+    /// A reflector's registration.
+    enrolment: Option<Enrolment>,
+    absences: Absences,
 }
 
 impl fmt::Debug for Source {
@@ -39,10 +47,13 @@ impl Source {
         host: Host,
         seed: u64,
     ) -> Result<Self, datastore::Error> {
-        let store = EtcdStore::connect(options).await?;
+        let store = Arc::new(EtcdStore::connect(options).await?);
         let ranges = View::prefixes(&host.name).into_iter().map(KeyRange::prefix);
+        let enrols = host.reflects;
         Ok(Self {
-            follower: follow(Arc::new(store), ranges, seed),
+            enrolment: enrols.then(|| Enrolment::new(&host.name, store.clone())),
+            absences: Absences::default(),
+            follower: follow(store, ranges, seed),
             view: View::default(),
             host,
             status: Status::Syncing,
@@ -53,7 +64,18 @@ impl Source {
 
     /// Waits for news of the store. Cancelling loses nothing.
     pub(crate) async fn next(&mut self) -> Vec<Update> {
-        self.follower.next().await
+        loop {
+            let answered = async {
+                match &mut self.enrolment {
+                    Some(enrolment) => enrolment.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                updates = self.follower.next() => return updates,
+                () = answered => {}
+            }
+        }
     }
 
     /// Takes note of news, and tells what is to be done if that may be something else now. What is
@@ -68,11 +90,44 @@ impl Source {
                 Update::Status(status) => self.turn(status),
             }
         }
-        if self.status != Status::InSync || !std::mem::take(&mut self.changed) {
+        if self.status != Status::InSync {
+            return None;
+        }
+        self.derive()
+    }
+
+    /// Looks whether reflectors whose registration is gone live on, and tells what is to be done if
+    /// that is something else then. While the store is away nobody is judged.
+    pub(crate) fn look(&mut self, now: Instant, speaker: &Speaker) -> Option<Derived> {
+        if self.status != Status::InSync {
+            return None;
+        }
+        self.changed |= self.absences.look(now, self.view.fleet_mut(), speaker);
+        self.derive()
+    }
+
+    /// When to [`look`](Self::look) again.
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.absences.poll_timeout()
+    }
+
+    /// What a reflector has to say of itself.
+    pub(crate) fn enrol(&mut self, wish: Wish) {
+        if let Some(enrolment) = &mut self.enrolment {
+            enrolment.registrar.want(wish);
+        }
+    }
+
+    /// What is to be done, if that may be something else than before.
+    fn derive(&mut self) -> Option<Derived> {
+        if !std::mem::take(&mut self.changed) {
             return None;
         }
         let derived = derive(&self.view, &self.host);
         self.log(&derived.faults);
+        if let (None, Some(wish)) = (&derived.intent, &derived.wish) {
+            self.enrol(wish.clone()); // Before there is a speaker, nobody knows better.
+        }
         Some(derived)
     }
 
@@ -85,7 +140,10 @@ impl Source {
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
         let lost = (self.status == Status::Lost)
             .then(|| "the store is away: its last configuration stays in force".to_owned());
+        let enrolment = self.enrolment.iter();
+        let trouble = enrolment.filter_map(|enrolment| enrolment.registrar.trouble());
         lost.into_iter()
+            .chain(trouble.map(|trouble| format!("not registered as reflector: {trouble}")))
             .chain(self.faults.iter().map(Fault::to_string))
     }
 

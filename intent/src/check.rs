@@ -169,6 +169,7 @@ impl<K, D> BgpFile<K, D> {
             multipath_max: self.multipath(problems),
             next_hops,
             restart_wait: self.restart_wait(problems),
+            reflects: false,
         }
     }
 

@@ -40,3 +40,6 @@ pub const LIMIT_REST_S_MAX: u32 = 86_400;
 
 /// The port of BGP.
 pub const BGP_PORT: u16 = 179;
+
+/// Reflectors that a client peers with unless the cluster's configuration says otherwise.
+pub const REFLECTORS: usize = 2;

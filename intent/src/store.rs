@@ -6,13 +6,17 @@
 
 mod derive;
 mod fault;
+mod fleet;
 mod mesh;
 mod peer;
+mod reflectors;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub use derive::{Derived, Host, derive};
+pub use derive::{Chosen, Derived, Host, derive};
 pub use fault::Fault;
+pub use fleet::Fleet;
+pub use reflectors::{ClusterWish, WEIGHT_LABEL, Wish, ZONE_LABEL};
 pub use view::{Node, View};

@@ -17,6 +17,8 @@ impl bgp_daemon::Settings for Settings {
     // A reflector forwards nothing and so looks no next hop up.
     const NEXT_HOPS: NextHops = NextHops::AssumeReachable;
 
+    const REFLECTS: bool = true;
+
     fn check(_: Option<&NoKernel>, _: &mut Problems<'_>) -> Self {
         Self
     }

@@ -1,3 +1,5 @@
+use std::net::Ipv4Addr;
+
 use datastore::{Core, CoreConfig};
 use model::ReflectorState;
 

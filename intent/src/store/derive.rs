@@ -1,5 +1,6 @@
 //! From what is known of the store to what a node's daemon is to do.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use rib::NextHops;
 
 use super::fault::Fault;
 use super::mesh;
+use super::reflectors::{self, Wish};
 use super::view::{Node, View};
 use crate::check::Intent;
 use crate::file::listen_default;
-use crate::limits::BGP_PORT;
+use crate::limits::{BGP_PORT, REFLECTORS};
 
 /// The AS of a cluster that does not say.
 const CLUSTER_ASN: Asn = Asn(64512);
@@ -31,6 +33,8 @@ pub struct Host {
     pub next_hops: NextHops,
     /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
     pub restart_wait: Duration,
+    /// Whether its daemon is one of the fabric's reflectors.
+    pub reflects: bool,
 }
 
 /// What the daemon of a node is to do.
@@ -38,8 +42,21 @@ pub struct Host {
 pub struct Derived {
     /// The speaker; `None` while the store does not say enough to be one.
     pub intent: Option<Intent>,
+    /// Which of its peers come and go with the fabric.
+    pub chosen: Chosen,
+    /// What a reflector has to say of itself.
+    pub wish: Option<Wish>,
     /// What in the store is not done, and why.
     pub faults: Vec<Fault>,
+}
+
+/// Which of the peers of a configuration come and go with the fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// The addresses of the peers that the mesh or the choice of reflectors has put there.
+    pub peers: BTreeSet<IpAddr>,
+    /// The addresses of all hosts that there are: whoever is not among them is gone for good.
+    pub hosts: BTreeSet<IpAddr>,
 }
 
 /// What the node itself is.
@@ -67,15 +84,45 @@ impl Own<'_> {
 
 /// Works out what the daemon of `host` is to do.
 pub fn derive(view: &View, host: &Host) -> Derived {
-    let mut faults: Vec<Fault> = view.faults().cloned().collect();
-    let intent = match own(view, host) {
-        Ok(own) => Some(intent(&own)),
-        Err(fault) => {
-            faults.push(fault);
-            None
-        }
+    let mut derived = Derived {
+        intent: None,
+        chosen: Chosen::default(),
+        wish: None,
+        faults: view.faults().cloned().collect(),
     };
-    Derived { intent, faults }
+    match own(view, host) {
+        Ok(own) => fill(&own, &mut derived),
+        Err(fault) => derived.faults.push(fault),
+    }
+    derived
+}
+
+fn fill(own: &Own<'_>, derived: &mut Derived) {
+    derived.wish = own.host.reflects.then(|| reflectors::wish(own));
+    let cluster_id = match &derived.wish {
+        None => own.node.cluster_id,
+        Some(wish) => match wish.cluster.certain() {
+            Some(id) => Some(id),
+            None => return, // It is being claimed.
+        },
+    };
+    let intent = intent(own, cluster_id.map(ClusterId));
+    derived.chosen = Chosen {
+        peers: intent
+            .speaker
+            .peers
+            .iter()
+            .map(|peer| peer.remote)
+            .collect(),
+        hosts: hosts(own.view),
+    };
+    derived.intent = Some(intent);
+}
+
+fn hosts(view: &View) -> BTreeSet<IpAddr> {
+    let nodes = view.nodes.values().flat_map(Node::addresses);
+    let reflectors = view.fleet.all().flat_map(|(_, said)| said.addresses());
+    nodes.chain(reflectors).collect()
 }
 
 /// The node itself; fails if the store does not have it, or it cannot speak BGP.
@@ -107,13 +154,20 @@ fn own<'v>(view: &'v View, host: &'v Host) -> Result<Own<'v>, Fault> {
     })
 }
 
-fn intent(own: &Own<'_>) -> Intent {
+fn intent(own: &Own<'_>, cluster_id: Option<ClusterId>) -> Intent {
     let node = own.node;
-    let peers = mesh::peers(own);
+    let mut peers = mesh::peers(own);
+    let mut ranges = Vec::new();
+    if own.host.reflects {
+        peers.extend(reflectors::of_fellows(own));
+        ranges.extend(reflectors::clients(own));
+    } else {
+        peers.extend(reflectors::of_client(own, REFLECTORS));
+    }
     let speaker = SpeakerConfig {
         local_asn: own.asn,
         router_id: own.router_id,
-        cluster_id: node.cluster_id.map(ClusterId),
+        cluster_id,
         families: own.host.families,
         multipath_max: own.host.multipath_max,
         next_hops: own.host.next_hops,
@@ -126,7 +180,7 @@ fn intent(own: &Own<'_>) -> Intent {
             IpAddr::V4(_) => None,
         }),
         peers,
-        ranges: Vec::new(),
+        ranges,
     };
     Intent {
         speaker,

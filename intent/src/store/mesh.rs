@@ -4,14 +4,16 @@ use bgp_speaker::PeerConfig;
 
 use super::derive::Own;
 use super::peer::{Origin, Want, waits_for};
+use super::view::Node;
 
 /// A peer for each address of each other node, unless either of us is a route reflector.
 pub(super) fn peers(own: &Own<'_>) -> Vec<PeerConfig> {
-    if own.node.cluster_id.is_some() {
+    let reflects = |name: &str, node: &Node| node.cluster_id.is_some() || own.view.fleet.has(name);
+    if own.host.reflects || reflects(&own.host.name, own.node) {
         return Vec::new();
     }
     let others = own.view.nodes.iter();
-    let others = others.filter(|(_, node)| node.cluster_id.is_none());
+    let others = others.filter(|(name, node)| !reflects(name, node));
     let pairs = others.flat_map(|(name, node)| {
         let addresses = node.addresses();
         addresses.filter_map(move |remote| {

@@ -15,12 +15,15 @@ use crate::limits::{BGP_PORT, RESTART_TIME_S};
 pub(super) enum Origin {
     /// The mesh of all nodes.
     Mesh,
+    /// The choice of reflectors, or a reflector's fellows and clients.
+    Reflector,
 }
 
 impl Origin {
     const fn word(self) -> &'static str {
         match self {
             Self::Mesh => "Mesh",
+            Self::Reflector => "Reflector",
         }
     }
 }

@@ -7,6 +7,8 @@ use rib::NextHops;
 
 use super::*;
 
+mod reflectors;
+
 const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
 
 fn host(name: &str) -> Host {
@@ -18,6 +20,7 @@ fn host(name: &str) -> Host {
         multipath_max: 1,
         next_hops: NextHops::Track,
         restart_wait: Duration::from_secs(90),
+        reflects: false,
     }
 }
 

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::Asn;
-use model::{Key, Kind, Network, NodeSpec, Resource, ResourceKey, Spec};
+use model::{
+    FABRIC_PREFIX, FabricKeyError, Key, Kind, Network, NodeSpec, Resource, ResourceKey, Spec,
+};
 
 use super::fault::Fault;
+use super::fleet::Fleet;
 
 /// The last good value of every key that matters to one node, and what is wrong with the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) fleet: Fleet,
     faults: BTreeMap<String, Fault>,
 }
 
@@ -60,13 +64,28 @@ impl From<Resource<NodeSpec>> for Node {
 impl View {
     /// The prefixes of the keys that matter to the node of this name.
     pub fn prefixes(_node: &str) -> Vec<String> {
-        [Kind::Node].map(Kind::prefix).into()
+        let mut prefixes: Vec<String> = [Kind::Node].map(Kind::prefix).into();
+        prefixes.push(FABRIC_PREFIX.to_owned());
+        prefixes
+    }
+
+    /// The fabric's reflectors.
+    pub const fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// The fabric's reflectors, for whoever knows more of them than the store does.
+    pub const fn fleet_mut(&mut self) -> &mut Fleet {
+        &mut self.fleet
     }
 
     /// Takes note of a key's new value, or that it is gone. Returns whether that changes anything
     /// that the view holds. A value that cannot be taken leaves the last good one where it is.
     pub fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
         let text = String::from_utf8_lossy(key);
+        if text.starts_with(FABRIC_PREFIX) {
+            return self.take_fabric(&text, value);
+        }
         match text.parse() {
             Ok(Key::Resource(name)) => match name.kind() {
                 Kind::Node => put(&mut self.nodes, &mut self.faults, &name, value),
@@ -78,6 +97,20 @@ impl View {
                 set(&mut self.faults, &text, value.map(|_| fault))
             }
         }
+    }
+
+    /// The same of a key of Cambric's own.
+    fn take_fabric(&mut self, text: &str, value: Option<&[u8]>) -> bool {
+        let fault = match text.parse() {
+            Ok(key) => match self.fleet.take(key, value) {
+                Ok(changed) => return self.faults.remove(text).is_some() || changed,
+                Err(error) => Fault::new(text, field(error.field), error.source.to_string()),
+            },
+            // Of another version, perhaps: no fault.
+            Err(FabricKeyError::Foreign) => return false,
+            Err(error) => Fault::new(text, "", error.to_string()),
+        };
+        set(&mut self.faults, text, value.map(|_| fault))
     }
 
     /// What cannot be taken as it is in the store.
@@ -103,12 +136,18 @@ fn put<S: Spec, T: From<Resource<S>> + PartialEq>(
     }
 }
 
+/// The path of a field; empty for the whole.
+fn field(path: String) -> String {
+    match path.as_str() {
+        "." | "?" => String::new(),
+        _ => path,
+    }
+}
+
 /// Reads a resource whole, or says what is wrong with it.
 fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
-    let resource: Resource<S> = Resource::parse(octets).map_err(|error| {
-        let field = Some(error.field).filter(|field| !matches!(field.as_str(), "." | "?"));
-        Fault::new(key, field.unwrap_or_default(), error.source.to_string())
-    })?;
+    let resource: Resource<S> = Resource::parse(octets)
+        .map_err(|error| Fault::new(key, field(error.field), error.source.to_string()))?;
     match resource
         .spec
         .validate(&resource.metadata)
@@ -121,7 +160,11 @@ fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
 }
 
 /// Sets an entry, or takes it out; tells whether that changes anything.
-fn set<T: PartialEq>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) -> bool {
+pub(super) fn set<T: PartialEq>(
+    map: &mut BTreeMap<String, T>,
+    key: &str,
+    value: Option<T>,
+) -> bool {
     match value {
         None => map.remove(key).is_some(),
         Some(value) if map.get(key) == Some(&value) => false,

@@ -1,0 +1,165 @@
+//! What a speaker is to be while the fabric around it changes: pure.
+//!
+//! The store says what is wanted. What is to be configured is something else for a while: peers
+//! that are wanted no more stay until others carry their routes ([`crate::handover`]), a drained
+//! reflector has no peers ([`crate::drain`]), and a reflector whose registration is gone counts as
+//! long as its session says that it lives.
+
+use std::collections::BTreeMap;
+
+use bgp_io::Speaker;
+use bgp_io::bgp_fsm::{Instant, State};
+use bgp_io::bgp_proto::Notification;
+use bgp_io::bgp_speaker::{Event, SpeakerConfig};
+use bgp_io::rib::Progress;
+use intent::Intent;
+use intent::store::{Derived, Fleet, Wish};
+use model::ReflectorState;
+
+use crate::drain::{Drain, FAREWELL, clients};
+use crate::handover::Handover;
+use crate::limits::{ABSENCE_LOOK_EVERY, ABSENCE_MAX};
+
+/// What is wanted, and how far the speaker is on its way there.
+#[derive(Debug, Default)]
+pub struct Fabric {
+    wanted: Option<SpeakerConfig>,
+    wish: Option<Wish>,
+    handover: Handover,
+    drain: Drain,
+}
+
+/// What a look at the speaker brought.
+#[derive(Debug)]
+pub struct Look {
+    /// What the speaker is to be from now on, if that is something else.
+    pub config: Option<SpeakerConfig>,
+    /// Every session is to end with this first.
+    pub farewell: Option<Notification>,
+    /// For the log: what has happened.
+    pub news: Vec<String>,
+    /// Whether there is more to look at soon.
+    pub progress: Progress,
+}
+
+impl Fabric {
+    /// What the store wants from now on; answers with what the speaker is to be now, unless the
+    /// store does not say.
+    pub fn want(&mut self, now: Instant, derived: &Derived) -> Option<SpeakerConfig> {
+        self.wish.clone_from(&derived.wish);
+        let draining = self.wish.as_ref().map(|wish| wish.registration.state);
+        self.drain
+            .want(now, draining == Some(ReflectorState::Draining));
+        let wanted = &derived.intent.as_ref()?.speaker;
+        self.handover.want(now, wanted, &derived.chosen);
+        self.wanted = Some(wanted.clone());
+        self.effective()
+    }
+
+    /// What a speaker is to begin as.
+    pub(crate) fn begin(&mut self, derived: Derived) -> Option<Intent> {
+        let speaker = self.want(Instant::ZERO, &derived)?;
+        let intent = derived.intent?;
+        Some(Intent { speaker, ..intent })
+    }
+
+    /// Takes note of what happens to sessions.
+    pub fn hear(&mut self, event: &Event) {
+        self.handover.hear(event);
+    }
+
+    /// Looks whether the speaker may come nearer to what is wanted.
+    pub fn look(&mut self, now: Instant, speaker: &Speaker) -> Look {
+        let (gone, progress) = self.handover.look(now, speaker);
+        let drained = self.drain.look(now, speaker);
+        let told = |address| format!("session with {address} ends: others carry its routes");
+        let mut news: Vec<String> = gone.iter().map(told).collect();
+        if drained {
+            news.push("drained: all sessions end".to_owned());
+        }
+        Look {
+            config: (drained || !gone.is_empty())
+                .then(|| self.effective())
+                .flatten(),
+            farewell: drained.then(|| Notification::administrative_shutdown(FAREWELL)),
+            news,
+            progress,
+        }
+    }
+
+    /// When to [`look`](Self::look) again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let timers = [self.handover.poll_timeout(), self.drain.poll_timeout()];
+        timers.into_iter().flatten().min()
+    }
+
+    /// What a reflector has to say of itself now.
+    pub fn wish(&self, speaker: &Speaker) -> Option<Wish> {
+        let mut wish = self.wish.clone()?;
+        wish.registration.state = self.drain.state();
+        wish.registration.clients = u32::try_from(clients(speaker)).unwrap_or(u32::MAX);
+        Some(wish)
+    }
+
+    /// What an operator should know.
+    pub fn notes(&self) -> Vec<String> {
+        let leaving = self.handover.leaving();
+        let kept =
+            |address| format!("session with {address} is kept until others carry its routes");
+        let mut notes: Vec<String> = leaving.map(kept).collect();
+        match self.drain {
+            Drain::No => {}
+            Drain::Waits { .. } => notes.push("draining: waits until all clients have gone".into()),
+            Drain::Done => notes.push("drained: takes no session until it is undrained".into()),
+        }
+        notes
+    }
+
+    fn effective(&self) -> Option<SpeakerConfig> {
+        let wanted = self.wanted.clone()?;
+        Some(self.drain.effective(self.handover.effective(wanted)))
+    }
+}
+
+/// How long reflectors count whose registration is gone.
+#[derive(Debug, Default)]
+pub struct Absences {
+    since: BTreeMap<String, Instant>,
+    look_at: Option<Instant>,
+}
+
+impl Absences {
+    /// Looks at the sessions with them; returns whether somebody counts no more. Nobody is forgotten
+    /// while no reflector is registered at all: that is the store's trouble, not theirs.
+    pub fn look(&mut self, now: Instant, fleet: &mut Fleet, speaker: &Speaker) -> bool {
+        self.since
+            .retain(|name, _| fleet.absent().any(|(absent, _)| absent == name));
+        for (name, _) in fleet.absent() {
+            self.since.entry(name.to_owned()).or_insert(now);
+        }
+        self.look_at = (!self.since.is_empty()).then_some(now + ABSENCE_LOOK_EVERY);
+        if !fleet.is_registered() {
+            return false;
+        }
+        let lives = |name: &str, since: Instant| {
+            let of = fleet.absent().filter(|(absent, _)| *absent == name);
+            let mut addresses = of.flat_map(|(_, said)| said.addresses());
+            let up = addresses.any(|address| {
+                let mut peers = speaker.peers();
+                let peer = peers.find(|peer| peer.config.remote == address);
+                peer.is_some_and(|peer| peer.session.state() == State::Established)
+            });
+            up && now < since + ABSENCE_MAX
+        };
+        let since = self.since.iter();
+        let gone = since.filter(|(name, since)| !lives(name, **since));
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        let forgotten = gone.iter().filter(|name| fleet.forget(name)).count();
+        forgotten > 0
+    }
+
+    /// When to [`look`](Self::look) again.
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.look_at
+    }
+}

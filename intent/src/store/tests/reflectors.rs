@@ -1,0 +1,295 @@
+//! Reflectors, their clients and the mesh beside them.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use bgp_speaker::SpeakerConfig;
+use model::ReflectorState;
+use rib::{Policy, Role};
+
+use super::*;
+
+const FABRIC: &str = "/cambric/v1/";
+
+/// Eight nodes, n1 to n8, and three reflectors, rr1 to rr3, each in a zone of its own.
+fn fabric() -> View {
+    let nodes: Vec<(String, String)> = (1..=8)
+        .map(|at| {
+            (
+                format!("n{at}"),
+                format!(r#""ipv4Address":"10.0.0.{at}/24","ipv6Address":"fd00::{at}/64""#),
+            )
+        })
+        .chain((1..=3).map(|at| {
+            (
+                format!("rr{at}"),
+                format!(r#""ipv4Address":"10.0.1.{at}/24""#),
+            )
+        }))
+        .collect();
+    let nodes: Vec<(&str, &str)> = nodes
+        .iter()
+        .map(|(n, b)| (n.as_str(), b.as_str()))
+        .collect();
+    view(&nodes)
+}
+
+fn put(view: &mut View, key: &str, value: &str) -> bool {
+    view.take(format!("{FABRIC}{key}").as_bytes(), Some(value.as_bytes()))
+}
+
+fn delete(view: &mut View, key: &str) -> bool {
+    view.take(format!("{FABRIC}{key}").as_bytes(), None)
+}
+
+fn register(view: &mut View, at: u8, state: &str) {
+    let value = format!(
+        r#"{{"asNumber":64512,"ipv4Address":"10.0.1.{at}","clusterID":"10.0.1.{at}","zone":"z{at}","state":"{state}"}}"#
+    );
+    assert!(put(view, &format!("reflector/rr{at}"), &value));
+    put(
+        view,
+        &format!("cluster/10.0.1.{at}"),
+        &format!(r#"{{"reflector":"rr{at}"}}"#),
+    );
+}
+
+fn registered() -> View {
+    let mut view = fabric();
+    (1..=3).for_each(|at| register(&mut view, at, "active"));
+    view
+}
+
+fn derived(view: &View, name: &str) -> Derived {
+    let reflects = name.starts_with("rr");
+    derive(
+        view,
+        &Host {
+            reflects,
+            ..host(name)
+        },
+    )
+}
+
+fn speaker(view: &View, name: &str) -> SpeakerConfig {
+    let derived = derived(view, name);
+    assert_eq!(derived.faults, []);
+    derived.intent.expect("a speaker").speaker
+}
+
+/// The names of the reflectors that a client peers with.
+fn choice(view: &View, name: &str) -> BTreeSet<String> {
+    let peers = speaker(view, name).peers.into_iter();
+    peers
+        .map(|peer| peer.name)
+        .filter(|name| name.starts_with("Reflector_"))
+        .collect()
+}
+
+#[test]
+fn a_client_dials_two_reflectors_beside_the_mesh() {
+    let mut view = fabric();
+    // Without a claim or a registration, a reflector's node is one like any other.
+    assert_eq!(speaker(&view, "n1").peers.len(), 7 + 3 + 7);
+    (1..=3).for_each(|at| register(&mut view, at, "active"));
+    let of_n1 = derived(&view, "n1");
+    let peers = of_n1.intent.expect("a speaker").speaker.peers;
+    let chosen = peers
+        .iter()
+        .filter(|peer| peer.name.starts_with("Reflector_"));
+    let chosen: Vec<_> = chosen.collect();
+    assert_eq!(chosen.len(), 2);
+    assert_eq!(peers.len(), 7 + 2 + 7, "no reflector is in the mesh");
+    for peer in chosen {
+        assert!(
+            !peer.session.passive && peer.role == Role::Internal,
+            "{peer:?}"
+        );
+        assert_eq!(peer.local, Some("10.0.0.1".parse().expect("an address")));
+        assert!(of_n1.chosen.peers.contains(&peer.remote));
+    }
+    assert!(
+        of_n1
+            .chosen
+            .hosts
+            .contains(&"10.0.1.3".parse().expect("an address"))
+    );
+    let all: BTreeSet<String> = (1..=8)
+        .flat_map(|at| choice(&view, &format!("n{at}")))
+        .collect();
+    assert_eq!(all.len(), 3, "each is somebody's");
+}
+
+#[test]
+fn a_reflector_accepts_every_node_and_peers_with_the_others() {
+    let view = registered();
+    let rr1 = speaker(&view, "rr1");
+    let fellows: Vec<_> = rr1
+        .peers
+        .iter()
+        .map(|peer| (peer.name.as_str(), peer.role))
+        .collect();
+    let internal = Role::Internal;
+    assert_eq!(
+        fellows,
+        [
+            ("Reflector_10_0_1_2", internal),
+            ("Reflector_10_0_1_3", internal)
+        ]
+    );
+    let dials = |name: &str| {
+        let peers = speaker(&view, name).peers;
+        peers.iter().filter(|peer| !peer.session.passive).count()
+    };
+    assert_eq!(
+        dials("rr1") + dials("rr2") + dials("rr3"),
+        3,
+        "of each pair one dials"
+    );
+    // It has no IPv6 address itself.
+    assert_eq!(rr1.ranges.len(), 8);
+    for range in &rr1.ranges {
+        assert_eq!((range.limit, range.template.role), (1, Role::Client));
+        assert!(!range.covers("10.0.1.2".parse().expect("an address")));
+        assert_eq!(
+            range.template.local,
+            Some("10.0.1.1".parse().expect("an address"))
+        );
+    }
+    assert_eq!(rr1.cluster_id().0, Ipv4Addr::new(10, 0, 1, 1));
+}
+
+#[test]
+fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
+    let mut view = fabric();
+    let waits = derived(&view, "rr1");
+    assert!(waits.intent.is_none() && waits.faults.is_empty());
+    let router_id = Ipv4Addr::new(10, 0, 1, 1);
+    let wish = waits.wish.expect("it wants one");
+    assert_eq!(
+        wish.cluster,
+        ClusterWish::Own {
+            router_id,
+            held: None
+        }
+    );
+    assert!(put(&mut view, "cluster/0.0.0.9", r#"{"reflector":"rr1"}"#));
+    let held = Some(Ipv4Addr::new(0, 0, 0, 9));
+    assert_eq!(
+        speaker(&view, "rr1").cluster_id().0,
+        Ipv4Addr::new(0, 0, 0, 9)
+    );
+    let wish = derived(&view, "rr1").wish.expect("it has one");
+    assert_eq!(wish.cluster, ClusterWish::Own { router_id, held });
+
+    let value = r#"{"metadata":{"name":"rr1","labels":{"topology.kubernetes.io/zone":"east",
+        "cambric.io/reflector-weight":"250"}},"spec":{"bgp":{"ipv4Address":"10.0.1.1/24",
+        "asNumber":64999,"routeReflectorClusterID":"0.0.0.1"}}}"#;
+    assert!(view.take(format!("{NODES}rr1").as_bytes(), Some(value.as_bytes())));
+    let wish = derived(&view, "rr1").wish.expect("it has one");
+    assert_eq!(wish.cluster, ClusterWish::Given(Ipv4Addr::new(0, 0, 0, 1)));
+    let told = wish.registration;
+    assert_eq!(
+        (told.zone.as_str(), told.weight, told.as_number.0),
+        ("east", 250, 64999)
+    );
+    assert_eq!(told.ipv4_address, Some(router_id));
+}
+
+#[test]
+fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
+    let mut view = registered();
+    let before: Vec<_> = (1..=8).map(|at| choice(&view, &format!("n{at}"))).collect();
+    assert!(put(&mut view, "drain/rr1", "{}"));
+    register(&mut view, 1, "draining");
+    let gone = "Reflector_10_0_1_1".to_owned();
+    for (at, before) in (1..=8).zip(before) {
+        let now = choice(&view, &format!("n{at}"));
+        assert!(!now.contains(&gone) && now.len() == 2, "{now:?}");
+        assert!(
+            before.contains(&gone) || now == before,
+            "n{at} moves without need"
+        );
+    }
+    // It says so of every route.
+    let rr1 = speaker(&view, "rr1");
+    let templates = rr1.ranges.iter().map(|range| &range.template);
+    for peer in rr1.peers.iter().chain(templates) {
+        let Policy::Rules(rules) = &peer.export else {
+            panic!("{:?}", peer.export);
+        };
+        assert_eq!(rules.name, "graceful-shutdown");
+    }
+    let wish = derived(&view, "rr1").wish.expect("it has one");
+    assert_eq!(wish.registration.state, ReflectorState::Draining);
+
+    register(&mut view, 2, "draining");
+    register(&mut view, 3, "drained");
+    assert_eq!(choice(&view, "n1").len(), 2, "better these than none");
+    assert_eq!(
+        speaker(&view, "rr1").peers.len(),
+        1,
+        "a drained one takes no sessions"
+    );
+    assert!(delete(&mut view, "drain/rr1"));
+    let rr1 = speaker(&view, "rr1");
+    assert_eq!(rr1.peers[0].export, Policy::AcceptAll);
+}
+
+#[test]
+fn whose_registration_is_gone_counts_until_somebody_has_looked() {
+    let mut view = registered();
+    let before = choice(&view, "n1");
+    for at in 1..=3 {
+        assert!(delete(&mut view, &format!("reflector/rr{at}")));
+    }
+    assert!(!view.fleet().is_registered());
+    assert_eq!(
+        choice(&view, "n1"),
+        before,
+        "a store that forgot is no reason to move"
+    );
+    register(&mut view, 2, "active");
+    let absent: Vec<&str> = view.fleet().absent().map(|(name, _)| name).collect();
+    assert_eq!(absent, ["rr1", "rr3"]);
+    assert!(view.fleet_mut().forget("rr1"));
+    assert!(!view.fleet_mut().forget("rr1"));
+    let now: Vec<String> = choice(&view, "n1").into_iter().collect();
+    assert_eq!(now, ["Reflector_10_0_1_2", "Reflector_10_0_1_3"]);
+    assert!(
+        speaker(&view, "n1")
+            .peers
+            .iter()
+            .all(|peer| peer.name != "Mesh_10_0_1_1"),
+        "by its claim it is one"
+    );
+    assert!(!delete(&mut view, "reflector/rr1"), "nothing new");
+}
+
+#[test]
+fn a_bad_registration_leaves_the_last_good_one_and_is_told() {
+    let mut view = registered();
+    let before = choice(&view, "n1");
+    for (key, value, says) in [
+        ("reflector/rr1", r#"{"asNumber":64512}"#, "clusterID"),
+        ("cluster/10.0.1.2", "[]", "invalid"),
+        ("reflector/RR9", "{}", "a reflector's name"),
+    ] {
+        assert!(put(&mut view, key, value));
+        let faults = derived(&view, "n1").faults;
+        assert_eq!(faults.len(), 1);
+        let told = faults[0].to_string();
+        assert!(
+            told.starts_with(&format!("{FABRIC}{key}: ")) && told.contains(says),
+            "{told}"
+        );
+        delete(&mut view, key);
+        if key.starts_with("reflector/rr") {
+            register(&mut view, 1, "active");
+        }
+    }
+    assert!(!put(&mut view, "things/to/come", "{}"), "another version's");
+    assert!(put(&mut view, "cluster/10.0.1.2", r#"{"reflector":"rr2"}"#));
+    assert_eq!(choice(&view, "n1"), before);
+    assert_eq!(derived(&view, "n1").faults, []);
+}
