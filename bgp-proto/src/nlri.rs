@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use bytes::BytesMut;
+
 use crate::attr::AttrCode;
 use crate::family::{Family, FamilyRow, Framing};
 use crate::fault::{Fault, FaultKind};
@@ -39,30 +41,36 @@ impl Net<'_> {
         }
     }
 
-    /// Hands the NLRI's octets to `write`, in one or two pieces.
-    pub(crate) fn write(&self, mut write: impl FnMut(&[u8])) {
+    /// Appends the NLRI's octets.
+    #[inline]
+    pub(crate) fn put(&self, out: &mut BytesMut) {
         match self {
             Self::V4(prefix) => {
-                write(&[prefix.len()]);
-                let octets = prefix.addr().octets();
-                write(
-                    octets
-                        .get(..octets_of_bits(prefix.len()))
-                        .unwrap_or(&octets),
-                );
+                let [a, b, c, d] = prefix.addr().octets();
+                put_front(out, [prefix.len(), a, b, c, d], self.wire_octets());
             }
             Self::V6(prefix) => {
-                write(&[prefix.len()]);
-                let octets = prefix.addr().octets();
-                write(
-                    octets
-                        .get(..octets_of_bits(prefix.len()))
-                        .unwrap_or(&octets),
-                );
+                let mut octets = [prefix.len(); 17];
+                if let Some(address) = octets.last_chunk_mut() {
+                    *address = prefix.addr().octets();
+                }
+                put_front(out, octets, self.wire_octets());
             }
-            Self::Opaque(octets) => write(octets),
+            Self::Opaque(octets) => out.extend_from_slice(octets),
         }
     }
+}
+
+/// Appends the first `len` of `octets`. Where there is room for all of them they are written and
+/// the rest is taken back: copying a number that is known beforehand takes one instruction.
+#[inline]
+fn put_front<const N: usize>(out: &mut BytesMut, octets: [u8; N], len: usize) {
+    if out.capacity() - out.len() < N {
+        return out.extend_from_slice(octets.get(..len).unwrap_or(&octets));
+    }
+    let end = out.len() + len;
+    out.extend_from_slice(&octets);
+    out.truncate(end);
 }
 
 impl From<Prefix> for Net<'_> {
@@ -205,6 +213,7 @@ impl<'a> NlriIter<'a> {
         self.reader.rest().len() + then
     }
 
+    #[inline]
     fn step(&mut self) -> Option<Nlri<'a>> {
         let path_id = if self.add_path { self.reader.u32()? } else { 0 };
         let net = match self.framing? {
@@ -265,20 +274,32 @@ const fn octets_of_bits(bits: u8) -> usize {
 
 #[inline]
 fn ipv4(reader: &mut Reader<'_>) -> Option<Ipv4Prefix> {
-    let len = reader.u8()?;
-    let mut octets = [0; 4];
-    let wire = reader.take(octets_of_bits(len))?;
-    octets.get_mut(..wire.len())?.copy_from_slice(wire);
+    let (len, octets) = prefix::<4, 5>(reader)?;
     Ipv4Prefix::new(octets.into(), len)
 }
 
 #[inline]
 fn ipv6(reader: &mut Reader<'_>) -> Option<Ipv6Prefix> {
+    let (len, octets) = prefix::<16, 17>(reader)?;
+    Ipv6Prefix::new(octets.into(), len)
+}
+
+/// A length in bits and the octets of an address; what the length leaves out is anything. `WITH` is
+/// one more than `N`.
+#[inline]
+fn prefix<const N: usize, const WITH: usize>(reader: &mut Reader<'_>) -> Option<(u8, [u8; N])> {
+    // Nearly always other octets follow: so many can be read at once, whatever the length.
+    if let Some(wire) = reader.rest().first_chunk::<WITH>()
+        && let Some((&len, octets)) = wire.split_first()
+    {
+        reader.take(1 + octets_of_bits(len))?;
+        return Some((len, *octets.first_chunk()?));
+    }
     let len = reader.u8()?;
-    let mut octets = [0; 16];
+    let mut octets = [0; N];
     let wire = reader.take(octets_of_bits(len))?;
     octets.get_mut(..wire.len())?.copy_from_slice(wire);
-    Ipv6Prefix::new(octets.into(), len)
+    Some((len, octets))
 }
 
 /// Octets that the NLRI at the start of `octets` says it takes.

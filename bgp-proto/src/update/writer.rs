@@ -160,6 +160,7 @@ impl<'w> UpdateWriter<'w> {
     /// # Errors
     ///
     /// [`Full`] if it does not fit; the message is as it was.
+    #[inline]
     pub fn push(&mut self, nlri: &Nlri<'_>) -> Result<(), Full> {
         let path_id_octets = if self.add_path { 4 } else { 0 };
         let octets = nlri.net.wire_octets() + path_id_octets;
@@ -169,7 +170,7 @@ impl<'w> UpdateWriter<'w> {
         if self.add_path {
             self.out.put_u32(nlri.path_id);
         }
-        nlri.net.write(|octets| self.out.put_slice(octets));
+        nlri.net.put(self.out);
         Ok(())
     }
 
