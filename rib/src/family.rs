@@ -209,7 +209,9 @@ impl<K: Key> FamilyTable<K> {
             self.wire.publish(at, path);
         }
         self.log.cut_to(self.log_entries_max());
-        self.note_paths(at);
+        if self.path_log.is_some() {
+            self.note_paths(at);
+        }
     }
 
     /// The route of a slot is as it was, but some path of it has changed: readers of all paths
@@ -252,45 +254,50 @@ impl<K: Key> FamilyTable<K> {
         let slot = self.table.slot_mut(at);
         if slot.version == 0 || self.tombstones.all_heard(slot.version) {
             if !slot.has(ENTOMBED) {
-                self.free(at);
+                self.free(&[at]);
             }
         } else if !slot.has(ENTOMBED) {
             slot.set(ENTOMBED, true);
             self.tombstones.push(slot.version, at);
-            if let Some(oldest) = self.tombstones.pop_excess(self.limits.tombstones_max) {
-                self.bury(oldest, true);
+            if let Some(oldest) = self.tombstones.pop_excess(self.limits.tombstones_max)
+                && self.bury(oldest, true)
+            {
+                self.free(&[oldest]);
             }
         }
     }
 
-    /// A slot has been taken from the tombstones.
-    fn bury(&mut self, at: u32, forced: bool) {
+    /// A slot has been taken from the tombstones. Returns whether it is to be given back.
+    fn bury(&mut self, at: u32, forced: bool) -> bool {
         let slot = self.table.slot_mut(at);
         slot.set(ENTOMBED, false);
         if !slot.paths.as_slice().is_empty() || slot.has(QUEUED) {
-            return;
+            return false;
         }
         let version = slot.version;
         if forced || self.tombstones.all_heard(version) {
             self.log.blank(version);
-            self.free(at);
-        } else {
-            slot.set(ENTOMBED, true);
-            self.tombstones.push(version, at);
+            return true;
         }
+        slot.set(ENTOMBED, true);
+        self.tombstones.push(version, at);
+        false
     }
 
-    fn free(&mut self, at: u32) {
-        if self.keeps_wire {
-            self.wire.forget(at);
+    /// Gives slots without paths back.
+    fn free(&mut self, slots: &[u32]) {
+        for &at in slots {
+            if self.keeps_wire {
+                self.wire.forget(at);
+            }
+            let version = self.table.slot(at).version;
+            if version != 0 {
+                self.tombstones.forget(version);
+            }
+            self.table.remove(at);
         }
-        let version = self.table.slot(at).version;
-        if version != 0 {
-            self.tombstones.forget(version);
-        }
-        self.table.remove(at);
         if let Some(paths) = self.path_log.as_deref_mut() {
-            paths.forget(at);
+            slots.iter().for_each(|&at| paths.forget(at));
             if self.table.len() == 0 {
                 paths.forget_all();
             }
@@ -299,7 +306,7 @@ impl<K: Key> FamilyTable<K> {
             if self.table.len() == 0 {
                 state.forget_all();
             } else {
-                state.forget(at);
+                slots.iter().for_each(|&at| state.forget(at));
             }
         }
     }
@@ -413,12 +420,12 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         loop {
             let mut chunk = core::mem::take(&mut self.scratch.slots);
             chunk.clear();
-            let heard = core::iter::from_fn(|| self.tombstones.pop_heard());
-            chunk.extend(heard.take(CHUNK));
+            self.tombstones.take_heard(CHUNK, &mut chunk);
+            let more = chunk.len() == CHUNK;
+            chunk.retain(|&slot| self.bury(slot, false));
             let hashes = chunk.iter().map(|&slot| self.table.hash_at(slot));
             self.table.warm(hashes);
-            chunk.iter().for_each(|&slot| self.bury(slot, false));
-            let more = chunk.len() == CHUNK;
+            self.free(&chunk);
             self.scratch.slots = chunk;
             if !more {
                 return;

@@ -94,7 +94,7 @@ impl Import {
                 Some(shared.intern(ours))
             }
             _ => {
-                shared.interner.acquire(received);
+                shared.interner.acquire(received, 1);
                 Some(received)
             }
         };
@@ -219,13 +219,13 @@ impl<K: Key> FamilyTable<K> {
         self.in_chunks(nlri, done, |this, route, done| {
             let taken = if matches!(policy, Policy::Rules(_)) {
                 let judged = import.judged(shared, peer, this.row, route.nlri.net);
-                let taken = this.reach(shared, &route, peer, &judged);
+                let taken = this.reach(shared, route, peer, &judged);
                 if let Some(edited) = judged.accepted.filter(|id| Some(*id) != import.accepted) {
                     shared.release(edited);
                 }
                 taken
             } else {
-                this.reach(shared, &route, peer, import)
+                this.reach(shared, route, peer, import)
             };
             match taken {
                 Taken::Yes => done.reach += 1,
@@ -241,7 +241,7 @@ impl<K: Key> FamilyTable<K> {
         &mut self,
         mut nlri: NlriIter<'_>,
         done: &mut Ingested,
-        mut take: impl FnMut(&mut Self, Wanted<'_>, &mut Ingested),
+        mut take: impl FnMut(&mut Self, &Wanted<'_>, &mut Ingested),
     ) {
         let mut chunk: SmallVec<[Wanted<'_>; CHUNK]> = SmallVec::new();
         loop {
@@ -258,9 +258,10 @@ impl<K: Key> FamilyTable<K> {
             for route in &mut chunk {
                 route.slot = self.find(route);
             }
-            for route in chunk.drain(..) {
+            for route in &chunk {
                 take(self, route, done);
             }
+            chunk.clear();
         }
     }
 
@@ -288,7 +289,7 @@ impl<K: Key> FamilyTable<K> {
     ) {
         self.marks_mut(PeerId::LOCAL);
         let received = shared.intern(attributes);
-        shared.interner.acquire(received);
+        shared.interner.acquire(received, 1);
         let import = Import {
             received,
             accepted: Some(received),
@@ -478,10 +479,7 @@ impl<K: Key> FamilyTable<K> {
 
     /// Counts a path and what it refers to.
     fn hold(&mut self, shared: &mut Shared, path: &Path) {
-        shared.interner.acquire(path.received());
-        if let Some(accepted) = path.accepted() {
-            shared.interner.acquire(accepted);
-        }
+        shared.acquire_path(path);
         let counters = &mut self.marks_mut(path.peer()).counters;
         counters.paths += 1;
         counters.accepted += u32::from(path.accepted().is_some());

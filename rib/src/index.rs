@@ -58,14 +58,6 @@ impl Index {
         self.places.get(self.home(hash)).copied().unwrap_or(FREE)
     }
 
-    /// The first place from a hash's home on that is free or has a greater hash.
-    fn end_of(&self, hash: u32) -> usize {
-        let home = self.home(hash);
-        let ends = |&place: &Place| place == FREE || hash_of(place) > hash;
-        let beyond = self.places.get(home..).unwrap_or_default();
-        home + beyond.iter().position(ends).unwrap_or(beyond.len())
-    }
-
     /// The slot with this hash that `same` says yes to.
     pub(crate) fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let beyond = self.places.get(self.home(hash)..)?;
@@ -85,37 +77,48 @@ impl Index {
         if self.len * FULL_DEN >= (1 << self.bits) * FULL_NUM || self.places.is_empty() {
             self.grow();
         }
-        let at = self.end_of(hash);
-        let taken = self.places.iter().skip(at).take_while(|&&p| p != FREE);
-        let free = at + taken.count();
-        if free == self.places.len() {
-            self.places.reserve_exact(SPARE);
-            self.places.resize(free + SPARE, FREE);
+        let beyond = self.places.get(self.home(hash)..).unwrap_or_default();
+        let ends = |&place: &Place| place == FREE || hash_of(place) > hash;
+        let run = beyond.iter().position(ends).unwrap_or(beyond.len());
+        // Those behind move on, up to the next free place.
+        let mut moved = place(hash, slot);
+        for at in self.home(hash) + run.. {
+            if at == self.places.len() {
+                self.places.reserve_exact(SPARE);
+                self.places.resize(at + SPARE, FREE);
+            }
+            moved = core::mem::replace(&mut self.places[at], moved);
+            if moved == FREE {
+                break;
+            }
         }
-        self.places.copy_within(at..free, at + 1);
-        self.places[at] = place(hash, slot);
         self.len += 1;
     }
 
     /// Takes a slot out, if it is there.
     pub(crate) fn remove(&mut self, hash: u32, slot: u32) {
         let wanted = place(hash, slot);
-        let beyond = self.places.iter().skip(self.home(hash));
-        let mut run = beyond.take_while(|&&place| place != FREE && hash_of(place) <= hash);
-        let Some(at) = run.position(|&place| place == wanted) else {
-            return;
-        };
-        let at = self.home(hash) + at;
-        // Those behind move up, but none before its home.
-        let mut end = at + 1;
-        while let Some(&next) = self.places.get(end)
-            && next != FREE
-            && self.home(hash_of(next)) < end
+        let mut at = self.home(hash);
+        while let Some(&place) = self.places.get(at)
+            && place != wanted
         {
-            end += 1;
+            if place == FREE || hash_of(place) > hash {
+                return;
+            }
+            at += 1;
         }
-        self.places.copy_within(at + 1..end, at);
-        self.places[end - 1] = FREE;
+        if at >= self.places.len() {
+            return;
+        }
+        // Those behind move up, but none before its home.
+        while let Some(&next) = self.places.get(at + 1)
+            && next != FREE
+            && self.home(hash_of(next)) <= at
+        {
+            self.places[at] = next;
+            at += 1;
+        }
+        self.places[at] = FREE;
         self.len -= 1;
         if self.len == 0 {
             // Nothing is left, so the memory can go, too.

@@ -101,7 +101,7 @@ impl Interner {
             let set = entry.set.map(|(id, _)| id);
             let faults = entry.faults.to_vec();
             if let Some(id) = set {
-                self.acquire(id);
+                self.acquire(id, 1);
             }
             return Received { set, faults };
         }
@@ -167,23 +167,27 @@ impl Interner {
         self.sets.len() as u32 - 1
     }
 
-    /// One reference more.
-    pub(crate) fn acquire(&mut self, id: AttrId) {
-        self.meta[id.index()].references += 1;
+    /// So many references more.
+    pub(crate) fn acquire(&mut self, id: AttrId, count: u32) {
+        self.meta[id.index()].references += count;
     }
 
-    /// One reference fewer; the last one takes the set with it.
-    pub(crate) fn release(&mut self, id: AttrId, next_hops: &mut NextHopTable) {
-        let at = id.index();
-        let meta = &mut self.meta[at];
+    /// So many references fewer; the last one takes the set with it.
+    #[inline]
+    pub(crate) fn release(&mut self, id: AttrId, count: u32, next_hops: &mut NextHopTable) {
+        let meta = &mut self.meta[id.index()];
         debug_assert!(
-            meta.references > 0,
+            meta.references >= count,
             "{id:?} is released more often than acquired"
         );
-        meta.references -= 1;
-        if meta.references > 0 {
-            return;
+        meta.references -= count;
+        if meta.references == 0 {
+            self.forget(id.index(), next_hops);
         }
+    }
+
+    fn forget(&mut self, at: usize, next_hops: &mut NextHopTable) {
+        let meta = &mut self.meta[at];
         meta.generation = meta.generation.wrapping_add(1);
         let hash = meta.hash;
         self.sets[at] = None;

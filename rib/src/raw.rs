@@ -8,16 +8,74 @@ use bgp_proto::{AttrBlock, Fault};
 use hashbrown::HashTable;
 
 use crate::attributes::AttrId;
-use crate::limits::{RAW_OCTETS_MAX, RAW_SETS_MAX};
+use crate::limits::{RAW_OCTETS_MAX, RAW_SETS_MAX, RAW_TOTAL_OCTETS_MAX};
 
 /// What a block turned out to be.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct RawEntry {
     hash: u64,
-    key: Box<[u8]>,
+    /// Where the block lies among its generation's octets.
+    at: u32,
+    len: u32,
     /// The set and its generation; `None` if the faults leave nothing to use.
     pub(crate) set: Option<(AttrId, u32)>,
     pub(crate) faults: Box<[Fault]>,
+}
+
+/// Blocks that were remembered at about the same time, and are forgotten at once.
+#[derive(Debug, Default)]
+struct Generation {
+    entries: HashTable<RawEntry>,
+    octets: Vec<u8>,
+}
+
+impl RawEntry {
+    fn is(&self, hash: u64, block: &AttrBlock<'_>, octets: &[u8]) -> bool {
+        let (at, len) = (self.at as usize, self.len as usize);
+        self.hash == hash
+            && octets
+                .get(at..at + len)
+                .is_some_and(|key| block.eq_key(key))
+    }
+}
+
+impl Generation {
+    fn find(&self, hash: u64, block: &AttrBlock<'_>) -> Option<&RawEntry> {
+        let same = |entry: &RawEntry| entry.is(hash, block, &self.octets);
+        self.entries.find(hash, same)
+    }
+
+    /// Forgets a block, but for its octets.
+    fn take(&mut self, hash: u64, block: &AttrBlock<'_>) -> Option<RawEntry> {
+        let Self { entries, octets } = self;
+        let entry = entries.find_entry(hash, |entry| entry.is(hash, block, octets));
+        Some(entry.ok()?.remove().0)
+    }
+
+    /// Remembers a block, unless it is too long.
+    fn insert(&mut self, block: &AttrBlock<'_>, entry: RawEntry) -> Option<&RawEntry> {
+        let at = self.octets.len();
+        block.write_key(&mut self.octets);
+        let len = self.octets.len() - at;
+        if len > RAW_OCTETS_MAX {
+            self.octets.truncate(at);
+            return None;
+        }
+        let (at, len) = (u32::try_from(at).ok()?, u32::try_from(len).ok()?);
+        let entry = RawEntry { at, len, ..entry };
+        let entries = &mut self.entries;
+        let place = entries.insert_unique(entry.hash, entry, |entry| entry.hash);
+        Some(place.into_mut())
+    }
+
+    fn is_full(&self) -> bool {
+        self.entries.len() >= RAW_SETS_MAX || self.octets.len() >= RAW_TOTAL_OCTETS_MAX
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.octets.clear();
+    }
 }
 
 /// A bounded cache of two generations: when the young one is full it becomes the old one, and what
@@ -25,9 +83,8 @@ pub(crate) struct RawEntry {
 /// recognised by the set's generation.
 #[derive(Debug, Default)]
 pub(crate) struct RawCache {
-    young: HashTable<RawEntry>,
-    old: HashTable<RawEntry>,
-    scratch: Vec<u8>,
+    young: Generation,
+    old: Generation,
 }
 
 impl RawCache {
@@ -38,27 +95,22 @@ impl RawCache {
         block: &AttrBlock<'_>,
         is_current: impl Fn(AttrId, u32) -> bool,
     ) -> Option<&RawEntry> {
-        let same = |entry: &RawEntry| entry.hash == hash && block.eq_key(&entry.key);
         let current = |entry: &RawEntry| entry.set.is_none_or(|(id, gen_)| is_current(id, gen_));
-        let known = self.young.find(hash, same).map(&current);
+        let known = self.young.find(hash, block).map(&current);
         match known {
-            Some(true) => return self.young.find(hash, same),
+            Some(true) => return self.young.find(hash, block),
             Some(false) => {
-                self.young.find_entry(hash, same).ok()?.remove();
+                self.young.take(hash, block);
                 return None;
             }
             None => {}
         }
-        let (entry, _) = self.old.find_entry(hash, same).ok()?.remove();
+        let entry = self.old.take(hash, block)?;
         if !current(&entry) {
             return None;
         }
         self.make_room();
-        Some(
-            self.young
-                .insert_unique(hash, entry, |entry| entry.hash)
-                .into_mut(),
-        )
+        self.young.insert(block, entry)
     }
 
     /// Remembers what a block turned out to be.
@@ -69,23 +121,19 @@ impl RawCache {
         set: Option<(AttrId, u32)>,
         faults: &[Fault],
     ) {
-        self.scratch.clear();
-        block.write_key(&mut self.scratch);
-        if self.scratch.len() > RAW_OCTETS_MAX {
-            return;
-        }
         self.make_room();
         let entry = RawEntry {
             hash,
-            key: self.scratch.as_slice().into(),
+            at: 0,
+            len: 0,
             set,
             faults: faults.into(),
         };
-        self.young.insert_unique(hash, entry, |entry| entry.hash);
+        self.young.insert(block, entry);
     }
 
     fn make_room(&mut self) {
-        if self.young.len() >= RAW_SETS_MAX {
+        if self.young.is_full() {
             core::mem::swap(&mut self.young, &mut self.old);
             self.young.clear();
         }
@@ -96,6 +144,6 @@ impl RawCache {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.young.entries.len() + self.old.entries.len()
     }
 }

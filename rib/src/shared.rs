@@ -67,14 +67,37 @@ impl Shared {
     }
 
     pub(crate) fn release(&mut self, id: AttrId) {
-        self.interner.release(id, &mut self.next_hops);
+        self.interner.release(id, 1, &mut self.next_hops);
+    }
+
+    /// Takes what a path holds: two references, mostly of one set.
+    pub(crate) fn acquire_path(&mut self, path: &Path) {
+        match path.accepted() {
+            Some(accepted) if accepted == path.received() => self.interner.acquire(accepted, 2),
+            Some(accepted) => {
+                self.interner.acquire(accepted, 1);
+                self.interner.acquire(path.received(), 1);
+            }
+            None => self.interner.acquire(path.received(), 1),
+        }
     }
 
     /// Gives back what a path holds.
     pub(crate) fn release_path(&mut self, path: &Path) {
-        self.release(path.received());
-        if let Some(accepted) = path.accepted() {
-            self.release(accepted);
+        let Self {
+            interner,
+            next_hops,
+            ..
+        } = self;
+        match path.accepted() {
+            Some(accepted) if accepted == path.received() => {
+                interner.release(accepted, 2, next_hops);
+            }
+            Some(accepted) => {
+                interner.release(path.received(), 1, next_hops);
+                interner.release(accepted, 1, next_hops);
+            }
+            None => interner.release(path.received(), 1, next_hops),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Prefixes without paths, kept until every reader has heard of their withdrawal.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// Slots in the order in which their withdrawals went into the log. A slot stands here at most
 /// once; whether it still is a tombstone when its turn comes is for the table to say.
@@ -19,14 +20,15 @@ impl Tombstones {
         self.queue.push_back((version, slot));
     }
 
-    /// The oldest one, if all readers have heard of it.
-    pub(crate) fn pop_heard(&mut self) -> Option<u32> {
+    /// Takes the oldest ones that all readers have heard of, at most `max`.
+    pub(crate) fn take_heard(&mut self, max: usize, slots: &mut Vec<u32>) {
+        let oldest = self.queue.iter().take(max);
+        let heard = oldest.take_while(|(version, _)| *version < self.heard);
+        let heard = heard.count();
+        slots.extend(self.queue.drain(..heard).map(|(_, slot)| slot));
         if self.queue.is_empty() && self.queue.capacity() > 4096 {
             self.queue = VecDeque::new();
         }
-        self.queue
-            .pop_front_if(|(version, _)| *version < self.heard)
-            .map(|(_, slot)| slot)
     }
 
     /// The oldest one, if there are more than `max`.

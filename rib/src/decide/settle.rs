@@ -25,14 +25,20 @@ impl<K: Key> FamilyTable<K> {
         let paths = slot.paths.as_slice();
         let path = &paths[index];
         let rules = shared.config.decision;
+        if paths.len() == 1 && !slot.has(LOST) {
+            let set = path.accepted().unwrap_or_else(|| path.received());
+            let is_med = shared.interner.ranks(set).med != 0 && !rules.always_compare_med;
+            let med = slot.has(MED) || is_med;
+            let usable = shared.ineligible(path, self.marks(path.peer())).is_none();
+            self.table.slot_mut(at).set(MED, med);
+            return self.conclude(at, index, usable.then_some(index));
+        }
         let new = shared.candidate(path, self.marks(path.peer()));
         // Paths of one AS that differ in MULTI_EXIT_DISC make the order of two paths depend on
         // the others.
         let med = slot.has(MED) || new.med != 0 && !rules.always_compare_med;
         let best = slot.best();
-        let winner = if paths.len() == 1 && !slot.has(LOST) {
-            new.eligible.then_some(index)
-        } else if med || slot.has(LOST) || shared.config.multipath_max > 1 {
+        let winner = if med || slot.has(LOST) || shared.config.multipath_max > 1 {
             return self.look_later(at, med);
         } else {
             let Some(best_index) = best else {
