@@ -51,9 +51,10 @@ pub(super) async fn watch(members: &Arc<Members>, request: WatchRequest) -> Resu
         responses,
         probes,
     };
+    let from = request.from.unwrap_or_default();
     let header = header_in(first.0.header.as_ref());
-    open.header = open.whole(header).await?;
-    let header = open.header;
+    let header = open.whole(header, from).await?;
+    open.header = header;
     let batches = stream::unfold(Some(open), |open| async move {
         let mut open = open?;
         match open.next().await {
@@ -117,7 +118,7 @@ impl Open {
         }
         let id = response.watch_id();
         self.requests.cancel(id).await.map_err(error_in)?;
-        let header = self.whole(header).await?;
+        let header = self.whole(header, Revision::ZERO).await?;
         self.same_history(header)?;
         Ok(Some(Batch {
             revision: header.revision,
@@ -126,9 +127,10 @@ impl Open {
     }
 
     /// A proxy that joins a watch to another one makes the answer up, without the history's number
-    /// and with the revision that was asked for: the store itself is then asked.
-    async fn whole(&self, header: Header) -> Result<Header, Error> {
-        if header.cluster != 0 {
+    /// and with the revision that was asked for; a member that has just started may lag behind the
+    /// watch. Either way a read asks the whole cluster, and such a member catches up for it.
+    async fn whole(&self, header: Header, from: Revision) -> Result<Header, Error> {
+        if header.cluster != 0 && from <= header.revision.next() {
             return Ok(header);
         }
         let query = Query {

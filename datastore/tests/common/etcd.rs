@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::{program, soon};
@@ -30,6 +30,26 @@ pub(crate) async fn command(program: &Path, directory: &Path, arguments: &str) -
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments}: {errors}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// A figure that an etcd tells of itself.
+pub(crate) async fn metric(url: &str, name: &str) -> f64 {
+    let address = url.strip_prefix("http://").unwrap();
+    let ask = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    let text = soon("figures", ask).await;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{url} tells no {name}"))
+        .parse()
+        .unwrap()
 }
 
 /// A cluster of etcds.
@@ -139,6 +159,38 @@ impl Etcd {
         ready.into_iter().all(|ready| ready)
     }
 
+    /// The place of the member that has so many watches; there is one such.
+    pub(crate) async fn watched(&self, watches: f64) -> usize {
+        let find = async {
+            loop {
+                for (at, member) in self.members.iter().enumerate() {
+                    let name = "etcd_debugging_mvcc_watcher_total";
+                    if member.runs() && metric(&member.url, name).await == watches {
+                        return at;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        soon("somebody to watch", find).await
+    }
+
+    /// The place of the leader.
+    pub(crate) async fn leader(&self) -> usize {
+        let find = async {
+            loop {
+                for (at, member) in self.members.iter().enumerate() {
+                    let name = "etcd_server_is_leader";
+                    if member.runs() && metric(&member.url, name).await == 1.0 {
+                        return at;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        soon("a leader", find).await
+    }
+
     pub(crate) fn url(&self) -> String {
         self.members[0].url.clone()
     }
@@ -177,6 +229,10 @@ impl Member {
         ready
     }
 
+    pub(crate) const fn runs(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Ends it without a word.
     pub(crate) async fn kill(&mut self) {
         let mut process = self.process.take().unwrap();
@@ -193,7 +249,9 @@ impl Member {
     }
 
     fn signal(&self, signal: Signal) {
-        signal_child(self.process.as_ref().unwrap(), signal);
+        let process = self.process.as_ref().unwrap();
+        let pid = i32::try_from(process.id().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
     }
 
     /// The same, with other arguments after its own.
@@ -201,11 +259,6 @@ impl Member {
         self.arguments
             .extend(more.iter().map(|&more| more.to_owned()));
     }
-}
-
-fn signal_child(child: &Child, signal: Signal) {
-    let pid = i32::try_from(child.id().unwrap()).unwrap();
-    kill(Pid::from_raw(pid), signal).unwrap();
 }
 
 /// etcd's own gRPC proxy before a cluster.
@@ -246,13 +299,9 @@ impl Proxy {
         panic!("the proxy does not start");
     }
 
-    /// It stays, and its connections too, but it does nothing any more.
-    pub(crate) fn freeze(&self) {
-        signal_child(&self.process, Signal::SIGSTOP);
-    }
-
-    pub(crate) fn thaw(&self) {
-        signal_child(&self.process, Signal::SIGCONT);
+    /// Ends it without a word.
+    pub(crate) async fn kill(&mut self) {
+        self.process.kill().await.unwrap();
     }
 
     /// Whether it is still there.

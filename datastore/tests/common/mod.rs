@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "every test uses a part of it")]
 
+mod counted;
 mod etcd;
 mod picture;
 mod secured;
@@ -16,7 +17,8 @@ use datastore::{EtcdOptions, EtcdStore};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub(crate) use etcd::{Etcd, Proxy, command, free_port};
+pub(crate) use counted::Counted;
+pub(crate) use etcd::{Etcd, Proxy, command, free_port, metric};
 pub(crate) use picture::Picture;
 pub(crate) use secured::{certificates, tls, users};
 
