@@ -94,6 +94,32 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// How long contact may be lost before a mirror says so.
 pub const LOST_AFTER: Duration = Duration::from_secs(5);
 
+/// How long a picture must have been in sync before its first snapshot is written.
+pub const SNAPSHOT_SETTLE: Duration = Duration::from_secs(1);
+
+/// How long after a snapshot the next one is written at the earliest.
+pub const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long after a snapshot the next one is written although nothing has changed, so that its age
+/// tells when the store was last there.
+pub const SNAPSHOT_REFRESH: Duration = Duration::from_secs(600);
+
+/// Oldest snapshot that is taken at the start, unless told otherwise.
+pub const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// How far ahead of the clock a snapshot may have been written: beyond, its age is not known.
+pub const SNAPSHOT_AHEAD_MAX: Duration = Duration::from_secs(300);
+
+/// How long after the start nothing older than the snapshot is taken from the store; longer than a
+/// proxy or member lags, and short enough for a store that was restored from a copy.
+pub const SNAPSHOT_HOLDS: Duration = Duration::from_secs(20);
+
+/// Octets of a key or value in a snapshot or in the file of a store.
+pub const FIELD_OCTETS_MAX: usize = 64 * 1024 * 1024;
+
+/// Ranges in a snapshot.
+pub const SNAPSHOT_RANGES_MAX: usize = 1024;
+
 /// Updates that a mirror hands over at once.
 pub const UPDATES_MAX: usize = 1000;
 

@@ -12,10 +12,15 @@
 //!   keys, not by their changes.
 //! - Nothing is deleted because the store was away or answered from the past, only because a list
 //!   or event that is newer than what is known does not hold it.
-//! - [`Status::InSync`] comes after every change that was known by then.
+//! - [`Status::InSync`] comes after every change that was known by then, and says that every range
+//!   was read.
+//! - What a snapshot held comes before [`Status::Snapshot`]. Nothing is deleted because a snapshot
+//!   does not hold it, only because the store does not.
 
 mod feed;
 pub mod follow;
+pub mod keep;
+mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -26,7 +31,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::kv::{Batch, Header, KeyRange, KeyValue, Listing, Query};
+use crate::kv::{Batch, Header, KeyRange, KeyValue, Listing, Query, Revision};
 use crate::port::WatchRequest;
 use feed::Feed;
 use state::State;
@@ -54,10 +59,21 @@ pub enum Change {
 pub enum Status {
     /// Something has not been read yet.
     Syncing,
+    /// All that a snapshot of an earlier run held was told; the store has not been read in full.
+    Snapshot {
+        /// How old it was when it was read, in seconds.
+        age_s: u64,
+    },
     /// Everything was read, and is watched.
     InSync,
     /// Everything was read once, but the store has been away for a while: the picture is old.
     Lost,
+}
+
+impl Status {
+    const fn is_picture(self) -> bool {
+        matches!(self, Self::InSync | Self::Snapshot { .. })
+    }
 }
 
 /// What the mirror wants of the store.
@@ -101,6 +117,8 @@ pub struct Mirror {
     outputs: VecDeque<Output>,
     /// The status that the consumer was last told.
     told: Option<Status>,
+    /// The age of the snapshot that it began with, in seconds.
+    restored: Option<u64>,
 }
 
 impl Mirror {
@@ -124,7 +142,42 @@ impl Mirror {
             state: State::default(),
             outputs: VecDeque::new(),
             told: None,
+            restored: None,
         }
+    }
+
+    /// Begins with what an earlier run knew, of this history. To be called before anything else.
+    pub fn restore(
+        &mut self,
+        now: Duration,
+        cluster: u64,
+        age: Duration,
+        items: impl IntoIterator<Item = KeyValue>,
+    ) {
+        let mut revision = Revision::ZERO;
+        for item in items {
+            revision = revision.max(item.mod_revision);
+            self.state.put(item, 0);
+        }
+        for feed in &mut self.feeds {
+            feed.restore(now, cluster, revision);
+        }
+        self.restored = Some(age.as_secs());
+    }
+
+    /// The ranges that are mirrored.
+    pub fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
+        self.feeds.iter().map(Feed::range)
+    }
+
+    /// Number of the history that is mirrored; `None` while it is not known or not the same for all
+    /// ranges.
+    pub fn cluster(&self) -> Option<u64> {
+        let mut clusters = self.feeds.iter().map(Feed::cluster);
+        let first = clusters.next()??;
+        clusters
+            .all(|cluster| cluster == Some(first))
+            .then_some(first)
     }
 
     /// Number of feeds: one a range.
@@ -179,20 +232,24 @@ impl Mirror {
     pub fn take(&mut self, now: Duration, max: usize) -> Vec<Update> {
         let mut updates = Vec::new();
         let status = self.status(now);
-        if self.told.is_none() || (status != Status::InSync && self.told != Some(status)) {
-            self.told = Some(if self.told.is_none() {
-                Status::Syncing
-            } else {
-                status
-            });
-            updates.extend(self.told.map(Update::Status));
+        // What says that a picture is there comes after the picture, everything else before.
+        if self.told.is_none() {
+            self.tell(Status::Syncing, &mut updates);
+        } else if !status.is_picture() {
+            self.tell(status, &mut updates);
         }
         updates.extend(self.state.take(max).map(Update::Change));
-        if self.state.is_told() && status == Status::InSync && self.told != Some(Status::InSync) {
-            self.told = Some(Status::InSync);
-            updates.push(Update::Status(Status::InSync));
+        if self.state.is_told() && status.is_picture() {
+            self.tell(status, &mut updates);
         }
         updates
+    }
+
+    fn tell(&mut self, status: Status, updates: &mut Vec<Update>) {
+        if self.told != Some(status) {
+            self.told = Some(status);
+            updates.push(Update::Status(status));
+        }
     }
 
     /// Whether [`Self::take`] has something.
@@ -203,18 +260,17 @@ impl Mirror {
     /// How current the picture is. Short losses of contact do not count.
     fn status(&self, now: Duration) -> Status {
         if self.feeds.iter().any(|feed| !feed.was_listed()) {
-            Status::Syncing
+            match self.restored {
+                Some(age_s) => Status::Snapshot { age_s },
+                None => Status::Syncing,
+            }
         } else if self.feeds.iter().any(|feed| feed.is_lost(now)) {
             Status::Lost
         } else if self.feeds.iter().all(Feed::is_current) {
             Status::InSync
         } else {
             // On the way back within the time that a loss may take: as it was.
-            match self.told {
-                Some(Status::Lost) => Status::Lost,
-                Some(Status::InSync) => Status::InSync,
-                _ => Status::Syncing,
-            }
+            self.told.unwrap_or(Status::Syncing)
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::kv::{Batch, EventKind, Header, KeyRange, Listing, Query, Revision};
 use crate::limits::{
     ANSWER_MAX, LIST_PAGE_KEYS, LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX, RETRY_MIN,
-    STEADY_AFTER,
+    SNAPSHOT_HOLDS, STEADY_AFTER,
 };
 use crate::port::WatchRequest;
 
@@ -22,6 +22,8 @@ pub(super) struct Feed {
     cluster: Option<u64>,
     /// Everything up to here is known, but for what a list that has not ended will bring.
     known: Revision,
+    /// What an earlier run knew, and how long nothing older is taken.
+    floor: Option<(Revision, Duration)>,
     /// Some of what is known may be of the history before this one, until a list has ended.
     other_history: bool,
     /// Whether the range was ever read in whole.
@@ -72,6 +74,7 @@ impl Feed {
             },
             cluster: None,
             known: Revision::ZERO,
+            floor: None,
             other_history: false,
             listed_once: false,
             lists: 0,
@@ -79,6 +82,21 @@ impl Feed {
             contact_lost: Some(Duration::ZERO),
             jitter: Jitter(seed),
         }
+    }
+
+    /// An earlier run knew this history as far as this revision. A list that is older is refused,
+    /// but not for ever: the history may have been restored from a copy.
+    pub(super) fn restore(&mut self, now: Duration, cluster: u64, revision: Revision) {
+        self.cluster = Some(cluster);
+        self.floor = Some((revision, now + SNAPSHOT_HOLDS));
+    }
+
+    pub(super) const fn range(&self) -> &KeyRange {
+        &self.range
+    }
+
+    pub(super) const fn cluster(&self) -> Option<u64> {
+        self.cluster
     }
 
     /// How often the range was listed.
@@ -182,7 +200,9 @@ impl Feed {
             return self.failed(now, Retry::List);
         }
         let revision = at.unwrap_or(page.header.revision);
-        if at.is_none() && !other && revision < self.known {
+        let floor = self.floor.filter(|(_, until)| now < *until);
+        let known = floor.map_or(self.known, |(revision, _)| revision.max(self.known));
+        if at.is_none() && !other && revision < known {
             // A member or proxy that lags: what it says is older than what is known.
             return self.failed(now, Retry::List);
         }

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::keep::{Keeper, SnapshotOptions, Turn};
 use super::{FeedId, Mirror, Output, Update};
 use crate::error::Error;
 use crate::kv::{Batch, KeyRange, Listing};
@@ -50,12 +51,33 @@ pub fn follow(
     ranges: impl IntoIterator<Item = KeyRange>,
     seed: u64,
 ) -> Follower {
-    let mirror = Mirror::new(ranges, seed);
+    follow_from(store, ranges, seed, None)
+}
+
+/// Begins to follow ranges of a store, from the snapshot in a file if there is one that can be
+/// used: then its content comes first, followed by [`Status::Snapshot`](super::Status::Snapshot),
+/// and the store's content as differences from it. The file is kept up to date. Reads it before it
+/// returns; must be called within a tokio runtime.
+pub fn follow_from(
+    store: Arc<dyn Store>,
+    ranges: impl IntoIterator<Item = KeyRange>,
+    seed: u64,
+    snapshot: Option<&SnapshotOptions>,
+) -> Follower {
+    let mut mirror = Mirror::new(ranges, seed);
+    let keeper = snapshot.map(|options| {
+        let ranges: Vec<_> = mirror.ranges().cloned().collect();
+        if let Some(loaded) = options.load(&ranges) {
+            mirror.restore(Duration::ZERO, loaded.cluster, loaded.age, loaded.items);
+        }
+        Keeper::new(options.clone(), ranges)
+    });
     // One batch waits here; everything else waits, coalesced, in the mirror.
     let (sender, updates) = mpsc::channel(1);
     let runner = Runner {
         slots: (0..mirror.feeds()).map(|_| Slot::default()).collect(),
         mirror,
+        keeper,
         store,
         answers: FuturesUnordered::new(),
         origin: Instant::now(),
@@ -68,6 +90,8 @@ pub fn follow(
 
 struct Runner {
     mirror: Mirror,
+    /// Of the snapshot, if one is kept.
+    keeper: Option<Keeper>,
     store: Arc<dyn Store>,
     /// At most one a feed.
     answers: FuturesUnordered<BoxFuture<'static, Option<Arrived>>>,
@@ -109,11 +133,20 @@ impl Runner {
                     Ok(permit) => {
                         let updates = self.mirror.take(now, UPDATES_MAX);
                         if !updates.is_empty() {
+                            if let Some(keeper) = &mut self.keeper {
+                                keeper.note(&updates);
+                            }
                             permit.send(updates);
                         }
                     }
                     Err(_) => return,
                 },
+                turn = keepers_turn(self.keeper.as_mut()) => {
+                    let cluster = self.mirror.cluster();
+                    if let Some(keeper) = &mut self.keeper {
+                        keeper.act(turn, cluster);
+                    }
+                }
             }
         }
     }
@@ -202,6 +235,13 @@ impl Runner {
             let batch = watch.next().await;
             Arrived::Batch(feed, watch, batch)
         });
+    }
+}
+
+async fn keepers_turn(keeper: Option<&mut Keeper>) -> Turn {
+    match keeper {
+        Some(keeper) => keeper.turn().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is known of each key, and what of it the consumer has not been told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 
@@ -25,6 +26,8 @@ struct Known {
     pending: Option<Pending>,
     /// The list that saw it last.
     seen: u64,
+    /// Of the value.
+    sum: u64,
 }
 
 #[derive(Debug)]
@@ -35,10 +38,12 @@ enum Pending {
 
 impl State {
     /// A list has the key so. What is known already changes nothing, unless the history is
-    /// another one, where the same revision may stand for something else.
+    /// another one, where the same revision may stand for something else; so it may in a copy of
+    /// the history that was restored, which an earlier run's snapshot is not of.
     pub(super) fn listed(&mut self, item: KeyValue, list: u64, other_history: bool) {
-        let known = self.keys.get(&item.key).map(|known| known.revision);
-        if known != Some(item.mod_revision) || other_history {
+        let known = self.keys.get(&item.key);
+        let known = known.map(|known| (known.revision, known.sum));
+        if known != Some((item.mod_revision, sum(&item.value))) || other_history {
             return self.put(item, list);
         }
         if let Some(known) = self.keys.get_mut(&item.key) {
@@ -51,6 +56,7 @@ impl State {
         let known = self.keys.entry(item.key.clone()).or_default();
         known.seen = list;
         known.revision = item.mod_revision;
+        known.sum = sum(&item.value);
         self.untold.insert(item.key.clone());
         known.pending = Some(Pending::Put(item));
     }
@@ -114,4 +120,10 @@ impl State {
         }
         changes.into_iter()
     }
+}
+
+fn sum(value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(value);
+    hasher.finish()
 }

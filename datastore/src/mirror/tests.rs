@@ -1,3 +1,4 @@
+mod restored;
 mod world;
 
 use std::time::Duration;

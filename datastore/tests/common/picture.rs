@@ -12,6 +12,8 @@ use super::soon;
 pub(crate) struct Picture {
     pub(crate) state: BTreeMap<Bytes, Bytes>,
     pub(crate) status: Option<Status>,
+    /// A snapshot was told.
+    pub(crate) was_restored: bool,
 }
 
 impl Picture {
@@ -22,15 +24,22 @@ impl Picture {
         done: impl Fn(&Self) -> bool,
     ) {
         while !done(self) {
-            for update in soon(what, follower.next()).await {
-                match update {
-                    Update::Status(status) => self.status = Some(status),
-                    Update::Change(Change::Put(item)) => {
-                        self.state.insert(item.key, item.value);
-                    }
-                    Update::Change(Change::Delete(key)) => {
-                        self.state.remove(&key);
-                    }
+            self.take(soon(what, follower.next()).await);
+        }
+    }
+
+    pub(crate) fn take(&mut self, updates: Vec<Update>) {
+        for update in updates {
+            match update {
+                Update::Status(status) => {
+                    self.was_restored |= matches!(status, Status::Snapshot { .. });
+                    self.status = Some(status);
+                }
+                Update::Change(Change::Put(item)) => {
+                    self.state.insert(item.key, item.value);
+                }
+                Update::Change(Change::Delete(key)) => {
+                    self.state.remove(&key);
                 }
             }
         }

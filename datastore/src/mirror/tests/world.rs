@@ -51,6 +51,18 @@ impl World {
         }
     }
 
+    /// The mirror's program is started anew, with what its consumer held in a snapshot.
+    pub(super) fn restart(&mut self) {
+        let cluster = self.mirror.cluster().unwrap_or_default();
+        let items: Vec<_> = self.consumer.state.values().cloned().collect();
+        self.mirror = Mirror::new(PREFIXES.map(KeyRange::prefix), 8);
+        self.mirror
+            .restore(self.now, cluster, Duration::from_secs(5), items);
+        self.consumer = Consumer::default();
+        self.watches.clear();
+        self.asked.clear();
+    }
+
     pub(super) fn put(&mut self, key: &str, value: &str) {
         // The history's number leads, so that values tell which history they are of.
         let value = format!("{:04}:{value}", self.core.header().cluster);

@@ -1,0 +1,474 @@
+//! The file that holds a mirror's picture over a restart.
+//!
+//! One file, whole or refused: a magic number with the version of the form, when it was written, of
+//! which history and which ranges it is, every key in order, an end mark, and a checksum of it all.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::kv::{KeyRange, KeyValue, LeaseId, RangeEnd, Revision};
+use crate::limits::{FIELD_OCTETS_MAX, SNAPSHOT_AHEAD_MAX, SNAPSHOT_RANGES_MAX};
+
+/// What the file begins with; the last octet is the version of the form.
+const MAGIC: [u8; 8] = *b"cbrmirr\x01";
+
+/// Before each key.
+const ITEM: u8 = 1;
+
+/// After the last key, before the checksum.
+const END: u8 = 0;
+
+/// Why a snapshot cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("octet {at}: {what}")]
+    Form { at: u64, what: &'static str },
+    #[error("written {age_s} s ago; {max_s} s are allowed")]
+    Old { age_s: u64, max_s: u64 },
+    #[error("written {ahead_s} s ahead of this host's clock, so that its age is not known")]
+    Ahead { ahead_s: u64 },
+    #[error("it does not hold all that is to be mirrored")]
+    Ranges,
+}
+
+/// What a snapshot says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Seconds since 1970 when its picture was current.
+    pub(super) written_s: u64,
+    pub(super) cluster: u64,
+    pub(super) ranges: Vec<KeyRange>,
+}
+
+/// A snapshot as read at the start.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) cluster: u64,
+    pub(super) age: Duration,
+    pub(super) items: Vec<KeyValue>,
+}
+
+/// Reads a snapshot; `None` if there is none.
+pub(super) fn load(
+    path: &Path,
+    ranges: &[KeyRange],
+    now: SystemTime,
+    age_max: Duration,
+) -> Result<Option<Loaded>, Fault> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut reader = Reader::open(BufReader::new(file))?;
+    let age = age(&reader.header, now, age_max)?;
+    let held = |range| reader.header.ranges.iter().any(|held| held.covers(range));
+    if !ranges.iter().all(held) {
+        return Err(Fault::Ranges);
+    }
+    let mut items = Vec::new();
+    while let Some(item) = reader.next()? {
+        if ranges.iter().any(|range| range.contains(&item.key)) {
+            items.push(item);
+        }
+    }
+    let cluster = reader.header.cluster;
+    Ok(Some(Loaded {
+        cluster,
+        age,
+        items,
+    }))
+}
+
+fn age(header: &Header, now: SystemTime, max: Duration) -> Result<Duration, Fault> {
+    let written = UNIX_EPOCH
+        .checked_add(Duration::from_secs(header.written_s))
+        .unwrap_or(UNIX_EPOCH);
+    let age = match now.duration_since(written) {
+        Ok(age) => age,
+        Err(ahead) if ahead.duration() <= SNAPSHOT_AHEAD_MAX => Duration::ZERO,
+        Err(ahead) => {
+            let ahead_s = ahead.duration().as_secs();
+            return Err(Fault::Ahead { ahead_s });
+        }
+    };
+    if age > max || max.is_zero() {
+        let (age_s, max_s) = (age.as_secs(), max.as_secs());
+        return Err(Fault::Old { age_s, max_s });
+    }
+    Ok(age)
+}
+
+/// Writes the next snapshot: the one before, with what has changed since. The old one stays until
+/// the new one is on the disk; answers with the new one.
+pub(super) fn write(
+    path: &Path,
+    header: &Header,
+    base: Option<&File>,
+    changes: &BTreeMap<Bytes, Option<KeyValue>>,
+) -> Result<File, Fault> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)?;
+    let mut writer = Writer::begin(BufWriter::new(&file), header)?;
+    let mut changed = changes.iter().peekable();
+    if let Some(mut base) = base {
+        base.rewind()?;
+        let mut base = Reader::open(BufReader::new(base))?;
+        while let Some(item) = base.next()? {
+            while let Some((_, now)) = changed.next_if(|(key, _)| **key < item.key) {
+                writer.items(now.as_ref())?;
+            }
+            match changed.next_if(|(key, _)| **key == item.key) {
+                Some((_, now)) => writer.items(now.as_ref())?,
+                None if header.ranges.iter().any(|range| range.contains(&item.key)) => {
+                    writer.items(Some(&item))?;
+                }
+                None => {}
+            }
+        }
+    }
+    for (_, now) in changed {
+        writer.items(now.as_ref())?;
+    }
+    writer.end()?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    if let Some(directory) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(file)
+}
+
+/// Writes octets and sums them up.
+struct Writer<W> {
+    output: W,
+    sum: crc32fast::Hasher,
+}
+
+impl<W: Write> Writer<W> {
+    fn begin(output: W, header: &Header) -> io::Result<Self> {
+        let mut writer = Self {
+            output,
+            sum: crc32fast::Hasher::new(),
+        };
+        writer.put(&MAGIC)?;
+        writer.number(header.written_s)?;
+        writer.number(header.cluster)?;
+        writer.number(header.ranges.len() as u64)?;
+        for range in &header.ranges {
+            writer.field(&range.start)?;
+            match &range.end {
+                RangeEnd::Single => writer.put(&[0])?,
+                RangeEnd::Open => writer.put(&[1])?,
+                RangeEnd::Before(end) => {
+                    writer.put(&[2])?;
+                    writer.field(end)?;
+                }
+            }
+        }
+        Ok(writer)
+    }
+
+    fn items<'a>(&mut self, items: impl IntoIterator<Item = &'a KeyValue>) -> io::Result<()> {
+        for item in items {
+            self.put(&[ITEM])?;
+            self.field(&item.key)?;
+            self.field(&item.value)?;
+            let revisions = [item.create_revision, item.mod_revision];
+            for Revision(number) in revisions {
+                self.number(number.cast_unsigned())?;
+            }
+            self.number(item.version.cast_unsigned())?;
+            self.number(item.lease.0.cast_unsigned())?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        self.put(&[END])?;
+        let sum = self.sum.finalize();
+        self.output.write_all(&sum.to_le_bytes())?;
+        self.output.flush()
+    }
+
+    fn put(&mut self, octets: &[u8]) -> io::Result<()> {
+        self.sum.update(octets);
+        self.output.write_all(octets)
+    }
+
+    fn number(&mut self, number: u64) -> io::Result<()> {
+        self.put(&number.to_le_bytes())
+    }
+
+    fn field(&mut self, octets: &[u8]) -> io::Result<()> {
+        self.number(octets.len() as u64)?;
+        self.put(octets)
+    }
+}
+
+/// Reads octets, sums them up, and knows where it is.
+struct Reader<R> {
+    input: R,
+    sum: crc32fast::Hasher,
+    at: u64,
+    header: Header,
+}
+
+impl<R: Read> Reader<R> {
+    fn open(input: R) -> Result<Self, Fault> {
+        let header = Header {
+            written_s: 0,
+            cluster: 0,
+            ranges: Vec::new(),
+        };
+        let mut reader = Self {
+            input,
+            sum: crc32fast::Hasher::new(),
+            at: 0,
+            header,
+        };
+        if reader.take::<8>()? != MAGIC {
+            return Err(Fault::Form {
+                at: 0,
+                what: "not a snapshot of this version",
+            });
+        }
+        reader.header.written_s = reader.number()?;
+        reader.header.cluster = reader.number()?;
+        let ranges = reader.number()?;
+        if ranges > SNAPSHOT_RANGES_MAX as u64 {
+            return Err(reader.fault("too many ranges"));
+        }
+        for _ in 0..ranges {
+            let start = reader.field()?;
+            let end = match reader.take::<1>()? {
+                [0] => RangeEnd::Single,
+                [1] => RangeEnd::Open,
+                [2] => RangeEnd::Before(reader.field()?),
+                _ => return Err(reader.fault("a range ends in no known way")),
+            };
+            reader.header.ranges.push(KeyRange { start, end });
+        }
+        Ok(reader)
+    }
+
+    /// The next key. What was read holds only once there is no further one: then the checksum was
+    /// right.
+    fn next(&mut self) -> Result<Option<KeyValue>, Fault> {
+        match self.take::<1>()? {
+            [ITEM] => {}
+            [END] => return self.end(),
+            _ => return Err(self.fault("neither a key nor the end")),
+        }
+        Ok(Some(KeyValue {
+            key: self.field()?,
+            value: self.field()?,
+            create_revision: Revision(self.number()?.cast_signed()),
+            mod_revision: Revision(self.number()?.cast_signed()),
+            version: self.number()?.cast_signed(),
+            lease: LeaseId(self.number()?.cast_signed()),
+        }))
+    }
+
+    fn end(&mut self) -> Result<Option<KeyValue>, Fault> {
+        let sum = self.sum.clone().finalize();
+        if self.take::<4>()? != sum.to_le_bytes() {
+            return Err(self.fault("the checksum is wrong"));
+        }
+        if self.input.read(&mut [0])? != 0 {
+            return Err(self.fault("there is more after the end"));
+        }
+        Ok(None)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        let mut octets = [0; N];
+        self.fill(&mut octets)?;
+        Ok(octets)
+    }
+
+    fn fill(&mut self, octets: &mut [u8]) -> Result<(), Fault> {
+        match self.input.read_exact(octets) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(self.fault("it is cut off after this"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.sum.update(octets);
+        self.at += octets.len() as u64;
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<u64, Fault> {
+        Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    fn field(&mut self) -> Result<Bytes, Fault> {
+        let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        if length > FIELD_OCTETS_MAX {
+            return Err(self.fault("a key or value is too long"));
+        }
+        // Grows as octets come: a wrong length costs nothing.
+        let mut octets = Vec::new();
+        while octets.len() < length {
+            let from = octets.len();
+            octets.resize(length.min(from + 64 * 1024), 0);
+            let part = octets.get_mut(from..).unwrap_or_default();
+            self.fill(part)?;
+        }
+        Ok(octets.into())
+    }
+
+    const fn fault(&self, what: &'static str) -> Fault {
+        Fault::Form { at: self.at, what }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(key: &str, value: &str) -> KeyValue {
+        KeyValue {
+            key: key.to_owned().into(),
+            value: value.to_owned().into(),
+            create_revision: Revision(2),
+            mod_revision: Revision(3),
+            version: 2,
+            lease: LeaseId(-4),
+        }
+    }
+
+    fn header() -> Header {
+        Header {
+            written_s: 1_000_000,
+            cluster: 7,
+            ranges: vec![
+                KeyRange::prefix("/a/"),
+                KeyRange::key("/k"),
+                KeyRange::prefix(&b"\xff"[..]),
+            ],
+        }
+    }
+
+    fn at(written_s: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(written_s)
+    }
+
+    fn changes(items: &[(&str, Option<&str>)]) -> BTreeMap<Bytes, Option<KeyValue>> {
+        let change = |(key, value): &(&str, Option<&str>)| {
+            let key = (*key).to_owned();
+            (
+                Bytes::from(key.clone()),
+                value.map(|value| item(&key, value)),
+            )
+        };
+        items.iter().map(change).collect()
+    }
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn read(path: &Path, now: SystemTime) -> Result<Vec<KeyValue>, String> {
+        let loaded = load(path, &header().ranges, now, DAY);
+        let loaded = loaded.map_err(|fault| fault.to_string())?;
+        Ok(loaded.map(|loaded| loaded.items).unwrap_or_default())
+    }
+
+    #[test]
+    fn each_is_the_one_before_with_what_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("snapshot");
+        assert_eq!(read(&path, at(1_000_000)), Ok(Vec::new()), "there is none");
+        let first = changes(&[("/a/2", Some("2")), ("/a/4", Some("4")), ("/k", Some("k"))]);
+        let base = write(&path, &header(), None, &first).unwrap();
+        let second = changes(&[
+            ("/a/1", Some("1")),
+            ("/a/2", None),
+            ("/a/3", None),
+            ("/a/4", Some("new")),
+            ("/z", None),
+        ]);
+        let base = write(&path, &header(), Some(&base), &second).unwrap();
+        let wanted = vec![item("/a/1", "1"), item("/a/4", "new"), item("/k", "k")];
+        assert_eq!(read(&path, at(1_000_000)), Ok(wanted.clone()));
+        // Somebody takes the file away: the next one is whole all the same.
+        fs::remove_file(&path).unwrap();
+        write(&path, &header(), Some(&base), &BTreeMap::new()).unwrap();
+        assert_eq!(read(&path, at(1_000_000)), Ok(wanted));
+    }
+
+    #[test]
+    fn what_is_too_old_or_lacks_something_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("snapshot");
+        write(&path, &header(), None, &changes(&[("/a/1", Some("1"))])).unwrap();
+        let refused = |written_s| read(&path, at(written_s)).unwrap_err();
+        assert!(read(&path, at(1_086_400)).is_ok());
+        assert!(refused(1_086_401).contains("86401 s ago"));
+        assert!(read(&path, at(999_800)).is_ok(), "clocks differ a little");
+        assert!(refused(999_000).contains("ahead"));
+        let more = [KeyRange::prefix("/a/"), KeyRange::prefix("/b/")];
+        let fault = load(&path, &more, at(1_000_000), DAY).unwrap_err();
+        assert!(matches!(fault, Fault::Ranges));
+        let fault = load(&path, &header().ranges, at(1_000_000), Duration::ZERO).unwrap_err();
+        assert!(matches!(fault, Fault::Old { .. }), "never to be used");
+        let fewer = load(&path, &[KeyRange::key("/k")], at(1_000_000), DAY).unwrap();
+        assert_eq!(fewer.unwrap().items, [], "what is not mirrored is left out");
+    }
+
+    #[test]
+    fn cut_or_changed_anywhere_it_is_refused_as_a_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("snapshot");
+        let items = changes(&[("/a/1", Some("one")), ("/a/2", Some(""))]);
+        write(&path, &header(), None, &items).unwrap();
+        let whole = fs::read(&path).unwrap();
+        assert_eq!(read(&path, at(1_000_000)).map(|items| items.len()), Ok(2));
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let error = read(&path, at(1_000_000)).unwrap_err();
+            assert!(error.starts_with("octet "), "cut at {length}: {error}");
+        }
+        for changed in 0..whole.len() {
+            let mut octets = whole.clone();
+            octets[changed] ^= 0x10;
+            fs::write(&path, &octets).unwrap();
+            assert!(read(&path, at(1_000_000)).is_err(), "changed at {changed}");
+        }
+        fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
+        assert!(read(&path, at(1_000_000)).is_err());
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("snapshot");
+        let base = write(&path, &header(), None, &changes(&[("/a/1", Some("1"))])).unwrap();
+        let broken = directory.path().join("broken");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&broken, &whole[..whole.len() - 1]).unwrap();
+        let broken = File::open(&broken).unwrap();
+        write(&path, &header(), Some(&broken), &BTreeMap::new()).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        drop(base);
+    }
+}
