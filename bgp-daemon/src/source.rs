@@ -151,6 +151,7 @@ impl Source {
     pub(crate) fn state(&self) -> &'static str {
         match self.status {
             Status::Syncing => "syncing",
+            Status::Snapshot { .. } => "snapshot",
             Status::InSync => "in sync",
             Status::Lost => "away",
         }
@@ -161,6 +162,7 @@ impl Source {
             return;
         }
         match status {
+            Status::Snapshot { age_s } => tracing::info!(age_s, "read a snapshot of the store"),
             Status::InSync => tracing::info!("in sync with the store"),
             Status::Lost => tracing::warn!("the store is away: going on with what is known"),
             Status::Syncing => tracing::info!("reading the store"),

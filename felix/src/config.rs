@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use admin::config::{Problem, Report, Source};
 use admin::daemon::{LogFormat, host_name};
-use datastore::EtcdOptions;
+use datastore::{EtcdOptions, SnapshotOptions};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -28,6 +28,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// The store.
     pub datastore: EtcdOptions,
+    /// Where what is known of the store is kept over a restart, if anywhere.
+    pub datastore_snapshot: Option<SnapshotOptions>,
     /// What the agent is told.
     pub agent: AgentConfig,
     /// The file it was read from.
@@ -51,6 +53,7 @@ struct File {
     route_table: Option<Spanned<u32>>,
     route_refresh_s: Option<u32>,
     datastore: EtcdOptions,
+    datastore_snapshot: Option<SnapshotOptions>,
 }
 
 fn control() -> PathBuf {
@@ -99,6 +102,7 @@ impl Config {
             log: file.log.into_inner(),
             log_format: file.log_format,
             datastore: file.datastore,
+            datastore_snapshot: file.datastore_snapshot,
             agent,
             path: source.path().to_owned(),
         })
@@ -225,6 +229,17 @@ mod tests {
             (81, 100, 10)
         );
         assert_eq!(agent.route_refresh, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_snapshot_is_a_file_and_an_age() {
+        let snapshot = |more: &str| {
+            let text = format!("{STORE}\n[datastore_snapshot]\nfile = \"/var/lib/f\"\n{more}");
+            read(&text).unwrap().datastore_snapshot.unwrap()
+        };
+        assert_eq!(snapshot(""), SnapshotOptions::new("/var/lib/f"));
+        assert_eq!(snapshot("max_age_s = 60").max_age_s, 60);
+        assert_eq!(read(STORE).unwrap().datastore_snapshot, None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use admin::control::{BindError, Control, Request};
 use admin::daemon::{LogError, Signal, Signals, chance, init_logging};
 use admin::{Command, Reply};
-use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow};
+use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_from};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError};
 use futures_util::FutureExt;
@@ -78,6 +78,8 @@ pub struct Daemon {
     store: Arc<dyn Store>,
     follower: Follower,
     store_lost: bool,
+    /// The age of the snapshot that is acted upon, for want of the store.
+    snapshot_age_s: Option<u64>,
     reporter: Reporter,
     clock: Clock,
 }
@@ -120,6 +122,7 @@ impl Daemon {
         let clock = Clock::start();
         let hostname = config.agent.hostname.clone();
         let chance = chance();
+        let snapshot = config.datastore_snapshot.as_ref();
         info!(hostname, "running");
         Ok(Self {
             agent: Agent::new(clock.now(), config.agent),
@@ -129,9 +132,10 @@ impl Daemon {
             fib,
             control,
             signals: None,
-            follower: follow(Arc::clone(&store), store::ranges(), chance),
+            follower: follow_from(Arc::clone(&store), store::ranges(), chance, snapshot),
             store,
             store_lost: false,
+            snapshot_age_s: None,
             reporter: Reporter::new(clock.now(), &*hostname, chance),
             clock,
             hostname,
@@ -171,11 +175,13 @@ impl Daemon {
             self.fib.submit(command);
         }
         self.host.go_on();
-        if self.agent.is_active() {
+        // What an earlier run knew is not reported: the store knows better.
+        let current = self.agent.is_active() && self.agent.is_store_in_sync();
+        if current {
             let settings = &self.agent.desired().settings;
             self.reporter.settings(settings);
         }
-        if self.agent.is_active() && self.agent.desired().settings.endpoint_reporting {
+        if current && self.agent.desired().settings.endpoint_reporting {
             self.reporter.endpoints(
                 self.agent
                     .endpoints()
@@ -237,7 +243,12 @@ impl Daemon {
                     self.agent.change(&String::from_utf8_lossy(&key), None);
                 }
                 Update::Status(Status::Syncing) => {}
+                Update::Status(Status::Snapshot { age_s }) => {
+                    self.snapshot_age_s = Some(age_s);
+                    self.agent.store_restored();
+                }
                 Update::Status(Status::InSync) => {
+                    self.snapshot_age_s = None;
                     if std::mem::take(&mut self.store_lost) {
                         info!("the store is back");
                     }
@@ -264,6 +275,7 @@ impl Daemon {
                     config: self.config.display().to_string(),
                     config_error: self.config_error.clone(),
                     store_lost: self.store_lost,
+                    snapshot_age_s: self.snapshot_age_s,
                 };
                 Reply::Status(report::status(&self.agent, &mut self.host, process))
             }

@@ -131,6 +131,8 @@ pub struct Process {
     pub config_error: Option<String>,
     /// The store has been away for a while; what was read before stays in force.
     pub store_lost: bool,
+    /// Age of the snapshot that is acted upon, as long as the store has not been read.
+    pub snapshot_age_s: Option<u64>,
 }
 
 /// The daemon as a whole.
@@ -151,6 +153,12 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         let words = "the store is away; what was read before stays in force";
         waiting.push("the store to come back".into());
         notes.push(words.into());
+    }
+    if let Some(age_s) = process.snapshot_age_s {
+        notes.push(format!(
+            "the store has not been read; in force is a snapshot that was {age_s} s old at the \
+             start, and nothing is removed"
+        ));
     }
     Status {
         daemon: DAEMON.into(),

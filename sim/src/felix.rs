@@ -86,6 +86,7 @@ impl Felix {
                     self.agent.change(&String::from_utf8_lossy(&key), None);
                 }
                 Update::Status(Status::InSync) => self.agent.store_in_sync(),
+                Update::Status(Status::Snapshot { .. }) => self.agent.store_restored(),
                 Update::Status(Status::Syncing | Status::Lost) => {}
             }
         }

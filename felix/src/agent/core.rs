@@ -60,6 +60,8 @@ pub struct Agent {
     stale: bool,
     /// The store was read in full at least once.
     pub(super) in_sync: bool,
+    /// What an earlier run knew of the store was read.
+    restored: bool,
     /// `desired` was made at least once.
     pub(super) active: bool,
     pub(super) links: Links,
@@ -69,6 +71,8 @@ pub struct Agent {
     pub(super) rules_check: Instant,
     /// Whether rules of some kind are known to be in force, since an earlier run or this one.
     pub(super) guarded: bool,
+    /// Those of an earlier run were found.
+    pub(super) inherited: bool,
     pub(super) foreign_edits: u64,
     pub(super) host_configured: Retry,
     /// When the host's settings are looked at again.
@@ -100,12 +104,14 @@ impl Agent {
             desired: Desired::default(),
             stale: true,
             in_sync: false,
+            restored: false,
             active: false,
             links: Links::default(),
             rules: Ruleset::default(),
             rules_written: Retry::default(),
             rules_check: now + RULES_CHECK,
             guarded: false,
+            inherited: false,
             foreign_edits: 0,
             host_configured: Retry::default(),
             host_refresh: now + INTERFACE_REFRESH,
@@ -132,6 +138,18 @@ impl Agent {
     pub fn store_in_sync(&mut self) {
         self.stale = true;
         self.in_sync = true;
+    }
+
+    /// What an earlier run knew of the store has been told. The host is brought up with it, but
+    /// nothing is taken away: what it does not hold may be there all the same.
+    pub fn store_restored(&mut self) {
+        self.stale = true;
+        self.restored = true;
+    }
+
+    /// Whether all that is known of the store is what an earlier run knew.
+    pub(super) const fn is_provisional(&self) -> bool {
+        self.restored && !self.in_sync
     }
 
     /// Takes note of a kernel event.
@@ -161,7 +179,7 @@ impl Agent {
             self.check_rules(host);
         }
         let left = self.recalculate();
-        if !self.active {
+        if !self.active || (self.is_provisional() && !self.guarded) {
             self.guard(now, host);
             return;
         }
@@ -172,7 +190,9 @@ impl Agent {
         }
         self.configure(now, host);
         self.announce(now, host);
-        self.end_grace(now);
+        if self.in_sync {
+            self.end_grace(now);
+        }
     }
 
     /// The next command for the kernel's routing table.
@@ -226,7 +246,8 @@ impl Agent {
     /// Brings `desired` up to date. Returns the addresses that are gone or have moved.
     fn recalculate(&mut self) -> BTreeSet<IpAddr> {
         // A store that is not to be acted upon leaves what was desired before in force.
-        if !self.stale || !self.in_sync || !self.calculator.store_ready() {
+        let known = self.in_sync || self.restored;
+        if !self.stale || !known || !self.calculator.store_ready() {
             return BTreeSet::new();
         }
         self.stale = false;

@@ -25,7 +25,10 @@ impl Agent {
             ..RuleInputs::default()
         };
         let outcome = match host.rules_present() {
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                self.inherited = true;
+                Ok(())
+            }
             Ok(false) => host.write_rules(&render(&inputs)),
             Err(failed) => Err(failed),
         };
@@ -47,11 +50,12 @@ impl Agent {
             self.routed.remove(&address);
             self.reconciler.unwant(&self.route_key(address));
         }
+        // What an earlier run made is not ours to remove before the store has been read.
         let unwanted: Vec<Neighbour> = self
             .entries
             .made
             .values()
-            .filter(|entry| !self.wants_entry(entry))
+            .filter(|entry| !self.is_provisional() && !self.wants_entry(entry))
             .copied()
             .collect();
         for entry in unwanted {
@@ -81,6 +85,9 @@ impl Agent {
     }
 
     pub(super) fn write_rules(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.keeps_rules() {
+            return;
+        }
         if self.rules != self.desired.rules && self.rules_written.is_done() {
             self.rules_written = Retry::Due;
         }
@@ -95,6 +102,12 @@ impl Agent {
                 warn!(reason, "packet filter not written; it is tried again");
             }
         }
+    }
+
+    /// Whether the rules of an earlier run stay: written anew from what it knew, they might lack
+    /// those of an endpoint that came last.
+    const fn keeps_rules(&self) -> bool {
+        self.is_provisional() && self.inherited
     }
 
     pub(super) fn check_rules(&mut self, host: &mut dyn Host) {
@@ -227,6 +240,10 @@ impl Agent {
 
     /// Whether the rules in force let the address be used on the interface.
     fn is_guarded(&self, name: &str, address: IpAddr) -> bool {
+        if self.keeps_rules() {
+            // If they hold nothing for it, nothing passes.
+            return true;
+        }
         let key = match address {
             IpAddr::V4(v4) => Key::InterfaceIpv4(name.to_owned(), v4),
             IpAddr::V6(v6) => Key::InterfaceIpv6(name.to_owned(), v6),

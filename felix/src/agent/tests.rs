@@ -504,6 +504,79 @@ fn a_store_that_is_not_ready_freezes_what_is_desired() {
 }
 
 #[test]
+fn on_a_bare_host_a_snapshot_sets_endpoints_up() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.agent.store_restored();
+    world.settle();
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+    assert!(world.guards("cali1", [10, 65, 0, 1]));
+    assert_eq!(world.agent.waiting_for(), [Waiting::Store]);
+    world.in_sync();
+    assert_eq!(world.agent.waiting_for(), []);
+}
+
+#[test]
+fn nothing_is_removed_on_the_strength_of_a_snapshot() {
+    let mut world = World::new();
+    let indices = ["cali1", "cali2", "cali3"].map(|name| world.link(name));
+    for (nth, id) in ["a", "b", "c"].into_iter().enumerate() {
+        world.endpoint(
+            id,
+            &format!("cali{}", nth + 1),
+            &[&format!("10.65.0.{}/32", nth + 1)],
+        );
+    }
+    world.in_sync();
+    let (rules, routes) = (world.host.rules.clone(), world.routes());
+    let neighbours = world.host.neighbours.clone();
+    assert_eq!((routes.len(), neighbours.len()), (3, 3));
+
+    // The snapshot knows one of the three.
+    world.restart();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.agent.store_restored();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.host.rules, rules);
+    assert_eq!(world.routes(), routes);
+    assert_eq!(world.host.neighbours, neighbours);
+
+    // The store is read: what it does not hold goes.
+    world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+    world.in_sync();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(
+        world.routes(),
+        [
+            ("10.65.0.1/32".to_owned(), indices[0]),
+            ("10.65.0.2/32".to_owned(), indices[1]),
+        ]
+        .into()
+    );
+    assert_eq!(world.host.neighbours.len(), 2);
+    assert!(!world.guards("cali3", [10, 65, 0, 3]));
+}
+
+#[test]
+fn an_interface_that_comes_back_while_the_store_is_away_gets_its_route_again() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.restart();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.agent.store_restored();
+    world.settle();
+    world.kernel.borrow_mut().remove_link(index);
+    world.settle();
+    assert_eq!(world.routes(), BTreeMap::new());
+    let index = world.link("cali1");
+    world.settle();
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+}
+
+#[test]
 fn idle_means_idle() {
     let mut world = World::new();
     world.link("cali1");
