@@ -21,7 +21,7 @@ use crate::peer::{PathLimit, PeerCounters, PeerId};
 use crate::policy::InterfaceName;
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
-use crate::stale::Marks;
+use crate::stale::{Marks, Rejudge};
 use crate::sweep::Sweep;
 use crate::table::{ENTOMBED, Key, OWED, PUBLISHED, QUEUED, Table};
 use crate::tombstones::Tombstones;
@@ -39,6 +39,7 @@ pub(crate) trait Tables: Debug + Send {
     );
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
+    fn rejudge(&mut self, peer: PeerId, how: Rejudge);
     fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>);
     fn is_settled(&self, peer: PeerId) -> bool;
     fn next_hops_changed(&mut self, clock: u64);
@@ -66,6 +67,7 @@ pub(crate) trait Tables: Debug + Send {
         sink: &mut dyn ExportSink,
     ) -> Progress;
     fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor;
+    fn adopt(&mut self, shared: &Shared, to: GroupId, from: GroupId);
     fn remove_group(&mut self, group: GroupId);
     /// Equal attributes no longer mean that members are told the same.
     fn doubt_sent(&mut self);
@@ -335,6 +337,13 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         Self::mark(self, shared, peer, how);
     }
 
+    fn rejudge(&mut self, peer: PeerId, how: Rejudge) {
+        Self::rejudge(self, peer, how);
+        if how == Rejudge::All {
+            self.doubt_sent();
+        }
+    }
+
     fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {
         self.marks_mut(peer).limit = limit;
     }
@@ -384,6 +393,10 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
 
     fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor {
         self.group(shared, group).cursor()
+    }
+
+    fn adopt(&mut self, shared: &Shared, to: GroupId, from: GroupId) {
+        Self::adopt(self, shared, to, from);
     }
 
     fn remove_group(&mut self, group: GroupId) {

@@ -14,6 +14,7 @@ use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
+use crate::stale::Rejudge;
 use crate::table::{Key, LOST, MED, QUEUED};
 
 /// NLRI looked up together.
@@ -138,6 +139,13 @@ impl Import {
         }
     }
 
+    /// Gives back what [`Import::judged`] took beside what `import` holds.
+    fn release_edited(self, shared: &mut Shared, import: &Self) {
+        if let Some(edited) = self.accepted.filter(|id| Some(*id) != import.accepted) {
+            shared.release(edited);
+        }
+    }
+
     /// Gives the references back.
     fn release(self, shared: &mut Shared) {
         shared.release(self.received);
@@ -220,9 +228,7 @@ impl<K: Key> FamilyTable<K> {
             let taken = if matches!(policy, Policy::Rules(_)) {
                 let judged = import.judged(shared, peer, this.row, route.nlri.net);
                 let taken = this.reach(shared, route, peer, &judged);
-                if let Some(edited) = judged.accepted.filter(|id| Some(*id) != import.accepted) {
-                    shared.release(edited);
-                }
+                judged.release_edited(shared, import);
                 taken
             } else {
                 this.reach(shared, route, peer, import)
@@ -263,6 +269,40 @@ impl<K: Key> FamilyTable<K> {
             }
             chunk.clear();
         }
+    }
+
+    /// Judges a path as if it had come just now. Its age stays.
+    pub(crate) fn rejudge_path(
+        &mut self,
+        shared: &mut Shared,
+        at: u32,
+        index: usize,
+        how: Rejudge,
+    ) {
+        let old = self.table.slot(at).paths.as_slice()[index];
+        let peer = old.peer();
+        let Some(info) = shared.peer(peer).cloned() else {
+            return;
+        };
+        shared.interner.acquire(old.received());
+        let import = Import::new(shared, &info, old.received());
+        let judged = if matches!(info.import, Policy::Rules(_)) {
+            let net = self.path_net(at, peer, old.path_id());
+            import.judged(shared, peer, self.row, net)
+        } else {
+            import
+        };
+        let path = Path::new(
+            peer,
+            old.path_id(),
+            old.epoch(),
+            judged.received,
+            judged.accepted,
+            judged.reason,
+        );
+        self.replace_path(shared, at, index, path, how == Rejudge::All);
+        judged.release_edited(shared, &import);
+        import.release(shared);
     }
 
     fn wanted<'a>(&mut self, nlri: Nlri<'a>) -> Wanted<'a> {

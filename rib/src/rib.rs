@@ -20,8 +20,9 @@ use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
-use crate::policy::{InterfaceName, Policy};
+use crate::policy::InterfaceName;
 use crate::shared::Shared;
+use crate::stale::Rejudge;
 use crate::table::OctetKey;
 
 /// What the tables need to know about the speaker they are part of.
@@ -61,6 +62,10 @@ impl Default for RibLimits {
             tombstones_max: TOMBSTONES_MAX,
         }
     }
+}
+
+fn is_internal(peer: Option<&PeerInfo>) -> bool {
+    peer.is_some_and(|peer| peer.role.is_internal())
 }
 
 /// How much the tables hold.
@@ -118,9 +123,19 @@ impl Rib {
         &self.shared.config
     }
 
-    /// Other clusters than before: what comes in from now on is judged by them.
+    /// Other clusters than before: what internal peers have sent is judged again by
+    /// [`Rib::decide`] (RFC 4456 §8).
     pub fn set_cluster_ids(&mut self, cluster_ids: BTreeSet<ClusterId>) {
+        if self.shared.config.cluster_ids == cluster_ids {
+            return;
+        }
         self.shared.config.cluster_ids = cluster_ids;
+        let peers = self.shared.peers.iter().zip(0..);
+        for (_, peer) in peers.filter(|(info, _)| is_internal(info.as_ref())) {
+            for table in self.families.iter_mut().flatten() {
+                table.rejudge(PeerId(peer), Rejudge::Changed);
+            }
+        }
     }
 
     // --- peers ---------------------------------------------------------------------------------
@@ -146,11 +161,24 @@ impl Rib {
         }
     }
 
-    /// What is accepted from a peer from now on. What it has sent before is judged anew when it
-    /// sends it again.
-    pub fn set_import(&mut self, peer: PeerId, import: Policy) {
-        if let Some(Some(info)) = self.shared.peers.get_mut(peer.index()) {
-            info.import = import;
+    /// Changes what is known of a peer while its paths stay: what is accepted from it, whether it
+    /// is a client, its cluster. What it has sent is judged again by [`Rib::decide`]; nothing has to
+    /// be sent again.
+    pub fn change_peer(&mut self, peer: PeerId, change: impl FnOnce(&mut PeerInfo)) {
+        let Some(Some(info)) = self.shared.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let before = info.clone();
+        change(info);
+        let judged = before.import != info.import || before.local != info.local;
+        let told = (before.role, before.cluster_id) != (info.role, info.cluster_id);
+        let how = match (judged, told) {
+            (_, true) => Rejudge::All,
+            (true, false) => Rejudge::Changed,
+            (false, false) => return,
+        };
+        for table in self.families.iter_mut().flatten() {
+            table.rejudge(peer, how);
         }
     }
 
@@ -324,6 +352,15 @@ impl Rib {
             for table in self.families.iter_mut().flatten() {
                 table.remove_group(group);
             }
+        }
+    }
+
+    /// Members of the group `from` are about to go over to the group `to`, each from where it stands
+    /// ([`Cursor::anew`]): what they may hold by path identifiers of the one (RFC 7911), they are
+    /// told to forget in the other. Looks at all prefixes in one go, once for all who go.
+    pub fn adopt(&mut self, to: GroupId, from: GroupId) {
+        for table in self.families.iter_mut().flatten() {
+            table.adopt(&self.shared, to, from);
         }
     }
 

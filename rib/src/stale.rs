@@ -25,6 +25,17 @@ pub(crate) struct Marks {
     pub(crate) counters: PeerCounters,
     /// How many paths the peer may have.
     pub(crate) limit: Option<PathLimit>,
+    /// Whether the sweep is to judge the peer's paths again.
+    pub(crate) rejudge: Option<Rejudge>,
+}
+
+/// How far the peer's paths are judged again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rejudge {
+    /// Readers are told of those of which another judgement comes.
+    Changed,
+    /// Readers are told of all: they are told other things about this peer's paths.
+    All,
 }
 
 impl Marks {

@@ -1,11 +1,13 @@
 //! One budgeted walk of a table that serves everything that concerns many prefixes at once: paths
-//! of peers that have gone, paths that were not sent again, next hops that have changed.
+//! of peers that have gone, paths that were not sent again, next hops that have changed, policies
+//! that have.
 
 use crate::bite::Progress;
 use crate::family::{FamilyTable, Mark};
 use crate::limits::SWEEP_PER_UNIT;
 use crate::peer::PeerId;
 use crate::shared::Shared;
+use crate::stale::Rejudge;
 use crate::table::{Key, QUEUED};
 
 /// Where the walk stands. It goes round; a request that comes during a round is met by the end of
@@ -84,7 +86,10 @@ impl<K: Key> FamilyTable<K> {
             self.sweep.round += 1;
             if !self.sweep.is_active() {
                 self.sweep.done_clock = self.sweep.clock;
-                self.marks.iter_mut().for_each(super::stale::Marks::swept);
+                for marks in &mut self.marks {
+                    marks.swept();
+                    marks.rejudge = None;
+                }
             }
             return;
         }
@@ -112,12 +117,25 @@ impl<K: Key> FamilyTable<K> {
         let paths = self.table.slot(at).paths.as_slice().len();
         for index in (0..paths).rev() {
             let path = self.table.slot(at).paths.as_slice()[index];
-            if self
-                .marks(path.peer())
-                .is_some_and(|marks| marks.is_dead(&path))
-            {
+            let Some(marks) = self.marks(path.peer()) else {
+                continue;
+            };
+            if marks.is_dead(&path) {
                 self.remove_path(shared, at, index);
+            } else if let Some(how) = marks.rejudge {
+                self.rejudge_path(shared, at, index, how);
             }
+        }
+    }
+
+    /// Has all paths of a peer judged again.
+    pub(crate) fn rejudge(&mut self, peer: PeerId, how: Rejudge) {
+        let Some(marks) = self.marks.get_mut(peer.index()) else {
+            return;
+        };
+        if marks.counters.paths > 0 {
+            marks.rejudge = marks.rejudge.max(Some(how));
+            self.sweep.request();
         }
     }
 

@@ -211,6 +211,24 @@ impl<K: Key> FamilyTable<K> {
         })
     }
 
+    /// Members of one group come to another: see [`crate::Rib::adopt`].
+    pub(crate) fn adopt(&mut self, shared: &Shared, to: GroupId, from: GroupId) {
+        let Some(theirs) = self.groups.get_mut(&from).map(|from| from.sent.take()) else {
+            return;
+        };
+        let (next, len) = (self.log.next(), self.table.len());
+        let state = self.group(shared, to);
+        if let (Some(ours), Some(theirs)) = (&mut state.sent, &theirs) {
+            ours.adopt(theirs);
+            // Whoever comes has heard of the slots as they are, not of what is taken back here:
+            // that is kept until it has heard of a later version of the slot.
+            state.doubt(next, len);
+        }
+        if let Some(from) = self.groups.get_mut(&from) {
+            from.sent = theirs;
+        }
+    }
+
     /// A group has lost its place. It begins anew, but keeps the identifiers that members which
     /// walk by themselves may hold.
     fn start_over(&mut self, group: GroupId) {

@@ -302,7 +302,7 @@ impl<K: Key> FamilyTable<K> {
     }
 
     /// The destination of a slot as one of its paths has it.
-    fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
+    pub(crate) fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
         let kept = if self.keeps_wire {
             self.wire.path(at, source, received_id)
         } else {

@@ -152,6 +152,32 @@ impl Ids {
     }
 }
 
+impl Ids {
+    /// Takes in what members of another group may know, as what single members may hold.
+    fn adopt(&mut self, other: &Self) {
+        for theirs in &other.sent {
+            let same = |ours: &Sent| ours.path_id() == theirs.path_id();
+            if self.sent.iter().any(same) {
+                continue;
+            }
+            // Under another number we may know the path already. Then any other name will do:
+            // whatever comes to have it is told under this number.
+            let names = core::iter::once(theirs.received_id).chain((0..=u32::MAX).rev());
+            let free = names.map(|name| self.find((theirs.source, name)).err().zip(Some(name)));
+            let Some((at, received_id)) = free.flatten().next() else {
+                continue;
+            };
+            let held = Sent {
+                chosen: false,
+                told: None,
+                received_id,
+                ..*theirs
+            };
+            self.sent.insert(at, held);
+        }
+    }
+}
+
 /// One thing to be said about one path of a prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'c> {
@@ -200,6 +226,15 @@ impl SentIds {
     pub(crate) fn chosen(&self, slot: u32, version: u64) -> Option<ChosenKeys<'_>> {
         let ids = self.0.get(slot as usize)?;
         (ids.as_of == version).then_some(ChosenKeys(ids))
+    }
+
+    /// Members of another group come: what they may hold is theirs to forget here.
+    pub(crate) fn adopt(&mut self, other: &Self) {
+        for (slot, theirs) in (0..).zip(&other.0) {
+            if !theirs.sent.is_empty() {
+                self.ids(slot).adopt(theirs);
+            }
+        }
     }
 
     /// What the members of the shared walk have to be told so that they hold `chosen`, which is in

@@ -1,6 +1,7 @@
 //! What can happen, in small numbers so that things meet.
 
 use proptest::prelude::*;
+use rib::SendPaths;
 
 /// Peers by number: 1 and 2 are external, 3 and 4 internal, 5 to 8 clients.
 pub const PEERS: u16 = 8;
@@ -48,6 +49,11 @@ pub enum Event {
         peer: u16,
         alias: bool,
     },
+    /// Another import policy, by number.
+    Import {
+        peer: u16,
+        policy: u8,
+    },
     EndOfRib {
         peer: u16,
     },
@@ -78,6 +84,11 @@ pub enum Event {
     /// A member leaves the shared walk and goes on by itself.
     Lag {
         peer: u16,
+    },
+    /// A member that is sent several paths is sent others of them.
+    Move {
+        peer: u16,
+        send: SendPaths,
     },
     /// A member wants everything again.
     Again {
@@ -111,6 +122,14 @@ fn path_id() -> impl Strategy<Value = u32> {
     prop_oneof![4 => Just(0u32), 1 => 1..3u32]
 }
 
+pub fn send() -> impl Strategy<Value = SendPaths> {
+    prop_oneof![
+        1 => (1..4u8).prop_map(SendPaths::Best),
+        1 => Just(SendPaths::EqualCost),
+        2 => Just(SendPaths::All),
+    ]
+}
+
 pub fn event() -> impl Strategy<Value = Event> {
     let peer = || 1..=PEERS;
     let budget = || 1..4u32;
@@ -124,6 +143,7 @@ pub fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(net, variant, interface)| Event::Local { net, variant, interface }),
         2 => (peer(), any::<bool>()).prop_map(|(peer, stale)| Event::Down { peer, stale }),
         3 => (peer(), prop::bool::weighted(0.2)).prop_map(|(peer, alias)| Event::Up { peer, alias }),
+        2 => (peer(), 0..4u8).prop_map(|(peer, policy)| Event::Import { peer, policy }),
         1 => peer().prop_map(|peer| Event::EndOfRib { peer }),
         1 => peer().prop_map(|peer| Event::Expire { peer }),
         1 => peer().prop_map(|peer| Event::BeginRefresh { peer }),
@@ -135,6 +155,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         8 => (peer(), budget()).prop_map(|(peer, budget)| Event::Private { peer, budget }),
         3 => peer().prop_map(|peer| Event::Lag { peer }),
         1 => peer().prop_map(|peer| Event::Again { peer }),
+        2 => (peer(), send()).prop_map(|(peer, send)| Event::Move { peer, send }),
         3 => budget().prop_map(|budget| Event::Read { budget }),
         2 => prop::bool::weighted(0.8).prop_map(|all| Event::Trim { all }),
         1 => Just(Event::Settle),
@@ -224,7 +245,10 @@ fn squashed(events: Vec<Event>) -> Vec<Event> {
 
 /// The noise, then an end to all that it has announced, then the rest.
 fn calmed(mut noise: Vec<Event>, rest: Vec<Event>) -> Vec<Event> {
+    noise.retain(|event| !matches!(event, Event::Move { .. }));
     for peer in 1..=PEERS {
+        let policy = u8::MAX;
+        noise.push(Event::Import { peer, policy });
         noise.push(Event::Up { peer, alias: false });
         noise.push(Event::Down { peer, stale: false });
     }

@@ -32,12 +32,7 @@ fn family() -> impl Strategy<Value = Family> {
 
 /// Which paths each peer is sent: half of them get one a prefix.
 fn sends() -> impl Strategy<Value = [Option<SendPaths>; 9]> {
-    let send = prop_oneof![
-        4 => Just(None),
-        1 => (1..4u8).prop_map(|most| Some(SendPaths::Best(most))),
-        1 => Just(Some(SendPaths::EqualCost)),
-        2 => Just(Some(SendPaths::All)),
-    ];
+    let send = prop::option::of(events::send());
     let each = prop::collection::vec(send, 9);
     each.prop_map(|each| each.try_into().expect("nine"))
 }

@@ -599,3 +599,34 @@ fn a_route_of_ours_that_moves_to_another_interface_is_judged_anew() {
         play(setup, moves.as_flattened());
     }
 }
+
+#[test]
+fn who_goes_over_to_another_group_forgets_what_only_the_old_one_told() {
+    let mut sends = [Some(SendPaths::Best(1)); 9];
+    sends[6] = Some(SendPaths::Best(2));
+    let setup = Setup {
+        sends,
+        family: Family::IPV4_UNICAST,
+        track: false,
+        multipath_max: 1,
+        always_compare_med: false,
+        tight: false,
+        import: import(),
+        export: export(),
+    };
+    let events = [
+        reach(1, 5, PLAIN),
+        reach(3, 5, PLAIN),
+        Event::Settle,
+        Event::Move {
+            peer: 6,
+            send: SendPaths::Best(1),
+        },
+        Event::Local {
+            net: 5,
+            variant: Some(PLAIN),
+            interface: 0,
+        },
+    ];
+    play(setup, &events);
+}

@@ -68,6 +68,8 @@ pub struct World {
     /// The identifiers that paths are known by in a group.
     pub ids: BTreeMap<(GroupKey, u8, From), u32>,
     pub members: BTreeMap<PeerId, Member>,
+    /// Import policies that are others than at the beginning.
+    pub imports: BTreeMap<u16, Policy>,
     pub watched: BTreeMap<IpAddr, ()>,
     pub reader: Cursor,
     /// What the reader of changes holds: the paths in use.
@@ -167,6 +169,7 @@ impl World {
             groups,
             ids: BTreeMap::new(),
             members: BTreeMap::new(),
+            imports: BTreeMap::new(),
             watched: BTreeMap::new(),
             reader: Cursor::feed(),
             fib: BTreeMap::new(),
@@ -225,6 +228,7 @@ impl World {
             } => self.local(*net, variant.as_ref(), *interface),
             Event::Down { peer, stale } => self.down(*peer, *stale),
             Event::Up { peer, alias } => self.up(*peer, *alias),
+            Event::Import { peer, policy } => self.import(*peer, *policy),
             Event::EndOfRib { peer } => {
                 self.rib.end_of_rib(PeerId(*peer), family);
                 self.drop_paths(*peer, |path| path.stale);
@@ -263,6 +267,7 @@ impl World {
             }
             Event::Lag { peer } => self.lag(PeerId(*peer)),
             Event::Again { peer } => self.again(PeerId(*peer)),
+            Event::Move { peer, send } => self.go_over(PeerId(*peer), *send),
             Event::Read { budget } => {
                 let _ = self.read(*budget);
             }
@@ -420,7 +425,10 @@ impl World {
         if self.members.contains_key(&id) {
             return;
         }
-        let info = info_of(peer, alias, &self.setup.import);
+        let mut info = info_of(peer, alias, &self.setup.import);
+        if let Some(import) = self.imports.get(&peer) {
+            info.import = import.clone();
+        }
         self.rib.peer_up(id, info.clone());
         let before = self.model.peers.insert(id, info.clone());
         if before.is_some_and(|before| before != info) {
@@ -434,6 +442,23 @@ impl World {
                 holds: BTreeMap::new(),
             },
         );
+    }
+
+    /// What the peer has sent is judged by another policy, whether it is up or not.
+    fn import(&mut self, peer: u16, number: u8) {
+        let policy = match number {
+            0 => Policy::AcceptAll,
+            1 => Policy::RejectAll,
+            2 => self.setup.import.clone(),
+            3 => self.setup.export.clone(),
+            _ => info_of(peer, false, &self.setup.import).import,
+        };
+        self.imports.insert(peer, policy.clone());
+        if let Some(info) = self.model.peers.get_mut(&PeerId(peer)) {
+            info.import = policy.clone();
+        }
+        self.rib
+            .change_peer(PeerId(peer), |info| info.import = policy);
     }
 
     fn down(&mut self, peer: u16, stale: bool) {
@@ -551,6 +576,35 @@ impl World {
             && matches!(member.mode, Mode::Shared)
         {
             member.mode = Mode::Private(cursor);
+        }
+    }
+
+    /// A member goes over to another group.
+    fn go_over(&mut self, peer: PeerId, send: SendPaths) {
+        let old = self.setup.group_of(peer);
+        if old.1.is_none() {
+            return;
+        }
+        let from = self.groups[&old];
+        let cursor = self.rib.group_cursor(from, self.setup.family);
+        self.setup.sends[usize::from(peer.0)] = Some(send);
+        let new = self.setup.group_of(peer);
+        let to = match self.groups.get(&new) {
+            Some(to) => *to,
+            None => {
+                let rules = rules_of(self.setup.family, new, &self.setup.export);
+                self.rib.add_group(rules)
+            }
+        };
+        self.groups.insert(new, to);
+        if let Some(member) = self.members.get_mut(&peer)
+            && to != from
+        {
+            self.rib.adopt(to, from);
+            member.mode = Mode::Private(match member.mode {
+                Mode::Shared => cursor.anew(),
+                Mode::Private(cursor) => cursor.anew(),
+            });
         }
     }
 
