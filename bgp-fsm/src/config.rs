@@ -43,6 +43,9 @@ pub struct SessionConfig {
     pub passive: bool,
     /// The hold time we propose, in seconds: 0 (no keepalives) or at least 3 (RFC 4271 §4.2).
     pub hold_time_s: u16,
+    /// How often we say that we are alive, in seconds. `None` is a third of the hold time that both
+    /// settle on, which is the most it ever is (RFC 4271 §4.4, §10).
+    pub keepalive_s: Option<u16>,
     /// How long a dial may take and how long we wait until the next one, in seconds.
     pub connect_retry_s: u16,
     /// The least and greatest idle hold after an error, in seconds: it doubles with each failure
@@ -78,6 +81,7 @@ impl Default for SessionConfig {
             peer_asn: PeerAs::Internal,
             passive: false,
             hold_time_s: 90,
+            keepalive_s: None,
             connect_retry_s: 5,
             idle_hold_s: (1, 60),
             open_delay_s: 0,

@@ -189,7 +189,9 @@ impl Connection {
             Action::StopDelayOpen => self.timers.stop(Timer::DelayOpen),
             Action::StartOpenHold => self.start(Timer::Hold, OPEN_HOLD, env),
             Action::StartHold => self.start(Timer::Hold, self.hold_time(), env),
-            Action::StartKeepalive => self.start(Timer::Keepalive, self.hold_time() / 3, env),
+            Action::StartKeepalive => {
+                self.start(Timer::Keepalive, self.keepalive_time(config), env);
+            }
             Action::StartSendHold => self.start(Timer::SendHold, self.send_hold_time(config), env),
             Action::Deliver => match payload.take() {
                 Some(Cause::Update(body)) => env.outputs.push_back(Output::Update(body)),
@@ -224,6 +226,15 @@ impl Connection {
                 .set(Timer::SendHold, Some(now + self.send_hold_time(config)));
         }
         self.stalled = stalled;
+    }
+
+    /// Another interval may be configured: the next KEEPALIVE comes no later than it would have.
+    pub(crate) fn pace(&mut self, env: &mut Env<'_>) {
+        if let Some(deadline) = self.timers.deadline(Timer::Keepalive) {
+            self.start(Timer::Keepalive, self.keepalive_time(env.config), env);
+            let new = self.timers.deadline(Timer::Keepalive);
+            self.timers.set(Timer::Keepalive, new.min(Some(deadline)));
+        }
     }
 
     /// We read no more (`unread` octets wait), or read on.
@@ -300,6 +311,13 @@ impl Connection {
         self.params
             .as_ref()
             .map_or(Duration::ZERO, |params| seconds(params.hold_time_s))
+    }
+
+    /// RFC 4271 §10: a third of the hold time, or less if that is configured.
+    fn keepalive_time(&self, config: &SessionConfig) -> Duration {
+        let most = self.hold_time() / 3;
+        let wanted = config.keepalive_s.map(|time_s| seconds(time_s.max(1)));
+        wanted.map_or(most, |wanted| wanted.min(most))
     }
 
     /// RFC 9687 §3.1: the greater of eight minutes and twice the hold time.

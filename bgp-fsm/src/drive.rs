@@ -80,6 +80,21 @@ impl Session {
         self.wake(now);
     }
 
+    /// Gives up attempts under way and begins anew at once, unless the session is to be down.
+    pub(crate) fn start_over(&mut self, now: Instant) {
+        let stopped = core::mem::replace(&mut self.stopped, true);
+        let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
+        for conn in Conn::ALL {
+            self.step(now, conn, Event::Stop, Cause::Send(why.clone()));
+        }
+        self.stopped = stopped;
+        if !stopped && self.barred_until.is_none() {
+            self.stats.failures = 0;
+            self.timers.clear();
+            self.wake(now);
+        }
+    }
+
     fn stop(&mut self, now: Instant, notification: &Notification) {
         self.stopped = true;
         self.timers.clear();

@@ -40,6 +40,12 @@ impl Session {
         event: Event,
         cause: Cause,
     ) -> Step {
+        let (connection, mut env) = self.parts(now, conn);
+        connection.step(event, cause, &mut env)
+    }
+
+    /// A connection, and what its transitions may use.
+    pub(crate) fn parts(&mut self, now: Instant, conn: Conn) -> (&mut Connection, Env<'_>) {
         let Self {
             outbound,
             inbound,
@@ -52,16 +58,13 @@ impl Session {
             Conn::Outbound => outbound,
             Conn::Inbound => inbound,
         };
-        connection.step(
-            event,
-            cause,
-            &mut Env {
-                now,
-                config,
-                chance,
-                outputs,
-            },
-        )
+        let env = Env {
+            now,
+            config,
+            chance,
+            outputs,
+        };
+        (connection, env)
     }
 
     /// A connection is Established: the session is up and the other connection goes.

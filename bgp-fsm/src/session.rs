@@ -73,6 +73,29 @@ impl Session {
         verdict
     }
 
+    /// Takes another configuration. An established session stays up and keeps what its OPENs have
+    /// settled: our KEEPALIVEs follow the new interval at once, the rest is for the next OPEN.
+    /// Attempts to get a connection up start over, so that no OPEN of the old configuration is
+    /// measured by the new one.
+    pub fn reconfigure(&mut self, now: Instant, mut config: SessionConfig) {
+        self.begin(now);
+        if let (Some(new), Some(old)) =
+            (&mut config.graceful_restart, &self.config.graceful_restart)
+        {
+            // What has happened to us, not what is configured.
+            new.restarting = old.restarting;
+            new.families_forwarding = old.families_forwarding;
+        }
+        self.config = config;
+        if let Some((conn, _)) = self.established {
+            let (connection, mut env) = self.parts(now, conn);
+            connection.pace(&mut env);
+        } else {
+            self.start_over(now);
+        }
+        self.end();
+    }
+
     /// The next thing for the caller to do or know.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

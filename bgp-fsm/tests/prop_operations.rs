@@ -19,6 +19,7 @@ enum Op {
     Start,
     Stop,
     Leave,
+    Configure(SessionConfig),
     Dialled(bool),
     Accept,
     Close(Conn),
@@ -41,6 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Start),
         1 => Just(Op::Stop),
         1 => Just(Op::Leave),
+        2 => configs().prop_map(Op::Configure),
         6 => any::<bool>().prop_map(Op::Dialled),
         6 => Just(Op::Accept),
         2 => conn().prop_map(Op::Close),
@@ -161,6 +163,10 @@ impl World {
         match op {
             Op::Start => self.handle(Input::Start),
             Op::Stop => self.handle(Input::Stop(Notification::administrative_shutdown("x"))),
+            Op::Configure(config) => {
+                self.session.reconfigure(self.now, config);
+                self.drain();
+            }
             Op::Leave => self.handle(Input::Leave(Notification::administrative_shutdown("x"))),
             Op::Dialled(good) if self.at(Conn::Outbound).dialing => {
                 self.at(Conn::Outbound).dialing = false;

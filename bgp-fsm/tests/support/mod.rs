@@ -158,6 +158,12 @@ impl Exchange {
         self.drain();
     }
 
+    /// The operator configures something else.
+    pub(crate) fn reconfigure(&mut self, config: SessionConfig) {
+        self.session.reconfigure(self.now, config);
+        self.drain();
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.session.poll_output() {
             self.outputs.push(output);
