@@ -51,6 +51,12 @@ impl<P: Program> Daemon<P> {
             reset = done.reset.len(),
             "configuration taken over"
         );
+        for name in &done.later {
+            tracing::info!(
+                "neighbor {name}: some of it is in force from its next session on; \
+                 `cambric clear` begins one"
+            );
+        }
         self.intent = intent;
         self.configured = Instant::now();
         true

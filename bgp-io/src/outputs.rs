@@ -12,7 +12,7 @@ use crate::io::Entry;
 use crate::limits::{LINGER, LINGERING_MAX};
 use crate::linger::Lingering;
 use crate::link::{Dial, Link, Stage};
-use crate::sockets::dialling;
+use crate::sockets::{dialling, secure};
 use crate::{Event, Io};
 
 impl Io {
@@ -29,6 +29,11 @@ impl Io {
                 } => {
                     self.dial(peer, remote, local, ttl_security_hops, password.as_deref());
                 }
+                Output::Secure {
+                    peer,
+                    ttl_security_hops,
+                    password,
+                } => self.secure(peer, ttl_security_hops, password.as_deref()),
                 Output::Close { peer, conn } => self.close(peer, conn),
                 Output::Gone(peer) => self.events.push(Event::Gone(peer)),
                 Output::Track(track) => self.events.push(Event::Track(track)),
@@ -60,6 +65,25 @@ impl Io {
                 // What follows from it is taken by the loop that has called us.
                 self.speaker
                     .handle(self.clock.now(), Input::Session(peer, failed));
+            }
+        }
+    }
+
+    /// Secures the open transports of a peer in another way than before.
+    fn secure(&mut self, peer: PeerId, ttl_security_hops: Option<u8>, password: Option<&str>) {
+        for conn in Conn::ALL {
+            let token = self.places.get(&(peer, conn)).copied();
+            let Some(Entry::Link(link)) = token.and_then(|token| self.entries.get(token)) else {
+                continue;
+            };
+            let Stage::Open(stream) = &link.stage else {
+                continue;
+            };
+            let Ok(remote) = stream.peer_addr() else {
+                continue; // It is gone already, as the next read will find out.
+            };
+            if let Err(error) = secure(stream, remote, ttl_security_hops, password) {
+                self.events.push(Event::OptionFailed { remote, error });
             }
         }
     }

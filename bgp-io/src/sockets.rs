@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use bgp_speaker::SpeakerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::IoError;
 use crate::limits::BACKLOG;
-use crate::sockopt::{set_md5_key, set_ttl_security};
+use crate::sockopt::{clear_ttl_security, set_md5_key, set_ttl_security};
 
 /// The TTL of GTSM's senders (RFC 5082 §3).
 const TTL_MAX: u32 = 255;
@@ -73,6 +73,23 @@ pub(crate) fn dialling(
         socket.bind(SocketAddr::new(local, 0))?;
     }
     Ok(socket)
+}
+
+/// Another key and another GTSM on a connection than before; either may be none.
+pub(crate) fn secure(
+    stream: &TcpStream,
+    remote: SocketAddr,
+    ttl_security_hops: Option<u8>,
+    password: Option<&str>,
+) -> io::Result<()> {
+    let ipv4 = remote.is_ipv4();
+    let key = password.unwrap_or_default().as_bytes();
+    set_md5_key(stream, remote.ip(), if ipv4 { 32 } else { 128 }, key)?;
+    match ttl_security_hops {
+        Some(hops) => secure_ttl(stream, ipv4, hops),
+        // To send with the greatest TTL does no harm.
+        None => clear_ttl_security(stream, ipv4),
+    }
 }
 
 /// GTSM on a socket: we send with the greatest TTL and take only what came at most `hops` far.

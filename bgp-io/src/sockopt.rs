@@ -128,7 +128,15 @@ pub fn set_md5_key(
 
 /// Drops packets of peers that are more than `hops` away. RFC 5082 §3
 pub(crate) fn set_ttl_security(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
-    let least = 256 - libc::c_int::from(hops.max(1));
+    set_least_ttl(socket, ipv4, 256 - libc::c_int::from(hops.max(1)))
+}
+
+/// Takes packets from any distance.
+pub(crate) fn clear_ttl_security(socket: &impl AsFd, ipv4: bool) -> io::Result<()> {
+    set_least_ttl(socket, ipv4, 0)
+}
+
+fn set_least_ttl(socket: &impl AsFd, ipv4: bool, least: libc::c_int) -> io::Result<()> {
     if ipv4 {
         IpMinTtl.set(socket, &least)?;
         debug_assert_eq!(IpMinTtl.get(socket), Ok(least));

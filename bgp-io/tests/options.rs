@@ -4,9 +4,9 @@ mod support;
 
 use std::net::SocketAddr;
 
-use bgp_io::bgp_speaker::{RangeConfig, SpeakerConfig};
+use bgp_io::bgp_speaker::{PeerConfig, RangeConfig, Reconfigured, SpeakerConfig};
 use bgp_io::{Io, IoConfig, IoError, Speaker};
-use support::{DOUBT, host, is_up, neighbor, pair, run, speaker, until, up};
+use support::{DOUBT, announce, host, is_up, med, neighbor, pair, run, speaker, until, up};
 
 /// Whether this kernel has TCP-MD5; says so if not.
 async fn has_md5() -> bool {
@@ -79,22 +79,53 @@ async fn a_range_has_one_password_for_all() {
     until(&mut [guest, us], up).await;
 }
 
+/// Changes the neighbor of one side while it runs.
+fn change(io: &mut Io, edit: impl Fn(&mut PeerConfig)) {
+    let mut config = io.speaker().config().clone();
+    edit(&mut config.peers[0]);
+    let done = io.reconfigure(config).expect("taken");
+    assert_eq!(done, Reconfigured::default(), "the session stays");
+}
+
 #[tokio::test]
-async fn a_password_may_come_and_go_while_running() {
+async fn a_password_may_come_and_go_under_a_living_session() {
     if !has_md5().await {
         return;
     }
     let mut pair = pair(50, 51, |_, _| {});
     until(&mut pair, up).await;
-    for password in [Some("secret"), Some("other"), None] {
+    for (number, password) in (1..).zip([Some("secret"), Some("other"), None]) {
         for io in &mut pair {
-            let mut config = io.speaker().config().clone();
-            config.peers[0].password = password.map(Into::into);
-            let done = io.reconfigure(config).expect("a key");
-            assert_eq!(done.reset.len(), 1);
+            change(io, |peer| peer.password = password.map(Into::into));
         }
-        until(&mut pair, up).await;
+        announce(&mut pair[0], number);
+        until(&mut pair, |pair, _| med(&pair[1], number).is_some()).await;
     }
+    // Only one side has another: nothing comes through until the other has it, too.
+    change(&mut pair[1], |peer| peer.password = Some("mine".into()));
+    announce(&mut pair[0], 9);
+    assert!(!run(&mut pair, DOUBT, &mut |pair, _| med(&pair[1], 9).is_some()).await);
+    change(&mut pair[0], |peer| peer.password = Some("mine".into()));
+    until(&mut pair, |pair, _| med(&pair[1], 9).is_some()).await;
+    assert!(pair.iter().all(|io| flaps(io) == 0));
+}
+
+fn flaps(io: &Io) -> u64 {
+    let peers = io.speaker().peers();
+    peers.map(|peer| peer.session.stats().flaps).sum()
+}
+
+#[tokio::test]
+async fn ttl_security_may_come_and_go_under_a_living_session() {
+    let mut pair = pair(60, 61, |_, peer| peer.ttl_security_hops = Some(1));
+    until(&mut pair, up).await;
+    change(&mut pair[1], |peer| peer.ttl_security_hops = None);
+    announce(&mut pair[0], 1);
+    until(&mut pair, |pair, _| med(&pair[1], 1).is_some()).await;
+    change(&mut pair[1], |peer| peer.ttl_security_hops = Some(1));
+    announce(&mut pair[0], 2);
+    until(&mut pair, |pair, _| med(&pair[1], 2).is_some()).await;
+    assert!(pair.iter().all(|io| flaps(io) == 0));
 }
 
 #[tokio::test]

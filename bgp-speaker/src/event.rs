@@ -62,6 +62,15 @@ pub enum Output {
         /// The TCP-MD5 key.
         password: Option<Password>,
     },
+    /// From now on the connections of the peer are to be secured so.
+    Secure {
+        /// The peer.
+        peer: PeerId,
+        /// GTSM (RFC 5082): the hops the peer may be away.
+        ttl_security_hops: Option<u8>,
+        /// The TCP-MD5 key.
+        password: Option<Password>,
+    },
     /// Write out what [`crate::Speaker::fill`] still gives, then close the connection.
     Close {
         /// The peer.

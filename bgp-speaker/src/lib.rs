@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+mod changes;
 pub mod config;
 mod defer;
 mod encode;
@@ -41,6 +42,7 @@ pub use bgp_fsm;
 pub use bgp_proto;
 pub use rib;
 
+pub use changes::{Change, Effect, PEER_CHANGES, SESSION_CHANGES, changes};
 pub use config::{LimitAction, Password, PeerConfig, PrefixLimit, RangeConfig, SpeakerConfig};
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, Output, Refusal};

@@ -111,13 +111,6 @@ impl Borders {
 #[derive(Debug, Default)]
 pub(crate) struct Places(Vec<(Family, Place)>);
 
-impl Places {
-    /// Whether it has no place yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// One family of a group.
 #[derive(Debug, Default)]
 struct Lane {
@@ -146,6 +139,11 @@ impl OutGroup {
             id,
             lanes: BTreeMap::new(),
         }
+    }
+
+    /// Its number in the tables.
+    pub(crate) fn id(&self) -> GroupId {
+        self.id
     }
 
     /// Takes the group out of the tables.

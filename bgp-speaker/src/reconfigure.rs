@@ -1,17 +1,21 @@
 //! A new configuration on a running speaker: only the sessions it must touch are touched.
 //!
-//! Policies, next hops, limits and names change under a session that stays up: an update group is
-//! left for another, and routes are asked for again.
+//! A session starts over when its transport has to be another, or when its two OPENs would settle
+//! on something else. All the rest changes under it: an update group is left for another, what the
+//! peer has sent is judged again, keys and intervals are exchanged. [`crate::changes`] has it field
+//! by field.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
 
-use bgp_fsm::Instant;
-use bgp_proto::{ClusterId, Notification, Prefix, notification::cease};
-use rib::PeerId;
+use bgp_fsm::{Instant, negotiate};
+use bgp_proto::{Notification, Prefix, SessionParams, notification::cease};
+use rib::{PeerId, Role};
 
 use crate::{
+    changes::changes,
     config::{PeerConfig, SpeakerConfig},
+    event::Output,
     speaker::Speaker,
 };
 
@@ -24,6 +28,9 @@ pub struct Reconfigured {
     pub removed: Vec<String>,
     /// Peers whose session had to start over: told Cease/Other Configuration Change.
     pub reset: Vec<String>,
+    /// Peers whose session is up and stays so, and for which something has changed that is in force
+    /// from their next session on.
+    pub later: Vec<String>,
 }
 
 /// Why a new configuration cannot be taken while running.
@@ -33,8 +40,8 @@ pub enum NeedsRestart {
     LocalAsn,
     /// Our BGP Identifier differs.
     RouterId,
-    /// Our CLUSTER_ID differs.
-    ClusterId,
+    /// Where the reachability of next hops comes from differs.
+    NextHops,
     /// The families differ.
     Families,
     /// The multipath limit differs.
@@ -48,7 +55,7 @@ impl NeedsRestart {
         match self {
             Self::LocalAsn => "asn",
             Self::RouterId => "router_id",
-            Self::ClusterId => "cluster_id",
+            Self::NextHops => "next_hops",
             Self::Families => "families",
             Self::Multipath => "multipath",
         }
@@ -82,7 +89,7 @@ impl Speaker {
             match config {
                 Some(None) => {} // Its turn comes with the configured ones.
                 Some(Some((range, config))) if self.adapts(id, &config) => {
-                    self.adapt(id, config);
+                    self.adapt(now, id, config, &mut done);
                     if let Some(peer) = self.roster.get_mut(id) {
                         peer.range = Some(range);
                     }
@@ -97,24 +104,9 @@ impl Speaker {
         for peer in new.peers {
             self.configure(now, peer, &mut done);
         }
-        self.join_clusters(clusters);
-        Ok(done)
-    }
-
-    /// Routes that have come by way of a cluster that is ours from now on are no use: whoever may
-    /// have sent such is asked to send all again (RFC 4456 §8).
-    fn join_clusters(&mut self, clusters: BTreeSet<ClusterId>) {
-        let old = &self.rib.config().cluster_ids;
-        if *old == clusters {
-            return;
-        }
         self.rib.set_cluster_ids(clusters);
-        for id in self.roster.ids() {
-            let internal = |peer: &crate::peer::Peer| peer.config.role.is_internal();
-            if self.roster.get(id).is_some_and(internal) {
-                let _ = self.ask_refresh(id, None); // Who cannot is asked in vain.
-            }
-        }
+        self.align();
+        Ok(done)
     }
 
     fn same_speaker(&self, new: &SpeakerConfig) -> Result<(), NeedsRestart> {
@@ -122,10 +114,7 @@ impl Speaker {
         let checks = [
             (old.local_asn == new.local_asn, NeedsRestart::LocalAsn),
             (old.router_id == new.router_id, NeedsRestart::RouterId),
-            (
-                old.cluster_id() == new.cluster_id(),
-                NeedsRestart::ClusterId,
-            ),
+            (old.next_hops == new.next_hops, NeedsRestart::NextHops),
             (old.families == new.families, NeedsRestart::Families),
             (
                 old.multipath_max == new.multipath_max,
@@ -141,7 +130,7 @@ impl Speaker {
     fn configure(&mut self, now: Instant, config: PeerConfig, done: &mut Reconfigured) {
         if let Some(id) = self.roster.at(config.remote) {
             if self.adapts(id, &config) {
-                return self.adapt(id, config);
+                return self.adapt(now, id, config, done);
             }
             done.reset.push(config.name.clone());
             self.stop(
@@ -167,55 +156,77 @@ impl Speaker {
         (range.prefix == prefix).then(|| (at, range.peer(remote)))
     }
 
-    /// Whether a peer can take a new configuration with its session up: what the two OPENs and the
-    /// transport depend on is the same, and whoever has to send its routes again does so when asked.
+    /// Whether a peer can take a new configuration with its session up: its transport and what the
+    /// two OPENs have settled are the same. A session that is not up has nothing to lose.
     fn adapts(&self, id: PeerId, new: &PeerConfig) -> bool {
         let Some(peer) = self.roster.get(id) else {
             return false;
         };
-        let old = &peer.config;
-        let adapted = PeerConfig {
-            name: new.name.clone(),
-            import: new.import.clone(),
-            export: new.export.clone(),
-            next_hop: new.next_hop,
-            prefix_limits: new.prefix_limits.clone(),
-            ..old.clone()
+        let (Some(params), Some(open)) = (&peer.params, peer.session.peer_open()) else {
+            return true;
         };
-        let Some(params) = peer.params.as_ref() else {
-            return adapted == *new;
-        };
-        // Path identifiers are a group's own, and would mean something else in another.
-        let regroups = old.export != new.export || old.next_hop != new.next_hop;
-        let moves = !regroups || params.add_path_send.is_empty();
-        adapted == *new && moves && (old.import == new.import || params.route_refresh)
+        let crosses = |role| (role == Role::External) != (peer.config.role == Role::External);
+        let moves = new.local.is_some() && new.local != peer.local;
+        let settled = negotiate(&new.session, open).is_ok_and(|new| {
+            let hold_time_s = params.hold_time_s; // That of the next session is for the next one.
+            SessionParams { hold_time_s, ..new } == *params
+        });
+        settled && !crosses(new.role) && !moves
     }
 
     /// Gives a peer a new configuration with its session up.
-    fn adapt(&mut self, id: PeerId, new: PeerConfig) {
+    fn adapt(&mut self, now: Instant, id: PeerId, new: PeerConfig, done: &mut Reconfigured) {
         let Some(peer) = self.roster.get_mut(id) else {
             return;
         };
         let old = core::mem::replace(&mut peer.config, new);
         let new = &peer.config;
+        let dials = |peer: &PeerConfig| (peer.port, peer.local);
+        let secure = |peer: &PeerConfig| (peer.ttl_security_hops, peer.password.clone());
+        let secured = secure(&old) != secure(new);
         let limits = old.prefix_limits != new.prefix_limits;
-        let (import, judged) = (new.import.clone(), old.import != new.import);
-        let regroups = old.export != new.export || old.next_hop != new.next_hop;
         let up = peer.params.is_some();
-        self.rib.set_import(id, import);
-        if !up {
-            return; // Whoever comes up does so by the new configuration.
+        if up && changes(&old, new).any(|row| row.effect.waits()) {
+            done.later.push(new.name.clone());
         }
-        if limits {
+        if up && secured {
+            self.outputs.push_back(Output::Secure {
+                peer: id,
+                ttl_security_hops: new.ttl_security_hops,
+                password: new.password.clone(),
+            });
+        }
+        if old.session != new.session || !up && (secured || dials(&old) != dials(new)) {
+            peer.session.reconfigure(now, new.session.clone());
+            self.settle(now, id);
+        }
+        if up && limits {
             self.limit_paths(id);
-        }
-        if judged || limits {
-            // What was refused comes again, what is accepted no more is judged anew.
+            // What was refused comes again; who cannot is asked in vain.
             let _ = self.ask_refresh(id, None);
         }
-        if regroups {
-            self.regroup(id);
+    }
+
+    /// Brings the tables' view of every peer and its update group in line with the configuration.
+    fn align(&mut self) {
+        let mut ways = BTreeSet::new();
+        for id in self.roster.ids() {
+            self.align_peer(id);
+            self.regroup(id, &mut ways);
         }
+    }
+
+    fn align_peer(&mut self, id: PeerId) {
+        let Some(peer) = self.roster.get(id) else {
+            return;
+        };
+        let config = peer.config.clone();
+        let own = self.config.cluster_id();
+        self.rib.change_peer(id, |info| {
+            info.import = config.import;
+            info.role = config.role;
+            info.cluster_id = config.cluster_id.unwrap_or(own);
+        });
     }
 
     /// Ends a peer's session and forgets the peer.

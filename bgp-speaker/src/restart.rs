@@ -1,11 +1,11 @@
 //! Sessions coming up and going down, and the paths that outlive them (RFC 4724, helper side).
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use bgp_fsm::{DownReason, Instant};
 use bgp_proto::{Family, FamilySet, SessionParams};
 use core::{net::IpAddr, time::Duration};
-use rib::{DownMode, GroupRules, PeerId, PeerInfo, SendPaths};
+use rib::{DownMode, GroupId, GroupRules, PeerId, PeerInfo, SendPaths};
 
 use crate::{
     event::{Event, Output},
@@ -88,9 +88,10 @@ impl Speaker {
         self.list(peer);
     }
 
-    /// Moves a peer to the group of its present configuration: it is told everything by the new
-    /// rules, and what to forget.
-    pub(crate) fn regroup(&mut self, peer: PeerId) {
+    /// Moves a peer to the group of its present configuration, if it is another: it is told
+    /// everything by the new rules, and what to forget.
+    /// `ways` are those that others have gone before.
+    pub(crate) fn regroup(&mut self, peer: PeerId, ways: &mut BTreeSet<(GroupId, GroupId)>) {
         let Some(old) = self.roster.get(peer).and_then(|state| state.group) else {
             return;
         };
@@ -100,14 +101,21 @@ impl Speaker {
         let Some(out) = self.groups.get_mut(old).and_then(Option::as_mut) else {
             return;
         };
-        let places = out.hand_over(&mut self.rib, peer);
-        self.leave(peer, old);
-        let new = (!places.is_empty()).then(|| self.group_at(key));
-        if let Some(out) = new.and_then(|new| self.groups.get_mut(new)?.as_mut()) {
+        if out.key == key {
+            return;
+        }
+        let several = !key.rules.add_path.is_empty();
+        let (from, places) = (out.id(), out.hand_over(&mut self.rib, peer));
+        let new = self.group_at(key);
+        if let Some(out) = self.groups.get_mut(new).and_then(Option::as_mut) {
+            if several && ways.insert((from, out.id())) {
+                self.rib.adopt(out.id(), from);
+            }
             out.take_over(peer, places);
         }
+        self.leave(peer, old);
         if let Some(state) = self.roster.get_mut(peer) {
-            state.group = new;
+            state.group = Some(new);
         }
         self.list(peer);
     }

@@ -360,7 +360,7 @@ impl Speaker {
     }
 
     /// All that follows from what a session was told.
-    fn settle(&mut self, now: Instant, peer: PeerId) {
+    pub(crate) fn settle(&mut self, now: Instant, peer: PeerId) {
         while let Some(rejected) = self.drain_session(now, peer) {
             let Some(state) = self.roster.get_mut(peer) else {
                 return;

@@ -235,7 +235,8 @@ impl Bgp {
                     }
                 }
                 Output::Event(event) => self.hear(cx, &event),
-                Output::Gone(_) => {}
+                // Simulated connections have neither keys nor distances.
+                Output::Gone(_) | Output::Secure { .. } => {}
             }
         }
         worked

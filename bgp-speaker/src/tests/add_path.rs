@@ -6,10 +6,10 @@ use core::time::Duration;
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::{Family, FamilySet};
-use rib::{PeerId, Role, SendPaths};
+use rib::{PeerId, Policy, Role, SendPaths};
 
 use super::fabric::{Fabric, address, clients, neighbor, prefix, speaker_config};
-use crate::{RangeConfig, SpeakerConfig};
+use crate::{RangeConfig, Reconfigured, SpeakerConfig};
 
 const SOON: Duration = Duration::from_secs(30);
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -173,4 +173,45 @@ fn stale_paths_are_sent_until_their_client_has_come_back_without_them() {
     fabric.kill(2);
     fabric.advance(Duration::from_secs(200));
     assert_eq!(sources(&mut fabric, 5, NET), [3]);
+}
+
+#[test]
+fn other_paths_and_other_rules_under_a_living_session() {
+    let mut fabric = fabric(SendPaths::Best(2));
+    for number in 2..=4 {
+        fabric.announce(number, NET);
+    }
+    fabric.advance(SOON);
+    assert_eq!(sources(&mut fabric, 5, NET), [2, 3]);
+    let reconfigure = |fabric: &mut Fabric, edit: &dyn Fn(&mut RangeConfig)| {
+        let mut config = speaker_config(1);
+        config.ranges.push(range(SendPaths::Best(2)));
+        edit(&mut config.ranges[0]);
+        let now = fabric.now;
+        let done = fabric.speaker(1).reconfigure(now, config).expect("taken");
+        assert_eq!(done, Reconfigured::default());
+        fabric.advance(SOON);
+    };
+    let paths = |range: &mut RangeConfig, send| {
+        range.template.send_paths = [(FAMILY, send)].into_iter().collect();
+    };
+    reconfigure(&mut fabric, &|range| paths(range, SendPaths::All));
+    assert_eq!(sources(&mut fabric, 5, NET), [2, 3, 4]);
+    reconfigure(&mut fabric, &|range| paths(range, SendPaths::Best(1)));
+    assert_eq!(sources(&mut fabric, 5, NET), [2]);
+    reconfigure(&mut fabric, &|range| {
+        paths(range, SendPaths::All);
+        range.template.export = Policy::RejectAll;
+    });
+    assert_eq!(sources(&mut fabric, 5, NET), []);
+    assert_eq!(sources(&mut fabric, 3, NET), []);
+    fabric.withdraw(3, NET);
+    reconfigure(&mut fabric, &|_| {});
+    assert_eq!(sources(&mut fabric, 5, NET), [2, 4]);
+    for number in 2..=4 {
+        fabric.withdraw(number, NET);
+    }
+    fabric.advance(SOON);
+    assert_eq!(sources(&mut fabric, 5, NET), []);
+    assert_eq!(fabric.speaker(1).rib().stats().sent_ids, 0);
 }

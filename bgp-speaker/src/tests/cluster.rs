@@ -1,14 +1,14 @@
 //! Clusters of a reflector's clients (RFC 4456 §7): each client may be in another.
 
-use alloc::{string::String, vec};
+use alloc::vec;
 use core::net::Ipv4Addr;
 
-use bgp_proto::{ClusterId, Family, RouteRefresh};
+use bgp_proto::{ClusterId, Family};
 use rib::{Ineligible, PeerId, Role};
 
 use super::fabric::{neighbor, prefix, speaker_config};
 use super::wire::{Heard, Say, Wire, open};
-use crate::SpeakerConfig;
+use crate::{Reconfigured, SpeakerConfig};
 
 const V4: Family = Family::IPV4_UNICAST;
 
@@ -81,17 +81,41 @@ fn a_cluster_that_is_joined_later_counts_from_then_on() {
     wire.hear(four);
     let now = wire.now;
     let done = wire.speaker.reconfigure(now, config(7)).expect("taken");
-    assert_eq!(
-        done.reset,
-        [String::from("n3")],
-        "only that client's session"
-    );
-    let asked = Heard::Refresh(RouteRefresh::request(V4));
-    assert!(wire.hear(two).contains(&asked) && wire.hear(four).contains(&asked));
-    wire.say(four, Say::ReachVia(&["10.65.0.4/32"], vec![cluster(7)]));
+    assert_eq!(done, Reconfigured::default());
     assert!(wire.prefixes().is_empty());
     assert_eq!(
         wire.hear(two),
         [Heard::Unreach(vec!["10.65.0.4/32".into()])]
     );
+}
+
+#[test]
+fn routes_are_told_by_the_clusters_of_now() {
+    let (mut wire, [two, three, four]) = connected(3);
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.hear(two);
+    wire.hear(four);
+    let now = wire.now;
+    let mut new = config(8);
+    new.cluster_id = Some(cluster(9));
+    let done = wire.speaker.reconfigure(now, new.clone()).expect("taken");
+    assert_eq!(done, Reconfigured::default(), "all sessions stay");
+    // By the new group, and as what has come from another cluster.
+    let last = |wire: &mut Wire, peer| wire.hear_clusters(peer).pop();
+    assert_eq!(last(&mut wire, two), Some(vec![cluster(9), cluster(8)]));
+    assert_eq!(last(&mut wire, four), Some(vec![cluster(8)]));
+    // A client no more: what it says goes to clients alone.
+    new.peers[1].role = Role::Internal;
+    new.peers[1].cluster_id = None;
+    let done = wire.speaker.reconfigure(now, new).expect("taken");
+    assert_eq!(done, Reconfigured::default());
+    assert_eq!(
+        wire.hear(four),
+        [Heard::Unreach(vec!["10.65.0.3/32".into()])]
+    );
+    assert_eq!(last(&mut wire, two), Some(vec![cluster(9)]));
+    wire.hear(three);
+    wire.say(four, Say::Reach(&["10.65.0.4/32"]));
+    let told = |heard: &Heard| matches!(heard, Heard::Reach(_));
+    assert!(!wire.hear(three).iter().any(told));
 }

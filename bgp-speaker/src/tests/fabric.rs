@@ -231,7 +231,7 @@ impl Fabric {
                     self.close((number, peer, conn));
                 }
                 Output::Event(event) => self.events.push((number, event)),
-                Output::Gone(_) | Output::Track(_) => {}
+                Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
             }
         }
         busy

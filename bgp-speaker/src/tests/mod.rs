@@ -2,6 +2,7 @@
 
 mod add_path;
 mod bounded;
+mod changes;
 mod cluster;
 mod exchange;
 mod extended;
