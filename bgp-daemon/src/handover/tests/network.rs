@@ -194,7 +194,7 @@ impl Network {
                     self.close((number, peer, conn));
                 }
                 Output::Event(event) => self.node(number).handover.hear(&event),
-                Output::Gone(_) | Output::Track(_) => {}
+                Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
             }
         }
         busy
