@@ -1,0 +1,85 @@
+//! Another configuration on a session that runs.
+
+mod support;
+
+use bgp_fsm::{Input, Output, SessionConfig, State};
+use bgp_proto::{Family, Notification};
+use support::{Exchange, Msg, config, peer_open};
+
+#[test]
+fn keepalives_come_as_often_as_configured_from_the_moment_it_is() {
+    let mut peer = Exchange::established(config(), peer_open());
+    let often = SessionConfig {
+        keepalive_s: Some(5),
+        hold_time_s: 240,
+        ..config()
+    };
+    peer.reconfigure(often);
+    let heard = |peer: &mut Exchange, seconds| {
+        let mut heard = 0;
+        for _ in 0..seconds {
+            peer.pass(1);
+            send!(peer, Msg::Keepalive);
+            while peer.recv().is_some() {
+                heard += 1;
+            }
+        }
+        heard
+    };
+    assert!((19..=27).contains(&heard(&mut peer, 100)));
+    assert_eq!(peer.session.state(), State::Established);
+    let settled = peer.session.params().map(|params| params.hold_time_s);
+    assert_eq!(settled, Some(90), "what is settled stays so");
+    // Never less often than the hold time wants it.
+    peer.reconfigure(SessionConfig {
+        keepalive_s: Some(1_000),
+        ..config()
+    });
+    assert!((3..=5).contains(&heard(&mut peer, 100)));
+}
+
+#[test]
+fn an_attempt_under_another_configuration_starts_over() {
+    let mut peer = Exchange::connected(config());
+    recv!(peer, Msg::Open(_));
+    let other = SessionConfig {
+        families: Family::IPV6_UNICAST.into(),
+        hold_time_s: 30,
+        ..config()
+    };
+    peer.reconfigure(other.clone());
+    recv!(
+        peer,
+        Msg::Notification(Notification {
+            code: 6,
+            subcode: 6,
+            ..
+        })
+    );
+    assert!(
+        peer.outputs()
+            .iter()
+            .any(|output| matches!(output, Output::Close(_)))
+    );
+    peer.connect().expect("wanted at once");
+    let Some(Msg::Open(open)) = peer.recv() else {
+        panic!("an OPEN");
+    };
+    assert_eq!(open.hold_time, 30);
+    // Whoever is to be down stays so.
+    peer.handle(Input::Stop(Notification::cease(2)));
+    peer.reconfigure(config());
+    assert!(peer.connect().is_err());
+    // Who dials now, dials at once.
+    let mut peer = Exchange::start(config());
+    peer.outputs();
+    peer.reconfigure(SessionConfig {
+        passive: false,
+        ..config()
+    });
+    assert!(
+        peer.outputs()
+            .iter()
+            .any(|output| matches!(output, Output::Dial))
+    );
+}
