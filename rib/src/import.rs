@@ -284,7 +284,7 @@ impl<K: Key> FamilyTable<K> {
         let Some(info) = shared.peer(peer).cloned() else {
             return;
         };
-        shared.interner.acquire(old.received());
+        shared.interner.acquire(old.received(), 1);
         let import = Import::new(shared, &info, old.received());
         let judged = if matches!(info.import, Policy::Rules(_)) {
             let net = self.path_net(at, peer, old.path_id());
