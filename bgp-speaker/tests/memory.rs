@@ -1,0 +1,243 @@
+//! What a client costs a reflector, as `docs/numbers.md` says: a speaker with twice as many clients
+//! takes so many octets more, besides what waits for sockets and what the clients announce.
+#![allow(unsafe_code)] // the counting allocator
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig, State};
+use bgp_proto::{
+    Asn, Attributes, Capability, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop, Nlri,
+    Open, RouterId, UpdateWriter, next_frame,
+};
+use bgp_speaker::limits::FEED_KEPT;
+use bgp_speaker::{Input, PeerConfig, RangeConfig, Speaker, SpeakerConfig};
+use bytes::BytesMut;
+use rib::{Budget, NextHopMode, NextHops, PeerId, Policy, Progress, Role};
+
+/// A client whose session is up and which has taken everything: at most so many octets, the room
+/// that growing tables of clients keep free included.
+const CLIENT: usize = 4096;
+
+thread_local! {
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+/// What malloc takes for a request: eight octets more, in steps of sixteen.
+const fn rounded(octets: usize) -> usize {
+    (octets + 8).next_multiple_of(16)
+}
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.set(LIVE.get().wrapping_add(rounded(layout.size())));
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        LIVE.set(LIVE.get().wrapping_sub(rounded(layout.size())));
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let live = LIVE.get().wrapping_sub(rounded(layout.size()));
+        LIVE.set(live.wrapping_add(rounded(size)));
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ASN: Asn = Asn(64_512);
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const NOW: Instant = Instant(1_000_000_000);
+
+/// A reflector for whoever dials.
+fn reflector(clients: usize) -> Speaker {
+    let template = PeerConfig {
+        name: "node".to_owned(),
+        remote: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        port: 179,
+        local: None,
+        role: Role::Client,
+        session: SessionConfig {
+            local_asn: ASN,
+            local_id: RouterId(OURS),
+            peer_asn: PeerAs::Internal,
+            families: FamilySet::UNICAST,
+            ..SessionConfig::default()
+        },
+        next_hop: NextHopMode::Auto,
+        import: Policy::AcceptAll,
+        export: Policy::AcceptAll,
+        send_paths: Default::default(),
+        ttl_security_hops: None,
+        cluster_id: None,
+        prefix_limits: Default::default(),
+        password: None,
+    };
+    let range = RangeConfig {
+        name: "nodes".to_owned(),
+        prefix: "10.0.0.0/8".parse().expect("a prefix"),
+        limit: u16::try_from(clients).expect("not so many"),
+        template,
+    };
+    let config = SpeakerConfig {
+        local_asn: ASN,
+        router_id: RouterId(OURS),
+        cluster_id: None,
+        families: FamilySet::UNICAST,
+        multipath_max: 1,
+        next_hops: NextHops::AssumeReachable,
+        peers: vec![],
+        ranges: vec![range],
+        own_next_hop_v4: None,
+        own_next_hop_v6: None,
+    };
+    let mut speaker = Speaker::new(config, 7);
+    speaker.start(NOW);
+    speaker
+}
+
+fn address(number: usize) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a01_0000 + u32::try_from(number).expect("not so many"))
+}
+
+fn say(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) {
+    let mut octets = BytesMut::new();
+    encode(&mut octets);
+    let frame = next_frame(&mut octets, 4096).expect("a message");
+    let received = bgp_fsm::Input::Received {
+        conn: Conn::Inbound,
+        frame: frame.expect("a whole message"),
+    };
+    speaker.handle(NOW, Input::Session(peer, received));
+}
+
+/// A client dials, and its session comes up.
+fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
+    let local = SocketAddr::from((OURS, 179));
+    let remote = SocketAddr::from((address(number), 40_000));
+    let peer = speaker.accept(NOW, local, remote).expect("admitted");
+    let opened = bgp_fsm::Input::Opened {
+        conn: Conn::Inbound,
+        local,
+        remote,
+    };
+    speaker.handle(NOW, Input::Session(peer, opened));
+    let open = Open {
+        asn: ASN,
+        hold_time: 90,
+        id: RouterId(address(number)),
+        capabilities: vec![
+            Capability::MultiProtocol(Family::IPV4_UNICAST),
+            Capability::MultiProtocol(Family::IPV6_UNICAST),
+            Capability::RouteRefresh,
+            Capability::FourOctetAsn(ASN),
+        ],
+    };
+    say(speaker, peer, |out| open.encode(out));
+    say(speaker, peer, UpdateWriter::keepalive);
+    peer
+}
+
+/// A client announces routes.
+fn announce(speaker: &mut Speaker, peer: PeerId, count: u32) {
+    let attributes = Attributes {
+        local_pref: Some(100),
+        next_hop: Some(NextHop::V4(address(1))),
+        ..Attributes::default()
+    };
+    let params = EncodeParams {
+        as4: true,
+        add_path: false,
+        octets_max: 4096,
+    };
+    let mut block = Vec::new();
+    attributes.encode(true, &mut block);
+    let all: Vec<u32> = (0..count).collect();
+    for some in all.chunks(500) {
+        say(speaker, peer, |out| {
+            let next_hop = attributes.next_hop.as_ref();
+            let mut writer =
+                UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, next_hop, &params);
+            for number in some {
+                let net = Net::V4(Ipv4Prefix::host(Ipv4Addr::from(0x0a80_0000 + number)));
+                writer.push(&Nlri::new(net)).expect("room");
+            }
+            writer.finish();
+        });
+    }
+}
+
+/// All that needs no time happens; every client takes what there is. Returns the octets taken.
+fn settle(speaker: &mut Speaker) -> usize {
+    let mut taken = 0;
+    loop {
+        while speaker.poll_output().is_some() {}
+        let mut busy = speaker.run(NOW, Budget(1000)) == Progress::More;
+        while let Some(peer) = speaker.poll_writable() {
+            while speaker.wants_write(peer, Conn::Inbound) {
+                let mut slices = Vec::new();
+                speaker.fill(peer, Conn::Inbound, &mut slices, 64 << 10);
+                let octets = slices.iter().map(|slice| slice.len()).sum();
+                speaker.sent(peer, Conn::Inbound, octets);
+                taken += octets;
+                busy = true;
+            }
+        }
+        if !busy {
+            return taken;
+        }
+    }
+}
+
+/// Octets that a speaker holds when so many clients have taken the routes of one of them.
+fn held(clients: usize, routes: u32) -> usize {
+    let before = LIVE.get();
+    let mut speaker = reflector(clients);
+    let peers: Vec<PeerId> = (1..=clients)
+        .map(|number| connect(&mut speaker, number))
+        .collect();
+    settle(&mut speaker);
+    announce(&mut speaker, peers[0], routes);
+    let taken = settle(&mut speaker);
+    assert!(
+        taken > (clients - 1) * routes as usize * 5,
+        "{clients} clients took {taken} octets"
+    );
+    let up = speaker
+        .peers()
+        .filter(|peer| peer.session.state() == State::Established);
+    assert_eq!(up.count(), clients);
+    // What was kept for others that come soon is let go.
+    let later = NOW + 2 * FEED_KEPT;
+    assert_eq!(speaker.run(later, Budget(1000)), Progress::Done);
+    assert_eq!(speaker.ring_octets(), 0, "nothing waits");
+    drop(peers);
+    LIVE.get().wrapping_sub(before)
+}
+
+#[test]
+fn a_client_takes_what_the_formula_says() {
+    for routes in [100, 20_000] {
+        for clients in [100, 250, 500] {
+            let (few, many) = (held(clients, routes), held(2 * clients, routes));
+            let each = (many - few) / clients;
+            println!("{routes} routes, {clients} clients more: {each} octets each");
+            assert!(
+                each <= CLIENT,
+                "{each} octets for each of {clients} clients more, {CLIENT} at most"
+            );
+            assert!(
+                each * 5 > CLIENT * 2,
+                "{each} octets a client: the formula's {CLIENT} says nothing"
+            );
+        }
+    }
+}
