@@ -3,10 +3,11 @@
 CARGO ?= cargo
 PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector -p sim
 
-.PHONY: help build demo lint check test bench packages
+.PHONY: help build deb demo lint check test bench packages
 
 help:
 	@echo 'make build   the four programs, optimised, in target/release'
+	@echo 'make deb     build, then Debian packages in target/debian'
 	@echo 'make demo    build, then bring up a fabric on this machine and prove that it routes'
 	@echo 'make check   everything that needs neither root nor foreign daemons'
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, and the demo'
@@ -15,6 +16,9 @@ help:
 build:
 	@echo 'Building the programs (some minutes the first time, seconds later).'
 	$(CARGO) build --release --locked $(PROGRAMS)
+
+deb: build
+	tools/package.sh
 
 demo: build
 	@echo
@@ -49,3 +53,5 @@ test: packages
 	tools/fuzz.sh 30
 	target/release/cambric lab demo
 	target/release/cambric lab demo --store etcd
+	tools/package.sh
+	tools/package-lab.sh

@@ -104,6 +104,16 @@ impl Source {
     }
 }
 
+/// A file with the defaults and examples in force that stand in its comments: lines that begin with
+/// `#` and go on without a space. For tests that such a file is right.
+pub fn uncommented(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.strip_prefix('#') {
+        Some(shown) if !shown.starts_with(' ') => shown,
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let octets = File::open(path)?

@@ -1,9 +1,11 @@
-//! What every daemon does around its loop: logging, signals, facts about its own process.
+//! What every daemon does around its loop: logging, signals, what systemd is told, facts about its
+//! own process.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
+use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{self, SignalKind};
 use tracing_subscriber::EnvFilter;
@@ -131,6 +133,23 @@ impl Signals {
             _ = self.interrupt.recv() => Signal::Interrupt,
             _ = self.hangup.recv() => Signal::Reload,
         }
+    }
+}
+
+/// Tells systemd, if that has started us, that the sockets are there and the configuration is in
+/// force. Sessions, kernel and store may take longer: see the status.
+pub fn tell_ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// Tells systemd that this daemon leaves.
+pub fn tell_stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("systemd cannot be told how we fare: {error}");
     }
 }
 

@@ -346,6 +346,25 @@ mod tests {
     }
 
     #[test]
+    fn the_packaged_file_shows_defaults_and_examples_that_are_right() {
+        let packaged = include_str!("../../packaging/etc/bgp-client.toml");
+        let read = |text: &str| Config::parse(&Source::new("bgp-client.toml", text));
+        let intent = |config: &Config| config.intent().expect("all in the file").clone();
+        let plain = read(packaged).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(plain.settings, KernelConfig::default());
+        let all = admin::config::uncommented(packaged);
+        let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));
+        assert_eq!(all.settings, plain.settings);
+        assert_eq!(all.control(), plain.control());
+        assert_eq!(intent(&all).restart_wait, intent(&plain).restart_wait);
+        assert_eq!(
+            intent(&all).speaker.families,
+            intent(&plain).speaker.families
+        );
+        assert_eq!(intent(&all).speaker.peers.len(), 2);
+    }
+
+    #[test]
     fn the_page_of_the_manual_is_right() {
         let manual = include_str!("../../docs/operate/bgp-client.md");
         let example = manual

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use admin::control::{BindError, Control};
-use admin::daemon::{LogError, Signal, Signals, chance, init_logging};
+use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping};
 use admin::program::{About, start};
 use bgp_io::bgp_proto::Notification;
 use bgp_io::rib::Progress;
@@ -69,6 +69,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     let mut fabric = Fabric::default();
     let intent = match (config.intent(), &mut source) {
         (None, Some(source)) => {
+            // However long the store is away, to be started again would not help.
+            tell_ready();
             let derived = begin::first::<P>(&config, source, &mut control, &mut signals).await;
             derived.and_then(|derived| fabric.begin(derived))
         }
@@ -80,6 +82,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         tracing::info!("listening on {address}");
     }
     daemon.remember();
+    tell_ready();
     let parting = loop {
         daemon.remember_in_time();
         let mut more = daemon.program.carry(&mut daemon.io) != Progress::Done;
@@ -106,6 +109,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         }
     };
     tracing::info!("leaving: closing all sessions");
+    tell_stopping();
     match parting {
         Parting::ToComeBack => daemon.remember(),
         Parting::ForGood => daemon.memory.forget(),

@@ -211,6 +211,29 @@ mod tests {
     }
 
     #[test]
+    fn the_packaged_file_shows_defaults_and_examples_that_are_right() {
+        let packaged = include_str!("../../packaging/etc/felix.toml");
+        let plain = read(packaged).unwrap();
+        let all = admin::config::uncommented(packaged);
+        // A file of a password would have to be there.
+        let (all, _) = all.split_once("username =").expect("the last example");
+        let all = read(all).unwrap();
+        assert_eq!(all.control, plain.control);
+        assert_eq!(all.agent.hostname, "node1");
+        let defaults = |config: &Config| {
+            let agent = &config.agent;
+            (
+                agent.route_protocol,
+                agent.endpoint_metric,
+                agent.table,
+                agent.route_refresh,
+            )
+        };
+        assert_eq!(defaults(&all), defaults(&plain));
+        assert_eq!(all.datastore.require_leader, plain.datastore.require_leader);
+    }
+
+    #[test]
     fn everything_can_be_said() {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\

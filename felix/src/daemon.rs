@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::control::{BindError, Control, Request};
-use admin::daemon::{LogError, Signal, Signals, chance, init_logging};
+use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping};
 use admin::{Command, Reply};
 use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_from};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
@@ -62,7 +62,10 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let store = EtcdStore::connect(&config.datastore).await?;
     let mut daemon = Daemon::open(config, Arc::new(store))?;
     daemon.signals = Some(signals);
-    daemon.serve(pending()).await
+    tell_ready();
+    let done = daemon.serve(pending()).await;
+    tell_stopping();
+    done
 }
 
 /// The daemon, opened.

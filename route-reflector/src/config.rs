@@ -56,6 +56,24 @@ mod tests {
         assert!(config.notes().is_empty());
     }
 
+    #[test]
+    fn the_packaged_file_shows_defaults_and_examples_that_are_right() {
+        let packaged = include_str!("../../packaging/etc/route-reflector.toml");
+        let read = |text: &str| Config::parse(&Source::new("route-reflector.toml", text));
+        let intent = |config: &Config| config.intent().expect("all in the file").clone();
+        let plain = read(packaged).unwrap_or_else(|report| panic!("{report}"));
+        let all = admin::config::uncommented(packaged);
+        let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));
+        assert_eq!(all.control(), plain.control());
+        assert_eq!(intent(&all).restart_wait, intent(&plain).restart_wait);
+        assert_eq!(
+            intent(&all).speaker.families,
+            intent(&plain).speaker.families
+        );
+        assert_eq!(intent(&all).speaker.peers.len(), 1);
+        assert_eq!(intent(&all).speaker.ranges.len(), 1);
+    }
+
     /// I3 begins here: there is no section to configure a kernel in.
     #[test]
     fn a_kernel_section_is_refused() {

@@ -141,14 +141,20 @@ impl Drop for Reflector {
 }
 
 fn start(config: &Path, more: &[&str]) -> std::io::Result<Child> {
-    Process::new(PROGRAM)
+    command(config, more).spawn()
+}
+
+fn command(config: &Path, more: &[&str]) -> Process {
+    let mut command = Process::new(PROGRAM);
+    command
         .arg("--config")
         .arg(config)
         .args(more)
         .env_remove("CAMBRIC_LOG")
+        .env_remove("NOTIFY_SOCKET")
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+        .stderr(Stdio::piped());
+    command
 }
 
 /// What the program said, and whether it was content.
@@ -472,4 +478,33 @@ fn what_hinders_the_start_is_one_line() {
     assert!(said.contains("the port is in use"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(!control.exists(), "nothing is left behind");
+}
+
+#[tokio::test]
+async fn systemd_is_told_when_it_is_ready_and_when_it_leaves() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (config, control) = (
+        directory.path().join("rr.toml"),
+        directory.path().join("rr.sock"),
+    );
+    std::fs::write(&config, format!("control = {control:?}\n{CONFIG}")).expect("write");
+    let path = directory.path().join("notify");
+    let systemd = tokio::net::UnixDatagram::bind(&path).expect("a socket");
+    let mut heard = [0; 64];
+    let process = command(&config, &[]).env("NOTIFY_SOCKET", &path).spawn();
+    let mut reflector = Reflector {
+        process: process.expect("the program starts"),
+        directory,
+    };
+    let octets = timeout(DEADLINE, systemd.recv(&mut heard)).await;
+    let octets = octets.expect("told in time").expect("octets");
+    assert_eq!(&heard[..octets], b"READY=1\n");
+    // Ready means that it answers at once.
+    let answer = reflector.call(Command::Status {}).await;
+    assert!(matches!(answer, Ok(Reply::Status(_))), "{answer:?}");
+    reflector.signal(nix::sys::signal::Signal::SIGTERM);
+    let octets = timeout(DEADLINE, systemd.recv(&mut heard)).await;
+    let octets = octets.expect("told in time").expect("octets");
+    assert_eq!(&heard[..octets], b"STOPPING=1\n");
+    assert!(reflector.process.wait().expect("it ends").success());
 }
