@@ -18,7 +18,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Serve a store in memory over the etcd v3 API: one member, nothing kept on disk
+    /// Serve a store over the etcd v3 API: one member, in memory, or kept in a file
     Serve {
         /// Address and port to listen on; repeat for several. There is no authentication:
         /// whoever reaches it may write
@@ -27,6 +27,9 @@ enum What {
         /// Fill it from this directory of resources in YAML, and follow its changes
         #[arg(long, value_name = "DIR")]
         manifests: Option<PathBuf>,
+        /// Keep it in this file over a restart
+        #[arg(long, value_name = "FILE")]
+        data: Option<PathBuf>,
         /// Level or directives; CAMBRIC_LOG overrides it
         #[arg(long, value_name = "LEVEL", default_value = "info")]
         log: String,
@@ -38,6 +41,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     let What::Serve {
         listen,
         manifests,
+        data,
         log,
     } = args.what;
     init_logging(&log, LogFormat::Text)?;
@@ -45,7 +49,12 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         tracing::warn!(%address, "reachable from outside, and without authentication");
     }
     let mut signals = Signals::new().context("listening for signals")?;
-    let server = Server::bind(ServeConfig { listen, manifests }).await?;
+    let server = Server::bind(ServeConfig {
+        listen,
+        manifests,
+        data,
+    })
+    .await?;
     let told = async { while signals.next().await == Signal::Reload {} };
     server.run(told).await?;
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ mod apply;
 mod check;
 mod compact;
 mod history;
+mod journal;
 mod lease;
 mod read;
 #[cfg(test)]
@@ -48,6 +49,8 @@ pub struct Core {
     log_octets: usize,
     /// Counts the times that all watches were lost.
     watch_epoch: u64,
+    /// What happened, as octets, where somebody keeps them.
+    journal: Option<Vec<u8>>,
 }
 
 /// What a core may use, and which history it is.
@@ -107,6 +110,7 @@ impl Core {
             octets: 0,
             log_octets: 0,
             watch_epoch: 0,
+            journal: None,
         }
     }
 

@@ -13,11 +13,13 @@
 pub mod core;
 mod error;
 mod etcd;
+mod kept;
 mod kv;
 pub mod limits;
 mod local;
 pub mod manifests;
 pub mod mirror;
+mod octets;
 mod port;
 mod random;
 pub mod serve;
@@ -27,6 +29,7 @@ mod wire;
 pub use crate::core::{Core, CoreConfig, Faults};
 pub use error::Error;
 pub use etcd::{EtcdOptions, EtcdStore, TlsFiles};
+pub use kept::KeptError;
 pub use kv::{
     Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
     Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,

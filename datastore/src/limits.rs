@@ -117,6 +117,12 @@ pub const SNAPSHOT_HOLDS: Duration = Duration::from_secs(20);
 /// Octets of a key or value in a snapshot or in the file of a store.
 pub const FIELD_OCTETS_MAX: usize = 64 * 1024 * 1024;
 
+/// Octets of a frame of what the file of a store is begun with, about.
+pub const KEPT_PIECE_OCTETS: usize = 1024 * 1024;
+
+/// Octets by which the file of a store may exceed twice what it would take anew.
+pub const KEPT_SLACK_OCTETS: u64 = 4 * 1024 * 1024;
+
 /// Ranges in a snapshot.
 pub const SNAPSHOT_RANGES_MAX: usize = 1024;
 

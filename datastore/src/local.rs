@@ -8,13 +8,17 @@ use tokio::time::Instant;
 
 use crate::core::{Core, CoreConfig, WatchCursor, WatchPoll};
 use crate::error::Error;
+use crate::kept::{Kept, KeptError};
 use crate::kv::{Batch, Lease, LeaseId, LeaseState, Listing, Query, Revision};
-use crate::limits::MAILBOX_COMMANDS_MAX;
+use crate::limits::{KEPT_PIECE_OCTETS, MAILBOX_COMMANDS_MAX};
 use crate::port::{Answer, Store, Watch, WatchRequest};
 use crate::txn::{Txn, TxnReply};
 
-/// Work for the owner: what to do with the core, given the time since the core was made.
-type Command = Box<dyn FnOnce(&mut Core, Duration) + Send>;
+/// Work for the owner: what to do with the core, given the time since the core was made; then, when
+/// it is safe to, telling the one who asked.
+type Command = Box<dyn FnOnce(&mut Core, Duration) -> Telling + Send>;
+
+type Telling = Box<dyn FnOnce() + Send>;
 
 /// A handle to a core that a task owns. Cheap to clone; the task ends with the last handle.
 #[derive(Debug, Clone)]
@@ -27,10 +31,25 @@ pub struct Local {
 impl Local {
     /// Gives a core to a new task. Must be called within a tokio runtime.
     pub fn spawn(core: Core) -> Self {
+        Self::spawn_kept(core, None).0
+    }
+
+    /// Gives a core to a new task that writes all that happens into a file before anybody is told
+    /// of it. Where that fails the store stops, and says why.
+    pub(crate) fn spawn_kept(
+        core: Core,
+        kept: Option<Kept>,
+    ) -> (Self, oneshot::Receiver<KeptError>) {
         let (mailbox, commands) = mpsc::channel(MAILBOX_COMMANDS_MAX);
         let (changed, changes) = watch::channel(0);
-        tokio::spawn(own(core, commands, changed));
-        Self { mailbox, changes }
+        let (failed, failure) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(error) = own(core, kept, commands, changed).await {
+                // Nobody waits for it: the store has stopped all the same.
+                let _ = failed.send(error);
+            }
+        });
+        (Self { mailbox, changes }, failure)
     }
 
     /// An empty store with default limits.
@@ -47,8 +66,11 @@ impl Local {
         let gone = || Error::Unavailable("the store has stopped".into());
         let (reply, answer) = oneshot::channel();
         let command: Command = Box::new(move |core, now| {
-            // Nobody waits for the answer any more: the work is done all the same.
-            let _ = reply.send(work(core, now));
+            let done = work(core, now);
+            Box::new(move || {
+                // Nobody waits for the answer any more: the work is done all the same.
+                let _ = reply.send(done);
+            })
         });
         self.mailbox.send(command).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())
@@ -67,23 +89,59 @@ impl Local {
     }
 }
 
-async fn own(mut core: Core, mut commands: mpsc::Receiver<Command>, changed: watch::Sender<u64>) {
+async fn own(
+    mut core: Core,
+    mut kept: Option<Kept>,
+    mut commands: mpsc::Receiver<Command>,
+    changed: watch::Sender<u64>,
+) -> Result<(), KeptError> {
     let origin = Instant::now();
     let mut told = core.stamp();
+    let mut to_tell: Vec<Telling> = Vec::new();
     loop {
         let expiry = core.next_expiry().map(|ends| origin + ends);
         tokio::select! {
             command = commands.recv() => match command {
-                Some(command) => command(&mut core, origin.elapsed()),
-                None => return,
+                Some(command) => to_tell.push(command(&mut core, origin.elapsed())),
+                None => return Ok(()),
             },
             () = wait_until(expiry) => core.expire(origin.elapsed()),
         }
+        if let Some(open) = kept.take() {
+            // What waits already shares the way to the disk.
+            while to_tell.len() < MAILBOX_COMMANDS_MAX
+                && let Ok(command) = commands.try_recv()
+            {
+                to_tell.push(command(&mut core, origin.elapsed()));
+            }
+            kept = Some(keep(open, &mut core).await?);
+        }
+        to_tell.drain(..).for_each(|tell| tell());
         let stamp = core.stamp();
         if stamp != told {
             told = stamp;
             changed.send_modify(|count| *count += 1);
         }
+    }
+}
+
+/// Writes down what has happened.
+async fn keep(mut kept: Kept, core: &mut Core) -> Result<Kept, KeptError> {
+    let records = core.take_journal();
+    if records.is_empty() {
+        return Ok(kept);
+    }
+    let base = kept.is_wasteful().then(|| core.base(KEPT_PIECE_OCTETS));
+    let written = tokio::task::spawn_blocking(move || {
+        match base {
+            Some(base) => kept.rewrite(&base)?,
+            None => kept.append(&records)?,
+        }
+        Ok(kept)
+    });
+    match written.await {
+        Ok(written) => written,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A core behind the etcd v3 API: KV, Watch, Lease, and as much of Cluster and Maintenance as
-//! tools ask for. One member, in memory, without authentication: meant for loopback.
+//! tools ask for. One member, in memory or with a file that keeps it, without authentication: meant
+//! for loopback.
 
 mod kv;
 mod lease;
@@ -16,12 +17,13 @@ use etcd_client::proto::{
 };
 use futures_util::stream::{SelectAll, select_all};
 use tokio::net::TcpListener;
-use tokio::sync::watch as signal;
+use tokio::sync::{oneshot, watch as signal};
 use tonic::transport::Server as Transport;
 use tonic::transport::server::TcpIncoming;
 use tracing::info;
 
 use crate::core::{Core, CoreConfig};
+use crate::kept::{Kept, KeptError};
 use crate::limits::{
     CLIENT_STREAMS_MAX, PING_INTERVAL, PING_TIMEOUT, REQUEST_OCTETS_MAX, SHUTDOWN_MAX,
 };
@@ -35,6 +37,8 @@ pub struct ServeConfig {
     pub listen: Vec<SocketAddr>,
     /// A directory of resources in YAML that the store holds, followed as it changes.
     pub manifests: Option<PathBuf>,
+    /// A file that keeps the store over a restart.
+    pub data: Option<PathBuf>,
 }
 
 /// Why the store cannot be served.
@@ -57,6 +61,9 @@ pub enum ServeError {
     /// There is no randomness to be had.
     #[error("cannot read /dev/urandom: {0}")]
     Random(io::Error),
+    /// The file that keeps the store.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
     /// Serving failed.
     #[error("serving failed: {0}")]
     Transport(#[from] tonic::transport::Error),
@@ -68,6 +75,7 @@ pub struct Server {
     incoming: SelectAll<TcpIncoming>,
     addresses: Vec<SocketAddr>,
     manifests: Option<Manifests>,
+    failure: oneshot::Receiver<KeptError>,
 }
 
 /// Serves a store until the future is done; watches are then ended and connections closed.
@@ -79,19 +87,32 @@ pub async fn run(
 }
 
 impl Server {
-    /// An empty store, filled from the manifests if there are any, that listens.
+    /// A store that listens: as its file holds it, or empty; filled from the manifests if there are
+    /// any.
     pub async fn bind(config: ServeConfig) -> Result<Self, ServeError> {
         let octets = crate::random::octets().map_err(ServeError::Random)?;
         let cluster = u64::from_le_bytes(octets) | 1; // never 0, which is no history
-        let core = Core::new(CoreConfig {
+        let core_config = CoreConfig {
             cluster,
             ..CoreConfig::default()
-        });
-        Self::bind_core(core, config).await
+        };
+        let Some(data) = &config.data else {
+            return Self::bind_kept(Core::new(core_config), None, config).await;
+        };
+        let (kept, core) = Kept::open(data, core_config)?;
+        Self::bind_kept(core, Some(kept), config).await
     }
 
     /// A given store that listens.
     pub async fn bind_core(core: Core, config: ServeConfig) -> Result<Self, ServeError> {
+        Self::bind_kept(core, None, config).await
+    }
+
+    async fn bind_kept(
+        core: Core,
+        kept: Option<Kept>,
+        config: ServeConfig,
+    ) -> Result<Self, ServeError> {
         if config.listen.is_empty() {
             return Err(ServeError::NoAddress);
         }
@@ -103,7 +124,7 @@ impl Server {
             addresses.push(listener.local_addr().map_err(failed)?);
             listeners.push(TcpIncoming::from(listener).with_nodelay(Some(true)));
         }
-        let store = Local::spawn(core);
+        let (store, failure) = Local::spawn_kept(core, kept);
         let manifests = match config.manifests {
             Some(directory) => Some(Manifests::load(directory, store.clone()).await?),
             None => None,
@@ -113,6 +134,7 @@ impl Server {
             incoming: select_all(listeners),
             addresses,
             manifests,
+            failure,
         })
     }
 
@@ -167,6 +189,7 @@ impl Server {
             result = &mut served => return Ok(result?),
             () = &mut until => {}
             () = &mut follow => {}
+            Ok(error) = self.failure => return Err(error.into()),
         }
         let _ = stop.send(true);
         match tokio::time::timeout(SHUTDOWN_MAX, served).await {

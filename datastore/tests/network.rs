@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::{Picture, Served, soon};
+use common::{Counted, Picture, Served, soon};
 use datastore::serve::{ServeConfig, ServeError, Server};
 use datastore::{
     Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Status, Store, WatchRequest, follow,
@@ -71,6 +71,48 @@ async fn a_follower_survives_restarts_of_the_store() {
 }
 
 #[tokio::test]
+async fn a_store_with_a_file_goes_on_where_it_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = Some(directory.path().join("store"));
+    let served = Served::keeping("127.0.0.1:0".parse().unwrap(), data.clone()).await;
+    let address = served.address;
+    let client = served.client().await;
+    let asked = Counted::new(Arc::new(client.clone()));
+    put(&client, "/a/1", "one").await;
+    let lease = client.lease_grant(600).await.unwrap();
+    let leased = client.put("/b/1".into(), "leased".into(), lease.id);
+    let revision = leased.await.unwrap();
+    let ranges = ["/a/", "/b/"].map(KeyRange::prefix);
+    let mut follower = follow(Arc::clone(&asked) as Arc<dyn Store>, ranges, 1);
+    let mut picture = Picture::default();
+    let in_sync = |p: &Picture| p.status == Some(Status::InSync);
+    picture.until(&mut follower, "sync", in_sync).await;
+    let reads = asked.reads();
+    served.stop().await;
+
+    let served = Served::keeping(address, data).await;
+    put(&client, "/a/1", "two").await;
+    let item = client.get("/a/1".into()).await.unwrap().unwrap();
+    assert_eq!((item.mod_revision, item.version), (revision.next(), 2));
+    assert_eq!(client.lease_keep_alive(lease.id).await, Ok(600));
+    picture
+        .until(&mut follower, "a change", |p| p.holds("/a/1", "two"))
+        .await;
+    assert_eq!(
+        asked.reads(),
+        reads,
+        "the history is the same: no need to read again"
+    );
+    client.lease_revoke(lease.id).await.unwrap();
+    picture
+        .until(&mut follower, "the end of the lease", |p| {
+            p.state.len() == 1
+        })
+        .await;
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn a_watch_ends_with_its_server_and_says_so() {
     let served = Served::start().await;
     let client = served.client().await;
@@ -124,6 +166,7 @@ async fn a_port_in_use_is_told() {
     let config = ServeConfig {
         listen: vec![served.address],
         manifests: None,
+        data: None,
     };
     let error = Server::bind(config).await.err().unwrap();
     assert!(matches!(error, ServeError::Listen { .. }), "{error}");
@@ -164,6 +207,7 @@ async fn it_serves_a_directory_of_manifests() {
     let config = ServeConfig {
         listen,
         manifests: Some(directory.path().to_owned()),
+        data: None,
     };
     let server = Server::bind(config).await.unwrap();
     let urls = server

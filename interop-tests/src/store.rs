@@ -24,7 +24,7 @@ impl Store {
     pub(crate) async fn serve() -> Self {
         let config = ServeConfig {
             listen: vec![address()],
-            manifests: None,
+            ..ServeConfig::default()
         };
         let server = Server::bind(config).await.expect("an address to listen on");
         let core = server.store();

@@ -6,7 +6,7 @@ use super::check::{Path, check_form};
 use super::history::Version;
 use super::{Core, Entry};
 use crate::error::Error;
-use crate::kv::{Event, EventKind, KeyRange, KeyValue, LeaseId, Revision};
+use crate::kv::{Event, EventKind, KeyRange, KeyValue, LeaseId};
 use crate::txn::{Delete, Op, OpReply, Put, Txn, TxnReply};
 
 impl Core {
@@ -114,13 +114,7 @@ impl Core {
             .filter_map(|(key, history)| history.latest(key))
             .collect();
         for item in &found {
-            let gone = Version {
-                mod_revision: revision,
-                create_revision: Revision::ZERO,
-                version: 0,
-                lease: LeaseId::NONE,
-                value: None,
-            };
+            let gone = Version::gone(revision);
             self.octets += gone.octets(&item.key);
             if let Some(history) = self.keys.get_mut(&item.key) {
                 history.push(gone);
@@ -154,6 +148,7 @@ impl Core {
             return;
         }
         self.revision = self.revision.next();
+        self.note_revision(self.revision, &events);
         self.log_octets += events.iter().map(event_octets).sum::<usize>();
         self.log.push_back(Entry {
             revision: self.revision,

@@ -35,7 +35,8 @@ impl Core {
         }
     }
 
-    fn forget(&mut self, at: Revision) {
+    pub(super) fn forget(&mut self, at: Revision) {
+        self.note_compaction(at);
         self.compacted = at;
         let mut touched: BTreeSet<Bytes> = BTreeSet::new();
         while let Some(entry) = self.log.front()

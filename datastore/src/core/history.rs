@@ -22,6 +22,17 @@ pub(super) struct Version {
 }
 
 impl Version {
+    /// From this revision on it is not there.
+    pub(super) const fn gone(mod_revision: Revision) -> Self {
+        Self {
+            mod_revision,
+            create_revision: Revision::ZERO,
+            version: 0,
+            lease: LeaseId::NONE,
+            value: None,
+        }
+    }
+
     pub(super) fn octets(&self, key: &[u8]) -> usize {
         key.len() + self.value.as_ref().map_or(0, Bytes::len)
     }

@@ -20,7 +20,7 @@ pub(super) struct Leases {
 }
 
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     ttl_s: i64,
     ends: Duration,
     keys: BTreeSet<Bytes>,
@@ -62,7 +62,30 @@ impl Leases {
         }
     }
 
-    fn remove(&mut self, id: LeaseId) -> Option<Held> {
+    /// A lease that begins now.
+    pub(super) fn grant(&mut self, id: LeaseId, ttl_s: i64, now: Duration) {
+        let ends = now + seconds(ttl_s);
+        let held = Held {
+            ttl_s,
+            ends,
+            keys: BTreeSet::new(),
+        };
+        self.by_id.insert(id, held);
+        self.ends.insert((ends, id));
+    }
+
+    /// Begins with a lease of an earlier run: ids go on after it.
+    pub(super) fn take_over(&mut self, id: LeaseId, ttl_s: i64) {
+        self.last_id = self.last_id.max(id.0);
+        self.grant(id, ttl_s, Duration::ZERO);
+    }
+
+    /// Every lease, and how long it was granted for, in seconds.
+    pub(super) fn granted(&self) -> impl Iterator<Item = (LeaseId, i64)> {
+        self.by_id.iter().map(|(id, held)| (*id, held.ttl_s))
+    }
+
+    pub(super) fn remove(&mut self, id: LeaseId) -> Option<Held> {
         let held = self.by_id.remove(&id)?;
         self.ends.remove(&(held.ends, id));
         Some(held)
@@ -92,16 +115,8 @@ impl Core {
         } else {
             id
         };
-        let ends = now + seconds(ttl_s);
-        self.leases.by_id.insert(
-            id,
-            Held {
-                ttl_s,
-                ends,
-                keys: BTreeSet::new(),
-            },
-        );
-        self.leases.ends.insert((ends, id));
+        self.leases.grant(id, ttl_s, now);
+        self.note_grant(id, ttl_s);
         Ok(Lease { id, ttl_s })
     }
 
@@ -119,6 +134,7 @@ impl Core {
     pub fn lease_revoke(&mut self, id: LeaseId) -> Result<(), Error> {
         self.answering()?;
         let held = self.leases.remove(id).ok_or(Error::NoLease(id))?;
+        self.note_end(id);
         self.delete_keys(held.keys);
         Ok(())
     }
@@ -156,6 +172,7 @@ impl Core {
         {
             self.leases.ends.pop_first();
             if let Some(held) = self.leases.by_id.remove(&id) {
+                self.note_end(id);
                 self.delete_keys(held.keys);
             }
         }

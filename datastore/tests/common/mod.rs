@@ -46,9 +46,15 @@ impl Served {
     }
 
     pub(crate) async fn at(address: SocketAddr) -> Self {
+        Self::keeping(address, None).await
+    }
+
+    /// One that is kept in a file, if one is given.
+    pub(crate) async fn keeping(address: SocketAddr, data: Option<PathBuf>) -> Self {
         let config = ServeConfig {
             listen: vec![address],
             manifests: None,
+            data,
         };
         let server = Server::bind(config).await.unwrap();
         let address = server.addresses()[0];
