@@ -64,7 +64,9 @@ pub use resource::ipam_configuration::{AddressPersistence, IpamConfigurationSpec
 pub use resource::node::{
     NodeAddress, NodeBgp, NodeInterface, NodeSpec, NodeWireguard, OrchRef, cluster_id,
 };
+pub use resource::policy::DEFAULT_TIER;
 pub use resource::profile::{Action, DEFAULT_ALLOW_PROFILE, ProfileSpec, Rule};
+pub use resource::shown::shown;
 pub use resource::strict::encode_strict;
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
 pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};

@@ -9,7 +9,9 @@ pub(crate) mod ip_pool;
 pub(crate) mod ip_reservation;
 pub(crate) mod ipam_configuration;
 pub(crate) mod node;
+pub(crate) mod policy;
 pub(crate) mod profile;
+pub(crate) mod shown;
 pub(crate) mod strict;
 #[cfg(test)]
 mod tests;
@@ -38,9 +40,9 @@ pub trait Spec: Debug + Clone + PartialEq + Default + Serialize + DeserializeOwn
     /// What is wrong with it, beyond what its types rule out.
     fn validate(&self, metadata: &Metadata) -> Vec<Invalid>;
 
-    /// Sets what writers must put into the metadata of such a resource.
-    fn complete(&self, metadata: &mut Metadata) {
-        let _ = metadata;
+    /// Sets what writers must put into such a resource.
+    fn complete(&mut self, kind: Kind, metadata: &mut Metadata) {
+        let _ = (kind, metadata);
     }
 }
 
@@ -140,6 +142,12 @@ impl Spec for RawSpec {
 
     fn validate(&self, _: &Metadata) -> Vec<Invalid> {
         Vec::new()
+    }
+
+    fn complete(&mut self, kind: Kind, metadata: &mut Metadata) {
+        if kind.is_policy() {
+            policy::complete(&mut self.0, metadata);
+        }
     }
 }
 
@@ -268,18 +276,29 @@ impl<S: Spec> Resource<S> {
         Ok(faults.0)
     }
 
-    /// The value to store: checked, complete, and without what is never stored.
-    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+    /// The resource as it is to be stored: complete, and without what is never stored.
+    pub fn completed(&self) -> Result<Self, EncodeError> {
+        let kind = self.kind()?;
         let mut stored = self.clone();
-        stored.kind = self.kind()?.name().to_owned();
-        stored.spec.complete(&mut stored.metadata);
-        let faults = self.validate()?;
-        if !faults.is_empty() {
-            return Err(EncodeError::Invalid(faults));
-        }
+        stored.spec.complete(kind, &mut stored.metadata);
+        stored.kind = kind.name().to_owned();
         stored.api_version = API_VERSION.to_owned();
         stored.metadata.resource_version.clear();
         stored.metadata.unknown.remove("selfLink");
+        Ok(stored)
+    }
+
+    /// The value to store: checked and complete.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let stored = self.completed()?;
+        // What the envelope says is looked at as it was given, the rest as it will be.
+        let mut checked = stored.clone();
+        checked.kind.clone_from(&self.kind);
+        checked.api_version.clone_from(&self.api_version);
+        let faults = checked.validate()?;
+        if !faults.is_empty() {
+            return Err(EncodeError::Invalid(faults));
+        }
         Ok(serde_json::to_vec(&stored).map_err(ParseError::whole::<S>)?)
     }
 }

@@ -209,6 +209,18 @@ pub(crate) const LOG_SEVERITY: Form = Form {
     expected: "one of Trace, Debug, Info, Warning, Error and Fatal",
 };
 
+/// What the addresses of a pool are for.
+pub(crate) const ALLOWED_USE: Form = Form {
+    holds: |text| matches!(text, "Workload" | "Tunnel" | "LoadBalancer"),
+    expected: "one of Workload, Tunnel and LoadBalancer",
+};
+
+/// How the addresses of a pool are given out.
+pub(crate) const ASSIGNMENT_MODE: Form = Form {
+    holds: |text| matches!(text, "Automatic" | "Manual"),
+    expected: "one of Automatic and Manual",
+};
+
 fn is_name_part(part: &str) -> bool {
     let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     edge(part.bytes().next())

@@ -14,7 +14,7 @@ pub enum Scope {
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $plural:literal $scope:ident;)*) => {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $plural:literal $scope:ident $words:expr;)*) => {
         /// A kind of resource.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
@@ -25,9 +25,9 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            const fn row(self) -> (&'static str, &'static str, Scope) {
+            const fn row(self) -> (&'static str, &'static str, Scope, &'static [&'static str]) {
                 match self {
-                    $(Self::$variant => ($name, $plural, Scope::$scope),)*
+                    $(Self::$variant => ($name, $plural, Scope::$scope, &$words),)*
                 }
             }
         }
@@ -36,53 +36,53 @@ macro_rules! kinds {
 
 kinds! {
     /// A host.
-    Node "Node" "nodes" Cluster;
+    Node "Node" "nodes" Cluster ["no", "nos"];
     /// BGP settings of the cluster or of one node.
-    BgpConfiguration "BGPConfiguration" "bgpconfigurations" Cluster;
+    BgpConfiguration "BGPConfiguration" "bgpconfigurations" Cluster ["bgpconfig", "bgpconfigs"];
     /// Whom to peer with.
-    BgpPeer "BGPPeer" "bgppeers" Cluster;
+    BgpPeer "BGPPeer" "bgppeers" Cluster ["bgpp", "bgpps", "bp", "bps"];
     /// Import and export rules.
-    BgpFilter "BGPFilter" "bgpfilters" Cluster;
+    BgpFilter "BGPFilter" "bgpfilters" Cluster ["bgpf", "bgpfs", "bf", "bfs"];
     /// A range that addresses are taken from.
-    IpPool "IPPool" "ippools" Cluster;
+    IpPool "IPPool" "ippools" Cluster ["ipp", "ipps", "pool", "pools"];
     /// Addresses that are never handed out.
-    IpReservation "IPReservation" "ipreservations" Cluster;
+    IpReservation "IPReservation" "ipreservations" Cluster ["reservation", "reservations"];
     /// Settings of address management.
-    IpamConfiguration "IPAMConfiguration" "ipamconfigurations" Cluster;
+    IpamConfiguration "IPAMConfiguration" "ipamconfigurations" Cluster ["ipamconfig", "ipamconfigs"];
     /// Which host a block of addresses belongs to.
-    BlockAffinity "BlockAffinity" "blockaffinities" Cluster;
+    BlockAffinity "BlockAffinity" "blockaffinities" Cluster ["affinity", "affinities"];
     /// An interface of a workload.
-    WorkloadEndpoint "WorkloadEndpoint" "workloadendpoints" Namespaced;
+    WorkloadEndpoint "WorkloadEndpoint" "workloadendpoints" Namespaced ["wep", "weps"];
     /// An interface of a host.
-    HostEndpoint "HostEndpoint" "hostendpoints" Cluster;
+    HostEndpoint "HostEndpoint" "hostendpoints" Cluster ["hep", "heps"];
     /// Rules and labels that endpoints take on by name.
-    Profile "Profile" "profiles" Cluster;
+    Profile "Profile" "profiles" Cluster ["pro", "pros"];
     /// Policy of a namespace.
-    NetworkPolicy "NetworkPolicy" "networkpolicies" Namespaced;
+    NetworkPolicy "NetworkPolicy" "networkpolicies" Namespaced ["np", "policy", "policies", "pol", "pols"];
     /// Policy of a namespace, not yet enforced.
-    StagedNetworkPolicy "StagedNetworkPolicy" "stagednetworkpolicies" Namespaced;
+    StagedNetworkPolicy "StagedNetworkPolicy" "stagednetworkpolicies" Namespaced ["snp", "stagedpolicy", "stagedpolicies", "spol", "spols"];
     /// Kubernetes policy, not yet enforced.
-    StagedKubernetesNetworkPolicy "StagedKubernetesNetworkPolicy" "stagedkubernetesnetworkpolicies" Namespaced;
+    StagedKubernetesNetworkPolicy "StagedKubernetesNetworkPolicy" "stagedkubernetesnetworkpolicies" Namespaced ["sknp", "stagedkubernetespolicy", "stagedkubernetespolicies", "skpol", "skpols"];
     /// Policy of the whole cluster.
-    GlobalNetworkPolicy "GlobalNetworkPolicy" "globalnetworkpolicies" Cluster;
+    GlobalNetworkPolicy "GlobalNetworkPolicy" "globalnetworkpolicies" Cluster ["gnp", "gnps"];
     /// Policy of the whole cluster, not yet enforced.
-    StagedGlobalNetworkPolicy "StagedGlobalNetworkPolicy" "stagedglobalnetworkpolicies" Cluster;
+    StagedGlobalNetworkPolicy "StagedGlobalNetworkPolicy" "stagedglobalnetworkpolicies" Cluster ["sgnp", "sgnps"];
     /// An order of policies.
-    Tier "Tier" "tiers" Cluster;
+    Tier "Tier" "tiers" Cluster [];
     /// Addresses under labels, in a namespace.
-    NetworkSet "NetworkSet" "networksets" Namespaced;
+    NetworkSet "NetworkSet" "networksets" Namespaced ["netsets"];
     /// Addresses under labels.
-    GlobalNetworkSet "GlobalNetworkSet" "globalnetworksets" Cluster;
+    GlobalNetworkSet "GlobalNetworkSet" "globalnetworksets" Cluster ["gnetsets"];
     /// Settings of the agent, for all hosts or one.
-    FelixConfiguration "FelixConfiguration" "felixconfigurations" Cluster;
+    FelixConfiguration "FelixConfiguration" "felixconfigurations" Cluster ["felixconfig", "felixconfigs"];
     /// What the cluster is.
-    ClusterInformation "ClusterInformation" "clusterinformations" Cluster;
+    ClusterInformation "ClusterInformation" "clusterinformations" Cluster ["clusterinfo", "clusterinfos"];
     /// A workload that moves between hosts.
-    LiveMigration "LiveMigration" "livemigrations" Namespaced;
+    LiveMigration "LiveMigration" "livemigrations" Namespaced [];
     /// Settings of the Kubernetes controllers.
-    KubeControllersConfiguration "KubeControllersConfiguration" "kubecontrollersconfigurations" Cluster;
+    KubeControllersConfiguration "KubeControllersConfiguration" "kubecontrollersconfigurations" Cluster ["kubecontrollersconfig", "kubecontrollersconfigs"];
     /// What a node reports of its routing.
-    CalicoNodeStatus "CalicoNodeStatus" "caliconodestatuses" Cluster;
+    CalicoNodeStatus "CalicoNodeStatus" "caliconodestatuses" Cluster ["nodestatus", "nodestatuses"];
 }
 
 impl Kind {
@@ -109,6 +109,27 @@ impl Kind {
     /// The kind with this name, such as `WorkloadEndpoint`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The kind that people mean by a word in any case: its name, its name in keys, or a short
+    /// one such as `wep`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.to_ascii_lowercase();
+        Self::ALL.iter().copied().find(|kind| {
+            let (name, plural, _, words) = kind.row();
+            name.eq_ignore_ascii_case(&word) || plural == word || words.contains(&word.as_str())
+        })
+    }
+
+    /// Whether it is a kind of policy whose stored name may differ from the one that people use.
+    pub const fn is_policy(self) -> bool {
+        matches!(
+            self,
+            Self::NetworkPolicy
+                | Self::StagedNetworkPolicy
+                | Self::GlobalNetworkPolicy
+                | Self::StagedGlobalNetworkPolicy
+        )
     }
 
     /// The kind with this name in keys, such as `workloadendpoints`.

@@ -69,6 +69,20 @@ fn kinds_are_found_by_both_names() {
         assert_eq!(Kind::from_plural(kind.plural()), Some(*kind));
     }
     assert_eq!(Kind::from_name("node"), None);
+    for kind in Kind::ALL {
+        assert_eq!(Kind::from_word(kind.name()), Some(*kind));
+        assert_eq!(Kind::from_word(&kind.plural().to_uppercase()), Some(*kind));
+    }
+    for (word, kind) in [
+        ("wep", Kind::WorkloadEndpoint),
+        ("bgpConfig", Kind::BgpConfiguration),
+        ("pool", Kind::IpPool),
+        ("policy", Kind::NetworkPolicy),
+        ("GNP", Kind::GlobalNetworkPolicy),
+    ] {
+        assert_eq!(Kind::from_word(word), Some(kind));
+    }
+    assert_eq!(Kind::from_word("pod"), None);
 }
 
 #[test]

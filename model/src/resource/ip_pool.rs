@@ -6,7 +6,7 @@ use super::{Metadata, Spec};
 use crate::key::kind::Kind;
 use crate::lenient::{Unknown, empty_as_none, or_default};
 use crate::selector::Selector;
-use crate::validate::{Faults, Invalid, Problem};
+use crate::validate::{ALLOWED_USE, ASSIGNMENT_MODE, Faults, Invalid, Problem};
 use crate::value::network::Network;
 
 /// Spec of a pool.
@@ -65,14 +65,15 @@ pub struct IpPoolSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub namespace_selector: Option<Selector>,
-    /// What its addresses are for: `Workload`, `Tunnel`.
+    /// What its addresses are for: `Workload`, `Tunnel`, `LoadBalancer`.
     #[serde(
         default,
         deserialize_with = "or_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub allowed_uses: Vec<String>,
-    /// Whether addresses are taken from it without being asked for by name.
+    /// Whether addresses are taken from it without its being asked for by name: `Automatic`,
+    /// `Manual`.
     #[serde(
         default,
         deserialize_with = "or_default",
@@ -122,6 +123,14 @@ impl Spec for IpPoolSpec {
 
     fn validate(&self, _: &Metadata) -> Vec<Invalid> {
         let mut faults = Faults::default();
+        for (at, allowed) in self.allowed_uses.iter().enumerate() {
+            faults.form(format!("spec.allowedUses[{at}]"), allowed, ALLOWED_USE);
+        }
+        faults.form(
+            "spec.assignmentMode",
+            &self.assignment_mode,
+            ASSIGNMENT_MODE,
+        );
         let Some(cidr) = self.cidr else {
             faults.push("spec.cidr", Problem::Missing);
             return faults.0;
@@ -159,5 +168,18 @@ impl Spec for IpPoolSpec {
             );
         }
         faults.0
+    }
+
+    fn complete(&mut self, _: Kind, _: &mut Metadata) {
+        self.block_size = self.effective_block_size();
+        if self.node_selector.is_none() {
+            self.node_selector = "all()".parse().ok();
+        }
+        if self.allowed_uses.is_empty() {
+            self.allowed_uses = ["Workload", "Tunnel"].map(str::to_owned).to_vec();
+        }
+        if self.assignment_mode.is_empty() {
+            "Automatic".clone_into(&mut self.assignment_mode);
+        }
     }
 }

@@ -57,11 +57,15 @@ fn encode<S: Spec>(
         Err(_) if !faults.is_empty() => return Err(EncodeError::Invalid(faults)),
         Err(error) => return Err(error.into()),
     };
-    faults.extend(resource.validate()?);
-    if !faults.is_empty() {
-        return Err(EncodeError::Invalid(faults));
+    match resource.encode() {
+        Ok(octets) if faults.is_empty() => Ok((resource.completed()?.key()?, octets)),
+        Ok(_) => Err(EncodeError::Invalid(faults)),
+        Err(EncodeError::Invalid(more)) => {
+            faults.extend(more);
+            Err(EncodeError::Invalid(faults))
+        }
+        Err(error) => Err(error),
     }
-    Ok((resource.key()?, resource.encode()?))
 }
 
 /// What a field may hold.

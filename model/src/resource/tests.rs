@@ -1,4 +1,5 @@
 mod bgp;
+mod stored;
 
 use serde_json::json;
 

@@ -258,7 +258,12 @@ impl Spec for WorkloadEndpointSpec {
         faults.0
     }
 
-    fn complete(&self, metadata: &mut Metadata) {
+    fn complete(&mut self, _: Kind, metadata: &mut Metadata) {
+        if metadata.name.is_empty()
+            && let Ok(name) = self.name()
+        {
+            metadata.name = name.to_string();
+        }
         let namespace = metadata.namespace.clone();
         metadata
             .labels

@@ -1,0 +1,143 @@
+use serde_json::json;
+
+use super::*;
+use crate::{ResourceKey, shown};
+
+fn written(value: Value) -> (ResourceKey, Value) {
+    let (key, octets) = encode_strict(value).unwrap();
+    (key, serde_json::from_slice(&octets).unwrap())
+}
+
+fn key(kind: Kind, name: &str) -> ResourceKey {
+    let namespace = (kind.scope() == Scope::Namespaced).then_some("prod");
+    ResourceKey::new(kind, namespace, name).unwrap()
+}
+
+#[test]
+fn policies_are_written_with_name_tier_and_types() {
+    for (spec, types) in [
+        (json!({}), json!(["Ingress"])),
+        (json!({"egress": [{"action": "Allow"}]}), json!(["Egress"])),
+        (
+            json!({"ingress": [{"action": "Allow"}], "egress": [{"action": "Allow"}]}),
+            json!(["Ingress", "Egress"]),
+        ),
+        (json!({"types": ["Egress"]}), json!(["Egress"])),
+    ] {
+        let (key, value) = written(json!({"kind": "GlobalNetworkPolicy",
+            "metadata": {"name": "allow-dns"}, "spec": spec}));
+        assert_eq!(key.name(), "allow-dns");
+        assert_eq!(value["spec"]["types"], types);
+        let metadata = &value["metadata"];
+        assert_eq!(
+            metadata["annotations"]["projectcalico.org/metadata"],
+            "{\"name\":\"allow-dns\"}"
+        );
+        assert_eq!(metadata["labels"]["projectcalico.org/tier"], "default");
+    }
+}
+
+#[test]
+fn policies_are_shown_under_the_name_that_people_use() {
+    let show = |name: &str, value: Value| {
+        let key = key(Kind::NetworkPolicy, name);
+        shown(&key, value.to_string().as_bytes(), 17).unwrap()
+    };
+    let (_, value) = written(json!({"kind": "NetworkPolicy",
+        "metadata": {"name": "web", "namespace": "prod"}, "spec": {"tier": "security"}}));
+    let new = show("web", value);
+    assert_eq!(new["metadata"]["name"], "web");
+    assert_eq!(new["metadata"].get("annotations"), None);
+    assert_eq!(
+        new["metadata"]["labels"]["projectcalico.org/tier"],
+        "security"
+    );
+    let old = show(
+        "default.web",
+        json!({"metadata": {"name": "default.web"}, "spec": {"order": 1}}),
+    );
+    assert_eq!(old["metadata"]["name"], "web");
+    assert_eq!(
+        old["metadata"]["labels"]["projectcalico.org/tier"],
+        "default"
+    );
+    let foreign = show(
+        "knp.default.web",
+        json!({"metadata": {"name": "knp.default.web"}, "spec": {}}),
+    );
+    assert_eq!(foreign["metadata"]["name"], "knp.default.web");
+    let tiered = show(
+        "default.web",
+        json!({"metadata": {"name": "default.web"}, "spec": {"tier": "security"}}),
+    );
+    assert_eq!(tiered["metadata"]["name"], "default.web");
+}
+
+#[test]
+fn what_is_shown_has_kind_name_and_revision() {
+    let shown = shown(
+        &key(Kind::Tier, "t"),
+        b"{\"spec\":{\"order\":7},\"newer\":1}",
+        17,
+    )
+    .unwrap();
+    let expected = json!({"kind": "Tier", "apiVersion": API_VERSION,
+        "metadata": {"name": "t", "resourceVersion": "17"}, "spec": {"order": 7}, "newer": 1});
+    assert_eq!(shown, expected);
+    let mut known = expected;
+    known.as_object_mut().unwrap().remove("newer");
+    let again = encode_strict(known);
+    assert!(again.is_ok(), "what was shown can be written: {again:?}");
+}
+
+#[test]
+fn what_cannot_be_shown_says_which_field() {
+    for (octets, part) in [
+        (b"7".as_slice(), "Node: .: not an object"),
+        (b"{", "Node: .: "),
+        (b"{\"metadata\":{\"labels\":[]}}", "Node: metadata.labels: "),
+    ] {
+        let error = shown(&key(Kind::Node, "n"), octets, 1)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn pools_are_written_and_shown_with_their_defaults() {
+    let (key, value) = written(
+        json!({"kind": "IPPool", "metadata": {"name": "p"}, "spec": {"cidr": "fd65::/48"}}),
+    );
+    let spec = json!({"cidr": "fd65::/48", "blockSize": 122, "ipipMode": "Never", "vxlanMode": "Never",
+        "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"], "assignmentMode": "Automatic"});
+    assert_eq!(value["spec"], spec);
+    let shown = shown(&key, b"{\"spec\":{\"cidr\":\"fd65::/48\"}}", 1).unwrap();
+    assert_eq!(shown["spec"], spec);
+    let faults = encode_strict(
+        json!({"kind": "IPPool", "metadata": {"name": "p"}, "spec": {
+        "cidr": "10.0.0.0/8", "allowedUses": ["Party"], "assignmentMode": "Random", "nodeSelector": "a ="}}),
+    );
+    let text = faults.unwrap_err().to_string();
+    assert!(text.contains("spec.nodeSelector"), "{text}");
+    let faults = encode_strict(
+        json!({"kind": "IPPool", "metadata": {"name": "p"}, "spec": {
+        "cidr": "10.0.0.0/8", "allowedUses": ["Party"], "assignmentMode": "Random"}}),
+    );
+    let text = faults.unwrap_err().to_string();
+    assert!(
+        text.contains("spec.allowedUses[0]") && text.contains("spec.assignmentMode"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_endpoint_without_a_name_gets_the_one_it_must_have() {
+    let (key, value) = written(
+        json!({"kind": "WorkloadEndpoint", "metadata": {"namespace": "prod"}, "spec": {
+        "node": "n1", "orchestrator": "k8s", "pod": "web-0", "endpoint": "eth0",
+        "interfaceName": "cali1", "ipNetworks": ["10.65.0.1/32"]}}),
+    );
+    assert_eq!(key.name(), "n1-k8s-web--0-eth0");
+    assert_eq!(value["metadata"]["name"], "n1-k8s-web--0-eth0");
+}
