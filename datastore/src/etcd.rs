@@ -23,7 +23,7 @@ use crate::txn::{Txn, TxnReply};
 use crate::wire::status::status_in;
 
 use members::{Again, Members};
-pub use options::{EtcdOptions, TlsFiles};
+pub use options::{EtcdOptions, Password, TlsFiles};
 
 /// A client of an etcd cluster. Cheap to clone.
 #[derive(Clone)]

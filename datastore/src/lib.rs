@@ -8,7 +8,8 @@
 //!   v3 API over a core.
 //! - [`Mirror`] keeps up with some ranges of a store and tells what changed, never going back in
 //!   time; [`Follower`] runs it against a port.
-//! - [`manifests`] fills a store from a directory of YAML.
+//! - [`manifests`] reads YAML, and fills a store from a directory of it.
+//! - [`resources`] creates, replaces, reads and deletes resources as Calico's clients do.
 
 pub mod core;
 mod error;
@@ -17,18 +18,20 @@ mod kept;
 mod kv;
 pub mod limits;
 mod local;
+mod made;
 pub mod manifests;
 pub mod mirror;
 mod octets;
 mod port;
 mod random;
+pub mod resources;
 pub mod serve;
 mod txn;
 mod wire;
 
 pub use crate::core::{Core, CoreConfig, Faults};
 pub use error::Error;
-pub use etcd::{EtcdOptions, EtcdStore, TlsFiles};
+pub use etcd::{EtcdOptions, EtcdStore, Password, TlsFiles};
 pub use kept::KeptError;
 pub use kv::{
     Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,

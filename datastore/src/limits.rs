@@ -140,3 +140,6 @@ pub const MANIFEST_OCTETS_MAX: u64 = 16 * 1024 * 1024;
 
 /// Files in a manifest directory.
 pub const MANIFEST_FILES_MAX: usize = 10_000;
+
+/// How often a resource that others change at the same time is read again before giving up.
+pub const REPLACE_ATTEMPTS_MAX: usize = 5;

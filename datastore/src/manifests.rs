@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::limits::{MANIFEST_DEBOUNCE, MANIFEST_DEBOUNCE_MAX};
 use crate::port::Store;
 use apply::Applied;
+pub use read::{Document, documents, is_manifest};
 
 /// What is wrong with a directory of manifests.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,12 @@ impl fmt::Display for Fault {
         }
         write!(f, " {}", self.message)
     }
+}
+
+/// A value in YAML.
+pub fn to_yaml(value: &serde_json::Value) -> String {
+    // JSON values have nothing that YAML cannot say.
+    serde_saphyr::to_string(value).unwrap_or_default()
 }
 
 fn list(faults: &[Fault]) -> String {

@@ -21,6 +21,9 @@ pub struct EtcdOptions {
     /// A file that holds the user's password.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
+    /// The user's password itself, where it comes from elsewhere than a file.
+    #[serde(skip)]
+    pub password: Option<Password>,
     /// Certificates, for `https` URLs.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
@@ -47,6 +50,16 @@ pub struct TlsFiles {
     pub server_name: Option<String>,
 }
 
+/// A password; not shown where options are.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
 const fn yes() -> bool {
     true
 }
@@ -58,6 +71,7 @@ impl EtcdOptions {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             username: None,
             password_file: None,
+            password: None,
             tls: None,
             require_leader: true,
         }
@@ -84,15 +98,17 @@ impl EtcdOptions {
     pub(super) fn user(&self) -> Result<Option<(String, String)>, Error> {
         match (&self.username, &self.password_file) {
             (None, None) => Ok(None),
+            (Some(name), None) if self.password.is_some() => {
+                let Password(password) = self.password.clone().unwrap_or_default();
+                Ok(Some((name.clone(), password)))
+            }
             (Some(name), Some(file)) => {
                 let password = read(file)?;
                 let password = String::from_utf8_lossy(&password);
                 let password = password.trim_end_matches(['\r', '\n']);
                 Ok(Some((name.clone(), password.to_owned())))
             }
-            _ => Err(Error::Options(
-                "username and password_file go together".into(),
-            )),
+            _ => Err(Error::Options("a user and a password go together".into())),
         }
     }
 }

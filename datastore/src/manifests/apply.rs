@@ -1,15 +1,15 @@
 //! Making a store hold what a directory holds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use model::{ResourceKey, rfc3339_utc, uid_from_random};
-use serde_json::{Value, json};
+use model::ResourceKey;
+use serde_json::Value;
 
 use super::read::Wanted;
 use crate::error::Error;
 use crate::kv::LeaseId;
+use crate::made::complete;
 use crate::port::Store;
 
 /// What of the store came from the directory.
@@ -88,38 +88,4 @@ async fn write(store: &dyn Store, key: Bytes, wanted: Value) -> Result<bool, Err
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Adds what a resource is given when it is created, or has been given, and what others report.
-fn complete(mut value: Value, stored: &Value) -> Value {
-    for (field, made) in [
-        ("uid", new_uid as fn() -> String),
-        ("creationTimestamp", now),
-    ] {
-        let given = value["metadata"].get(field).is_some();
-        if !given {
-            let kept = stored["metadata"].get(field).cloned();
-            value["metadata"][field] = kept.unwrap_or_else(|| json!(made()));
-        }
-    }
-    if let (None, Some(status)) = (value.get("status"), stored.get("status")) {
-        value["status"] = status.clone();
-    }
-    value
-}
-
-fn new_uid() -> String {
-    // Without randomness the id is that of time: unique enough for a store that one process fills.
-    let octets = crate::random::octets().unwrap_or_else(|_| since_epoch().as_nanos().to_be_bytes());
-    uid_from_random(octets)
-}
-
-fn now() -> String {
-    rfc3339_utc(since_epoch().as_secs())
-}
-
-fn since_epoch() -> std::time::Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
 }

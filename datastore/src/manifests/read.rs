@@ -1,10 +1,11 @@
-//! Reading a directory of manifests.
+//! Reading manifests: files, their documents, and the resources in them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use model::{EncodeError, ResourceKey, encode_strict};
 use serde_json::Value;
@@ -18,8 +19,85 @@ use crate::limits::{MANIFEST_FILES_MAX, MANIFEST_OCTETS_MAX};
 pub(super) struct Wanted {
     /// What is to be stored, but for what a resource is given when it is created.
     pub(super) value: Value,
-    file: PathBuf,
+    file: Arc<Path>,
     place: Place,
+}
+
+/// A document of a file, or an item of a list in it.
+#[derive(Debug)]
+pub struct Document {
+    file: Arc<Path>,
+    tree: Tree,
+}
+
+impl Document {
+    /// What it holds.
+    pub fn value(&self) -> Value {
+        self.tree.value()
+    }
+
+    /// A fault of the field with this path, such as `spec.bgp.asNumber`; of the document as a
+    /// whole when there is no such field.
+    pub fn fault(&self, field: &str, message: String) -> Fault {
+        Fault {
+            file: self.file.to_path_buf(),
+            place: Some(self.tree.place_of(field)),
+            message,
+        }
+    }
+
+    /// The faults that writing it brought to light, each with its place.
+    pub fn faults(&self, error: &EncodeError) -> Vec<Fault> {
+        match error {
+            EncodeError::Invalid(invalid) => invalid
+                .iter()
+                .map(|one| self.fault(&one.field, one.to_string()))
+                .collect(),
+            EncodeError::Parse(parse) => vec![self.fault(&parse.field, error.to_string())],
+            EncodeError::UnknownKind(_) => vec![self.fault("kind", error.to_string())],
+            EncodeError::Key(_) => vec![self.fault("metadata", error.to_string())],
+        }
+    }
+}
+
+/// The documents of a text in YAML or JSON; lists of resources item by item. Faults are told as
+/// those of `file`.
+pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Fault> {
+    let trees = serde_saphyr::from_multiple::<Tree>(text).map_err(|error| {
+        let error = error.without_snippet();
+        let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+        Fault {
+            file: file.to_owned(),
+            place: error.location().map(place),
+            message: message.lines().next().unwrap_or_default().to_owned(),
+        }
+    })?;
+    let file: Arc<Path> = file.into();
+    let mut documents = Vec::new();
+    for tree in trees {
+        spread(&file, tree, &mut documents);
+    }
+    Ok(documents)
+}
+
+/// Adds the resources of a tree: its own, or those of the list that it is.
+fn spread(file: &Arc<Path>, tree: Tree, documents: &mut Vec<Document>) {
+    if tree.is_empty() {
+        return;
+    }
+    let items = match tree.is_list_of_resources() {
+        true => tree.items("items"),
+        false => match tree.into_list() {
+            Ok(items) => items,
+            Err(tree) => {
+                let file = Arc::clone(file);
+                return documents.push(Document { file, tree });
+            }
+        },
+    };
+    for item in items {
+        spread(file, item, documents);
+    }
 }
 
 /// Everything that the directory holds, or all faults in it.
@@ -39,7 +117,8 @@ pub(super) fn directory(directory: &Path) -> Result<BTreeMap<ResourceKey, Wanted
     }
 }
 
-/// Finds the files. Names that begin with a dot are passed over.
+/// Finds the files of a directory, and of those below it. Names that begin with a dot are passed
+/// over.
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
     let fault = |source: io::Error| unreadable(directory, &source);
     for entry in fs::read_dir(directory).map_err(fault)? {
@@ -54,12 +133,9 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
-        let known = path
-            .extension()
-            .is_some_and(|kind| ["yaml", "yml", "json"].iter().any(|known| kind == *known));
         if metadata.is_dir() {
             collect(&path, files)?;
-        } else if known {
+        } else if is_manifest(&path) {
             if files.len() >= MANIFEST_FILES_MAX || metadata.len() > MANIFEST_OCTETS_MAX {
                 return Err(Fault {
                     file: path,
@@ -71,6 +147,12 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// Whether a file's name is that of a manifest.
+pub fn is_manifest(file: &Path) -> bool {
+    file.extension()
+        .is_some_and(|kind| ["yaml", "yml", "json"].iter().any(|known| kind == *known))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Fault {
@@ -87,81 +169,39 @@ fn read_file(file: &Path, wanted: &mut BTreeMap<ResourceKey, Wanted>, faults: &m
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => return faults.push(unreadable(file, &error)),
     };
-    match serde_saphyr::from_multiple::<Tree>(&text) {
+    match documents(file, &text) {
         Ok(documents) => {
             for document in documents {
-                read_document(file, document, wanted, faults);
+                read_document(document, wanted, faults);
             }
         }
-        Err(error) => {
-            let error = error.without_snippet();
-            let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
-            faults.push(Fault {
-                file: file.to_owned(),
-                place: error.location().map(place),
-                message: message.lines().next().unwrap_or_default().to_owned(),
-            });
-        }
+        Err(fault) => faults.push(fault),
     }
 }
 
 fn read_document(
-    file: &Path,
-    document: Tree,
+    document: Document,
     wanted: &mut BTreeMap<ResourceKey, Wanted>,
     faults: &mut Vec<Fault>,
 ) {
-    if document.is_empty() {
-        return;
-    }
-    let value = document.value();
-    if value
-        .get("kind")
-        .and_then(Value::as_str)
-        .is_some_and(|kind| kind.ends_with("List"))
-    {
-        for item in document.items("items") {
-            read_document(file, item, wanted, faults);
-        }
-        return;
-    }
-    let fault = |place, message| Fault {
-        file: file.to_owned(),
-        place: Some(place),
-        message,
-    };
-    match encode(value) {
+    match encode(document.value()) {
         Ok((key, value)) => match wanted.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(Wanted {
                     value,
-                    file: file.to_owned(),
-                    place: document.place(),
+                    place: document.tree.place(),
+                    file: document.file,
                 });
             }
             Entry::Occupied(entry) => {
                 let first = entry.get();
-                let kind = entry.key().kind();
-                let name = entry.key().name();
+                let (kind, name) = (entry.key().kind(), entry.key().name());
                 let there = format!("{}:{}", first.file.display(), first.place.0);
-                faults.push(fault(
-                    document.place(),
-                    format!("{kind} {name} is already in {there}"),
-                ));
+                let message = format!("{kind} {name} is already in {there}");
+                faults.push(document.fault(".", message));
             }
         },
-        Err(EncodeError::Invalid(invalid)) => faults.extend(
-            invalid
-                .iter()
-                .map(|one| fault(document.place_of(&one.field), one.to_string())),
-        ),
-        Err(EncodeError::Parse(error)) => {
-            faults.push(fault(document.place_of(&error.field), error.to_string()));
-        }
-        Err(error @ EncodeError::UnknownKind(_)) => {
-            faults.push(fault(document.place_of("kind"), error.to_string()));
-        }
-        Err(error) => faults.push(fault(document.place(), error.to_string())),
+        Err(error) => faults.extend(document.faults(&error)),
     }
 }
 

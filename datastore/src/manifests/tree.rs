@@ -35,6 +35,28 @@ impl Tree {
         matches!(self.shape, Shape::Scalar(Value::Null))
     }
 
+    /// Whether it is an object whose kind is that of a list.
+    pub(super) fn is_list_of_resources(&self) -> bool {
+        let Shape::Object(fields) = &self.shape else {
+            return false;
+        };
+        fields.iter().any(|(name, _, tree)| {
+            let kind = match &tree.shape {
+                Shape::Scalar(Value::String(kind)) => kind.as_str(),
+                _ => "",
+            };
+            name == "kind" && kind.ends_with("List")
+        })
+    }
+
+    /// Its items, if it is a list; else itself.
+    pub(super) fn into_list(self) -> Result<Vec<Self>, Self> {
+        match self.shape {
+            Shape::List(items) => Ok(items),
+            shape => Err(Self { shape, ..self }),
+        }
+    }
+
     /// The items of an object's field, if that is a list.
     pub(super) fn items(self, field: &str) -> Vec<Self> {
         let Shape::Object(fields) = self.shape else {

@@ -1,0 +1,89 @@
+//! What a store holds before anything else is put into it.
+
+use model::{DEFAULT_TIER, Kind, ResourceKey};
+use serde_json::{Value, json};
+
+use super::{Resources, complete, encode};
+use crate::error::Error;
+use crate::kv::LeaseId;
+use crate::made::new_uid;
+use crate::resources::ResourceError;
+
+/// The tiers that are always there: name, order, and what happens to packets that no policy of
+/// theirs is for.
+pub(super) const TIERS: [(&str, u32, &str); 3] = [
+    (DEFAULT_TIER, 1_000_000, "Deny"),
+    ("kube-admin", 1_000, "Pass"),
+    ("kube-baseline", 10_000_000, "Pass"),
+];
+
+impl Resources {
+    /// Makes the store ready, where it is not: what the cluster is, with a random id and the word
+    /// that the store may be acted upon, and the tiers that are always there. What is set already
+    /// stays as it is.
+    pub async fn initialize(&self) -> Result<(), ResourceError> {
+        self.describe_cluster().await?;
+        for (name, order, action) in TIERS {
+            let tier = json!({"kind": "Tier", "metadata": {"name": name},
+                "spec": {"order": order, "defaultAction": action}});
+            self.put_once(tier).await?;
+        }
+        Ok(())
+    }
+
+    async fn describe_cluster(&self) -> Result<(), ResourceError> {
+        let cluster = |guid: String| {
+            json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
+                "spec": {"clusterGUID": guid, "datastoreReady": true}})
+        };
+        loop {
+            let guid = new_uid().replace('-', "");
+            let key = self.put_once(cluster(guid.clone())).await?;
+            let at = bytes::Bytes::from(key.to_string());
+            let Some(found) = self.store.get(at.clone()).await? else {
+                continue;
+            };
+            let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
+            let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
+                return Ok(()); // somebody else's to mend
+            };
+            let unnamed = spec.get("clusterGUID").is_none_or(|guid| guid == "");
+            let unsaid = spec.get("datastoreReady").is_none_or(Value::is_null);
+            if !unnamed && !unsaid {
+                return Ok(());
+            }
+            if unnamed {
+                spec.insert("clusterGUID".into(), guid.into());
+            }
+            if unsaid {
+                spec.insert("datastoreReady".into(), true.into());
+            }
+            let octets = value.to_string().into();
+            let (none, was) = (LeaseId::NONE, found.mod_revision);
+            match self.store.update(at, octets, none, was).await {
+                Ok(_) => return Ok(()),
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Writes a resource unless it is there.
+    async fn put_once(&self, resource: Value) -> Result<ResourceKey, ResourceError> {
+        let (key, value) = encode(resource)?;
+        let at = bytes::Bytes::from(key.to_string());
+        if self.store.get(at.clone()).await?.is_none() {
+            let octets = complete(value, &Value::Null).to_string().into();
+            match self.store.create(at, octets, LeaseId::NONE).await {
+                Ok(_) | Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(key)
+    }
+}
+
+/// Whether it is a tier that is always there.
+pub(super) fn is_tier_of_ours(key: &ResourceKey) -> bool {
+    key.kind() == Kind::Tier && TIERS.iter().any(|(name, ..)| *name == key.name())
+}
