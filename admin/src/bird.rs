@@ -38,7 +38,7 @@ fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {
 }
 
 /// When something was, the way BIRD 1 shortens it: the time of a day, or the day.
-fn since(now: &Zoned, seconds_ago: u64) -> String {
+pub fn since(now: &Zoned, seconds_ago: u64) -> String {
     /// From here on the day says more.
     const DAY: u64 = 20 * 3600;
     let format = if seconds_ago < DAY { "%T" } else { "%F" };

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{act, decode, lab, show, store};
+use crate::{act, decode, lab, node, resources, show, store};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -16,14 +16,26 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write resources to the store, whether they are there or not
+    Apply(resources::Write),
     /// End the session with a BGP neighbour, and begin it anew
     Clear(act::Clear),
+    /// Write resources to the store that must not be there yet
+    Create(resources::Create),
     /// Print the BGP messages of MRT files or hex lines as JSON
     Decode(decode::Args),
+    /// Delete resources from the store
+    Delete(resources::Delete),
+    /// Print resources of the store
+    Get(resources::Get),
     /// Bring up a routed fabric on this machine, in namespaces of its own
     Lab(lab::Args),
+    /// This host
+    Node(node::Args),
     /// Ask a BGP neighbour for its routes again
     Refresh(act::Refresh),
+    /// Write resources to the store that must be there
+    Replace(resources::Write),
     /// Ask the daemons of this host what they know
     Show(show::Args),
     /// Serve the embedded store
@@ -34,6 +46,12 @@ impl Cli {
     /// Does what was asked.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Apply(args) => block_on(resources::apply(args)),
+            Command::Create(args) => block_on(resources::create(args)),
+            Command::Delete(args) => block_on(resources::delete(args)),
+            Command::Get(args) => block_on(resources::get(args)),
+            Command::Node(args) => block_on(node::run(args)),
+            Command::Replace(args) => block_on(resources::replace(args)),
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
             Command::Lab(args) => lab::run(args),

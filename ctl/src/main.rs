@@ -9,6 +9,8 @@ mod ask;
 mod cli;
 mod decode;
 mod lab;
+mod node;
+mod resources;
 mod show;
 mod store;
 

@@ -18,6 +18,8 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cells::clean;
+
 /// Routes that a table shows unless told otherwise.
 const ROUTES_SHOWN: usize = 1000;
 

@@ -44,7 +44,7 @@ pub(super) fn or_dash<T: ToString>(value: Option<T>) -> String {
 }
 
 /// Text that came from elsewhere: what would steer a terminal is shown as an escape.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut clean, c| {
             match c {

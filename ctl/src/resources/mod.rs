@@ -1,0 +1,16 @@
+//! `cambric get`, `apply`, `create`, `replace` and `delete`: the resources of the store, with the
+//! words, manifests, tables and settings that users of calicoctl have.
+
+mod columns;
+mod connect;
+mod delete;
+mod fetch;
+mod input;
+mod print;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(crate) use delete::{Delete, delete};
+pub(crate) use fetch::{Get, get};
+pub(crate) use write::{Create, Write, apply, create, replace};

@@ -1,0 +1,182 @@
+//! `cambric create`, `apply` and `replace`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use datastore::manifests::Document;
+use datastore::resources::{Item, ResourceError, Resources};
+use model::encode_strict;
+use serde_json::Value;
+
+use super::connect::Connection;
+use super::input::{Files, Namespace, kind_of, resource};
+
+/// The arguments of `cambric apply` and `cambric replace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Write {
+    #[command(flatten)]
+    files: Files,
+    /// The namespace of resources that name none [default: default]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// The arguments of `cambric create`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    write: Write,
+    /// Pass over resources that are there already
+    #[arg(long)]
+    skip_exists: bool,
+}
+
+/// How a resource is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Create { skip_exists: bool },
+    Apply,
+    Replace,
+}
+
+impl How {
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Apply => "apply",
+            Self::Replace => "replace",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Create { .. } => "created",
+            Self::Apply => "applied",
+            Self::Replace => "replaced",
+        }
+    }
+
+    async fn write(self, all: &Resources, value: Value) -> Result<Item, ResourceError> {
+        match self {
+            Self::Create { .. } => all.create(value).await,
+            Self::Apply => all.apply(value).await,
+            Self::Replace => all.replace(value).await,
+        }
+    }
+}
+
+/// Runs `cambric create`.
+pub(crate) async fn create(args: Create) -> Result<ExitCode> {
+    let skip_exists = args.skip_exists;
+    args.write.run(How::Create { skip_exists }).await
+}
+
+/// Runs `cambric apply`.
+pub(crate) async fn apply(args: Write) -> Result<ExitCode> {
+    args.run(How::Apply).await
+}
+
+/// Runs `cambric replace`.
+pub(crate) async fn replace(args: Write) -> Result<ExitCode> {
+    args.run(How::Replace).await
+}
+
+impl Write {
+    async fn run(self, how: How) -> Result<ExitCode> {
+        if self.files.filename.is_empty() {
+            bail!("name the resources with -f");
+        }
+        let documents = self.files.documents()?;
+        if documents.is_empty() {
+            println!("No resources specified");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let namespace = Namespace {
+            named: self.namespace,
+            all: false,
+        };
+        let wanted = checked(documents, &namespace)?;
+        let all = self.connection.resources().await?;
+        // Who may not do this may still write what is asked for; who cannot reach the store will
+        // hear it next.
+        let _ = all.initialize().await;
+        let mut done = 0;
+        let mut failed = 0;
+        for (document, value) in &wanted {
+            match how.write(&all, value.clone()).await {
+                Ok(_) => done += 1,
+                Err(ResourceError::Exists(_)) if how == How::Create { skip_exists: true } => {
+                    done += 1;
+                }
+                Err(ResourceError::Invalid(error)) => {
+                    failed += 1;
+                    for fault in document.faults(&error) {
+                        eprintln!("cambric: {fault}");
+                    }
+                }
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("cambric: {}", document.fault(".", error.to_string()));
+                }
+            }
+        }
+        println!(
+            "{}",
+            summary(how.verb(), how.done(), &wanted_kinds(&wanted), done)
+        );
+        Ok(if failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+/// The resources of the documents; or the faults of all of them, before anything is written.
+fn checked(documents: Vec<Document>, namespace: &Namespace) -> Result<Vec<(Document, Value)>> {
+    let mut wanted = Vec::new();
+    let mut faults = Vec::new();
+    for document in documents {
+        let value = match resource(&document, namespace) {
+            Ok(value) => value,
+            Err(error) => {
+                faults.push(error.to_string());
+                continue;
+            }
+        };
+        match encode_strict(value.clone()) {
+            Ok(_) => wanted.push((document, value)),
+            Err(error) => faults.extend(document.faults(&error).iter().map(ToString::to_string)),
+        }
+    }
+    if faults.is_empty() {
+        return Ok(wanted);
+    }
+    bail!("nothing is written:\n{}", faults.join("\n"))
+}
+
+fn wanted_kinds(wanted: &[(Document, Value)]) -> Vec<String> {
+    wanted
+        .iter()
+        .filter_map(|(document, _)| kind_of(document).ok())
+        .map(|kind| kind.name().to_owned())
+        .collect()
+}
+
+/// What was done, in calicoctl's words.
+pub(super) fn summary(verb: &str, done: &str, kinds: &[String], count: usize) -> String {
+    let one = kinds
+        .first()
+        .filter(|first| kinds.iter().all(|kind| kind == *first));
+    let what = one.map_or_else(
+        || "resource(s)".to_owned(),
+        |kind| format!("'{kind}' resource(s)"),
+    );
+    match (count, kinds.len()) {
+        (0, _) => format!("Failed to {verb} any {what}"),
+        (count, all) if count == all => format!("Successfully {done} {count} {what}"),
+        (count, all) => format!("Partial success: {done} {count} out of {all} {what}"),
+    }
+}

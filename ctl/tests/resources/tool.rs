@@ -1,0 +1,132 @@
+//! The program, and a look into the store behind its back.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use datastore::{EtcdOptions, EtcdStore, KeyRange, LeaseId, Store};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::PREFIX;
+
+/// The program with a store, and a directory for its files.
+pub(crate) struct Tool {
+    url: String,
+    files: TempDir,
+}
+
+impl Tool {
+    pub(crate) fn at(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            files: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Writes a file, and tells its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = PathBuf::from(self.path(name));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self.path(name)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.files.path().join(name).display().to_string()
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cambric"));
+        for (name, _) in std::env::vars() {
+            if name.contains("ETCD_") || name.contains("DATASTORE_TYPE") {
+                command.env_remove(name);
+            }
+        }
+        let mut child = command
+            .args(arguments)
+            .env("DATASTORE_TYPE", "etcdv3")
+            .env("ETCD_ENDPOINTS", &self.url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that does not read it may have ended.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    /// Runs it, and tells what it printed.
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
+        self.fed(arguments, "")
+    }
+
+    /// Runs it with this on its standard input.
+    pub(crate) fn fed(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        let said = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}{errors}");
+        said
+    }
+
+    /// Runs it, and tells what it complained of.
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        self.fed_refused(arguments, "")
+    }
+
+    pub(crate) fn fed_refused(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success(), "{arguments:?}: {said}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    async fn store(&self) -> EtcdStore {
+        EtcdStore::connect(&EtcdOptions::new([&self.url]))
+            .await
+            .unwrap()
+    }
+
+    /// What is stored under a resource's path.
+    pub(crate) async fn value(&self, path: &str) -> Option<Value> {
+        let key = format!("{PREFIX}{path}");
+        let found = self.store().await.get(key.into()).await.unwrap()?;
+        Some(serde_json::from_slice(&found.value).unwrap())
+    }
+
+    pub(crate) async fn stored(&self, path: &str) -> Value {
+        match self.value(path).await {
+            Some(value) => value,
+            None => panic!("nothing is stored at {path}"),
+        }
+    }
+
+    /// Stores something that this program has not written.
+    pub(crate) async fn put(&self, path: &str, value: &Value) {
+        let (key, octets) = (format!("{PREFIX}{path}"), value.to_string());
+        let store = self.store().await;
+        store
+            .put(key.into(), octets.into(), LeaseId::NONE)
+            .await
+            .unwrap();
+    }
+
+    /// The paths of all resources.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let listing = self
+            .store()
+            .await
+            .list(KeyRange::prefix(PREFIX))
+            .await
+            .unwrap();
+        let keys = listing
+            .items
+            .iter()
+            .map(|item| String::from_utf8_lossy(&item.key));
+        keys.map(|key| key.trim_start_matches(PREFIX).to_owned())
+            .collect()
+    }
+}
