@@ -15,7 +15,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS="$flags" cargo build --release --locked -p fuzz --features libfuzzer --target "$host" \
     --target-dir target/fuzz
 
-for target in message attributes session speaker; do
+for target in message attributes session speaker stored; do
     mkdir -p "target/fuzz/corpus/$target" "target/fuzz/artifacts"
     echo "fuzzing $target for $seconds s"
     "target/fuzz/$host/release/fuzz-$target" "target/fuzz/corpus/$target" "fuzz/corpus/$target" \

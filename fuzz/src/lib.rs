@@ -7,7 +7,9 @@ mod codec;
 mod octets;
 mod operations;
 mod peering;
+mod stored;
 
 pub use codec::{attributes, message};
 pub use operations::session;
 pub use peering::speaker;
+pub use stored::stored;

@@ -46,3 +46,8 @@ fn session() {
 fn speaker() {
     replay("speaker", fuzz::speaker);
 }
+
+#[test]
+fn stored() {
+    replay("stored", fuzz::stored);
+}

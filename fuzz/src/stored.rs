@@ -1,0 +1,65 @@
+//! What stands in the store: whatever the octets, they are read or refused, and what is read is
+//! written as it was.
+
+use model::{
+    AllocationBlock, BlockAffinity, Kind, ResourceKey, Scope, Selector, encode_strict, shown,
+};
+
+use crate::octets::Octets;
+
+/// A key, a selector, a resource, or a value of address management, chosen by the first octet.
+pub fn stored(data: &[u8]) {
+    let mut octets = Octets(data);
+    let choice = usize::from(octets.octet());
+    match (choice % 4, std::str::from_utf8(octets.0)) {
+        (0, Ok(text)) => key(text),
+        (1, Ok(text)) => selector(text),
+        (2, _) => {
+            let _ = AllocationBlock::parse(octets.0).map(|block| {
+                let again = AllocationBlock::parse(&block.encode());
+                assert_eq!(again.ok(), Some(block));
+            });
+            let _ = BlockAffinity::parse(octets.0);
+        }
+        _ => resource(choice / 4, octets.0),
+    }
+}
+
+fn key(text: &str) {
+    if let Ok(key) = text.parse::<model::Key>() {
+        assert_eq!(key.to_string(), text);
+    }
+}
+
+fn selector(text: &str) {
+    let Ok(selector) = text.parse::<Selector>() else {
+        return;
+    };
+    let canonical = selector.to_string();
+    // `!!a` stands for `!(!a)`, and reads as `a`.
+    if !canonical.contains("!!") {
+        assert_eq!(canonical.parse(), Ok(selector.clone()), "{canonical}");
+    }
+    let _ = selector.matches_by(&|label| (label.len() % 2 == 0).then_some("x"));
+}
+
+/// What is shown of a stored value can be given back, unless it breaks the model; and then it is
+/// shown as before.
+fn resource(choice: usize, octets: &[u8]) {
+    let Some(kind) = Kind::ALL.get(choice % Kind::ALL.len()) else {
+        return;
+    };
+    let namespace = (kind.scope() == Scope::Namespaced).then_some("n");
+    let Ok(key) = ResourceKey::new(*kind, namespace, "x") else {
+        return;
+    };
+    let Ok(value) = shown(&key, octets, 1) else {
+        return;
+    };
+    let Ok((key, written)) = encode_strict(value) else {
+        return;
+    };
+    let once = shown(&key, &written, 1).expect("what is written reads");
+    let (_, again) = encode_strict(once).expect("what is shown can be written");
+    assert_eq!(again, written);
+}
