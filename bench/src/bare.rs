@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, sync::Arc};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
@@ -52,7 +52,7 @@ pub fn run(verb: Verb, prefixes: &[Ipv4Addr], gateway: Ipv4Addr, metric: u32) ->
         .chunks(BATCH)
         .map(|prefixes| encode(verb, prefixes, gateway, metric))
         .collect();
-    let listener = Listener::start()?;
+    let listener = Listener::start(|_, _| {})?;
     let requests = open(0)?;
     let mut answer = vec![0; READ_OCTETS];
     let began = Instant::now();
@@ -62,7 +62,7 @@ pub fn run(verb: Verb, prefixes: &[Ipv4Addr], gateway: Ipv4Addr, metric: u32) ->
         check(answer.get(..octets).unwrap_or_default())?;
     }
     let took = began.elapsed();
-    listener.stop()?;
+    drop(listener);
     Ok(took)
 }
 
@@ -116,14 +116,17 @@ fn open(groups: u32) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Somebody who reads all notifications and does nothing with them.
-struct Listener {
-    thread: JoinHandle<Result<()>>,
+/// A thread that reads all notifications of routes; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    thread: Option<JoinHandle<()>>,
     over: Arc<AtomicBool>,
 }
 
 impl Listener {
-    fn start() -> Result<Self> {
+    /// Begins to listen in the namespace of the calling thread, and hands over each datagram with
+    /// the instant when it was read.
+    pub fn start(mut hear: impl FnMut(&[u8], Instant) + Send + 'static) -> Result<Self> {
         let fd = open(RTMGRP_IPV4_ROUTE)?;
         // Without the privilege it overruns, as a daemon's would.
         let _ = setsockopt(&fd, sockopt::RcvBufForce, &LISTEN_OCTETS);
@@ -134,20 +137,25 @@ impl Listener {
             let mut buffer = vec![0; READ_OCTETS];
             while !stop.load(Ordering::Relaxed) {
                 match recv(fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                    Ok(_) | Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {}
-                    Err(error) => return Err(error.into()),
+                    Ok(octets) => hear(buffer.get(..octets).unwrap_or_default(), Instant::now()),
+                    Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::EINTR) => {}
+                    Err(_) => return,
                 }
             }
-            Ok(())
         });
-        Ok(Self { thread, over })
+        Ok(Self {
+            thread: Some(thread),
+            over,
+        })
     }
+}
 
-    fn stop(self) -> Result<()> {
+impl Drop for Listener {
+    fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        match self.thread.join() {
-            Ok(done) => done,
-            Err(_) => bail!("the listener panicked"),
+        if let Some(thread) = self.thread.take() {
+            // It may have panicked; whoever waits for its news has noticed.
+            let _ = thread.join();
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What our reflector has to reach, beside its peers in the same run.
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
-use crate::work::Work::{self, Churn, Fib, Keep, Rack, S1, S2, S3, S3b, Stall, Storm};
+use crate::work::Work::{
+    self, Churn, Fib, Keep, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
+};
 
 /// One measure of one workload, and what it is held against.
 #[derive(Clone, Copy, Debug)]
@@ -283,4 +285,69 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(Fib, "fib_adopt_writes", "routes written then", 0.0, &[]),
+    bar(
+        Path,
+        "path_p50_ms",
+        "idle: put to kernel p50, ms",
+        20.0,
+        &[],
+    ),
+    bar(
+        Path,
+        "path_p99_ms",
+        "idle: put to kernel p99, ms",
+        60.0,
+        &[],
+    ),
+    bar(
+        Path,
+        "path_near_p50_ms",
+        "put to its own kernel p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Path,
+        "busy_p50_ms",
+        "at 1,000/s: p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(Path, "busy_p999_ms", "at 1,000/s: p99.9, ms", 100.0, &[]),
+    bar(Many, "many_mb", "memory of a node's daemons, MB", 20.0, &[]),
+    bar(
+        Many,
+        "many_growth_mb",
+        "of it for 10,000 endpoints, MB",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Many,
+        "many_s",
+        "until it has all routes, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Watch,
+        "watch_s",
+        "etcd killed until all in sync, s",
+        5.0,
+        &[],
+    ),
+    bar(
+        Watch,
+        "watch_after_up_s",
+        "of it after etcd answers, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Watch,
+        "watch_lists",
+        "lists that etcd served again",
+        0.0,
+        &[],
+    ),
 ];

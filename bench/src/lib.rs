@@ -10,6 +10,7 @@ pub mod bars;
 pub mod chance;
 pub mod cli;
 pub mod daemons;
+pub mod fabric;
 pub mod generator;
 pub mod intake;
 pub mod ledger;

@@ -59,3 +59,18 @@ pub const CHURN: Duration = Duration::from_secs(120);
 
 /// The same of a quick run.
 pub const CHURN_QUICK: Duration = Duration::from_secs(6);
+
+/// How long a fabric may take for anything.
+pub const FABRIC_WITHIN: Duration = Duration::from_secs(60);
+
+/// A pause in which an idle fabric comes to rest.
+pub const PAUSE: Duration = Duration::from_millis(30);
+
+/// How long a fabric rests before memory is looked at: periodic work of the daemons comes by.
+pub const SETTLED: Duration = Duration::from_secs(3);
+
+/// Writes to the store that are under way at once.
+pub const PUTS_MAX: usize = 256;
+
+/// News of a kernel that wait to be looked at.
+pub const NEWS_MAX: usize = 1 << 16;

@@ -7,9 +7,12 @@ mod fib;
 pub mod internet;
 mod keep;
 pub mod latency;
+mod many;
+mod path;
 mod rack;
 mod stall;
 mod storm;
+mod watch;
 
 use anyhow::Result;
 use lab::Lab;
@@ -40,6 +43,12 @@ pub enum Work {
     Churn,
     /// 1,000,000 routes into the kernel, beside a bare netlink loop
     Fib,
+    /// From etcd through Felix, BGP and a reflector into another node's kernel
+    Path,
+    /// 10,000 endpoints elsewhere: the memory of a node's daemons
+    Many,
+    /// etcd restarts under 200 watchers
+    Watch,
 }
 
 impl Work {
@@ -56,6 +65,9 @@ impl Work {
             Self::Keep => "keep",
             Self::Churn => "churn",
             Self::Fib => "fib",
+            Self::Path => "path",
+            Self::Many => "many",
+            Self::Watch => "watch",
         }
     }
 
@@ -66,7 +78,7 @@ impl Work {
             Self::S3 => &[Kind::Cambric, Kind::Bird, Kind::FrrFast, Kind::Relay],
             Self::S3b => &[Kind::Cambric, Kind::FrrFast],
             Self::Storm | Self::Rack => &[Kind::Cambric, Kind::Bird, Kind::FrrFast],
-            Self::Stall | Self::Keep | Self::Churn | Self::Fib => &[Kind::Cambric],
+            _ => &[Kind::Cambric],
         }
     }
 
@@ -74,7 +86,14 @@ impl Work {
     pub const fn rounds_max(self) -> usize {
         match self {
             Self::S1 | Self::S2 | Self::S3 | Self::S3b | Self::Fib => usize::MAX,
-            Self::Storm | Self::Rack | Self::Stall | Self::Keep => 3,
+
+            Self::Storm
+            | Self::Rack
+            | Self::Stall
+            | Self::Keep
+            | Self::Path
+            | Self::Many
+            | Self::Watch => 3,
             Self::Churn => 1,
         }
     }
@@ -92,6 +111,9 @@ impl Work {
             Self::Keep => keep::keep(lab, kind, options).await,
             Self::Churn => churn::churn(lab, kind, options).await,
             Self::Fib => fib::fib(lab, options).await,
+            Self::Path => path::path(options),
+            Self::Many => many::many(options),
+            Self::Watch => watch::watch(options),
         }
     }
 }

@@ -150,7 +150,11 @@ pub const TABLE: &[Row] = &[
         5,
         &["bgp-proto", "mrt", "lab", "admin", "datastore", "model"],
     ),
-    row("bench", 5, &["lab", "bgp-io", "fib-sync"]),
+    row(
+        "bench",
+        5,
+        &["lab", "bgp-io", "fib-sync", "datastore", "model"],
+    ),
     row("xtask", 5, &[]),
 ];
 

@@ -1,0 +1,156 @@
+//! What a node's kernel says of its routes, and when.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use lab::Host;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::timeout;
+
+use crate::bare::Listener;
+use crate::limits::NEWS_MAX;
+
+/// One host route that came into a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct News {
+    /// Where it leads.
+    pub address: Ipv4Addr,
+    /// When the notification was read.
+    pub at: Instant,
+}
+
+/// A thread that listens to the kernel of one node, and does nothing else.
+#[derive(Debug)]
+pub struct Heard {
+    news: Receiver<News>,
+    _listener: Listener,
+}
+
+impl Heard {
+    /// Begins to listen: whatever comes after this returns is heard.
+    pub fn listen(host: &Host) -> Result<Self> {
+        let (sender, news) = channel(NEWS_MAX);
+        let listener = host.run(|| {
+            Listener::start(move |octets, at| {
+                for address in new_host_routes(octets) {
+                    // The other end is gone only when nobody wants to know any more.
+                    let _ = sender.blocking_send(News { address, at });
+                }
+            })
+        })??;
+        Ok(Self {
+            news,
+            _listener: listener,
+        })
+    }
+
+    /// The next news.
+    pub async fn next(&mut self, limit: Duration) -> Result<News> {
+        let news = timeout(limit, self.news.recv()).await;
+        news.with_context(|| format!("no route came within {limit:?}"))?
+            .context("the listener has ended")
+    }
+
+    /// Waits for the route to an address.
+    pub async fn until(&mut self, address: Ipv4Addr, limit: Duration) -> Result<News> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let news = self.next(left).await;
+            let news = news.with_context(|| format!("waiting for the route to {address}"))?;
+            if news.address == address {
+                return Ok(news);
+            }
+        }
+    }
+
+    /// Waits for the routes to all these addresses, each within `limit` of the one before.
+    pub async fn all(&mut self, mut addresses: BTreeSet<Ipv4Addr>, limit: Duration) -> Result<()> {
+        while !addresses.is_empty() {
+            let news = self.next(limit).await;
+            let news = news.with_context(|| format!("{} routes have not come", addresses.len()))?;
+            addresses.remove(&news.address);
+        }
+        Ok(())
+    }
+}
+
+// linux/rtnetlink.h
+const RTM_NEWROUTE: u16 = 24;
+const RTA_DST: u16 = 1;
+/// Octets of `struct nlmsghdr` and of `struct rtmsg`.
+const HEADER: usize = 16;
+const ROUTE: usize = 12;
+
+/// The destinations of the `RTM_NEWROUTE`s for IPv4 host routes of the main table in a datagram.
+fn new_host_routes(mut octets: &[u8]) -> Vec<Ipv4Addr> {
+    let mut found = vec![];
+    while let Some(length) = number32(octets, 0).map(|length| length as usize)
+        && let Some(message) = octets.get(..length)
+        && length >= HEADER
+    {
+        octets = octets.get(length.next_multiple_of(4)..).unwrap_or_default();
+        // family, dst_len, src_len, tos, table
+        let is_host_route = matches!(message.get(HEADER..), Some([2, 32, _, _, 254, ..]));
+        if number16(message, 4) == Some(RTM_NEWROUTE) && is_host_route {
+            found.extend(destination(
+                message.get(HEADER + ROUTE..).unwrap_or_default(),
+            ));
+        }
+    }
+    found
+}
+
+fn destination(mut attributes: &[u8]) -> Option<Ipv4Addr> {
+    while let Some(length) = number16(attributes, 0).map(usize::from) {
+        let value = attributes.get(4..length)?;
+        if number16(attributes, 2) == Some(RTA_DST) {
+            return Some(Ipv4Addr::from(*value.first_chunk::<4>()?));
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+fn number16(octets: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*octets.get(at..)?.first_chunk()?))
+}
+
+fn number32(octets: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*octets.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, length: u8, table: u8, address: [u8; 4]) -> Vec<u8> {
+        let mut octets = 44_u32.to_ne_bytes().to_vec();
+        octets.extend(kind.to_ne_bytes());
+        octets.extend([0; 10]);
+        octets.extend([2, length, 0, 0, table, 80, 0, 1, 0, 0, 0, 0]);
+        // RTA_PRIORITY before RTA_DST.
+        for (kind, value) in [(6_u16, [0, 1, 0, 0]), (RTA_DST, address)] {
+            octets.extend(8_u16.to_ne_bytes());
+            octets.extend(kind.to_ne_bytes());
+            octets.extend(value);
+        }
+        octets
+    }
+
+    #[test]
+    fn only_new_host_routes_of_the_main_table_are_news() {
+        let datagram = [
+            message(RTM_NEWROUTE, 32, 254, [10, 65, 0, 1]),
+            message(RTM_NEWROUTE + 1, 32, 254, [10, 65, 0, 2]),
+            message(RTM_NEWROUTE, 32, 255, [10, 65, 0, 3]),
+            message(RTM_NEWROUTE, 24, 254, [10, 65, 4, 0]),
+            message(RTM_NEWROUTE, 32, 254, [10, 65, 0, 5]),
+        ];
+        let found = new_host_routes(&datagram.concat());
+        assert_eq!(found, [[10, 65, 0, 1], [10, 65, 0, 5]].map(Ipv4Addr::from));
+        assert!(new_host_routes(&[1, 0, 0, 0]).is_empty());
+    }
+}

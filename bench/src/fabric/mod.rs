@@ -1,0 +1,164 @@
+//! A whole fabric as the thing that is measured: etcd, nodes with Felix and the BGP client,
+//! reflectors, and listeners to the nodes' kernels.
+
+mod heard;
+mod records;
+mod store;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use lab::fabric::{Fabric, Plan, Programs, Shape};
+use lab::{Lab, VethEnd};
+
+pub use heard::{Heard, News};
+pub use records::{Endpoint, write};
+pub use store::Etcd;
+
+use crate::limits::{FABRIC_WITHIN, STARTED_WITHIN};
+use crate::stage::Measures;
+
+/// A fabric whose daemons run, in the namespaces of the thread that made it.
+#[derive(Debug)]
+pub struct Ground {
+    /// Hosts and processes.
+    pub fabric: Fabric,
+    /// The store.
+    pub etcd: Etcd,
+    /// Endpoints that were made so far.
+    count: u32,
+}
+
+/// Does a work in a thread of its own: it gets namespaces of its own.
+pub fn apart(work: impl AsyncFnOnce(Lab) -> Result<Measures> + Send) -> Result<Measures> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(async { work(Lab::new().await?).await })
+        });
+        match thread.join() {
+            Ok(done) => done,
+            Err(_) => bail!("the work panicked"),
+        }
+    })
+}
+
+impl Ground {
+    /// Starts etcd, two reflectors and so many nodes; nothing is in the store.
+    pub async fn raise(lab: Lab, nodes: u16) -> Result<Self> {
+        let plan = Plan::new(Shape {
+            nodes,
+            reflectors: 2,
+            workloads_per_node: 0,
+            mesh: false,
+        })?;
+        let mut fabric = Fabric::build(lab, plan).await?;
+        let etcd = Etcd::start(&mut fabric).await?;
+        let programs = Programs {
+            bgp_client: program("cambric-bgp-client")?,
+            felix: program("cambric-felix")?,
+            route_reflector: program("cambric-route-reflector")?,
+        };
+        fabric.start_reflectors(&programs)?;
+        // A node that finds no reflector listening dials again only after seconds.
+        for reflector in &fabric.reflectors {
+            let socket = reflector.control("route-reflector");
+            let there = async || anyhow::Ok(socket.exists().then_some(()).ok_or(String::new()));
+            lab::until(STARTED_WITHIN, "a reflector listens", there).await?;
+        }
+        fabric.start_nodes(&programs)?;
+        Ok(Self {
+            fabric,
+            etcd,
+            count: 0,
+        })
+    }
+
+    /// Makes the interfaces of so many endpoints at a node, which the store does not know yet.
+    pub async fn endpoints(&mut self, node: usize, count: u32) -> Result<Vec<Endpoint>> {
+        let machine = self.fabric.node(node)?;
+        let mut endpoints = vec![];
+        for number in self.count..self.count + count {
+            let endpoint = Endpoint::new(number, &machine.plan.name);
+            let (name, other) = (endpoint.interface(), format!("in{number}"));
+            let end = |name| VethEnd {
+                host: &machine.host,
+                name,
+                mac: None,
+            };
+            machine.links.add_veth(end(&name), end(&other)).await?;
+            machine.links.up(&other).await?;
+            machine.links.up(&name).await?;
+            endpoints.push(endpoint);
+        }
+        self.count += count;
+        Ok(endpoints)
+    }
+
+    /// Waits until a first endpoint at the node `from` has come into the kernel of the node `to`:
+    /// all sessions on the way are up.
+    pub async fn first(&mut self, from: usize, to: usize) -> Result<()> {
+        let endpoints = self.endpoints(from, 1).await?;
+        let mut heard = self.listen(to)?;
+        for endpoint in endpoints {
+            write(&*self.etcd.store, &endpoint, endpoint.address()).await?;
+            heard.until(endpoint.address(), FABRIC_WITHIN).await?;
+        }
+        self.fabric.check()?;
+        Ok(())
+    }
+
+    /// Listens to the routes of a node's kernel.
+    pub fn listen(&self, node: usize) -> Result<Heard> {
+        Heard::listen(&self.fabric.node(node)?.host)
+    }
+
+    /// Resident octets of all daemons of a node.
+    pub fn resident(&self, node: usize) -> Result<u64> {
+        let daemons = &self.fabric.node(node)?.daemons;
+        let used = daemons.iter().map(|daemon| {
+            let used = daemon.process.usage().context("a daemon has ended")?;
+            anyhow::Ok(used.resident_octets)
+        });
+        used.sum()
+    }
+
+    /// Adds to an error what the daemons last wrote.
+    pub fn told<T>(&self, result: Result<T>) -> Result<T> {
+        result.with_context(|| {
+            let machines = self.fabric.reflectors.iter().chain(&self.fabric.nodes);
+            let logs = machines.flat_map(|machine| &machine.daemons).map(|daemon| {
+                let process = &daemon.process;
+                format!("{}:\n{}", process.name(), process.log_tail())
+            });
+            logs.collect::<Vec<_>>().join("\n")
+        })
+    }
+}
+
+/// One of Cambric's programs: beside this one, or built beside it in another way.
+fn program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("finding this program")?;
+    let beside = ["", "../release", "../debug"]
+        .into_iter()
+        .filter_map(|way| Some(own.parent()?.join(way).join(name)));
+    let mut there = beside.filter(|path| path.is_file());
+    there
+        .next()
+        .with_context(|| format!("{name} is not there: `make bench` builds it"))
+}
+
+/// Milliseconds from an instant to the moment when a node heard of an address.
+pub fn milliseconds(from: Instant, news: &News) -> f64 {
+    news.at.saturating_duration_since(from).as_secs_f64() * 1e3
+}
+
+/// The address of the `number`th endpoint, or the `number`th that endpoints move to.
+pub const fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(u32::from_be_bytes([10, 65, 0, 0]) + number)
+}

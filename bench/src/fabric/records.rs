@@ -1,0 +1,64 @@
+//! Workload endpoints, as an orchestrator writes them.
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use anyhow::Result;
+use datastore::{LeaseId, Store};
+use ipnet::IpNet;
+use model::{DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec};
+
+/// An endpoint of a node, by its number.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    number: u32,
+    node: String,
+}
+
+impl Endpoint {
+    /// The `number`th endpoint, which is at this node.
+    pub fn new(number: u32, node: &str) -> Self {
+        Self {
+            number,
+            node: node.to_owned(),
+        }
+    }
+
+    /// Its interface at the node.
+    pub fn interface(&self) -> String {
+        format!("cali{}", self.number)
+    }
+
+    /// The address that it has at first.
+    pub const fn address(&self) -> Ipv4Addr {
+        super::address(self.number)
+    }
+
+    /// Its key and value with this address.
+    pub fn encode(&self, address: Ipv4Addr) -> Result<(String, Vec<u8>)> {
+        let workload = format!("w{}", self.number);
+        let name = EndpointName::new(&self.node, "k8s", &workload, "eth0")?;
+        let [_, a, b, c] = self.number.to_be_bytes();
+        let spec = WorkloadEndpointSpec {
+            orchestrator: "k8s".to_owned(),
+            node: self.node.clone(),
+            pod: workload,
+            endpoint: "eth0".to_owned(),
+            ip_networks: vec![Network(IpNet::from(std::net::IpAddr::V4(address)))],
+            profiles: vec![DEFAULT_ALLOW_PROFILE.to_owned()],
+            interface_name: self.interface(),
+            mac: Some(Mac([2, 0x65, 0, a, b, c])),
+            ..WorkloadEndpointSpec::default()
+        };
+        let resource = Resource::namespaced("bench", &name.to_string(), spec);
+        Ok((resource.key()?.to_string(), resource.encode()?))
+    }
+}
+
+/// Writes an endpoint with an address; returns the instant right before.
+pub async fn write(store: &dyn Store, endpoint: &Endpoint, address: Ipv4Addr) -> Result<Instant> {
+    let (key, value) = endpoint.encode(address)?;
+    let began = Instant::now();
+    store.put(key.into(), value.into(), LeaseId::NONE).await?;
+    Ok(began)
+}

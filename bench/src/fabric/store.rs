@@ -1,0 +1,101 @@
+//! etcd, as Debian has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use datastore::{EtcdOptions, EtcdStore, Store};
+use lab::Program;
+use lab::fabric::Fabric;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::limits::STARTED_WITHIN;
+
+/// Where Debian puts it.
+const ETCD: &str = "/usr/bin/etcd";
+
+/// One member, its data on the lab's tmpfs: a disk's time is not in what is measured.
+pub struct Etcd {
+    directory: PathBuf,
+    options: EtcdOptions,
+    /// A connection to it.
+    pub store: Arc<dyn Store>,
+}
+
+impl std::fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Etcd").finish_non_exhaustive()
+    }
+}
+
+impl Etcd {
+    /// Starts it in the first host of a fabric, and waits until it answers.
+    pub async fn start(fabric: &mut Fabric) -> Result<Self> {
+        let directory = fabric.store_directory("etcd")?;
+        let options = EtcdOptions::new([format!("http://{}", fabric.plan.store_address())]);
+        let etcd = Self {
+            directory,
+            store: Arc::new(EtcdStore::connect(&options).await?),
+            options,
+        };
+        etcd.serve(fabric)?;
+        etcd.answers(fabric).await?;
+        Ok(etcd)
+    }
+
+    /// Starts it, with what it had.
+    pub fn serve(&self, fabric: &mut Fabric) -> Result<()> {
+        let address = fabric.plan.store_address();
+        let (url, peers) = (
+            format!("http://{address}"),
+            format!("http://{}:2380", address.ip()),
+        );
+        let program = Program::new(ETCD)
+            .arg("--data-dir")
+            .arg(&self.directory)
+            .args(["--name", "bench", "--log-level", "error"])
+            .args([
+                "--listen-client-urls",
+                &url,
+                "--advertise-client-urls",
+                &url,
+            ])
+            .args(["--listen-peer-urls", &peers])
+            .args(["--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("bench={peers}")]);
+        fabric.start_store(&program)?;
+        Ok(())
+    }
+
+    /// Waits until it answers.
+    pub async fn answers(&self, fabric: &mut Fabric) -> Result<()> {
+        lab::until(STARTED_WITHIN, "etcd answers", async || {
+            fabric.check()?;
+            let answer = self.store.get("/".into()).await;
+            anyhow::Ok(answer.map_err(|error| error.to_string()))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// A connection of its own.
+    pub async fn connect(&self) -> Result<EtcdStore> {
+        Ok(EtcdStore::connect(&self.options).await?)
+    }
+
+    /// How many calls of a method it has answered since it was started, by its own count.
+    pub async fn calls(&self, fabric: &Fabric, method: &str) -> Result<f64> {
+        let mut stream = TcpStream::connect(fabric.plan.store_address()).await?;
+        let request = b"GET /metrics HTTP/1.0\r\n\r\n";
+        stream.write_all(request).await.context("asking etcd")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        let method = format!("grpc_method=\"{method}\"");
+        let rows = text
+            .lines()
+            .filter(|line| line.starts_with("grpc_server_handled_total") && line.contains(&method));
+        let counts = rows.filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(counts.sum())
+    }
+}

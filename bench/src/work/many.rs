@@ -1,0 +1,64 @@
+//! many: what endpoints elsewhere cost a node.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use datastore::LeaseId;
+use lab::Lab;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::fabric::{self, Endpoint, Ground};
+use crate::limits::{FABRIC_WITHIN, PUTS_MAX, SETTLED};
+use crate::stage::{Measures, Options};
+
+/// The node that is looked at; the endpoints are on all others.
+const NODE: usize = 0;
+const NODES: u16 = 5;
+
+/// Resident memory of all daemons of a node that has no endpoint of its own, with a route to each
+/// endpoint of the others.
+pub(super) fn many(options: &Options) -> Result<Measures> {
+    let each = if options.quick { 25 } else { 2_500 };
+    fabric::apart(async |lab: Lab| {
+        let mut ground = Ground::raise(lab, NODES).await?;
+        let measured = measure(&mut ground, each).await;
+        ground.told(measured)
+    })
+}
+
+async fn measure(ground: &mut Ground, each: u32) -> Result<Measures> {
+    ground.first(NODE + 1, NODE).await?;
+    let before = ground.resident(NODE)?;
+    let mut endpoints = vec![];
+    for node in NODE + 1..NODES.into() {
+        endpoints.extend(ground.endpoints(node, each).await?);
+    }
+    let mut heard = ground.listen(NODE)?;
+    let began = Instant::now();
+    let mut puts = JoinSet::new();
+    for endpoint in &endpoints {
+        let (key, value) = endpoint.encode(endpoint.address())?;
+        let store = ground.etcd.store.clone();
+        puts.spawn(async move { store.put(key.into(), value.into(), LeaseId::NONE).await });
+        if puts.len() >= PUTS_MAX
+            && let Some(done) = puts.join_next().await
+        {
+            done??;
+        }
+    }
+    while let Some(done) = puts.join_next().await {
+        done??;
+    }
+    let all = endpoints.iter().map(Endpoint::address).collect();
+    heard.all(all, FABRIC_WITHIN).await?;
+    let took = began.elapsed();
+    sleep(SETTLED).await;
+    ground.fabric.check()?;
+    let after = ground.resident(NODE)?;
+    Ok(Measures::from([
+        ("many_s", took.as_secs_f64()),
+        ("many_mb", after as f64 / 1e6),
+        ("many_growth_mb", after.saturating_sub(before) as f64 / 1e6),
+    ]))
+}

@@ -1,0 +1,170 @@
+//! path: from the put of an endpoint to the route in another node's kernel.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use datastore::{LeaseId, Store};
+use lab::Lab;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, sleep_until};
+
+use crate::fabric::{self, Endpoint, Ground, Heard, milliseconds, write};
+use crate::limits::{FABRIC_WITHIN, PAUSE, PUTS_MAX};
+use crate::stage::{Measures, Options, quantiles};
+
+/// Where the single endpoints appear, and where their routes are waited for; on all other nodes
+/// endpoints move.
+const NEAR: usize = 0;
+const FAR: usize = 1;
+const NODES: u16 = 4;
+
+/// Addresses that endpoints move to count from here.
+const MOVES: u32 = 100_000;
+
+/// How much of each there is.
+struct Size {
+    singles: u32,
+    /// On each of the other nodes.
+    movers: u32,
+    moves: u32,
+    moves_per_s: u32,
+}
+
+const FULL: Size = Size {
+    singles: 300,
+    movers: 250,
+    moves: 10_000,
+    moves_per_s: 1_000,
+};
+
+const QUICK: Size = Size {
+    singles: 10,
+    movers: 10,
+    moves: 100,
+    moves_per_s: 50,
+};
+
+/// New endpoints one at a time, each after a pause; then many that move, each of them measured.
+pub(super) fn path(options: &Options) -> Result<Measures> {
+    let size = if options.quick { &QUICK } else { &FULL };
+    fabric::apart(async |lab: Lab| {
+        let mut ground = Ground::raise(lab, NODES).await?;
+        let measured = measure(&mut ground, size).await;
+        ground.told(measured)
+    })
+}
+
+async fn measure(ground: &mut Ground, size: &Size) -> Result<Measures> {
+    ground.first(NEAR, FAR).await?;
+    let mut measures = Measures::new();
+    idle(ground, size, &mut measures).await?;
+    busy(ground, size, &mut measures).await?;
+    ground.fabric.check()?;
+    Ok(measures)
+}
+
+/// One new endpoint after the other: until its own node's kernel has the route, and until the far
+/// node's has it.
+async fn idle(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Result<()> {
+    let endpoints = ground.endpoints(NEAR, size.singles).await?;
+    let (mut near, mut far) = (ground.listen(NEAR)?, ground.listen(FAR)?);
+    let (mut to_near, mut to_far) = (vec![], vec![]);
+    for endpoint in &endpoints {
+        sleep(PAUSE).await;
+        let address = endpoint.address();
+        let began = write(&*ground.etcd.store, endpoint, address).await?;
+        to_near.push(milliseconds(
+            began,
+            &near.until(address, FABRIC_WITHIN).await?,
+        ));
+        to_far.push(milliseconds(
+            began,
+            &far.until(address, FABRIC_WITHIN).await?,
+        ));
+    }
+    let [near_p50] = quantiles(to_near, [0.5])?;
+    let [p50, p99] = quantiles(to_far, [0.5, 0.99])?;
+    measures.extend([
+        ("path_near_p50_ms", near_p50),
+        ("path_p50_ms", p50),
+        ("path_p99_ms", p99),
+    ]);
+    Ok(())
+}
+
+/// Endpoints move to new addresses, so many a second whether or not the fabric follows; each move
+/// counts from when it was due.
+async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Result<()> {
+    let mut movers = vec![];
+    for node in FAR + 1..NODES.into() {
+        movers.extend(ground.endpoints(node, size.movers).await?);
+    }
+    let mut far = ground.listen(FAR)?;
+    for endpoint in &movers {
+        write(&*ground.etcd.store, endpoint, endpoint.address()).await?;
+    }
+    let all = movers.iter().map(Endpoint::address).collect();
+    far.all(all, FABRIC_WITHIN).await?;
+    sleep(PAUSE).await;
+    let each = Duration::from_secs(1) / size.moves_per_s;
+    let began = Instant::now() + PAUSE;
+    let store = ground.etcd.store.clone();
+    let (written, samples) = tokio::join!(
+        moves(store, &movers, size.moves, began, each),
+        arrivals(&mut far, size.moves, began, each)
+    );
+    written?;
+    let [p50, p99, p999] = quantiles(samples?, [0.5, 0.99, 0.999])?;
+    measures.extend([
+        ("busy_p50_ms", p50),
+        ("busy_p99_ms", p99),
+        ("busy_p999_ms", p999),
+    ]);
+    Ok(())
+}
+
+/// Writes each move when it is due.
+async fn moves(
+    store: Arc<dyn Store>,
+    movers: &[Endpoint],
+    count: u32,
+    began: Instant,
+    each: Duration,
+) -> Result<()> {
+    let mut puts = JoinSet::new();
+    for (number, endpoint) in (0..count).zip(movers.iter().cycle()) {
+        let (key, value) = endpoint.encode(fabric::address(MOVES + number))?;
+        sleep_until((began + each * number).into()).await;
+        if puts.len() >= PUTS_MAX
+            && let Some(done) = puts.join_next().await
+        {
+            done??;
+        }
+        let store = store.clone();
+        puts.spawn(async move { store.put(key.into(), value.into(), LeaseId::NONE).await });
+    }
+    while let Some(done) = puts.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+/// Waits for the routes of all moves; milliseconds from when each was due.
+async fn arrivals(far: &mut Heard, count: u32, began: Instant, each: Duration) -> Result<Vec<f64>> {
+    let mut samples = vec![None; count as usize];
+    let mut left = count;
+    while left > 0 {
+        let news = far.next(FABRIC_WITHIN).await;
+        let news = news.with_context(|| format!("{left} of {count} moves have not come"))?;
+        let number = news
+            .address
+            .to_bits()
+            .wrapping_sub(fabric::address(MOVES).to_bits());
+        if let Some(sample @ None) = samples.get_mut(number as usize) {
+            *sample = Some(milliseconds(began + each * number, &news));
+            left -= 1;
+        }
+    }
+    Ok(samples.into_iter().flatten().collect())
+}

@@ -1,0 +1,146 @@
+//! watch: etcd restarts under many watchers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use datastore::{Change, KeyRange, LeaseId, Status, Update, follow};
+use lab::Lab;
+use lab::fabric::{Fabric, Plan, Shape};
+use model::Kind;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::fabric::{self, Endpoint, Etcd, write};
+use crate::limits::FABRIC_WITHIN;
+use crate::stage::{Measures, Options};
+
+/// What each watcher mirrors: what Felix does.
+const KINDS: [Kind; 4] = [
+    Kind::WorkloadEndpoint,
+    Kind::Profile,
+    Kind::FelixConfiguration,
+    Kind::ClusterInformation,
+];
+
+/// What a watcher knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Picture {
+    in_sync: bool,
+    keys: usize,
+    /// The last value of the mark.
+    mark: u64,
+    /// Keys that it was told are gone; none ever is.
+    gone: usize,
+}
+
+/// etcd is killed and started again with what it had: until every watcher has what was written
+/// afterwards, and how many lists that cost.
+pub(super) fn watch(options: &Options) -> Result<Measures> {
+    let (watchers, keys) = if options.quick {
+        (20, 100)
+    } else {
+        (200, 10_000)
+    };
+    fabric::apart(async |lab: Lab| {
+        // A fabric of which nothing runs but the store.
+        let plan = Plan::new(Shape {
+            nodes: 1,
+            reflectors: 1,
+            workloads_per_node: 0,
+            mesh: false,
+        })?;
+        let mut fabric = Fabric::build(lab, plan).await?;
+        let etcd = Etcd::start(&mut fabric).await?;
+        for number in 0..keys {
+            let endpoint = Endpoint::new(number, &format!("node{}", number % 100));
+            write(&*etcd.store, &endpoint, endpoint.address()).await?;
+        }
+        measure(&mut fabric, &etcd, watchers, keys as usize).await
+    })
+}
+
+async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -> Result<Measures> {
+    let (mut pictures, mut tasks) = (vec![], JoinSet::new());
+    for seed in 0..watchers {
+        let store = Arc::new(etcd.connect().await?);
+        let (sender, picture) = watch::channel(Picture::default());
+        pictures.push(picture);
+        tasks.spawn(follow_on(store, seed, sender));
+    }
+    mark(etcd, 1).await?;
+    all(&mut pictures, keys, 1).await?;
+    let lists_at_first = etcd.calls(fabric, "Range").await?;
+
+    let mut store = fabric.store.take().context("there is no store")?;
+    let began = Instant::now();
+    store.process.kill().await?;
+    etcd.serve(fabric)?;
+    etcd.answers(fabric).await?;
+    let up = Instant::now();
+    mark(etcd, 2).await?;
+    all(&mut pictures, keys, 2).await?;
+    let (synced, now) = (up.elapsed(), began.elapsed());
+    // One of them is ours, to see whether it answers.
+    let lists = etcd.calls(fabric, "Range").await? - 1.0;
+    let gone: usize = pictures.iter().map(|picture| picture.borrow().gone).sum();
+    ensure!(gone == 0, "{gone} keys were told to be gone, and none was");
+    Ok(Measures::from([
+        ("watch_s", now.as_secs_f64()),
+        ("watch_after_up_s", synced.as_secs_f64()),
+        ("watch_lists", lists),
+        ("watch_lists_at_first", lists_at_first),
+    ]))
+}
+
+/// Follows the store for ever.
+async fn follow_on(store: Arc<datastore::EtcdStore>, seed: u64, picture: watch::Sender<Picture>) {
+    let ranges = KINDS.map(|kind| KeyRange::prefix(kind.prefix()));
+    let mut follower = follow(store, ranges, seed);
+    let mark = mark_key();
+    let mut seen = std::collections::BTreeSet::new();
+    loop {
+        let mut next = *picture.borrow();
+        for update in follower.next().await {
+            match update {
+                Update::Change(Change::Put(item)) if item.key == mark => {
+                    let text = String::from_utf8_lossy(&item.value).into_owned();
+                    next.mark = text.parse().unwrap_or_default();
+                }
+                Update::Change(Change::Put(item)) => {
+                    seen.insert(item.key);
+                }
+                Update::Change(Change::Delete(_)) => next.gone += 1,
+                Update::Status(status) => next.in_sync = status == Status::InSync,
+            }
+        }
+        next.keys = seen.len();
+        picture.send_replace(next);
+    }
+}
+
+/// A key that all watchers see.
+fn mark_key() -> String {
+    format!("{}mark", Kind::ClusterInformation.prefix())
+}
+
+async fn mark(etcd: &Etcd, value: u64) -> Result<()> {
+    let value = value.to_string();
+    let key = mark_key();
+    etcd.store
+        .put(key.into(), value.into(), LeaseId::NONE)
+        .await?;
+    Ok(())
+}
+
+/// Waits until every watcher has all keys and the mark, and is in sync.
+async fn all(pictures: &mut [watch::Receiver<Picture>], keys: usize, mark: u64) -> Result<()> {
+    for (at, picture) in pictures.iter_mut().enumerate() {
+        let whole = picture
+            .wait_for(|picture| picture.in_sync && picture.keys == keys && picture.mark == mark);
+        let waited = lab::within(FABRIC_WITHIN, "a watcher is in sync", whole).await;
+        let waited = waited.map(|found| found.map(drop));
+        waited.with_context(|| format!("watcher {at} has {:?}", *picture.borrow()))??;
+    }
+    Ok(())
+}
