@@ -308,6 +308,13 @@ pub const BARS: &[Bar] = &[
     ),
     bar(
         Path,
+        "busy_near_p50_ms",
+        "at 1,000/s: its own kernel p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Path,
         "busy_p50_ms",
         "at 1,000/s: p50, ms",
         f64::INFINITY,

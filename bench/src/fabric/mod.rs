@@ -8,7 +8,7 @@ mod store;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use lab::fabric::{Fabric, Plan, Programs, Shape};
@@ -126,6 +126,18 @@ impl Ground {
             anyhow::Ok(used.resident_octets)
         });
         used.sum()
+    }
+
+    /// CPU time that all daemons of a name have used so far, the store among them.
+    pub fn cpu(&self, name: &str) -> Duration {
+        let machines = self.fabric.reflectors.iter().chain(&self.fabric.nodes);
+        let daemons = machines.flat_map(|machine| &machine.daemons);
+        let named = daemons
+            .chain(&self.fabric.store)
+            .filter(|daemon| daemon.name == name);
+        named
+            .filter_map(|daemon| Some(daemon.process.usage()?.cpu))
+            .sum()
     }
 
     /// Adds to an error what the daemons last wrote.

@@ -1,5 +1,6 @@
 //! path: from the put of an endpoint to the route in another node's kernel.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,14 @@ const NODES: u16 = 4;
 
 /// Addresses that endpoints move to count from here.
 const MOVES: u32 = 100_000;
+
+/// CPU time of all daemons of a kind for one move, in microseconds.
+const CPU: [(&str, &str); 4] = [
+    ("busy_felix_us", "felix"),
+    ("busy_client_us", "bgp-client"),
+    ("busy_reflector_us", "route-reflector"),
+    ("busy_etcd_us", "store"),
+];
 
 /// How much of each there is.
 struct Size {
@@ -100,7 +109,7 @@ async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Resu
     for node in FAR + 1..NODES.into() {
         movers.extend(ground.endpoints(node, size.movers).await?);
     }
-    let mut far = ground.listen(FAR)?;
+    let (mut near, mut far) = (ground.listen(FAR + 1)?, ground.listen(FAR)?);
     for endpoint in &movers {
         write(&*ground.etcd.store, endpoint, endpoint.address()).await?;
     }
@@ -110,13 +119,24 @@ async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Resu
     let each = Duration::from_secs(1) / size.moves_per_s;
     let began = Instant::now() + PAUSE;
     let store = ground.etcd.store.clone();
-    let (written, samples) = tokio::join!(
-        moves(store, &movers, size.moves, began, each),
+    // Every other move is of an endpoint at the first of their nodes.
+    let halves = movers.split_at(movers.len() / 2);
+    let turns = std::iter::zip(halves.0, halves.1).flat_map(|(one, other)| [one, other]);
+    let before = CPU.map(|(_, name)| ground.cpu(name));
+    let (written, to_near, to_far) = tokio::join!(
+        moves(store, turns.cycle(), size.moves, began, each),
+        arrivals(&mut near, size.moves.div_ceil(2), began, each),
         arrivals(&mut far, size.moves, began, each)
     );
     written?;
-    let [p50, p99, p999] = quantiles(samples?, [0.5, 0.99, 0.999])?;
+    let [near_p50] = quantiles(to_near?, [0.5])?;
+    let [p50, p99, p999] = quantiles(to_far?, [0.5, 0.99, 0.999])?;
+    for ((measure, name), before) in CPU.into_iter().zip(before) {
+        let used = ground.cpu(name).saturating_sub(before) / size.moves;
+        measures.insert(measure, used.as_secs_f64() * 1e6);
+    }
     measures.extend([
+        ("busy_near_p50_ms", near_p50),
         ("busy_p50_ms", p50),
         ("busy_p99_ms", p99),
         ("busy_p999_ms", p999),
@@ -125,15 +145,15 @@ async fn busy(ground: &mut Ground, size: &Size, measures: &mut Measures) -> Resu
 }
 
 /// Writes each move when it is due.
-async fn moves(
+async fn moves<'e>(
     store: Arc<dyn Store>,
-    movers: &[Endpoint],
+    movers: impl Iterator<Item = &'e Endpoint>,
     count: u32,
     began: Instant,
     each: Duration,
 ) -> Result<()> {
     let mut puts = JoinSet::new();
-    for (number, endpoint) in (0..count).zip(movers.iter().cycle()) {
+    for (number, endpoint) in (0..count).zip(movers) {
         let (key, value) = endpoint.encode(fabric::address(MOVES + number))?;
         sleep_until((began + each * number).into()).await;
         if puts.len() >= PUTS_MAX
@@ -150,21 +170,25 @@ async fn moves(
     Ok(())
 }
 
-/// Waits for the routes of all moves; milliseconds from when each was due.
-async fn arrivals(far: &mut Heard, count: u32, began: Instant, each: Duration) -> Result<Vec<f64>> {
-    let mut samples = vec![None; count as usize];
-    let mut left = count;
-    while left > 0 {
-        let news = far.next(FABRIC_WITHIN).await;
-        let news = news.with_context(|| format!("{left} of {count} moves have not come"))?;
+/// Waits for the routes of so many moves; milliseconds from when each was due.
+async fn arrivals(
+    heard: &mut Heard,
+    count: u32,
+    began: Instant,
+    each: Duration,
+) -> Result<Vec<f64>> {
+    let mut samples = BTreeMap::new();
+    while samples.len() < count as usize {
+        let news = heard.next(FABRIC_WITHIN).await;
+        let news = news.with_context(|| format!("{} of {count} moves have come", samples.len()))?;
         let number = news
             .address
             .to_bits()
-            .wrapping_sub(fabric::address(MOVES).to_bits());
-        if let Some(sample @ None) = samples.get_mut(number as usize) {
-            *sample = Some(milliseconds(began + each * number, &news));
-            left -= 1;
+            .checked_sub(fabric::address(MOVES).to_bits());
+        if let Some(number) = number {
+            let sample = || milliseconds(began + each * number, &news);
+            samples.entry(number).or_insert_with(sample);
         }
     }
-    Ok(samples.into_iter().flatten().collect())
+    Ok(samples.into_values().collect())
 }
