@@ -177,7 +177,7 @@ impl Daemon {
         while let Some(command) = self.agent.poll_command(now) {
             self.fib.submit(command);
         }
-        self.host.go_on();
+        self.host.go_on(now);
         // What an earlier run knew is not reported: the store knows better.
         let current = self.agent.is_active() && self.agent.is_store_in_sync();
         if current {
@@ -203,7 +203,11 @@ impl Daemon {
         stop: &mut Pin<&mut impl Future<Output = ()>>,
         errand: &mut Option<Errand>,
     ) -> Wake {
-        let deadline = [self.agent.poll_timeout(), self.reporter.poll_timeout()];
+        let deadline = [
+            self.agent.poll_timeout(),
+            self.reporter.poll_timeout(),
+            self.host.poll_timeout(),
+        ];
         let deadline = deadline.into_iter().flatten().min();
         tokio::select! {
             () = stop => Wake::Stop,

@@ -11,6 +11,10 @@ pub const INTERFACE_PREFIXES_MAX: usize = 16;
 /// How often a transaction is begun anew when others write to nftables at the same time.
 pub const TRANSACTION_ATTEMPTS: u32 = 8;
 
+/// How long at least between two listings of the packet filter, by which it is known again: while
+/// endpoints change all the time, only some transactions are followed by one.
+pub const LISTING_GAP: Duration = Duration::from_millis(200);
+
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 

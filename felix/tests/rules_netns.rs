@@ -158,6 +158,13 @@ fn a_foreign_edit_is_healed() {
             assert_listed(&two());
             assert_eq!(rules.check().unwrap(), Checked::Intact, "{edit}");
         }
+        // Nor does one pass that comes right after a transaction of ours.
+        rules.apply(&ruleset(&[])).unwrap();
+        rules.apply(&two()).unwrap();
+        assert!(rules.is_unlisted());
+        run(edits[2]);
+        assert_eq!(rules.check().unwrap(), Checked::Healed);
+        assert_listed(&two());
         run("nft delete table inet cambric-felix");
         let other = ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
         rules.apply(&other).unwrap();

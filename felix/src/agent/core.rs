@@ -131,7 +131,7 @@ impl Agent {
         if let Some(problem) = self.calculator.change(key, value) {
             warn!(%problem, "value refused; the one before stays in force");
         }
-        self.stale = true;
+        self.stale |= self.calculator.take_changed();
     }
 
     /// The store has been read in full: what it does not hold is not there.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use fib_sync::Link;
+use fib_sync::{Instant, Link};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
@@ -14,6 +14,7 @@ use super::neighbours::{Neighbour, Neighbours};
 use super::rules::{Checked, Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, Host};
+use crate::limits::LISTING_GAP;
 use crate::render::Ruleset;
 
 /// This host, in the network namespace of the calling thread.
@@ -27,6 +28,8 @@ pub struct LinuxHost {
     /// Addresses whose connections are still to be forgotten.
     forgetting: BTreeSet<IpAddr>,
     forgetter: Option<JoinHandle<()>>,
+    /// When the packet filter may be listed again.
+    listing_at: Instant,
 }
 
 /// Why a host cannot be worked on.
@@ -56,6 +59,7 @@ impl LinuxHost {
             sysctl,
             forgetting: BTreeSet::new(),
             forgetter: None,
+            listing_at: Instant(0),
         })
     }
 
@@ -64,8 +68,24 @@ impl LinuxHost {
         &mut self.rules
     }
 
+    /// Does what can wait until all else is done.
+    pub fn go_on(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.listing_at = now + LISTING_GAP;
+            if let Err(error) = self.rules.list() {
+                debug!(%error, "packet filter not listed");
+            }
+        }
+        self.forget_connections();
+    }
+
+    /// When to [go on](Self::go_on) although nothing happened.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.rules.is_unlisted().then_some(self.listing_at)
+    }
+
     /// Goes on forgetting connections, if one round is through and more addresses came meanwhile.
-    pub fn go_on(&mut self) {
+    fn forget_connections(&mut self) {
         let busy = self
             .forgetter
             .as_ref()
@@ -162,6 +182,6 @@ impl Host for LinuxHost {
 
     fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
         self.forgetting.extend(addresses);
-        self.go_on();
+        self.forget_connections();
     }
 }

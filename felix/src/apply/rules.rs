@@ -83,6 +83,8 @@ pub struct Rules {
     requests: Requests,
     held: Option<Ruleset>,
     stamp: Option<Stamp>,
+    /// The generation that our last transaction made, while its listing is still to be taken.
+    unlisted: Option<u32>,
     /// Times that somebody else's change to the table was undone.
     foreign_edits: u64,
     /// Transactions carried out.
@@ -110,6 +112,7 @@ impl Rules {
             requests,
             held: None,
             stamp: None,
+            unlisted: None,
             foreign_edits: 0,
             transactions: 0,
         };
@@ -173,6 +176,7 @@ impl Rules {
         let Some(held) = self.held.clone() else {
             return Ok(Checked::Nothing);
         };
+        self.list()?;
         let generation = self.generation()?;
         if let Some(stamp) = self.stamp {
             if stamp.generation == generation {
@@ -236,9 +240,28 @@ impl Rules {
             }
         };
         self.transactions += 1;
-        // The stamp is good only if nobody wrote between us and the listing.
-        let ours = before.wrapping_add(1).max(1);
+        self.unlisted = Some(before.wrapping_add(1).max(1));
+        Ok(())
+    }
+
+    /// Whether the last transaction is still to be [listed](Self::list).
+    pub const fn is_unlisted(&self) -> bool {
+        self.unlisted.is_some()
+    }
+
+    /// Reads what the last transaction has made of the table, to know it again. It takes the longer
+    /// the larger the table is, so it is not a part of the transaction; but until then a change by
+    /// anybody to any table counts as one to ours.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer.
+    pub fn list(&mut self) -> Result<(), RulesError> {
+        let Some(ours) = self.unlisted.take() else {
+            return Ok(());
+        };
         let listing = self.listing()?;
+        // It is good only if nobody wrote between us and the listing.
         if self.generation()? == ours {
             self.stamp = Some(Stamp {
                 generation: ours,

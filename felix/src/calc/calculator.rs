@@ -41,6 +41,9 @@ pub struct Calculator {
     pub(super) cluster: Option<ClusterInformationSpec>,
     /// Values that were refused, by key.
     pub(super) refused: BTreeMap<String, Problem>,
+    /// Whether anything of the above has changed since it was last asked: most of what the store
+    /// says is about other hosts.
+    changed: bool,
 }
 
 impl Calculator {
@@ -55,6 +58,7 @@ impl Calculator {
             own: None,
             cluster: None,
             refused: BTreeMap::new(),
+            changed: false,
         }
     }
 
@@ -72,9 +76,14 @@ impl Calculator {
             Kind::ClusterInformation => self.cluster(key, resource.name(), value),
             _ => return None,
         };
-        self.refused.remove(key);
+        self.changed |= self.refused.remove(key).is_some() || outcome.is_err();
         let problem = outcome.err()?;
         Some(self.refused.entry(key.to_owned()).or_insert(problem))
+    }
+
+    /// Whether anything that matters here has changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// What follows for this host.
@@ -108,9 +117,13 @@ impl Calculator {
             Some(octets) => read::endpoint(key, resource, octets, &self.hostname)?,
             None => Read::Absent,
         };
-        match read {
-            Read::Local(endpoint) => self.endpoints.insert(key.to_owned(), endpoint),
-            Read::Absent => self.endpoints.remove(key),
+        self.changed |= match read {
+            Read::Absent => self.endpoints.remove(key).is_some(),
+            Read::Local(endpoint) if self.endpoints.get(key) == Some(&endpoint) => false,
+            Read::Local(endpoint) => {
+                self.endpoints.insert(key.to_owned(), endpoint);
+                true
+            }
         };
         Ok(())
     }
@@ -120,6 +133,7 @@ impl Calculator {
         if name == DEFAULT_ALLOW_PROFILE {
             return Ok(());
         }
+        self.changed = true;
         match value {
             Some(octets) => {
                 let profile = read::resource::<ProfileSpec>(key, octets)?;
@@ -150,6 +164,7 @@ impl Calculator {
         if let Some((field, reason)) = spec.as_ref().and_then(fault) {
             return Err(Problem::new(key, field, reason));
         }
+        self.changed = true;
         match own {
             true => self.own = spec,
             false => self.cluster_wide = spec,
@@ -159,6 +174,7 @@ impl Calculator {
 
     fn cluster(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
         if name == "default" {
+            self.changed = true;
             self.cluster = match value {
                 Some(octets) => Some(read::resource::<ClusterInformationSpec>(key, octets)?.spec),
                 None => None,

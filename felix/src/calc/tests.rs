@@ -533,3 +533,49 @@ proptest! {
         calculator.desired();
     }
 }
+
+#[test]
+fn only_what_concerns_this_host_is_a_change() {
+    let mut calculator = Calculator::new("h1", None);
+    let endpoint = |node: &str, name: &str| {
+        let resource = format!("{node}-k8s-{name}-eth0");
+        let value = json!({
+            "apiVersion": "projectcalico.org/v3",
+            "kind": "WorkloadEndpoint",
+            "metadata": { "namespace": "default", "name": resource },
+            "spec": {
+                "orchestrator": "k8s", "node": node, "pod": name, "endpoint": "eth0",
+                "interfaceName": format!("cali{name}"), "ipNetworks": ["10.65.0.1/32"],
+            },
+        });
+        (
+            key("workloadendpoints/default", &resource),
+            value.to_string(),
+        )
+    };
+    let mut changes = |(key, value): (String, String), there: bool| {
+        let problem = calculator.change(&key, there.then_some(value.as_bytes()));
+        (problem.is_some(), calculator.take_changed())
+    };
+    assert_eq!(changes(endpoint("h2", "a"), true), (false, false));
+    assert_eq!(changes(endpoint("h1", "a"), true), (false, true));
+    assert_eq!(
+        changes(endpoint("h1", "a"), true),
+        (false, false),
+        "the same again"
+    );
+    assert_eq!(changes(endpoint("h2", "a"), false), (false, false));
+    let (own, _) = endpoint("h1", "a");
+    assert_eq!(changes((own.clone(), "{".into()), true), (true, true));
+    assert_eq!(
+        changes(endpoint("h1", "a"), true),
+        (false, true),
+        "no longer refused"
+    );
+    assert_eq!(changes((own, String::new()), false), (false, true));
+    let profile = key("profiles", "open");
+    assert_eq!(
+        changes((profile, r#"{"spec":{}}"#.into()), true),
+        (false, true)
+    );
+}
