@@ -93,6 +93,12 @@ impl<S: Settings> Config<S> {
         }
     }
 
+    /// Where the passwords are that the store points to.
+    pub(crate) fn secrets(&self) -> Option<PathBuf> {
+        let section = self.file.secrets.as_ref();
+        section.map(|section| section.get_ref().dir.clone())
+    }
+
     /// What is allowed in the file but worth knowing.
     pub fn notes(&self) -> Vec<String> {
         let of_intent = self.intent().map(|intent| intent.notes.clone());
@@ -141,6 +147,7 @@ impl<S: Settings> Config<S> {
             ),
             ("log", self.file.log != new.file.log),
             ("log_format", self.file.log_format != new.file.log_format),
+            ("secrets", self.secrets() != new.secrets()),
             ("datastore", store(self) != store(new)),
             ("what the store does not tell", host(self) != host(new)),
         ];

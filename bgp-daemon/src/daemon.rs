@@ -1,5 +1,6 @@
 //! The daemon's state.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use admin::report::{Fact, Status};
@@ -29,6 +30,8 @@ pub struct Daemon<P: Program> {
     pub(crate) source: Option<Source>,
     /// What the speaker is to be.
     pub(crate) intent: Intent,
+    /// Where it was to listen when it started.
+    listens: Vec<SocketAddr>,
     /// How far the speaker is on its way to what the store wants.
     fabric: Fabric,
     /// When the store is told again what a reflector has to say.
@@ -65,6 +68,7 @@ impl<P: Program> Daemon<P> {
         let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
         let listen = intent.listen.clone();
         Ok(Self {
+            listens: listen.clone(),
             io: Io::new(speaker, IoConfig { listen })?,
             program,
             config,
@@ -128,8 +132,11 @@ impl<P: Program> Daemon<P> {
     fn pursue(&mut self, derived: Derived) {
         let config = self.fabric.want(self.io.clock().now(), &derived);
         self.enrol_at = derived.wish.is_some().then(|| self.io.clock().now());
-        if let (Some(intent), Some(speaker)) = (derived.intent, config) {
-            self.adopt(Intent { speaker, ..intent });
+        let (Some(intent), Some(speaker)) = (derived.intent, config) else {
+            return; // A node that is gone is left as it was.
+        };
+        if self.adopt(Intent { speaker, ..intent }) {
+            self.program.take_duties(&derived.duties);
         }
     }
 
@@ -218,6 +225,9 @@ impl<P: Program> Daemon<P> {
     /// What an operator should know of the configuration.
     fn notes(&self) -> Vec<String> {
         let mut notes = self.intent.notes.clone();
+        if self.source.is_some() && self.intent.listen != self.listens {
+            notes.push("the store has another listen port or bind mode: takes a restart".into());
+        }
         notes.extend(self.config.settings.notes());
         notes.extend(self.source.iter().flat_map(Source::notes));
         notes.extend(self.fabric.notes());

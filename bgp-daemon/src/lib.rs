@@ -26,6 +26,7 @@ pub mod registrar;
 mod reload;
 pub mod restart;
 mod run;
+mod secrets;
 mod source;
 
 pub use config::{Config, Settings};

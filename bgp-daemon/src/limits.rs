@@ -55,5 +55,11 @@ pub const ABSENCE_MAX: Duration = Duration::from_secs(60);
 /// How often it is looked whether such a session is still up.
 pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often passwords are read again although the store has no news.
+pub const SECRETS_READ_EVERY: Duration = Duration::from_secs(1);
+
+/// Octets read of a file with a password; more is no password.
+pub const SECRET_OCTETS_MAX: u64 = 4096;
+
 /// How often a reflector looks whether it has something else to say in the store.
 pub const ENROL: Duration = Duration::from_secs(1);

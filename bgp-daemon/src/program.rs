@@ -8,6 +8,8 @@ use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
 
+use intent::store::Duties;
+
 use crate::Settings;
 
 /// Who forwards by the routes that a program announces.
@@ -71,6 +73,9 @@ pub trait Program: Sized {
 
     /// Takes over new settings, and names the changed keys that only a start reads.
     fn reload(&mut self, settings: &Self::Settings) -> Vec<&'static str>;
+
+    /// Takes over what the store says of the node beside its sessions; not called without a store.
+    fn take_duties(&mut self, duties: &Duties);
 
     /// Answers a request that not every BGP daemon answers; `None` if it does not either.
     fn answer(&self, command: &Command) -> Option<Reply>;

@@ -63,21 +63,29 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         control.bind_bird(path, view)?;
     }
     let mut source = match config.store() {
-        Some((options, host)) => Some(Source::open(options, host.clone(), chance()).await?),
+        Some((options, host)) => {
+            let secrets = config.secrets();
+            Some(Source::open(options, host.clone(), secrets, chance()).await?)
+        }
         None => None,
     };
     let mut fabric = Fabric::default();
+    let mut duties = None;
     let intent = match (config.intent(), &mut source) {
         (None, Some(source)) => {
             // However long the store is away, to be started again would not help.
             tell_ready();
             let derived = begin::first::<P>(&config, source, &mut control, &mut signals).await;
+            duties = derived.as_ref().map(|derived| derived.duties.clone());
             derived.and_then(|derived| fabric.begin(derived))
         }
         (intent, _) => intent.cloned(),
     };
     let Some(intent) = intent else { return Ok(()) };
     let mut daemon: Daemon<P> = Daemon::new(config, intent, source, fabric, chance())?;
+    if let Some(duties) = duties {
+        daemon.program.take_duties(&duties);
+    }
     for address in daemon.io.listening() {
         tracing::info!("listening on {address}");
     }

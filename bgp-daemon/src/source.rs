@@ -2,21 +2,30 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow};
-use intent::store::{Derived, Fault, Host, View, Wish, derive};
+use intent::store::{Derived, Fault, Host, Secrets, View, Wish, derive};
+use tokio::time::{Instant as Clock, sleep_until};
 
 use crate::enrolment::Enrolment;
 use crate::fabric::Absences;
+use crate::limits::SECRETS_READ_EVERY;
+use crate::secrets;
 
 /// What is known of the store, and how that is kept up with.
 pub(crate) struct Source {
     follower: Follower,
     view: View,
     host: Host,
+    /// Where passwords are, and those that are there.
+    directory: Option<PathBuf>,
+    secrets: Secrets,
+    /// When to read them again.
+    secrets_at: Clock,
     status: Status,
     /// Whether the view is another one than what was last derived.
     changed: bool,
@@ -45,6 +54,7 @@ impl Source {
     pub(crate) async fn open(
         options: &EtcdOptions,
         host: Host,
+        directory: Option<PathBuf>,
         seed: u64,
     ) -> Result<Self, datastore::Error> {
         let store = Arc::new(EtcdStore::connect(options).await?);
@@ -56,13 +66,17 @@ impl Source {
             follower: follow(store, ranges, seed),
             view: View::default(),
             host,
+            directory,
+            secrets: Secrets::new(),
+            secrets_at: Clock::now(),
             status: Status::Syncing,
             changed: true,
             faults: BTreeSet::new(),
         })
     }
 
-    /// Waits for news of the store. Cancelling loses nothing.
+    /// Waits for news of the store, or until it is time to look after the passwords. Cancelling
+    /// loses nothing.
     pub(crate) async fn next(&mut self) -> Vec<Update> {
         loop {
             let answered = async {
@@ -74,6 +88,9 @@ impl Source {
             tokio::select! {
                 updates = self.follower.next() => return updates,
                 () = answered => {}
+                () = sleep_until(self.secrets_at), if self.directory.is_some() => {
+                    return Vec::new();
+                }
             }
         }
     }
@@ -90,6 +107,7 @@ impl Source {
                 Update::Status(status) => self.turn(status),
             }
         }
+        self.look_after_secrets();
         if self.status != Status::InSync {
             return None;
         }
@@ -123,7 +141,7 @@ impl Source {
         if !std::mem::take(&mut self.changed) {
             return None;
         }
-        let derived = derive(&self.view, &self.host);
+        let derived = derive(&self.view, &self.host, &self.secrets);
         self.log(&derived.faults);
         if let (None, Some(wish)) = (&derived.intent, &derived.wish) {
             self.enrol(wish.clone()); // Before there is a speaker, nobody knows better.
@@ -155,6 +173,17 @@ impl Source {
             Status::InSync => "in sync",
             Status::Lost => "away",
         }
+    }
+
+    /// Reads the passwords that the store points to.
+    fn look_after_secrets(&mut self) {
+        let Some(directory) = &self.directory else {
+            return;
+        };
+        let secrets = secrets::read(directory, self.view.secrets());
+        self.changed |= secrets != self.secrets;
+        self.secrets = secrets;
+        self.secrets_at = Clock::now() + SECRETS_READ_EVERY;
     }
 
     fn turn(&mut self, status: Status) {

@@ -77,6 +77,11 @@ impl<K, D> BgpFile<K, D> {
 
     fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
         self.check_addresses(problems);
+        if let Some(secrets) = &self.secrets {
+            let message = "[secrets] is for passwords of the store, and no [datastore] is given";
+            let problem = Problem::at(secrets.span(), message);
+            problems.push(problem.help("in a [[neighbor]] the key is `password`"));
+        }
         let mut notes = Vec::new();
         let families = family_set(&self.families, None, problems);
         let common = Common {

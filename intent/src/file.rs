@@ -58,6 +58,8 @@ pub struct BgpFile<K, D = NoStore> {
     pub hostname: Option<Spanned<String>>,
     /// `[datastore]`: the store that tells the rest.
     pub datastore: Option<Spanned<D>>,
+    /// `[secrets]`: where the passwords are that the store points to.
+    pub secrets: Option<Spanned<SecretsSection>>,
     /// `[kernel]`: the daemon's own section.
     pub kernel: Option<K>,
     /// `[[neighbor]]`.
@@ -82,6 +84,14 @@ fn families_default() -> Vec<Spanned<String>> {
     ["ipv4-unicast", "ipv6-unicast"]
         .map(|name| Spanned::new(0..0, name.to_owned()))
         .into()
+}
+
+/// `[secrets]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretsSection {
+    /// `dir`: the key `k` of the secret `s` is the file `s/k` there.
+    pub dir: PathBuf,
 }
 
 /// One `[[neighbor]]`.

@@ -43,7 +43,7 @@ pub mod value;
 
 pub use admin::config::{Problem, Problems, Report, Source};
 pub use check::{Intent, Origin};
-pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, NoStore, SessionKeys};
+pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, NoStore, SecretsSection, SessionKeys};
 pub use prefix_limit::{ActionWord, LimitKeys};
 pub use rib::NextHops;
 pub use session::no_policy;

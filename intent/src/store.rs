@@ -5,9 +5,14 @@
 //! order they came in.
 
 mod derive;
+mod duties;
+mod explicit;
+mod export;
 mod fault;
+mod filter;
 mod fleet;
 mod mesh;
+mod own;
 mod peer;
 mod reflectors;
 mod view;
@@ -15,8 +20,11 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use derive::{Chosen, Derived, Host, derive};
+pub use derive::{Chosen, Derived, derive};
+pub use duties::{Duties, Programming, Way};
 pub use fault::Fault;
 pub use fleet::Fleet;
+pub use model::SecretKeyRef;
+pub use own::{Host, Secrets};
 pub use reflectors::{ClusterWish, WEIGHT_LABEL, Wish, ZONE_LABEL};
 pub use view::{Node, View};

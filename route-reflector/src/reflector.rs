@@ -9,6 +9,7 @@ use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
+use intent::store::Duties;
 
 use crate::Settings;
 
@@ -53,6 +54,9 @@ impl Program for Reflector {
     fn reload(&mut self, _: &Settings) -> Vec<&'static str> {
         Vec::new()
     }
+
+    /// A reflector has no routes of its own, and no kernel.
+    fn take_duties(&mut self, _: &Duties) {}
 
     fn answer(&self, command: &Command) -> Option<Reply> {
         match command {

@@ -1,41 +1,21 @@
 //! From what is known of the store to what a node's daemon is to do.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
-use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
-use bgp_speaker::SpeakerConfig;
-use model::{Kind, ResourceKey};
-use rib::NextHops;
+use bgp_proto::ClusterId;
+use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
+use model::{BindMode, DEFAULT_CONFIGURATION, Kind, PrefixAdvertisement};
 
+use super::duties::{Duties, duties};
+use super::export::Policies;
 use super::fault::Fault;
-use super::mesh;
+use super::own::{Host, Own, Secrets, key_of};
 use super::reflectors::{self, Wish};
 use super::view::{Node, View};
+use super::{explicit, mesh};
 use crate::check::Intent;
 use crate::file::listen_default;
-use crate::limits::{BGP_PORT, REFLECTORS};
-
-/// The AS of a cluster that does not say.
-const CLUSTER_ASN: Asn = Asn(64512);
-
-/// Which node this is, and what its machine decides itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// The node's name in the store.
-    pub name: String,
-    /// The tables of the speaker.
-    pub families: FamilySet,
-    /// Equal paths that a prefix may use at once.
-    pub multipath_max: u16,
-    /// How next hops are looked up.
-    pub next_hops: NextHops,
-    /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
-    pub restart_wait: Duration,
-    /// Whether its daemon is one of the fabric's reflectors.
-    pub reflects: bool,
-}
 
 /// What the daemon of a node is to do.
 #[derive(Clone, Debug)]
@@ -46,6 +26,8 @@ pub struct Derived {
     pub chosen: Chosen,
     /// What a reflector has to say of itself.
     pub wish: Option<Wish>,
+    /// What it does beside its sessions.
+    pub duties: Duties,
     /// What in the store is not done, and why.
     pub faults: Vec<Fault>,
 }
@@ -59,64 +41,34 @@ pub struct Chosen {
     pub hosts: BTreeSet<IpAddr>,
 }
 
-/// What the node itself is.
-#[derive(Debug)]
-pub(super) struct Own<'v> {
-    pub(super) host: &'v Host,
-    pub(super) node: &'v Node,
-    /// Its AS.
-    pub(super) asn: Asn,
-    pub(super) router_id: RouterId,
-    pub(super) view: &'v View,
-}
-
-impl Own<'_> {
-    /// The AS of a node.
-    pub(super) fn asn_of(&self, node: &Node) -> Asn {
-        node.asn.unwrap_or(CLUSTER_ASN)
-    }
-
-    /// The port on which a node listens.
-    pub(super) fn port_of(&self, _name: &str) -> u16 {
-        BGP_PORT
-    }
-}
-
 /// Works out what the daemon of `host` is to do.
-pub fn derive(view: &View, host: &Host) -> Derived {
+pub fn derive(view: &View, host: &Host, secrets: &Secrets) -> Derived {
     let mut derived = Derived {
         intent: None,
         chosen: Chosen::default(),
         wish: None,
+        duties: Duties::default(),
         faults: view.faults().cloned().collect(),
     };
-    match own(view, host) {
-        Ok(own) => fill(&own, &mut derived),
+    let cluster = Own::cluster_of(view);
+    match Own::find(view, host, secrets, &cluster) {
+        Ok(own) => fill(own, &mut derived),
         Err(fault) => derived.faults.push(fault),
     }
     derived
 }
 
-fn fill(own: &Own<'_>, derived: &mut Derived) {
-    derived.wish = own.host.reflects.then(|| reflectors::wish(own));
-    let cluster_id = match &derived.wish {
-        None => own.node.cluster_id,
-        Some(wish) => match wish.cluster.certain() {
-            Some(id) => Some(id),
-            None => return, // It is being claimed.
-        },
-    };
-    let intent = intent(own, cluster_id.map(ClusterId));
-    derived.chosen = Chosen {
-        peers: intent
-            .speaker
-            .peers
-            .iter()
-            .map(|peer| peer.remote)
-            .collect(),
-        hosts: hosts(own.view),
-    };
-    derived.intent = Some(intent);
+fn fill(mut own: Own<'_>, derived: &mut Derived) {
+    derived.wish = own.host.reflects.then(|| reflectors::wish(&own));
+    if let Some(wish) = &derived.wish {
+        own.cluster_id = wish.cluster.certain().map(ClusterId);
+        if own.cluster_id.is_none() {
+            return; // It is being claimed.
+        }
+    }
+    derived.duties = duties(&own);
+    derived.chosen.hosts = hosts(own.view);
+    derived.intent = Some(intent(&own, derived));
 }
 
 fn hosts(view: &View) -> BTreeSet<IpAddr> {
@@ -125,57 +77,23 @@ fn hosts(view: &View) -> BTreeSet<IpAddr> {
     nodes.chain(reflectors).collect()
 }
 
-/// The node itself; fails if the store does not have it, or it cannot speak BGP.
-fn own<'v>(view: &'v View, host: &'v Host) -> Result<Own<'v>, Fault> {
-    let key = ResourceKey::new(Kind::Node, None, &host.name)
-        .map(|key| key.to_string())
-        .map_err(|error| Fault::new(&*host.name, "hostname", error.to_string()))?;
-    let node = view
-        .nodes
-        .get(&host.name)
-        .ok_or_else(|| Fault::new(&*key, "", "this node is not in the store"))?;
-    let router_id = match node.v4.map(|network| network.address()) {
-        Some(IpAddr::V4(address)) => address,
-        _ => {
-            let reason = "without an address this node has no router id";
-            return Err(Fault::new(key, "spec.bgp.ipv4Address", reason));
-        }
-    };
-    let own = Own {
-        host,
-        node,
-        asn: Asn(0),
-        router_id: RouterId(router_id),
-        view,
-    };
-    Ok(Own {
-        asn: own.asn_of(node),
-        ..own
-    })
-}
-
-fn intent(own: &Own<'_>, cluster_id: Option<ClusterId>) -> Intent {
+fn intent(own: &Own<'_>, derived: &mut Derived) -> Intent {
     let node = own.node;
-    let mut peers = mesh::peers(own);
-    let mut ranges = Vec::new();
-    if own.host.reflects {
-        peers.extend(reflectors::of_fellows(own));
-        ranges.extend(reflectors::clients(own));
-    } else {
-        peers.extend(reflectors::of_client(own, REFLECTORS));
-    }
+    let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
+    unknown_communities(own, &mut derived.faults);
+    let (peers, ranges) = peers(own, derived);
     let speaker = SpeakerConfig {
         local_asn: own.asn,
         router_id: own.router_id,
-        cluster_id,
+        cluster_id: own.cluster_id,
         families: own.host.families,
         multipath_max: own.host.multipath_max,
         next_hops: own.host.next_hops,
-        own_next_hop_v4: node.v4.and_then(|network| match network.address() {
+        own_next_hop_v4: v4.and_then(|address| match address {
             IpAddr::V4(address) => Some(address),
             IpAddr::V6(_) => None,
         }),
-        own_next_hop_v6: node.v6.and_then(|network| match network.address() {
+        own_next_hop_v6: v6.and_then(|address| match address {
             IpAddr::V6(address) => Some(address),
             IpAddr::V4(_) => None,
         }),
@@ -184,8 +102,80 @@ fn intent(own: &Own<'_>, cluster_id: Option<ClusterId>) -> Intent {
     };
     Intent {
         speaker,
-        listen: listen_default(own.port_of(&own.host.name)),
+        listen: listen(own),
         restart_wait: own.host.restart_wait,
-        notes: Vec::new(),
+        notes: notes(own),
+    }
+}
+
+/// All peers: a peering goes before the choice of reflectors and that before the mesh, and an
+/// address is had once.
+fn peers(own: &Own<'_>, derived: &mut Derived) -> (Vec<PeerConfig>, Vec<RangeConfig>) {
+    let faults = &mut derived.faults;
+    let mut wants = explicit::wants(own, faults);
+    let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
+    let chosen = reflectors::wants(own);
+    for want in chosen.into_iter().chain(mesh::wants(own, faults)) {
+        if taken.insert(want.remote) {
+            derived.chosen.peers.insert(want.remote);
+            wants.push(want);
+        }
+    }
+    let mut policies = Policies::new(own, &derived.duties);
+    let peers = wants.into_iter().map(|want| want.peer(own, &mut policies));
+    let mut peers: Vec<PeerConfig> = peers.collect();
+    peers.sort_by(|a, b| a.name.cmp(&b.name));
+    let ranges = reflectors::clients(own, &mut policies);
+    faults.extend(policies.faults());
+    (peers, ranges)
+}
+
+/// Where the node listens: on all addresses, or on its own.
+fn listen(own: &Own<'_>) -> Vec<SocketAddr> {
+    let port = own.port_of(&own.host.name);
+    match own.cluster.bind() {
+        BindMode::None => listen_default(port),
+        BindMode::NodeIp => {
+            let addresses = own.node.addresses();
+            addresses.map(|at| SocketAddr::new(at, port)).collect()
+        }
+    }
+}
+
+fn notes(own: &Own<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if own.view.pools.is_empty() {
+        notes.push(
+            "there is no IPPool in the store: peers are told nothing but own blocks".to_owned(),
+        );
+    }
+    notes
+}
+
+/// Names of communities that nobody has given.
+fn unknown_communities(own: &Own<'_>, faults: &mut Vec<Fault>) {
+    let of_node = format!("node.{}", own.host.name);
+    let all = [
+        (DEFAULT_CONFIGURATION, Some(own.cluster)),
+        (of_node.as_str(), own.settings),
+    ];
+    for (name, settings) in all {
+        let Some(settings) = settings else { continue };
+        let mut tell = |at: usize, entry: &PrefixAdvertisement| {
+            for unknown in settings.communities_of(entry, own.cluster) {
+                if let Err(unknown) = unknown {
+                    let field = format!("spec.prefixAdvertisements[{at}].communities");
+                    let reason = format!("no community is called \"{unknown}\"");
+                    faults.push(Fault::new(
+                        key_of(Kind::BgpConfiguration, name),
+                        field,
+                        reason,
+                    ));
+                }
+            }
+        };
+        for (at, entry) in settings.prefix_advertisements.iter().enumerate() {
+            tell(at, entry);
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! One peer out of the store, as the speaker takes it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig};
-use bgp_proto::{Asn, Family, FamilySet};
-use bgp_speaker::PeerConfig;
-use rib::{NextHopMode, Policy, Role};
+use bgp_proto::{Asn, ClusterId, Family, FamilySet};
+use bgp_speaker::{Password, PeerConfig};
+use rib::{NextHopMode, Role, SendPaths};
 
-use super::derive::Own;
+use super::export::Policies;
+use super::own::Own;
+use super::view::Node;
 use crate::limits::{BGP_PORT, RESTART_TIME_S};
 
 /// Where a peer comes from; the beginning of its name.
@@ -15,8 +18,12 @@ use crate::limits::{BGP_PORT, RESTART_TIME_S};
 pub(super) enum Origin {
     /// The mesh of all nodes.
     Mesh,
+    /// A peering of all nodes.
+    Global,
     /// The choice of reflectors, or a reflector's fellows and clients.
     Reflector,
+    /// A peering of this node, or of some, or the other side of one.
+    Node,
 }
 
 impl Origin {
@@ -24,67 +31,136 @@ impl Origin {
         match self {
             Self::Mesh => "Mesh",
             Self::Reflector => "Reflector",
+            Self::Global => "Global",
+            Self::Node => "Node",
         }
     }
 }
 
 /// What the store says of one peer.
 #[derive(Clone, Debug)]
-pub(super) struct Want {
+pub(super) struct Want<'v> {
     pub(super) origin: Origin,
     pub(super) remote: IpAddr,
     pub(super) port: u16,
     pub(super) asn: Asn,
+    /// Our AS towards it.
+    pub(super) local_asn: Asn,
+    /// The node that it is, as far as is known.
+    pub(super) node: Option<&'v Node>,
     /// The address to dial from, and to be dialled on.
     pub(super) source: Option<IpAddr>,
     pub(super) passive: bool,
+    /// How long it shall keep our routes over a restart of ours, in seconds.
+    pub(super) restart_time_s: Option<u16>,
+    pub(super) ttl_security_hops: Option<u8>,
+    pub(super) next_hop: NextHopMode,
+    pub(super) password: Option<Password>,
+    /// Names of filters, in order.
+    pub(super) filters: &'v [String],
 }
 
-impl Want {
+impl<'v> Want<'v> {
+    /// A peer of which nothing but the address is known.
+    pub(super) fn new(own: &Own<'v>, origin: Origin, remote: IpAddr) -> Self {
+        Self {
+            origin,
+            remote,
+            port: BGP_PORT,
+            asn: own.asn,
+            local_asn: own.asn,
+            node: None,
+            source: own.node.address_beside(remote),
+            passive: false,
+            restart_time_s: None,
+            ttl_security_hops: None,
+            next_hop: NextHopMode::Auto,
+            password: None,
+            filters: &[],
+        }
+    }
+
+    /// The same, of an address of a node.
+    pub(super) fn of_node(
+        own: &Own<'v>,
+        origin: Origin,
+        (name, node): (&str, &'v Node),
+        remote: IpAddr,
+    ) -> Self {
+        Self {
+            port: own.port_of(name),
+            asn: own.asn_of(node),
+            node: Some(node),
+            ..Self::new(own, origin, remote)
+        }
+    }
+
     /// Its name, as Calico's tools know it.
     pub(super) fn name(&self) -> String {
         let address = self.remote.to_string().replace(['.', ':'], "_");
         let name = format!("{}_{address}", self.origin.word());
-        match self.port {
-            BGP_PORT => name,
-            port => format!("{name}_port_{port}"),
+        match (self.origin, self.port) {
+            (Origin::Mesh, _) | (_, BGP_PORT) => name,
+            (_, port) => format!("{name}_port_{port}"),
         }
     }
 
-    pub(super) fn peer(&self, own: &Own<'_>) -> PeerConfig {
+    /// Whether it is of our own AS.
+    pub(super) fn is_internal(&self) -> bool {
+        self.asn == self.local_asn
+    }
+
+    /// RFC 4456: our clients are internal peers that are no reflectors of our own cluster.
+    fn role(&self, own: &Own<'_>) -> Role {
+        let cluster = self.node.and_then(|node| node.cluster_id);
+        match own.cluster_id {
+            _ if !self.is_internal() => Role::External,
+            // Fellow reflectors of the fabric are in clusters of their own.
+            _ if self.origin == Origin::Reflector => Role::Internal,
+            Some(own) if cluster.map(ClusterId) != Some(own) => Role::Client,
+            _ => Role::Internal,
+        }
+    }
+
+    pub(super) fn peer(self, own: &Own<'_>, policies: &mut Policies<'_>) -> PeerConfig {
         let families = families(self.remote, own.host.families);
+        let role = self.role(own);
+        // Who can use several paths at once takes them, and a reflector then has them to give.
+        let several = own.host.multipath_max > 1;
+        let sends = several && role == Role::Client;
         PeerConfig {
             name: self.name(),
             remote: self.remote,
             port: self.port,
             local: self.source,
-            role: if self.asn == own.asn {
-                Role::Internal
-            } else {
-                Role::External
-            },
+            role,
             session: SessionConfig {
-                local_asn: own.asn,
+                local_asn: self.local_asn,
                 local_id: own.router_id,
                 peer_asn: PeerAs::Exactly(self.asn),
                 passive: self.passive,
                 families,
+                add_path_receive: if several { families } else { FamilySet::EMPTY },
+                add_path_send: if sends { families } else { FamilySet::EMPTY },
                 graceful_restart: Some(GracefulRestartConfig {
-                    time_s: RESTART_TIME_S,
+                    time_s: self.restart_time_s.unwrap_or(RESTART_TIME_S),
                     restarting: false,
                     families_forwarding: families,
                 }),
                 hostname: Some(own.host.name.clone()),
                 ..SessionConfig::default()
             },
-            next_hop: NextHopMode::Auto,
-            import: Policy::AcceptAll,
-            export: Policy::AcceptAll,
-            send_paths: Default::default(),
+            next_hop: self.next_hop,
+            import: policies.import(&self),
+            export: policies.export(&self),
+            send_paths: match sends {
+                true => families.iter().map(|f| (f, SendPaths::EqualCost)).collect(),
+                false => BTreeMap::new(),
+            },
             cluster_id: None,
-            prefix_limits: Default::default(),
-            ttl_security_hops: None,
-            password: None,
+            prefix_limits: BTreeMap::new(),
+            ttl_security_hops: self.ttl_security_hops,
+            password: self.password,
         }
     }
 }

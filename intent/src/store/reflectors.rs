@@ -2,16 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use bgp_proto::{Asn, Community, Prefix};
-use bgp_speaker::{PeerConfig, RangeConfig};
+use bgp_proto::{Asn, Prefix};
+use bgp_speaker::RangeConfig;
 use ipnet::IpNet;
 use model::{AsNumber, ReflectorState, Registration};
-use rib::{Edit, Outcome, Policy, Role, Rules, Term, Then};
+use rib::Role;
 
-use super::derive::Own;
+use super::export::Policies;
+use super::own::Own;
 use super::peer::{Origin, Want, waits_for};
 use super::view::Node;
-use crate::limits::BGP_PORT;
+use crate::limits::{BGP_PORT, REFLECTORS};
 use crate::placement::{Candidate, choose};
 
 /// The label of a node that names what it shares its fate with.
@@ -97,8 +98,17 @@ pub(super) fn wish(own: &Own<'_>) -> Wish {
     }
 }
 
+/// The sessions that the choice of reflectors brings: of a reflector with the others, of a client
+/// with those that it has chosen.
+pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
+    match own.host.reflects {
+        true => of_fellows(own),
+        false => of_client(own, REFLECTORS),
+    }
+}
+
 /// The sessions of a client with the reflectors that it has chosen. It dials, they wait.
-pub(super) fn of_client(own: &Own<'_>, count: usize) -> Vec<PeerConfig> {
+fn of_client<'v>(own: &Own<'v>, count: usize) -> Vec<Want<'v>> {
     let eligible = own.view.fleet.eligible();
     let candidates = eligible.iter().map(|(name, said)| Candidate {
         name,
@@ -107,43 +117,51 @@ pub(super) fn of_client(own: &Own<'_>, count: usize) -> Vec<PeerConfig> {
     });
     let chosen = choose(&own.host.name, candidates, count);
     let chosen = eligible.iter().filter(|(name, _)| chosen.contains(name));
-    let wants = chosen.flat_map(|(_, said)| with(own, said, |_, _| false));
-    wants.map(|want| want.peer(own)).collect()
+    chosen
+        .flat_map(|(_, said)| with(own, said, |_, _| false))
+        .collect()
 }
 
 /// The sessions of a reflector with the others.
-pub(super) fn of_fellows(own: &Own<'_>) -> Vec<PeerConfig> {
+fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let all = own.view.fleet.all();
     let others =
         all.filter(|(name, said)| *name != own.host.name && said.state != ReflectorState::Drained);
-    let wants = others.flat_map(|(_, said)| with(own, said, waits_for));
-    let drains = own.view.fleet.drains(&own.host.name);
-    let peers = wants.map(|want| want.peer(own));
-    peers.map(|peer| farewell(peer, drains)).collect()
+    others
+        .flat_map(|(_, said)| with(own, said, waits_for))
+        .collect()
 }
 
 /// Whom a reflector accepts as its client: the addresses of all nodes that are no reflectors.
-pub(super) fn clients(own: &Own<'_>) -> Vec<RangeConfig> {
-    let drains = own.view.fleet.drains(&own.host.name);
+pub(super) fn clients(own: &Own<'_>, policies: &mut Policies<'_>) -> Vec<RangeConfig> {
+    if !own.host.reflects {
+        return Vec::new();
+    }
     let nodes = own.view.nodes.iter();
     let nodes = nodes.filter(|(name, node)| is_client(own, name, node));
-    let ranges = nodes.flat_map(|(name, node)| {
+    let wants = nodes.flat_map(|(name, node)| {
         let addresses = node.addresses();
         addresses.filter_map(move |remote| {
             let local = own.node.address_beside(remote)?;
             let asn = own.asn_of(node);
-            let want = reflector_want(remote, BGP_PORT, asn, local, true);
-            let mut template = farewell(want.peer(own), drains);
-            if template.role == Role::Internal {
-                template.role = Role::Client;
-            }
-            Some(RangeConfig {
-                name: name.clone(),
-                prefix: Prefix::from(IpNet::from(remote)),
-                limit: 1,
-                template,
-            })
+            Some((
+                name,
+                reflector_want(own, remote, BGP_PORT, asn, local, true),
+            ))
         })
+    });
+    let ranges = wants.map(|(name, want)| {
+        let prefix = Prefix::from(IpNet::from(want.remote));
+        let mut template = want.peer(own, policies);
+        if template.role == Role::Internal {
+            template.role = Role::Client;
+        }
+        RangeConfig {
+            name: name.clone(),
+            prefix,
+            limit: 1,
+            template,
+        }
     });
     ranges.collect()
 }
@@ -153,55 +171,34 @@ fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {
 }
 
 /// A session for each address of a reflector that we have an address beside.
-fn with(own: &Own<'_>, said: &Registration, passive: fn(IpAddr, IpAddr) -> bool) -> Vec<Want> {
+fn with<'v>(
+    own: &Own<'v>,
+    said: &Registration,
+    passive: fn(IpAddr, IpAddr) -> bool,
+) -> Vec<Want<'v>> {
     let addresses = said.addresses().filter_map(|remote| {
         let local = own.node.address_beside(remote)?;
         let port = said.port.unwrap_or(BGP_PORT);
         let asn = Asn(said.as_number.0);
-        Some(reflector_want(
-            remote,
-            port,
-            asn,
-            local,
-            passive(local, remote),
-        ))
+        let passive = passive(local, remote);
+        Some(reflector_want(own, remote, port, asn, local, passive))
     });
     addresses.collect()
 }
 
-fn reflector_want(remote: IpAddr, port: u16, asn: Asn, local: IpAddr, passive: bool) -> Want {
+fn reflector_want<'v>(
+    own: &Own<'v>,
+    remote: IpAddr,
+    port: u16,
+    asn: Asn,
+    local: IpAddr,
+    passive: bool,
+) -> Want<'v> {
     Want {
-        origin: Origin::Reflector,
-        remote,
         port,
         asn,
         source: Some(local),
         passive,
-    }
-}
-
-/// What a reflector that is about to go tells of every route (RFC 8326 §4.2): whoever knows the
-/// community prefers others, and who does not sees it in the preference.
-fn farewell(peer: PeerConfig, drains: bool) -> PeerConfig {
-    if !drains {
-        return peer;
-    }
-    let term = Term {
-        name: "farewell".to_owned(),
-        when: Vec::new(),
-        edit: vec![
-            Edit::AddCommunity(Community::GRACEFUL_SHUTDOWN),
-            Edit::SetLocalPref(0),
-        ],
-        then: Then::Accept,
-    };
-    let rules = Rules {
-        name: "graceful-shutdown".to_owned(),
-        terms: vec![term],
-        otherwise: Outcome::Accept,
-    };
-    PeerConfig {
-        export: Policy::from(rules),
-        ..peer
+        ..Want::new(own, Origin::Reflector, remote)
     }
 }

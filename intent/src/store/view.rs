@@ -1,11 +1,14 @@
 //! What is known of the store: the last good value of every key.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::Asn;
+use ipnet::IpNet;
 use model::{
-    FABRIC_PREFIX, FabricKeyError, Key, Kind, Network, NodeSpec, Resource, ResourceKey, Spec,
+    AffinityOwner, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BlockAffinity, FABRIC_PREFIX,
+    FabricKeyError, IpPoolSpec, IpamKey, Key, Kind, Network, NodeSpec, Resource, ResourceKey,
+    SecretKeyRef, Spec,
 };
 
 use super::fault::Fault;
@@ -15,8 +18,42 @@ use super::fleet::Fleet;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) configurations: BTreeMap<String, Settings>,
+    pub(super) peers: BTreeMap<String, Peering>,
+    pub(super) filters: BTreeMap<String, Filter>,
+    pub(super) pools: BTreeMap<String, Pool>,
+    /// Blocks of addresses, under the names of the hosts that they belong to.
+    pub(super) blocks: BTreeSet<(String, IpNet)>,
     pub(super) fleet: Fleet,
     faults: BTreeMap<String, Fault>,
+}
+
+/// Resources of which nothing but the spec matters.
+macro_rules! specs {
+    ($($(#[$doc:meta])* $name:ident $spec:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub(super) struct $name(pub(super) $spec);
+
+            impl From<Resource<$spec>> for $name {
+                fn from(resource: Resource<$spec>) -> Self {
+                    Self(resource.spec)
+                }
+            }
+        )*
+    };
+}
+
+specs! {
+    /// BGP settings of the cluster or of a node.
+    Settings BgpConfigurationSpec;
+    /// A peering beside the mesh.
+    Peering BgpPeerSpec;
+    /// What peers are sent, and what is taken from them.
+    Filter BgpFilterSpec;
+    /// A range that workloads' addresses are from.
+    Pool IpPoolSpec;
 }
 
 /// A host, as far as BGP is concerned.
@@ -30,6 +67,10 @@ pub struct Node {
     pub asn: Option<Asn>,
     /// Its cluster id, if it is a route reflector.
     pub cluster_id: Option<Ipv4Addr>,
+    /// The IPv4 address of its WireGuard device, if it has one.
+    pub wireguard_v4: Option<Ipv4Addr>,
+    /// The IPv6 address of its WireGuard device, if it has one.
+    pub wireguard_v6: Option<Ipv6Addr>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
@@ -51,11 +92,14 @@ impl Node {
 impl From<Resource<NodeSpec>> for Node {
     fn from(resource: Resource<NodeSpec>) -> Self {
         let bgp = resource.spec.bgp.unwrap_or_default();
+        let wireguard = resource.spec.wireguard.unwrap_or_default();
         Self {
             v4: bgp.ipv4_address,
             v6: bgp.ipv6_address,
             asn: bgp.as_number.map(|asn| Asn(asn.0)),
             cluster_id: bgp.route_reflector_cluster_id,
+            wireguard_v4: wireguard.interface_ipv4_address,
+            wireguard_v6: wireguard.interface_ipv6_address,
             labels: resource.metadata.labels,
         }
     }
@@ -63,10 +107,18 @@ impl From<Resource<NodeSpec>> for Node {
 
 impl View {
     /// The prefixes of the keys that matter to the node of this name.
-    pub fn prefixes(_node: &str) -> Vec<String> {
-        let mut prefixes: Vec<String> = [Kind::Node].map(Kind::prefix).into();
-        prefixes.push(FABRIC_PREFIX.to_owned());
-        prefixes
+    pub fn prefixes(node: &str) -> Vec<String> {
+        let kinds = [
+            Kind::Node,
+            Kind::BgpConfiguration,
+            Kind::BgpPeer,
+            Kind::BgpFilter,
+            Kind::IpPool,
+        ];
+        let own = AffinityOwner::Host(node.to_owned());
+        let own = IpamKey::affinities_prefix(&own);
+        let others = [own, FABRIC_PREFIX.to_owned()];
+        kinds.map(Kind::prefix).into_iter().chain(others).collect()
     }
 
     /// The fabric's reflectors.
@@ -86,15 +138,24 @@ impl View {
         if text.starts_with(FABRIC_PREFIX) {
             return self.take_fabric(&text, value);
         }
+        let faults = &mut self.faults;
         match text.parse() {
             Ok(Key::Resource(name)) => match name.kind() {
-                Kind::Node => put(&mut self.nodes, &mut self.faults, &name, value),
+                Kind::Node => put(&mut self.nodes, faults, &name, value),
+                Kind::BgpConfiguration => put(&mut self.configurations, faults, &name, value),
+                Kind::BgpPeer => put(&mut self.peers, faults, &name, value),
+                Kind::BgpFilter => put(&mut self.filters, faults, &name, value),
+                Kind::IpPool => put(&mut self.pools, faults, &name, value),
                 _ => false,
+            },
+            Ok(Key::Ipam(IpamKey::Affinity { owner, block })) => match owner {
+                AffinityOwner::Host(host) => self.affinity(&text, host, block, value),
+                AffinityOwner::Virtual(_) => false,
             },
             Ok(_) => false,
             Err(error) => {
                 let fault = Fault::new(text.clone(), "", error.to_string());
-                set(&mut self.faults, &text, value.map(|_| fault))
+                set(faults, &text, value.map(|_| fault))
             }
         }
     }
@@ -111,6 +172,43 @@ impl View {
             Err(error) => Fault::new(text, "", error.to_string()),
         };
         set(&mut self.faults, text, value.map(|_| fault))
+    }
+
+    fn affinity(&mut self, key: &str, host: String, block: IpNet, value: Option<&[u8]>) -> bool {
+        match value.map(BlockAffinity::parse).transpose() {
+            Ok(affinity) => {
+                let healed = self.faults.remove(key).is_some();
+                let at = (host, block);
+                let changed = match affinity.is_some_and(|affinity| affinity.is_announced()) {
+                    true => self.blocks.insert(at),
+                    false => self.blocks.remove(&at),
+                };
+                changed || healed
+            }
+            Err(error) => {
+                let fault = Fault::new(key, field(error.field), error.source.to_string());
+                set(&mut self.faults, key, Some(fault))
+            }
+        }
+    }
+
+    /// The secrets that peerings and settings point to.
+    pub fn secrets(&self) -> BTreeSet<SecretKeyRef> {
+        let peers = self
+            .peers
+            .values()
+            .filter_map(|peer| peer.0.password.as_ref());
+        let all = self.configurations.values();
+        let mesh = all.filter_map(|settings| settings.0.node_mesh_password.as_ref());
+        let given = peers.chain(mesh);
+        given
+            .filter_map(|given| given.secret_key_ref.clone())
+            .collect()
+    }
+
+    /// Whether what stands at a key cannot be taken.
+    pub(super) fn is_faulty(&self, key: &str) -> bool {
+        self.faults.contains_key(key)
     }
 
     /// What cannot be taken as it is in the store.

@@ -1,0 +1,216 @@
+//! Peerings beside the mesh: of all nodes, of some, of one, and the other sides of these.
+
+use std::net::IpAddr;
+
+use bgp_proto::Asn;
+use model::{BgpPeerSpec, GoDuration, Kind, NextHopMode as Mode, SourceAddress};
+use rib::NextHopMode;
+
+use super::fault::Fault;
+use super::own::{Own, key_of};
+use super::peer::{Origin, Want, waits_for};
+use super::view::Node;
+use crate::limits::RESTART_TIME_S_MAX;
+
+/// The peers that this node has by peerings, the ones that go before others first: those of all
+/// nodes, then those of some, then the other sides of peerings that other nodes have with us.
+pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
+    let mut wants = Vec::new();
+    for (name, spec) in of_node_itself(own) {
+        let origin = match spec.is_global() {
+            true => Origin::Global,
+            false => Origin::Node,
+        };
+        take(
+            own,
+            name,
+            spec,
+            forward(own, spec, origin),
+            &mut wants,
+            faults,
+        );
+    }
+    for (name, peering) in own
+        .view
+        .peers
+        .iter()
+        .filter(|(_, peering)| peering.0.reverses())
+    {
+        let spec = &peering.0;
+        take(own, name, spec, reverse(own, spec), &mut wants, faults);
+    }
+    wants
+}
+
+/// The peerings that say that this node has them: those of all nodes first.
+pub(super) fn of_node_itself<'v>(
+    own: &Own<'v>,
+) -> impl Iterator<Item = (&'v str, &'v BgpPeerSpec)> {
+    let (name, node) = (&*own.host.name, own.node);
+    let view = own.view;
+    let pass = move |global: bool| {
+        let all = view
+            .peers
+            .iter()
+            .map(|(name, peering)| (name.as_str(), &peering.0));
+        all.filter(move |(_, spec)| spec.is_global() == global)
+    };
+    let some = pass(false).filter(move |(_, spec)| has(spec, name, node));
+    pass(true).chain(some)
+}
+
+/// Whether a node has a peering.
+fn has(spec: &BgpPeerSpec, name: &str, node: &Node) -> bool {
+    match &spec.node_selector {
+        Some(selector) => selector.matches(&node.labels),
+        None => spec.node.is_empty() || spec.node == name,
+    }
+}
+
+/// The peers of a peering that this node has.
+fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want<'v>> {
+    if let Some(selector) = &spec.peer_selector {
+        let nodes = own.view.nodes.iter();
+        let selected = nodes.filter(|(_, node)| selector.matches(&node.labels));
+        return selected
+            .flat_map(|(name, node)| of_node(own, origin, name, node, |_| true))
+            .collect();
+    }
+    let Some(peer) = spec.peer_ip else {
+        return Vec::new();
+    };
+    let asn = spec.remote_as().map_or(own.asn, |asn| Asn(asn.0));
+    let mut want = Want {
+        asn,
+        local_asn: spec.local_as().map_or(own.asn, |asn| Asn(asn.0)),
+        ..Want::new(own, origin, peer.address)
+    };
+    if let Some((name, node)) = own.node_at(peer.address) {
+        if own.asn_of(node) == asn {
+            want.port = own.port_of(name);
+        }
+        let local = own.node.address_beside(peer.address);
+        want.passive =
+            origin == Origin::Global && local.is_some_and(|local| waits_for(local, peer.address));
+    }
+    want.port = peer.port.map_or(want.port, u16::from);
+    vec![want]
+}
+
+/// The nodes that have us as their peer, if this peering makes both sides.
+fn reverse<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec) -> Vec<Want<'v>> {
+    let of_family = match (&spec.peer_selector, spec.peer_ip) {
+        (Some(selector), _) if selector.matches(&own.node.labels) => None,
+        (None, Some(peer)) if own.node.addresses().any(|own| own == peer.address) => {
+            let asn = spec.remote_as().map(|asn| Asn(asn.0));
+            let listens = own.port_of(&own.host.name);
+            let port = peer.port.map_or(listens, u16::from);
+            let cluster = Asn(own.cluster.cluster_as().0);
+            if asn.unwrap_or(cluster) != own.asn || port != listens {
+                return Vec::new();
+            }
+            Some(peer.address.is_ipv4())
+        }
+        _ => return Vec::new(),
+    };
+    let nodes = own.view.nodes.iter();
+    let peers = nodes.filter(|(name, node)| has(spec, name, node));
+    let wanted = |address: IpAddr| of_family.is_none_or(|v4| v4 == address.is_ipv4());
+    peers
+        .flat_map(|(name, node)| of_node(own, Origin::Node, name, node, wanted))
+        .collect()
+}
+
+/// The addresses of a node with which we can have a session.
+fn of_node<'v>(
+    own: &Own<'v>,
+    origin: Origin,
+    name: &str,
+    node: &'v Node,
+    wanted: impl Fn(IpAddr) -> bool,
+) -> Vec<Want<'v>> {
+    let addresses = node.addresses().filter(|address| wanted(*address));
+    let reached = addresses.filter(|address| own.node.address_beside(*address).is_some());
+    reached
+        .map(|remote| Want::of_node(own, origin, (name, node), remote))
+        .collect()
+}
+
+/// Takes what a peering brings, but for ourselves and whom we have already.
+fn take<'v>(
+    own: &Own<'v>,
+    name: &str,
+    spec: &'v BgpPeerSpec,
+    found: Vec<Want<'v>>,
+    wants: &mut Vec<Want<'v>>,
+    faults: &mut Vec<Fault>,
+) {
+    let key = || key_of(Kind::BgpPeer, name);
+    let ourselves = |want: &Want<'_>| own.node.addresses().any(|at| at == want.remote);
+    let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
+    if spec.local_workload_selector.is_some() && has(spec, &own.host.name, own.node) {
+        let reason = "sessions with workloads of the node itself are not supported";
+        faults.push(Fault::new(key(), "spec.localWorkloadSelector", reason));
+    }
+    if found.is_empty() {
+        return;
+    }
+    for (field, there) in [
+        ("spec.keepaliveTime", spec.keepalive_time.is_some()),
+        (
+            "spec.numAllowedLocalASNumbers",
+            spec.num_allowed_local_as_numbers.is_some_and(|n| n > 0),
+        ),
+    ] {
+        if there {
+            faults.push(Fault::new(key(), field, "is not supported, and left out"));
+        }
+    }
+    let password = match spec
+        .password
+        .as_ref()
+        .map(|given| own.password(given))
+        .transpose()
+    {
+        Ok(password) => password,
+        Err(reason) => {
+            faults.push(Fault::new(key(), "spec.password", reason));
+            return;
+        }
+    };
+    for mut want in found {
+        if let Some(first) = wants.iter().find(|first| first.remote == want.remote) {
+            if first.port != want.port {
+                let reason = format!("{} is a peer already, at another port", want.remote);
+                faults.push(Fault::new(key(), "spec.peerIP", reason));
+            }
+            continue;
+        }
+        if spec.source() == SourceAddress::None {
+            want.source = None;
+        }
+        want.restart_time_s = spec.max_restart_time.map(restart_time);
+        want.ttl_security_hops = spec.hops();
+        want.next_hop = match spec.next_hop(!want.is_internal()) {
+            Mode::Auto => NextHopMode::Auto,
+            Mode::OwnAddress => NextHopMode::Own,
+            Mode::Keep => NextHopMode::Keep,
+        };
+        want.filters = &spec.filters;
+        want.password.clone_from(&password);
+        wants.push(want);
+    }
+}
+
+/// A restart time in seconds, as far as its twelve bits go (RFC 4724 §3).
+pub(super) fn restart_time(given: GoDuration) -> u16 {
+    let seconds = given.0.as_secs_f64().round();
+    // In range by the clamp.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped"
+    )]
+    let seconds = seconds.clamp(0.0, f64::from(RESTART_TIME_S_MAX)) as u16;
+    seconds
+}
