@@ -11,6 +11,7 @@ use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Fib, OpError};
+use intent::store::Duties;
 
 use crate::limits::{FLUSH, TURN_EVENTS_MAX};
 use crate::{KernelConfig, Node, OnExit, log, report};
@@ -122,6 +123,10 @@ impl Program for Client {
             keys.push("kernel.import (another table)");
         }
         keys
+    }
+
+    fn take_duties(&mut self, duties: &Duties) {
+        self.node.take_duties(duties);
     }
 
     fn answer(&self, command: &Command) -> Option<Reply> {

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use admin::report::{Fact, Fib, FibHop, FibRoute, Limit, Path, Routes};
 use fib_sync::watch::Resolution;
 use fib_sync::{FibStatus, FibView, Hop, Route, RouteKey};
+use intent::store::IPIP_INTERFACE;
 use ipnet::IpNet;
 
 use crate::Node;
@@ -193,7 +194,15 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
             }
             Resolution::Reachable { .. } => None,
         });
+    let tunnel = Some(node.without_tunnel()).filter(|count| *count > 0);
+    let tunnel = tunnel.map(|count| {
+        format!(
+            "kernel routes not installed: {count}: pools with ipipMode need the interface \
+             {IPIP_INTERFACE}, and there is none"
+        )
+    });
     refused
+        .chain(tunnel)
         .chain(unreachable.take(REFUSALS_SHOWN_MAX))
         .collect()
 }

@@ -22,6 +22,7 @@ mod tests;
 
 pub use derive::{Chosen, Derived, derive};
 pub use duties::{Duties, Programming, Way};
+pub use export::IPIP_INTERFACE;
 pub use fault::Fault;
 pub use fleet::Fleet;
 pub use model::SecretKeyRef;

@@ -35,10 +35,26 @@ impl Store {
             };
             server.run(stop).await.expect("the store is served");
         });
-        Self {
+        let store = Self {
             core,
             _until: until,
+        };
+        // What the tests' own routes are from.
+        for (name, cidr) in [("pool-v4", "10.65.0.0/16"), ("pool-v6", "fd65::/64")] {
+            let text = format!(r#"{{"spec":{{"cidr":"{cidr}"}}}}"#);
+            store.put("ippools", name, &text).await;
         }
+        store
+    }
+
+    /// Gives a block of addresses to the host of this number.
+    ///
+    /// # Panics
+    /// If the store does not take it.
+    pub async fn block(&self, number: u8, block: &str) {
+        let block = block.replace('/', "-");
+        let key = format!("/calico/ipam/v2/host/h{number}/ipv4/block/{block}");
+        self.write(&key, r#"{"state":"confirmed"}"#).await;
     }
 
     /// Writes a resource: `plural` and `name` as in its key, `text` its JSON.

@@ -6,6 +6,9 @@ use admin::report::Status;
 use interop_tests::{Ground, Kind, Own, Route, Site, Speaker, in_ground, table};
 use ipnet::IpNet;
 
+/// LOCAL_PREF of routes that nobody has given another: what is left of the greatest metric, 1024 off.
+const NORMAL: u32 = 2_147_482_623;
+
 /// From a write to the store until the daemon does as it says.
 const LIVE: Duration = Duration::from_millis(100);
 
@@ -66,7 +69,7 @@ fn nodes_in_the_store_are_a_mesh() {
         let own = |prefix| Own::plain(net(prefix));
         one.announce(&own("10.65.0.1/32")).await.expect("announced");
         one.announce(&own("fd65::1/128")).await.expect("announced");
-        let of_one = |text, next_hop| (text, Route::via(next_hop).local_pref(100));
+        let of_one = |text, next_hop| (text, Route::via(next_hop).local_pref(NORMAL));
         let both = table([
             of_one("10.65.0.1/32", Site::v4(1).into()),
             of_one("fd65::1/128", std::net::IpAddr::V6(Site::v6(1))),
@@ -107,7 +110,7 @@ fn nodes_in_the_store_are_a_mesh() {
         two.announce(&own("10.65.0.2/32")).await.expect("announced");
         one.holds(&table([(
             "10.65.0.2/32",
-            Route::via(Site::v4(2)).local_pref(100),
+            Route::via(Site::v4(2)).local_pref(NORMAL),
         )]))
         .await;
     });

@@ -1,17 +1,19 @@
 //! The node itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bgp_io::bgp_proto::{Attributes, Family, Net, NextHop, Origin};
 use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
-use bgp_io::rib::{Budget, Change, PeerId, Progress, Reach, Track};
+use bgp_io::rib::{Budget, Change, InterfaceName, PeerId, Progress, Reach, Track};
 use bgp_io::{Input, Io, Speaker};
 use fib_sync::watch::{Resolution, WatchChange, Watcher, WatcherConfig};
 use fib_sync::{Command, Event, FibStatus, Instant, Reconciler, ReconcilerConfig, Route, RouteKey};
+use intent::store::{Duties, IPIP_INTERFACE};
 use ipnet::IpNet;
 
-use super::learned::{Learned, hops};
+use super::duties::Own;
+use super::learned::Learned;
 use super::settle::Settle;
 use crate::KernelConfig;
 use crate::limits::{TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
@@ -90,6 +92,10 @@ pub struct Node {
     /// The last of them that was looked up.
     looked_up: Option<IpNet>,
     settle: Settle,
+    /// What a store says of us beside our sessions.
+    own: Own,
+    /// Prefixes of that to announce or to withdraw.
+    untold: BTreeMap<IpNet, bool>,
 }
 
 impl Node {
@@ -119,6 +125,8 @@ impl Node {
             looked_behind: BTreeSet::new(),
             looked_up: None,
             settle: Settle::default(),
+            own: Own::default(),
+            untold: BTreeMap::new(),
             config,
         }
     }
@@ -127,6 +135,44 @@ impl Node {
     pub fn kernel(&mut self, now: Instant, event: &Event) {
         self.watcher.handle(event);
         self.reconciler.handle(now, event);
+        if matches!(event, Event::Link(link) if link.name == IPIP_INTERFACE) {
+            for prefix in self.own.tunnelled().clone() {
+                self.install(prefix);
+            }
+        }
+    }
+
+    /// Takes over what a store says of us beside our sessions.
+    pub fn take_duties(&mut self, duties: &Duties) {
+        let changed = self.own.take(duties);
+        for prefix in changed.announce {
+            self.announced.insert(prefix);
+            self.looked_behind.insert(prefix);
+            self.untold.insert(prefix, true);
+        }
+        for prefix in changed.withdraw {
+            // The kernel may have a route of others to it, which is announced all the same.
+            if self.watcher.imported_routes_to(prefix).next().is_none() {
+                self.retract(prefix);
+                self.untold.insert(prefix, false);
+            }
+        }
+        let all = if changed.all {
+            self.learned.prefixes()
+        } else {
+            Vec::new()
+        };
+        for prefix in changed.install.into_iter().chain(all) {
+            self.install(prefix);
+        }
+    }
+
+    /// Destinations that need a tunnel for which there is no interface.
+    pub fn without_tunnel(&self) -> usize {
+        match self.watcher.link_named(IPIP_INTERFACE) {
+            Some(_) => 0,
+            None => self.own.tunnelled().len(),
+        }
     }
 
     /// Takes note of what happens to a session.
@@ -144,6 +190,11 @@ impl Node {
 
     /// What the speaker is to be told next: a route of our own, or how a next hop is reached.
     pub fn poll_input(&mut self) -> Option<Input<'static>> {
+        while let Some((prefix, announce)) = self.untold.pop_first() {
+            if let Some(input) = self.local(prefix, announce.then(own_attributes)) {
+                return Some(input);
+            }
+        }
         while let Some(change) = self.watcher.poll_change() {
             match change {
                 WatchChange::Import(prefix) => {
@@ -153,6 +204,7 @@ impl Node {
                         return Some(input);
                     }
                 }
+                WatchChange::Retract(prefix) if self.own.announces(&prefix) => {}
                 WatchChange::Retract(prefix) => {
                     self.retract(prefix);
                     if let Some(input) = self.local(prefix, None) {
@@ -267,9 +319,16 @@ impl Node {
             family,
             net,
             attributes,
-            interface: None,
+            interface: self.interface_to(prefix),
         };
         self.families.contains(&family).then_some(input)
+    }
+
+    /// The interface of the kernel's route to a prefix of our own.
+    fn interface_to(&self, prefix: IpNet) -> Option<InterfaceName> {
+        let mut routes = self.watcher.imported_routes_to(prefix);
+        let hop = routes.find_map(|(_, route)| route.next_hops.first()?.interface)?;
+        self.watcher.link(hop)?.name.parse().ok()
     }
 
     fn read_family(&mut self, family: Family, tables: &mut impl Tables) -> (Progress, bool) {
@@ -346,12 +405,15 @@ impl Node {
     /// Wants in the kernel what is learned, as its next hops are reached now.
     fn install(&mut self, prefix: IpNet) {
         let key = RouteKey::new(self.config.table, prefix, self.config.metric, 0);
-        let hops = hops(&self.watcher, self.learned.get(&prefix));
-        if hops.is_empty() {
-            self.reconciler.unwant(&key);
-        } else {
-            self.reconciler
-                .want(key, Route::unicast(self.config.owner, hops));
+        let owner = self.config.owner;
+        let route = self.own.route(&prefix, owner).or_else(|| {
+            let next_hops = self.learned.get(&prefix);
+            let hops = self.own.hops(&self.watcher, prefix, next_hops);
+            (!hops.is_empty()).then(|| Route::unicast(owner, hops))
+        });
+        match route {
+            Some(route) => self.reconciler.want(key, route),
+            None => self.reconciler.unwant(&key),
         }
     }
 }

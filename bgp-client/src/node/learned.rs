@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use fib_sync::Hop;
-use fib_sync::watch::{Resolution, Watcher};
 use ipnet::IpNet;
 
 /// Prefixes and their next hops; equal sets of next hops are kept once.
@@ -35,6 +33,11 @@ impl Learned {
     /// The next hops of a prefix.
     pub(super) fn get(&self, prefix: &IpNet) -> &[IpAddr] {
         self.routes.get(prefix).map_or(&[], |set| set)
+    }
+
+    /// All prefixes.
+    pub(super) fn prefixes(&self) -> Vec<IpNet> {
+        self.routes.keys().copied().collect()
     }
 
     /// Prefixes with this next hop.
@@ -77,19 +80,6 @@ impl Learned {
 
 fn is_ipv6(prefix: &IpNet) -> bool {
     matches!(prefix, IpNet::V6(_))
-}
-
-/// Where packets for these BGP next hops go: each through the gateways and interfaces the kernel
-/// would use for it.
-pub(super) fn hops(watcher: &Watcher, next_hops: &[IpAddr]) -> Vec<Hop> {
-    let resolved = next_hops
-        .iter()
-        .filter_map(|address| watcher.resolution(*address));
-    let hops = resolved.filter_map(|resolution| match resolution {
-        Resolution::Reachable { hops, .. } => Some(hops),
-        Resolution::Unreachable(_) => None,
-    });
-    hops.flatten().copied().collect()
 }
 
 #[cfg(test)]

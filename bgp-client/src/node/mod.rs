@@ -1,5 +1,6 @@
 //! The glue between a speaker and a kernel: pure.
 
+mod duties;
 mod glue;
 mod learned;
 mod settle;

@@ -204,6 +204,11 @@ impl Watcher {
         self.mirror.links.get(&index)
     }
 
+    /// A link by its name.
+    pub fn link_named(&self, name: &str) -> Option<&Link> {
+        self.mirror.links.values().find(|link| link.name == name)
+    }
+
     /// Whether this is an address of this host.
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.mirror

@@ -17,7 +17,7 @@ use super::peer::Want;
 const TUNNELS: [&str; 2] = ["*.cali", "*.calico"];
 
 /// The interface of IP-in-IP tunnels.
-pub(super) const IPIP_INTERFACE: &str = "tunl0";
+pub const IPIP_INTERFACE: &str = "tunl0";
 
 /// Interfaces whose routes never leave the node.
 const LOCAL_ONLY: &str = "bpf*.cali";

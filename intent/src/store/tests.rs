@@ -39,7 +39,7 @@ fn view(nodes: &[(&str, &str)]) -> View {
 }
 
 fn peers(view: &View, name: &str) -> Vec<PeerConfig> {
-    let derived = derive(view, &host(name));
+    let derived = derive(view, &host(name), &Secrets::new());
     assert_eq!(derived.faults, []);
     derived.intent.expect("a speaker").speaker.peers
 }
@@ -79,21 +79,21 @@ fn a_mesh_is_every_other_node_that_reflects_nothing() {
         of_a.iter().map(told).collect::<Vec<_>>(),
         [
             (
-                "Mesh_10_0_0_9".to_owned(),
+                "Mesh_10_0_0_11".to_owned(),
                 true,
                 local("10.0.0.10"),
                 v4.clone()
             ),
-            ("Mesh_10_0_0_11".to_owned(), true, local("10.0.0.10"), v4),
+            ("Mesh_10_0_0_9".to_owned(), true, local("10.0.0.10"), v4),
             ("Mesh_fd00__11".to_owned(), true, local("fd00::10"), v6),
         ]
     );
-    assert_eq!(of_a[0].role, rib::Role::External);
+    assert_eq!(of_a[1].role, rib::Role::External);
     assert_eq!(
-        of_a[0].session.peer_asn,
+        of_a[1].session.peer_asn,
         bgp_fsm::PeerAs::Exactly(Asn(65537))
     );
-    assert_eq!(of_a[1].role, rib::Role::Internal);
+    assert_eq!(of_a[0].role, rib::Role::Internal);
     assert!(peers(&view, "rr").is_empty(), "a reflector is in no mesh");
 }
 
@@ -166,7 +166,7 @@ fn the_last_good_value_stays_and_the_bad_one_is_told() {
             !known.take(key.as_bytes(), Some(value.as_bytes())),
             "nothing new"
         );
-        let derived = derive(&known, &host("a"));
+        let derived = derive(&known, &host("a"), &Secrets::new());
         let peers = derived.intent.expect("as before").speaker.peers;
         assert_eq!(peers[0].name, "Mesh_10_0_0_2");
         let told = derived.faults[0].to_string();
@@ -184,13 +184,13 @@ fn the_last_good_value_stays_and_the_bad_one_is_told() {
 
 #[test]
 fn without_a_node_there_is_no_speaker() {
-    let derived = derive(&view(&[("a", "")]), &host("b"));
+    let derived = derive(&view(&[("a", "")]), &host("b"), &Secrets::new());
     assert!(derived.intent.is_none());
     assert_eq!(
         derived.faults[0].to_string(),
         format!("{NODES}b: this node is not in the store")
     );
-    let derived = derive(&view(&[("a", "")]), &host("a"));
+    let derived = derive(&view(&[("a", "")]), &host("a"), &Secrets::new());
     assert!(derived.intent.is_none());
     assert_eq!(derived.faults[0].field, "spec.bgp.ipv4Address");
 }

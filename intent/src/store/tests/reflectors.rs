@@ -62,13 +62,11 @@ fn registered() -> View {
 
 fn derived(view: &View, name: &str) -> Derived {
     let reflects = name.starts_with("rr");
-    derive(
-        view,
-        &Host {
-            reflects,
-            ..host(name)
-        },
-    )
+    let host = Host {
+        reflects,
+        ..host(name)
+    };
+    derive(view, &host, &Secrets::new())
 }
 
 fn speaker(view: &View, name: &str) -> SpeakerConfig {
@@ -218,7 +216,8 @@ fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
         let Policy::Rules(rules) = &peer.export else {
             panic!("{:?}", peer.export);
         };
-        assert_eq!(rules.name, "graceful-shutdown");
+        assert_eq!(rules.name, "graceful shutdown, own blocks and pools");
+        assert!(rules.terms.iter().any(|term| term.name == "farewell"));
     }
     let wish = derived(&view, "rr1").wish.expect("it has one");
     assert_eq!(wish.registration.state, ReflectorState::Draining);
@@ -233,7 +232,10 @@ fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
     );
     assert!(delete(&mut view, "drain/rr1"));
     let rr1 = speaker(&view, "rr1");
-    assert_eq!(rr1.peers[0].export, Policy::AcceptAll);
+    let Policy::Rules(rules) = &rr1.peers[0].export else {
+        panic!("{:?}", rr1.peers[0].export);
+    };
+    assert_eq!(rules.name, "own blocks and pools");
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! What a store says of a node beside its sessions: blocks of its own, and which learned routes the
+//! kernel gets.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use fib_sync::watch::{Resolution, Watcher};
+use fib_sync::{Hop, Owner, Route};
+use intent::store::{Duties, IPIP_INTERFACE, Way};
+use ipnet::IpNet;
+
+/// Duties as the kernel's side has to look at them.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    duties: Duties,
+    /// Destinations that go through tunnels, as far as they are learned.
+    tunnelled: BTreeSet<IpNet>,
+}
+
+/// What is to be done after duties have changed.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Announced from now on.
+    pub(super) announce: Vec<IpNet>,
+    /// Announced no more.
+    pub(super) withdraw: Vec<IpNet>,
+    /// The kernel's routes to these are others.
+    pub(super) install: Vec<IpNet>,
+    /// Which learned routes the kernel gets has changed.
+    pub(super) all: bool,
+}
+
+impl Own {
+    /// Takes over other duties.
+    pub(super) fn take(&mut self, new: &Duties) -> Changed {
+        let [before, after] = [announced(&self.duties), announced(new)];
+        let mut install: BTreeSet<IpNet> = before.symmetric_difference(&after).copied().collect();
+        let hosts = self.duties.gateways.keys().chain(new.gateways.keys());
+        install.extend(hosts.map(|host| IpNet::from(*host)));
+        install.extend(self.duties.blocks.symmetric_difference(&new.blocks));
+        let changed = Changed {
+            announce: after.difference(&before).copied().collect(),
+            withdraw: before.difference(&after).copied().collect(),
+            install: install.into_iter().collect(),
+            all: self.duties.programming != new.programming,
+        };
+        self.duties.clone_from(new);
+        changed
+    }
+
+    /// Whether a prefix is announced whatever the kernel has.
+    pub(super) fn announces(&self, net: &IpNet) -> bool {
+        is_whole(net) && (self.duties.blocks.contains(net) || self.duties.services.contains(net))
+    }
+
+    /// The kernel route to a prefix that does not come from neighbours.
+    pub(super) fn route(&self, net: &IpNet, owner: Owner) -> Option<Route> {
+        // What is in a block and nobody has is nowhere: it must not follow a default route.
+        if is_whole(net) && self.duties.blocks.contains(net) {
+            return Some(Route::blackhole(owner));
+        }
+        let host = (net.prefix_len() == net.max_prefix_len()).then(|| net.addr())?;
+        let gateway = self.duties.gateways.get(&host)?;
+        Some(Route::unicast(owner, vec![Hop::via(*gateway)]))
+    }
+
+    /// Where packets to a learned prefix go: to those of its next hops that are our business, each
+    /// through the gateways and interfaces the kernel would use for it, or in a tunnel.
+    pub(super) fn hops(&mut self, watcher: &Watcher, net: IpNet, next_hops: &[IpAddr]) -> Vec<Hop> {
+        let programming = &self.duties.programming;
+        let mut tunnelled = false;
+        let mut hops = Vec::new();
+        for next_hop in next_hops {
+            match programming.way(net, *next_hop) {
+                Way::Theirs => {}
+                Way::Direct => {
+                    if let Some(Resolution::Reachable { hops: found, .. }) =
+                        watcher.resolution(*next_hop)
+                    {
+                        hops.extend(found);
+                    }
+                }
+                Way::Tunnel { .. } => {
+                    tunnelled = true;
+                    let tunnel = watcher.link_named(IPIP_INTERFACE);
+                    hops.extend(tunnel.map(|tunnel| Hop {
+                        interface: Some(tunnel.index),
+                        onlink: true,
+                        ..Hop::via(*next_hop)
+                    }));
+                }
+            }
+        }
+        match tunnelled {
+            true => self.tunnelled.insert(net),
+            false => self.tunnelled.remove(&net),
+        };
+        hops
+    }
+
+    /// Destinations that go through tunnels.
+    pub(super) const fn tunnelled(&self) -> &BTreeSet<IpNet> {
+        &self.tunnelled
+    }
+}
+
+/// Whether it is more than one address: a single one is announced when the kernel has it.
+fn is_whole(net: &IpNet) -> bool {
+    net.prefix_len() < net.max_prefix_len()
+}
+
+fn announced(duties: &Duties) -> BTreeSet<IpNet> {
+    let all = duties.blocks.iter().chain(&duties.services);
+    all.copied().filter(is_whole).collect()
+}
