@@ -76,7 +76,7 @@ impl<'v> Own<'v> {
         Ok(Self {
             host,
             node,
-            asn: node.asn.unwrap_or(Asn(cluster.cluster_as().0)),
+            asn: node.asn.unwrap_or_else(|| Asn(cluster.cluster_as().0)),
             router_id: RouterId(router_id),
             cluster_id: node.cluster_id.map(ClusterId),
             view,
@@ -88,7 +88,7 @@ impl<'v> Own<'v> {
 
     /// The AS of a node.
     pub(super) fn asn_of(&self, node: &Node) -> Asn {
-        node.asn.unwrap_or(Asn(self.cluster.cluster_as().0))
+        node.asn.unwrap_or_else(|| Asn(self.cluster.cluster_as().0))
     }
 
     /// The port on which a node listens.
