@@ -15,6 +15,7 @@ use super::runs::{Run, Runs};
 use super::sent::SentIds;
 use crate::bite::{Budget, Progress};
 use crate::family::FamilyTable;
+use crate::import::CHUNK;
 use crate::peer::PeerId;
 use crate::shared::Shared;
 use crate::table::Key;
@@ -264,8 +265,11 @@ impl<K: Key> FamilyTable<K> {
         self.group(shared, group).cursor = cursor;
         let mut runs = core::mem::take(&mut self.scratch.runs);
         runs.clear();
-        for &slot in &slots {
-            self.weigh(shared, group, &rules, slot, &mut runs);
+        for chunk in slots.chunks(CHUNK) {
+            self.warm_paths(shared, chunk);
+            for &slot in chunk {
+                self.weigh(shared, group, &rules, slot, &mut runs);
+            }
         }
         self.withdraw_from(sink);
         runs.emit(
@@ -280,6 +284,18 @@ impl<K: Key> FamilyTable<K> {
         self.scratch.runs = runs;
         self.scratch.slots = slots;
         step.progress
+    }
+
+    /// Sees to it that the processor waits for what telling of all these slots reads at once, and
+    /// not for one after the other.
+    fn warm_paths(&self, shared: &Shared, slots: &[u32]) {
+        let read = |&at: &u32| {
+            let slot = self.table.used(at)?;
+            let path = slot.paths.as_slice().get(slot.best()?)?;
+            Some(shared.interner.ranks(path.accepted()?).next_hop)
+        };
+        let all = slots.iter().filter_map(read);
+        core::hint::black_box(all.fold(0, core::ops::BitXor::bitxor));
     }
 
     /// Finds out what the members have to be told of a slot.

@@ -36,20 +36,25 @@ pub(super) struct PathRef {
     pub(super) path_id: u32,
 }
 
-/// One announcement: what makes the run first, so that sorting makes runs; the source before all,
-/// so that runs which are for the same members follow each other.
+/// Announcements that came one after the other and belong to one run: what makes the run first, so
+/// that sorting makes runs; the source before all, so that runs which are for the same members
+/// follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Item {
+struct Part {
     source: PeerId,
     attributes: AttrId,
-    /// The slot; where several paths of a prefix are told, an index into [`Runs::paths`].
-    place: u32,
+    /// Where it begins among [`Runs::places`].
+    from: u32,
+    len: u32,
 }
 
 /// The announcements of a bite.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    items: Vec<Item>,
+    parts: Vec<Part>,
+    /// The slot of each announcement; where several paths of a prefix are told, an index into
+    /// [`Runs::paths`].
+    places: Vec<u32>,
     paths: Vec<PathRef>,
     /// Sets that a policy has made for this bite.
     edited: Vec<AttrId>,
@@ -57,16 +62,23 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(super) fn clear(&mut self) {
-        self.items.clear();
+        self.parts.clear();
+        self.places.clear();
         self.paths.clear();
     }
 
     pub(super) fn push(&mut self, attributes: AttrId, source: PeerId, slot: u32) {
-        self.items.push(Item {
-            attributes,
-            source,
-            place: slot,
-        });
+        let from = self.len();
+        self.places.push(slot);
+        match self.parts.last_mut() {
+            Some(part) if (part.attributes, part.source) == (attributes, source) => part.len += 1,
+            _ => self.parts.push(Part {
+                source,
+                attributes,
+                from,
+                len: 1,
+            }),
+        }
     }
 
     /// One path of several, told under the identifier `path_id`.
@@ -83,7 +95,7 @@ impl Runs {
 
     /// Announcements so far.
     pub(super) fn len(&self) -> u32 {
-        self.items.len() as u32
+        self.places.len() as u32
     }
 
     /// The paths that [`Runs::push_path`] was given, for the look-ups of [`Runs::emit`].
@@ -105,9 +117,9 @@ impl Runs {
         nlri: impl Fn(u32) -> Nlri<'t>,
         reach: &mut dyn FnMut(&Nlri<'_>, &Run<'_>),
     ) {
-        self.items.sort_unstable();
+        self.parts.sort_unstable();
         for run in self
-            .items
+            .parts
             .chunk_by(|a, b| (a.attributes, a.source) == (b.attributes, b.source))
         {
             let Some(first) = run.first() else { continue };
@@ -120,8 +132,11 @@ impl Runs {
                 attributes: &attributes,
                 source: first.source,
             };
-            for item in run {
-                reach(&nlri(item.place), &told);
+            for part in run {
+                let places = self.places.iter().skip(part.from as usize);
+                for &place in places.take(part.len as usize) {
+                    reach(&nlri(place), &told);
+                }
             }
         }
         for id in self.edited.drain(..) {
