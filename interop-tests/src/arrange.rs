@@ -32,7 +32,7 @@ impl Ground {
     /// If it cannot be started.
     pub async fn stored(&self, kind: Kind, number: u8) -> Speaker {
         let site = self.site(number).await.expect("a host");
-        Speaker::start_stored(kind, site).expect("a speaker")
+        Speaker::start_stored(kind, site, &[crate::store::address()]).expect("a speaker")
     }
 }
 

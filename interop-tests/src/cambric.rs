@@ -1,6 +1,6 @@
 //! Cambric's own daemons: their configuration, and their tables over the control socket.
 
-use std::{collections::BTreeSet, fmt::Write as _, path::PathBuf};
+use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr, path::PathBuf};
 
 use admin::{Command, Reply, client::call, report};
 use ipnet::IpNet;
@@ -35,18 +35,23 @@ pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Proc
 }
 
 /// Starts a daemon that the store tells everything, as the node of its host's name.
-pub(crate) fn start_stored(kind: Kind, site: &Site) -> Result<Process, Error> {
+pub(crate) fn start_stored(
+    kind: Kind,
+    site: &Site,
+    stores: &[SocketAddr],
+) -> Result<Process, Error> {
     let daemon = daemon(kind);
     let mut text = format!(
-        "hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug\"\n",
+        "hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n",
         site.number,
         socket(kind, site).display(),
     );
     if kind == Kind::Client {
         text.push_str(IMPORT);
     }
-    let store = crate::store::address();
-    let _ = write!(text, "\n[datastore]\nendpoints = [\"http://{store}\"]\n");
+    let stores = stores.iter().map(|store| format!("http://{store}"));
+    let stores: Vec<String> = stores.collect();
+    let _ = write!(text, "\n[datastore]\nendpoints = {stores:?}\n");
     let path = site.save(&format!("{daemon}.toml"), &text);
     let program = Program::new(programs::own(&format!("cambric-{daemon}")))
         .arg("--config")

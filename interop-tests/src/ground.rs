@@ -48,10 +48,21 @@ impl Ground {
     /// # Panics
     /// If the store cannot be served.
     pub async fn store(&self) -> Result<Store, Error> {
+        self.join().await?;
+        Ok(Store::serve().await)
+    }
+
+    /// Puts the test itself on the switch, as 10.0.0.254.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    ///
+    /// # Panics
+    /// Never.
+    pub async fn join(&self) -> Result<(), Error> {
         let links = self.lab.root().links()?;
         let own = IpNet::new(IpAddr::V4(Site::v4(254)), 24).expect("a length that fits");
-        links.add_address(SWITCH, own).await?;
-        Ok(Store::serve().await)
+        links.add_address(SWITCH, own).await
     }
 
     /// Puts host `number` on the switch. It has a link `cali0` for routes of its own.

@@ -11,6 +11,7 @@
 mod arrange;
 mod bird;
 mod cambric;
+mod etcd;
 mod frr;
 mod gobgp;
 mod ground;
@@ -25,6 +26,7 @@ mod store;
 mod table;
 
 pub use arrange::{in_ground, shown_external, table, told};
+pub use etcd::Etcd;
 pub use ground::{Ground, Site};
 pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use speaker::{Kind, Speaker};

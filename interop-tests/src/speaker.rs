@@ -1,5 +1,6 @@
 //! A BGP speaker on a host of the lab, whichever program it is.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use admin::report;
@@ -75,12 +76,13 @@ impl Speaker {
         })
     }
 
-    /// Starts one of Cambric's programs as the store has it: the node of its host's name.
+    /// Starts one of Cambric's programs as the store behind these addresses has it: the node of
+    /// its host's name.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start_stored(kind: Kind, site: Site) -> Result<Self, Error> {
-        let process = cambric::start_stored(kind, &site)?;
+    pub fn start_stored(kind: Kind, site: Site, stores: &[SocketAddr]) -> Result<Self, Error> {
+        let process = cambric::start_stored(kind, &site, stores)?;
         Ok(Self {
             kind,
             site,
@@ -324,6 +326,15 @@ impl Speaker {
         } = self;
         drop(process);
         Self::start(kind, site, setup).await
+    }
+
+    /// The same for one that the store tells everything.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_stored_again(&mut self, stores: &[SocketAddr]) -> Result<(), Error> {
+        self.process = cambric::start_stored(self.kind, &self.site, stores)?;
+        Ok(())
     }
 
     /// Ends it without a word to its peers.

@@ -114,8 +114,9 @@ fn peers(own: &Own<'_>, derived: &mut Derived) -> (Vec<PeerConfig>, Vec<RangeCon
     let faults = &mut derived.faults;
     let mut wants = explicit::wants(own, faults);
     let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
-    let chosen = reflectors::wants(own);
-    for want in chosen.into_iter().chain(mesh::wants(own, faults)) {
+    let mesh = mesh::wants(own, faults);
+    let alone = wants.is_empty() && mesh.is_empty();
+    for want in reflectors::wants(own, alone).into_iter().chain(mesh) {
         if taken.insert(want.remote) {
             derived.chosen.peers.insert(want.remote);
             wants.push(want);

@@ -70,15 +70,16 @@ impl Fleet {
         all.map(|(name, said)| (name.as_str(), said))
     }
 
-    /// Those that clients may choose: the ones that stay, or if there are none those about to go.
-    pub(super) fn eligible(&self) -> Vec<(&str, &Registration)> {
+    /// Those that clients may choose: the ones that stay, or if there are none those about to go,
+    /// for whoever has nobody else.
+    pub(super) fn eligible(&self, alone: bool) -> Vec<(&str, &Registration)> {
         let of = |state| {
             let all = self.all();
             all.filter(move |(_, said)| said.state == state)
                 .collect::<Vec<_>>()
         };
         let active = of(ReflectorState::Active);
-        match active.is_empty() {
+        match active.is_empty() && alone {
             true => of(ReflectorState::Draining),
             false => active,
         }

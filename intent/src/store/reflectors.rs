@@ -99,17 +99,17 @@ pub(super) fn wish(own: &Own<'_>) -> Wish {
 }
 
 /// The sessions that the choice of reflectors brings: of a reflector with the others, of a client
-/// with those that it has chosen.
-pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
+/// with those that it has chosen. `alone`: it has no other peers.
+pub(super) fn wants<'v>(own: &Own<'v>, alone: bool) -> Vec<Want<'v>> {
     match own.host.reflects {
         true => of_fellows(own),
-        false => of_client(own, REFLECTORS),
+        false => of_client(own, REFLECTORS, alone),
     }
 }
 
 /// The sessions of a client with the reflectors that it has chosen. It dials, they wait.
-fn of_client<'v>(own: &Own<'v>, count: usize) -> Vec<Want<'v>> {
-    let eligible = own.view.fleet.eligible();
+fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
+    let eligible = own.view.fleet.eligible(alone);
     let candidates = eligible.iter().map(|(name, said)| Candidate {
         name,
         zone: &said.zone,

@@ -224,7 +224,12 @@ fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
 
     register(&mut view, 2, "draining");
     register(&mut view, 3, "drained");
-    assert_eq!(choice(&view, "n1").len(), 2, "better these than none");
+    assert!(choice(&view, "n1").is_empty(), "the mesh is there");
+    let mut alone = view.clone();
+    for at in 2..=8 {
+        assert!(alone.take(format!("{NODES}n{at}").as_bytes(), None));
+    }
+    assert_eq!(choice(&alone, "n1").len(), 2, "better these than none");
     assert_eq!(
         speaker(&view, "rr1").peers.len(),
         1,

@@ -1,0 +1,108 @@
+//! A cluster of real etcds, each on a host of its own.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use lab::{Error, Process, Program};
+
+use crate::{Ground, Site, programs};
+
+/// The port for clients.
+const CLIENTS: u16 = 2379;
+
+/// The port for the other members.
+const PEERS: u16 = 2380;
+
+/// A cluster of etcds.
+#[derive(Debug)]
+pub struct Etcd {
+    program: PathBuf,
+    /// The argument that names all members.
+    cluster: String,
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    site: Site,
+    process: Option<Process>,
+}
+
+impl Etcd {
+    /// Starts members on these hosts, which are put on the switch for it; `None`, with a notice,
+    /// where etcd is not installed.
+    ///
+    /// # Errors
+    /// If they cannot be started.
+    pub async fn start(ground: &Ground, hosts: &[u8]) -> Result<Option<Self>, Error> {
+        let Some(program) = programs::foreign("etcd") else {
+            return Ok(None);
+        };
+        let peer = |host: &u8| format!("m{host}=http://{}:{PEERS}", Site::v4(*host));
+        let mut etcd = Self {
+            program,
+            cluster: hosts.iter().map(peer).collect::<Vec<_>>().join(","),
+            members: Vec::new(),
+        };
+        for host in hosts {
+            let site = ground.site(*host).await?;
+            let process = None;
+            etcd.members.push(Member { site, process });
+        }
+        for nth in 0..hosts.len() {
+            etcd.run(nth)?;
+        }
+        Ok(Some(etcd))
+    }
+
+    /// How many members there are, up or not.
+    pub const fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Where clients find them.
+    pub fn endpoints(&self) -> Vec<SocketAddr> {
+        let hosts = self.members.iter().map(|member| member.site.number);
+        hosts
+            .map(|host| SocketAddr::new(IpAddr::V4(Site::v4(host)), CLIENTS))
+            .collect()
+    }
+
+    /// Starts a member, or starts it again with what it had stored.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn run(&mut self, nth: usize) -> Result<(), Error> {
+        let member = &mut self.members[nth];
+        let address = Site::v4(member.site.number);
+        let (clients, peers) = (
+            format!("http://{address}:{CLIENTS}"),
+            format!("http://{address}:{PEERS}"),
+        );
+        let name = format!("m{}", member.site.number);
+        let data = member.site.host.directory().join("etcd");
+        let program = Program::new(&self.program)
+            .args(["--name", &name])
+            .args(["--listen-client-urls", &clients])
+            .args(["--advertise-client-urls", &clients])
+            .args(["--listen-peer-urls", &peers])
+            .args(["--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &self.cluster])
+            .args(["--log-level", "warn", "--logger", "zap"])
+            .arg("--data-dir")
+            .arg(data);
+        member.process = Some(member.site.host.spawn("etcd", &program)?);
+        Ok(())
+    }
+
+    /// Ends a member by SIGKILL.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub async fn kill(&mut self, nth: usize) -> Result<(), Error> {
+        match self.members[nth].process.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The fabric of the lab, and what befalls it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use datastore::{EtcdOptions, EtcdStore, LeaseId, Store as _};
+use interop_tests::{Etcd, Ground, Kind, Own, Site, Speaker};
+use lab::{Error, until};
+use model::{FabricKey, RESOURCES_PREFIX, ReflectorState, Registration};
+
+use crate::watch::{Node, Watch};
+
+const NODES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+const REFLECTORS: [u8; 3] = [11, 12, 13];
+
+const ETCDS: [u8; 3] = [21, 22, 23];
+
+/// How long anything here may take.
+const SETTLED: Duration = Duration::from_secs(90);
+
+/// Sessions of a node with the two reflectors of its choice, one for each family.
+const CHOSEN: usize = 2 * 2;
+
+/// Sessions of a node with all others.
+const MESH: usize = (NODES.len() - 1) * 2;
+
+pub(crate) struct Fleet<'g> {
+    ground: &'g Ground,
+    etcd: Etcd,
+    stores: Vec<SocketAddr>,
+    store: EtcdStore,
+    nodes: Vec<Node>,
+    reflectors: Vec<Speaker>,
+}
+
+impl<'g> Fleet<'g> {
+    /// Everything but the reflectors is up, and all nodes are a mesh. `None` without etcd.
+    pub(crate) async fn start(ground: &'g Ground) -> Option<Self> {
+        ground.join().await.expect("an address");
+        let etcd = Etcd::start(ground, &ETCDS).await.expect("etcds")?;
+        let stores = etcd.endpoints();
+        let urls = stores.iter().map(|store| format!("http://{store}"));
+        let options = EtcdOptions::new(urls.collect::<Vec<_>>());
+        let store = EtcdStore::connect(&options).await.expect("a store");
+        let mut fleet = Self {
+            ground,
+            etcd,
+            stores,
+            store,
+            nodes: Vec::new(),
+            reflectors: Vec::new(),
+        };
+        fleet.a_word_passes("/cambric/v1/test/none").await;
+        fleet.mesh(true).await;
+        for number in NODES {
+            fleet.write_node(number).await;
+            let site = ground.site(number).await.expect("a host");
+            let node = Node::begin(site, &fleet.stores).await.expect("a node");
+            fleet.nodes.push(node);
+        }
+        fleet.sessions(MESH).await;
+        fleet.whole().await;
+        Some(fleet)
+    }
+
+    /// Reflectors come, then the mesh is switched off.
+    pub(crate) async fn from_mesh_to_reflectors(&mut self) {
+        let watch = self.watch("from mesh to reflectors");
+        for number in REFLECTORS {
+            self.write_node(number).await;
+            let site = self.ground.site(number).await.expect("a host");
+            let speaker = Speaker::start_stored(Kind::Reflector, site, &self.stores);
+            self.reflectors.push(speaker.expect("a reflector"));
+        }
+        self.registered(ReflectorState::Active, &REFLECTORS).await;
+        self.sessions(MESH + CHOSEN).await;
+        self.mesh(false).await;
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// One is killed, is missed, and comes back.
+    pub(crate) async fn a_reflector_is_killed(&mut self, nth: usize) {
+        let watch = self.watch("a reflector is killed");
+        self.reflectors[nth].kill().await.expect("killed");
+        self.someone_misses_a_session().await;
+        let stores = self.stores.clone();
+        self.reflectors[nth]
+            .start_stored_again(&stores)
+            .expect("started");
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+        self.whole().await;
+    }
+
+    /// One is killed and comes back; those who asked it ask others.
+    pub(crate) async fn an_etcd_is_killed(&mut self, nth: usize) {
+        let watch = self.watch("an etcd is killed");
+        self.etcd.kill(nth).await.expect("killed");
+        self.a_word_passes("/cambric/v1/test/one").await;
+        self.etcd.run(nth).expect("started");
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// All are killed, and come back.
+    pub(crate) async fn the_store_is_away(&mut self, time: Duration) {
+        let watch = self.watch("the store is away");
+        for nth in 0..self.etcd.members() {
+            self.etcd.kill(nth).await.expect("killed");
+        }
+        tokio::time::sleep(time).await;
+        for nth in 0..self.etcd.members() {
+            self.etcd.run(nth).expect("started");
+        }
+        self.a_word_passes("/cambric/v1/test/two").await;
+        self.registered(ReflectorState::Active, &REFLECTORS).await;
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// All reflectors are killed at once, and come back.
+    pub(crate) async fn all_reflectors_are_away(&mut self, time: Duration) {
+        let watch = self.watch("all reflectors are away");
+        for reflector in &mut self.reflectors {
+            reflector.kill().await.expect("killed");
+        }
+        self.sessions(MESH).await;
+        tokio::time::sleep(time).await;
+        let stores = self.stores.clone();
+        for reflector in &mut self.reflectors {
+            reflector.start_stored_again(&stores).expect("started");
+        }
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+        self.whole().await;
+    }
+
+    /// Its clients go elsewhere while routes come and go, and back again afterwards.
+    pub(crate) async fn a_reflector_is_drained_under_load(&mut self, nth: usize) {
+        let watch = self.watch("a reflector is drained under load");
+        let host = REFLECTORS[nth];
+        let key = FabricKey::Drain(format!("h{host}")).to_string();
+        self.put(&key, "{}").await;
+        let drained = [host];
+        tokio::select! {
+            () = self.churn() => {}
+            () = self.registered(ReflectorState::Drained, &drained) => {}
+        }
+        let left = self.reflectors[nth].neighbors().await;
+        assert!(left.neighbors.is_empty(), "{left:?}");
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+
+        let watch = self.watch("and undrained");
+        assert!(self.store.delete(key.into()).await.expect("an answer"));
+        self.registered(ReflectorState::Active, &drained).await;
+        self.sessions(CHOSEN + MESH).await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// The mesh is switched on, then the reflectors are drained and stopped.
+    pub(crate) async fn from_reflectors_to_mesh(&mut self) {
+        let watch = self.watch("from reflectors to mesh");
+        self.mesh(true).await;
+        self.sessions(MESH + CHOSEN).await;
+        for host in REFLECTORS {
+            let key = FabricKey::Drain(format!("h{host}")).to_string();
+            self.put(&key, "{}").await;
+        }
+        self.registered(ReflectorState::Drained, &REFLECTORS).await;
+        for reflector in &mut self.reflectors {
+            reflector.kill().await.expect("killed");
+        }
+        self.sessions(MESH).await;
+        watch.end(&self.nodes).await;
+        self.whole().await;
+    }
+
+    fn watch(&self, what: &'static str) -> Watch {
+        Watch::begin(what, &self.nodes)
+    }
+
+    /// A node's routes come and go, many a second.
+    async fn churn(&self) {
+        let node = &self.nodes[0].speaker;
+        for round in 0_u32.. {
+            let net = format!("10.66.{}.{}/32", round / 200 % 200, round % 200);
+            let own = Own::plain(net.parse().expect("a prefix"));
+            node.announce(&own).await.expect("announced");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            node.withdraw(own.net).await.expect("withdrawn");
+        }
+    }
+
+    /// Waits until every node has so many sessions, and all of them are up.
+    async fn sessions(&self, count: usize) {
+        let what = format!("{count} sessions of every node");
+        self.wait(&what, async || {
+            for node in &self.nodes {
+                let neighbors = node.speaker.neighbors().await.neighbors;
+                let up = |state: &str| state == "Established";
+                let found = neighbors.iter().filter(|one| up(&one.state)).count();
+                if found != count {
+                    let states = neighbors
+                        .iter()
+                        .map(|one| format!("{} {}", one.name, one.state));
+                    let states: Vec<String> = states.collect();
+                    return Ok(Err(format!("host {}: {states:?}", node.number)));
+                }
+            }
+            Ok(Ok(()))
+        })
+        .await;
+    }
+
+    async fn someone_misses_a_session(&self) {
+        self.wait("a session that ends", async || {
+            for node in &self.nodes {
+                let neighbors = node.speaker.neighbors().await.neighbors;
+                if neighbors.iter().any(|one| one.state != "Established") {
+                    return Ok(Ok(()));
+                }
+            }
+            Ok(Err("all are up".to_owned()))
+        })
+        .await;
+    }
+
+    /// Waits until every kernel has a route to every workload.
+    async fn whole(&self) {
+        self.wait("every route in every kernel", async || {
+            for node in &self.nodes {
+                let lacks = node.lacks(&NODES).await?;
+                if !lacks.is_empty() {
+                    return Ok(Err(format!("host {} lacks {lacks:?}", node.number)));
+                }
+            }
+            Ok(Ok(()))
+        })
+        .await;
+    }
+
+    /// Waits until the store says that of these reflectors.
+    async fn registered(&self, state: ReflectorState, hosts: &[u8]) {
+        self.wait(&format!("{hosts:?} are {state}"), async || {
+            for host in hosts {
+                let key = FabricKey::Reflector(format!("h{host}")).to_string();
+                let found = match self.store.get(key.into()).await {
+                    Ok(Some(found)) => Registration::parse(&found.value).expect("reads"),
+                    other => return Ok(Err(format!("host {host}: {other:?}"))),
+                };
+                if found.state != state {
+                    return Ok(Err(format!("host {host}: {found:?}")));
+                }
+            }
+            Ok(Ok(()))
+        })
+        .await;
+    }
+
+    /// Waits until the store takes a write again.
+    async fn a_word_passes(&self, key: &str) {
+        self.wait("a write", async || {
+            let written = self
+                .store
+                .put(key.to_owned().into(), "1".into(), LeaseId::NONE);
+            Ok(written.await.map(drop).map_err(|error| error.to_string()))
+        })
+        .await;
+    }
+
+    async fn wait(
+        &self,
+        what: &str,
+        probe: impl AsyncFnMut() -> Result<Result<(), String>, Error>,
+    ) {
+        if let Err(error) = until(SETTLED, what, probe).await {
+            let speakers = self
+                .nodes
+                .iter()
+                .map(|node| &node.speaker)
+                .chain(&self.reflectors);
+            for speaker in speakers {
+                println!("host {}:\n{}", speaker.site.number, speaker.log_tail());
+            }
+            panic!("{error}");
+        }
+    }
+
+    async fn put(&self, key: &str, value: &str) {
+        let (key, value) = (key.to_owned().into(), value.to_owned().into());
+        let written = self.store.put(key, value, LeaseId::NONE);
+        written.await.expect("written");
+    }
+
+    async fn write_node(&self, number: u8) {
+        let (v4, v6) = (Site::v4(number), Site::v6(number));
+        let text = format!(
+            r#"{{"kind":"Node","metadata":{{"name":"h{number}",
+                "labels":{{"topology.kubernetes.io/zone":"zone-{number}"}}}},
+                "spec":{{"bgp":{{"ipv4Address":"{v4}/24","ipv6Address":"{v6}/64"}}}}}}"#
+        );
+        self.put(&format!("{RESOURCES_PREFIX}nodes/h{number}"), &text)
+            .await;
+    }
+
+    async fn mesh(&self, on: bool) {
+        let text = format!(
+            r#"{{"kind":"BGPConfiguration","metadata":{{"name":"default"}},
+                "spec":{{"nodeToNodeMeshEnabled":{on}}}}}"#
+        );
+        let key = format!("{RESOURCES_PREFIX}bgpconfigurations/default");
+        self.put(&key, &text).await;
+    }
+}

@@ -1,0 +1,40 @@
+//! A cluster of reflectors that runs itself: three etcds, three reflectors, eight nodes, and what
+//! befalls them. Whatever it is, no node's kernel loses a route and no ping is lost.
+
+mod fleet;
+mod watch;
+
+use std::env;
+use std::time::Duration;
+
+use interop_tests::{Ground, in_ground};
+
+use fleet::Fleet;
+
+/// How long something is away: with `CAMBRIC_LAB=full` the first, else the second, in seconds.
+fn away(full: u64, short: u64) -> Duration {
+    let asked = env::var_os(lab::LAB_VARIABLE);
+    match asked.is_some_and(|value| value == "full") {
+        true => Duration::from_secs(full),
+        false => Duration::from_secs(short),
+    }
+}
+
+#[test]
+fn a_cluster_of_reflectors_runs_itself() {
+    let name = "a_cluster_of_reflectors_runs_itself";
+    in_ground(&[], name, async |ground: Ground| {
+        let Some(mut fleet) = Fleet::start(&ground).await else {
+            return;
+        };
+        fleet.from_mesh_to_reflectors().await;
+        for nth in 0..3 {
+            fleet.a_reflector_is_killed(nth).await;
+        }
+        fleet.an_etcd_is_killed(0).await;
+        fleet.the_store_is_away(away(60, 6)).await;
+        fleet.all_reflectors_are_away(away(10, 3)).await;
+        fleet.a_reflector_is_drained_under_load(1).await;
+        fleet.from_reflectors_to_mesh().await;
+    });
+}
