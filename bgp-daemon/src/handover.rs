@@ -5,7 +5,7 @@
 //! leaves what is wanted stays configured, *leaving*, until
 //!
 //! * every peer that is wanted is Established and has sent its End-of-RIB markers (RFC 4724 §2), and
-//! * no prefix is reached by way of leaving peers only, and
+//! * no prefix is reached by way of leaving peers only, but for such as have just come, and
 //! * both has been so for [`HANDOVER_SETTLE`]: the others are as far then. Who has their routes by
 //!   way of the peers that are wanted knows that they have ours.
 //!
@@ -18,12 +18,14 @@ use std::net::IpAddr;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
-use bgp_io::bgp_proto::Family;
+use bgp_io::bgp_proto::{Family, Prefix};
 use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
 use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
 use intent::store::Chosen;
 
-use crate::limits::{HANDOVER_BITE, HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE};
+use crate::limits::{
+    HANDOVER_BITE, HANDOVER_DOUBTS_MAX, HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE,
+};
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,8 @@ pub struct Handover {
     /// Families whose markers are awaited, of peers that are up.
     awaited: BTreeMap<PeerId, BTreeSet<Family>>,
     look: Option<Look>,
+    /// What was found at the last look to be reached by way of leaving peers only.
+    doubts: BTreeSet<Spot>,
     /// When to look again.
     look_at: Option<Instant>,
 }
@@ -51,6 +55,15 @@ struct Leaving {
     until: Instant,
     /// Since when it has not been needed.
     free_since: Option<Instant>,
+    /// Whether there was a doubt about that at the last look.
+    doubted: bool,
+}
+
+/// A prefix; or its place in the table, if nobody reads its family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Spot {
+    Prefix(Prefix),
+    Place(Family, u32),
 }
 
 /// A look at the tables, a bite at a time.
@@ -58,6 +71,9 @@ struct Leaving {
 struct Look {
     leaving: BTreeSet<PeerId>,
     needed: BTreeSet<PeerId>,
+    /// What is reached by way of leaving peers only, and by way of which. A route that comes by two
+    /// ways comes by one of them first: only who is found twice is needed.
+    found: BTreeMap<Spot, BTreeSet<PeerId>>,
     families: Vec<Family>,
     place: u32,
 }
@@ -83,6 +99,7 @@ impl Handover {
                 config,
                 until: now + HANDOVER_MAX,
                 free_since: None,
+                doubted: false,
             });
         }
         self.leaving
@@ -141,6 +158,7 @@ impl Handover {
             Ready::All => self.walk(now, speaker),
             Ready::Some | Ready::None => {
                 self.look = None;
+                self.doubts.clear();
                 self.leaving
                     .values_mut()
                     .for_each(|leaving| leaving.free_since = None);
@@ -178,9 +196,12 @@ impl Handover {
     /// Those that have not been needed for long enough, and those whose time is over.
     fn take_free(&mut self, now: Instant, somebody: bool) -> Vec<IpAddr> {
         let may_go = |leaving: &Leaving| {
-            let settled = leaving
-                .free_since
-                .is_some_and(|since| since + HANDOVER_SETTLE <= now);
+            let settle = match leaving.doubted {
+                true => HANDOVER_SETTLE * 2, // Where routes come all the time, doubts do not end.
+                false => HANDOVER_SETTLE,
+            };
+            let free_since = leaving.free_since;
+            let settled = free_since.is_some_and(|since| since + settle <= now);
             settled || (somebody && leaving.until <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)
@@ -213,6 +234,7 @@ impl Handover {
             None => Look {
                 leaving: self.peers(speaker).values().map(|peer| peer.id).collect(),
                 needed: BTreeSet::new(),
+                found: BTreeMap::new(),
                 families: speaker.config().families.iter().collect(),
                 place: 0,
             },
@@ -221,13 +243,27 @@ impl Handover {
             self.look = Some(look);
             return Progress::More;
         }
+        let doubted = look
+            .found
+            .values()
+            .flatten()
+            .copied()
+            .collect::<BTreeSet<PeerId>>();
+        let again = look
+            .found
+            .iter()
+            .filter(|(spot, _)| self.doubts.contains(spot));
+        look.needed.extend(again.flat_map(|(_, peers)| peers));
+        self.doubts = look.found.into_keys().collect();
         for (remote, peer) in self.peers(speaker) {
-            if let Some(leaving) = self.leaving.get_mut(&remote) {
-                match look.needed.contains(&peer.id) {
-                    true => leaving.free_since = None,
-                    false => leaving.free_since = leaving.free_since.or(Some(now)),
-                }
-            }
+            let Some(leaving) = self.leaving.get_mut(&remote) else {
+                continue;
+            };
+            leaving.doubted = doubted.contains(&peer.id);
+            leaving.free_since = match look.needed.contains(&peer.id) {
+                true => None,
+                false => leaving.free_since.or(Some(now)),
+            };
         }
         Progress::Done
     }
@@ -276,12 +312,19 @@ impl Look {
         Progress::Done
     }
 
-    /// Those by way of whom a prefix is reached are needed.
+    /// Notes those by way of whom a prefix is reached.
     fn note(&mut self, speaker: &Speaker, family: Family, place: u32) {
-        let found = speaker.rib().prefixes_from(family, place).next();
-        let paths = found.into_iter().flat_map(|(_, view)| view.paths);
-        let usable = paths.filter(|path| path.ineligible.is_none());
-        self.needed.extend(usable.map(|path| path.peer));
+        let Some((_, view)) = speaker.rib().prefixes_from(family, place).next() else {
+            return;
+        };
+        let usable = view.paths.iter().filter(|path| path.ineligible.is_none());
+        let peers = usable.map(|path| path.peer);
+        if self.found.len() >= HANDOVER_DOUBTS_MAX {
+            return self.needed.extend(peers);
+        }
+        let prefix = view.net.prefix();
+        let spot = prefix.map_or(Spot::Place(family, place), Spot::Prefix);
+        self.found.insert(spot, peers.collect());
     }
 }
 

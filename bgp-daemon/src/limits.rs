@@ -63,3 +63,7 @@ pub const SECRET_OCTETS_MAX: u64 = 4096;
 
 /// How often a reflector looks whether it has something else to say in the store.
 pub const ENROL: Duration = Duration::from_secs(1);
+
+/// Prefixes for which it is waited whether they come by another way, too, before the peers that they
+/// come by are taken as needed.
+pub const HANDOVER_DOUBTS_MAX: usize = 256;
