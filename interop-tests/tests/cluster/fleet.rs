@@ -52,6 +52,7 @@ impl<'g> Fleet<'g> {
             reflectors: Vec::new(),
         };
         fleet.a_word_passes("/cambric/v1/test/none").await;
+        fleet.pools().await;
         fleet.mesh(true).await;
         for number in NODES {
             fleet.write_node(number).await;
@@ -76,7 +77,7 @@ impl<'g> Fleet<'g> {
         self.registered(ReflectorState::Active, &REFLECTORS).await;
         self.sessions(MESH + CHOSEN).await;
         self.mesh(false).await;
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
     }
 
@@ -89,7 +90,7 @@ impl<'g> Fleet<'g> {
         self.reflectors[nth]
             .start_stored_again(&stores)
             .expect("started");
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
         self.whole().await;
     }
@@ -100,7 +101,7 @@ impl<'g> Fleet<'g> {
         self.etcd.kill(nth).await.expect("killed");
         self.a_word_passes("/cambric/v1/test/one").await;
         self.etcd.run(nth).expect("started");
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
     }
 
@@ -116,7 +117,7 @@ impl<'g> Fleet<'g> {
         }
         self.a_word_passes("/cambric/v1/test/two").await;
         self.registered(ReflectorState::Active, &REFLECTORS).await;
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
     }
 
@@ -126,13 +127,13 @@ impl<'g> Fleet<'g> {
         for reflector in &mut self.reflectors {
             reflector.kill().await.expect("killed");
         }
-        self.sessions(MESH).await;
+        self.sessions(0).await;
         tokio::time::sleep(time).await;
         let stores = self.stores.clone();
         for reflector in &mut self.reflectors {
             reflector.start_stored_again(&stores).expect("started");
         }
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
         self.whole().await;
     }
@@ -150,13 +151,13 @@ impl<'g> Fleet<'g> {
         }
         let left = self.reflectors[nth].neighbors().await;
         assert!(left.neighbors.is_empty(), "{left:?}");
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
 
         let watch = self.watch("and undrained");
         assert!(self.store.delete(key.into()).await.expect("an answer"));
         self.registered(ReflectorState::Active, &drained).await;
-        self.sessions(CHOSEN + MESH).await;
+        self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
     }
 
@@ -202,7 +203,7 @@ impl<'g> Fleet<'g> {
                 let neighbors = node.speaker.neighbors().await.neighbors;
                 let up = |state: &str| state == "Established";
                 let found = neighbors.iter().filter(|one| up(&one.state)).count();
-                if found != count {
+                if found != count || (count > 0 && neighbors.len() != count) {
                     let states = neighbors
                         .iter()
                         .map(|one| format!("{} {}", one.name, one.state));
@@ -304,6 +305,17 @@ impl<'g> Fleet<'g> {
         );
         self.put(&format!("{RESOURCES_PREFIX}nodes/h{number}"), &text)
             .await;
+    }
+
+    async fn pools(&self) {
+        let pools = ["10.65.0.0/16", "10.66.0.0/16", "fd65::/64"];
+        for (nth, cidr) in pools.into_iter().enumerate() {
+            let text = format!(
+                r#"{{"kind":"IPPool","metadata":{{"name":"pool{nth}"}},"spec":{{"cidr":"{cidr}"}}}}"#
+            );
+            let key = format!("{RESOURCES_PREFIX}ippools/pool{nth}");
+            self.put(&key, &text).await;
+        }
     }
 
     async fn mesh(&self, on: bool) {
