@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use admin::report::Status;
 use datastore::{EtcdOptions, EtcdStore, LeaseId, Store as _};
 use interop_tests::{Etcd, Ground, Kind, Own, Site, Speaker};
 use lab::{Error, until};
@@ -51,7 +52,7 @@ impl<'g> Fleet<'g> {
             nodes: Vec::new(),
             reflectors: Vec::new(),
         };
-        fleet.a_word_passes("/cambric/v1/test/none").await;
+        fleet.a_word_passes().await;
         fleet.pools().await;
         fleet.mesh(true).await;
         for number in NODES {
@@ -99,8 +100,9 @@ impl<'g> Fleet<'g> {
     pub(crate) async fn an_etcd_is_killed(&mut self, nth: usize) {
         let watch = self.watch("an etcd is killed");
         self.etcd.kill(nth).await.expect("killed");
-        self.a_word_passes("/cambric/v1/test/one").await;
+        self.a_word_passes().await;
         self.etcd.run(nth).expect("started");
+        self.a_word_passes().await;
         self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
     }
@@ -115,7 +117,7 @@ impl<'g> Fleet<'g> {
         for nth in 0..self.etcd.members() {
             self.etcd.run(nth).expect("started");
         }
-        self.a_word_passes("/cambric/v1/test/two").await;
+        self.a_word_passes().await;
         self.registered(ReflectorState::Active, &REFLECTORS).await;
         self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
@@ -261,15 +263,31 @@ impl<'g> Fleet<'g> {
         .await;
     }
 
-    /// Waits until the store takes a write again.
-    async fn a_word_passes(&self, key: &str) {
+    /// Waits until the store takes a write, and every daemon has heard of it: it complains of a
+    /// value that it cannot read, until that is gone.
+    async fn a_word_passes(&self) {
+        let key = format!("{RESOURCES_PREFIX}nodes/rumour");
         self.wait("a write", async || {
             let written = self
                 .store
-                .put(key.to_owned().into(), "1".into(), LeaseId::NONE);
+                .put(key.clone().into(), "?".into(), LeaseId::NONE);
             Ok(written.await.map(drop).map_err(|error| error.to_string()))
         })
         .await;
+        let nodes = self.nodes.iter().map(|node| &node.speaker);
+        let speakers: Vec<&Speaker> = nodes.chain(&self.reflectors).collect();
+        let complains = |status: &Status| {
+            let mut notes = status.notes.iter();
+            notes.any(|note| note.contains("nodes/rumour"))
+        };
+        for speaker in &speakers {
+            speaker.reports("a rumour", complains).await;
+        }
+        assert!(self.store.delete(key.into()).await.expect("an answer"));
+        for speaker in &speakers {
+            let calm = |status: &Status| !complains(status);
+            speaker.reports("that the rumour is over", calm).await;
+        }
     }
 
     async fn wait(

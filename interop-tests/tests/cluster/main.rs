@@ -31,7 +31,9 @@ fn a_cluster_of_reflectors_runs_itself() {
         for nth in 0..3 {
             fleet.a_reflector_is_killed(nth).await;
         }
-        fleet.an_etcd_is_killed(0).await;
+        for nth in 0..3 {
+            fleet.an_etcd_is_killed(nth).await;
+        }
         fleet.the_store_is_away(away(60, 6)).await;
         fleet.all_reflectors_are_away(away(10, 3)).await;
         fleet.a_reflector_is_drained_under_load(1).await;
