@@ -9,7 +9,7 @@ use datastore::{Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Store, TlsFile
 
 #[tokio::test]
 async fn users_may_do_what_they_may_do() {
-    let Some(etcd) = Etcd::start().await else {
+    let Some(mut etcd) = Etcd::start().await else {
         return;
     };
     let files = tempfile::tempdir().unwrap();
@@ -46,6 +46,11 @@ async fn users_may_do_what_they_may_do() {
         Err(error) => Err(error),
     };
     assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
+
+    // A member that restarts forgets its tokens: another one is asked for.
+    etcd.members[0].kill().await;
+    assert!(etcd.members[0].start().await);
+    assert!(felix.get("/calico/a".into()).await.unwrap().is_some());
 
     std::fs::write(files.path().join("password"), "wrong").unwrap();
     let stranger = EtcdStore::connect(&options).await.unwrap();
