@@ -52,6 +52,6 @@ test: packages
 	    $(CARGO) test --workspace --locked -- --test-threads=1
 	tools/fuzz.sh 30
 	target/release/cambric lab demo
-	target/release/cambric lab demo --store etcd
+	target/release/cambric lab demo --store etcd --members 3
 	tools/package.sh
 	tools/package-lab.sh

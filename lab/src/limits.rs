@@ -34,3 +34,6 @@ pub const WORKLOADS_PER_NODE_MAX: u16 = 250;
 /// by default; in a larger fabric the nodes are told instead, by permanent entries, which do not
 /// count.
 pub const NEIGHBOURS_ASKED_MAX: usize = 20;
+
+/// Members of the store of a fabric, each but the first on a host of its own.
+pub const STORE_MEMBERS_MAX: u16 = 3;

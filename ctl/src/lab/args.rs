@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::{Subcommand, ValueEnum};
 use lab::Enclosure;
-use lab::fabric::Shape;
+use lab::fabric::{Plan, Shape};
 
 /// A routed fabric on this machine, in namespaces of its own
 #[derive(Clone, Debug, clap::Args)]
@@ -48,6 +49,9 @@ pub(super) struct FabricArgs {
     /// What keeps the fabric's endpoints
     #[arg(long, value_enum, default_value_t = StoreKind::Embedded)]
     pub(super) store: StoreKind,
+    /// How many members the store has, each but the first on a host of its own; needs --store etcd
+    #[arg(long, default_value_t = 1, value_name = "M")]
+    members: u16,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -84,7 +88,7 @@ pub(super) struct NameArgs {
 pub(super) struct ExecArgs {
     #[command(flatten)]
     pub(super) name: NameArgs,
-    /// A node (node1), reflector (rr1), workload (w1), or the store's host (fabric)
+    /// A node (node1), reflector (rr1), workload (w1), or a host of the store (fabric, store2)
     #[arg(value_name = "HOST")]
     pub(super) host: String,
     /// The command and its arguments
@@ -108,6 +112,14 @@ pub(super) enum Inside {
 }
 
 impl FabricArgs {
+    /// The fabric that is asked for.
+    pub(super) fn plan(&self) -> Result<Plan> {
+        if self.members > 1 && self.store == StoreKind::Embedded {
+            bail!("the embedded store has one member; add --store etcd");
+        }
+        Ok(Plan::new(self.shape())?.with_store_members(self.members)?)
+    }
+
     pub(super) const fn shape(&self) -> Shape {
         Shape {
             nodes: self.nodes,
@@ -146,7 +158,7 @@ impl Inside {
 }
 
 /// A name that can be a file's.
-fn lab_name(text: &str) -> Result<String, String> {
+fn lab_name(text: &str) -> std::result::Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if text.is_empty() || text.len() > 32 || !text.chars().all(fits) {
         return Err("up to 32 letters, digits, '-' and '_'".to_owned());

@@ -104,6 +104,9 @@ impl Show {
         stage.start_daemons(&mut self.journal).await?;
         stage.add_workloads(&mut self.journal).await?;
         self.ping_all(stage, "pings").await?;
+        if !stage.fabric.stores.is_empty() {
+            self.kill_member(stage).await?;
+        }
         if stage.fabric.nodes.len() > 1 && !stage.fabric.workloads.is_empty() {
             self.move_workload(stage).await?;
         }
@@ -233,6 +236,21 @@ impl Show {
             milliseconds(away.as_secs_f64() * 1e3),
         );
         self.journal.good("moved", Some(agreed - began), outcome);
+        Ok(())
+    }
+
+    /// One member of the store dies; what comes next goes through the others.
+    async fn kill_member(&mut self, stage: &mut Stage) -> Result<()> {
+        let members = stage.fabric.plan.stores.len();
+        let victim = stage.fabric.stores.last_mut().context("no member")?;
+        victim.daemon("store")?.process.kill().await?;
+        victim.daemons.clear();
+        let name = &victim.plan.name;
+        let outcome = format!(
+            "{name} is gone: the store goes on with {} of {members}",
+            members - 1
+        );
+        self.journal.good("store member killed", None, outcome);
         Ok(())
     }
 

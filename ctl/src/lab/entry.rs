@@ -7,7 +7,6 @@ use std::process::{Child, Command as Process, ExitCode, Stdio};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use lab::fabric::Plan;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
@@ -30,7 +29,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// Everything that can be found wrong before anything is built.
 fn check(fabric: &super::args::FabricArgs) -> Result<()> {
-    Plan::new(fabric.shape())?;
+    fabric.plan()?;
     programs::daemons()?;
     programs::store(fabric.store)?;
     Ok(())

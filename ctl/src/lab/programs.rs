@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use lab::Program;
-use lab::fabric::{Plan, Programs, Shape};
+use lab::fabric::{MachinePlan, Plan, Programs, Shape};
 
 use super::args::StoreKind;
 
@@ -55,36 +55,44 @@ fn in_path(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// The store as a program to start; `directory` is empty and its own.
-pub(super) fn serve(kind: StoreKind, plan: &Plan, directory: &Path) -> Result<Program> {
-    let address = plan.store_address();
+/// The store's members as programs to start; each directory is empty and of one of them.
+pub(super) fn serve(kind: StoreKind, plan: &Plan, directories: &[PathBuf]) -> Result<Vec<Program>> {
     let program = Program::new(store(kind)?);
+    let members = plan.store_addresses().zip(directories);
     Ok(match kind {
-        StoreKind::Embedded => program
-            .args(["store", "serve", "--manifests"])
-            .arg(directory)
-            .arg("--listen")
-            .arg(address.to_string()),
+        StoreKind::Embedded => members
+            .map(|(address, directory)| {
+                program
+                    .clone()
+                    .args(["store", "serve", "--manifests"])
+                    .arg(directory)
+                    .arg("--listen")
+                    .arg(address.to_string())
+            })
+            .collect(),
         StoreKind::Etcd => {
-            let url = format!("http://{address}");
-            let peers = format!("http://{}:2380", address.ip());
-            program
-                .arg("--data-dir")
-                .arg(directory)
-                .args(["--name", "lab", "--initial-cluster"])
-                .arg(format!("lab={peers}"))
-                .args([
-                    "--listen-peer-urls",
-                    &peers,
-                    "--initial-advertise-peer-urls",
-                    &peers,
-                ])
-                .args([
-                    "--listen-client-urls",
-                    &url,
-                    "--advertise-client-urls",
-                    &url,
-                ])
+            let peer = |machine: &MachinePlan| format!("http://{}:2380", machine.v4);
+            let cluster: Vec<_> = plan
+                .stores
+                .iter()
+                .map(|machine| format!("{}={}", machine.name, peer(machine)))
+                .collect();
+            let cluster = cluster.join(",");
+            let members = members.zip(&plan.stores);
+            members
+                .map(|((address, directory), machine)| {
+                    let (url, peers) = (format!("http://{address}"), peer(machine));
+                    program
+                        .clone()
+                        .arg("--data-dir")
+                        .arg(directory)
+                        .args(["--name", &machine.name, "--initial-cluster", &cluster])
+                        .args(["--listen-peer-urls", &peers])
+                        .args(["--initial-advertise-peer-urls", &peers])
+                        .args(["--listen-client-urls", &url])
+                        .args(["--advertise-client-urls", &url])
+                })
+                .collect()
         }
     })
 }

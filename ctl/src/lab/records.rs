@@ -27,8 +27,8 @@ pub(super) struct Records {
 
 impl Records {
     /// Connects, and makes sure that the store answers.
-    pub(super) async fn open(address: SocketAddr) -> Result<Self> {
-        let options = EtcdOptions::new([format!("http://{address}")]);
+    pub(super) async fn open(addresses: impl Iterator<Item = SocketAddr>) -> Result<Self> {
+        let options = EtcdOptions::new(addresses.map(|address| format!("http://{address}")));
         let store = EtcdStore::connect(&options).await?;
         store.get("/calico/".into()).await?;
         Ok(Self { store })

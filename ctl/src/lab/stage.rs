@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use lab::fabric::{Fabric, Owners, Place, Plan, WorkloadPlan};
+use lab::fabric::{Fabric, Owners, Place, WorkloadPlan};
 use lab::{Lab, until};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub(super) async fn build(
     directory: PathBuf,
     journal: &mut Journal,
 ) -> Result<Stage> {
-    let plan = Plan::new(args.shape())?;
+    let plan = args.plan()?;
     let began = Instant::now();
     let lab = Lab::enclosed(directory).await?;
     let fabric = Fabric::build(lab, plan).await?;
@@ -42,7 +42,7 @@ pub(super) async fn build(
         Inside::Root => "",
         Inside::User => "\n(as an ordinary user: socket buffers stay within the system's limits)",
     };
-    let hosts = fabric.nodes.len() + fabric.reflectors.len() + 1;
+    let hosts = fabric.nodes.len() + fabric.reflectors.len() + fabric.plan.stores.len();
     let built = format!("{hosts} hosts on one bridge, each in namespaces of its own{how}");
     journal.good("built", Some(began.elapsed()), built);
     let (fabric, records) = start_store(fabric, args, journal).await?;
@@ -61,13 +61,12 @@ async fn start_store(
     journal: &mut Journal,
 ) -> Result<(Fabric, Records)> {
     let began = Instant::now();
-    let directory = fabric.store_directory("store")?;
-    fabric.start_store(&programs::serve(args.store, &fabric.plan, &directory)?)?;
-    let address = fabric.plan.store_address();
+    let directories = fabric.store_directories("store")?;
+    fabric.start_store(&programs::serve(args.store, &fabric.plan, &directories)?)?;
     let opened = until(STORE, "the store answers", async || {
         fabric.check()?;
         anyhow::Ok(
-            Records::open(address)
+            Records::open(fabric.plan.store_addresses())
                 .await
                 .map_err(|error| format!("{error:#}")),
         )
@@ -79,7 +78,16 @@ async fn start_store(
             .await
             .context("writing a node to the store")?;
     }
-    let outcome = format!("{} store answers at {address}", args.store.name());
+    let addresses: Vec<_> = fabric
+        .plan
+        .store_addresses()
+        .map(|a| a.to_string())
+        .collect();
+    let outcome = format!(
+        "{} store answers at {}",
+        args.store.name(),
+        addresses.join(", ")
+    );
     journal.good("store", Some(began.elapsed()), outcome);
     Ok((fabric, records))
 }

@@ -57,8 +57,10 @@ pub struct Fabric {
     pub nodes: Vec<Machine>,
     /// Workloads, by where they were added.
     pub workloads: Vec<Workload>,
-    /// The store, once it is started.
+    /// The store, or its first member, once it is started.
     pub store: Option<Daemon>,
+    /// The machines of the store's further members.
+    pub stores: Vec<Machine>,
     lab: Lab,
     links: Links,
 }
@@ -116,10 +118,15 @@ impl Fabric {
             nodes: Vec::new(),
             workloads: Vec::new(),
             store: None,
+            stores: Vec::new(),
             lab,
             links,
             plan,
         };
+        for machine in fabric.plan.stores.clone().into_iter().skip(1) {
+            let machine = fabric.machine(machine).await?;
+            fabric.stores.push(machine);
+        }
         for machine in fabric.plan.reflectors.clone() {
             let machine = fabric.machine(machine).await?;
             fabric.reflectors.push(machine);
@@ -139,7 +146,12 @@ impl Fabric {
 
     /// Tells every machine the MAC addresses of all others.
     async fn introduce(&self) -> Result<(), Error> {
-        let all = || self.reflectors.iter().chain(&self.nodes);
+        let all = || {
+            self.reflectors
+                .iter()
+                .chain(&self.nodes)
+                .chain(&self.stores)
+        };
         for machine in all() {
             for other in all().filter(|other| other.plan.v4 != machine.plan.v4) {
                 for address in [IpAddr::V4(other.plan.v4), IpAddr::V6(other.plan.v6)] {
@@ -184,29 +196,39 @@ impl Fabric {
         &self.lab
     }
 
-    /// Starts the store in the lab's first host.
+    /// Starts the members of the store: the first in the lab's first host, each other one on its
+    /// own.
     ///
     /// # Errors
     ///
-    /// If it cannot be started.
-    pub fn start_store(&mut self, program: &Program) -> Result<(), Error> {
-        let process = self.lab.root().spawn("store", program)?;
-        self.store = Some(Daemon {
-            name: "store",
-            process,
-        });
+    /// If one of them cannot be started.
+    pub fn start_store(&mut self, programs: &[Program]) -> Result<(), Error> {
+        let name = "store";
+        let mut programs = programs.iter();
+        if let Some(program) = programs.next() {
+            let process = self.lab.root().spawn(name, program)?;
+            self.store = Some(Daemon { name, process });
+        }
+        for (machine, program) in self.stores.iter_mut().zip(programs) {
+            let process = machine.host.spawn(name, program)?;
+            machine.daemons.push(Daemon { name, process });
+        }
         Ok(())
     }
 
-    /// A directory of this name for the store, empty and on the lab's tmpfs.
+    /// A directory of this name for each member of the store, empty and on the lab's tmpfs.
     ///
     /// # Errors
     ///
     /// If it cannot be made.
-    pub fn store_directory(&self, name: &str) -> Result<PathBuf, Error> {
-        let directory = self.lab.root().directory().join(name);
-        ensure_directory(&directory)?;
-        Ok(directory)
+    pub fn store_directories(&self, name: &str) -> Result<Vec<PathBuf>, Error> {
+        let hosts = self.stores.iter().map(|machine| &machine.host);
+        let directories = std::iter::once(self.lab.root()).chain(hosts).map(|host| {
+            let directory = host.directory().join(name);
+            ensure_directory(&directory)?;
+            Ok(directory)
+        });
+        directories.collect()
     }
 
     /// Starts all reflectors.
@@ -244,6 +266,7 @@ impl Fabric {
     /// [`Error::Ended`], with the end of its log.
     pub fn check(&mut self) -> Result<(), Error> {
         let machines = self.reflectors.iter_mut().chain(&mut self.nodes);
+        let machines = machines.chain(&mut self.stores);
         let daemons = machines
             .flat_map(|machine| &mut machine.daemons)
             .chain(&mut self.store);
@@ -279,7 +302,7 @@ impl Fabric {
         self.nodes.get(place).ok_or_else(unknown)
     }
 
-    /// The host of this name: a node, a reflector, a workload, or the store's `fabric`.
+    /// The host of this name: a node, a reflector, a workload, the store's `fabric` or `store2`.
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts().find(|host| host.name() == name)
     }
@@ -290,6 +313,7 @@ impl Fabric {
             .reflectors
             .iter()
             .chain(&self.nodes)
+            .chain(&self.stores)
             .map(|machine| &machine.host);
         let workloads = self.workloads.iter().map(|workload| &workload.host);
         std::iter::once(self.lab.root())

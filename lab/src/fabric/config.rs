@@ -50,12 +50,16 @@ pub fn felix(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
         return String::new();
     };
+    let stores = plan.store_addresses();
+    let stores: Vec<_> = stores
+        .map(|address| format!("\"http://{address}\""))
+        .collect();
     format!(
         "hostname = \"{}\"\ncontrol = \"/run/cambric/felix.sock\"\nlog = \"info\"\n\
          interface_prefix = [\"cali\", \"tap\"]\n\n\
-         [datastore]\nendpoints = [\"http://{}\"]\n",
+         [datastore]\nendpoints = [{}]\n",
         own.name,
-        plan.store_address(),
+        stores.join(", "),
     )
 }
 
@@ -134,5 +138,8 @@ mod tests {
             text.contains("endpoints = [\"http://10.0.0.254:2379\"]"),
             "{text}"
         );
+        let three = plan(false).with_store_members(3).unwrap();
+        let text = felix(&three, 2);
+        assert!(text.contains(", \"http://10.0.0.252:2379\"]"), "{text}");
     }
 }

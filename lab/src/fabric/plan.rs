@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::limits::{NODES_MAX, REFLECTORS_MAX, WORKLOADS_PER_NODE_MAX};
+use crate::limits::{NODES_MAX, REFLECTORS_MAX, STORE_MEMBERS_MAX, WORKLOADS_PER_NODE_MAX};
 
 /// The port of the store, etcd's own.
 pub const STORE_PORT: u16 = 2379;
@@ -33,6 +33,8 @@ pub struct Plan {
     pub reflectors: Vec<MachinePlan>,
     /// `node1`, `node2`, …
     pub nodes: Vec<MachinePlan>,
+    /// The machines of the store's members: `fabric`, where the underlay's bridge is, then `store2`, …
+    pub stores: Vec<MachinePlan>,
     /// `w1`, `w2`, …, at the places where they start.
     pub workloads: Vec<(Place, WorkloadPlan)>,
 }
@@ -78,6 +80,9 @@ pub enum ShapeError {
     /// Workloads.
     #[error("{0} workloads a node: there may be 0 to {WORKLOADS_PER_NODE_MAX}")]
     Workloads(u16),
+    /// Members of the store.
+    #[error("{0} members of the store: there are 1 to {STORE_MEMBERS_MAX}")]
+    Members(u16),
 }
 
 impl Plan {
@@ -109,6 +114,7 @@ impl Plan {
             nodes: (1..=shape.nodes)
                 .map(|i| MachinePlan::new(format!("node{i}"), NODES_BASE + i))
                 .collect(),
+            stores: vec![MachinePlan::new("fabric".to_owned(), STORE_HOST)],
             workloads: (0..workloads)
                 .map(|k| {
                     (
@@ -120,14 +126,35 @@ impl Plan {
         })
     }
 
-    /// The underlay's address of the machine with the store.
+    /// The same fabric, with so many members of the store.
+    ///
+    /// # Errors
+    ///
+    /// If there are not addresses for so many.
+    pub fn with_store_members(mut self, members: u16) -> Result<Self, ShapeError> {
+        if !(1..=STORE_MEMBERS_MAX).contains(&members) {
+            return Err(ShapeError::Members(members));
+        }
+        let more = (2..=members).map(|i| MachinePlan::new(format!("store{i}"), STORE_HOST + 1 - i));
+        self.stores.truncate(1);
+        self.stores.extend(more);
+        Ok(self)
+    }
+
+    /// The machine with the store, or its first member.
     pub fn store(&self) -> MachinePlan {
         MachinePlan::new("fabric".to_owned(), STORE_HOST)
     }
 
-    /// Where the store listens.
+    /// Where the store, or its first member, listens.
     pub fn store_address(&self) -> SocketAddr {
         SocketAddr::from((self.store().v4, STORE_PORT))
+    }
+
+    /// Where the store's members listen.
+    pub fn store_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let stores = self.stores.iter();
+        stores.map(|store| SocketAddr::from((store.v4, STORE_PORT)))
     }
 
     /// The prefix that all nodes' IPv4 addresses are from.
@@ -165,11 +192,8 @@ impl MachinePlan {
         // The IPv6 address reads like the IPv4 one: fd00::11 beside 10.0.0.11.
         let digits = u16::from_str_radix(&number.to_string(), 16).unwrap_or(u16::MAX);
         let v4 = Ipv4Addr::new(10, 0, 0, octet);
-        let v6 = if number == STORE_HOST {
-            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0xfe)
-        } else {
-            Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, digits)
-        };
+        let last = if number == STORE_HOST { 0xfe } else { digits };
+        let v6 = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last);
         Self {
             name,
             v4,
@@ -246,13 +270,14 @@ mod tests {
     #[test]
     fn the_largest_plan_names_and_addresses_everyone_differently() {
         let plan = Plan::new(shape(NODES_MAX, REFLECTORS_MAX, false)).unwrap();
+        let plan = plan.with_store_members(STORE_MEMBERS_MAX).unwrap();
         let mut machines = plan.nodes.clone();
         machines.extend(plan.reflectors.clone());
-        machines.push(plan.store());
+        machines.extend(plan.stores.clone());
         let names: BTreeSet<_> = machines.iter().map(|m| &m.name).collect();
         let v4: BTreeSet<_> = machines.iter().map(|m| m.v4).collect();
         let v6: BTreeSet<_> = machines.iter().map(|m| m.v6).collect();
-        assert_eq!((names.len(), v4.len(), v6.len()), (251, 251, 251));
+        assert_eq!((names.len(), v4.len(), v6.len()), (253, 253, 253));
         assert!(
             v4.iter()
                 .all(|a| plan.underlay_v4().contains(&IpAddr::V4(*a)))
@@ -269,6 +294,12 @@ mod tests {
         assert_eq!(plan.reflectors[1].net_v6().to_string(), "fd00::2/64");
         assert_eq!(plan.store().net_v6().to_string(), "fd00::fe/64");
         assert_eq!(plan.store_address().to_string(), "10.0.0.254:2379");
+        let three = plan.clone().with_store_members(3).unwrap();
+        let addresses = three.store_addresses().map(|address| address.to_string());
+        assert_eq!(
+            addresses.collect::<Vec<_>>(),
+            ["10.0.0.254:2379", "10.0.0.253:2379", "10.0.0.252:2379"]
+        );
         let (place, last) = plan.workloads.last().unwrap();
         assert_eq!((*place, last.name.as_str()), (3, "w8"));
         assert_eq!(
@@ -296,6 +327,7 @@ mod tests {
             Plan::new(shape(2, 0, false)),
             Err(ShapeError::Reflectors(0))
         );
-        assert!(Plan::new(shape(2, 0, true)).is_ok());
+        let mesh = Plan::new(shape(2, 0, true)).unwrap();
+        assert_eq!(mesh.with_store_members(4), Err(ShapeError::Members(4)));
     }
 }
