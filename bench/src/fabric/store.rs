@@ -32,7 +32,8 @@ impl std::fmt::Debug for Etcd {
 impl Etcd {
     /// Starts it in the first host of a fabric, and waits until it answers.
     pub async fn start(fabric: &mut Fabric) -> Result<Self> {
-        let directory = fabric.store_directory("etcd")?;
+        let directories = fabric.store_directories("etcd")?;
+        let directory = directories.into_iter().next().context("no host")?;
         let options = EtcdOptions::new([format!("http://{}", fabric.plan.store_address())]);
         let etcd = Self {
             directory,
@@ -64,7 +65,7 @@ impl Etcd {
             .args(["--listen-peer-urls", &peers])
             .args(["--initial-advertise-peer-urls", &peers])
             .args(["--initial-cluster", &format!("bench={peers}")]);
-        fabric.start_store(&program)?;
+        fabric.start_store(&[program])?;
         Ok(())
     }
 
