@@ -67,7 +67,7 @@ impl<'g> Fleet<'g> {
     }
 
     /// Reflectors come, then the mesh is switched off.
-    pub(crate) async fn from_mesh_to_reflectors(&mut self) {
+    pub(crate) async fn move_to_reflectors(&mut self) {
         let watch = self.watch("from mesh to reflectors");
         for number in REFLECTORS {
             self.write_node(number).await;
@@ -164,7 +164,7 @@ impl<'g> Fleet<'g> {
     }
 
     /// The mesh is switched on, then the reflectors are drained and stopped.
-    pub(crate) async fn from_reflectors_to_mesh(&mut self) {
+    pub(crate) async fn move_to_mesh(&mut self) {
         let watch = self.watch("from reflectors to mesh");
         self.mesh(true).await;
         self.sessions(MESH + CHOSEN).await;

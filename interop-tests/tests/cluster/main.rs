@@ -27,7 +27,7 @@ fn a_cluster_of_reflectors_runs_itself() {
         let Some(mut fleet) = Fleet::start(&ground).await else {
             return;
         };
-        fleet.from_mesh_to_reflectors().await;
+        fleet.move_to_reflectors().await;
         for nth in 0..3 {
             fleet.a_reflector_is_killed(nth).await;
         }
@@ -37,6 +37,6 @@ fn a_cluster_of_reflectors_runs_itself() {
         fleet.the_store_is_away(away(60, 6)).await;
         fleet.all_reflectors_are_away(away(10, 3)).await;
         fleet.a_reflector_is_drained_under_load(1).await;
-        fleet.from_reflectors_to_mesh().await;
+        fleet.move_to_mesh().await;
     });
 }
