@@ -113,6 +113,8 @@ pub struct Neighbor {
     pub asn: Spanned<PeerAsn>,
     /// `hold_time` in seconds.
     pub hold_time: Option<Spanned<u16>>,
+    /// `keepalive` in seconds: a third of the hold time when absent, and never more.
+    pub keepalive: Option<Spanned<u16>>,
     /// `connect_retry` in seconds.
     pub connect_retry: Option<Spanned<u16>>,
     /// `families` offered to it.
@@ -160,6 +162,8 @@ pub struct NeighborRange {
     pub asn: Spanned<PeerAsn>,
     /// `hold_time` in seconds.
     pub hold_time: Option<Spanned<u16>>,
+    /// `keepalive` in seconds: a third of the hold time when absent, and never more.
+    pub keepalive: Option<Spanned<u16>>,
     /// `families` offered to them.
     pub families: Option<Vec<Spanned<String>>>,
     /// `import` policy.
@@ -198,6 +202,7 @@ pub struct NeighborRange {
 pub struct SessionKeys<'f> {
     pub asn: &'f Spanned<PeerAsn>,
     pub hold_time: Option<&'f Spanned<u16>>,
+    pub keepalive: Option<&'f Spanned<u16>>,
     pub connect_retry: Option<&'f Spanned<u16>>,
     pub families: Option<&'f [Spanned<String>]>,
     pub import: Option<Policy>,
@@ -221,6 +226,7 @@ impl Neighbor {
         SessionKeys {
             asn: &self.asn,
             hold_time: self.hold_time.as_ref(),
+            keepalive: self.keepalive.as_ref(),
             connect_retry: self.connect_retry.as_ref(),
             families: self.families.as_deref(),
             import: self.import,
@@ -246,6 +252,7 @@ impl NeighborRange {
         SessionKeys {
             asn: &self.asn,
             hold_time: self.hold_time.as_ref(),
+            keepalive: self.keepalive.as_ref(),
             connect_retry: None,
             families: self.families.as_deref(),
             import: self.import,

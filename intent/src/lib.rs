@@ -28,6 +28,7 @@
 //! ```
 
 mod add_path;
+pub mod changes;
 mod check;
 mod file;
 pub mod limits;

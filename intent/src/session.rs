@@ -141,16 +141,21 @@ impl Common {
             session.hold_time_s = hold_time(seconds, problems);
         }
         if let Some(seconds) = keys.connect_retry {
-            if *seconds.get_ref() == 0 {
-                problems.push(Problem::at(
-                    seconds.span(),
-                    "connect_retry is at least 1 second",
-                ));
-            }
-            session.connect_retry_s = *seconds.get_ref();
+            session.connect_retry_s = at_least_one(seconds, "connect_retry", problems);
         }
+        let keepalive = keys.keepalive;
+        session.keepalive_s = keepalive.map(|seconds| at_least_one(seconds, "keepalive", problems));
         session
     }
+}
+
+/// A time of at least one second.
+fn at_least_one(seconds: &Spanned<u16>, key: &str, problems: &mut Problems<'_>) -> u16 {
+    if *seconds.get_ref() == 0 {
+        let message = format!("{key} is at least 1 second");
+        problems.push(Problem::at(seconds.span(), message));
+    }
+    *seconds.get_ref()
 }
 
 /// The name of a neighbour or a range, checked.

@@ -18,13 +18,18 @@ fn daemon(kind: Kind) -> &'static str {
     }
 }
 
+/// The name of its configuration file.
+pub(crate) fn file(kind: Kind) -> String {
+    format!("{}.toml", daemon(kind))
+}
+
 fn socket(kind: Kind, site: &Site) -> PathBuf {
     site.host.directory().join(format!("{}.sock", daemon(kind)))
 }
 
 pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Process, Error> {
     let daemon = daemon(kind);
-    let path = site.save(&format!("{daemon}.toml"), &config(kind, site, setup));
+    let path = site.save(&file(kind), &config(kind, site, setup));
     for own in &setup.own {
         announce(site, own.net).await?;
     }
@@ -52,7 +57,7 @@ pub(crate) fn start_stored(
     let stores = stores.iter().map(|store| format!("http://{store}"));
     let stores: Vec<String> = stores.collect();
     let _ = write!(text, "\n[datastore]\nendpoints = {stores:?}\n");
-    let path = site.save(&format!("{daemon}.toml"), &text);
+    let path = site.save(&file(kind), &text);
     let program = Program::new(programs::own(&format!("cambric-{daemon}")))
         .arg("--config")
         .arg(path);

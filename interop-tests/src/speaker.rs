@@ -292,6 +292,26 @@ impl Speaker {
         }
     }
 
+    /// Has one of Cambric's programs take over another configuration, made from the one it has.
+    ///
+    /// # Panics
+    /// If it does not take it in time, with the end of its log.
+    pub async fn reconfigure(&self, edit: impl FnOnce(String) -> String) {
+        let file = cambric::file(self.kind);
+        let read = || std::fs::read_to_string(self.process.log()).unwrap_or_default();
+        let count = |log: String| log.matches("configuration taken over").count();
+        let before = count(read());
+        self.site.save(&file, &edit(self.site.load(&file)));
+        self.process.signal(Signal::SIGHUP).expect("it runs");
+        let waited = until(SETTLED, "the configuration", async || {
+            let taken = count(read()) > before;
+            Ok::<_, Error>(taken.then_some(()).ok_or_else(String::new))
+        });
+        if let Err(error) = waited.await {
+            panic!("{error}\n{}", self.log_tail());
+        }
+    }
+
     /// Waits until it has ended, in whatever way.
     ///
     /// # Errors

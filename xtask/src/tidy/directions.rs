@@ -148,7 +148,15 @@ pub const TABLE: &[Row] = &[
     row(
         "interop-tests",
         5,
-        &["bgp-proto", "mrt", "lab", "admin", "datastore", "model"],
+        &[
+            "bgp-proto",
+            "mrt",
+            "lab",
+            "admin",
+            "datastore",
+            "model",
+            "intent",
+        ],
     ),
     row(
         "bench",

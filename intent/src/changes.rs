@@ -1,0 +1,358 @@
+//! What a change of a key does to sessions that are up: the operator's page, made from the
+//! speaker's own table ([`bgp_speaker::changes`]).
+
+use std::fmt::{self, Write as _};
+
+pub use bgp_speaker::Effect;
+use bgp_speaker::{Change, PEER_CHANGES, SESSION_CHANGES};
+
+/// One key, as the operator knows it, and what of a peer it decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name.
+    pub key: &'static str,
+    /// The fields of the peer's configuration and of its session's.
+    pub fields: &'static [&'static str],
+    /// What else is to be said, if anything.
+    pub note: &'static str,
+}
+
+const fn key(key: &'static str, fields: &'static [&'static str], note: &'static str) -> Key {
+    Key { key, fields, note }
+}
+
+/// The keys of `[[neighbor]]`.
+pub const NEIGHBOR_KEYS: &[Key] = &[
+    key("name", &["name"], ""),
+    key("address", &["remote"], "it is another neighbor"),
+    key("port", &["port"], ""),
+    key(
+        "source",
+        &["local"],
+        "unless the session is from this address already; to leave it out changes nothing",
+    ),
+    key("passive", &["passive"], ""),
+    key(
+        "asn",
+        &["peer_asn"],
+        "a word for a number, or the other way round, changes nothing",
+    ),
+    key(
+        "hold_time",
+        &["hold_time_s"],
+        "both sides have agreed on the old one",
+    ),
+    key("keepalive", &["keepalive_s"], ""),
+    key("connect_retry", &["connect_retry_s"], ""),
+    key("families", &["families"], ""),
+    key("import", &["import"], ""),
+    key("export", &["export"], ""),
+    key("next_hop", &["next_hop"], ""),
+    key(
+        "ttl_security",
+        &["ttl_security_hops"],
+        "the neighbor must send from as near",
+    ),
+    key(
+        "password",
+        &["password"],
+        "both sides have to change it within the hold time; until then nothing comes through",
+    ),
+    key("route_reflector_client", &["role"], ""),
+    key("cluster_id", &["cluster_id"], ""),
+    key(
+        "graceful_restart",
+        &["graceful_restart"],
+        "whether we keep the neighbor's routes when it goes is in force at once",
+    ),
+    key("add_path", &["add_path_receive", "add_path_send"], ""),
+    key("add_path_send", &["send_paths"], ""),
+    key("prefix_limit", &["prefix_limits"], ""),
+    key("extended_messages", &["extended_messages"], ""),
+    key("extended_next_hop", &["extended_next_hop"], ""),
+];
+
+/// The keys of `[[neighbor_range]]` that `[[neighbor]]` does not have.
+pub const RANGE_KEYS: &[(&str, &str)] = &[
+    (
+        "prefix",
+        "its neighbors come under what covers them now, or end",
+    ),
+    ("limit", "in force at once; those that are in stay in"),
+];
+
+/// The keys of the speaker.
+pub const SPEAKER_KEYS: &[(&str, &str)] = &[
+    ("asn", RESTART),
+    ("router_id", RESTART),
+    ("listen", RESTART),
+    ("control", RESTART),
+    ("bird_control", RESTART),
+    ("bird6_control", RESTART),
+    ("log", RESTART),
+    ("log_format", RESTART),
+    ("families", RESTART),
+    ("multipath", RESTART),
+    ("next_hop_ipv4", TOLD),
+    ("next_hop_ipv6", TOLD),
+    ("cluster_id", TOLD),
+    ("restart_wait", "in force at the next restart"),
+    (
+        "hostname",
+        "stays up; in force from the next session on. With a store, takes a restart",
+    ),
+    ("datastore", RESTART),
+    ("secrets", RESTART),
+    ("kernel", "see `bgp-client.md`"),
+    (
+        "neighbor",
+        "a new one begins, one that is gone ends; else as below",
+    ),
+    (
+        "neighbor_range",
+        "a new one begins, one that is gone ends; else as below",
+    ),
+];
+
+/// The keys of the store that decide about the sessions of a node.
+pub const STORE_KEYS: &[Key] = &[
+    key(
+        "Node of our own: `spec.bgp.asNumber`, `spec.bgp.ipv4Address`",
+        &[],
+        RESTART,
+    ),
+    key(
+        "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        &["remote"],
+        "",
+    ),
+    key("Node of another: `spec.bgp.asNumber`", &["peer_asn"], ""),
+    key(
+        "Node: `spec.bgp.routeReflectorClusterID`",
+        &["role", "cluster_id"],
+        "where nodes use several paths at once (`multipath`), **starts over**, since a reflector \
+         then sends its clients several",
+    ),
+    key("Node: `metadata.labels`", &[], COME_AND_GO),
+    key(
+        "BGPConfiguration `spec.nodeToNodeMeshEnabled`",
+        &[],
+        COME_AND_GO,
+    ),
+    key("BGPConfiguration `spec.asNumber`", &[], RESTART),
+    key(
+        "BGPConfiguration `spec.listenPort`",
+        &["port"],
+        "where the daemon itself listens takes its restart",
+    ),
+    key(
+        "BGPConfiguration `spec.nodeMeshPassword`",
+        &["password"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.nodeMeshMaxRestartTime`",
+        &["graceful_restart"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.communities`, `spec.prefixAdvertisements`",
+        &["export"],
+        "",
+    ),
+    key(
+        "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`",
+        &[],
+        COME_AND_GO,
+    ),
+    key(
+        "BGPPeer `spec.peerIP`",
+        &["remote"],
+        "another port alone waits for the next session",
+    ),
+    key("BGPPeer `spec.asNumber`", &["peer_asn"], ""),
+    key("BGPPeer `spec.localASNumber`", &["local_asn"], ""),
+    key(
+        "BGPPeer `spec.sourceAddress`",
+        &["local"],
+        "unless the session is from this address",
+    ),
+    key(
+        "BGPPeer `spec.nextHopMode`, `spec.keepOriginalNextHop`",
+        &["next_hop"],
+        "",
+    ),
+    key(
+        "BGPPeer `spec.password`, and the secret it names",
+        &["password"],
+        "",
+    ),
+    key("BGPPeer `spec.maxRestartTime`", &["graceful_restart"], ""),
+    key("BGPPeer `spec.ttlSecurity`", &["ttl_security_hops"], ""),
+    key(
+        "BGPPeer `spec.filters`; BGPFilter: all",
+        &["import", "export"],
+        "",
+    ),
+    key(
+        "BGPPeer `spec.reachableBy`",
+        &[],
+        "stays up; the route to the peer changes",
+    ),
+    key(
+        "IPPool: all; block affinities",
+        &["export"],
+        "and own blocks come and go",
+    ),
+];
+
+const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
+                           carry their routes; all others stay up";
+const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
+const TOLD: &str = "stays up; all neighbors are told their routes anew";
+const LATER: &str = "stays up; in force from the next session on";
+
+/// What an operator reads of an effect.
+const fn words(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Live => "stays up; in force at once",
+        Effect::Judged => "stays up; what the neighbor has sent is judged again at once",
+        Effect::Asked => "stays up; the neighbor is asked to send its routes again",
+        Effect::Told => "stays up; the neighbor is told its routes anew, and what to forget",
+        Effect::NextSession => LATER,
+        Effect::Settled => "**starts over** if both OPENs would now settle on something else",
+        Effect::Reset => "**starts over**",
+    }
+}
+
+/// The row of a field.
+fn row(field: &str) -> Option<&'static Change> {
+    let mut rows = PEER_CHANGES.iter().chain(SESSION_CHANGES);
+    rows.find(|row| row.field == field)
+}
+
+impl Key {
+    /// The worst that a change of it does; `None` if it is about something else than one peer.
+    #[must_use]
+    pub fn effect(&self) -> Option<Effect> {
+        let rows = self.fields.iter().filter_map(|field| row(field));
+        rows.map(|row| row.effect).max()
+    }
+}
+
+impl fmt::Display for Key {
+    /// A line of the table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let effect = self.effect().map(words);
+        let said = effect.into_iter().chain(Some(self.note));
+        let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
+        writeln!(f, "| {} | {} |", code(self.key), said.join(": "))
+    }
+}
+
+/// A name as code, unless it is so already in part.
+fn code(name: &str) -> String {
+    if name.contains('`') {
+        name.to_owned()
+    } else {
+        format!("`{name}`")
+    }
+}
+
+const HEAD: &str = "\
+# What a change does to sessions
+
+A reload (`SIGHUP`, `systemctl reload`), or a change in the store, touches only the sessions it must.
+This page is made from the table that the speaker is tested with, field by field; a lab changes every
+key of a neighbor under a living session with BIRD and looks at BIRD's side.
+
+A neighbor whose session stays up although something waits for its next one is named in the log;
+`cambric clear NAME` begins one. A session that is not up has nothing to lose: whatever changes, it
+tries again at once, and routes that are kept for a neighbor that restarts stay kept.
+";
+
+/// The page `docs/operate/changes.md`.
+#[must_use]
+pub fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let mut table = |title: &str, lines: Vec<String>| {
+        let _ = write!(page, "\n## {title}\n\n| key | the session |\n|---|---|\n");
+        lines.iter().for_each(|line| page.push_str(line));
+    };
+    let plain = |keys: &[(&str, &str)]| -> Vec<String> {
+        let lines = keys.iter();
+        lines
+            .map(|(key, what)| format!("| {} | {what} |\n", code(key)))
+            .collect()
+    };
+    let keyed = |keys: &[Key]| keys.iter().map(Key::to_string).collect();
+    table("The speaker", plain(SPEAKER_KEYS));
+    table(
+        "`[[neighbor]]` and `[[neighbor_range]]`",
+        keyed(NEIGHBOR_KEYS),
+    );
+    table("`[[neighbor_range]]` alone", plain(RANGE_KEYS));
+    table("The store", keyed(STORE_KEYS));
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BgpFile, NoKernel};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_page_is_made_from_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/changes.md");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(path, page()).expect("docs/operate can be written");
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(
+            written,
+            page(),
+            "run the test with UPDATE_EXPECT=1 to write it anew"
+        );
+    }
+
+    /// The keys that a section may have, as the error for another one lists them.
+    fn keys(section: &str) -> BTreeSet<String> {
+        let text = format!("{section}nonsense = 1\n");
+        let error = toml::from_str::<BgpFile<NoKernel>>(&text).expect_err("no such key");
+        let message = error.message().to_owned();
+        let (_, listed) = message.split_once("expected one of ").expect("a list");
+        let names = listed.split(", ");
+        names
+            .map(|name| name.trim_matches('`').to_owned())
+            .collect()
+    }
+
+    fn names<'k>(keys: impl IntoIterator<Item = &'k str>) -> BTreeSet<String> {
+        keys.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_of_a_file_has_its_line() {
+        let speaker = SPEAKER_KEYS.iter().map(|(key, _)| *key);
+        assert_eq!(keys(""), names(speaker));
+        let neighbor = NEIGHBOR_KEYS.iter().map(|key| key.key);
+        assert_eq!(keys("[[neighbor]]\n"), names(neighbor.clone()));
+        let range: BTreeSet<String> = keys("[[neighbor_range]]\n");
+        let both = names(neighbor.chain(RANGE_KEYS.iter().map(|(key, _)| *key)));
+        assert!(range.is_subset(&both), "{range:?}");
+        for (key, _) in RANGE_KEYS {
+            assert!(range.contains(*key), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_key_decides_something() {
+        for key in NEIGHBOR_KEYS.iter().chain(STORE_KEYS) {
+            assert!(
+                key.fields.iter().all(|field| row(field).is_some()),
+                "{key:?}"
+            );
+        }
+    }
+}
