@@ -246,7 +246,7 @@ impl fmt::Display for Key {
         let effect = self.effect().map(words);
         let said = effect.into_iter().chain(Some(self.note));
         let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
-        writeln!(f, "| {} | {} |", code(self.key), said.join(": "))
+        writeln!(f, "| {} | {} |", code(self.key), said.join("; "))
     }
 }
 
