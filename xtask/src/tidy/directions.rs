@@ -34,6 +34,7 @@ pub const TABLE: &[Row] = &[
     row("bgp-speaker", 2, &["bgp-proto", "bgp-fsm", "rib"]),
     row("fib-sync", 3, &[]),
     row("datastore", 3, &["model"]),
+    row("ipam", 3, &["model", "datastore"]),
     row("bgp-io", 3, &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"]),
     row("admin", 3, &[]),
     row(
@@ -106,6 +107,7 @@ pub const TABLE: &[Row] = &[
             "mrt",
             "datastore",
             "model",
+            "ipam",
             "intent",
             "admin",
             "lab",
