@@ -36,6 +36,7 @@ against_both! {
     faults_are_all_told_before_anything_is_written
     directories_lists_and_the_standard_input_are_read
     a_node_goes_with_what_is_its
+    addresses_go_with_their_node_and_their_pool
     words_and_namespaces_are_calicoctls
     policies_and_profiles_are_calicos
 }
@@ -266,6 +267,60 @@ spec:
         );
         let wide = tool.done(&["get", "nodes", "-o", "wide"]);
         assert!(wide.contains("n1.b   (64512)   10.0.0.1/24"), "{wide}");
+    }
+
+    pub(super) async fn addresses_go_with_their_node_and_their_pool(tool: &Tool) {
+        let pools = "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24}\n---\n\
+                     kind: IPPool\nmetadata: {name: b}\nspec: {cidr: 10.66.0.0/24}\n";
+        tool.done(&["create", "-f", &tool.file("pools.yaml", pools)]);
+        let a = tool.assign("n1", "web", "10.65.0.0/24").await;
+        let other = tool.assign("n2", "db", "10.65.0.0/24").await;
+        let tunnel = tool.assign("n1", "tunnel", "10.66.0.0/24").await;
+        tool.assign("n1", "of-nobody", "10.66.0.0/24").await;
+        let node = format!(
+            "kind: Node\nmetadata: {{name: n1}}\nspec: {{ipv4VXLANTunnelAddr: {tunnel}}}\n---\n\
+             kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: n1, orchestrator: k8s, \
+             pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [{a}/32]}}\n"
+        );
+        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
+        assert_eq!(
+            tool.addresses().await.0,
+            ["db", "of-nobody", "tunnel", "web"]
+        );
+        tool.done(&["delete", "node", "n1"]);
+        let (handles, affinities) = tool.addresses().await;
+        assert_eq!(
+            handles,
+            ["db", "of-nobody"],
+            "what no endpoint has is left to the collection"
+        );
+        assert_eq!(affinities.len(), 1, "{affinities:?}");
+        assert!(affinities[0].starts_with("host/n2/"), "{affinities:?}");
+
+        let read = tool.done(&["get", "ippool", "a", "-o", "yaml"]);
+        tool.done(&["delete", "-f", &tool.file("read.yaml", &read)]);
+        assert_eq!(tool.value("ippools/a").await, None);
+        let (handles, affinities) = tool.addresses().await;
+        assert_eq!(
+            (handles.len(), affinities.len()),
+            (2, 0),
+            "{other} stays taken"
+        );
+        let stale = tool.file(
+            "stale.yaml",
+            &tool.done(&["get", "ippool", "b", "-o", "yaml"]),
+        );
+        tool.done(&[
+            "apply",
+            "-f",
+            &tool.file(
+                "pools.yaml",
+                &pools.replace("10.66.0.0/24", "10.66.0.0/24, natOutgoing: true"),
+            ),
+        ]);
+        let refused = tool.refused(&["delete", "-f", &stale]);
+        assert!(refused.contains("out of date"), "{refused}");
+        assert_eq!(tool.stored("ippools/b").await["spec"].get("disabled"), None);
     }
 
     pub(super) async fn words_and_namespaces_are_calicoctls(tool: &Tool) {

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use datastore::{EtcdOptions, EtcdStore, KeyRange, LeaseId, Store};
+use ipam::{Ipam, Pool, Request, Taker};
+use model::IpamKey;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -128,5 +131,45 @@ impl Tool {
             .map(|item| String::from_utf8_lossy(&item.key));
         keys.map(|key| key.trim_start_matches(PREFIX).to_owned())
             .collect()
+    }
+
+    /// Takes an address for a host out of a pool.
+    pub(crate) async fn assign(&self, host: &str, handle: &str, pool: &str) -> IpAddr {
+        let store = self.store().await;
+        let taker = Taker {
+            handle: handle.to_owned(),
+            attributes: [("node".to_owned(), host.to_owned())].into(),
+        };
+        let pools = [Pool {
+            cidr: pool.parse().unwrap(),
+            block_size: 26,
+        }];
+        let request = Request {
+            host,
+            taker: &taker,
+            count: 1,
+            pools: &pools,
+            reserved: &[],
+            blocks_max: None,
+        };
+        Ipam::new(&store).assign(&request).await.unwrap()[0].address
+    }
+
+    /// The handles that have addresses, and whose blocks are whose.
+    pub(crate) async fn addresses(&self) -> (Vec<String>, Vec<String>) {
+        let below = async |prefix: &str| -> Vec<String> {
+            let listing = self
+                .store()
+                .await
+                .list(KeyRange::prefix(prefix.to_owned()))
+                .await;
+            let items = listing.unwrap().items;
+            let keys = items.iter().map(|item| String::from_utf8_lossy(&item.key));
+            keys.map(|key| key.trim_start_matches(prefix).to_owned())
+                .collect()
+        };
+        let affinities = below("/calico/ipam/v2/").await.into_iter();
+        let affinities = affinities.filter(|key| key.starts_with("host/")).collect();
+        (below(IpamKey::HANDLES).await, affinities)
     }
 }
