@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 use admin::bird::View;
-use datastore::EtcdOptions;
+use datastore::{EtcdOptions, SnapshotOptions};
 use intent::store::Host;
 use intent::{BgpFile, Intent, NextHops, Origin, Problems, Report, Source};
 use serde::de::DeserializeOwned;
@@ -37,7 +37,7 @@ pub struct Config<S: Settings> {
     /// Where it was read.
     pub path: PathBuf,
     /// Its keys.
-    pub file: BgpFile<S::Section, EtcdOptions>,
+    pub file: BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
     /// What they mean for the speaker, or who says it.
     pub origin: Origin,
     /// What they mean for the rest of the program.
@@ -60,7 +60,7 @@ impl<S: Settings> Config<S> {
     ///
     /// Every mistake found, with its place.
     pub fn parse(source: &Source) -> Result<Self, Report> {
-        let file: BgpFile<S::Section, EtcdOptions> = source.parse()?;
+        let file: BgpFile<S::Section, EtcdOptions, SnapshotOptions> = source.parse()?;
         let mut problems = source.problems();
         let own_name = admin::daemon::host_name();
         let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
@@ -97,6 +97,11 @@ impl<S: Settings> Config<S> {
     pub(crate) fn secrets(&self) -> Option<PathBuf> {
         let section = self.file.secrets.as_ref();
         section.map(|section| section.get_ref().dir.clone())
+    }
+
+    /// Where what is known of the store is kept over a restart.
+    pub(crate) fn snapshot(&self) -> Option<&SnapshotOptions> {
+        self.file.datastore_snapshot.as_ref().map(Spanned::get_ref)
     }
 
     /// What is allowed in the file but worth knowing.
@@ -148,6 +153,7 @@ impl<S: Settings> Config<S> {
             ("log", self.file.log != new.file.log),
             ("log_format", self.file.log_format != new.file.log_format),
             ("secrets", self.secrets() != new.secrets()),
+            ("datastore_snapshot", self.snapshot() != new.snapshot()),
             ("datastore", store(self) != store(new)),
             ("what the store does not tell", host(self) != host(new)),
         ];

@@ -63,10 +63,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         control.bind_bird(path, view)?;
     }
     let mut source = match config.store() {
-        Some((options, host)) => {
-            let secrets = config.secrets();
-            Some(Source::open(options, host.clone(), secrets, chance()).await?)
-        }
+        Some(store) => Some(Source::open(&config, store, chance()).await?),
         None => None,
     };
     let mut fabric = Fabric::default();

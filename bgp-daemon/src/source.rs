@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
-use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow};
+use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_from};
 use intent::store::{Derived, Fault, Host, Secrets, View, Wish, derive};
 use tokio::time::{Instant as Clock, sleep_until};
 
 use crate::enrolment::Enrolment;
 use crate::fabric::Absences;
 use crate::limits::SECRETS_READ_EVERY;
-use crate::secrets;
+use crate::{Config, Settings, secrets};
 
 /// What is known of the store, and how that is kept up with.
 pub(crate) struct Source {
@@ -46,15 +46,14 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Begins to follow the store on behalf of a node. Must be called within a Tokio runtime.
+    /// Begins to follow the store that a file names. Must be called within a Tokio runtime.
     ///
     /// # Errors
     ///
     /// The options cannot work, or a user is to be known to a store that is not there.
-    pub(crate) async fn open(
-        options: &EtcdOptions,
-        host: Host,
-        directory: Option<PathBuf>,
+    pub(crate) async fn open<S: Settings>(
+        config: &Config<S>,
+        (options, host): (&EtcdOptions, &Host),
         seed: u64,
     ) -> Result<Self, datastore::Error> {
         let store = Arc::new(EtcdStore::connect(options).await?);
@@ -63,10 +62,10 @@ impl Source {
         Ok(Self {
             enrolment: enrols.then(|| Enrolment::new(&host.name, store.clone())),
             absences: Absences::default(),
-            follower: follow(store, ranges, seed),
+            follower: follow_from(store, ranges, seed, config.snapshot()),
             view: View::default(),
-            host,
-            directory,
+            host: host.clone(),
+            directory: config.secrets(),
             secrets: Secrets::new(),
             secrets_at: Clock::now(),
             status: Status::Syncing,
@@ -108,7 +107,7 @@ impl Source {
             }
         }
         self.look_after_secrets();
-        if self.status != Status::InSync {
+        if !matches!(self.status, Status::InSync | Status::Snapshot { .. }) {
             return None;
         }
         self.derive()
@@ -156,8 +155,15 @@ impl Source {
 
     /// What an operator should know.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
-        let lost = (self.status == Status::Lost)
-            .then(|| "the store is away: its last configuration stays in force".to_owned());
+        let lost = match self.status {
+            Status::Lost => {
+                Some("the store is away: its last configuration stays in force".to_owned())
+            }
+            Status::Snapshot { age_s } => Some(format!(
+                "the store is away: a snapshot of {age_s} s before the start is in force"
+            )),
+            Status::Syncing | Status::InSync => None,
+        };
         let enrolment = self.enrolment.iter();
         let trouble = enrolment.filter_map(|enrolment| enrolment.registrar.trouble());
         lost.into_iter()

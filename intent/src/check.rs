@@ -60,7 +60,7 @@ impl<K: DeserializeOwned> BgpFile<K> {
     }
 }
 
-impl<K, D> BgpFile<K, D> {
+impl<K, D, N> BgpFile<K, D, N> {
     /// What the file means, as far as it can be told: only good when `problems` stays empty.
     /// `own_name` is what the machine calls itself.
     pub fn origin(
@@ -81,6 +81,10 @@ impl<K, D> BgpFile<K, D> {
             let message = "[secrets] is for passwords of the store, and no [datastore] is given";
             let problem = Problem::at(secrets.span(), message);
             problems.push(problem.help("in a [[neighbor]] the key is `password`"));
+        }
+        if let Some(snapshot) = &self.datastore_snapshot {
+            let message = "a snapshot is one of the store, and no [datastore] is given";
+            problems.push(Problem::at(snapshot.span(), message));
         }
         let mut notes = Vec::new();
         let families = family_set(&self.families, None, problems);

@@ -15,13 +15,14 @@ use crate::value::{
 };
 
 /// A BGP daemon's file. `K` is its `[kernel]` section, [`NoKernel`] where there is none; `D` its
-/// `[datastore]` section, [`NoStore`] where the file has to say everything itself.
+/// `[datastore]` section and `N` its `[datastore_snapshot]` section, [`NoStore`] where the file has
+/// to say everything itself.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,
-    bound = "K: DeserializeOwned, D: DeserializeOwned"
+    bound = "K: DeserializeOwned, D: DeserializeOwned, N: DeserializeOwned"
 )]
-pub struct BgpFile<K, D = NoStore> {
+pub struct BgpFile<K, D = NoStore, N = NoStore> {
     /// `asn`: our autonomous system.
     pub asn: Option<Spanned<AsNumber>>,
     /// `router_id`: our BGP identifier.
@@ -58,6 +59,8 @@ pub struct BgpFile<K, D = NoStore> {
     pub hostname: Option<Spanned<String>>,
     /// `[datastore]`: the store that tells the rest.
     pub datastore: Option<Spanned<D>>,
+    /// `[datastore_snapshot]`: where what is known of the store is kept over a restart.
+    pub datastore_snapshot: Option<Spanned<N>>,
     /// `[secrets]`: where the passwords are that the store points to.
     pub secrets: Option<Spanned<SecretsSection>>,
     /// `[kernel]`: the daemon's own section.

@@ -47,9 +47,11 @@ pub(crate) fn start_stored(
 ) -> Result<Process, Error> {
     let daemon = daemon(kind);
     let mut text = format!(
-        "hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n",
+        "hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n\n\
+         [secrets]\ndir = \"{}\"\n",
         site.number,
         socket(kind, site).display(),
+        site.host.directory().display(),
     );
     if kind == Kind::Client {
         text.push_str(IMPORT);

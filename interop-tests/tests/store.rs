@@ -1,9 +1,13 @@
 //! Daemons whose whole configuration is in the store, in Calico's data model.
 
+use std::net::Ipv4Addr;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use admin::report::Status;
-use interop_tests::{Ground, Kind, Own, Route, Site, Speaker, in_ground, table};
+use interop_tests::{
+    Ground, Kind, Own, Route, Setup, Site, Speaker, Table, in_ground, shown_external, table,
+};
 use ipnet::IpNet;
 
 /// LOCAL_PREF of routes that nobody has given another: what is left of the greatest metric, 1024 off.
@@ -113,5 +117,86 @@ fn nodes_in_the_store_are_a_mesh() {
             Route::via(Site::v4(2)).local_pref(NORMAL),
         )]))
         .await;
+    });
+}
+
+/// Whether the kernel of a host drops what goes to a block and to nobody in it.
+fn drops(speaker: &Speaker, block: &str) -> bool {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/route");
+    let routes = speaker.site.host.run(read).expect("a thread");
+    let address = Ipv4Addr::from_str(block).expect("an address");
+    let address = u32::from_le_bytes(address.octets());
+    let line = format!("*\t{address:08X}\t");
+    routes
+        .expect("a table")
+        .lines()
+        .any(|route| route.starts_with(&line))
+}
+
+#[test]
+fn a_peering_has_a_password_and_is_told_blocks() {
+    let name = "a_peering_has_a_password_and_is_told_blocks";
+    in_ground(&[Kind::Bird], name, async |ground| {
+        let store = ground.store().await.expect("a store");
+        store.node(1, "").await;
+        store.block(1, "10.65.1.0/26").await;
+        let off = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false}}"#;
+        store.put("bgpconfigurations", "default", off).await;
+        let peering = r#"{"spec":{"node":"h1","peerIP":"10.0.0.2","asNumber":64700,
+            "password":{"secretKeyRef":{"name":"tor","key":"word"}}}}"#;
+        store.put("bgppeers", "tor", peering).await;
+        let us = begun(&ground, Kind::Client, 1).await;
+        let tor = Setup::of(64700).neighbor(Site::v4(1), 64512);
+        let tor = tor.carrying(&["ipv4-unicast"]).password("hush");
+
+        // Without the password there is no session, and never one without a password.
+        let told = |status: &Status| {
+            let missing = "spec.password: the secret tor/word is not there";
+            status.notes.iter().any(|note| note.contains(missing))
+        };
+        us.reports("that the password is missing", told).await;
+        assert!(us.neighbors().await.neighbors.is_empty());
+        std::fs::create_dir(us.site.host.directory().join("tor")).expect("made");
+        us.site.save("tor/word", "hush\n");
+        let tor = ground.speaker(Kind::Bird, 2, &tor).await;
+        neighbors_are(&us, &["Node_10_0_0_2"]).await;
+        us.is_up().await;
+
+        // The block, which the kernel drops but for what is in it, and not the addresses in it;
+        // those of others' blocks by themselves.
+        for own in ["10.65.1.5/32", "10.65.9.9/32", "192.0.2.1/32"] {
+            us.announce(&Own::plain(net(own))).await.expect("announced");
+        }
+        let route = || shown_external(Kind::Bird, Route::via(Site::v4(1)).path("64512"));
+        let borrowed = ("10.65.9.9/32", route());
+        tor.holds(&table([("10.65.1.0/26", route()), borrowed.clone()]))
+            .await;
+        assert!(drops(&us, "10.65.1.0"));
+
+        // Pools that are kept are withdrawn, and come back, over the same session.
+        let kept = r#"{"spec":{"cidr":"10.65.0.0/16","disableBGPExport":true}}"#;
+        store.put("ippools", "pool-v4", kept).await;
+        tor.holds(&Table::new()).await;
+        store
+            .put("ippools", "pool-v4", r#"{"spec":{"cidr":"10.65.0.0/16"}}"#)
+            .await;
+        tor.holds(&table([("10.65.1.0/26", route()), borrowed.clone()]))
+            .await;
+
+        // A filter comes, and goes.
+        let filter = r#"{"spec":{"exportV4":[{"cidr":"10.65.9.0/24","matchOperator":"In","action":"Reject"}]}}"#;
+        store.put("bgpfilters", "less", filter).await;
+        let filtered = peering.replace(r#""asNumber""#, r#""filters":["less"],"asNumber""#);
+        store.put("bgppeers", "tor", &filtered).await;
+        tor.holds(&table([("10.65.1.0/26", route())])).await;
+        store.put("bgppeers", "tor", peering).await;
+
+        // The block goes to somebody else: what is in it is announced by itself then.
+        let key = "/calico/ipam/v2/host/h1/ipv4/block/10.65.1.0-26";
+        store.write(key, r#"{"state":"pending"}"#).await;
+        tor.holds(&table([("10.65.1.5/32", route()), borrowed]))
+            .await;
+        assert!(!drops(&us, "10.65.1.0"));
+        us.stood(|_| true).await;
     });
 }

@@ -7,6 +7,7 @@ use rib::NextHops;
 
 use super::*;
 
+mod derive;
 mod reflectors;
 
 const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
