@@ -102,6 +102,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
         "stays up; in force from the next session on. With a store, takes a restart",
     ),
     ("datastore", RESTART),
+    ("datastore_snapshot", RESTART),
     ("secrets", RESTART),
     ("kernel", "see `bgp-client.md`"),
     (
@@ -188,6 +189,7 @@ pub const STORE_KEYS: &[Key] = &[
         "",
     ),
     key("BGPPeer `spec.maxRestartTime`", &["graceful_restart"], ""),
+    key("BGPPeer `spec.keepaliveTime`", &["keepalive_s"], ""),
     key("BGPPeer `spec.ttlSecurity`", &["ttl_security_hops"], ""),
     key(
         "BGPPeer `spec.filters`; BGPFilter: all",

@@ -155,16 +155,9 @@ fn take<'v>(
     if found.is_empty() {
         return;
     }
-    for (field, there) in [
-        ("spec.keepaliveTime", spec.keepalive_time.is_some()),
-        (
-            "spec.numAllowedLocalASNumbers",
-            spec.num_allowed_local_as_numbers.is_some_and(|n| n > 0),
-        ),
-    ] {
-        if there {
-            faults.push(Fault::new(key(), field, "is not supported, and left out"));
-        }
+    if spec.num_allowed_local_as_numbers.is_some_and(|n| n > 0) {
+        let reason = "is not supported, and left out";
+        faults.push(Fault::new(key(), "spec.numAllowedLocalASNumbers", reason));
     }
     let password = match spec
         .password
@@ -190,6 +183,9 @@ fn take<'v>(
             want.source = None;
         }
         want.restart_time_s = spec.max_restart_time.map(restart_time);
+        want.keepalive_s = spec
+            .keepalive_time
+            .map(|time| seconds(time, u16::MAX).max(1));
         want.ttl_security_hops = spec.hops();
         want.next_hop = match spec.next_hop(!want.is_internal()) {
             Mode::Auto => NextHopMode::Auto,
@@ -204,6 +200,11 @@ fn take<'v>(
 
 /// A restart time in seconds, as far as its twelve bits go (RFC 4724 §3).
 pub(super) fn restart_time(given: GoDuration) -> u16 {
+    seconds(given, RESTART_TIME_S_MAX)
+}
+
+/// The nearest number of seconds.
+fn seconds(given: GoDuration, most: u16) -> u16 {
     let seconds = given.0.as_secs_f64().round();
     // In range by the clamp.
     #[expect(
@@ -211,6 +212,6 @@ pub(super) fn restart_time(given: GoDuration) -> u16 {
         clippy::cast_sign_loss,
         reason = "clamped"
     )]
-    let seconds = seconds.clamp(0.0, f64::from(RESTART_TIME_S_MAX)) as u16;
+    let seconds = seconds.clamp(0.0, f64::from(most)) as u16;
     seconds
 }

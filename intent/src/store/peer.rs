@@ -53,6 +53,8 @@ pub(super) struct Want<'v> {
     pub(super) passive: bool,
     /// How long it shall keep our routes over a restart of ours, in seconds.
     pub(super) restart_time_s: Option<u16>,
+    /// How often we say that we are alive, in seconds.
+    pub(super) keepalive_s: Option<u16>,
     pub(super) ttl_security_hops: Option<u8>,
     pub(super) next_hop: NextHopMode,
     pub(super) password: Option<Password>,
@@ -73,6 +75,7 @@ impl<'v> Want<'v> {
             source: own.node.address_beside(remote),
             passive: false,
             restart_time_s: None,
+            keepalive_s: None,
             ttl_security_hops: None,
             next_hop: NextHopMode::Auto,
             password: None,
@@ -139,6 +142,7 @@ impl<'v> Want<'v> {
                 local_id: own.router_id,
                 peer_asn: PeerAs::Exactly(self.asn),
                 passive: self.passive,
+                keepalive_s: self.keepalive_s,
                 families,
                 add_path_receive: if several { families } else { FamilySet::EMPTY },
                 add_path_send: if sends { families } else { FamilySet::EMPTY },

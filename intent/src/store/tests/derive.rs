@@ -113,6 +113,9 @@ fn line(peer: &PeerConfig) -> String {
     if let Some(hops) = peer.ttl_security_hops {
         when(true, format!("{hops} hops"));
     }
+    if let Some(seconds) = peer.session.keepalive_s {
+        words.push(format!("keepalive {seconds}"));
+    }
     words.join(" ")
 }
 
@@ -154,9 +157,9 @@ fn peerings_of_all_nodes() {
 fn every_field_of_a_peering_counts() {
     let all = r#"{"spec":{"node":"a","peerIP":"10.0.0.254:1790","asNumber":64700,
         "localASNumber":64611,"sourceAddress":"None","nextHopMode":"Self","maxRestartTime":"1m15s",
-        "ttlSecurity":1}}"#;
+        "ttlSecurity":1,"keepaliveTime":"20s"}}"#;
     let expected = "Node_10_0_0_254_port_1790 AS64700 as AS64611 external port 1790 any source \
-                    next hop self restart Some(75) 1 hops";
+                    next hop self restart Some(75) 1 hops keepalive 20";
     peers_are(&[NO_MESH, ("bgppeers/tor", all)], "a", &[expected]);
     peers_are(&[NO_MESH, ("bgppeers/tor", all)], "b", &[]);
     // The older flag counts on external sessions only.
