@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{act, decode, lab, node, resources, show, store};
+use crate::{act, decode, lab, node, reflector, resources, show, store};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ enum Command {
     Lab(lab::Args),
     /// This host
     Node(node::Args),
+    /// The fabric's reflectors: list, drain, undrain, remove
+    Reflector(reflector::Args),
     /// Ask a BGP neighbour for its routes again
     Refresh(act::Refresh),
     /// Write resources to the store that must be there
@@ -55,6 +57,7 @@ impl Cli {
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
             Command::Lab(args) => lab::run(args),
+            Command::Reflector(args) => block_on(reflector::run(args)),
             Command::Refresh(args) => block_on(act::refresh(args)),
             Command::Show(args) => block_on(show::run(args)),
             Command::Store(args) => block_on(store::run(args)),

@@ -10,6 +10,7 @@ mod cli;
 mod decode;
 mod lab;
 mod node;
+mod reflector;
 mod resources;
 mod show;
 mod store;

@@ -28,11 +28,14 @@ pub(crate) struct Connection {
 impl Connection {
     /// The resources of the store. The first call tells whether it can be reached.
     pub(crate) async fn resources(&self) -> Result<Resources> {
+        Ok(Resources::new(self.store().await?))
+    }
+
+    /// The store.
+    pub(crate) async fn store(&self) -> Result<EtcdStore> {
         let settings = self.settings(Path::new(CONFIG), |name| std::env::var(name).ok())?;
-        let store = EtcdStore::connect(&settings.options()?)
-            .await
-            .context("the store")?;
-        Ok(Resources::new(store))
+        let store = EtcdStore::connect(&settings.options()?).await;
+        store.context("the store")
     }
 
     /// What the named file says; else what the default file says; else what the variables say.

@@ -11,6 +11,8 @@ mod print;
 mod tests;
 mod write;
 
+pub(crate) use connect::Connection;
 pub(crate) use delete::{Delete, delete};
 pub(crate) use fetch::{Get, get};
+pub(crate) use print::aligned;
 pub(crate) use write::{Create, Write, apply, create, replace};

@@ -130,7 +130,7 @@ const COLUMN_MIN: usize = 5;
 const PADDING: usize = 3;
 
 /// Columns as calicoctl aligns them: the last one has blanks after it, too.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let widths: Vec<usize> = (0..columns)
         .map(|at| {

@@ -5,6 +5,7 @@
 
 #[path = "../../../datastore/tests/common/mod.rs"]
 mod common;
+mod reflectors;
 mod tool;
 
 use common::{Etcd, Served, certificates, users};
@@ -39,10 +40,13 @@ against_both! {
     addresses_go_with_their_node_and_their_pool
     words_and_namespaces_are_calicoctls
     policies_and_profiles_are_calicos
+    reflectors_are_listed_drained_and_removed
 }
 
 mod scenario {
     use super::*;
+
+    pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
 
     const PEER: &str = "\
 apiVersion: projectcalico.org/v3

@@ -28,6 +28,11 @@ impl Tool {
         }
     }
 
+    /// Where the store is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Writes a file, and tells its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = PathBuf::from(self.path(name));
@@ -87,7 +92,7 @@ impl Tool {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    async fn store(&self) -> EtcdStore {
+    pub(crate) async fn store(&self) -> EtcdStore {
         EtcdStore::connect(&EtcdOptions::new([&self.url]))
             .await
             .unwrap()
