@@ -65,6 +65,14 @@ impl Ground {
         links.add_address(SWITCH, own).await
     }
 
+    /// A host that is not on the switch.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    pub(crate) async fn host(&self, name: &str) -> Result<Host, Error> {
+        self.lab.host(name).await
+    }
+
     /// Puts host `number` on the switch. It has a link `cali0` for routes of its own.
     ///
     /// # Errors

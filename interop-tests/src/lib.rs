@@ -10,6 +10,7 @@
 
 mod arrange;
 mod bird;
+pub mod calico;
 mod cambric;
 mod etcd;
 mod frr;
