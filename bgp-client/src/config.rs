@@ -365,6 +365,18 @@ mod tests {
     }
 
     #[test]
+    fn the_page_on_moving_from_calico_is_right() {
+        let manual = include_str!("../../docs/operate/migrate.md");
+        let example = manual.split("```toml\n").nth(1);
+        let example = example.and_then(|rest| rest.split("```").next());
+        let source = Source::new("manual.toml", example.expect("an example"));
+        let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(config.settings.owner, Owner(12));
+        let intent = config.intent().expect("all in the file");
+        assert_eq!(intent.speaker.peers[0].name, "Mesh_10_0_0_2");
+    }
+
+    #[test]
     fn the_page_of_the_manual_is_right() {
         let manual = include_str!("../../docs/operate/bgp-client.md");
         let example = manual
