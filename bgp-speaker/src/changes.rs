@@ -76,6 +76,7 @@ pub const PEER_CHANGES: &[Change] = rows! {
     session: Settled,
     next_hop: Told,
     import: Judged,
+    own_as_max: Judged,
     export: Told,
     send_paths: Told,
     cluster_id: Told,

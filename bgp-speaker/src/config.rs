@@ -88,6 +88,8 @@ pub struct PeerConfig {
     pub next_hop: NextHopMode,
     /// What we accept from it.
     pub import: Policy,
+    /// How often our own AS number may be in the AS_PATH of what it sends (RFC 4271 §9.1.2).
+    pub own_as_max: u8,
     /// What we announce to it.
     pub export: Policy,
     /// Which paths of a prefix we send it in the families in which the session sends several

@@ -224,6 +224,7 @@ impl Speaker {
         let own = self.config.cluster_id();
         self.rib.change_peer(id, |info| {
             info.import = config.import;
+            info.own_as_max = config.own_as_max;
             info.role = config.role;
             info.cluster_id = config.cluster_id.unwrap_or(own);
         });

@@ -37,6 +37,7 @@ impl Speaker {
                 address: state.config.remote,
                 local,
                 import: state.config.import.clone(),
+                own_as_max: state.config.own_as_max,
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
             },
         );

@@ -74,6 +74,7 @@ fn reflector(clients: usize) -> Speaker {
         },
         next_hop: NextHopMode::Auto,
         import: Policy::AcceptAll,
+        own_as_max: 0,
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,

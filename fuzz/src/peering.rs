@@ -90,6 +90,7 @@ fn peer(host: u8, role: Role) -> PeerConfig {
         },
         next_hop: NextHopMode::Auto,
         import: Policy::AcceptAll,
+        own_as_max: 0,
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,

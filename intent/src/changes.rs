@@ -46,6 +46,7 @@ pub const NEIGHBOR_KEYS: &[Key] = &[
     key("connect_retry", &["connect_retry_s"], ""),
     key("families", &["families"], ""),
     key("import", &["import"], ""),
+    key("own_as_max", &["own_as_max"], ""),
     key("export", &["export"], ""),
     key("next_hop", &["next_hop"], ""),
     key(
@@ -190,6 +191,11 @@ pub const STORE_KEYS: &[Key] = &[
     ),
     key("BGPPeer `spec.maxRestartTime`", &["graceful_restart"], ""),
     key("BGPPeer `spec.keepaliveTime`", &["keepalive_s"], ""),
+    key(
+        "BGPPeer `spec.numAllowedLocalASNumbers`",
+        &["own_as_max"],
+        "",
+    ),
     key("BGPPeer `spec.ttlSecurity`", &["ttl_security_hops"], ""),
     key(
         "BGPPeer `spec.filters`; BGPFilter: all",

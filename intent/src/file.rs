@@ -124,6 +124,8 @@ pub struct Neighbor {
     pub families: Option<Vec<Spanned<String>>>,
     /// `import` policy.
     pub import: Option<Policy>,
+    /// `own_as_max`: how often our own AS may be in what it sends.
+    pub own_as_max: Option<u8>,
     /// `export` policy.
     pub export: Option<Policy>,
     /// `next_hop` in what we send it.
@@ -171,6 +173,8 @@ pub struct NeighborRange {
     pub families: Option<Vec<Spanned<String>>>,
     /// `import` policy.
     pub import: Option<Policy>,
+    /// `own_as_max`: how often our own AS may be in what it sends.
+    pub own_as_max: Option<u8>,
     /// `export` policy.
     pub export: Option<Policy>,
     /// `next_hop` in what we send them.
@@ -209,6 +213,7 @@ pub struct SessionKeys<'f> {
     pub connect_retry: Option<&'f Spanned<u16>>,
     pub families: Option<&'f [Spanned<String>]>,
     pub import: Option<Policy>,
+    pub own_as_max: Option<u8>,
     pub export: Option<Policy>,
     pub next_hop: Option<NextHop>,
     pub ttl_security: Option<&'f Spanned<Hops>>,
@@ -233,6 +238,7 @@ impl Neighbor {
             connect_retry: self.connect_retry.as_ref(),
             families: self.families.as_deref(),
             import: self.import,
+            own_as_max: self.own_as_max,
             export: self.export,
             next_hop: self.next_hop,
             ttl_security: self.ttl_security.as_ref(),
@@ -259,6 +265,7 @@ impl NeighborRange {
             connect_retry: None,
             families: self.families.as_deref(),
             import: self.import,
+            own_as_max: self.own_as_max,
             export: self.export,
             next_hop: self.next_hop,
             ttl_security: self.ttl_security.as_ref(),

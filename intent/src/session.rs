@@ -59,6 +59,7 @@ impl Common {
                 Some(NextHop::Keep) => NextHopMode::Keep,
             },
             import: policy(keys.import, role),
+            own_as_max: keys.own_as_max.unwrap_or_default(),
             export: policy(keys.export, role),
             send_paths,
             cluster_id: self.cluster_id(keys, role, problems),

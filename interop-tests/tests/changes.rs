@@ -48,6 +48,7 @@ fn changed(key: &str) -> &'static str {
         "graceful_restart" => "77",
         "add_path" => "\"off\"",
         "add_path_send" => "\"equal-cost\"",
+        "own_as_max" => "1",
         "prefix_limit" => "[{ max = 100 }]",
         _ => panic!("what would another {key} be?"),
     }

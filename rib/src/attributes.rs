@@ -3,7 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
-use bgp_proto::{Asn, Attributes, Community, NextHop, Origin};
+use bgp_proto::{AsPath, Asn, Attributes, Community, NextHop, Origin};
 
 /// The number of an interned attribute set. Numbers are used again after their set has gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,8 +50,8 @@ pub(crate) struct Ranks {
     pub(crate) next_hop_form: HopForm,
     /// Which of the well-known communities are there.
     pub(crate) scope: Scope,
-    /// Whether our own AS is in the path.
-    pub(crate) own_as: bool,
+    /// How often our own AS is in the path.
+    pub(crate) own_as: u8,
     /// Whether LOCAL_PREF is there.
     pub(crate) has_local_pref: bool,
     /// Whether whoever sends it is about to go (RFC 8326).
@@ -113,7 +113,7 @@ impl Ranks {
             origin: origin_rank(attributes.origin),
             next_hop_form: HopForm::of(attributes.next_hop.as_ref()),
             scope: Scope::of(&attributes.communities),
-            own_as: as_path.contains(local_asn),
+            own_as: times(as_path, local_asn),
             has_local_pref: attributes.local_pref.is_some(),
             shuts_down: attributes
                 .communities
@@ -134,6 +134,12 @@ impl Scope {
         }
         scope
     }
+}
+
+/// How often an AS number is in a path, up to 255.
+fn times(as_path: &AsPath, asn: Asn) -> u8 {
+    let found = as_path.asns().filter(|&each| each == asn);
+    u8::try_from(found.count()).unwrap_or(u8::MAX)
 }
 
 fn saturate(length: usize) -> u16 {

@@ -13,7 +13,8 @@ pub enum Ineligible {
     /// The import policy refused it; without a policy that is so for all routes of external peers
     /// (RFC 8212 §2).
     Policy = 1,
-    /// Our AS number is in the AS_PATH (RFC 4271 §9.1.2).
+    /// Our AS number is in the AS_PATH, more often than the peer's routes may have it
+    /// (RFC 4271 §9.1.2).
     AsLoop = 2,
     /// The ORIGINATOR_ID is ours: a reflector gave us our own route back (RFC 4456 §8).
     OwnOriginator = 3,
@@ -68,7 +69,7 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
     let config = &shared.config;
     let ranks = shared.interner.ranks(set);
     // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
-    if ranks.own_as {
+    if ranks.own_as > peer.own_as_max {
         return Some(Ineligible::AsLoop);
     }
     // RFC 4456 §8. Reflectors that keep one copy of octets for many clients do send a client its

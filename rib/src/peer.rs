@@ -62,6 +62,9 @@ pub struct PeerInfo {
     pub local: Option<IpAddr>,
     /// What we accept from it.
     pub import: Policy,
+    /// How often our own AS number may be in the AS_PATH of what it sends: where several sites of
+    /// one AS meet in another, more than never (RFC 4271 §9.1.2).
+    pub own_as_max: u8,
     /// The cluster it belongs to, if it is our client (RFC 4456 §7).
     pub cluster_id: ClusterId,
 }

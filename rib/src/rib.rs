@@ -170,7 +170,8 @@ impl Rib {
         };
         let before = info.clone();
         change(info);
-        let judged = before.import != info.import || before.local != info.local;
+        let judged = (&before.import, before.own_as_max, before.local)
+            != (&info.import, info.own_as_max, info.local);
         let told = (before.role, before.cluster_id) != (info.role, info.cluster_id);
         let how = match (judged, told) {
             (_, true) => Rejudge::All,

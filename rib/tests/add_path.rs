@@ -70,6 +70,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
                 address: IpAddr::V4(address),
                 local: None,
                 import: Policy::AcceptAll,
+                own_as_max: 0,
             },
         );
     }

@@ -174,6 +174,7 @@ fn fill(rib: &mut Rib, size: Size) {
                 address: IpAddr::V4(address),
                 local: None,
                 import: Policy::AcceptAll,
+                own_as_max: 0,
             },
         );
         // Each peer has sets of its own.

@@ -105,6 +105,7 @@ fn rib(multipath_max: u16) -> Rib {
                 address: IpAddr::V4(address),
                 local: None,
                 import: Policy::AcceptAll,
+                own_as_max: 0,
                 cluster_id: Default::default(),
             },
         );
@@ -156,6 +157,7 @@ fn receiving_what_is_interned_allocates_nothing() {
                     address: IpAddr::V4(Ipv4Addr::new(10, 0, 1, number as u8)),
                     local: None,
                     import: Policy::AcceptAll,
+                    own_as_max: 0,
                     cluster_id: Default::default(),
                 },
             );

@@ -50,6 +50,7 @@ fn info(peer: u16) -> PeerInfo {
         } else {
             Policy::AcceptAll
         },
+        own_as_max: 0,
         cluster_id: Default::default(),
     }
 }

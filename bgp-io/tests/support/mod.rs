@@ -63,6 +63,7 @@ pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfi
         },
         next_hop: NextHopMode::Auto,
         import: Policy::AcceptAll,
+        own_as_max: 0,
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,

@@ -70,6 +70,7 @@ pub(super) fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
         },
         next_hop: NextHopMode::Auto,
         import: Policy::AcceptAll,
+        own_as_max: 0,
         export: Policy::AcceptAll,
         send_paths: Default::default(),
         ttl_security_hops: None,

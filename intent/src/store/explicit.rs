@@ -155,10 +155,6 @@ fn take<'v>(
     if found.is_empty() {
         return;
     }
-    if spec.num_allowed_local_as_numbers.is_some_and(|n| n > 0) {
-        let reason = "is not supported, and left out";
-        faults.push(Fault::new(key(), "spec.numAllowedLocalASNumbers", reason));
-    }
     let password = match spec
         .password
         .as_ref()
@@ -186,6 +182,9 @@ fn take<'v>(
         want.keepalive_s = spec
             .keepalive_time
             .map(|time| seconds(time, u16::MAX).max(1));
+        want.own_as_max = spec
+            .num_allowed_local_as_numbers
+            .map_or(0, |times| u8::try_from(times).unwrap_or(u8::MAX));
         want.ttl_security_hops = spec.hops();
         want.next_hop = match spec.next_hop(!want.is_internal()) {
             Mode::Auto => NextHopMode::Auto,

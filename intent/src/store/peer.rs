@@ -55,6 +55,8 @@ pub(super) struct Want<'v> {
     pub(super) restart_time_s: Option<u16>,
     /// How often we say that we are alive, in seconds.
     pub(super) keepalive_s: Option<u16>,
+    /// How often our AS may be in the AS_PATH of what it sends.
+    pub(super) own_as_max: u8,
     pub(super) ttl_security_hops: Option<u8>,
     pub(super) next_hop: NextHopMode,
     pub(super) password: Option<Password>,
@@ -76,6 +78,7 @@ impl<'v> Want<'v> {
             passive: false,
             restart_time_s: None,
             keepalive_s: None,
+            own_as_max: 0,
             ttl_security_hops: None,
             next_hop: NextHopMode::Auto,
             password: None,
@@ -156,6 +159,7 @@ impl<'v> Want<'v> {
             },
             next_hop: self.next_hop,
             import: policies.import(&self),
+            own_as_max: self.own_as_max,
             export: policies.export(&self),
             send_paths: match sends {
                 true => families.iter().map(|f| (f, SendPaths::EqualCost)).collect(),

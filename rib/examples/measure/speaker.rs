@@ -131,6 +131,7 @@ impl Bench {
                     address: IpAddr::V4(address),
                     local: None,
                     import: Policy::AcceptAll,
+                    own_as_max: 0,
                     cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
                 },
             );

@@ -97,7 +97,8 @@ impl Model {
             }
         }
         let received = &path.received;
-        if received.as_path.asns().any(|asn| asn == LOCAL_ASN) {
+        let own = received.as_path.asns().filter(|asn| *asn == LOCAL_ASN);
+        if own.count() > usize::from(info.own_as_max) {
             return Err(Ineligible::AsLoop);
         }
         if received.originator_id == Some(ROUTER_ID) {

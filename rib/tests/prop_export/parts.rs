@@ -46,6 +46,7 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
             4 => Policy::RejectAll,
             _ => Policy::AcceptAll,
         },
+        own_as_max: u8::from(peer == 3 || peer == 5),
         cluster_id: CLUSTER_ID,
     }
 }
