@@ -328,9 +328,13 @@ fn metadata(resource: &mut Value) -> Option<&mut Map<String, Value>> {
 }
 
 /// The version that a resource says it is, if it does.
-fn version_in(resource: &Value) -> Option<String> {
-    let version = resource["metadata"]["resourceVersion"].as_str()?;
-    (!version.is_empty()).then(|| version.to_owned())
+pub fn version_in(resource: &Value) -> Option<String> {
+    match &resource["metadata"]["resourceVersion"] {
+        Value::String(version) if !version.is_empty() => Some(version.clone()),
+        // In YAML, without quotes.
+        Value::Number(version) => Some(version.to_string()),
+        _ => None,
+    }
 }
 
 /// A resource without what only the store knows of it: a copy of another one, or of itself, may

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use datastore::resources::{Item, ResourceError, Resources};
+use datastore::resources::{Item, ResourceError, Resources, version_in};
 use ipam::{Ipam, IpamError, Release};
 use model::{Kind, Network, ResourceKey};
 use serde_json::Value;
@@ -92,11 +92,9 @@ impl Delete {
             return Ok(targets);
         }
         for document in self.files.documents()? {
-            let value = document.value();
-            let version = value["metadata"]["resourceVersion"].as_str();
             targets.push(Target {
                 key: key(&document, &namespace)?,
-                version: version.filter(|text| !text.is_empty()).map(str::to_owned),
+                version: version_in(&document.value()),
                 place: document.fault(".", String::new()).to_string(),
             });
         }

@@ -137,8 +137,8 @@ pub(crate) fn kind_of(document: &Document) -> Result<Kind> {
 pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Value> {
     let mut value = document.value();
     let kind = kind_of(document)?;
-    let own = value["metadata"]["namespace"].as_str();
-    let namespace = namespace.of(kind, own).map_err(|error| {
+    let own = text(&value["metadata"]["namespace"]);
+    let namespace = namespace.of(kind, own.as_deref()).map_err(|error| {
         anyhow!(
             "{}",
             document.fault("metadata.namespace", error.to_string())
@@ -157,17 +157,22 @@ pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Val
 pub(crate) fn key(document: &Document, namespace: &Namespace) -> Result<ResourceKey> {
     let kind = kind_of(document)?;
     let value = resource(document, namespace)?;
-    let part = |field: &str| {
-        value["metadata"][field]
-            .as_str()
-            .filter(|text| !text.is_empty())
-    };
+    let part = |field: &str| text(&value["metadata"][field]);
     let named = part("name").ok_or_else(|| {
         anyhow!(
             "{}",
             document.fault("metadata", "metadata.name is required".into())
         )
     })?;
-    ResourceKey::new(kind, part("namespace"), named)
+    ResourceKey::new(kind, part("namespace").as_deref(), &named)
         .map_err(|error| anyhow!("{}", document.fault("metadata.name", error.to_string())))
+}
+
+/// A name, also one that YAML takes for a number; nothing if it is empty.
+fn text(name: &Value) -> Option<String> {
+    match name {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
 }

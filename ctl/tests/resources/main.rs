@@ -370,6 +370,17 @@ spec:
         ]);
         assert!(refused.contains("placed.yaml:2:"), "{refused}");
         tool.done(&["delete", "networkset", "dbs", "-n", "prod"]);
+        let numbered = set.replace(
+            "{name: dbs}",
+            "{name: 17, namespace: 4, labels: {spare: true}}",
+        );
+        let numbered = tool.file("numbered.yaml", &numbered);
+        tool.done(&["apply", "-f", &numbered]);
+        assert_eq!(
+            tool.stored("networksets/4/17").await["metadata"]["labels"]["spare"],
+            "true"
+        );
+        tool.done(&["delete", "-f", &numbered]);
         tool.stored("networksets/default/dbs").await;
     }
 

@@ -94,6 +94,10 @@ async fn a_version_that_is_out_of_date_is_told_with_the_latest() {
             "{error}"
         );
     }
+    let mut unquoted = read.value.clone();
+    unquoted["metadata"]["resourceVersion"] = json!(read.revision.0);
+    let error = all.replace(unquoted).await.unwrap_err().to_string();
+    assert!(error.contains("out of date"), "{error}");
     let error = all
         .delete(&read.key, Some("1"))
         .await

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::bgp_peer::BgpPassword;
 use super::{Metadata, Spec};
@@ -59,7 +59,7 @@ pub struct BgpConfigurationSpec {
     #[serde(
         rename = "serviceClusterIPs",
         default,
-        deserialize_with = "or_default",
+        deserialize_with = "with_cidr",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub service_cluster_ips: Vec<CidrBlock>,
@@ -67,7 +67,7 @@ pub struct BgpConfigurationSpec {
     #[serde(
         rename = "serviceExternalIPs",
         default,
-        deserialize_with = "or_default",
+        deserialize_with = "with_cidr",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub service_external_ips: Vec<CidrBlock>,
@@ -75,7 +75,7 @@ pub struct BgpConfigurationSpec {
     #[serde(
         rename = "serviceLoadBalancerIPs",
         default,
-        deserialize_with = "or_default",
+        deserialize_with = "with_cidr",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub service_load_balancer_ips: Vec<CidrBlock>,
@@ -203,6 +203,25 @@ pub struct CidrBlock {
     /// Fields that are not known here.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+/// Reads ranges. Entries without one mean nothing, and are left out.
+fn with_cidr<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<CidrBlock>, D::Error> {
+    #[derive(Deserialize)]
+    struct Entry {
+        #[serde(default, deserialize_with = "empty_as_none")]
+        cidr: Option<Network>,
+        #[serde(flatten)]
+        unknown: Unknown,
+    }
+    let entries: Vec<Entry> = or_default(json)?;
+    let blocks = entries.into_iter().filter_map(|Entry { cidr, unknown }| {
+        Some(CidrBlock {
+            cidr: cidr?,
+            unknown,
+        })
+    });
+    Ok(blocks.collect())
 }
 
 /// A name for a community.

@@ -22,7 +22,10 @@ use crate::validate::{Faults, Invalid, Problem};
 
 /// Key and value to store of a resource that a person wrote. Beyond what [`Resource::encode`]
 /// checks, unknown fields are faults, with the known field that may have been meant.
-pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
+///
+/// In YAML, `true` and `10` are no texts. Where only text can stand, such as in labels, they are
+/// taken for what was written.
+pub fn encode_strict(mut resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
     let name = resource
         .get("kind")
         .and_then(Value::as_str)
@@ -30,6 +33,7 @@ pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeEr
     let kind = Kind::from_name(name).ok_or_else(|| EncodeError::UnknownKind(name.to_owned()))?;
     let mut faults = Faults::default();
     unknown_fields("", &resource, fields::fields(kind), &mut faults);
+    scalars_as_texts(&mut resource, &Shape::Object(fields::fields(kind)));
     match kind {
         Kind::Node => encode::<NodeSpec>(resource, faults.0),
         Kind::WorkloadEndpoint => encode::<WorkloadEndpointSpec>(resource, faults.0),
@@ -72,6 +76,8 @@ fn encode<S: Spec>(
 enum Shape {
     /// Anything.
     Any,
+    /// Text, a list of texts, or an object of texts.
+    Text,
     /// An object with these fields.
     Object(Fields),
     /// A list of objects with these fields.
@@ -93,7 +99,7 @@ fn unknown_fields(path: &str, value: &Value, fields: Fields, faults: &mut Faults
                 let meant = nearest(name, object, fields);
                 faults.push(path, Problem::UnknownField { meant });
             }
-            Some((_, Shape::Any)) => {}
+            Some((_, Shape::Any | Shape::Text)) => {}
             Some((_, Shape::Object(fields))) => unknown_fields(&path, inner, fields, faults),
             Some((_, Shape::List(fields))) => {
                 for (at, item) in inner.as_array().into_iter().flatten().enumerate() {
@@ -101,6 +107,37 @@ fn unknown_fields(path: &str, value: &Value, fields: Fields, faults: &mut Faults
                 }
             }
         }
+    }
+}
+
+/// Makes texts of numbers and truth values, where text is expected.
+fn scalars_as_texts(value: &mut Value, shape: &Shape) {
+    match (shape, value) {
+        (Shape::Text, value @ (Value::Bool(_) | Value::Number(_))) => {
+            *value = Value::String(value.to_string());
+        }
+        (Shape::Text, Value::Object(object)) => {
+            object
+                .values_mut()
+                .for_each(|inner| scalars_as_texts(inner, shape));
+        }
+        (Shape::Text | Shape::List(_), Value::Array(items)) => {
+            let of_item = match shape {
+                Shape::List(fields) => Shape::Object(fields),
+                _ => Shape::Text,
+            };
+            items
+                .iter_mut()
+                .for_each(|item| scalars_as_texts(item, &of_item));
+        }
+        (Shape::Object(fields), Value::Object(object)) => {
+            for (name, shape) in *fields {
+                if let Some(inner) = object.get_mut(*name) {
+                    scalars_as_texts(inner, shape);
+                }
+            }
+        }
+        _ => {}
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fields that every typed kind has.
 
 use super::Fields;
-use super::Shape::{Any, List, Object};
+use super::Shape::{Any, List, Object, Text};
 use crate::key::kind::Kind;
 
 /// An envelope around a spec.
@@ -34,13 +34,13 @@ pub(super) const fn fields(kind: Kind) -> Fields {
 }
 
 const METADATA: Fields = &[
-    ("name", Any),
-    ("namespace", Any),
-    ("uid", Any),
+    ("name", Text),
+    ("namespace", Text),
+    ("uid", Text),
     ("creationTimestamp", Any),
-    ("labels", Any),
-    ("annotations", Any),
-    ("resourceVersion", Any),
+    ("labels", Text),
+    ("annotations", Text),
+    ("resourceVersion", Text),
     ("generateName", Any),
     ("generation", Any),
     ("selfLink", Any),
@@ -68,35 +68,35 @@ const NODE: Fields = &[
     ("vxlanTunnelMACAddrV6", Any),
     (
         "orchRefs",
-        List(&[("nodeName", Any), ("orchestrator", Any)]),
+        List(&[("nodeName", Text), ("orchestrator", Text)]),
     ),
     (
         "wireguard",
         Object(&[("interfaceIPv4Address", Any), ("interfaceIPv6Address", Any)]),
     ),
     ("addresses", List(&[("address", Any), ("type", Any)])),
-    ("interfaces", List(&[("name", Any), ("addresses", Any)])),
+    ("interfaces", List(&[("name", Text), ("addresses", Any)])),
 ];
 
 const WORKLOAD_ENDPOINT: Fields = &[
-    ("orchestrator", Any),
-    ("workload", Any),
-    ("node", Any),
-    ("containerID", Any),
-    ("pod", Any),
-    ("endpoint", Any),
-    ("serviceAccountName", Any),
+    ("orchestrator", Text),
+    ("workload", Text),
+    ("node", Text),
+    ("containerID", Text),
+    ("pod", Text),
+    ("endpoint", Text),
+    ("serviceAccountName", Text),
     ("ipNetworks", Any),
     ("ipNATs", List(&[("internalIP", Any), ("externalIP", Any)])),
     ("ipv4Gateway", Any),
     ("ipv6Gateway", Any),
-    ("profiles", Any),
-    ("interfaceName", Any),
+    ("profiles", Text),
+    ("interfaceName", Text),
     ("mac", Any),
     (
         "ports",
         List(&[
-            ("name", Any),
+            ("name", Text),
             ("protocol", Any),
             ("port", Any),
             ("hostPort", Any),
@@ -111,7 +111,7 @@ const WORKLOAD_ENDPOINT: Fields = &[
 const PROFILE: Fields = &[
     ("ingress", List(RULE)),
     ("egress", List(RULE)),
-    ("labelsToApply", Any),
+    ("labelsToApply", Text),
 ];
 
 const RULE: Fields = &[
@@ -128,11 +128,11 @@ const RULE: Fields = &[
 ];
 
 const CLUSTER_INFORMATION: Fields = &[
-    ("clusterGUID", Any),
-    ("clusterType", Any),
-    ("calicoVersion", Any),
+    ("clusterGUID", Text),
+    ("clusterType", Text),
+    ("calicoVersion", Text),
     ("datastoreReady", Any),
-    ("variant", Any),
+    ("variant", Text),
 ];
 
 const IP_POOL: Fields = &[
@@ -150,7 +150,7 @@ const IP_POOL: Fields = &[
 ];
 
 const BGP_CONFIGURATION: Fields = &[
-    ("logSeverityScreen", Any),
+    ("logSeverityScreen", Text),
     ("nodeToNodeMeshEnabled", Any),
     ("asNumber", Any),
     ("listenPort", Any),
@@ -159,14 +159,14 @@ const BGP_CONFIGURATION: Fields = &[
     ("serviceExternalIPs", List(CIDR_BLOCK)),
     ("serviceLoadBalancerIPs", List(CIDR_BLOCK)),
     ("serviceLoadBalancerAggregation", Any),
-    ("communities", List(&[("name", Any), ("value", Any)])),
+    ("communities", List(&[("name", Text), ("value", Any)])),
     (
         "prefixAdvertisements",
-        List(&[("cidr", Any), ("communities", Any)]),
+        List(&[("cidr", Any), ("communities", Text)]),
     ),
     ("nodeMeshPassword", Object(PASSWORD)),
     ("nodeMeshMaxRestartTime", Any),
-    ("ignoredInterfaces", Any),
+    ("ignoredInterfaces", Text),
     ("localWorkloadPeeringIPV4", Any),
     ("localWorkloadPeeringIPV6", Any),
     ("programClusterRoutes", Any),
@@ -178,11 +178,11 @@ const CIDR_BLOCK: Fields = &[("cidr", Any)];
 
 const PASSWORD: Fields = &[(
     "secretKeyRef",
-    Object(&[("name", Any), ("key", Any), ("optional", Any)]),
+    Object(&[("name", Text), ("key", Text), ("optional", Any)]),
 )];
 
 const BGP_PEER: Fields = &[
-    ("node", Any),
+    ("node", Text),
     ("nodeSelector", Any),
     ("peerIP", Any),
     ("asNumber", Any),
@@ -197,7 +197,7 @@ const BGP_PEER: Fields = &[
     ("numAllowedLocalASNumbers", Any),
     ("ttlSecurity", Any),
     ("reachableBy", Any),
-    ("filters", Any),
+    ("filters", Text),
     ("localWorkloadSelector", Any),
     ("reversePeering", Any),
 ];
@@ -214,7 +214,7 @@ const FILTER_RULE: Fields = &[
     ("matchOperator", Any),
     ("prefixLength", Object(&[("min", Any), ("max", Any)])),
     ("source", Any),
-    ("interface", Any),
+    ("interface", Text),
     ("peerType", Any),
     ("communities", Object(&[("values", Any)])),
     ("asPathPrefix", Any),

@@ -122,6 +122,14 @@ fn what_is_absent_null_or_empty_reads_as_the_default() {
 }
 
 #[test]
+fn entries_without_a_range_are_left_out() {
+    let spec = json!({"serviceClusterIPs": [{}, {"cidr": "10.96.0.0/12"}, {"cidr": ""}], "serviceExternalIPs": null});
+    let spec = parse::<BgpConfigurationSpec>(&json!({ "spec": spec })).spec;
+    assert_eq!(spec.service_cluster_ips.len(), 1);
+    assert!(spec.service_external_ips.is_empty());
+}
+
+#[test]
 fn addresses_of_peers_have_their_port_apart() {
     let peer = |address: &str| {
         parse::<BgpPeerSpec>(&json!({"spec": {"peerIP": address}}))

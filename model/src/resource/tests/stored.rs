@@ -141,3 +141,31 @@ fn an_endpoint_without_a_name_gets_the_one_it_must_have() {
     assert_eq!(key.name(), "n1-k8s-web--0-eth0");
     assert_eq!(value["metadata"]["name"], "n1-k8s-web--0-eth0");
 }
+
+#[test]
+fn what_yaml_takes_for_numbers_is_text_where_only_text_can_be() {
+    let (key, value) = written(json!({"kind": "BGPPeer",
+        "metadata": {"name": 17, "labels": {"reflector": true, "rack": 1.5}, "annotations": {"since": 2026}},
+        "spec": {"node": 7, "filters": [1, "b"], "asNumber": "65000", "peerIP": "10.0.0.1",
+                 "password": {"secretKeyRef": {"name": 1, "key": false}}}}));
+    assert_eq!(key.name(), "17");
+    let metadata = &value["metadata"];
+    assert_eq!(
+        metadata["labels"],
+        json!({"reflector": "true", "rack": "1.5"})
+    );
+    assert_eq!(metadata["annotations"], json!({"since": "2026"}));
+    let spec = &value["spec"];
+    assert_eq!(
+        (&spec["node"], &spec["filters"]),
+        (&json!("7"), &json!(["1", "b"]))
+    );
+    assert_eq!(
+        spec["password"]["secretKeyRef"],
+        json!({"name": "1", "key": "false"})
+    );
+    assert_eq!(spec["asNumber"], 65000);
+    let list =
+        encode_strict(json!({"kind": "Node", "metadata": {"name": "n", "labels": {"a": {}}}}));
+    assert!(list.is_err());
+}
