@@ -1,13 +1,18 @@
 //! What the tables hold, for people: every path of a prefix and why it is not the best.
 
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use bgp_proto::{Attributes, Net};
 
 use crate::decide::{Candidate, Selection, Step, select};
 use crate::eligible::Ineligible;
 use crate::family::FamilyTable;
+use crate::import::preferred;
+use crate::path::Path;
 use crate::peer::PeerId;
+use crate::policy::{Policy, RouteContext};
 use crate::shared::Shared;
 use crate::table::Key;
 
@@ -31,6 +36,8 @@ pub struct PathView {
     pub received: Attributes,
     /// Its attributes after import; `None` if the import policy refused it.
     pub accepted: Option<Attributes>,
+    /// What rules have judged it on its way in, if the import policy is made of rules.
+    pub judged: Option<Judgement>,
     /// Why it cannot be used at all.
     pub ineligible: Option<Ineligible>,
     /// The step of the decision process at which it lost; `None` for the best.
@@ -48,6 +55,26 @@ pub struct PathView {
     pub awaits_refresh: bool,
 }
 
+/// Which of a policy's rules a path has met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// The name of the rules.
+    pub rules: String,
+    /// The names of the terms that are about the path, in their order: those that edit, and at
+    /// the end the one that decides. Without such a one it is what the rules say otherwise.
+    pub terms: Vec<String>,
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.rules)?;
+        match self.terms.last() {
+            Some(last) => write!(f, ", {last}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl RouteView<'_> {
     /// The best path, if there is one.
     #[must_use]
@@ -62,6 +89,32 @@ fn is_used(selection: &Selection, index: usize) -> bool {
 }
 
 impl<K: Key> FamilyTable<K> {
+    /// The rules by which a path was judged on its way in, asked once more.
+    fn judgement(&self, shared: &Shared, at: u32, path: &Path) -> Option<Judgement> {
+        let info = shared.peer(path.peer())?;
+        let Policy::Rules(rules) = &info.import else {
+            return None;
+        };
+        let mut attributes = shared.interner.get(path.received());
+        if let Some(local_pref) = preferred(shared, info, path.received()) {
+            attributes.local_pref = local_pref;
+        }
+        let route = RouteContext {
+            family: self.row.family,
+            net: self.path_net(at, path.peer(), path.path_id()),
+            attributes: &&attributes,
+            source: info.role,
+            peer: info.role,
+            interface: None,
+        };
+        let mut terms = Vec::new();
+        rules.judge(&route, &mut |term| terms.push(term.name.clone()));
+        Some(Judgement {
+            rules: rules.name.clone(),
+            terms,
+        })
+    }
+
     /// All about a slot; `None` if it has no paths. The decision is made anew, so that the steps
     /// are those of the very function that decides.
     pub(crate) fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
@@ -104,6 +157,7 @@ impl<K: Key> FamilyTable<K> {
                     path_id: path.path_id(),
                     received: shared.interner.get(path.received()),
                     accepted: path.accepted().map(|id| shared.interner.get(id)),
+                    judged: self.judgement(shared, at, path),
                     ineligible: shared.ineligible(path, marks),
                     lost,
                     best: selection.best == Some(index),

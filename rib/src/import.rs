@@ -62,6 +62,18 @@ struct Wanted<'a> {
     slot: Option<u32>,
 }
 
+/// Another LOCAL_PREF, or none, that a set gets before the import policy looks at it.
+pub(crate) fn preferred(shared: &Shared, info: &PeerInfo, received: AttrId) -> Option<Option<u32>> {
+    let ranks = shared.interner.ranks(received);
+    if ranks.shuts_down {
+        Some(Some(0)) // RFC 8326 §4.1: below whatever else there is.
+    } else if info.role == Role::External && ranks.has_local_pref {
+        Some(None) // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
+    } else {
+        None
+    }
+}
+
 /// What a set of attributes becomes on its way in. It holds a reference for each of its ids.
 #[derive(Clone, Copy, Debug)]
 struct Import {
@@ -77,15 +89,7 @@ impl Import {
     /// each. Takes over the reference of `received`.
     fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
         let reason = eligible::judge(shared, received, info);
-        let ranks = *shared.interner.ranks(received);
-        let local_pref = if ranks.shuts_down {
-            Some(Some(0)) // RFC 8326 §4.1: below whatever else there is.
-        } else if info.role == Role::External && ranks.has_local_pref {
-            Some(None) // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
-        } else {
-            None
-        };
-        let accepted = match (&info.import, local_pref) {
+        let accepted = match (&info.import, preferred(shared, info, received)) {
             (Policy::RejectAll, _) => None,
             (_, Some(local_pref)) => {
                 let ours = Attributes {

@@ -53,7 +53,7 @@ pub use bite::{Budget, Progress};
 pub use decide::{Candidate, DecisionRules, Selection, Step, select};
 pub use depend::Dependence;
 pub use eligible::Ineligible;
-pub use explain::{PathView, RouteView};
+pub use explain::{Judgement, PathView, RouteView};
 pub use export::{
     Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Route, RoutePath, Run, SendPaths,
     SentPath,

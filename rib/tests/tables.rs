@@ -4,14 +4,15 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{
     AsPath, Asn, Attributes, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop,
-    Nlri, NlriIter, PeerKind, Remedy, RouteBatch, RouterId, SessionParams, UpdateView,
+    Nlri, NlriIter, PeerKind, Prefix, Remedy, RouteBatch, RouterId, SessionParams, UpdateView,
     UpdateWriter,
 };
 use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
 use rib::{
-    Budget, Cursor, Dependence, DownMode, Ineligible, Ingested, PathLimit, PeerId, PeerInfo,
-    Policy, Progress, Rib, RibConfig, RibStats, Role, Step,
+    Budget, Cursor, Dependence, DownMode, Edit, Ineligible, Ingested, Match, Outcome, PathLimit,
+    PeerId, PeerInfo, Policy, PrefixRange, Progress, Rib, RibConfig, RibStats, Role, Rules, Step,
+    Term, Then,
 };
 
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -472,4 +473,47 @@ fn who_is_about_to_go_is_the_last_choice() {
     assert_eq!(best(&mut rib), (2, Some(100)), "an external one");
     announce(&mut rib, 2, &leaving(2, 3), [(1, 0)].into_iter());
     assert_eq!(best(&mut rib), (1, Some(0)), "an internal one, too");
+}
+
+#[test]
+fn a_path_says_which_term_of_the_rules_refused_it() {
+    let mut rib = rib();
+    let term = |name: &str, when, edit, then| Term {
+        name: name.to_owned(),
+        when,
+        edit,
+        then,
+    };
+    let inside = PrefixRange::inside(Prefix::V4(prefix(1)));
+    let rules = Rules {
+        name: "to-tor".to_owned(),
+        terms: vec![
+            term("[1]", vec![], vec![Edit::SetLocalPref(7)], Then::Next),
+            term(
+                "[2]",
+                vec![Match::LocalPref { min: 8, max: 9 }],
+                vec![],
+                Then::Accept,
+            ),
+            term(
+                "[3]",
+                vec![Match::Net([inside].into_iter().collect())],
+                vec![],
+                Then::Reject,
+            ),
+        ],
+        otherwise: Outcome::Accept,
+    };
+    rib.change_peer(PeerId(2), |info| info.import = rules.into());
+    announce(&mut rib, 2, &attributes(2, 1), [(1, 0), (2, 0)].into_iter());
+    settle(&mut rib);
+    let judged = |number| {
+        let view = rib.lookup(FAMILY, Net::V4(prefix(number))).expect("there");
+        let path = view.paths.into_iter().next().expect("a path");
+        let judged = path.judged.expect("by rules");
+        (path.ineligible, judged.to_string(), judged.terms.len())
+    };
+    let refused = Some(Ineligible::Policy);
+    assert_eq!(judged(1), (refused, "to-tor, [3]".to_owned(), 2));
+    assert_eq!(judged(2), (None, "to-tor, [1]".to_owned(), 1));
 }

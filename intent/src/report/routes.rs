@@ -7,7 +7,7 @@ use admin::report::{Path, Route, Routes, SentTo};
 use bgp_proto::{Attributes, Family, Net, RawAttribute};
 use bgp_speaker::Speaker;
 use ipnet::IpNet;
-use rib::{NextHops, PathView, PeerId, RouteView};
+use rib::{Ineligible, NextHops, PathView, PeerId, RouteView};
 
 /// A page of routes, of one `only` family or of all. `after` is what the page before gave as `next`.
 ///
@@ -175,6 +175,10 @@ fn attribute_words(attributes: &Attributes) -> Path {
 /// Why a path is not the best.
 fn lost(view: &PathView) -> Option<String> {
     match (view.ineligible, view.lost) {
+        (Some(reason @ Ineligible::Policy), _) => Some(match &view.judged {
+            Some(judged) => format!("not eligible: {reason} {judged}"),
+            None => format!("not eligible: {reason}"),
+        }),
         (Some(reason), _) => Some(format!("not eligible: {reason}")),
         (None, Some(step)) => Some(step.to_string()),
         (None, None) => None,
@@ -183,7 +187,7 @@ fn lost(view: &PathView) -> Option<String> {
 
 fn next_hop_state(speaker: &Speaker, view: &PathView) -> Option<String> {
     let text = match (speaker.config().next_hops, view.ineligible) {
-        (_, Some(rib::Ineligible::NextHopUnresolved)) => "unreachable",
+        (_, Some(Ineligible::NextHopUnresolved)) => "unreachable",
         (NextHops::AssumeReachable, _) => "assumed reachable at cost 0",
         (NextHops::Track, _) if view.peer == PeerId::LOCAL => return None,
         (NextHops::Track, _) => "reachable",
