@@ -81,8 +81,9 @@ pub const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long a watch must have held for the next failure to count as the first again.
 pub const STEADY_AFTER: Duration = Duration::from_secs(10);
 
-/// How long a watch may be silent before it is asked for a sign of life.
-pub const QUIET_MAX: Duration = Duration::from_secs(30);
+/// How long a watch may be silent before it is asked for a sign of life, at most; half of it at
+/// least. That its connection lives is known from pings.
+pub const QUIET_MAX: Duration = Duration::from_secs(60);
 
 /// How long that sign may take before the watch counts as lost.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

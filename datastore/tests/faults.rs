@@ -4,10 +4,11 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Counted, Etcd, Picture, Proxy, soon};
+use common::{Counted, Cut, Etcd, Picture, Proxy, command, program, soon};
 use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, follow};
 use futures_util::future::join_all;
 
@@ -106,6 +107,39 @@ async fn a_mirror_outlives_members_and_leaders_without_reading_again() {
         reads,
         "watches went on from where they ended"
     );
+}
+
+#[tokio::test]
+async fn a_mirror_leaves_a_member_that_is_cut_off_from_the_others() {
+    let (Some(etcdctl), Some((etcd, wires))) = (program("etcdctl"), Etcd::wired(3).await) else {
+        return;
+    };
+    let mut mirror = Mirrored::new(etcd.urls(), 1).await;
+    let reads = mirror.asked.reads();
+    let at = etcd.watched(2.0).await;
+    let (name, url) = (&etcd.members[at].name, &etcd.members[at].url);
+    let list = format!("--endpoints {url} member list");
+    let list = command(&etcdctl, Path::new("/"), &list).await;
+    let line = list
+        .lines()
+        .find(|line| line.contains(&format!(", {name}, ")));
+    let (id, _) = line.unwrap().split_once(',').unwrap();
+    for (nth, wire) in wires.iter().enumerate() {
+        wire.cut(match nth == at {
+            true => Cut::Everybody,
+            false => Cut::One(id.to_owned()),
+        });
+    }
+
+    // It still answers its clients, but knows nothing of what the others agree upon.
+    let mut others = etcd.urls();
+    others.remove(at);
+    put(&client(others).await, "/a/1", "the majority's").await;
+    mirror.gets("/a/1", "the majority's").await;
+    wires.iter().for_each(|wire| wire.cut(Cut::Nobody));
+    put(&client(vec![url.clone()]).await, "/a/1", "everybody's").await;
+    mirror.gets("/a/1", "everybody's").await;
+    assert_eq!(mirror.asked.reads(), reads);
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ struct Open {
     /// The place of the member that watches.
     at: usize,
     id: i64,
-    /// What the store said of itself when the watch began.
+    /// What the store last said of itself on this watch.
     header: Header,
     /// The watch that asks for a sign of life.
     probe: (Vec<u8>, WatchOptions),
@@ -110,7 +110,7 @@ impl Open {
             if let Some(error) = refusal(&response) {
                 return Err(error);
             }
-            self.same_history(header)?;
+            self.hear(header)?;
             return Ok(Some(batch(response)));
         }
         if !response.created() {
@@ -118,12 +118,24 @@ impl Open {
         }
         let id = response.watch_id();
         self.requests.cancel(id).await.map_err(error_in)?;
-        let header = self.whole(header, Revision::ZERO).await?;
-        self.same_history(header)?;
+        self.hear(header)?;
         Ok(Some(Batch {
-            revision: header.revision,
+            revision: self.header.revision,
             events: Vec::new(),
         }))
+    }
+
+    /// Takes note of what the store says of itself. The store behind a proxy may be replaced without
+    /// the proxy saying so; and what a proxy has made up says nothing.
+    fn hear(&mut self, header: Header) -> Result<(), Error> {
+        if header.cluster == 0 {
+            return Ok(());
+        }
+        if header.cluster != self.header.cluster {
+            return Err(Error::WatchLost("the store has another history now".into()));
+        }
+        self.header = header;
+        Ok(())
     }
 
     /// A proxy that joins a watch to another one makes the answer up, without the history's number
@@ -138,15 +150,6 @@ impl Open {
             ..Query::new(KeyRange::key(self.probe.0.clone()))
         };
         Ok(list::range(&self.members, query).await?.header)
-    }
-
-    /// The store behind a proxy may be replaced without the proxy saying so.
-    fn same_history(&self, header: Header) -> Result<(), Error> {
-        if header.cluster == 0 || header.cluster == self.header.cluster || self.header.cluster == 0
-        {
-            return Ok(());
-        }
-        Err(Error::WatchLost("the store has another history now".into()))
     }
 }
 

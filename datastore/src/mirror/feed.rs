@@ -54,6 +54,9 @@ enum Phase {
     Watching {
         opened: Duration,
         quiet_since: Duration,
+        /// How long it may be silent: another length for each watch, or all would be asked at once
+        /// after a change that all have seen.
+        quiet_max: Duration,
         probed: bool,
     },
 }
@@ -125,14 +128,17 @@ impl Feed {
             | Phase::Opening { until } => *until,
             Phase::Watching {
                 quiet_since,
-                probed: false,
+                quiet_max,
+                probed,
                 ..
-            } => *quiet_since + QUIET_MAX,
-            Phase::Watching {
-                quiet_since,
-                probed: true,
-                ..
-            } => *quiet_since + QUIET_MAX + PROBE_TIMEOUT,
+            } => {
+                let answer = if *probed {
+                    PROBE_TIMEOUT
+                } else {
+                    Duration::ZERO
+                };
+                *quiet_since + *quiet_max + answer
+            }
         }
     }
 
@@ -247,6 +253,7 @@ impl Feed {
                 self.phase = Phase::Watching {
                     opened: now,
                     quiet_since: now,
+                    quiet_max: self.jitter.half_to_whole(QUIET_MAX),
                     probed: false,
                 };
                 self.contact_lost = None;
@@ -272,6 +279,7 @@ impl Feed {
             opened,
             quiet_since,
             probed,
+            ..
         } = &mut self.phase
         else {
             return;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::{program, soon};
+use super::{Relay, program, soon};
 
 /// An address that nobody listens on.
 pub(crate) fn free_port() -> SocketAddr {
@@ -89,11 +90,29 @@ impl Etcd {
         Self::start_with(1, "https", &[&own[..], &asked[..]].concat()).await
     }
 
+    /// So many members, and what is between them: before each of them the wire that leads to it.
+    pub(crate) async fn wired(members: usize) -> Option<(Self, Vec<Relay>)> {
+        let program = program("etcd")?;
+        for _ in 0..5 {
+            let peers: Vec<_> = (0..members).map(|_| free_port()).collect();
+            let relays = join_all(peers.iter().map(|peer| Relay::before(*peer))).await;
+            let peers = peers.into_iter().zip(&relays);
+            let peers = peers.map(|(peer, relay)| (peer, relay.address)).collect();
+            let mut etcd = Self::plan(&program, peers, "http", &[]);
+            if etcd.run().await {
+                return Some((etcd, relays));
+            }
+        }
+        panic!("etcd does not start");
+    }
+
     async fn start_with(members: usize, scheme: &str, more: &[&str]) -> Option<Self> {
         let program = program("etcd")?;
         // A port that was free a moment ago may be taken: then try others.
         for _ in 0..5 {
-            let mut etcd = Self::plan(&program, members, scheme, more);
+            let peers = (0..members).map(|_| free_port());
+            let peers = peers.map(|peer| (peer, peer)).collect();
+            let mut etcd = Self::plan(&program, peers, scheme, more);
             if etcd.run().await {
                 return Some(etcd);
             }
@@ -101,24 +120,29 @@ impl Etcd {
         panic!("etcd does not start");
     }
 
-    /// A cluster that is not up yet.
-    fn plan(program: &Path, members: usize, scheme: &str, more: &[&str]) -> Self {
-        let places: Vec<_> = (0..members)
-            .map(|nth| {
-                let (url, peer) = (free_port(), free_port());
-                (
-                    format!("m{nth}"),
-                    format!("{scheme}://{url}"),
-                    format!("http://{peer}"),
-                )
+    /// A cluster that is not up yet. Of each member, where it listens to the others and where they
+    /// find it.
+    fn plan(
+        program: &Path,
+        peers: Vec<(SocketAddr, SocketAddr)>,
+        scheme: &str,
+        more: &[&str],
+    ) -> Self {
+        let places: Vec<_> = peers
+            .into_iter()
+            .enumerate()
+            .map(|(nth, (listens, found))| {
+                let url = format!("{scheme}://{}", free_port());
+                let (listens, found) = (format!("http://{listens}"), format!("http://{found}"));
+                (format!("m{nth}"), url, listens, found)
             })
             .collect();
         let cluster: Vec<_> = places
             .iter()
-            .map(|(name, _, peer)| format!("{name}={peer}"))
+            .map(|(name, _, _, found)| format!("{name}={found}"))
             .collect();
         let cluster = cluster.join(",");
-        let member = |(name, url, peer_url): (String, String, String)| {
+        let member = |(name, url, listens, peer_url): (String, String, String, String)| {
             let directory = tempfile::tempdir().unwrap();
             let data = directory.path().join("data");
             let mut arguments: Vec<String> = [
@@ -127,7 +151,7 @@ impl Etcd {
                 ["--logger", "zap"],
                 ["--listen-client-urls", &url],
                 ["--advertise-client-urls", &url],
-                ["--listen-peer-urls", &peer_url],
+                ["--listen-peer-urls", &listens],
                 ["--initial-advertise-peer-urls", &peer_url],
                 ["--initial-cluster", &cluster],
                 ["--data-dir", data.to_str().unwrap()],
@@ -155,7 +179,7 @@ impl Etcd {
     /// Starts all, at once: none is ready before most of them are there. Whether they are.
     pub(crate) async fn run(&mut self) -> bool {
         let ready = self.members.iter_mut().map(Member::start);
-        let ready = futures_util::future::join_all(ready).await;
+        let ready = join_all(ready).await;
         ready.into_iter().all(|ready| ready)
     }
 
@@ -233,6 +257,10 @@ impl Member {
         self.process.is_some()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().id().unwrap()
+    }
+
     /// Ends it without a word.
     pub(crate) async fn kill(&mut self) {
         let mut process = self.process.take().unwrap();
@@ -249,8 +277,7 @@ impl Member {
     }
 
     fn signal(&self, signal: Signal) {
-        let process = self.process.as_ref().unwrap();
-        let pid = i32::try_from(process.id().unwrap()).unwrap();
+        let pid = i32::try_from(self.pid()).unwrap();
         kill(Pid::from_raw(pid), signal).unwrap();
     }
 
@@ -302,6 +329,10 @@ impl Proxy {
     /// Ends it without a word.
     pub(crate) async fn kill(&mut self) {
         self.process.kill().await.unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id().unwrap()
     }
 
     /// Whether it is still there.

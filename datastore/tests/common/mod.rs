@@ -5,6 +5,7 @@
 mod counted;
 mod etcd;
 mod picture;
+mod relay;
 mod secured;
 
 use std::future::Future;
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 pub(crate) use counted::Counted;
 pub(crate) use etcd::{Etcd, Proxy, command, free_port, metric};
 pub(crate) use picture::Picture;
+pub(crate) use relay::{Cut, Relay};
 pub(crate) use secured::{certificates, tls, users};
 
 /// Longer than anything here takes; a test that waits so long has failed.
