@@ -377,6 +377,31 @@ mod tests {
     }
 
     #[test]
+    fn the_page_about_the_store_is_right() {
+        let page = include_str!("../../docs/operate/bgp-resources.md");
+        let examples = page.split("```toml\n").skip(1);
+        let examples = examples.filter_map(|rest| rest.split("```").next());
+        let read = |text| Config::parse(&Source::new("page.toml", text));
+        let both: Vec<Config> = examples
+            .map(|text| read(text).unwrap_or_else(|report| panic!("{report}")))
+            .collect();
+        assert!(both[0].intent().is_none(), "the store says it");
+        let classic = both[1].intent().expect("all in the file");
+        assert_eq!(
+            classic.speaker.peers[0].next_hop,
+            bgp_io::rib::NextHopMode::Own
+        );
+        assert_eq!(both[1].settings.import[0].interfaces.len(), 3);
+        // What the store says cannot be said here as well.
+        let twice = "hostname = \"a\"\nasn = 1\n[datastore]\nendpoints = [\"http://s:2379\"]\n";
+        let report = read(twice).expect_err("refused").to_string();
+        assert!(
+            report.contains("page.toml:2") && report.contains("comes from the store"),
+            "{report}"
+        );
+    }
+
+    #[test]
     fn the_page_of_the_manual_is_right() {
         let manual = include_str!("../../docs/operate/bgp-client.md");
         let example = manual
