@@ -50,3 +50,23 @@ fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
     let said = bench(&["--work", "churn", "--churn", "120"]);
     assert!(is_met(&said, "memory, second half to first"), "{said}");
 }
+
+#[test]
+fn a_fabric_is_measured_from_its_store_to_its_kernels() {
+    if !lab::allowed("a_fabric_is_measured_from_its_store_to_its_kernels") {
+        return;
+    }
+    if !bench::fabric::can_run() {
+        println!("skipped: there is no etcd, or our daemons are not built (make build)");
+        return;
+    }
+    let said = bench(&["--work", "path,many,watch"]);
+    for title in [
+        "idle: put to kernel p50",
+        "memory of a node's daemons",
+        "etcd killed until all in sync",
+        "lists that etcd served again",
+    ] {
+        assert!(is_met(&said, title), "{title}:\n{said}");
+    }
+}

@@ -59,11 +59,7 @@ impl Ground {
         })?;
         let mut fabric = Fabric::build(lab, plan).await?;
         let etcd = Etcd::start(&mut fabric).await?;
-        let programs = Programs {
-            bgp_client: program("cambric-bgp-client")?,
-            felix: program("cambric-felix")?,
-            route_reflector: program("cambric-route-reflector")?,
-        };
+        let programs = programs()?;
         fabric.start_reflectors(&programs)?;
         // A node that finds no reflector listening dials again only after seconds.
         for reflector in &fabric.reflectors {
@@ -153,10 +149,24 @@ impl Ground {
     }
 }
 
+/// Whether all programs that a fabric needs are there.
+pub fn can_run() -> bool {
+    programs().is_ok() && store::is_installed()
+}
+
+fn programs() -> Result<Programs> {
+    Ok(Programs {
+        bgp_client: program("cambric-bgp-client")?,
+        felix: program("cambric-felix")?,
+        route_reflector: program("cambric-route-reflector")?,
+    })
+}
+
 /// One of Cambric's programs: beside this one, or built beside it in another way.
 fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding this program")?;
-    let beside = ["", "../release", "../debug"]
+    // A test is a directory further down.
+    let beside = ["", "..", "../release", "../debug", "../../release"]
         .into_iter()
         .filter_map(|way| Some(own.parent()?.join(way).join(name)));
     let mut there = beside.filter(|path| path.is_file());

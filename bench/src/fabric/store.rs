@@ -1,6 +1,6 @@
 //! etcd, as Debian has it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -14,6 +14,10 @@ use crate::limits::STARTED_WITHIN;
 
 /// Where Debian puts it.
 const ETCD: &str = "/usr/bin/etcd";
+
+pub(super) fn is_installed() -> bool {
+    Path::new(ETCD).is_file()
+}
 
 /// One member, its data on the lab's tmpfs: a disk's time is not in what is measured.
 pub struct Etcd {
