@@ -204,13 +204,14 @@ pub const BARS: &[Bar] = &[
         1.25,
         &[],
     ),
-    // What one group keeps for a member that still writes, and one session for its socket:
-    // RING_OCTETS_MAX and SESSION_OCTETS_MAX of `bgp-speaker`.
+    // What `bgp-speaker` keeps for a member that still writes and for its socket, RING_OCTETS_MAX and
+    // SESSION_OCTETS_MAX, and the log of changes, four octets each, at most twice as many as there
+    // are routes, with room to the next power of two.
     bar(
         Stall,
         "stall_4x_mb",
         "memory for the stalled one, MB",
-        ((4 << 20) + (256 << 10)) as f64 / 1e6,
+        ((4 << 20) + (256 << 10) + (4 << 17)) as f64 / 1e6,
         &[],
     ),
     bar(
@@ -326,7 +327,7 @@ pub const BARS: &[Bar] = &[
         Many,
         "many_growth_mb",
         "of it for 10,000 endpoints, MB",
-        f64::INFINITY,
+        20.0,
         &[],
     ),
     bar(

@@ -63,7 +63,7 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
     let said = bench(&["--work", "path,many,watch"]);
     for title in [
         "idle: put to kernel p50",
-        "memory of a node's daemons",
+        "of it for 10,000 endpoints",
         "etcd killed until all in sync",
         "lists that etcd served again",
     ] {

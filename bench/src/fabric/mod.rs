@@ -114,14 +114,14 @@ impl Ground {
         Heard::listen(&self.fabric.node(node)?.host)
     }
 
-    /// Resident octets of all daemons of a node.
-    pub fn resident(&self, node: usize) -> Result<u64> {
-        let daemons = &self.fabric.node(node)?.daemons;
-        let used = daemons.iter().map(|daemon| {
-            let used = daemon.process.usage().context("a daemon has ended")?;
-            anyhow::Ok(used.resident_octets)
-        });
-        used.sum()
+    /// Resident octets of a daemon of a node.
+    pub fn resident(&self, node: usize, name: &str) -> Result<u64> {
+        let mut daemons = self.fabric.node(node)?.daemons.iter();
+        let found = daemons.find(|daemon| daemon.name == name);
+        let used = found.and_then(|daemon| daemon.process.usage());
+        Ok(used
+            .with_context(|| format!("{name} has ended"))?
+            .resident_octets)
     }
 
     /// CPU time that all daemons of a name have used so far, the store among them.

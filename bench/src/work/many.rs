@@ -29,7 +29,7 @@ pub(super) fn many(options: &Options) -> Result<Measures> {
 
 async fn measure(ground: &mut Ground, each: u32) -> Result<Measures> {
     ground.first(NODE + 1, NODE).await?;
-    let before = ground.resident(NODE)?;
+    let before = resident(ground)?;
     let mut endpoints = vec![];
     for node in NODE + 1..NODES.into() {
         endpoints.extend(ground.endpoints(node, each).await?);
@@ -55,10 +55,19 @@ async fn measure(ground: &mut Ground, each: u32) -> Result<Measures> {
     let took = began.elapsed();
     sleep(SETTLED).await;
     ground.fabric.check()?;
-    let after = ground.resident(NODE)?;
+    let after = resident(ground)?;
+    let [felix, client] = [0, 1].map(|at| after[at].saturating_sub(before[at]) as f64 / 1e6);
     Ok(Measures::from([
         ("many_s", took.as_secs_f64()),
-        ("many_mb", after as f64 / 1e6),
-        ("many_growth_mb", after.saturating_sub(before) as f64 / 1e6),
+        ("many_mb", after.iter().sum::<u64>() as f64 / 1e6),
+        ("many_felix_growth_mb", felix),
+        ("many_client_growth_mb", client),
+        ("many_growth_mb", felix + client),
     ]))
+}
+
+/// Resident octets of Felix and of the BGP client.
+fn resident(ground: &Ground) -> Result<[u64; 2]> {
+    let [felix, client] = ["felix", "bgp-client"].map(|name| ground.resident(NODE, name));
+    Ok([felix?, client?])
 }
