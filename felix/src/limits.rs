@@ -15,6 +15,10 @@ pub const TRANSACTION_ATTEMPTS: u32 = 8;
 /// endpoints change all the time, only some transactions are followed by one.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);
 
+/// How long at least between two rounds of forgetting connections: each walks over the table of
+/// connections of the whole machine, however few addresses left.
+pub const FORGET_GAP: Duration = Duration::from_millis(200);
+
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 

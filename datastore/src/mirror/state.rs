@@ -32,7 +32,8 @@ struct Known {
 
 #[derive(Debug)]
 enum Pending {
-    Put(KeyValue),
+    /// Apart: most keys have been told.
+    Put(Box<KeyValue>),
     Delete,
 }
 
@@ -58,7 +59,7 @@ impl State {
         known.revision = item.mod_revision;
         known.sum = sum(&item.value);
         self.untold.insert(item.key.clone());
-        known.pending = Some(Pending::Put(item));
+        known.pending = Some(Pending::Put(Box::new(item)));
     }
 
     /// A key is gone. What the consumer never had is forgotten without a word.
@@ -109,7 +110,7 @@ impl State {
             match known.pending.take() {
                 Some(Pending::Put(item)) => {
                     known.delivered = true;
-                    changes.push(Change::Put(item));
+                    changes.push(Change::Put(*item));
                 }
                 Some(Pending::Delete) => {
                     self.keys.remove(&key);

@@ -14,7 +14,7 @@ use super::neighbours::{Neighbour, Neighbours};
 use super::rules::{Checked, Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, Host};
-use crate::limits::LISTING_GAP;
+use crate::limits::{FORGET_GAP, LISTING_GAP};
 use crate::render::Ruleset;
 
 /// This host, in the network namespace of the calling thread.
@@ -30,6 +30,8 @@ pub struct LinuxHost {
     forgetter: Option<JoinHandle<()>>,
     /// When the packet filter may be listed again.
     listing_at: Instant,
+    /// When connections may be forgotten again.
+    forgetting_at: Instant,
 }
 
 /// Why a host cannot be worked on.
@@ -60,6 +62,7 @@ impl LinuxHost {
             forgetting: BTreeSet::new(),
             forgetter: None,
             listing_at: Instant(0),
+            forgetting_at: Instant(0),
         })
     }
 
@@ -70,27 +73,32 @@ impl LinuxHost {
 
     /// Does what can wait until all else is done.
     pub fn go_on(&mut self, now: Instant) {
-        if self.poll_timeout().is_some_and(|at| at <= now) {
+        if self.rules.is_unlisted() && self.listing_at <= now {
             self.listing_at = now + LISTING_GAP;
             if let Err(error) = self.rules.list() {
                 debug!(%error, "packet filter not listed");
             }
         }
-        self.forget_connections();
+        if !self.forgetting.is_empty() && self.forgetting_at <= now {
+            self.forgetting_at = now + FORGET_GAP;
+            self.forget_connections();
+        }
     }
 
     /// When to [go on](Self::go_on) although nothing happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.rules.is_unlisted().then_some(self.listing_at)
+        let listing = self.rules.is_unlisted().then_some(self.listing_at);
+        let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
+        listing.into_iter().chain(forgetting).min()
     }
 
-    /// Goes on forgetting connections, if one round is through and more addresses came meanwhile.
+    /// Begins to forget connections, unless the round before is still under way.
     fn forget_connections(&mut self) {
         let busy = self
             .forgetter
             .as_ref()
             .is_some_and(|task| !task.is_finished());
-        if busy || self.forgetting.is_empty() {
+        if busy {
             return;
         }
         let addresses = std::mem::take(&mut self.forgetting);
@@ -182,6 +190,5 @@ impl Host for LinuxHost {
 
     fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
         self.forgetting.extend(addresses);
-        self.forget_connections();
     }
 }
