@@ -256,6 +256,15 @@ pub const BARS: &[Bar] = &[
         1.05,
         &[],
     ),
+    // In a small run the log of changes is still filling up, to LOG_ENTRIES_MIN of `rib`: half a
+    // megabyte, and what the allocator keeps beside it.
+    bar(
+        Churn,
+        "churn_grown_mb",
+        "memory, second half less first, MB",
+        2.0,
+        &[],
+    ),
     bar(Churn, "churn_rounds", "rounds", f64::INFINITY, &[]),
     bar(
         Fib,

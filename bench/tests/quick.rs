@@ -48,7 +48,7 @@ fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
         return;
     }
     let said = bench(&["--work", "churn", "--churn", "120"]);
-    assert!(is_met(&said, "memory, second half to first"), "{said}");
+    assert!(is_met(&said, "memory, second half less first"), "{said}");
 }
 
 #[test]

@@ -45,6 +45,10 @@ pub(super) async fn churn(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     Ok(Measures::from([
         ("churn_rounds", churn.rounds as f64),
         ("churn_growth", halves[1] as f64 / halves[0] as f64),
+        (
+            "churn_grown_mb",
+            (halves[1] as f64 - halves[0] as f64) / 1e6,
+        ),
     ]))
 }
 
