@@ -1,0 +1,306 @@
+//! A machine: the cores of a BGP daemon that a store tells everything, put together as the daemon
+//! puts them together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use bgp_daemon::fabric::{Absences, Fabric};
+use bgp_daemon::registrar::{Answer, Job, Registrar};
+use bgp_daemon::{Forwarding, restart};
+use bgp_proto::{Attributes, Family, FamilySet, Ipv4Prefix, Net};
+use bgp_speaker::bgp_fsm::{Conn, Instant, State};
+use bgp_speaker::rib::{NextHops, PeerId, Progress};
+use bgp_speaker::{Input, Speaker};
+use bytes::BytesMut;
+use datastore::core::{WatchCursor, WatchPoll};
+use datastore::mirror::{FeedId, Mirror, Output};
+use datastore::{Change, Core, Error, KeyRange, LeaseId, Status, Update};
+use intent::store::{Derived, Host, Secrets, View, derive};
+
+/// What a machine says to the others, and what it has heard.
+pub(crate) struct Machine {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) run: Option<Run>,
+    /// The store does not hear it, nor it the store.
+    pub(crate) cut: bool,
+    /// The octets that have arrived, by connection.
+    pub(crate) inbox: BTreeMap<(PeerId, Conn), BytesMut>,
+    former: Option<BTreeSet<IpAddr>>,
+    reflects: bool,
+    seed: u64,
+}
+
+/// A running daemon.
+pub(crate) struct Run {
+    pub(crate) speaker: Option<Speaker>,
+    pub(crate) fabric: Fabric,
+    mirror: Mirror,
+    cursors: BTreeMap<usize, WatchCursor>,
+    view: View,
+    in_sync: bool,
+    changed: bool,
+    absences: Absences,
+    registrar: Option<Registrar>,
+}
+
+impl Machine {
+    pub(crate) fn new(name: String, address: Ipv4Addr, reflects: bool) -> Self {
+        Self {
+            seed: u64::from(u32::from(address)),
+            name,
+            address,
+            run: None,
+            cut: false,
+            inbox: BTreeMap::new(),
+            former: None,
+            reflects,
+        }
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.seed += 1 << 32;
+        let ranges = View::prefixes(&self.name).into_iter().map(KeyRange::prefix);
+        self.run = Some(Run {
+            speaker: None,
+            fabric: Fabric::default(),
+            mirror: Mirror::new(ranges, self.seed),
+            cursors: BTreeMap::new(),
+            view: View::default(),
+            in_sync: false,
+            changed: true,
+            absences: Absences::default(),
+            registrar: self.reflects.then(|| Registrar::new(&self.name)),
+        });
+    }
+
+    /// It is killed; what it has written down stays.
+    pub(crate) fn kill(&mut self) {
+        let run = self.run.take();
+        self.former = run
+            .and_then(|run| run.speaker)
+            .map(|speaker| restart::remembered(&speaker));
+        self.inbox.clear();
+    }
+
+    /// The route of a client.
+    pub(crate) fn route(number: u16) -> Net<'static> {
+        let [high, low] = number.to_be_bytes();
+        Net::V4(Ipv4Prefix::host(Ipv4Addr::new(10, 65, high, low)))
+    }
+
+    /// Prefixes that it has a path to.
+    pub(crate) fn prefixes(&self) -> usize {
+        self.speaker()
+            .map_or(0, |speaker| speaker.rib().stats().prefixes)
+    }
+
+    /// The addresses of those with whom it has sessions up.
+    pub(crate) fn sessions(&self) -> BTreeSet<IpAddr> {
+        let peers = self.speaker().into_iter().flat_map(Speaker::peers);
+        let up = peers.filter(|peer| peer.session.state() == State::Established);
+        up.map(|peer| peer.config.remote).collect()
+    }
+
+    pub(crate) fn speaker(&self) -> Option<&Speaker> {
+        self.run.as_ref()?.speaker.as_ref()
+    }
+
+    pub(crate) fn speaker_mut(&mut self) -> Option<&mut Speaker> {
+        self.run.as_mut()?.speaker.as_mut()
+    }
+
+    /// Does what is due; a client announces its route when it begins.
+    pub(crate) fn turn(&mut self, now: Instant, core: &mut Core, route: Option<u16>) {
+        let host = Host {
+            name: self.name.clone(),
+            families: FamilySet::from(Family::IPV4_UNICAST),
+            multipath_max: 1,
+            next_hops: NextHops::AssumeReachable,
+            restart_wait: Duration::from_secs(90),
+            reflects: self.reflects,
+        };
+        let (cut, seed) = (self.cut, self.seed);
+        let Some(run) = &mut self.run else { return };
+        run.follow(now, core, cut);
+        if let Some(derived) = run.derive(now, &host) {
+            run.pursue(now, &derived);
+            if run.speaker.is_none() && derived.intent.is_some() {
+                run.begin(now, &derived, self.former.take(), seed, route);
+            }
+        }
+        run.look(now);
+        run.enrol(now, core, cut);
+        if let Some(speaker) = &mut run.speaker
+            && speaker.poll_timeout().is_some_and(|at| at <= now)
+        {
+            speaker.handle(now, Input::Timeout);
+        }
+    }
+}
+
+impl Run {
+    /// The mirror asks, and the store answers at once or not at all.
+    fn follow(&mut self, now: Instant, core: &Core, cut: bool) {
+        let time = now.saturating_duration_since(Instant::ZERO);
+        let away = || Error::Unavailable("cut off".into());
+        self.mirror.handle_timeout(time);
+        loop {
+            let Some(output) = self.mirror.poll_output() else {
+                break;
+            };
+            match output {
+                Output::List { feed, query } => {
+                    let page = if cut { Err(away()) } else { core.range(&query) };
+                    self.mirror.listed(time, feed, page);
+                }
+                Output::Watch { feed, request } => {
+                    let cursor = if cut {
+                        Err(away())
+                    } else {
+                        core.watch(request)
+                    };
+                    let opened = cursor.map(|cursor| {
+                        self.cursors.insert(feed.0, cursor);
+                        core.header()
+                    });
+                    self.mirror.opened(time, feed, opened);
+                }
+                Output::Probe { feed } => {
+                    if let (false, Some(batch)) = (cut, core.progress()) {
+                        self.mirror.watched(time, feed, Ok(batch));
+                    }
+                }
+                Output::Cancel { feed } => {
+                    self.cursors.remove(&feed.0);
+                }
+            }
+        }
+        let feeds: Vec<usize> = self.cursors.keys().copied().collect();
+        for feed in feeds.into_iter().filter(|_| !cut) {
+            while let Some(cursor) = self.cursors.get_mut(&feed) {
+                let batch = match core.poll_watch(cursor) {
+                    WatchPoll::Idle => break,
+                    WatchPoll::Events(batch) => Ok(batch),
+                    WatchPoll::Ended(error) => {
+                        self.cursors.remove(&feed);
+                        Err(error)
+                    }
+                };
+                self.mirror.watched(time, FeedId(feed), batch);
+            }
+        }
+        for update in self.mirror.take(time, usize::MAX) {
+            match update {
+                Update::Change(Change::Put(item)) => {
+                    self.changed |= self.view.take(&item.key, Some(&item.value));
+                }
+                Update::Change(Change::Delete(key)) => self.changed |= self.view.take(&key, None),
+                Update::Status(status) => self.in_sync = status == Status::InSync,
+            }
+        }
+    }
+
+    fn derive(&mut self, now: Instant, host: &Host) -> Option<Derived> {
+        if !self.in_sync {
+            return None;
+        }
+        if let Some(speaker) = &self.speaker {
+            self.changed |= self.absences.look(now, self.view.fleet_mut(), speaker);
+        }
+        std::mem::take(&mut self.changed).then(|| derive(&self.view, host, &Secrets::new()))
+    }
+
+    fn pursue(&mut self, now: Instant, derived: &Derived) {
+        let config = self.fabric.want(now, derived);
+        if let (Some(speaker), Some(config)) = (&mut self.speaker, config) {
+            let done = speaker
+                .reconfigure(now, config)
+                .expect("it is the same speaker");
+            assert!(done.reset.is_empty(), "{done:?}");
+        }
+        if let (Some(registrar), Some(wish), None) =
+            (&mut self.registrar, &derived.wish, &self.speaker)
+        {
+            registrar.want(wish.clone());
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Instant,
+        derived: &Derived,
+        former: Option<BTreeSet<IpAddr>>,
+        seed: u64,
+        route: Option<u16>,
+    ) {
+        let Some(config) = self.fabric.want(now, derived) else {
+            return;
+        };
+        let mut speaker = Speaker::new(config, seed);
+        restart::begin(
+            &mut speaker,
+            former,
+            Duration::from_secs(90),
+            Forwarding::Others,
+        );
+        speaker.start(now);
+        if let Some(number) = route {
+            let input = Input::Local {
+                family: Family::IPV4_UNICAST,
+                net: Machine::route(number),
+                attributes: Some(Attributes::default()),
+                interface: None,
+            };
+            speaker.handle(now, input);
+        }
+        self.speaker = Some(speaker);
+    }
+
+    fn look(&mut self, now: Instant) {
+        let Some(speaker) = &mut self.speaker else {
+            return;
+        };
+        while self.fabric.poll_timeout().is_some_and(|at| at <= now) {
+            let look = self.fabric.look(now, speaker);
+            if let Some(why) = &look.farewell {
+                speaker.stop_all(now, why);
+            }
+            if let Some(config) = look.config {
+                speaker
+                    .reconfigure(now, config)
+                    .expect("it is the same speaker");
+            }
+            if look.progress == Progress::Done {
+                break;
+            }
+        }
+    }
+
+    fn enrol(&mut self, now: Instant, core: &mut Core, cut: bool) {
+        let Some(registrar) = &mut self.registrar else {
+            return;
+        };
+        if let Some(wish) = self
+            .speaker
+            .as_ref()
+            .and_then(|speaker| self.fabric.wish(speaker))
+        {
+            registrar.want(wish);
+        }
+        let time = now.saturating_duration_since(Instant::ZERO);
+        let away = || Error::Unavailable("cut off".into());
+        while let Some(job) = registrar.poll(now) {
+            let answer = match job {
+                Job::Grant(_) if cut => Answer::Granted(Err(away())),
+                Job::KeepAlive(_) if cut => Answer::KeptAlive(Err(away())),
+                Job::Txn(_) if cut => Answer::Done(Err(away())),
+                Job::Grant(ttl_s) => Answer::Granted(core.lease_grant(time, LeaseId::NONE, ttl_s)),
+                Job::KeepAlive(lease) => Answer::KeptAlive(core.lease_keep_alive(time, lease)),
+                Job::Txn(txn) => Answer::Done(core.txn(&txn)),
+            };
+            registrar.done(now, answer);
+        }
+    }
+}

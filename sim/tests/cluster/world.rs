@@ -1,0 +1,294 @@
+//! Machines, the store, and a network between them in which octets arrive within a tick.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bgp_proto::next_frame;
+use bgp_speaker::bgp_fsm::{self, Conn, Instant};
+use bgp_speaker::rib::{Budget, PeerId, Progress};
+use bgp_speaker::{Event, Input, Output};
+use datastore::{Core, CoreConfig, Delete, KeyRange, Op, Put, Txn};
+use model::{FabricKey, RESOURCES_PREFIX};
+
+use crate::machine::Machine;
+
+/// How far time goes at once.
+const TICK: Duration = Duration::from_millis(250);
+
+type End = (usize, PeerId, Conn);
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) clients: usize,
+    pub(crate) core: Core,
+    /// The other end of each.
+    ends: BTreeMap<End, End>,
+    dirty: BTreeSet<usize>,
+    by_address: BTreeMap<IpAddr, usize>,
+    /// Sessions of clients that have ended: the client, and with whom.
+    pub(crate) downs: BTreeSet<(usize, IpAddr)>,
+    /// Every client has every route, and is to have them from now on.
+    pub(crate) whole: bool,
+}
+
+impl World {
+    /// Clients first, then reflectors, each of these in a zone of its own; all run.
+    pub(crate) fn new(clients: usize, reflectors: usize) -> Self {
+        let mut world = Self {
+            now: Instant::ZERO,
+            machines: Vec::new(),
+            clients,
+            core: Core::new(CoreConfig::default()),
+            ends: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            by_address: BTreeMap::new(),
+            downs: BTreeSet::new(),
+            whole: false,
+        };
+        let mesh = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false}}"#;
+        world.put(
+            &format!("{RESOURCES_PREFIX}bgpconfigurations/default"),
+            mesh,
+        );
+        let pool = r#"{"metadata":{"name":"pool"},"spec":{"cidr":"10.65.0.0/16"}}"#;
+        world.put(&format!("{RESOURCES_PREFIX}ippools/pool"), pool);
+        for at in 0..clients + reflectors {
+            let reflects = at >= clients;
+            let [high, low] = u16::try_from(at + 1).expect("few").to_be_bytes();
+            let address = Ipv4Addr::new(10, 0, high, low);
+            let name = match reflects {
+                true => format!("rr{}", at - clients),
+                false => format!("node{at}"),
+            };
+            let node = format!(
+                r#"{{"metadata":{{"name":"{name}","labels":{{"topology.kubernetes.io/zone":"{name}"}}}},
+                    "spec":{{"bgp":{{"ipv4Address":"{address}/16"}}}}}}"#
+            );
+            world.put(&format!("{RESOURCES_PREFIX}nodes/{name}"), &node);
+            world.by_address.insert(address.into(), at);
+            let mut machine = Machine::new(name, address, reflects);
+            machine.start();
+            world.machines.push(machine);
+        }
+        world
+    }
+
+    /// The place of a reflector among the machines.
+    pub(crate) const fn reflector(&self, nth: usize) -> usize {
+        self.clients + nth
+    }
+
+    pub(crate) fn put(&mut self, key: &str, value: &str) {
+        let then = vec![Op::Put(Put::new(key.to_owned(), value.to_owned()))];
+        self.core
+            .txn(&Txn {
+                then,
+                ..Txn::default()
+            })
+            .expect("written");
+    }
+
+    pub(crate) fn drain(&mut self, nth: usize, on: bool) {
+        let key = FabricKey::Drain(format!("rr{nth}")).to_string();
+        if on {
+            return self.put(&key, "{}");
+        }
+        let range = KeyRange::key(key);
+        let previous = false;
+        let then = vec![Op::Delete(Delete { range, previous })];
+        self.core
+            .txn(&Txn {
+                then,
+                ..Txn::default()
+            })
+            .expect("deleted");
+    }
+
+    pub(crate) fn kill(&mut self, at: usize) {
+        self.machines[at].kill();
+        let ends = self.ends.keys().filter(|end| end.0 == at);
+        for end in ends.copied().collect::<Vec<_>>() {
+            self.close(end);
+        }
+    }
+
+    /// Lets time pass. Once all clients have all routes, none ever lacks one.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while self.now < end {
+            self.now += TICK;
+            self.core
+                .expire(self.now.saturating_duration_since(Instant::ZERO));
+            for at in 0..self.machines.len() {
+                let route = (at < self.clients).then(|| u16::try_from(at).expect("few"));
+                self.machines[at].turn(self.now, &mut self.core, route);
+                self.dirty.insert(at);
+            }
+            self.settle();
+            self.check();
+        }
+    }
+
+    fn check(&mut self) {
+        let lacks = |machine: &Machine| machine.prefixes() < self.clients;
+        let lacking = self.machines[..self.clients]
+            .iter()
+            .find(|machine| lacks(machine));
+        match lacking {
+            Some(machine) if self.whole => panic!(
+                "{:?}: {} has {} of {} routes; sessions with {:?}",
+                self.now,
+                machine.name,
+                machine.prefixes(),
+                self.clients,
+                machine.sessions()
+            ),
+            Some(_) => {}
+            None => self.whole = true,
+        }
+    }
+
+    /// Lets everything happen that needs no time.
+    fn settle(&mut self) {
+        while let Some(at) = self.dirty.pop_first() {
+            self.read(at);
+            self.outputs(at);
+            let now = self.now;
+            while let Some(speaker) = self.machines[at].speaker_mut()
+                && speaker.run(now, Budget(4096)) == Progress::More
+            {}
+            self.outputs(at);
+            self.write_all(at);
+        }
+    }
+
+    fn read(&mut self, at: usize) {
+        let now = self.now;
+        for ((peer, conn), mut octets) in std::mem::take(&mut self.machines[at].inbox) {
+            while self.ends.contains_key(&(at, peer, conn))
+                && let Ok(Some(frame)) = next_frame(&mut octets, 4096)
+            {
+                if let Some(speaker) = self.machines[at].speaker_mut() {
+                    let input = bgp_fsm::Input::Received { conn, frame };
+                    speaker.handle(now, Input::Session(peer, input));
+                }
+                self.outputs(at);
+            }
+            if !octets.is_empty() && self.ends.contains_key(&(at, peer, conn)) {
+                self.machines[at].inbox.insert((peer, conn), octets);
+            }
+        }
+    }
+
+    fn outputs(&mut self, at: usize) {
+        while let Some(speaker) = self.machines[at].speaker_mut()
+            && let Some(output) = speaker.poll_output()
+        {
+            match output {
+                Output::Dial { peer, remote, .. } => self.dial(at, peer, remote),
+                Output::Close { peer, conn } => {
+                    self.write((at, peer, conn));
+                    self.close((at, peer, conn));
+                }
+                Output::Event(event) => self.hear(at, &event),
+                Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize, event: &Event) {
+        let Some(run) = &mut self.machines[at].run else {
+            return;
+        };
+        run.fabric.hear(event);
+        if let (Event::Down { peer, .. }, Some(speaker)) = (event, &run.speaker)
+            && at < self.clients
+            && let Some(config) = speaker.peer_config(*peer)
+        {
+            self.downs.insert((at, config.remote));
+        }
+    }
+
+    fn dial(&mut self, from: usize, peer: PeerId, remote: SocketAddr) {
+        let now = self.now;
+        let to = self.by_address.get(&remote.ip()).copied();
+        let local = SocketAddr::new(self.machines[from].address.into(), 40_000);
+        let accepted = to.and_then(|to| {
+            let speaker = self.machines[to].speaker_mut()?;
+            Some((to, speaker.accept(now, remote, local).ok()?))
+        });
+        let ours = (from, peer, Conn::Outbound);
+        let Some((to, accepted)) = accepted else {
+            return self.session(ours, bgp_fsm::Input::Failed(Conn::Outbound));
+        };
+        self.outputs(to);
+        let theirs = (to, accepted, Conn::Inbound);
+        self.ends.insert(ours, theirs);
+        self.ends.insert(theirs, ours);
+        for (end, local, remote) in [(ours, local, remote), (theirs, remote, local)] {
+            let conn = end.2;
+            self.session(
+                end,
+                bgp_fsm::Input::Opened {
+                    conn,
+                    local,
+                    remote,
+                },
+            );
+        }
+    }
+
+    fn session(&mut self, (at, peer, _): End, input: bgp_fsm::Input) {
+        let now = self.now;
+        if let Some(speaker) = self.machines[at].speaker_mut() {
+            speaker.handle(now, Input::Session(peer, input));
+        }
+        self.dirty.insert(at);
+    }
+
+    /// Both ends of a stream are gone; what was written is read first.
+    fn close(&mut self, end: End) {
+        let Some(other) = self.ends.get(&end).copied() else {
+            return;
+        };
+        self.read(other.0);
+        self.ends.remove(&end);
+        self.machines[end.0].inbox.remove(&(end.1, end.2));
+        if self.ends.remove(&other).is_some() {
+            self.machines[other.0].inbox.remove(&(other.1, other.2));
+            self.session(other, bgp_fsm::Input::Closed(other.2));
+        }
+    }
+
+    fn write_all(&mut self, at: usize) {
+        while let Some(speaker) = self.machines[at].speaker_mut()
+            && let Some(peer) = speaker.poll_writable()
+        {
+            for conn in Conn::ALL {
+                self.write((at, peer, conn));
+            }
+        }
+    }
+
+    fn write(&mut self, end: End) {
+        let Some(&other) = self.ends.get(&end) else {
+            return;
+        };
+        let mut slices = Vec::new();
+        if let Some(speaker) = self.machines[end.0].speaker_mut() {
+            speaker.fill(end.1, end.2, &mut slices, usize::MAX);
+            let octets = slices.concat();
+            speaker.sent(end.1, end.2, octets.len());
+            let inbox = &mut self.machines[other.0].inbox;
+            inbox
+                .entry((other.1, other.2))
+                .or_default()
+                .extend_from_slice(&octets);
+            if !octets.is_empty() {
+                self.dirty.extend([other.0, end.0]);
+            }
+        }
+    }
+}
