@@ -367,10 +367,15 @@ mod tests {
     #[test]
     fn the_page_on_moving_from_calico_is_right() {
         let manual = include_str!("../../docs/operate/migrate.md");
-        let example = manual.split("```toml\n").nth(1);
-        let example = example.and_then(|rest| rest.split("```").next());
-        let source = Source::new("manual.toml", example.expect("an example"));
-        let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
+        let mut examples = manual.split("```toml\n").skip(1);
+        let mut next = || {
+            let example = examples.next().and_then(|rest| rest.split("```").next());
+            let source = Source::new("manual.toml", example.expect("an example"));
+            Config::parse(&source).unwrap_or_else(|report| panic!("{report}"))
+        };
+        let (stored, config) = (next(), next());
+        assert!(stored.intent().is_none());
+        assert_eq!(stored.settings, config.settings);
         assert_eq!(config.settings.owner, Owner(12));
         let intent = config.intent().expect("all in the file");
         assert_eq!(intent.speaker.peers[0].name, "Mesh_10_0_0_2");

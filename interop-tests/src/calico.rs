@@ -41,8 +41,10 @@ pub struct Peer {
 pub enum Run {
     /// Beside BIRD, under an address of its own: it looks, and says nothing.
     Shadow,
-    /// In its place.
+    /// In its place, its peers in a file.
     InPlace,
+    /// In its place, its peers and blocks in the store.
+    Stored,
 }
 
 impl Peer {
@@ -237,9 +239,30 @@ impl Node {
     }
 
     fn config(&self, peers: &[Peer], run: Run) -> String {
+        match run {
+            Run::Stored => self.stored_config(),
+            Run::Shadow | Run::InPlace => self.file_config(peers, run),
+        }
+    }
+
+    fn stored_config(&self) -> String {
+        let directory = self.site.host.directory().display();
+        let store = crate::store::address();
+        let number = self.site.number;
+        format!(
+            "hostname = \"h{number}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n\
+             control = \"{directory}/bgp-client.sock\"\n\
+             bird_control = \"{directory}/tools.ctl\"\n\
+             [kernel]\nprotocol = {BIRD}\nmetric = {METRIC}\n\
+             [[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n\
+             [datastore]\nendpoints = [\"http://{store}\"]\n"
+        )
+    }
+
+    fn file_config(&self, peers: &[Peer], run: Run) -> String {
         let own = match run {
             Run::Shadow => shadow(self.site.number),
-            Run::InPlace => Site::v4(self.site.number),
+            Run::InPlace | Run::Stored => Site::v4(self.site.number),
         };
         let directory = self.site.host.directory().display();
         let in_place = run == Run::InPlace;

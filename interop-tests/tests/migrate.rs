@@ -39,13 +39,13 @@ fn told_by(number: u8, moved: &[u8]) -> IpNet {
 }
 
 /// From BIRD to Cambric: a shadow run first, which leaves a word for the one that comes after.
-async fn replace(node: &Node, daemon: &mut Process, peers: &[Peer], routes: &[IpNet]) {
+async fn replace(node: &Node, daemon: &mut Process, peers: &[Peer], routes: &[IpNet], run: Run) {
     let mut shadow = node.cambric(peers, Run::Shadow);
     node.shadow_agrees(routes).await;
     shadow.signal(Signal::SIGTERM).expect("a signal");
     shadow.wait(PATIENCE).await.expect("it ends");
     daemon.kill().await.expect("BIRD is killed");
-    *daemon = node.cambric(peers, Run::InPlace);
+    *daemon = node.cambric(peers, run);
 }
 
 /// No ping was lost.
@@ -104,7 +104,7 @@ impl Fabric {
         let told = others(number).into_iter();
         let routes: Vec<IpNet> = told.map(|other| told_by(other, &self.moved)).collect();
         let (node, daemon) = self.at(number);
-        replace(node, daemon, &mesh(number), &routes).await;
+        replace(node, daemon, &mesh(number), &routes, Run::InPlace).await;
         self.moved.push(number);
         self.rests().await;
     }
@@ -190,6 +190,32 @@ fn nodes_of_a_mesh_move_over_and_back_and_no_ping_is_lost() {
     });
 }
 
+#[test]
+fn a_node_moves_to_what_the_store_says_and_back_and_no_ping_is_lost() {
+    in_ground(&[Kind::Bird], "moving to the store", async |ground| {
+        let store = ground.store().await.expect("a store");
+        for number in NODES {
+            let address = Site::v4(number);
+            let node = format!(r#"{{"spec":{{"bgp":{{"ipv4Address":"{address}/24"}}}}}}"#);
+            store.put("nodes", &format!("h{number}"), &node).await;
+            store.block(number, &Node::block(number).to_string()).await;
+        }
+        let mut fabric = Fabric::on_bird(&ground).await;
+        fabric.rests().await;
+        // It has the same block as before, so no other node sees a difference.
+        let blocks = NODES.map(Node::block);
+        let (node, daemon) = fabric.at(1);
+        replace(node, daemon, &mesh(1), &blocks[1..], Run::Stored).await;
+        node.settles(&blocks).await;
+        for node in &fabric.nodes {
+            node.kernel_holds(&blocks).await;
+        }
+        tools_are_answered(&fabric.nodes[0]).await;
+        fabric.move_back(1).await;
+        nothing_was_lost(fabric.flows).await;
+    });
+}
+
 const RR: u8 = 4;
 const SECOND_RR: u8 = 5;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(244, 0, 0, 1);
@@ -217,7 +243,14 @@ fn clients_move_over_and_so_does_the_reflector_and_no_ping_is_lost() {
         let flows = vec![nodes[0].pings(2), nodes[1].pings(1)];
 
         // A client. It restarts, and would wait for a reflector that is not there yet.
-        replace(&nodes[1], &mut second, &peers[..1], &[Node::block(1)]).await;
+        replace(
+            &nodes[1],
+            &mut second,
+            &peers[..1],
+            &[Node::block(1)],
+            Run::InPlace,
+        )
+        .await;
         nodes[0]
             .kernel_holds(&[Node::block(1), Node::workload(2)])
             .await;
