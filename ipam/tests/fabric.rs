@@ -187,6 +187,33 @@ async fn release(store: &dyn Store, handle: &str) {
     while Ipam::new(store).release_handle(handle).await.is_err() {}
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_that_many_write_at_once_counts_right() {
+    let store = Arc::new(Flaky::new(Local::empty(), 7));
+    let mut tasks = Vec::new();
+    for worker in 0..8 {
+        let store = Arc::clone(&store);
+        tasks.push(tokio::spawn(async move {
+            let pools = [pool("10.65.0.0/24", 29)];
+            let host = format!("node-{}", worker % 4);
+            for _ in 0..10 {
+                let Ok(taken) = take(store.as_ref(), &host, "shared", 2, &pools).await else {
+                    continue;
+                };
+                let one = [Release::of(taken[0])];
+                while Ipam::new(store.as_ref()).release(&one).await.is_err() {}
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    store.heal();
+    assert!(!sound(store.as_ref()).await.is_empty());
+    release(store.as_ref(), "shared").await;
+    assert!(sound(store.as_ref()).await.is_empty());
+}
+
 #[tokio::test]
 async fn own_blocks_come_first_then_new_ones_then_those_of_others() {
     let store = Local::empty();
