@@ -80,7 +80,7 @@ impl Control {
     }
 
     /// Binds one more socket in the same way, on which BIRD's tools find what they look for; see
-    /// [`bird`](crate::bird). Its clients' questions come out of [`next`](Self::next), too.
+    /// [`bird`]. Its clients' questions come out of [`next`](Self::next), too.
     ///
     /// # Errors
     ///
