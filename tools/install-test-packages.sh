@@ -20,6 +20,7 @@ gobgp gobgpd
 gobgpd gobgpd
 ip iproute2
 nft nftables
+openssl openssl
 ping iputils-ping
 tshark tshark
 '
