@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 : "${CARGO:=cargo}"
-version=3.7.0
+version=3.8.0
 
 if ! command -v cargo-deb >/dev/null; then
     echo "installing cargo-deb $version" >&2
