@@ -11,7 +11,7 @@ help:
 	@echo 'make demo    build, then bring up a fabric on this machine and prove that it routes'
 	@echo 'make check   everything that needs neither root nor foreign daemons'
 	@echo 'make test    everything that CI runs: check with its labs, fuzzing, and the demo'
-	@echo 'make bench   the reflector beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
+	@echo 'make bench   reflector, kernel and store beside BIRD and FRR: time, CPU, memory (BENCH=... for options)'
 
 build:
 	@echo 'Building the programs (some minutes the first time, seconds later).'
@@ -34,7 +34,7 @@ lint:
 check: lint
 	$(CARGO) test --workspace --locked
 
-# The reflector beside its peers, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
+# The reflector beside its peers, and fabrics on a store, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
 bench: packages
 	$(CARGO) build --release --locked -p bench -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector
 	target/release/bench $(BENCH)

@@ -114,6 +114,13 @@ pub fn uncommented(text: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
+/// The file that stands, moved in, in the comments of another: lines that begin with `#    `. For
+/// tests that such a file is right.
+pub fn alternative(text: &str) -> String {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("#    "));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
 fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let octets = File::open(path)?

@@ -352,6 +352,10 @@ mod tests {
         let intent = |config: &Config| config.intent().expect("all in the file").clone();
         let plain = read(packaged).unwrap_or_else(|report| panic!("{report}"));
         assert_eq!(plain.settings, KernelConfig::default());
+        let stored = read(&admin::config::alternative(packaged));
+        let stored = stored.unwrap_or_else(|report| panic!("{report}"));
+        assert!(stored.intent().is_none(), "the store says it");
+        assert!(stored.file.secrets.is_some() && stored.file.datastore_snapshot.is_some());
         let all = admin::config::uncommented(packaged);
         let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));
         assert_eq!(all.settings, plain.settings);
