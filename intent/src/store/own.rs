@@ -55,8 +55,18 @@ pub(super) fn key_of(kind: Kind, name: &str) -> String {
     ResourceKey::new(kind, None, name).map_or_else(|_| name.to_owned(), |key| key.to_string())
 }
 
+/// Settings that are there and were never readable. They may switch the mesh off, or put a password
+/// on it: the defaults are no substitute for them.
+fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
+    let key = key_of(Kind::BgpConfiguration, name);
+    let unknown = view.is_faulty(&key) && !view.configurations.contains_key(name);
+    let reason = "no value of it has been readable: this node waits for one before it speaks BGP";
+    unknown.then(|| Fault::new(key, "", reason))
+}
+
 impl<'v> Own<'v> {
-    /// The node of this host; fails if the store does not have it, or it cannot speak BGP.
+    /// The node of this host; fails if the store does not have it, if it cannot speak BGP, or if
+    /// nobody can say how it should.
     pub(super) fn find(
         view: &'v View,
         host: &'v Host,
@@ -72,7 +82,13 @@ impl<'v> Own<'v> {
             let reason = "without an address this node has no router id";
             return Err(Fault::new(key, "spec.bgp.ipv4Address", reason));
         };
-        let settings = view.configurations.get(&format!("node.{}", host.name));
+        let of_node = format!("node.{}", host.name);
+        for name in [DEFAULT_CONFIGURATION, &of_node] {
+            if let Some(fault) = unknown_settings(view, name) {
+                return Err(fault);
+            }
+        }
+        let settings = view.configurations.get(&of_node);
         Ok(Self {
             host,
             node,
@@ -128,7 +144,7 @@ impl<'v> Own<'v> {
         }
     }
 
-    /// The secrets that resources point to.
+    /// The settings of the cluster, which are the defaults where the store has none.
     pub(super) fn cluster_of(view: &View) -> BgpConfigurationSpec {
         let cluster = view.configurations.get(DEFAULT_CONFIGURATION);
         cluster

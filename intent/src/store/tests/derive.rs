@@ -351,6 +351,47 @@ fn a_password_that_is_missing_keeps_the_session_down() {
     );
 }
 
+#[test]
+fn settings_that_were_never_readable_are_waited_for() {
+    let good = r#"{"metadata":{"name":"default"},"spec":{"nodeMeshPassword":{"secretKeyRef":{"name":"bgp","key":"mesh"}}}}"#;
+    let bad = r#"{"spec":{"nodeToNodeMeshEnabled":"perhaps"}}"#;
+    for name in ["default", "node.a"] {
+        let settings = format!("bgpconfigurations/{name}");
+        let view = known(&with(&[(&settings, bad)]));
+        let derived = derive(&view, &host("a"), &Secrets::new());
+        assert!(derived.intent.is_none(), "{name}");
+        assert_eq!(derived.duties, Duties::default());
+        let told: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+        assert!(told[0].contains("nodeToNodeMeshEnabled"), "{told:?}");
+        assert_eq!(
+            told[1],
+            format!(
+                "{PREFIX}{settings}: no value of it has been readable: \
+                 this node waits for one before it speaks BGP"
+            )
+        );
+        // What is said of another node is no reason to wait.
+        let of_b = derive(&view, &host("b"), &Secrets::new());
+        assert_eq!(of_b.intent.is_some(), name != "default");
+    }
+    // Not so with a good value before it, nor when the bad one is gone.
+    let settings = ("bgpconfigurations/default", bad);
+    let mut view = known(&with(&[("bgpconfigurations/default", good), settings]));
+    let secrets = Secrets::from([(("bgp".into(), "mesh".into()), "word".into())]);
+    let derived = derive(&view, &host("a"), &secrets);
+    assert_eq!(
+        lines(&derived),
+        ["Mesh_10_0_1_5 AS64600 external passive password"]
+    );
+    assert_eq!(derived.faults.len(), 1);
+    view = known(&with(&[settings]));
+    assert!(view.take(key(settings.0).as_bytes(), None));
+    assert_eq!(
+        lines(&derive(&view, &host("a"), &secrets)),
+        ["Mesh_10_0_1_5 AS64600 external passive"]
+    );
+}
+
 /// Pools, blocks and services.
 const ADDRESSES: Contents<'_> = &[
     ("ippools/pool", r#"{"spec":{"cidr":"10.65.0.0/16"}}"#),
@@ -493,7 +534,7 @@ fn communities_by_prefix() {
     );
     let mut contents = with(ADDRESSES);
     contents.extend([("bgpconfigurations/default", settings), tor]);
-    // The whole of what is wrong stays away: the settings are those of before, or the defaults.
+    // The whole of what is wrong stays away: the settings are those of before, if there are any.
     let derived = of(&contents, "a");
     assert!(
         derived.faults[0].field.contains("prefixAdvertisements[1]"),
