@@ -273,7 +273,7 @@ impl<'v> Policies<'v> {
 
     /// Ranges of services that a route reflector passes on from others.
     fn reflected(&self, of_family: impl Fn(&IpNet) -> bool) -> Vec<IpNet> {
-        if self.own.node.cluster_id.is_none() {
+        if self.own.cluster_id.is_none() {
             return Vec::new();
         }
         let ranges = [

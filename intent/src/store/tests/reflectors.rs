@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use bgp_proto::Net;
 use bgp_speaker::SpeakerConfig;
+use ipnet::Ipv4Net;
 use model::ReflectorState;
-use rib::{Policy, Role};
+use rib::{Policy, Role, RouteContext, Verdict};
 
 use super::*;
 
@@ -299,4 +301,45 @@ fn a_bad_registration_leaves_the_last_good_one_and_is_told() {
     assert!(put(&mut view, "cluster/10.0.1.2", r#"{"reflector":"rr2"}"#));
     assert_eq!(choice(&view, "n1"), before);
     assert_eq!(derived(&view, "n1").faults, []);
+}
+
+/// It does not matter where its cluster id is from.
+#[test]
+fn a_reflector_passes_on_the_services_of_others() {
+    let mut view = registered();
+    let settings = r#"{"metadata":{"name":"default"},"spec":{
+        "serviceLoadBalancerAggregation":"Disabled","serviceLoadBalancerIPs":[{"cidr":"192.0.2.0/24"}],
+        "serviceExternalIPs":[{"cidr":"198.51.100.7/32"}]}}"#;
+    let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/default";
+    assert!(view.take(key.as_bytes(), Some(settings.as_bytes())));
+    let given =
+        r#"{"spec":{"bgp":{"ipv4Address":"10.0.1.3/24","routeReflectorClusterID":"0.0.0.1"}}}"#;
+    assert!(view.take(format!("{NODES}rr3").as_bytes(), Some(given.as_bytes())));
+    for (name, passes) in [("rr1", true), ("rr3", true), ("n1", false)] {
+        let speaker = speaker(&view, name);
+        let template = speaker.ranges.first().map(|range| &range.template);
+        let peer = template.unwrap_or(&speaker.peers[0]);
+        for net in ["192.0.2.9/32", "198.51.100.7/32"] {
+            assert_eq!(
+                told(&peer.export, net, Role::Client),
+                passes,
+                "{name} {net}"
+            );
+        }
+    }
+}
+
+/// Whether a policy lets a route pass.
+fn told(policy: &Policy, net: &str, source: Role) -> bool {
+    let net: Ipv4Net = net.parse().expect("a prefix");
+    let attributes = Box::default();
+    let verdict = policy.judge(&RouteContext {
+        family: Family::IPV4_UNICAST,
+        net: Net::V4(net.into()),
+        attributes: &attributes,
+        source,
+        peer: Role::Client,
+        interface: None,
+    });
+    !matches!(verdict, Verdict::Reject)
 }
