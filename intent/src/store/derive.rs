@@ -114,19 +114,37 @@ fn peers(own: &Own<'_>, derived: &mut Derived) -> (Vec<PeerConfig>, Vec<RangeCon
     let faults = &mut derived.faults;
     let mut wants = explicit::wants(own, faults);
     let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
-    let mesh = mesh::wants(own, faults);
+    let mesh = mesh::wants(own);
     let alone = wants.is_empty() && mesh.is_empty();
-    for want in reflectors::wants(own, alone).into_iter().chain(mesh) {
-        if taken.insert(want.remote) {
-            derived.chosen.peers.insert(want.remote);
-            wants.push(want);
+    let mut chosen = reflectors::wants(own, alone);
+    chosen.extend(mesh);
+    chosen.retain(|want| taken.insert(want.remote));
+    let mut clients = reflectors::clients(own);
+    clients.retain(|(_, want)| !taken.contains(&want.remote));
+    match own.fabric_password() {
+        Ok(password) => {
+            let clients = clients.iter_mut().map(|(_, want)| want);
+            for want in chosen.iter_mut().chain(clients) {
+                want.password.clone_from(&password);
+            }
+        }
+        Err(_) if chosen.is_empty() && clients.is_empty() => {}
+        Err(fault) => {
+            faults.push(fault);
+            chosen.clear();
+            clients.clear();
         }
     }
+    let addresses = chosen.iter().map(|want| want.remote);
+    derived.chosen.peers.extend(addresses);
+    wants.extend(chosen);
     let mut policies = Policies::new(own, &derived.duties);
     let peers = wants.into_iter().map(|want| want.peer(own, &mut policies));
     let mut peers: Vec<PeerConfig> = peers.collect();
     peers.sort_by(|a, b| a.name.cmp(&b.name));
-    let ranges = reflectors::clients(own, &mut policies);
+    let ranges = clients.into_iter();
+    let ranges = ranges.map(|(name, want)| reflectors::range(name, want, own, &mut policies));
+    let ranges = ranges.collect();
     faults.extend(policies.faults());
     (peers, ranges)
 }

@@ -1,29 +1,15 @@
 //! The mesh of all nodes.
 
-use model::{DEFAULT_CONFIGURATION, Kind};
-
-use super::fault::Fault;
-use super::own::{Own, key_of};
+use super::own::Own;
 use super::peer::{Origin, Want, waits_for};
 use super::view::Node;
 
 /// A peer for each address of each other node, unless either of us is a route reflector.
-pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
+pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let reflects = |name: &str, node: &Node| node.cluster_id.is_some() || own.view.fleet.has(name);
     if !own.cluster.mesh() || own.host.reflects || reflects(&own.host.name, own.node) {
         return Vec::new();
     }
-    let password = match &own.cluster.node_mesh_password {
-        None => None,
-        Some(given) => match own.password(given) {
-            Ok(password) => Some(password),
-            Err(reason) => {
-                let key = key_of(Kind::BgpConfiguration, DEFAULT_CONFIGURATION);
-                faults.push(Fault::new(key, "spec.nodeMeshPassword", reason));
-                return Vec::new();
-            }
-        },
-    };
     let restart_time_s = own.cluster.node_mesh_max_restart_time;
     let restart_time_s = restart_time_s.map(super::explicit::restart_time);
     let others = own.view.nodes.iter();
@@ -39,7 +25,6 @@ pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>>
         .map(|(name, node, remote, local)| Want {
             passive: waits_for(local, remote),
             restart_time_s,
-            password: password.clone(),
             ..Want::of_node(own, Origin::Mesh, (name, node), remote)
         })
         .collect()

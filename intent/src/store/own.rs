@@ -144,6 +144,17 @@ impl<'v> Own<'v> {
         }
     }
 
+    /// The password of sessions that the fabric makes by itself: those of the mesh, and those with
+    /// its reflectors. Fails if there is one and it cannot be had.
+    pub(super) fn fabric_password(&self) -> Result<Option<Password>, Fault> {
+        let given = self.cluster.node_mesh_password.as_ref();
+        let password = given.map(|given| self.password(given)).transpose();
+        password.map_err(|reason| {
+            let key = key_of(Kind::BgpConfiguration, DEFAULT_CONFIGURATION);
+            Fault::new(key, "spec.nodeMeshPassword", reason)
+        })
+    }
+
     /// The settings of the cluster, which are the defaults where the store has none.
     pub(super) fn cluster_of(view: &View) -> BgpConfigurationSpec {
         let cluster = view.configurations.get(DEFAULT_CONFIGURATION);

@@ -132,8 +132,9 @@ fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
         .collect()
 }
 
-/// Whom a reflector accepts as its client: the addresses of all nodes that are no reflectors.
-pub(super) fn clients(own: &Own<'_>, policies: &mut Policies<'_>) -> Vec<RangeConfig> {
+/// Whom a reflector accepts as its client, by the names of their nodes: the addresses of all nodes
+/// that are no reflectors.
+pub(super) fn clients<'v>(own: &Own<'v>) -> Vec<(&'v str, Want<'v>)> {
     if !own.host.reflects {
         return Vec::new();
     }
@@ -144,26 +145,31 @@ pub(super) fn clients(own: &Own<'_>, policies: &mut Policies<'_>) -> Vec<RangeCo
         addresses.filter_map(move |remote| {
             let local = own.node.address_beside(remote)?;
             let asn = own.asn_of(node);
-            Some((
-                name,
-                reflector_want(own, remote, BGP_PORT, asn, local, true),
-            ))
+            let want = reflector_want(own, remote, BGP_PORT, asn, local, true);
+            Some((name.as_str(), want))
         })
     });
-    let ranges = wants.map(|(name, want)| {
-        let prefix = Prefix::from(IpNet::from(want.remote));
-        let mut template = want.peer(own, policies);
-        if template.role == Role::Internal {
-            template.role = Role::Client;
-        }
-        RangeConfig {
-            name: name.clone(),
-            prefix,
-            limit: 1,
-            template,
-        }
-    });
-    ranges.collect()
+    wants.collect()
+}
+
+/// A client, as the speaker takes it: whoever comes from this address.
+pub(super) fn range(
+    name: &str,
+    want: Want<'_>,
+    own: &Own<'_>,
+    policies: &mut Policies<'_>,
+) -> RangeConfig {
+    let prefix = Prefix::from(IpNet::from(want.remote));
+    let mut template = want.peer(own, policies);
+    if template.role == Role::Internal {
+        template.role = Role::Client;
+    }
+    RangeConfig {
+        name: name.to_owned(),
+        prefix,
+        limit: 1,
+        template,
+    }
 }
 
 fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {

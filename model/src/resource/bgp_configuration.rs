@@ -100,7 +100,7 @@ pub struct BgpConfigurationSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub prefix_advertisements: Vec<PrefixAdvertisement>,
-    /// The password of the mesh's sessions.
+    /// The password of the mesh's sessions, and of those with the fabric's own reflectors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_mesh_password: Option<BgpPassword>,
     /// How long nodes of the mesh keep each other's routes over a restart.
@@ -364,14 +364,9 @@ impl Spec for BgpConfigurationSpec {
 
 impl BgpConfigurationSpec {
     fn validate_mesh(&self, faults: &mut Faults) {
-        if self.mesh() {
-            return;
-        }
-        let off = Problem::Unwanted("spec.nodeToNodeMeshEnabled is false");
-        if self.node_mesh_password.is_some() {
-            faults.push("spec.nodeMeshPassword", off.clone());
-        }
-        if self.node_mesh_max_restart_time.is_some() {
+        // A password is none of the mesh's alone: sessions with the fabric's reflectors have it too.
+        if !self.mesh() && self.node_mesh_max_restart_time.is_some() {
+            let off = Problem::Unwanted("spec.nodeToNodeMeshEnabled is false");
             faults.push("spec.nodeMeshMaxRestartTime", off);
         }
     }
