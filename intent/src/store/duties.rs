@@ -43,7 +43,7 @@ pub enum Way {
     Direct,
     /// To the next hop in an IP-in-IP tunnel, unless it is within this net.
     Tunnel {
-        /// The node's own subnet, where pools tunnel between subnets only.
+        /// The node's own IPv4 subnet, where pools tunnel between subnets only: IP-in-IP is IPv4's.
         unless_within: Option<IpNet>,
     },
     /// As somebody else has it: no route of ours.

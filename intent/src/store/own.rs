@@ -1,13 +1,14 @@
 //! The node itself: what it is, and what of the store it has to look at over and over.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
 use bgp_speaker::Password;
 use model::{BgpConfigurationSpec, BgpPassword, DEFAULT_CONFIGURATION, Kind, ResourceKey};
 use rib::NextHops;
+use sha2::{Digest, Sha256};
 
 use super::fault::Fault;
 use super::view::{Node, View};
@@ -55,6 +56,17 @@ pub(super) fn key_of(kind: Kind, name: &str) -> String {
     ResourceKey::new(kind, None, name).map_or_else(|_| name.to_owned(), |key| key.to_string())
 }
 
+/// The BGP identifier of a node: its IPv4 address, or else what Calico's nodes make of the name: the
+/// beginning of its SHA-256, below the addresses of multicast.
+fn router_id(name: &str, node: &Node) -> RouterId {
+    if let Some(IpAddr::V4(address)) = node.v4.map(|network| network.address()) {
+        return RouterId(address);
+    }
+    let [first, b, c, d, ..] = Sha256::digest(name).0;
+    let first = if first > 223 { first - 32 } else { first };
+    RouterId(Ipv4Addr::new(first, b, c, d))
+}
+
 /// Settings that are there and were never readable. They may switch the mesh off, or put a password
 /// on it: the defaults are no substitute for them.
 fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
@@ -78,10 +90,10 @@ impl<'v> Own<'v> {
             .nodes
             .get(&host.name)
             .ok_or_else(|| Fault::new(&*key, "", "this node is not in the store"))?;
-        let Some(IpAddr::V4(router_id)) = node.v4.map(|network| network.address()) else {
-            let reason = "without an address this node has no router id";
+        if node.addresses().next().is_none() {
+            let reason = "without an address of either family this node cannot speak BGP";
             return Err(Fault::new(key, "spec.bgp.ipv4Address", reason));
-        };
+        }
         let of_node = format!("node.{}", host.name);
         for name in [DEFAULT_CONFIGURATION, &of_node] {
             if let Some(fault) = unknown_settings(view, name) {
@@ -93,7 +105,7 @@ impl<'v> Own<'v> {
             host,
             node,
             asn: node.asn.unwrap_or_else(|| Asn(cluster.cluster_as().0)),
-            router_id: RouterId(router_id),
+            router_id: router_id(&host.name, node),
             cluster_id: node.cluster_id.map(ClusterId),
             view,
             secrets,

@@ -392,6 +392,23 @@ fn settings_that_were_never_readable_are_waited_for() {
     );
 }
 
+#[test]
+fn a_node_without_ipv4_takes_its_router_id_from_its_name() {
+    let v6 = r#"{"spec":{"bgp":{"ipv6Address":"fd00::1/64"}}}"#;
+    for (name, id) in [
+        ("kube-master", "25.79.212.8"), // Calico's own vector.
+        ("n13", "212.245.13.237"),      // Not 244, which would be a multicast address.
+    ] {
+        let derived = of(&with(&[(&format!("nodes/{name}"), v6)]), name);
+        assert_eq!(derived.faults, []);
+        assert_eq!(lines(&derived), ["Mesh_fd00__5 AS64600 external passive"]);
+        let speaker = derived.intent.expect("a speaker").speaker;
+        assert_eq!(speaker.router_id.0.to_string(), id);
+        assert_eq!(speaker.own_next_hop_v4, None);
+        assert_eq!(speaker.peers[0].session.local_id, speaker.router_id);
+    }
+}
+
 /// Pools, blocks and services.
 const ADDRESSES: Contents<'_> = &[
     ("ippools/pool", r#"{"spec":{"cidr":"10.65.0.0/16"}}"#),
