@@ -140,10 +140,13 @@ fn wireguard(own: &Own<'_>) -> BTreeSet<IpAddr> {
         .collect()
 }
 
+/// The way into each pool. One that could not be read may be Felix's.
 fn pools(own: &Own<'_>) -> Vec<(IpNet, Way)> {
     let pools = own.view.pools.values();
+    let pools = pools.filter_map(|pool| Some((pool.0.cidr?.0.trunc(), way(own, &pool.0))));
+    let closed = own.view.closed_pools.values();
     pools
-        .filter_map(|pool| Some((pool.0.cidr?.0.trunc(), way(own, &pool.0))))
+        .chain(closed.map(|range| (*range, Way::Theirs)))
         .collect()
 }
 

@@ -10,6 +10,7 @@ use model::{
     FabricKeyError, IpPoolSpec, IpamKey, Key, Kind, Network, NodeSpec, Resource, ResourceKey,
     SecretKeyRef, Spec,
 };
+use serde::Deserialize;
 
 use super::fault::Fault;
 use super::fleet::Fleet;
@@ -22,6 +23,8 @@ pub struct View {
     pub(super) peers: BTreeMap<String, Peering>,
     pub(super) filters: BTreeMap<String, Filter>,
     pub(super) pools: BTreeMap<String, Pool>,
+    /// The ranges of pools of which nothing else was ever readable, by their keys.
+    pub(super) closed_pools: BTreeMap<String, IpNet>,
     /// Blocks of addresses, under the names of the hosts that they belong to.
     pub(super) blocks: BTreeSet<(String, IpNet)>,
     pub(super) fleet: Fleet,
@@ -145,7 +148,10 @@ impl View {
                 Kind::BgpConfiguration => put(&mut self.configurations, faults, &name, value),
                 Kind::BgpPeer => put(&mut self.peers, faults, &name, value),
                 Kind::BgpFilter => put(&mut self.filters, faults, &name, value),
-                Kind::IpPool => put(&mut self.pools, faults, &name, value),
+                Kind::IpPool => {
+                    let changed = put(&mut self.pools, faults, &name, value);
+                    self.close(&name, value) || changed
+                }
                 _ => false,
             },
             Ok(Key::Ipam(IpamKey::Affinity { owner, block })) => match owner {
@@ -158,6 +164,14 @@ impl View {
                 set(faults, &text, value.map(|_| fault))
             }
         }
+    }
+
+    /// Keeps the range of a pool that cannot be taken and has no last good value.
+    fn close(&mut self, name: &ResourceKey, value: Option<&[u8]>) -> bool {
+        let key = name.to_string();
+        let closed = self.is_faulty(&key) && !self.pools.contains_key(name.name());
+        let range = value.filter(|_| closed).and_then(range_of);
+        set(&mut self.closed_pools, &key, range)
     }
 
     /// The same of a key of Cambric's own.
@@ -232,6 +246,20 @@ fn put<S: Spec, T: From<Resource<S>> + PartialEq>(
         }
         Err(fault) => set(faults, &at, Some(fault)),
     }
+}
+
+/// The range of a pool, whatever else is said of it.
+fn range_of(octets: &[u8]) -> Option<IpNet> {
+    #[derive(Deserialize)]
+    struct Pool {
+        spec: Range,
+    }
+    #[derive(Deserialize)]
+    struct Range {
+        cidr: Network,
+    }
+    let pool: Pool = serde_json::from_slice(octets).ok()?;
+    Some(pool.spec.cidr.0.trunc())
 }
 
 /// The path of a field; empty for the whole.

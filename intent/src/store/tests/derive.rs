@@ -735,6 +735,46 @@ fn pools_with_tunnels_when_they_are_ours() {
     );
 }
 
+/// Who knows what its encapsulation is: routes into it may be Felix's.
+#[test]
+fn a_pool_that_was_never_readable_is_left_to_felix() {
+    let bad = r#"{"spec":{"cidr":"10.70.1.0/16","vxlanMode":"Sometimes"}}"#;
+    let good = r#"{"spec":{"cidr":"10.70.0.0/16","vxlanMode":"Never"}}"#;
+    let pool = key("ippools/new");
+    let mut view = known(&with(&[("ippools/new", bad)]));
+    let way = |view: &View| {
+        let derived = derive(view, &host("a"), &Secrets::new());
+        assert!(derived.intent.is_some());
+        let [net, via] = ["10.70.1.0/26", "10.0.0.9/32"].map(|net| net.parse::<IpNet>());
+        let [net, via] = [net.expect("a net"), via.expect("an address")];
+        (
+            derived.duties.programming.way(net, via.addr()),
+            derived.faults.len(),
+        )
+    };
+    assert_eq!(way(&view), (Way::Theirs, 1));
+    let moved = bad.replace("10.70.", "10.71.");
+    assert!(
+        view.take(pool.as_bytes(), Some(moved.as_bytes())),
+        "the range is another"
+    );
+    assert_eq!(way(&view), (Way::Direct, 1));
+    assert!(view.take(pool.as_bytes(), Some(good.as_bytes())));
+    assert_eq!(way(&view), (Way::Direct, 0));
+    assert!(view.take(pool.as_bytes(), Some(bad.as_bytes())));
+    assert_eq!(way(&view), (Way::Direct, 1), "the last good value stays");
+    assert!(view.take(pool.as_bytes(), None));
+    assert_eq!(view, known(NODES));
+    for useless in ["{", r#"{"spec":{"cidr":"ten"}}"#, "[]"] {
+        assert!(view.take(pool.as_bytes(), Some(useless.as_bytes())));
+        assert_eq!(
+            way(&view),
+            (Way::Direct, 1),
+            "a range that nobody can have read"
+        );
+    }
+}
+
 #[test]
 fn nodes_with_wireguard_are_reached_by_felix() {
     let node = |name: &str, address: &str| {
