@@ -168,6 +168,14 @@ fn notes(own: &Own<'_>) -> Vec<String> {
             "there is no IPPool in the store: peers are told nothing but own blocks".to_owned(),
         );
     }
+    let name = &own.host.name;
+    if !own.host.reflects && own.view.fleet.has(name) {
+        notes.push(format!(
+            "this node counts as one of the fabric's reflectors, by a registration or a cluster id of \
+             this name: it is in no mesh and no reflector accepts it; once no reflector of this name \
+             runs, \"cambric reflector remove {name}\" ends that"
+        ));
+    }
     notes
 }
 

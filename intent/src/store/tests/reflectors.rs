@@ -419,3 +419,28 @@ fn a_password_without_a_session_is_not_asked_for() {
     assert!(view.take(key.as_bytes(), Some(settings.as_bytes())));
     assert_eq!(derive(&view, &host("a"), &Secrets::new()).faults, []);
 }
+
+/// A machine that was a reflector once, and is a node like any other now.
+#[test]
+fn a_node_that_counts_as_a_reflector_is_told() {
+    let mut view = registered();
+    let notes = |view: &View, name: &str| {
+        let derived = derive(view, &host(name), &Secrets::new());
+        let notes = derived.intent.expect("a speaker").notes.into_iter();
+        notes
+            .filter(|note| note.contains("cambric reflector remove"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(notes(&view, "n1").len(), 0);
+    let told = notes(&view, "rr1");
+    assert!(
+        told.len() == 1 && told[0].contains("\"cambric reflector remove rr1\""),
+        "{told:?}"
+    );
+    assert!(delete(&mut view, "reflector/rr1") && view.fleet_mut().forget("rr1"));
+    assert_eq!(notes(&view, "rr1"), told, "its cluster id is still held");
+    let reflector = derived(&view, "rr1").intent.expect("a speaker");
+    assert!(!reflector.notes.iter().any(|note| note.contains("remove")));
+    assert!(delete(&mut view, "cluster/10.0.1.1"));
+    assert_eq!(notes(&view, "rr1").len(), 0);
+}
