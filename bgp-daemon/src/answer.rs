@@ -1,8 +1,9 @@
 //! Answers on the control socket.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admin::report::{Cleared, Limit, Limits, Refreshed};
+use admin::report::{Cleared, Limit, Limits, Neighbors, Refreshed};
 use admin::{Command, Reply};
 use bgp_io::bgp_proto::{Family, Notification};
 use bgp_io::limits;
@@ -17,7 +18,7 @@ impl<P: Program> Daemon<P> {
         let (speaker, now) = (self.io.speaker(), self.io.clock().now());
         match command {
             Command::Status {} => Reply::Status(self.status()),
-            Command::Neighbors {} => Reply::Neighbors(report::neighbors(speaker, now)),
+            Command::Neighbors {} => Reply::Neighbors(self.neighbors()),
             Command::Routes {
                 prefix,
                 why,
@@ -49,6 +50,22 @@ impl<P: Program> Daemon<P> {
                 own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
             }
         }
+    }
+
+    /// As the speaker sees them, and who is down because the kernel has not got its key.
+    fn neighbors(&self) -> Neighbors {
+        let mut all = report::neighbors(self.io.speaker(), self.io.clock().now());
+        let keyless = (self.io.keyless()).filter(|(whose, _)| whose.is_neighbor());
+        let keyless: BTreeMap<_, _> = keyless
+            .map(|(whose, error)| (whose.address, error))
+            .collect();
+        for neighbor in all.neighbors.iter_mut().filter(|n| n.since_s.is_none()) {
+            let address = neighbor.address;
+            if let Some(error) = address.and_then(|address| keyless.get(&address)) {
+                neighbor.last_down = Some(error.to_string());
+            }
+        }
+        all
     }
 
     /// Those of the speaker, of its driver, of this process, and of the program.

@@ -38,6 +38,8 @@ pub struct Daemon<P: Program> {
     enrol_at: Option<bgp_io::bgp_fsm::Instant>,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
+    /// Why the speaker did not become what it was to be, if that is the last it was asked.
+    pub(crate) refused: Option<String>,
     /// What the next start is to know.
     pub(crate) memory: Memory,
     /// When that is to be written down.
@@ -53,8 +55,7 @@ impl<P: Program> Daemon<P> {
     ///
     /// # Errors
     ///
-    /// The program cannot start, an address cannot be listened on, or the kernel takes no TCP-MD5
-    /// key.
+    /// The program cannot start, or an address cannot be listened on.
     pub(crate) fn new(
         config: Config<P::Settings>,
         intent: Intent,
@@ -77,6 +78,7 @@ impl<P: Program> Daemon<P> {
             fabric,
             enrol_at: None,
             config_error: None,
+            refused: None,
             memory,
             remember_at: None,
             started: Instant::now(),
@@ -207,7 +209,11 @@ impl<P: Program> Daemon<P> {
             restarting: !self.io.speaker().awaited().is_empty(),
             waiting_for: report::waiting(self.io.speaker()),
             notes: self.notes(),
-            config_error: self.config_error.clone(),
+            config_error: self
+                .config_error
+                .as_ref()
+                .or(self.refused.as_ref())
+                .cloned(),
             facts: report::facts(self.io.speaker()),
             ..begin::process::<P>(&self.config, self.started)
         };
@@ -231,6 +237,25 @@ impl<P: Program> Daemon<P> {
         notes.extend(self.config.settings.notes());
         notes.extend(self.source.iter().flat_map(Source::notes));
         notes.extend(self.fabric.notes());
+        notes.extend(self.sockets_notes());
+        notes
+    }
+
+    /// What is missing on the listening sockets.
+    fn sockets_notes(&self) -> Vec<String> {
+        let unheard = self.io.unheard();
+        let mut notes: Vec<String> = unheard
+            .map(|address| format!("cannot listen on {address}: waits for the address"))
+            .collect();
+        let (neighbors, ranges): (Vec<_>, Vec<_>) =
+            (self.io.keyless()).partition(|(whose, _)| whose.is_neighbor());
+        notes.extend(ranges.iter().map(|(_, error)| error.to_string()));
+        if let Some((_, error)) = neighbors.first() {
+            let count = neighbors.len();
+            notes.push(format!(
+                "neighbors that are not let in for want of a key: {count}; {error}"
+            ));
+        }
         notes
     }
 

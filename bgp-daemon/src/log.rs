@@ -35,7 +35,21 @@ pub(crate) fn event(speaker: &Speaker, event: &Event) {
             tracing::warn!("cannot accept connections on {local} for now: {error}");
         }
         Event::OptionFailed { remote, error } => {
-            tracing::warn!("connection with {remote}: a socket option is not set: {error}");
+            tracing::warn!(
+                "connection with {remote} closed: TCP-MD5 or GTSM cannot be set on it: {error}"
+            );
         }
+        Event::Unsigned { remote, .. } => {
+            tracing::warn!(
+                "connection of {remote} closed: there is a password, but the connection came \
+                 before the kernel had it"
+            );
+        }
+        Event::KeyFailed { error, .. } => {
+            tracing::error!("{error}; nobody it is for is let in until then");
+        }
+        Event::KeySettled(whose) => tracing::info!("{whose}: the kernel has the password now"),
+        Event::ListenFailed(error) => tracing::error!("{error}; it is tried again"),
+        Event::Listening(address) => tracing::info!("listening on {address}"),
     }
 }

@@ -6,6 +6,8 @@ use intent::Intent;
 
 use crate::{Config, Daemon, Program};
 
+const NOT_TAKEN: &str = "the configuration is not taken, the last good one stays in force";
+
 impl<P: Program> Daemon<P> {
     /// Reads the file again and takes it over. With any mistake in it, what is in force stays in
     /// force, and the report goes to the log and into the status.
@@ -41,14 +43,18 @@ impl<P: Program> Daemon<P> {
         let done = match self.io.reconfigure(intent.speaker.clone()) {
             Ok(done) => done,
             Err(error) => {
-                self.refuse(error.to_string());
+                let why = error.to_string();
+                tracing::error!("{NOT_TAKEN}:\n{why}");
+                self.refused = Some(why);
                 return false;
             }
         };
+        self.refused = None;
         tracing::info!(
             added = done.added.len(),
             removed = done.removed.len(),
             reset = done.reset.len(),
+            keyless = self.io.keyless().count(),
             "configuration taken over"
         );
         for name in &done.later {
@@ -63,7 +69,7 @@ impl<P: Program> Daemon<P> {
     }
 
     fn refuse(&mut self, why: String) {
-        tracing::error!("the configuration is not taken, the last good one stays in force:\n{why}");
+        tracing::error!("{NOT_TAKEN}:\n{why}");
         self.config_error = Some(why);
     }
 }

@@ -1,19 +1,19 @@
 //! Connections that come in.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
 use bgp_speaker::bgp_fsm::{self, Conn};
 use bgp_speaker::rib::PeerId;
-use bgp_speaker::{Input, Refusal};
+use bgp_speaker::{Input, PeerConfig, Refusal, SpeakerConfig};
 use bytes::BytesMut;
 use tokio::net::TcpStream;
 
 use crate::io::Entry;
-use crate::limits::{ACCEPT_PAUSE, TURN_ACCEPTS_MAX};
+use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
 use crate::link::{Link, Stage};
-use crate::sockets::secure_ttl;
+use crate::sockets::{accept_now, secure_accepted};
 use crate::{Event, Io};
 
 impl Io {
@@ -24,6 +24,7 @@ impl Io {
         }
         let mut worked = false;
         for at in 0..self.listeners.len() {
+            self.take_backlog(at);
             for _ in 0..TURN_ACCEPTS_MAX {
                 let Some(listener) = self.listeners.get(at) else {
                     break;
@@ -31,13 +32,37 @@ impl Io {
                 let listening = listener.address;
                 match listener.socket.poll_accept(cx) {
                     Poll::Pending => break,
-                    Poll::Ready(Ok((stream, remote))) => self.accepted(stream, listening, remote),
+                    Poll::Ready(Ok((stream, remote))) => self.accepted(at, stream, remote),
                     Poll::Ready(Err(error)) => self.accept_failed(listening, error),
                 }
                 worked = true;
             }
         }
         worked
+    }
+
+    /// Takes all that waits on a listening socket which has fresh keys: nobody knows which of these
+    /// connections came before them. Those that come after have been judged by them.
+    pub(crate) fn take_backlog(&mut self, at: usize) {
+        for _ in 0..=BACKLOG {
+            let Some(listener) = self.listeners.get(at) else {
+                return;
+            };
+            if listener.keys.fresh.is_empty() {
+                return;
+            }
+            let listening = listener.address;
+            match accept_now(&listener.socket) {
+                Ok((stream, remote)) => self.accepted(at, stream, remote),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // The keys stay fresh: the rest is taken after the pause.
+                Err(error) => return self.accept_failed(listening, error),
+            }
+        }
+        if let Some(listener) = self.listeners.get_mut(at) {
+            listener.keys.fresh.clear();
+        }
     }
 
     fn accept_failed(&mut self, local: SocketAddr, error: io::Error) {
@@ -48,8 +73,25 @@ impl Io {
         }
     }
 
-    fn accepted(&mut self, stream: TcpStream, listening: SocketAddr, remote: SocketAddr) {
-        let local = stream.local_addr().unwrap_or(listening);
+    fn accepted(&mut self, at: usize, stream: TcpStream, remote: SocketAddr) {
+        let Some(listener) = self.listeners.get(at) else {
+            return;
+        };
+        let local = stream.local_addr().unwrap_or(listener.address);
+        // The session hears only of connections that are as secure as they are to be.
+        if let Some(config) = configured(self.speaker.config(), remote.ip()) {
+            let password = config.password.as_ref();
+            let vouches = |key| (listener.keys).vouches(self.speaker.config(), remote.ip(), key);
+            if !password.is_none_or(vouches) {
+                self.events.push(Event::Unsigned { local, remote });
+                return;
+            }
+            let (hops, password) = (config.ttl_security_hops, password.map(|key| &**key));
+            if let Err(error) = secure_accepted(&stream, remote, hops, password) {
+                self.events.push(Event::OptionFailed { remote, error });
+                return;
+            }
+        }
         let verdict = self.speaker.accept(self.clock.now(), local, remote);
         // Room is made for the new connection before it takes its place.
         self.drain();
@@ -60,17 +102,6 @@ impl Io {
     }
 
     fn admit(&mut self, stream: TcpStream, peer: PeerId, local: SocketAddr, remote: SocketAddr) {
-        let hops = self
-            .speaker
-            .peer_config(peer)
-            .and_then(|config| config.ttl_security_hops);
-        let mut options = stream.set_nodelay(true);
-        if let Some(hops) = hops {
-            options = options.and_then(|()| secure_ttl(&stream, remote.is_ipv4(), hops));
-        }
-        if let Err(error) = options {
-            self.events.push(Event::OptionFailed { remote, error });
-        }
         self.open(peer, Conn::Inbound, Stage::Open(stream));
         let opened = bgp_fsm::Input::Opened {
             conn: Conn::Inbound,
@@ -109,4 +140,10 @@ impl Io {
             self.entries.try_remove(old);
         }
     }
+}
+
+/// What is configured for whoever comes from an address.
+fn configured(config: &SpeakerConfig, remote: IpAddr) -> Option<&PeerConfig> {
+    let neighbor = config.peers.iter().find(|peer| peer.remote == remote);
+    neighbor.or_else(|| Some(&config.range_of(remote)?.1.template))
 }

@@ -131,28 +131,20 @@ impl IoError {
             _ => Self::Key { whose, error },
         }
     }
-
-    /// What it means that a socket with so many keys takes no more.
-    pub(crate) fn key_room(whose: Whose, held: usize, wanted: usize) -> Self {
-        let optmem_max = std::fs::read_to_string("/proc/sys/net/core/optmem_max").ok();
-        Self::KeyRoom {
-            whose,
-            held,
-            wanted,
-            optmem_max: optmem_max.and_then(|text| text.trim().parse().ok()),
-        }
-    }
 }
 
-/// Why a new configuration was not taken, or not in full.
+/// How much memory the kernel gives to the options of one socket, where it can be read.
+pub(crate) fn optmem_max() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/sys/net/core/optmem_max").ok()?;
+    text.trim().parse().ok()
+}
+
+/// Why a new configuration was not taken.
 #[derive(Debug, Error)]
 pub enum ReconfigureError {
     /// The speaker would become another one.
     #[error("`{}` cannot change while running: restart the daemon", .0.key())]
     NeedsRestart(NeedsRestart),
-    /// The sockets would not have it.
-    #[error(transparent)]
-    Io(#[from] IoError),
 }
 
 #[cfg(test)]

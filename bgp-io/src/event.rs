@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bgp_speaker::Refusal;
 use bgp_speaker::rib::{PeerId, Track};
+
+use crate::{IoError, Whose};
 
 /// One thing a program may want to act on or log.
 #[derive(Debug)]
@@ -42,11 +45,34 @@ pub enum Event {
         /// What the kernel said.
         error: io::Error,
     },
-    /// An option could not be set on a connection, which goes on without it.
+    /// TCP-MD5 or GTSM could not be set on a connection, which is closed for that.
     OptionFailed {
         /// The peer's end.
         remote: SocketAddr,
         /// What the kernel said.
         error: io::Error,
     },
+    /// A connection of a peer with a password was closed, because nobody has seen to its being
+    /// signed: the key is not on the listening socket, or came there later than the connection.
+    Unsigned {
+        /// The address it was made to.
+        local: SocketAddr,
+        /// Who made it.
+        remote: SocketAddr,
+    },
+    /// A key is not on a listening socket, so nobody it is for is let in; we try again every
+    /// [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::keyless`].
+    KeyFailed {
+        /// Whose key.
+        whose: Whose,
+        /// Why.
+        error: Arc<IoError>,
+    },
+    /// A key that had failed is on all listening sockets, or is no longer wanted.
+    KeySettled(Whose),
+    /// The machine does not have an address to listen on; we try again every
+    /// [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::unheard`].
+    ListenFailed(IoError),
+    /// It has it now.
+    Listening(SocketAddr),
 }

@@ -14,15 +14,14 @@ use bgp_speaker::rib::{Budget, Change, PeerId, Progress};
 use bgp_speaker::{Input, ReaderId, Reconfigured, Speaker, SpeakerConfig};
 use bytes::{Bytes, BytesMut};
 use slab::Slab;
-use tokio::net::TcpListener;
 use tokio::time::Sleep;
 
-use crate::keys::{Keys, keys_of, set_keys};
+use crate::keys::Keyless;
 use crate::limits::{STALL, TURN_PREFIXES_MAX};
 use crate::linger::Lingering;
 use crate::link::Link;
+use crate::listeners::Listener;
 use crate::ready::{ReadyList, Signal};
-use crate::sockets;
 use crate::{Clock, Event, IoError, ReconfigureError};
 
 /// What the driver needs to know besides the speaker's configuration.
@@ -47,6 +46,12 @@ pub struct Io {
     pub(crate) speaker: Speaker,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<Listener>,
+    /// Where it is to listen once the machine has the address.
+    pub(crate) unheard: Vec<SocketAddr>,
+    /// The keys that are not on all listening sockets.
+    pub(crate) keyless: Keyless,
+    /// When what is missing on the listening sockets is tried again.
+    pub(crate) arm_at: Option<Instant>,
     pub(crate) entries: Slab<Entry>,
     /// Where each transport stands in `entries`.
     pub(crate) places: BTreeMap<(PeerId, Conn), usize>,
@@ -74,14 +79,6 @@ pub struct Io {
     busy: bool,
 }
 
-/// A listening socket.
-pub(crate) struct Listener {
-    pub(crate) socket: TcpListener,
-    pub(crate) address: SocketAddr,
-    /// The TCP-MD5 keys it has.
-    pub(crate) keys: Keys,
-}
-
 /// What a token stands for.
 pub(crate) enum Entry {
     /// A transport of a session.
@@ -95,27 +92,17 @@ impl Io {
     ///
     /// # Errors
     ///
-    /// An address that cannot be listened on, or a TCP-MD5 key that the kernel does not take;
-    /// each says what to do about it.
+    /// An address that cannot be listened on, and what to do about it. One that the machine does not
+    /// have yet is tried again, and so is a TCP-MD5 key that the kernel does not take:
+    /// [`unheard`](Self::unheard) and [`keyless`](Self::keyless) name them.
     pub fn new(speaker: Speaker, config: IoConfig) -> Result<Self, IoError> {
-        let keys = keys_of(speaker.config());
-        let ttl_security = sockets::wants_ttl_security(speaker.config());
-        let mut listeners = Vec::new();
-        for address in config.listen {
-            let socket = sockets::listen(address, ttl_security)?;
-            let mut held = Keys::new();
-            set_keys(&socket, address.is_ipv4(), &mut held, &keys)?;
-            let address = socket.local_addr().unwrap_or(address);
-            listeners.push(Listener {
-                socket,
-                address,
-                keys: held,
-            });
-        }
         let mut io = Self {
             speaker,
             clock: Clock::new(),
-            listeners,
+            listeners: Vec::new(),
+            unheard: Vec::new(),
+            keyless: Keyless::new(),
+            arm_at: None,
             entries: Slab::new(),
             places: BTreeMap::new(),
             ready: Arc::default(),
@@ -132,6 +119,7 @@ impl Io {
             catching_up: None,
             busy: false,
         };
+        io.listen(config.listen)?;
         io.speaker.start(io.clock.now());
         io.drain();
         Ok(io)
@@ -194,23 +182,18 @@ impl Io {
         &self.clock
     }
 
-    /// Where it listens, with the ports that were free where 0 was configured.
-    pub fn listening(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.listeners.iter().map(|listener| listener.address)
-    }
-
     /// Connections that are being closed: their last words are not read yet.
     #[must_use]
     pub fn lingering(&self) -> usize {
         self.lingering
     }
 
-    /// Takes over a new configuration of the speaker; where it listens stays as it is.
+    /// Takes over a new configuration of the speaker; where it listens stays as it is. A TCP-MD5 key
+    /// that the kernel does not take keeps out those it is for: see [`keyless`](Self::keyless).
     ///
     /// # Errors
     ///
-    /// The speaker cannot become another one, and nothing changes; or the kernel does not take
-    /// a TCP-MD5 key, and the rest of the configuration is in force.
+    /// The speaker cannot become another one, and nothing changes.
     pub fn reconfigure(&mut self, config: SpeakerConfig) -> Result<Reconfigured, ReconfigureError> {
         let now = self.clock.now();
         let done = self
@@ -219,22 +202,7 @@ impl Io {
             .map_err(ReconfigureError::NeedsRestart)?;
         self.work = true;
         self.drain();
-        let keys = keys_of(self.speaker.config());
-        let ttl_security = sockets::wants_ttl_security(self.speaker.config());
-        for listener in &mut self.listeners {
-            let Listener {
-                socket,
-                address,
-                keys: held,
-            } = listener;
-            set_keys(socket, address.is_ipv4(), held, &keys)?;
-            if ttl_security {
-                sockets::send_far(socket, address.is_ipv4()).map_err(|error| IoError::Listen {
-                    address: *address,
-                    error,
-                })?;
-            }
-        }
+        self.arm();
         Ok(done)
     }
 
@@ -251,6 +219,8 @@ impl Io {
     /// [`crate::limits::LINGER`].
     pub async fn shutdown(&mut self, parting: Parting, why: &Notification) {
         self.listeners.clear();
+        self.unheard.clear();
+        self.arm_at = None;
         let now = self.clock.now();
         match parting {
             Parting::ForGood => self.speaker.stop_all(now, why),
@@ -294,7 +264,12 @@ impl Io {
     /// Waits for the next deadline, and acts if it has come.
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> bool {
         let lingering = self.deadlines.front().map(|(at, ..)| *at);
-        let deadlines = [self.speaker.poll_timeout(), lingering, self.accept_pause];
+        let deadlines = [
+            self.speaker.poll_timeout(),
+            lingering,
+            self.accept_pause,
+            self.arm_at,
+        ];
         let Some(at) = deadlines.into_iter().flatten().min() else {
             return false;
         };
@@ -309,6 +284,9 @@ impl Io {
         let now = self.clock.now();
         if self.accept_pause.is_some_and(|at| at <= now) {
             self.accept_pause = None;
+        }
+        if self.arm_at.is_some_and(|at| at <= now) {
+            self.arm();
         }
         self.expire_lingering(now);
         match self.speaker.poll_timeout().filter(|&at| at <= now) {

@@ -1,14 +1,16 @@
 //! The TCP-MD5 keys of those who may dial us, on a listening socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use bgp_speaker::bgp_proto::Prefix;
 use bgp_speaker::{Password, SpeakerConfig};
-use tokio::net::TcpListener;
 
 use crate::IoError;
+use crate::error::optmem_max;
 use crate::sockopt::set_md5_key;
 
 /// Whose key it is: that of one neighbor, or of all in a range.
@@ -29,6 +31,12 @@ impl Whose {
         }
     }
 
+    /// Whether it is one neighbor and no range.
+    #[must_use]
+    pub fn is_neighbor(&self) -> bool {
+        *self == Self::neighbor(self.address)
+    }
+
     const fn range(prefix: Prefix) -> Self {
         let (address, prefix_len) = match prefix {
             Prefix::V4(prefix) => (IpAddr::V4(prefix.addr()), prefix.len()),
@@ -47,7 +55,7 @@ impl fmt::Display for Whose {
             address,
             prefix_len,
         } = self;
-        if *self == Self::neighbor(*address) {
+        if self.is_neighbor() {
             write!(f, "neighbor {address}")
         } else {
             write!(f, "neighbor_range {address}/{prefix_len}")
@@ -71,40 +79,103 @@ pub(crate) fn keys_of(config: &SpeakerConfig) -> Keys {
     ranges.chain(peers).collect()
 }
 
-/// Takes from a listening socket the keys it should no longer have, and gives it those it lacks.
-/// `held` is what it has, and after a failure what it has got so far.
-pub(crate) fn set_keys(
-    socket: &TcpListener,
-    ipv4: bool,
-    held: &mut Keys,
-    wanted: &Keys,
-) -> Result<(), IoError> {
-    let of_ours = |whose: &Whose| whose.address.is_ipv4() == ipv4;
-    let gone: Vec<Whose> = held
-        .keys()
-        .filter(|whose| !wanted.contains_key(whose))
-        .copied()
-        .collect();
-    for whose in gone {
-        set_md5_key(socket, whose.address, whose.prefix_len, &[])
-            .map_err(|error| IoError::key(whose, 0, error))?;
-        held.remove(&whose);
-    }
-    let count = wanted.keys().filter(|whose| of_ours(whose)).count();
-    for (&whose, key) in wanted.iter().filter(|(whose, _)| of_ours(whose)) {
-        if key.is_empty() {
-            return Err(IoError::KeyLength { whose, octets: 0 });
+/// The keys that could not be set, and why.
+pub(crate) type Keyless = BTreeMap<Whose, Arc<IoError>>;
+
+/// The keys of one listening socket.
+#[derive(Default)]
+pub(crate) struct Keyring {
+    /// What the kernel has.
+    held: Keys,
+    /// Whose key is so new that what waits in the backlog may have come before it.
+    pub(crate) fresh: BTreeSet<Whose>,
+}
+
+impl Keyring {
+    /// Takes from a socket the keys it should no longer have, and gives it those it lacks. One that
+    /// fails keeps none of the others out: `keyless` takes note of it.
+    pub(crate) fn set(
+        &mut self,
+        socket: &impl AsFd,
+        ipv4: bool,
+        wanted: &Keys,
+        keyless: &mut Keyless,
+    ) {
+        let of_ours = |whose: &Whose| whose.address.is_ipv4() == ipv4;
+        let gone: Vec<Whose> = self.held.keys().copied().collect();
+        for whose in gone.into_iter().filter(|whose| !wanted.contains_key(whose)) {
+            match set_md5_key(socket, whose.address, whose.prefix_len, &[]) {
+                Ok(()) => self.held.remove(&whose).map_or((), drop),
+                Err(error) => note(keyless, whose, IoError::key(whose, 0, error)),
+            }
         }
-        if held.get(&whose) == Some(key) {
-            continue;
+        let count = wanted.keys().filter(|whose| of_ours(whose)).count();
+        let mut room = None;
+        for (&whose, key) in wanted.iter().filter(|(whose, _)| of_ours(whose)) {
+            let old = self.held.get(&whose);
+            if old == Some(key) {
+                continue;
+            }
+            let limit = match room {
+                // A key takes as much room as any other: what is new has none any more.
+                Some(limit) if old.is_none() => limit,
+                _ => match self.give(socket, whose, key) {
+                    Ok(()) => continue,
+                    Err(Lack::NoRoom) => *room.get_or_insert_with(optmem_max),
+                    Err(Lack::Failed(error)) => {
+                        note(keyless, whose, error);
+                        continue;
+                    }
+                },
+            };
+            note(
+                keyless,
+                whose,
+                IoError::KeyRoom {
+                    whose,
+                    held: self.held.len(),
+                    wanted: count,
+                    optmem_max: limit,
+                },
+            );
+        }
+    }
+
+    fn give(&mut self, socket: &impl AsFd, whose: Whose, key: &Password) -> Result<(), Lack> {
+        if key.is_empty() {
+            return Err(Lack::Failed(IoError::KeyLength { whose, octets: 0 }));
         }
         set_md5_key(socket, whose.address, whose.prefix_len, key.as_bytes()).map_err(|error| {
             match error.raw_os_error() {
-                Some(libc::ENOMEM) => IoError::key_room(whose, held.len(), count),
-                _ => IoError::key(whose, key.len(), error),
+                Some(libc::ENOMEM) => Lack::NoRoom,
+                _ => Lack::Failed(IoError::key(whose, key.len(), error)),
             }
         })?;
-        held.insert(whose, key.clone());
+        self.held.insert(whose, key.clone());
+        self.fresh.insert(whose);
+        Ok(())
     }
-    Ok(())
+
+    /// Whether this is the key by which the kernel has judged whatever it hands over from this
+    /// address.
+    pub(crate) fn vouches(&self, config: &SpeakerConfig, remote: IpAddr, key: &Password) -> bool {
+        let range = config.range_of(remote);
+        let range = range.map(|(_, range)| Whose::range(range.prefix));
+        // The kernel takes the key that is most to the point, too.
+        let found = [Some(Whose::neighbor(remote)), range]
+            .into_iter()
+            .flatten()
+            .find_map(|whose| Some((whose, self.held.get(&whose)?)));
+        found.is_some_and(|(whose, held)| held == key && !self.fresh.contains(&whose))
+    }
+}
+
+/// Why a key was not given.
+enum Lack {
+    NoRoom,
+    Failed(IoError),
+}
+
+fn note(keyless: &mut Keyless, whose: Whose, error: IoError) {
+    keyless.insert(whose, Arc::new(error));
 }

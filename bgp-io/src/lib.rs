@@ -30,6 +30,7 @@ mod keys;
 pub mod limits;
 mod linger;
 mod link;
+mod listeners;
 mod outputs;
 mod ready;
 mod sockets;

@@ -31,6 +31,10 @@ pub const BACKLOG: i32 = 1024;
 /// How long we rest from accepting when the process has no file descriptor left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long until a TCP-MD5 key that the kernel did not take, or an address to listen on that the
+/// machine did not have, is tried again.
+pub const LISTEN_RETRY: Duration = Duration::from_secs(10);
+
 /// How long a connection that we close may take to read our last words.
 pub const LINGER: Duration = Duration::from_secs(3);
 

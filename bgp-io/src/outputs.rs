@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bgp_speaker::bgp_fsm::{self, Conn, Instant};
+use bgp_speaker::bgp_proto::{Notification, notification::cease};
 use bgp_speaker::rib::PeerId;
 use bgp_speaker::{Input, Output};
 use bytes::Bytes;
@@ -69,7 +70,8 @@ impl Io {
         }
     }
 
-    /// Secures the open transports of a peer in another way than before.
+    /// Secures the open transports of a peer in another way than before. Where that fails the session
+    /// ends: it would go on less secure than it is to be.
     fn secure(&mut self, peer: PeerId, ttl_security_hops: Option<u8>, password: Option<&str>) {
         for conn in Conn::ALL {
             let token = self.places.get(&(peer, conn)).copied();
@@ -84,6 +86,11 @@ impl Io {
             };
             if let Err(error) = secure(stream, remote, ttl_security_hops, password) {
                 self.events.push(Event::OptionFailed { remote, error });
+                let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
+                let rejected = bgp_fsm::Input::Rejected(why);
+                // What follows from it is taken by the loop that has called us.
+                self.speaker
+                    .handle(self.clock.now(), Input::Session(peer, rejected));
             }
         }
     }

@@ -2,46 +2,55 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 
-use bgp_speaker::SpeakerConfig;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::IoError;
+use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
 use crate::sockopt::{clear_ttl_security, set_md5_key, set_ttl_security};
 
 /// The TTL of GTSM's senders (RFC 5082 §3).
 const TTL_MAX: u32 = 255;
 
-/// Whether anyone who may dial us wants GTSM.
-pub(crate) fn wants_ttl_security(config: &SpeakerConfig) -> bool {
-    let peers = config.peers.iter().map(|peer| peer.ttl_security_hops);
-    let ranges = config
-        .ranges
-        .iter()
-        .map(|range| range.template.ttl_security_hops);
-    peers.chain(ranges).any(|hops| hops.is_some())
-}
-
-/// A listening socket. An IPv6 one takes IPv6 only, so that both may have the same port.
-pub(crate) fn listen(address: SocketAddr, ttl_security: bool) -> Result<TcpListener, IoError> {
-    let open = || -> io::Result<TcpListener> {
+/// A listening socket, and the keys it has. An IPv6 one takes IPv6 only, so that both may have the
+/// same port.
+pub(crate) fn listen(
+    address: SocketAddr,
+    keys: &Keys,
+    keyless: &mut Keyless,
+) -> Result<(TcpListener, Keyring), IoError> {
+    let mut keyring = Keyring::default();
+    let mut open = || -> io::Result<TcpListener> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        if ttl_security {
-            // The answer to a dial is sent by this socket already.
-            set_ttl_max(&socket, address.is_ipv4())?;
-        }
+        // The answer to the dial of someone who wants GTSM is sent by this socket already.
+        set_ttl_max(&socket, address.is_ipv4())?;
         socket.bind(&address.into())?;
+        // Before anyone can come.
+        keyring.set(&socket, address.is_ipv4(), keys, keyless);
+        keyring.fresh.clear();
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
     };
-    open().map_err(|error| IoError::listen(address, error))
+    let socket = open().map_err(|error| IoError::listen(address, error))?;
+    Ok((socket, keyring))
+}
+
+/// A connection that waits on a listening socket, whether the runtime knows of it yet or not.
+pub(crate) fn accept_now(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, remote) = SockRef::from(socket).accept()?;
+    stream.set_nonblocking(true)?;
+    let remote = remote
+        .as_socket()
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    Ok((TcpStream::from_std(stream.into())?, remote))
 }
 
 /// A socket that is ready to connect to `remote`.
@@ -59,12 +68,7 @@ pub(crate) fn dialling(
     };
     socket.set_nodelay(true)?;
     if let Some(password) = password {
-        set_md5_key(
-            &socket,
-            remote.ip(),
-            if ipv4 { 32 } else { 128 },
-            password.as_bytes(),
-        )?;
+        set_password(&socket, remote.ip(), password)?;
     }
     if let Some(hops) = ttl_security_hops {
         secure_ttl(&socket, ipv4, hops)?;
@@ -75,6 +79,23 @@ pub(crate) fn dialling(
     Ok(socket)
 }
 
+/// Key and GTSM on a connection that has come in.
+pub(crate) fn secure_accepted(
+    stream: &TcpStream,
+    remote: SocketAddr,
+    ttl_security_hops: Option<u8>,
+    password: Option<&str>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    if let Some(password) = password {
+        set_password(stream, remote.ip(), password)?;
+    }
+    match ttl_security_hops {
+        Some(hops) => secure_ttl(stream, remote.is_ipv4(), hops),
+        None => Ok(()),
+    }
+}
+
 /// Another key and another GTSM on a connection than before; either may be none.
 pub(crate) fn secure(
     stream: &TcpStream,
@@ -83,8 +104,10 @@ pub(crate) fn secure(
     password: Option<&str>,
 ) -> io::Result<()> {
     let ipv4 = remote.is_ipv4();
-    let key = password.unwrap_or_default().as_bytes();
-    set_md5_key(stream, remote.ip(), if ipv4 { 32 } else { 128 }, key)?;
+    match password {
+        Some(password) => set_password(stream, remote.ip(), password)?,
+        None => set_md5_key(stream, remote.ip(), if ipv4 { 32 } else { 128 }, &[])?,
+    }
     match ttl_security_hops {
         Some(hops) => secure_ttl(stream, ipv4, hops),
         // To send with the greatest TTL does no harm.
@@ -92,16 +115,20 @@ pub(crate) fn secure(
     }
 }
 
-/// GTSM on a socket: we send with the greatest TTL and take only what came at most `hops` far.
-/// RFC 5082 §3
-pub(crate) fn secure_ttl(socket: &impl std::os::fd::AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
-    set_ttl_max(&SockRef::from(socket), ipv4)?;
-    set_ttl_security(socket, ipv4, hops)
+/// The key of one neighbor. An empty one would be none to the kernel.
+fn set_password(socket: &impl AsFd, remote: IpAddr, password: &str) -> io::Result<()> {
+    if password.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let prefix_len = if remote.is_ipv4() { 32 } else { 128 };
+    set_md5_key(socket, remote, prefix_len, password.as_bytes())
 }
 
-/// What a listening socket sends travels as far as GTSM wants.
-pub(crate) fn send_far(socket: &TcpListener, ipv4: bool) -> io::Result<()> {
-    set_ttl_max(&SockRef::from(socket), ipv4)
+/// GTSM on a socket: we send with the greatest TTL and take only what came at most `hops` far.
+/// RFC 5082 §3
+pub(crate) fn secure_ttl(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
+    set_ttl_max(&SockRef::from(socket), ipv4)?;
+    set_ttl_security(socket, ipv4, hops)
 }
 
 fn set_ttl_max(socket: &Socket, ipv4: bool) -> io::Result<()> {

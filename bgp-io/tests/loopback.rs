@@ -109,9 +109,23 @@ async fn a_port_in_use_is_named() {
     let second = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen });
     let error = second.expect_err("taken");
     assert!(matches!(error, IoError::PortInUse { .. }), "{error}");
-    let listen = vec!["192.0.2.1:0".parse().expect("an address")];
-    let error = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen }).expect_err("not ours");
-    assert!(matches!(error, IoError::NoSuchAddress { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_there_keeps_nobody_from_the_others() {
+    let absent: SocketAddr = "192.0.2.1:0".parse().expect("an address");
+    let listen = vec![absent, SocketAddr::from((host(19), 0))];
+    let mut us = Io::new(Speaker::new(speaker(19), 1), IoConfig { listen }).expect("one of them");
+    assert_eq!(us.unheard().collect::<Vec<_>>(), [absent]);
+    assert_eq!(us.listening().count(), 1);
+    let told = us.next().await;
+    assert!(
+        matches!(
+            &told[..],
+            [Event::ListenFailed(IoError::NoSuchAddress { .. })]
+        ),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]

@@ -4,9 +4,14 @@ mod support;
 
 use std::net::SocketAddr;
 
-use bgp_io::bgp_speaker::{PeerConfig, RangeConfig, Reconfigured, SpeakerConfig};
-use bgp_io::{Io, IoConfig, IoError, Speaker};
-use support::{DOUBT, announce, host, is_up, med, neighbor, pair, run, speaker, until, up};
+use bgp_io::bgp_fsm::DownReason;
+use bgp_io::bgp_proto::{MessageKind, Notification, notification::cease};
+use bgp_io::bgp_speaker::{Password, PeerConfig, RangeConfig, Reconfigured, SpeakerConfig};
+use bgp_io::{Event, Io, IoConfig, Speaker};
+use support::{
+    DOUBT, RawPeer, announce, beside, down, host, is_up, med, neighbor, pair, run, speaker, until,
+    up,
+};
 
 /// Whether this kernel has TCP-MD5; says so if not.
 async fn has_md5() -> bool {
@@ -17,16 +22,12 @@ async fn has_md5() -> bool {
         ..speaker(40)
     };
     let listen = vec![SocketAddr::from((host(40), 0))];
-    match Io::new(Speaker::new(config, 1), IoConfig { listen }) {
-        Err(IoError::Key { error, .. }) => {
-            println!("skipped: the kernel has no TCP-MD5: {error}");
-            false
-        }
-        other => {
-            other.expect("nothing else is wrong");
-            true
-        }
+    let io = Io::new(Speaker::new(config, 1), IoConfig { listen }).expect("it can listen");
+    if let Some((_, error)) = io.keyless().next() {
+        println!("skipped: the kernel has no TCP-MD5: {error}");
+        return false;
     }
+    true
 }
 
 #[tokio::test]
@@ -128,17 +129,140 @@ async fn ttl_security_may_come_and_go_under_a_living_session() {
     assert!(pair.iter().all(|io| flaps(io) == 0));
 }
 
+/// A password that no kernel takes.
+fn too_long() -> Option<Password> {
+    Some("x".repeat(81).into())
+}
+
+/// Two passive neighbors of the speaker at 127.0.0.`us`, with passwords.
+fn two(us: u8, of: [(u8, Option<Password>); 2]) -> SpeakerConfig {
+    let peers = of.map(|(them, password)| PeerConfig {
+        password,
+        ..neighbor(us, host(them).into(), None)
+    });
+    SpeakerConfig {
+        peers: peers.into(),
+        ..speaker(us)
+    }
+}
+
+/// The speaker at 127.0.0.`us` that dials, with a password.
+fn dialler(us: u8, them: u8, to: &Io, password: Option<Password>) -> Io {
+    let mut peer = neighbor(us, host(them).into(), Some(support::port(to)));
+    peer.password = password;
+    let peers = vec![peer];
+    support::io(
+        us,
+        SpeakerConfig {
+            peers,
+            ..speaker(us)
+        },
+    )
+}
+
+/// Dials without a key, says OPEN, and waits for an answer that is not to come.
+async fn without_a_key(us: u8, to: SocketAddr) {
+    let mut stranger = RawPeer::dial(us, to, None).await;
+    // It may be gone already.
+    let _ = stranger.stream.try_write(&[0xff; 16]);
+    assert_eq!(stranger.recv().await, None, "not a word");
+}
+
+fn unsigned(events: &[Event]) -> usize {
+    let unsigned = |event: &&Event| matches!(event, Event::Unsigned { .. });
+    events.iter().filter(unsigned).count()
+}
+
 #[tokio::test]
-async fn a_key_that_is_too_long_is_named() {
-    let mut peer = neighbor(52, host(53).into(), None);
-    peer.password = Some("x".repeat(81).into());
-    let config = SpeakerConfig {
-        peers: vec![peer],
-        ..speaker(52)
+async fn a_key_that_fails_keeps_its_neighbor_out_and_nobody_else() {
+    if !has_md5().await {
+        return;
+    }
+    let secret = || Some(Password::from("secret"));
+    let us = support::io(64, two(64, [(65, too_long()), (66, secret())]));
+    let keyless: Vec<String> = us.keyless().map(|(_, error)| error.to_string()).collect();
+    assert!(
+        matches!(&keyless[..], [one] if one.contains("neighbor 127.0.0.65 has 81 octets")),
+        "{keyless:?}"
+    );
+    let other = dialler(66, 64, &us, secret());
+    let to = SocketAddr::from((host(64), support::port(&us)));
+    let mut pair = [other, us];
+    until(&mut pair, up).await;
+    let [_other, mut us] = pair;
+    // Without a key on the listening socket the kernel lets anybody connect.
+    let mut events = Vec::new();
+    beside(&mut us, without_a_key(65, to), |event| events.push(event)).await;
+    assert_eq!(unsigned(&events), 1, "{events:?}");
+    let told = |event: &&Event| matches!(event, Event::KeyFailed { .. });
+    assert!(events.iter().filter(told).count() <= 1, "once: {events:?}");
+    // A key that works takes its place, and the other session never noticed.
+    us.reconfigure(two(64, [(65, secret()), (66, secret())]))
+        .expect("the same speaker");
+    assert_eq!(us.keyless().count(), 0);
+    let late = dialler(65, 64, &us, secret());
+    let mut pair = [late, us];
+    until(&mut pair, |pair, _| is_up(&pair[0])).await;
+    assert_eq!(flaps(&pair[1]), 0);
+}
+
+#[tokio::test]
+async fn who_came_before_the_key_has_not_shown_it() {
+    if !has_md5().await {
+        return;
+    }
+    let mut us = support::io(67, speaker(67));
+    let to = SocketAddr::from((host(67), support::port(&us)));
+    // They wait to be accepted: nobody looks at the listening socket meanwhile.
+    let mut early = RawPeer::dial(68, to, None).await;
+    let mut welcome = RawPeer::dial(69, to, None).await;
+    early.open(68).await;
+    welcome.open(69).await;
+    let secret = || Some(Password::from("secret"));
+    us.reconfigure(two(67, [(68, secret()), (69, None)]))
+        .expect("the same speaker");
+    let mut events = Vec::new();
+    let words = async {
+        assert_eq!(early.recv().await, None, "not a word");
+        let word = welcome.recv().await.expect("an answer");
+        assert_eq!(word.kind, MessageKind::Open);
     };
-    let listen = vec![SocketAddr::from((host(52), 0))];
-    let error = Io::new(Speaker::new(config, 1), IoConfig { listen }).expect_err("too long");
-    assert!(error.to_string().contains("81 octets"), "{error}");
+    beside(&mut us, words, |event| events.push(event)).await;
+    assert_eq!(unsigned(&events), 1, "{events:?}");
+    let signed = dialler(68, 67, &us, secret());
+    until(&mut [signed, us], |pair, _| is_up(&pair[0])).await;
+}
+
+#[tokio::test]
+async fn a_session_whose_new_key_fails_ends() {
+    if !has_md5().await {
+        return;
+    }
+    for bad in [too_long(), Some("".into())] {
+        let mut pair = pair(70, 71, |_, _| {});
+        until(&mut pair, up).await;
+        change(&mut pair[1], |peer| peer.password = bad.clone());
+        let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
+        let mut reason = None;
+        until(&mut pair, |_, event| {
+            reason = reason.take().or_else(|| down(event?.1).cloned());
+            reason.is_some()
+        })
+        .await;
+        assert!(
+            [
+                DownReason::Sent(why.clone()),
+                DownReason::Received(why.clone())
+            ]
+            .contains(reason.as_ref().expect("there")),
+            "{reason:?}"
+        );
+        assert!(!run(&mut pair, DOUBT, &mut |pair, _| is_up(&pair[1])).await);
+        assert_eq!(pair[1].keyless().count(), 1);
+        change(&mut pair[1], |peer| peer.password = None);
+        assert_eq!(pair[1].keyless().count(), 0);
+        until(&mut pair, up).await;
+    }
 }
 
 #[tokio::test]

@@ -197,7 +197,8 @@ async fn ttl_security(kind: Kind, ground: Ground) {
     assert_eq!(up, ["10.0.0.2", "10.0.0.3"]);
 }
 
-/// The kernel's limit of memory for keys is found at start, and told with its remedy.
+/// The kernel's limit of memory for keys keeps out those whose keys it does not take, and nobody
+/// else; who is kept out is told with the remedy, and comes in when that is done.
 #[test]
 fn too_many_keys_for_the_kernel() {
     in_ground(&[], "too_many_keys_for_the_kernel", async |ground| {
@@ -210,14 +211,32 @@ fn too_many_keys_for_the_kernel() {
             setup.neighbor(Site::v4(number), ASN).password("secret")
         });
         let started = Speaker::start(Kind::Reflector, site, &many.reflecting(CLUSTER)).await;
-        let mut reflector = started.expect("a process");
-        reflector.ends().await.expect("it ends");
+        let reflector = started.expect("a process");
+        let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+        let client = client.password("secret");
+        let first = ground.speaker(Kind::Client, 2, &client).await;
+        first.is_up().await;
+        // The kernel lets it connect, since it has no key for it.
+        let refused = by_hand(&ground, 250).await;
+        refused.expect_err("its connection is not signed");
         let log = reflector.log_tail();
-        assert!(
-            log.contains("the kernel has no room for the password of neighbor 10.0.0."),
-            "{log}"
-        );
-        assert!(log.contains("net.core.optmem_max from 8192 to "), "{log}");
+        assert!(log.contains("connection of 10.0.0.250"), "{log}");
+        let neighbors = reflector.neighbors().await.neighbors.into_iter();
+        let why: Vec<String> = neighbors
+            .filter(|neighbor| neighbor.name.contains("10.0.0.250"))
+            .filter_map(|neighbor| neighbor.last_down)
+            .collect();
+        let told = |why: &String| {
+            why.contains("the kernel has no room for the password of neighbor 10.0.0.250")
+                && why.contains("net.core.optmem_max from 8192 to ")
+        };
+        assert!(matches!(&why[..], [why] if told(why)), "{why:?}");
+        let room = reflector.site.host.sysctl("net/core/optmem_max", "131072");
+        room.expect("it was set before");
+        reflector
+            .writes("neighbor 10.0.0.250: the kernel has the password now")
+            .await;
+        assert_eq!(established(&reflector).await, ["10.0.0.2"]);
     });
 }
 

@@ -1,0 +1,106 @@
+//! The listening sockets: each is opened when the machine has its address, and has the keys that the
+//! configuration in force asks for, as far as the kernel takes them.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+use crate::keys::{Keyless, Keyring, Keys, keys_of};
+use crate::limits::LISTEN_RETRY;
+use crate::{Event, Io, IoError, Whose, sockets};
+
+/// A listening socket.
+pub(crate) struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) address: SocketAddr,
+    /// The TCP-MD5 keys it has.
+    pub(crate) keys: Keyring,
+}
+
+impl Listener {
+    fn open(address: SocketAddr, keys: &Keys, keyless: &mut Keyless) -> Result<Self, IoError> {
+        let (socket, keys) = sockets::listen(address, keys, keyless)?;
+        let address = socket.local_addr().unwrap_or(address);
+        Ok(Self {
+            socket,
+            address,
+            keys,
+        })
+    }
+}
+
+impl Io {
+    /// Where it listens, with the ports that were free where 0 was configured.
+    pub fn listening(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.listeners.iter().map(|listener| listener.address)
+    }
+
+    /// Where it is to listen once the machine has the address.
+    pub fn unheard(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.unheard.iter().copied()
+    }
+
+    /// Whose TCP-MD5 key is not on a listening socket, and why. Nobody it is for is let in.
+    pub fn keyless(&self) -> impl Iterator<Item = (Whose, &IoError)> + '_ {
+        self.keyless.iter().map(|(whose, error)| (*whose, &**error))
+    }
+
+    /// Listens at first. What the machine does not have yet is no failure.
+    pub(crate) fn listen(&mut self, addresses: Vec<SocketAddr>) -> Result<(), IoError> {
+        let keys = keys_of(self.speaker.config());
+        let mut keyless = Keyless::new();
+        for address in addresses {
+            match Listener::open(address, &keys, &mut keyless) {
+                Ok(listener) => self.listeners.push(listener),
+                Err(error @ IoError::NoSuchAddress { .. }) => {
+                    self.unheard.push(address);
+                    self.events.push(Event::ListenFailed(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.tell_keyless(keyless);
+        Ok(())
+    }
+
+    /// Gives the listening sockets the keys that the configuration asks for, and opens those that are
+    /// still missing.
+    pub(crate) fn arm(&mut self) {
+        let keys = keys_of(self.speaker.config());
+        let mut keyless = Keyless::new();
+        for at in 0..self.listeners.len() {
+            if let Some(listener) = self.listeners.get_mut(at) {
+                let ipv4 = listener.address.is_ipv4();
+                (listener.keys).set(&listener.socket, ipv4, &keys, &mut keyless);
+            }
+            // At once, so that as few as may be are taken for older than the keys.
+            self.take_backlog(at);
+        }
+        for address in std::mem::take(&mut self.unheard) {
+            match Listener::open(address, &keys, &mut keyless) {
+                Ok(listener) => {
+                    self.events.push(Event::Listening(listener.address));
+                    self.listeners.push(listener);
+                }
+                Err(_) => self.unheard.push(address),
+            }
+        }
+        self.tell_keyless(keyless);
+    }
+
+    fn tell_keyless(&mut self, keyless: Keyless) {
+        let old = std::mem::replace(&mut self.keyless, keyless);
+        let new = (self.keyless.iter()).filter(|(whose, _)| !old.contains_key(whose));
+        self.events
+            .extend(new.map(|(&whose, error)| Event::KeyFailed {
+                whose,
+                error: error.clone(),
+            }));
+        let settled = old
+            .into_keys()
+            .filter(|whose| !self.keyless.contains_key(whose));
+        self.events.extend(settled.map(Event::KeySettled));
+        let waits = !self.keyless.is_empty() || !self.unheard.is_empty();
+        self.arm_at = waits.then(|| self.clock.now() + LISTEN_RETRY);
+    }
+}
