@@ -223,7 +223,7 @@ fn too_many_keys_for_the_kernel() {
         assert!(log.contains("connection of 10.0.0.250"), "{log}");
         let neighbors = reflector.neighbors().await.neighbors.into_iter();
         let why: Vec<String> = neighbors
-            .filter(|neighbor| neighbor.name.contains("10.0.0.250"))
+            .filter(|neighbor| neighbor.address == Some(Site::v4(250).into()))
             .filter_map(|neighbor| neighbor.last_down)
             .collect();
         let told = |why: &String| {
