@@ -215,7 +215,9 @@ fn too_many_keys_for_the_kernel() {
         let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
         let client = client.password("secret");
         let first = ground.speaker(Kind::Client, 2, &client).await;
-        first.is_up().await;
+        first
+            .reports("its session is up", |status| status.ready)
+            .await;
         // The kernel lets it connect, since it has no key for it.
         let refused = by_hand(&ground, 250).await;
         refused.expect_err("its connection is not signed");
