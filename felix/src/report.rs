@@ -180,7 +180,7 @@ fn waiting(waiting: &Waiting) -> String {
     match waiting {
         Waiting::Store => "the store to be read".into(),
         Waiting::StoreNotReady => {
-            "the store to be ready (ClusterInformation datastoreReady)".into()
+            "the store to be ready (ClusterInformation default says no, or is gone)".into()
         }
         Waiting::Rules(None) => "the packet filter to be written".into(),
         Waiting::Rules(Some(reason)) => format!("the packet filter: {reason}"),

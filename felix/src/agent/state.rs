@@ -38,7 +38,7 @@ impl EndpointView<'_> {
 pub enum Waiting {
     /// The store has not been read in full.
     Store,
-    /// The store is not to be acted upon (`datastoreReady` is false).
+    /// The store is not to be acted upon (`datastoreReady` is false, or its ClusterInformation is gone).
     StoreNotReady,
     /// The packet filter is not in force.
     Rules(Option<String>),

@@ -503,6 +503,55 @@ fn a_store_that_is_not_ready_freezes_what_is_desired() {
     assert_eq!(world.routes().len(), 1);
 }
 
+/// The mirror is in sync with another, empty history: a store that was wiped.
+#[test]
+fn a_store_that_lost_everything_removes_nothing() {
+    const CLUSTER: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+    let cluster = Some(br#"{"spec":{"clusterGUID":"x"}}"#.as_slice());
+    for from_snapshot in [false, true] {
+        let mut world = World::new();
+        for (id, link, address) in [
+            ("a", "cali1", "10.65.0.1/32"),
+            ("b", "cali2", "10.65.0.2/32"),
+        ] {
+            world.link(link);
+            world.endpoint(id, link, &[address]);
+        }
+        world.agent.change(CLUSTER, cluster);
+        world.in_sync();
+        let (rules, routes) = (world.host.rules.clone(), world.routes());
+        assert_eq!(routes.len(), 2);
+        if from_snapshot {
+            world.restart();
+            world.agent.change(CLUSTER, cluster);
+            world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+            world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+            world.agent.store_restored();
+            world.settle();
+        }
+        // As the mirror tells it: in the order of the keys, in however many batches.
+        for gone in [CLUSTER, &key("a"), &key("b")] {
+            world.agent.change(gone, None);
+            world.settle();
+        }
+        world.in_sync();
+        world.pass(Duration::from_secs(600));
+        assert_eq!(world.routes(), routes);
+        assert_eq!(world.host.rules, rules);
+        assert_eq!(world.agent.waiting_for()[0], Waiting::StoreNotReady);
+
+        // It is filled again, and says so.
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.agent.change(CLUSTER, cluster);
+        world.pass(Duration::from_secs(600));
+        assert_eq!(
+            world.routes().into_keys().collect::<Vec<_>>(),
+            ["10.65.0.1/32"]
+        );
+        assert_eq!(world.agent.waiting_for(), []);
+    }
+}
+
 #[test]
 fn on_a_bare_host_a_snapshot_sets_endpoints_up() {
     let mut world = World::new();

@@ -13,17 +13,18 @@ use super::read::{self, Read};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
 
-/// The kinds of resource that matter here; the store is watched for no others.
+/// The kinds of resource that matter here; the store is watched for no others. What says whether
+/// the rest may be acted upon is read first.
 pub const KINDS: [Kind; 4] = [
-    Kind::WorkloadEndpoint,
-    Kind::Profile,
-    Kind::FelixConfiguration,
     Kind::ClusterInformation,
+    Kind::FelixConfiguration,
+    Kind::Profile,
+    Kind::WorkloadEndpoint,
 ];
 
 /// Holds what the store says, for one host. Its outcome depends on the current values alone, in
 /// whatever order and however often they came; save that a value that cannot be read leaves the
-/// one before it in force.
+/// one before it in force, and that a ClusterInformation that is gone is not one that never was.
 #[derive(Clone, Debug)]
 pub struct Calculator {
     pub(super) hostname: String,
@@ -39,6 +40,8 @@ pub struct Calculator {
     pub(super) own: Option<FelixConfigurationSpec>,
     /// ClusterInformation `default`.
     pub(super) cluster: Option<ClusterInformationSpec>,
+    /// Whether there ever was one.
+    cluster_known: bool,
     /// Values that were refused, by key.
     pub(super) refused: BTreeMap<String, Problem>,
     /// Whether anything of the above has changed since it was last asked: most of what the store
@@ -57,6 +60,7 @@ impl Calculator {
             cluster_wide: None,
             own: None,
             cluster: None,
+            cluster_known: false,
             refused: BTreeMap::new(),
             changed: false,
         }
@@ -98,13 +102,14 @@ impl Calculator {
         Settings::new(&spec, self.interface_prefixes.as_deref())
     }
 
-    /// Whether the store may be acted upon (`datastoreReady`; true where it is not said).
+    /// Whether the store may be acted upon: as `datastoreReady` says, and if it does not, yes; but
+    /// not when the ClusterInformation that was there is gone. A store that has lost it was wiped,
+    /// or begun anew, and what else it lacks is no reason to remove anything.
     pub fn store_ready(&self) -> bool {
-        let said = self
-            .cluster
-            .as_ref()
-            .and_then(|cluster| cluster.datastore_ready);
-        said.unwrap_or(true)
+        match &self.cluster {
+            Some(cluster) => cluster.datastore_ready.unwrap_or(true),
+            None => !self.cluster_known,
+        }
     }
 
     fn endpoint(
@@ -179,6 +184,7 @@ impl Calculator {
                 Some(octets) => Some(read::resource::<ClusterInformationSpec>(key, octets)?.spec),
                 None => None,
             };
+            self.cluster_known |= self.cluster.is_some();
         }
         Ok(())
     }

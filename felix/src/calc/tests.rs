@@ -396,8 +396,10 @@ fn a_store_that_is_not_ready_says_so() {
         Some(&json!({"spec": {"datastoreReady": false}})),
     );
     assert!(!calculator.store_ready());
-    tell(&mut calculator, &name, None);
+    tell(&mut calculator, &name, Some(&json!({"spec": {}})));
     assert!(calculator.store_ready());
+    tell(&mut calculator, &name, None);
+    assert!(!calculator.store_ready(), "there was one");
 }
 
 // Metamorphic: however the same end state of the store is told, the outcome is the same.
