@@ -263,6 +263,7 @@ impl Daemon {
                 }
                 Update::Status(Status::Lost) => {
                     self.store_lost = true;
+                    self.agent.store_lost();
                     warn!("the store is away; what was read before stays in force");
                 }
             }

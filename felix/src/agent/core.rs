@@ -62,6 +62,8 @@ pub struct Agent {
     pub(super) in_sync: bool,
     /// What an earlier run knew of the store was read.
     restored: bool,
+    /// The store was away since it was last read in full: half of what it holds now tells nothing.
+    store_lost: bool,
     /// `desired` was made at least once.
     pub(super) active: bool,
     pub(super) links: Links,
@@ -105,6 +107,7 @@ impl Agent {
             stale: true,
             in_sync: false,
             restored: false,
+            store_lost: false,
             active: false,
             links: Links::default(),
             rules: Ruleset::default(),
@@ -138,6 +141,13 @@ impl Agent {
     pub fn store_in_sync(&mut self) {
         self.stale = true;
         self.in_sync = true;
+        self.store_lost = false;
+    }
+
+    /// The store is away. When it is back it may be another one, of which each kind of resource is
+    /// read by itself: nothing counts before all are.
+    pub fn store_lost(&mut self) {
+        self.store_lost = true;
     }
 
     /// What an earlier run knew of the store has been told. The host is brought up with it, but
@@ -245,9 +255,11 @@ impl Agent {
 
     /// Brings `desired` up to date. Returns the addresses that are gone or have moved.
     fn recalculate(&mut self) -> BTreeSet<IpAddr> {
-        // A store that is not to be acted upon leaves what was desired before in force.
+        // A store that is not to be acted upon leaves what was desired before in force; so does one
+        // that is being read again, or for the first time since a snapshot.
         let known = self.in_sync || self.restored;
-        if !self.stale || !known || !self.calculator.store_ready() {
+        let in_part = self.active && (self.store_lost || !self.in_sync);
+        if !self.stale || !known || in_part || !self.calculator.store_ready() {
             return BTreeSet::new();
         }
         self.stale = false;
