@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{
     DEFAULT_ALLOW_PROFILE, EncodeError, Kind, ParseError, ProfileSpec, Resource, ResourceKey,
-    Scope, encode_strict, shown,
+    Scope, encode_over, encode_strict, shown,
 };
 use serde_json::{Map, Value};
 
@@ -137,7 +137,7 @@ impl Resources {
     /// [`Self::initialize`].
     pub async fn create(&self, resource: Value) -> Result<Item, ResourceError> {
         let given = version_in(&resource);
-        let (key, value) = encode(without_history(resource))?;
+        let (key, value) = encode_strict(without_history(resource))?;
         if given.is_some() {
             let reason = "metadata.resourceVersion must not be set when a resource is created";
             return Err(ResourceError::refused(&key, reason));
@@ -160,23 +160,24 @@ impl Resources {
     }
 
     /// Writes a resource over the one that is there. With a version in its metadata, only over
-    /// that version. Labels and annotations are those given; the rest of the metadata stays, and
-    /// so does the status where none is given.
+    /// that version. The spec is the one that is given, as a whole; labels and annotations, too.
+    /// The rest of the metadata stays, and so does the status where none is given.
     pub async fn replace(&self, resource: Value) -> Result<Item, ResourceError> {
         let given = version_in(&resource);
-        let (key, value) = encode(without_history(resource))?;
+        let resource = without_history(resource);
+        let key = key_of(&resource)?;
         rules::to_write(&key)?;
         for _ in 0..REPLACE_ATTEMPTS_MAX {
             let Some((key, found)) = self.find(&key).await? else {
                 return Err(ResourceError::Missing(key));
             };
             let latest = found.mod_revision;
-            if let Some(given) = given.clone().filter(|given| *given != latest.to_string()) {
-                return Err(ResourceError::Stale { key, given, latest });
-            }
+            up_to_date(&key, given.as_deref(), latest)?;
+            // What cannot be read is written over.
             let stored = serde_json::from_slice(&found.value).unwrap_or_default();
+            let (_, value) = encode_over(resource.clone(), &stored)?;
             rules::to_replace(&key, &stored, &value)?;
-            let octets = Bytes::from(merged(value.clone(), &stored).to_string());
+            let octets = Bytes::from(merged(value, &stored).to_string());
             let (at, none) = (found.key, LeaseId::NONE);
             match self.store.update(at, octets.clone(), none, latest).await {
                 Ok(revision) => return item(key, &octets, revision),
@@ -196,8 +197,27 @@ impl Resources {
         }
         match self.create(fresh).await {
             Err(ResourceError::Exists(_)) => self.replace(resource).await,
+            // Perhaps it has fields that are stored already.
+            Err(ResourceError::Invalid(error)) => match self.replace(resource).await {
+                Err(ResourceError::Missing(_)) => Err(error.into()),
+                replaced => replaced,
+            },
             created => created,
         }
+    }
+
+    /// Whether a resource that may be there already breaks the model.
+    pub async fn check(&self, resource: Value) -> Result<(), ResourceError> {
+        let Err(error) = encode_strict(resource.clone()) else {
+            return Ok(());
+        };
+        let key = key_of(&resource)?;
+        let Some((_, found)) = self.find(&key).await? else {
+            return Err(error.into());
+        };
+        let stored = serde_json::from_slice(&found.value).unwrap_or_default();
+        encode_over(resource, &stored)?;
+        Ok(())
     }
 
     /// Deletes a resource, and tells what it was. With a version, only that one.
@@ -212,10 +232,7 @@ impl Resources {
                 return Err(ResourceError::Missing(key.clone()));
             };
             let latest = found.mod_revision;
-            if let Some(given) = version.filter(|given| *given != latest.to_string()) {
-                let given = given.to_owned();
-                return Err(ResourceError::Stale { key, given, latest });
-            }
+            up_to_date(&key, version, latest)?;
             match self.store.delete_at(found.key.clone(), latest).await {
                 Ok(_) => {
                     // What was not readable is gone all the same.
@@ -243,6 +260,59 @@ impl Resources {
             Some((key, found)) => item(key, &found.value, found.mod_revision),
             None => Err(ResourceError::Missing(key.clone())),
         }
+    }
+
+    /// Reads a resource, of which this version must be the latest, if one is given.
+    pub async fn get_version(
+        &self,
+        key: &ResourceKey,
+        version: Option<&str>,
+    ) -> Result<Item, ResourceError> {
+        let item = self.get(key).await?;
+        up_to_date(&item.key, version, item.revision)?;
+        Ok(item)
+    }
+
+    /// Changes a resource as it is stored, whatever it holds that is not known here. `change`
+    /// tells whether there is something to write. With a version, only that one.
+    pub async fn patch(
+        &self,
+        key: &ResourceKey,
+        version: Option<&str>,
+        mut change: impl FnMut(&mut Value) -> bool,
+    ) -> Result<Item, ResourceError> {
+        rules::to_write(key)?;
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some((key, found)) = self.find(key).await? else {
+                return Err(ResourceError::Missing(key.clone()));
+            };
+            let latest = found.mod_revision;
+            up_to_date(&key, version, latest)?;
+            let mut value: Value = match serde_json::from_slice(&found.value) {
+                Ok(value) => value,
+                Err(error) => return Err(unreadable(key, error)),
+            };
+            let written = match change(&mut value) {
+                true => {
+                    let octets = Bytes::from(value.to_string());
+                    let update = self.store.update(found.key, octets, LeaseId::NONE, latest);
+                    update.await
+                }
+                false => Ok(latest),
+            };
+            match written {
+                Ok(revision) => {
+                    return Ok(Item {
+                        key,
+                        value,
+                        revision,
+                    });
+                }
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key.clone()))
     }
 
     /// Reads all resources of a kind, or of a kind in a namespace.
@@ -317,10 +387,37 @@ fn item(key: ResourceKey, octets: &[u8], revision: Revision) -> Result<Item, Res
     }
 }
 
-fn encode(resource: Value) -> Result<(ResourceKey, Value), EncodeError> {
-    let (key, octets) = encode_strict(resource)?;
-    // Its own output reads; were it not so, nothing would be stored.
-    Ok((key, serde_json::from_slice(&octets).unwrap_or_default()))
+/// Where a resource belongs; its unknown fields may be stored already. With other faults it
+/// belongs nowhere, and all are told.
+fn key_of(resource: &Value) -> Result<ResourceKey, EncodeError> {
+    match encode_over(resource.clone(), resource) {
+        Ok((key, _)) => Ok(key),
+        Err(_) => encode_strict(resource.clone()).map(|(key, _)| key),
+    }
+}
+
+fn up_to_date(
+    key: &ResourceKey,
+    given: Option<&str>,
+    latest: Revision,
+) -> Result<(), ResourceError> {
+    match given {
+        Some(given) if given != latest.to_string() => Err(ResourceError::Stale {
+            key: key.clone(),
+            given: given.to_owned(),
+            latest,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn unreadable(key: ResourceKey, source: serde_json::Error) -> ResourceError {
+    let error = ParseError {
+        kind: key.kind().name(),
+        field: ".".to_owned(),
+        source,
+    };
+    ResourceError::Unreadable { key, error }
 }
 
 fn metadata(resource: &mut Value) -> Option<&mut Map<String, Value>> {

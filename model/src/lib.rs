@@ -67,7 +67,7 @@ pub use resource::node::{
 pub use resource::policy::DEFAULT_TIER;
 pub use resource::profile::{Action, DEFAULT_ALLOW_PROFILE, ProfileSpec, Rule};
 pub use resource::shown::shown;
-pub use resource::strict::encode_strict;
+pub use resource::strict::{encode_over, encode_strict};
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
 pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};
 pub use selector::{Selector, SelectorError};

@@ -288,17 +288,24 @@ impl<S: Spec> Resource<S> {
         Ok(stored)
     }
 
-    /// The value to store: checked and complete.
-    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+    /// The resource as it is to be stored, if nothing is wrong with it.
+    pub(crate) fn checked(&self) -> Result<Self, EncodeError> {
         let stored = self.completed()?;
         // What the envelope says is looked at as it was given, the rest as it will be.
         let mut checked = stored.clone();
         checked.kind.clone_from(&self.kind);
         checked.api_version.clone_from(&self.api_version);
         let faults = checked.validate()?;
-        if !faults.is_empty() {
-            return Err(EncodeError::Invalid(faults));
+        if faults.is_empty() {
+            Ok(stored)
+        } else {
+            Err(EncodeError::Invalid(faults))
         }
+    }
+
+    /// The value to store: checked and complete.
+    pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        let stored = self.checked()?;
         Ok(serde_json::to_vec(&stored).map_err(ParseError::whole::<S>)?)
     }
 }

@@ -184,7 +184,7 @@ fn read_document(
     wanted: &mut BTreeMap<ResourceKey, Wanted>,
     faults: &mut Vec<Fault>,
 ) {
-    match encode(document.value()) {
+    match encode_strict(document.value()) {
         Ok((key, value)) => match wanted.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(Wanted {
@@ -203,11 +203,4 @@ fn read_document(
         },
         Err(error) => faults.extend(document.faults(&error)),
     }
-}
-
-fn encode(value: Value) -> Result<(ResourceKey, Value), EncodeError> {
-    let (key, octets) = encode_strict(value)?;
-    // Its own output reads; were it not so, nothing would be stored.
-    let value = serde_json::from_slice(&octets).unwrap_or_default();
-    Ok((key, value))
 }

@@ -1,9 +1,9 @@
 //! What a store holds before anything else is put into it.
 
-use model::{DEFAULT_TIER, Kind, ResourceKey};
+use model::{DEFAULT_TIER, Kind, ResourceKey, encode_strict};
 use serde_json::{Value, json};
 
-use super::{Resources, complete, encode};
+use super::{Resources, complete};
 use crate::error::Error;
 use crate::kv::LeaseId;
 use crate::made::new_uid;
@@ -70,7 +70,7 @@ impl Resources {
 
     /// Writes a resource unless it is there.
     async fn put_once(&self, resource: Value) -> Result<ResourceKey, ResourceError> {
-        let (key, value) = encode(resource)?;
+        let (key, value) = encode_strict(resource)?;
         let at = bytes::Bytes::from(key.to_string());
         if self.store.get(at.clone()).await?.is_none() {
             let octets = complete(value, &Value::Null).to_string().into();

@@ -75,6 +75,77 @@ async fn replacing_keeps_what_is_not_the_writers() {
     assert_eq!(is["labels"], json!({"c": "d"}));
 }
 
+/// A pool as a newer writer has it.
+async fn newer_pool(all: &Resources) -> Item {
+    let at = key(Kind::IpPool, "p");
+    let value = json!({"kind": "IPPool", "metadata": {"name": "p"},
+        "spec": {"cidr": "10.65.0.0/16", "newer": {"a": [1]}}});
+    let octets = Bytes::from(value.to_string());
+    let written = all
+        .store()
+        .put(at.to_string().into(), octets, LeaseId::NONE);
+    written.await.unwrap();
+    all.get(&at).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_read_can_be_written_back_with_fields_that_are_not_known() {
+    let all = resources();
+    let read = newer_pool(&all).await;
+    let mut edited = read.value.clone();
+    edited["spec"]["natOutgoing"] = json!(true);
+    edited["spec"]["newer"]["a"] = json!([2]);
+    all.check(edited.clone()).await.unwrap();
+    let replaced = all.replace(edited.clone()).await.unwrap();
+    let value = stored(&all, &read.key).await;
+    assert_eq!(value["spec"]["newer"], json!({"a": [2]}));
+    all.apply(replaced.value).await.unwrap();
+
+    edited["metadata"]["resourceVersion"] = json!("");
+    edited["spec"]["newest"] = json!(1);
+    let fault = "spec.newest: unknown field";
+    for refused in [
+        all.check(edited.clone()).await.unwrap_err(),
+        all.replace(edited.clone()).await.unwrap_err(),
+        all.apply(edited.clone()).await.unwrap_err(),
+    ] {
+        assert_eq!(refused.to_string(), fault);
+    }
+    edited["metadata"]["name"] = json!("other");
+    let refused = all.apply(edited).await.unwrap_err().to_string();
+    assert!(refused.contains("spec.newer: "), "not stored: {refused}");
+
+    all.apply(pool("p", "10.65.0.0/16")).await.unwrap();
+    let value = stored(&all, &read.key).await;
+    assert_eq!(
+        value["spec"].get("newer"),
+        None,
+        "the spec is the given one"
+    );
+}
+
+#[tokio::test]
+async fn a_patch_leaves_what_it_does_not_know() {
+    let all = resources();
+    let read = newer_pool(&all).await;
+    let version = read.revision.to_string();
+    let disable = |pool: &mut Value| {
+        pool["spec"]["disabled"] = json!(true);
+        true
+    };
+    let patched = all.patch(&read.key, Some(&version), disable).await.unwrap();
+    let value = stored(&all, &read.key).await;
+    assert_eq!(patched.value, value);
+    assert_eq!(
+        value["spec"],
+        json!({"cidr": "10.65.0.0/16", "newer": {"a": [1]}, "disabled": true})
+    );
+    let stale = all.patch(&read.key, Some(&version), disable).await;
+    assert!(matches!(stale, Err(ResourceError::Stale { .. })));
+    let untouched = all.patch(&read.key, None, |_| false).await.unwrap();
+    assert_eq!(untouched.revision, patched.revision);
+}
+
 #[tokio::test]
 async fn a_version_that_is_out_of_date_is_told_with_the_latest() {
     let all = resources();

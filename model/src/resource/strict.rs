@@ -4,7 +4,7 @@ mod fields;
 
 use serde_json::{Map, Value};
 
-use super::{EncodeError, RawSpec, Resource, Spec};
+use super::{EncodeError, ParseError, RawSpec, Resource, Spec};
 use crate::key::ResourceKey;
 use crate::key::kind::Kind;
 use crate::resource::bgp_configuration::BgpConfigurationSpec;
@@ -25,14 +25,23 @@ use crate::validate::{Faults, Invalid, Problem};
 ///
 /// In YAML, `true` and `10` are no texts. Where only text can stand, such as in labels, they are
 /// taken for what was written.
-pub fn encode_strict(mut resource: Value) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
+pub fn encode_strict(resource: Value) -> Result<(ResourceKey, Value), EncodeError> {
+    encode_over(resource, &Value::Null)
+}
+
+/// The same of a resource that is to take the place of a stored one. Unknown fields that are
+/// stored already are no faults: somebody who knows them has written them.
+pub fn encode_over(
+    mut resource: Value,
+    stored: &Value,
+) -> Result<(ResourceKey, Value), EncodeError> {
     let name = resource
         .get("kind")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let kind = Kind::from_name(name).ok_or_else(|| EncodeError::UnknownKind(name.to_owned()))?;
     let mut faults = Faults::default();
-    unknown_fields("", &resource, fields::fields(kind), &mut faults);
+    unknown_fields("", &resource, &[stored], fields::fields(kind), &mut faults);
     scalars_as_texts(&mut resource, &Shape::Object(fields::fields(kind)));
     match kind {
         Kind::Node => encode::<NodeSpec>(resource, faults.0),
@@ -53,7 +62,7 @@ pub fn encode_strict(mut resource: Value) -> Result<(ResourceKey, Vec<u8>), Enco
 fn encode<S: Spec>(
     value: Value,
     mut faults: Vec<Invalid>,
-) -> Result<(ResourceKey, Vec<u8>), EncodeError> {
+) -> Result<(ResourceKey, Value), EncodeError> {
     let parsed = Resource::<S>::from_value(value);
     let resource = match parsed {
         Ok(resource) => resource,
@@ -61,8 +70,11 @@ fn encode<S: Spec>(
         Err(_) if !faults.is_empty() => return Err(EncodeError::Invalid(faults)),
         Err(error) => return Err(error.into()),
     };
-    match resource.encode() {
-        Ok(octets) if faults.is_empty() => Ok((resource.completed()?.key()?, octets)),
+    match resource.checked() {
+        Ok(stored) if faults.is_empty() => {
+            let value = serde_json::to_value(&stored).map_err(ParseError::whole::<S>)?;
+            Ok((stored.key()?, value))
+        }
         Ok(_) => Err(EncodeError::Invalid(faults)),
         Err(EncodeError::Invalid(more)) => {
             faults.extend(more);
@@ -86,7 +98,15 @@ enum Shape {
 
 type Fields = &'static [(&'static str, Shape)];
 
-fn unknown_fields(path: &str, value: &Value, fields: Fields, faults: &mut Faults) {
+/// The fields that are neither known nor in one of the objects that are `stored` in this place:
+/// one, or those of a list.
+fn unknown_fields(
+    path: &str,
+    value: &Value,
+    stored: &[&Value],
+    fields: Fields,
+    faults: &mut Faults,
+) {
     let Value::Object(object) = value else { return };
     for (name, inner) in object {
         let path = if path.is_empty() {
@@ -94,16 +114,21 @@ fn unknown_fields(path: &str, value: &Value, fields: Fields, faults: &mut Faults
         } else {
             format!("{path}.{name}")
         };
+        let stored: Vec<&Value> = stored.iter().filter_map(|value| value.get(name)).collect();
         match fields.iter().find(|(known, _)| known == name) {
-            None => {
+            None if stored.is_empty() => {
                 let meant = nearest(name, object, fields);
                 faults.push(path, Problem::UnknownField { meant });
             }
-            Some((_, Shape::Any | Shape::Text)) => {}
-            Some((_, Shape::Object(fields))) => unknown_fields(&path, inner, fields, faults),
+            None | Some((_, Shape::Any | Shape::Text)) => {}
+            Some((_, Shape::Object(fields))) => {
+                unknown_fields(&path, inner, &stored, fields, faults);
+            }
             Some((_, Shape::List(fields))) => {
+                let lists = stored.iter().filter_map(|value| value.as_array());
+                let stored: Vec<&Value> = lists.flatten().collect();
                 for (at, item) in inner.as_array().into_iter().flatten().enumerate() {
-                    unknown_fields(&format!("{path}[{at}]"), item, fields, faults);
+                    unknown_fields(&format!("{path}[{at}]"), item, &stored, fields, faults);
                 }
             }
         }

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, GoDuration, IpPoolSpec, NodeSpec, ProfileSpec,
-    WorkloadEndpointSpec, encode_strict,
+    WorkloadEndpointSpec, encode_over, encode_strict,
 };
 
 fn endpoint() -> Value {
@@ -127,6 +127,24 @@ fn a_typo_is_answered_with_the_field_that_was_meant() {
 }
 
 #[test]
+fn unknown_fields_that_are_stored_already_are_no_faults() {
+    let mut newer = endpoint();
+    newer["spec"]["ports"][0]["newer"] = json!({"x": 1});
+    assert!(encode_strict(newer.clone()).is_err());
+    let mut edited = newer.clone();
+    edited["extra"] = json!("edited");
+    let first = edited["spec"]["ports"][0].clone();
+    let ports = edited["spec"]["ports"].as_array_mut().unwrap();
+    ports.insert(0, first);
+    let (_, written) = encode_over(edited.clone(), &newer).unwrap();
+    assert_eq!(written["spec"]["ports"][1]["newer"], json!({"x": 1}));
+    assert_eq!(written["extra"], "edited");
+    edited["spec"]["newer"] = json!(1);
+    let faults = encode_over(edited, &newer).unwrap_err().to_string();
+    assert_eq!(faults, "spec.newer: unknown field");
+}
+
+#[test]
 fn every_field_that_a_typed_kind_writes_is_one_that_strict_writing_knows() {
     let full = [
         endpoint(),
@@ -152,10 +170,9 @@ fn every_field_that_a_typed_kind_writes_is_one_that_strict_writing_knows() {
     ];
     for mut value in full {
         value.as_object_mut().unwrap().remove("extra");
-        let (_, octets) = encode_strict(value.clone()).unwrap();
-        let written: Value = serde_json::from_slice(&octets).unwrap();
+        let (_, written) = encode_strict(value.clone()).unwrap();
         let (_, again) = encode_strict(written.clone()).unwrap();
-        assert_eq!(octets, again);
+        assert_eq!(written, again);
         // Nothing given was lost, but for what is empty or `null`.
         for (name, given) in value["spec"].as_object().unwrap() {
             let empty = given.is_null() || given == "";
@@ -244,12 +261,11 @@ fn nodes_and_pools_are_checked() {
 #[test]
 fn kinds_without_a_type_pass_through() {
     let tier = json!({"kind": "Tier", "metadata": {"name": "security"}, "spec": {"order": 200, "defaultAction": "Pass"}});
-    let (key, octets) = encode_strict(tier).unwrap();
+    let (key, written) = encode_strict(tier).unwrap();
     assert_eq!(
         key.to_string(),
         "/calico/resources/v3/projectcalico.org/tiers/security"
     );
-    let written: Value = serde_json::from_slice(&octets).unwrap();
     assert_eq!(
         written["spec"],
         json!({"order": 200, "defaultAction": "Pass"})
