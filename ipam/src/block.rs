@@ -77,6 +77,28 @@ impl Release {
     }
 }
 
+/// Who has an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The address, and the block's sequence number when it was given.
+    pub given: Given,
+    /// The handle that it was given to.
+    pub handle: Option<String>,
+    /// Node, namespace, pod and the like.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Holder {
+    /// Gives the address back, unless it has come to somebody else.
+    pub fn release(&self) -> Release {
+        Release {
+            address: self.given.address,
+            handle: self.handle.clone(),
+            sequence: Some(self.given.sequence),
+        }
+    }
+}
+
 /// What was given back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
@@ -198,6 +220,21 @@ impl Block {
             })
             .filter_map(|(ordinal, _)| self.given(ordinal))
             .collect()
+    }
+
+    /// Who has this address; nobody while it cools down.
+    pub fn holder(&self, address: IpAddr) -> Option<Holder> {
+        let ordinal = self.0.ordinal(address)?;
+        let place = *self.0.allocations.get(usize::from(ordinal))?;
+        let known = self.attribute(place?)?;
+        if known.released_at.is_some() {
+            return None;
+        }
+        Some(Holder {
+            given: self.given(ordinal)?,
+            handle: known.handle_id.as_deref().map(clean).map(str::to_owned),
+            attributes: known.active_owner.clone(),
+        })
     }
 
     fn attribute(&self, place: usize) -> Option<&AllocationAttribute> {

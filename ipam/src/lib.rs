@@ -8,7 +8,7 @@
 //! (affinities that are `pending`, or without their block) is finished or undone here.
 //!
 //! - [`Block`] is what can be done to one block, a plain value.
-//! - [`Ipam`] does it to a store: [`Ipam::assign`], [`Ipam::release`], [`Ipam::release_handle`],
+//! - [`Ipam`] does it to a store: [`Ipam::assign`], [`Ipam::holders`], [`Ipam::release`], [`Ipam::release_handle`],
 //!   [`Ipam::release_affinity`], [`Ipam::remove_host`], [`Ipam::release_range`].
 //! - [`Pool`] is what blocks are cut out of.
 //!
@@ -24,7 +24,7 @@ mod release;
 mod store;
 
 pub use assign::Request;
-pub use block::{Block, BlockFault, Given, Release, Released, Taker};
+pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
 pub use error::IpamError;
 pub use pools::{Pool, blocks_of};
 pub use store::{Ipam, Time};

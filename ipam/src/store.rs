@@ -1,5 +1,6 @@
 //! Blocks, affinities and handles in a store.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use model::{AllocationBlock, BlockAffinity, IpamConfig, IpamHandle, IpamKey, ParseError};
 
-use crate::block::Block;
+use crate::block::{Block, Holder};
 use crate::error::IpamError;
 
 /// A time of day.
@@ -135,6 +136,23 @@ impl<'a> Ipam<'a> {
             }
         }
         Ok(blocks)
+    }
+
+    /// Who has these addresses, of those that somebody has.
+    pub async fn holders(&self, addresses: &[IpAddr]) -> Result<Vec<Holder>, IpamError> {
+        let keys = self.keys(IpamKey::BLOCKS).await?;
+        let mut holders = Vec::new();
+        for key in keys {
+            let IpamKey::Block(cidr) = key else { continue };
+            let its = || addresses.iter().filter(|address| cidr.contains(*address));
+            if its().next().is_none() {
+                continue;
+            }
+            if let Some(block) = self.block(cidr).await? {
+                holders.extend(its().filter_map(|address| block.value.holder(*address)));
+            }
+        }
+        Ok(holders)
     }
 
     /// The keys below a prefix that are keys of address management.
