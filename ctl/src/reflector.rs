@@ -1,12 +1,16 @@
 //! `cambric reflector`: the fabric's reflectors, as the store has them, and draining them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use datastore::{EtcdStore, KeyRange, LeaseId, Store as _, WatchRequest};
+use datastore::{
+    Compare, CompareWith, Comparison, Delete, EtcdStore, KeyRange, LeaseId, Op, Revision, Store,
+    Txn, WatchRequest,
+};
 use model::{
     ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, ReflectorState, Registration, rfc3339_utc,
 };
@@ -15,6 +19,9 @@ use crate::resources::{Connection, aligned};
 
 #[cfg(test)]
 mod tests;
+
+/// How often it is tried to forget a reflector that others write about.
+const REMOVE_ATTEMPTS_MAX: usize = 8;
 
 /// The arguments of `cambric reflector`.
 #[derive(Debug, clap::Args)]
@@ -56,7 +63,8 @@ enum What {
 #[derive(Clone, Debug, Default)]
 struct Fleet {
     registered: BTreeMap<String, Registration>,
-    claims: BTreeMap<String, BTreeSet<std::net::Ipv4Addr>>,
+    /// With when each was made.
+    claims: BTreeMap<String, BTreeMap<Ipv4Addr, Revision>>,
     drains: BTreeSet<String>,
 }
 
@@ -116,23 +124,21 @@ async fn undrain(store: &EtcdStore, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn remove(store: &EtcdStore, name: &str) -> Result<()> {
-    let fleet = Fleet::read(store).await?;
-    if fleet.registered.contains_key(name) {
-        bail!("reflector {name} lives: drain and stop it first, and wait until it is gone");
+async fn remove(store: &impl Store, name: &str) -> Result<()> {
+    for _ in 0..REMOVE_ATTEMPTS_MAX {
+        let fleet = Fleet::read(store).await?;
+        if fleet.registered.contains_key(name) {
+            bail!("reflector {name} lives: drain and stop it first, and wait until it is gone");
+        }
+        if !fleet.has_something_of(name) {
+            bail!("the store has nothing of a reflector {name}");
+        }
+        if store.txn(fleet.removal_of(name)).await?.succeeded {
+            println!("reflector {name} is forgotten");
+            return Ok(());
+        }
     }
-    let claims = fleet.claims.get(name).into_iter().flatten();
-    let claims = claims.map(|id| FabricKey::Cluster(*id));
-    let keys: Vec<FabricKey> = claims.chain([FabricKey::Drain(name.to_owned())]).collect();
-    let mut found = false;
-    for key in keys {
-        found |= store.delete(key.to_string().into()).await?;
-    }
-    if !found {
-        bail!("the store has nothing of a reflector {name}");
-    }
-    println!("reflector {name} is forgotten");
-    Ok(())
+    bail!("reflector {name}: others write what there is of it at the same time; try again")
 }
 
 /// Waits until a reflector says that of itself, and tells how many clients it still has.
@@ -167,7 +173,7 @@ async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result
 }
 
 impl Fleet {
-    async fn read(store: &EtcdStore) -> Result<Self> {
+    async fn read(store: &impl Store) -> Result<Self> {
         let listing = store.list(KeyRange::prefix(FABRIC_PREFIX)).await?;
         let mut fleet = Self::default();
         for item in listing.items {
@@ -181,7 +187,8 @@ impl Fleet {
                 Ok(FabricKey::Cluster(id)) => {
                     let claim = ClusterClaim::parse(&item.value);
                     let claim = claim.with_context(|| text.clone().into_owned())?;
-                    fleet.claims.entry(claim.reflector).or_default().insert(id);
+                    let claims = fleet.claims.entry(claim.reflector).or_default();
+                    claims.insert(id, item.mod_revision);
                 }
                 Ok(FabricKey::Drain(name)) => {
                     fleet.drains.insert(name);
@@ -190,6 +197,37 @@ impl Fleet {
             }
         }
         Ok(fleet)
+    }
+
+    fn has_something_of(&self, name: &str) -> bool {
+        self.claims.contains_key(name) || self.drains.contains(name)
+    }
+
+    /// Forgets a reflector, if it has not come back and its claims are as they were read.
+    fn removal_of(&self, name: &str) -> Txn {
+        let as_of = |key: &FabricKey, was: Revision| Compare {
+            range: KeyRange::key(key.to_string()),
+            comparison: Comparison::Equal,
+            with: CompareWith::ModRevision(was),
+        };
+        let delete = |key: &FabricKey| {
+            Op::Delete(Delete {
+                range: KeyRange::key(key.to_string()),
+                previous: false,
+            })
+        };
+        let registration = FabricKey::Reflector(name.to_owned());
+        let mut txn = Txn {
+            compares: vec![as_of(&registration, Revision::ZERO)],
+            then: vec![delete(&FabricKey::Drain(name.to_owned()))],
+            otherwise: Vec::new(),
+        };
+        for (id, made) in self.claims.get(name).into_iter().flatten() {
+            let claim = FabricKey::Cluster(*id);
+            txn.compares.push(as_of(&claim, *made));
+            txn.then.push(delete(&claim));
+        }
+        txn
     }
 
     fn others_take_clients(&self, name: &str) -> bool {
@@ -217,7 +255,7 @@ impl Fleet {
     fn row(&self, name: &str) -> Vec<String> {
         let Some(said) = self.registered.get(name) else {
             let claims = self.claims.get(name).into_iter().flatten();
-            let claims: Vec<String> = claims.map(ToString::to_string).collect();
+            let claims: Vec<String> = claims.map(|(id, _)| id.to_string()).collect();
             let state = match self.drains.contains(name) {
                 true => "away, to be drained",
                 false => "away",
