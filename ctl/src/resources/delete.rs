@@ -1,11 +1,14 @@
 //! `cambric delete`.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use datastore::Revision;
 use datastore::resources::{Item, ResourceError, Resources, version_in};
-use ipam::{Ipam, IpamError, Release};
+use ipam::{Holder, Ipam, IpamError, Release};
 use model::{Kind, Network, ResourceKey};
 use serde_json::Value;
 
@@ -105,15 +108,23 @@ impl Delete {
 /// How long those who take addresses out of a pool that has just been closed may take for it.
 const POOL_CLOSES_IN: Duration = Duration::from_millis(500);
 
-/// Deletes a resource, and what is nothing without it.
+/// The attribute that says on which node an address is used.
+const NODE: &str = "node";
+
+/// Deletes a resource, and what is nothing without it. Of a version that is out of date nothing
+/// is deleted.
 async fn remove(all: &Resources, target: &Target) -> Result<(), Failure> {
-    let mut version = target.version.as_deref();
+    let version = target.version.as_deref();
     match target.key.kind() {
         Kind::Node => {
-            let node = all.get(&target.key).await?;
+            let node = all.get_version(&target.key, version).await?;
             remove_what_is_of_node(all, &node).await?;
         }
-        Kind::IpPool if close_pool(all, target).await? => version = None,
+        Kind::IpPool => {
+            let closed = close_pool(all, target).await?.to_string();
+            all.delete(&target.key, version.and(Some(&closed))).await?;
+            return Ok(());
+        }
         _ => {}
     }
     all.delete(&target.key, version).await?;
@@ -126,20 +137,26 @@ async fn remove_what_is_of_node(all: &Resources, node: &Item) -> Result<(), Fail
     let name = node.key.name();
     let is_its = |item: &Item| item.value["spec"]["node"] == name;
     let endpoints = all.list(Kind::WorkloadEndpoint, None).await?.items;
-    let mut addresses = tunnels(node);
-    for endpoint in endpoints.iter().filter(|item| is_its(item)) {
-        let networks = endpoint.value["spec"]["ipNetworks"].as_array();
-        let networks = networks.into_iter().flatten().filter_map(Value::as_str);
-        addresses.extend(networks.filter_map(|text| text.parse::<Network>().ok()));
+    let (own, others): (Vec<&Item>, Vec<&Item>) = endpoints.iter().partition(|item| is_its(item));
+    let mut addresses: BTreeSet<IpAddr> = own.iter().flat_map(|item| addresses_of(item)).collect();
+    addresses.extend(tunnels(node));
+    // One that has moved may be in both places for a while.
+    for address in others.iter().flat_map(|item| addresses_of(item)) {
+        addresses.remove(&address);
     }
-    let releases: Vec<Release> = addresses
-        .iter()
-        .map(|network| Release::of(network.address()))
-        .collect();
+    let addresses: Vec<IpAddr> = addresses.into_iter().collect();
     let ipam = Ipam::new(all.store());
+    let holders = ipam.holders(&addresses).await?;
+    // What an endpoint left behind says may long have been given to another node.
+    let is_of_node = |holder: &&Holder| holder.attributes.get(NODE).is_none_or(|of| of == name);
+    let releases: Vec<Release> = holders
+        .iter()
+        .filter(is_of_node)
+        .map(Holder::release)
+        .collect();
     ipam.release(&releases).await?;
     ipam.remove_host(name).await?;
-    for endpoint in endpoints.iter().filter(|item| is_its(item)) {
+    for endpoint in own {
         gone(all.delete(&endpoint.key, None).await)?;
     }
     for kind in [Kind::BgpPeer, Kind::HostEndpoint] {
@@ -161,8 +178,15 @@ async fn remove_what_is_of_node(all: &Resources, node: &Item) -> Result<(), Fail
     Ok(())
 }
 
+/// The addresses of an endpoint.
+fn addresses_of(endpoint: &Item) -> impl Iterator<Item = IpAddr> {
+    let networks = endpoint.value["spec"]["ipNetworks"].as_array();
+    let networks = networks.into_iter().flatten().filter_map(Value::as_str);
+    networks.filter_map(|text| Some(text.parse::<Network>().ok()?.address()))
+}
+
 /// The addresses of a node's tunnels.
-fn tunnels(node: &Item) -> Vec<Network> {
+fn tunnels(node: &Item) -> impl Iterator<Item = IpAddr> {
     [
         "/spec/bgp/ipv4IPIPTunnelAddr",
         "/spec/ipv4VXLANTunnelAddr",
@@ -171,24 +195,26 @@ fn tunnels(node: &Item) -> Vec<Network> {
         "/spec/wireguard/interfaceIPv6Address",
     ]
     .iter()
-    .filter_map(|path| node.value.pointer(path)?.as_str()?.parse().ok())
-    .collect()
+    .filter_map(|path| node.value.pointer(path)?.as_str()?.parse::<Network>().ok())
+    .map(|network| network.address())
 }
 
 /// Sees to it that nothing more is taken out of a pool, and takes its blocks from their hosts;
-/// tells whether the pool was written for that.
-async fn close_pool(all: &Resources, target: &Target) -> Result<bool, Failure> {
-    let mut pool = all.get(&target.key).await?.value;
-    let open = pool["spec"]["disabled"] != true;
+/// tells which version of the pool that was.
+async fn close_pool(all: &Resources, target: &Target) -> Result<Revision, Failure> {
+    let mut open = false;
+    let disable = |pool: &mut Value| {
+        let spec = pool.get_mut("spec").and_then(Value::as_object_mut);
+        let was = spec.and_then(|spec| spec.insert("disabled".to_owned(), true.into()));
+        open = was != Some(Value::Bool(true));
+        open
+    };
+    let version = target.version.as_deref();
+    let pool = all.patch(&target.key, version, disable).await?;
     if open {
-        pool["spec"]["disabled"] = true.into();
-        if let Some(version) = &target.version {
-            pool["metadata"]["resourceVersion"] = version.clone().into();
-        }
-        all.replace(pool.clone()).await?;
         tokio::time::sleep(POOL_CLOSES_IN).await;
     }
-    let range = pool["spec"]["cidr"]
+    let range = pool.value["spec"]["cidr"]
         .as_str()
         .and_then(|text| text.parse::<Network>().ok());
     if let Some(range) = range {
@@ -196,7 +222,7 @@ async fn close_pool(all: &Resources, target: &Target) -> Result<bool, Failure> {
             .release_range(range.0.trunc())
             .await?;
     }
-    Ok(open)
+    Ok(pool.revision)
 }
 
 /// Somebody else may have deleted it.

@@ -67,6 +67,46 @@ impl How {
     }
 }
 
+impl How {
+    /// The resources of the documents; or the faults of all of them, before anything is written.
+    async fn checked(
+        self,
+        all: &Resources,
+        documents: Vec<Document>,
+        namespace: &Namespace,
+    ) -> Result<Vec<(Document, Value)>> {
+        let mut wanted = Vec::new();
+        let mut faults = Vec::new();
+        for document in documents {
+            let value = match resource(&document, namespace) {
+                Ok(value) => value,
+                Err(error) => {
+                    faults.push(error.to_string());
+                    continue;
+                }
+            };
+            match self.check(all, value.clone()).await {
+                Ok(()) => wanted.push((document, value)),
+                Err(ResourceError::Invalid(error)) => {
+                    faults.extend(document.faults(&error).iter().map(ToString::to_string));
+                }
+                Err(error) => faults.push(document.fault(".", error.to_string()).to_string()),
+            }
+        }
+        if faults.is_empty() {
+            return Ok(wanted);
+        }
+        bail!("nothing is written:\n{}", faults.join("\n"))
+    }
+
+    async fn check(self, all: &Resources, value: Value) -> Result<(), ResourceError> {
+        match self {
+            Self::Create { .. } => Ok(encode_strict(value).map(|_| ())?),
+            Self::Apply | Self::Replace => all.check(value).await,
+        }
+    }
+}
+
 /// Runs `cambric create`.
 pub(crate) async fn create(args: Create) -> Result<ExitCode> {
     let skip_exists = args.skip_exists;
@@ -97,8 +137,8 @@ impl Write {
             named: self.namespace,
             all: false,
         };
-        let wanted = checked(documents, &namespace)?;
         let all = self.connection.resources().await?;
+        let wanted = how.checked(&all, documents, &namespace).await?;
         // Who may not do this may still write what is asked for; who cannot reach the store will
         // hear it next.
         let _ = all.initialize().await;
@@ -132,29 +172,6 @@ impl Write {
             ExitCode::FAILURE
         })
     }
-}
-
-/// The resources of the documents; or the faults of all of them, before anything is written.
-fn checked(documents: Vec<Document>, namespace: &Namespace) -> Result<Vec<(Document, Value)>> {
-    let mut wanted = Vec::new();
-    let mut faults = Vec::new();
-    for document in documents {
-        let value = match resource(&document, namespace) {
-            Ok(value) => value,
-            Err(error) => {
-                faults.push(error.to_string());
-                continue;
-            }
-        };
-        match encode_strict(value.clone()) {
-            Ok(_) => wanted.push((document, value)),
-            Err(error) => faults.extend(document.faults(&error).iter().map(ToString::to_string)),
-        }
-    }
-    if faults.is_empty() {
-        return Ok(wanted);
-    }
-    bail!("nothing is written:\n{}", faults.join("\n"))
 }
 
 fn wanted_kinds(wanted: &[(Document, Value)]) -> Vec<String> {

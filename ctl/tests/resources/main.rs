@@ -38,6 +38,9 @@ against_both! {
     directories_lists_and_the_standard_input_are_read
     a_node_goes_with_what_is_its
     addresses_go_with_their_node_and_their_pool
+    what_a_newer_writer_has_stored_stays_and_goes
+    nothing_goes_with_a_version_that_is_out_of_date
+    addresses_that_have_come_to_others_stay_with_them
     words_and_namespaces_are_calicoctls
     policies_and_profiles_are_calicos
     reflectors_are_listed_drained_and_removed
@@ -325,6 +328,73 @@ spec:
         let refused = tool.refused(&["delete", "-f", &stale]);
         assert!(refused.contains("out of date"), "{refused}");
         assert_eq!(tool.stored("ippools/b").await["spec"].get("disabled"), None);
+    }
+
+    pub(super) async fn what_a_newer_writer_has_stored_stays_and_goes(tool: &Tool) {
+        let pool = json!({"kind": "IPPool", "metadata": {"name": "a"},
+            "spec": {"cidr": "10.65.0.0/24", "newer": {"x": 1}}});
+        tool.put("ippools/a", &pool).await;
+        let read = tool.done(&["get", "ippool", "a", "-o", "yaml"]);
+        let edited = tool.file("edited.yaml", &read.replace("x: 1", "x: 2"));
+        tool.done(&["replace", "-f", &edited]);
+        let stored = tool.stored("ippools/a").await;
+        assert_eq!(stored["spec"]["newer"], json!({"x": 2}));
+        let misspelt = tool.file("misspelt.yaml", &read.replace("newer", "never"));
+        for verb in ["create", "apply", "replace"] {
+            let refused = tool.refused(&[verb, "-f", &misspelt]);
+            assert!(refused.contains("spec.never: unknown field"), "{refused}");
+        }
+        tool.done(&["delete", "ippool", "a"]);
+        assert_eq!(tool.value("ippools/a").await, None);
+    }
+
+    /// A node with an endpoint that says it has an address.
+    fn node_with(address: impl std::fmt::Display) -> String {
+        format!(
+            "kind: Node\nmetadata: {{name: n1}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\
+             kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: n1, orchestrator: k8s, \
+             pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [{address}/32]}}\n"
+        )
+    }
+
+    pub(super) async fn nothing_goes_with_a_version_that_is_out_of_date(tool: &Tool) {
+        let pool =
+            "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24, disabled: true}\n";
+        tool.done(&["apply", "-f", &tool.file("pool.yaml", pool)]);
+        let address = tool.assign("n1", "web", "10.65.0.0/24").await;
+        let node = node_with(address);
+        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
+        let both = ["get", "node,ippool", "-o", "yaml"];
+        let stale = tool.file("stale.yaml", &tool.done(&both));
+        for text in [&node.replace("10.0.0.1/24", "10.0.0.2/24"), pool] {
+            tool.done(&["apply", "-f", &tool.file("again.yaml", text)]);
+        }
+        let (keys, addresses) = (tool.keys().await, tool.addresses().await);
+        let refused = tool.refused(&["delete", "-f", &stale]);
+        assert_eq!(refused.matches("out of date").count(), 2, "{refused}");
+        assert_eq!(tool.keys().await, keys);
+        assert_eq!(tool.addresses().await, addresses);
+        let fresh = tool.file("fresh.yaml", &tool.done(&both));
+        tool.done(&["delete", "-f", &fresh]);
+        assert_eq!(tool.addresses().await, (Vec::new(), Vec::new()));
+    }
+
+    pub(super) async fn addresses_that_have_come_to_others_stay_with_them(tool: &Tool) {
+        let theirs = tool.assign("n2", "db", "10.65.0.0/24").await;
+        let node = node_with(theirs);
+        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
+        tool.done(&["delete", "node", "n1"]);
+        assert_eq!(tool.addresses().await.0, ["db"], "another node's");
+
+        let moved = tool.assign("n1", "vm", "10.66.0.0/24").await;
+        let here = node_with(moved);
+        let there = here
+            .replace("node: n1", "node: n2")
+            .replace("pod: web", "pod: there");
+        let both = format!("{here}---\n{there}");
+        tool.done(&["apply", "-f", &tool.file("moving.yaml", &both)]);
+        tool.done(&["delete", "node", "n1"]);
+        assert_eq!(tool.addresses().await.0, ["db", "vm"], "it has moved");
     }
 
     pub(super) async fn words_and_namespaces_are_calicoctls(tool: &Tool) {
