@@ -20,6 +20,9 @@ use crate::drain::{Drain, FAREWELL, clients};
 use crate::handover::Handover;
 use crate::limits::{ABSENCE_LOOK_EVERY, ABSENCE_MAX};
 
+#[cfg(test)]
+mod tests;
+
 /// What is wanted, and how far the speaker is on its way there.
 #[derive(Debug, Default)]
 pub struct Fabric {
@@ -132,6 +135,9 @@ impl Absences {
     /// Looks at the sessions with them; returns whether somebody counts no more. Nobody is forgotten
     /// while no reflector is registered at all: that is the store's trouble, not theirs.
     pub fn look(&mut self, now: Instant, fleet: &mut Fleet, speaker: &Speaker) -> bool {
+        if self.look_at.is_some_and(|at| now < at) {
+            return false;
+        }
         self.since
             .retain(|name, _| fleet.absent().any(|(absent, _)| absent == name));
         for (name, _) in fleet.absent() {
