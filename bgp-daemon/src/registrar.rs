@@ -163,31 +163,34 @@ impl Registrar {
             (UnderWay::KeepAlive, Answer::KeptAlive(kept)) => match kept {
                 Ok(_) => {
                     self.alive_at = now;
+                    self.failures = 0;
                     Ok(())
                 }
-                Err(Error::NoLease(_)) => {
-                    self.lose_lease();
-                    Ok(())
+                Err(error) => {
+                    if matches!(error, Error::NoLease(_)) {
+                        self.lose_lease();
+                        self.failures = 0; // It answers.
+                    }
+                    Err(error)
                 }
-                Err(error) => Err(error),
             },
             (UnderWay::Register(registration), Answer::Done(reply)) => match reply {
                 Ok(reply) => {
                     self.answered(now, registration, &reply);
                     Ok(())
                 }
-                Err(Error::NoLease(_)) => {
-                    self.lose_lease();
-                    Ok(())
+                Err(error) => {
+                    if matches!(error, Error::NoLease(_)) {
+                        self.lose_lease();
+                    }
+                    Err(error)
                 }
-                Err(error) => Err(error),
             },
             // Whoever drives us has mixed up its answers: ask again.
             _ => Ok(()),
         };
-        match done {
-            Ok(()) => self.failures = 0,
-            Err(error) => self.failed(now, &error),
+        if let Err(error) = done {
+            self.failed(now, &error);
         }
     }
 
@@ -331,7 +334,10 @@ impl Registrar {
             Some(OpReply::Range(listing)) => listing.items.first(),
             _ => None,
         };
-        let Some(found) = found else { return };
+        let Some(found) = found else {
+            self.not_before = now + REGISTRY_RETRY_MIN; // Gone just now, or never heard of.
+            return;
+        };
         match ClusterClaim::parse(&found.value) {
             Ok(claim) if claim.reflector == self.name => self.claim = Some(found.value.to_vec()),
             _ => {
@@ -349,6 +355,7 @@ impl Registrar {
     fn succeed(&mut self, now: Instant, registration: Registration) {
         self.told = Some((registration, now));
         self.taken = 0;
+        self.failures = 0;
         self.trouble = None;
     }
 }

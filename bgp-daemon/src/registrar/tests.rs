@@ -170,6 +170,31 @@ fn after_a_lost_lease_it_registers_anew() {
 }
 
 #[test]
+fn a_store_that_knows_no_lease_that_it_grants_is_asked_now_and_then() {
+    let mut world = World::new();
+    world.registrar.want(wish(0, None));
+    while world.now < Duration::from_secs(60) {
+        let now = world.instant();
+        while let Some(job) = world.registrar.poll(now) {
+            world.jobs += 1;
+            assert!(world.jobs < 60, "it asks without end");
+            let answer = match &job {
+                Job::KeepAlive(lease) => Answer::KeptAlive(Err(Error::NoLease(*lease))),
+                Job::Txn(_) => Answer::Done(Err(Error::NoLease(LeaseId(7)))),
+                Job::Grant(_) => world.ask(job),
+            };
+            world.registrar.done(now, answer);
+        }
+        world.now += Duration::from_millis(50);
+    }
+    assert!(world.jobs > 10, "it goes on asking");
+    assert!(world.registrar.trouble().is_some());
+    world.pass(6, true);
+    assert!(world.registered().is_some());
+    assert_eq!(world.registrar.trouble(), None);
+}
+
+#[test]
 fn after_another_store_has_come_in_its_place_it_registers_there() {
     let mut world = World::new();
     world.registrar.want(wish(0, None));
