@@ -89,8 +89,10 @@ impl Handover {
         let (chosen, others): (Vec<_>, Vec<_>) = peers
             .iter()
             .partition(|(remote, _)| choice.peers.contains(remote));
+        let before: BTreeSet<IpAddr> = self.leaving().collect();
         let successors = if chosen.is_empty() { &others } else { &chosen };
-        self.successors = successors.iter().map(|(remote, _)| **remote).collect();
+        let successors = successors.iter().map(|(remote, _)| **remote).collect();
+        let waited_for = std::mem::replace(&mut self.successors, successors);
         let chosen = chosen
             .into_iter()
             .map(|(remote, peer)| (*remote, (*peer).clone()));
@@ -106,6 +108,9 @@ impl Handover {
             .retain(|remote, _| !peers.contains_key(remote) && choice.hosts.contains(remote));
         if self.successors.is_empty() {
             self.leaving.clear(); // Nobody will ever carry their routes.
+        }
+        if waited_for == self.successors && self.leaving().eq(before) {
+            return; // A walk that is under way goes on.
         }
         self.look = None;
         self.look_at = (!self.leaving.is_empty()).then_some(now);

@@ -200,3 +200,30 @@ fn a_session_that_ends_by_itself_is_not_waited_for() {
     network.advance(Duration::from_secs(1));
     assert_eq!(network.leaving(1), [address(2), address(4)]);
 }
+
+#[test]
+fn who_wants_the_same_once_more_does_not_begin_the_walk_again() {
+    let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let mut handover = Handover::default();
+    handover.want(at(0), &node(1, MESH), &choice(MESH, &[]));
+    handover.want(at(1), &node(1, REFLECTORS), &choice(REFLECTORS, &[]));
+    assert_eq!(handover.poll_timeout(), Some(at(1)));
+    let under_way = || Look {
+        leaving: BTreeSet::new(),
+        needed: BTreeSet::new(),
+        found: BTreeMap::new(),
+        families: Vec::new(),
+        place: 8192,
+    };
+    handover.look = Some(under_way());
+    let mut other = node(1, REFLECTORS);
+    other.peers[0].port = 1179;
+    handover.want(at(2), &other, &choice(REFLECTORS, &[]));
+    assert!(handover.look.is_some(), "the same peers come and go");
+    assert_eq!(handover.poll_timeout(), Some(at(1)));
+    handover.want(at(3), &other, &choice(REFLECTORS, &[4]));
+    assert!(handover.look.is_none(), "one fewer goes");
+    handover.look = Some(under_way());
+    handover.want(at(4), &node(1, &[11]), &choice(&[11], &[4]));
+    assert!(handover.look.is_none(), "one goes who was waited for");
+}
