@@ -31,7 +31,8 @@ impl Fleet {
     ) -> Result<bool, FabricValueError> {
         Ok(match (key, value) {
             (FabricKey::Reflector(name), Some(value)) => {
-                let value = Registration::parse(value)?;
+                let mut value = Registration::parse(value)?;
+                value.clients = 0; // For operators; nobody's choice depends on it.
                 self.absent.remove(&name).is_some() | set(&mut self.registered, &name, Some(value))
             }
             (FabricKey::Reflector(name), None) => match self.registered.remove(&name) {

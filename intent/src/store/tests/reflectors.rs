@@ -444,3 +444,15 @@ fn a_node_that_counts_as_a_reflector_is_told() {
     assert!(delete(&mut view, "cluster/10.0.1.1"));
     assert_eq!(notes(&view, "rr1").len(), 0);
 }
+
+#[test]
+fn the_load_of_a_reflector_changes_nothing() {
+    let mut view = registered();
+    let told = |clients: u32| {
+        format!(
+            r#"{{"asNumber":64512,"ipv4Address":"10.0.1.1","clusterID":"10.0.1.1","zone":"z1","clients":{clients}}}"#
+        )
+    };
+    assert!(!put(&mut view, "reflector/rr1", &told(7)));
+    assert!(!put(&mut view, "reflector/rr1", &told(900)));
+}
