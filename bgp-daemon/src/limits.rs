@@ -58,6 +58,10 @@ pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often passwords are read again although the store has no news.
 pub const SECRETS_READ_EVERY: Duration = Duration::from_secs(1);
 
+/// How long the directory of passwords is waited for before something is done without those that
+/// were never read.
+pub const SECRETS_ANSWER_MAX: Duration = Duration::from_secs(5);
+
 /// Octets read of a file with a password; more is no password.
 pub const SECRET_OCTETS_MAX: u64 = 4096;
 

@@ -1,63 +1,219 @@
 //! Passwords that the store points to, in a directory of files: the key `k` of the secret `s` is
 //! the file `s/k`.
+//!
+//! A file that cannot be read is no reason to end a session that runs: whoever writes these files
+//! swaps symbolic links, writes in two steps or forgets a right. What was read once stays in force
+//! as long as something points to it, and another value takes its place when it was read twice in a
+//! row. Files are read beside the loop: a directory that does not answer keeps nobody waiting for
+//! longer than [`SECRETS_ANSWER_MAX`].
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::future::pending;
+use std::io::{Error, ErrorKind, Read, Result};
+use std::mem;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-use intent::store::{SecretKeyRef, Secrets};
+use bgp_io::bgp_speaker::Password;
+use intent::store::{Fault, SecretKeyRef, Secrets};
+use nix::fcntl::OFlag;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant as Clock, sleep_until, timeout_at};
 
-use crate::limits::SECRET_OCTETS_MAX;
+use crate::limits::{SECRET_OCTETS_MAX, SECRETS_ANSWER_MAX, SECRETS_READ_EVERY};
 
-/// Those of these that can be read.
-pub(crate) fn read(directory: &Path, wanted: impl IntoIterator<Item = SecretKeyRef>) -> Secrets {
-    let wanted = wanted.into_iter();
-    let found = wanted.filter_map(|secret| {
-        let at = directory
-            .join(plain(&secret.name)?)
-            .join(plain(&secret.key)?);
-        let mut text = String::new();
-        let file = File::open(at).ok()?;
-        file.take(SECRET_OCTETS_MAX)
-            .read_to_string(&mut text)
-            .ok()?;
-        let password = text.trim_end_matches(['\r', '\n']).into();
-        Some(((secret.name, secret.key), password))
+#[cfg(test)]
+mod tests;
+
+/// The name of a secret, and the key within it.
+type Place = (String, String);
+
+/// What a read of each file brought.
+type Found = BTreeMap<Place, Result<Password>>;
+
+/// The passwords that something points to.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    directory: PathBuf,
+    all: BTreeMap<Place, Secret>,
+    /// The read that is under way, and how long it is waited for.
+    reading: Option<(JoinHandle<Found>, Clock)>,
+    /// When to read again.
+    read_at: Clock,
+}
+
+/// One password.
+#[derive(Debug, Default)]
+struct Secret {
+    /// What it is taken to be.
+    value: Option<Password>,
+    /// Another value that was read at last, once.
+    seen: Option<Password>,
+    /// What was wrong with it at last.
+    trouble: Option<String>,
+    /// Whether it was looked for at all.
+    is_known: bool,
+}
+
+impl Keeper {
+    /// Nothing is pointed to yet. Must be called within a Tokio runtime.
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            all: BTreeMap::new(),
+            reading: None,
+            read_at: Clock::now(),
+        }
+    }
+
+    /// What is pointed to from now on; the rest is forgotten.
+    pub(crate) fn want(&mut self, wanted: BTreeSet<SecretKeyRef>) {
+        let places = wanted.into_iter().map(|secret| (secret.name, secret.key));
+        let mut former = mem::take(&mut self.all);
+        self.all = places
+            .map(|place| {
+                let secret = former.remove(&place).unwrap_or_default();
+                (place, secret)
+            })
+            .collect();
+        if !self.is_settled() {
+            self.read_at = Clock::now();
+        }
+    }
+
+    /// Whether every password was looked for, and in vain for long enough where it was not found.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.all.values().all(|secret| secret.is_known)
+    }
+
+    /// The passwords that there are.
+    pub(crate) fn passwords(&self) -> Secrets {
+        let all = self.all.iter();
+        all.filter_map(|(place, secret)| Some((place.clone(), secret.value.clone()?)))
+            .collect()
+    }
+
+    /// The files with which something is wrong.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = Fault> + '_ {
+        let all = self.all.iter();
+        all.filter_map(|((name, key), secret)| {
+            let trouble = secret.trouble.as_deref()?;
+            let kept = match secret.value {
+                Some(_) => ": the password that was read before stays in force",
+                None => "",
+            };
+            Some(Fault {
+                key: self.directory.join(name).join(key).display().to_string(),
+                field: String::new(),
+                reason: format!("{trouble}{kept}"),
+            })
+        })
+    }
+
+    /// Waits until something was read, or has not been for too long; returns whether anything is
+    /// another than before. Cancelling loses nothing.
+    pub(crate) async fn next(&mut self) -> bool {
+        if self.all.is_empty() {
+            return pending().await;
+        }
+        if self.reading.is_none() {
+            sleep_until(self.read_at).await;
+            let (directory, places) = (self.directory.clone(), self.all.keys().cloned());
+            let places: Vec<Place> = places.collect();
+            let reading = spawn_blocking(move || read(&directory, places));
+            self.reading = Some((reading, Clock::now() + SECRETS_ANSWER_MAX));
+        }
+        let Some((reading, until)) = &mut self.reading else {
+            return false;
+        };
+        let found = match self.all.values().all(|secret| secret.is_known) {
+            true => reading.await,
+            false => match timeout_at(*until, &mut *reading).await {
+                Ok(found) => found,
+                Err(_) => return self.give_up(),
+            },
+        };
+        self.reading = None;
+        let changed = self.take(found.unwrap_or_default());
+        self.read_at = match self.is_settled() {
+            true => Clock::now() + SECRETS_READ_EVERY,
+            false => Clock::now(), // Somebody has pointed to another one meanwhile.
+        };
+        changed
+    }
+
+    /// What has not been found yet counts as not there.
+    fn give_up(&mut self) -> bool {
+        for secret in self.all.values_mut().filter(|secret| !secret.is_known) {
+            secret.is_known = true;
+            secret.trouble = Some("the directory does not answer".to_owned());
+        }
+        true
+    }
+
+    /// Takes note of what was read.
+    fn take(&mut self, found: Found) -> bool {
+        let mut changed = false;
+        for (place, found) in found {
+            if let Some(secret) = self.all.get_mut(&place) {
+                changed |= secret.take(found);
+            }
+        }
+        changed
+    }
+}
+
+impl Secret {
+    /// Takes note of what was read; returns whether that changes anything.
+    fn take(&mut self, found: Result<Password>) -> bool {
+        let (found, trouble) = match found {
+            Ok(found) if found.is_empty() => (None, Some("is empty".to_owned())),
+            Ok(found) => (Some(found), None),
+            // Whoever needs it says so.
+            Err(error) if self.value.is_none() && error.kind() == ErrorKind::NotFound => {
+                (None, None)
+            }
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let first = !mem::replace(&mut self.is_known, true);
+        let seen = mem::replace(&mut self.seen, found.clone());
+        let taken = found.filter(|found| self.value.is_none() || seen.as_ref() == Some(found));
+        let another = taken.is_some() && taken != self.value;
+        if another {
+            self.value = taken;
+        }
+        let told = trouble != self.trouble;
+        self.trouble = trouble;
+        first || another || told
+    }
+}
+
+fn read(directory: &Path, places: Vec<Place>) -> Found {
+    let found = places.into_iter().map(|place| {
+        let found = read_one(directory, &place);
+        (place, found)
     });
     found.collect()
 }
 
-/// A name that leads into no other directory.
-fn plain(name: &str) -> Option<&str> {
-    let elsewhere = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
-    (!elsewhere).then_some(name)
+fn read_one(directory: &Path, (name, key): &Place) -> Result<Password> {
+    if !is_plain(name) || !is_plain(key) {
+        return Err(Error::new(ErrorKind::InvalidInput, "is no name of a file"));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits()) // A pipe keeps nobody waiting.
+        .open(directory.join(name).join(key))?;
+    if !file.metadata()?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(SECRET_OCTETS_MAX).read_to_string(&mut text)?;
+    Ok(text.trim_end_matches(['\r', '\n']).into())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_the_store_lead_nowhere_else() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let within = directory.path().join("within");
-        std::fs::create_dir_all(within.join("bgp")).expect("made");
-        std::fs::write(directory.path().join("outside"), "no").expect("written");
-        std::fs::write(within.join("bgp/mesh"), "word\n").expect("written");
-        let secret = |name: &str, key: &str| SecretKeyRef {
-            name: name.into(),
-            key: key.into(),
-            optional: None,
-        };
-        let wanted = [
-            secret("bgp", "mesh"),
-            secret("bgp", "absent"),
-            secret("..", "outside"),
-            secret("bgp", "../../outside"),
-            secret("", "bgp"),
-        ];
-        let found = read(&within, wanted);
-        assert_eq!(found.len(), 1);
-        assert_eq!(&*found[&("bgp".to_owned(), "mesh".to_owned())], "word");
-    }
+/// Whether a name leads into no other directory.
+fn is_plain(name: &str) -> bool {
+    !(name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']))
 }

@@ -2,30 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_from};
-use intent::store::{Derived, Fault, Host, Secrets, View, Wish, derive};
-use tokio::time::{Instant as Clock, sleep_until};
+use intent::store::{Derived, Fault, Host, View, Wish, derive};
 
 use crate::enrolment::Enrolment;
 use crate::fabric::Absences;
-use crate::limits::SECRETS_READ_EVERY;
-use crate::{Config, Settings, secrets};
+use crate::secrets::Keeper;
+use crate::{Config, Settings};
 
 /// What is known of the store, and how that is kept up with.
 pub(crate) struct Source {
     follower: Follower,
     view: View,
     host: Host,
-    /// Where passwords are, and those that are there.
-    directory: Option<PathBuf>,
-    secrets: Secrets,
-    /// When to read them again.
-    secrets_at: Clock,
+    /// The passwords that the store points to, where they are looked for.
+    secrets: Option<Keeper>,
     status: Status,
     /// Whether the view is another one than what was last derived.
     changed: bool,
@@ -65,17 +60,14 @@ impl Source {
             follower: follow_from(store, ranges, seed, config.snapshot()),
             view: View::default(),
             host: host.clone(),
-            directory: config.secrets(),
-            secrets: Secrets::new(),
-            secrets_at: Clock::now(),
+            secrets: config.secrets().map(Keeper::new),
             status: Status::Syncing,
             changed: true,
             faults: BTreeSet::new(),
         })
     }
 
-    /// Waits for news of the store, or until it is time to look after the passwords. Cancelling
-    /// loses nothing.
+    /// Waits for news of the store, or of the passwords. Cancelling loses nothing.
     pub(crate) async fn next(&mut self) -> Vec<Update> {
         loop {
             let answered = async {
@@ -84,10 +76,17 @@ impl Source {
                     None => std::future::pending().await,
                 }
             };
+            let read = async {
+                match &mut self.secrets {
+                    Some(secrets) => secrets.next().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 updates = self.follower.next() => return updates,
                 () = answered => {}
-                () = sleep_until(self.secrets_at), if self.directory.is_some() => {
+                changed = read => {
+                    self.changed |= changed;
                     return Vec::new();
                 }
             }
@@ -106,7 +105,9 @@ impl Source {
                 Update::Status(status) => self.turn(status),
             }
         }
-        self.look_after_secrets();
+        if let (true, Some(secrets)) = (self.changed, &mut self.secrets) {
+            secrets.want(self.view.secrets());
+        }
         if !matches!(self.status, Status::InSync | Status::Snapshot { .. }) {
             return None;
         }
@@ -135,13 +136,19 @@ impl Source {
         }
     }
 
-    /// What is to be done, if that may be something else than before.
+    /// What is to be done, if that may be something else than before. A password that the store
+    /// points to is looked for first: to do without it would end sessions.
     fn derive(&mut self) -> Option<Derived> {
-        if !std::mem::take(&mut self.changed) {
+        let secrets = self.secrets.as_ref();
+        if !self.changed || !secrets.is_none_or(Keeper::is_settled) {
             return None;
         }
-        let derived = derive(&self.view, &self.host, &self.secrets);
-        self.log(&derived.faults);
+        self.changed = false;
+        let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
+        let derived = derive(&self.view, &self.host, &passwords);
+        let mut faults = derived.faults.clone();
+        faults.extend(secrets.into_iter().flat_map(Keeper::faults));
+        self.log(&faults);
         if let (None, Some(wish)) = (&derived.intent, &derived.wish) {
             self.enrol(wish.clone()); // Before there is a speaker, nobody knows better.
         }
@@ -179,17 +186,6 @@ impl Source {
             Status::InSync => "in sync",
             Status::Lost => "away",
         }
-    }
-
-    /// Reads the passwords that the store points to.
-    fn look_after_secrets(&mut self) {
-        let Some(directory) = &self.directory else {
-            return;
-        };
-        let secrets = secrets::read(directory, self.view.secrets());
-        self.changed |= secrets != self.secrets;
-        self.secrets = secrets;
-        self.secrets_at = Clock::now() + SECRETS_READ_EVERY;
     }
 
     fn turn(&mut self, status: Status) {

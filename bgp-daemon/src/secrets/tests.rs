@@ -1,0 +1,136 @@
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use super::*;
+
+fn secret(name: &str, key: &str) -> SecretKeyRef {
+    SecretKeyRef {
+        name: name.into(),
+        key: key.into(),
+        optional: None,
+    }
+}
+
+/// A keeper of the passwords `bgp/…` in a new directory.
+fn keeper(keys: &[&str]) -> (tempfile::TempDir, Keeper) {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("bgp")).expect("made");
+    let mut keeper = Keeper::new(directory.path().to_owned());
+    keeper.want(keys.iter().map(|key| secret("bgp", key)).collect());
+    (directory, keeper)
+}
+
+/// The next read, at once.
+async fn read_again(keeper: &mut Keeper) -> bool {
+    keeper.read_at = Clock::now();
+    keeper.next().await
+}
+
+fn word(keeper: &Keeper, key: &str) -> Option<String> {
+    let passwords = keeper.passwords();
+    let found = passwords.get(&("bgp".to_owned(), key.to_owned()));
+    found.map(|password| password.0.clone())
+}
+
+fn told(keeper: &Keeper) -> String {
+    let faults: Vec<String> = keeper.faults().map(|fault| fault.to_string()).collect();
+    faults.join("\n")
+}
+
+#[tokio::test]
+async fn names_of_the_store_lead_nowhere_else() {
+    let (directory, mut keeper) = keeper(&[]);
+    fs::write(directory.path().join("outside"), "no").expect("written");
+    fs::write(directory.path().join("bgp/mesh"), "word\n").expect("written");
+    keeper.directory.push("bgp");
+    fs::create_dir(directory.path().join("bgp/bgp")).expect("made");
+    fs::write(directory.path().join("bgp/bgp/mesh"), "word\n").expect("written");
+    let wanted = [
+        secret("bgp", "mesh"),
+        secret("bgp", "absent"),
+        secret("..", "outside"),
+        secret("bgp", "../../outside"),
+        secret("", "bgp"),
+    ];
+    keeper.want(wanted.into());
+    assert!(!keeper.is_settled(), "nothing was read yet");
+    assert!(read_again(&mut keeper).await);
+    assert!(keeper.is_settled());
+    assert_eq!(keeper.passwords().len(), 1);
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
+    assert_eq!(keeper.faults().count(), 3);
+}
+
+#[tokio::test]
+async fn what_was_read_once_stays_while_something_points_to_it() {
+    let (directory, mut keeper) = keeper(&["mesh"]);
+    let path = directory.path().join("bgp/mesh");
+    assert!(read_again(&mut keeper).await);
+    assert_eq!(word(&keeper, "mesh"), None, "it was never there");
+    assert_eq!(told(&keeper), "", "whoever needs it says so");
+    fs::write(&path, "word\n").expect("written");
+    assert!(read_again(&mut keeper).await);
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
+    assert_eq!(told(&keeper), "");
+
+    fs::remove_file(&path).expect("removed");
+    assert!(read_again(&mut keeper).await, "there is something to tell");
+    assert!(!read_again(&mut keeper).await, "once");
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
+    assert!(told(&keeper).contains(
+        "bgp/mesh: No such file or directory (os error 2): the password that was read before stays"
+    ));
+    fs::write(&path, "").expect("written");
+    read_again(&mut keeper).await;
+    fs::write(&path, b"\xff\xfe").expect("written");
+    read_again(&mut keeper).await;
+    assert_eq!(word(&keeper, "mesh").as_deref(), Some("word"));
+
+    keeper.want(BTreeSet::new());
+    keeper.want([secret("bgp", "mesh")].into());
+    read_again(&mut keeper).await;
+    assert_eq!(word(&keeper, "mesh"), None, "nothing pointed to it");
+}
+
+#[tokio::test]
+async fn another_value_is_taken_when_it_was_read_twice_in_a_row() {
+    let (directory, mut keeper) = keeper(&["mesh"]);
+    let reads = ["one", "tw", "two", "", "two", "one", "two", "two"];
+    let taken = ["one", "one", "one", "one", "one", "one", "one", "two"];
+    for (read, taken) in reads.into_iter().zip(taken) {
+        fs::write(directory.path().join("bgp/mesh"), read).expect("written");
+        read_again(&mut keeper).await;
+        assert_eq!(word(&keeper, "mesh").as_deref(), Some(taken), "{read:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_regular_files_are_read_and_none_keeps_anybody_waiting() {
+    let (directory, mut keeper) = keeper(&["directory", "pipe", "socket"]);
+    let at = |key: &str| directory.path().join("bgp").join(key);
+    fs::create_dir(at("directory")).expect("made");
+    let made = Command::new("mkfifo").arg(at("pipe")).status();
+    assert!(made.expect("runs").success());
+    let _socket = UnixListener::bind(at("socket")).expect("bound");
+    assert!(read_again(&mut keeper).await);
+    assert!(keeper.passwords().is_empty());
+    let told = told(&keeper);
+    for line in [
+        "/bgp/directory: is no regular file",
+        "/bgp/pipe: is no regular file",
+        "/bgp/socket: No such device or address (os error 6)",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_does_not_answer_is_waited_for_only_so_long() {
+    let (_directory, mut keeper) = keeper(&["mesh"]);
+    keeper.reading = Some((tokio::spawn(pending()), Clock::now()));
+    assert!(!keeper.is_settled());
+    assert!(keeper.next().await);
+    assert!(keeper.is_settled());
+    assert!(told(&keeper).contains("does not answer"));
+}
