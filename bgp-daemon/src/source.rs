@@ -24,6 +24,8 @@ pub(crate) struct Source {
     status: Status,
     /// Whether the view is another one than what was last derived.
     changed: bool,
+    /// What was last derived, but for its faults.
+    derived: Option<Derived>,
     /// What of the store is not done, as it was last logged.
     faults: BTreeSet<Fault>,
     /// A reflector's registration.
@@ -63,6 +65,7 @@ impl Source {
             secrets: config.secrets().map(Keeper::new),
             status: Status::Syncing,
             changed: true,
+            derived: None,
             faults: BTreeSet::new(),
         })
     }
@@ -145,10 +148,14 @@ impl Source {
         }
         self.changed = false;
         let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
-        let derived = derive(&self.view, &self.host, &passwords);
-        let mut faults = derived.faults.clone();
+        let mut derived = derive(&self.view, &self.host, &passwords);
+        let mut faults = std::mem::take(&mut derived.faults);
         faults.extend(secrets.into_iter().flat_map(Keeper::faults));
         self.log(&faults);
+        if self.derived.as_ref() == Some(&derived) {
+            return None;
+        }
+        self.derived = Some(derived.clone());
         if let (None, Some(wish)) = (&derived.intent, &derived.wish) {
             self.enrol(wish.clone()); // Before there is a speaker, nobody knows better.
         }

@@ -17,7 +17,7 @@ use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
 use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
 
 /// The whole configuration of a [`crate::Speaker`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeakerConfig {
     /// Our autonomous system.
     pub local_asn: Asn,

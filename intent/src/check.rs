@@ -23,7 +23,7 @@ use crate::store::Host;
 use crate::value::AsNumber;
 
 /// What a speaker is to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// The speaker.
     pub speaker: SpeakerConfig,

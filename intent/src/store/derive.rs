@@ -18,7 +18,7 @@ use crate::check::Intent;
 use crate::file::listen_default;
 
 /// What the daemon of a node is to do.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derived {
     /// The speaker; `None` while the store does not say enough to be one.
     pub intent: Option<Intent>,
