@@ -298,14 +298,25 @@ impl Speaker {
     /// If it does not take it in time, with the end of its log.
     pub async fn reconfigure(&self, edit: impl FnOnce(String) -> String) {
         let file = cambric::file(self.kind);
+        let answered = self.answers("configuration taken over", async || {
+            self.site.save(&file, &edit(self.site.load(&file)));
+            self.process.signal(Signal::SIGHUP).expect("it runs");
+        });
+        answered.await;
+    }
+
+    /// Changes something and waits until it has written `words` once more.
+    ///
+    /// # Panics
+    /// If it does not in time, with the end of its log.
+    pub async fn answers(&self, words: &str, change: impl AsyncFnOnce()) {
         let read = || std::fs::read_to_string(self.process.log()).unwrap_or_default();
-        let count = |log: String| log.matches("configuration taken over").count();
+        let count = |log: String| log.matches(words).count();
         let before = count(read());
-        self.site.save(&file, &edit(self.site.load(&file)));
-        self.process.signal(Signal::SIGHUP).expect("it runs");
-        let waited = until(SETTLED, "the configuration", async || {
-            let taken = count(read()) > before;
-            Ok::<_, Error>(taken.then_some(()).ok_or_else(String::new))
+        change().await;
+        let waited = until(SETTLED, words, async || {
+            let written = count(read()) > before;
+            Ok::<_, Error>(written.then_some(()).ok_or_else(String::new))
         });
         if let Err(error) = waited.await {
             panic!("{error}\n{}", self.log_tail());

@@ -81,7 +81,16 @@ impl Store {
     /// # Panics
     /// If it is not there.
     pub async fn delete(&self, plural: &str, name: &str) {
-        let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
+        self.remove(&format!("{}{plural}/{name}", model::RESOURCES_PREFIX))
+            .await;
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub async fn remove(&self, key: &str) {
+        let key = key.to_owned();
         assert!(self.core.delete(key.into()).await.expect("an answer"));
     }
 
