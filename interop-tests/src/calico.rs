@@ -141,7 +141,7 @@ impl Node {
     /// The pings of its workload.
     pub fn pings(&self, to: u8) -> lab::Flow {
         self.pinger
-            .flow(workload_of(to).into(), Duration::from_millis(20))
+            .flow(workload_of(to).into(), Duration::from_millis(10))
     }
 
     /// Waits until its workload reaches that of another node.
