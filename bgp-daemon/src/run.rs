@@ -113,6 +113,12 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
             () = tokio::task::yield_now(), if more => {}
         }
     };
+    leave(daemon, parting).await;
+    Ok(())
+}
+
+/// Closes all sessions, and leaves the other side in good order.
+async fn leave<P: Program>(mut daemon: Daemon<P>, parting: Parting) {
     tracing::info!("leaving: closing all sessions");
     tell_stopping();
     match parting {
@@ -123,5 +129,4 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     daemon.io.shutdown(parting, &why).await;
     let clock = *daemon.io.clock();
     daemon.program.leave(|| clock.now()).await;
-    Ok(())
 }
