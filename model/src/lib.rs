@@ -10,11 +10,13 @@
 //! - [`Selector`] reads selectors and tells what they match.
 //! - [`IpamKey`] with [`AllocationBlock`], [`BlockAffinity`] and [`IpamHandle`] is what address
 //!   management keeps.
-//! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports.
+//! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports, and
+//!   [`EndpointFile`] what it tells its host.
 //! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
+mod endpoint_file;
 mod fabric;
 mod ipam;
 mod key;
@@ -26,6 +28,7 @@ mod status;
 mod validate;
 mod value;
 
+pub use endpoint_file::EndpointFile;
 pub use fabric::{
     ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, FabricKeyError, FabricValueError,
     ReflectorState, Registration,
