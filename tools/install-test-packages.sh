@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what `make test` needs from Debian: foreign BGP daemons, etcd, decoders, and a C++
-# compiler for libFuzzer.
+# Installs what `make test` needs from Debian: foreign BGP daemons, etcd, container runtimes with
+# the reference CNI plugins, decoders, and a C++ compiler for libFuzzer.
 #
 # Only what is missing, and only as root; otherwise says in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
@@ -13,6 +13,8 @@ bird bird2
 zebra frr
 bgpdump bgpdump
 c++ g++
+containerd containerd
+ctr containerd
 bgpctl openbgpd
 etcd etcd-server
 etcdctl etcd-client
@@ -22,6 +24,8 @@ ip iproute2
 nft nftables
 openssl openssl
 ping iputils-ping
+podman podman
+/usr/lib/cni/ptp containernetworking-plugins
 tshark tshark
 '
 
