@@ -55,6 +55,17 @@ pub struct Given {
     pub sequence: u64,
 }
 
+impl Given {
+    /// Gives the address back, unless it is somebody else's than this handle's by then.
+    pub fn release(&self, handle: &str) -> Release {
+        Release {
+            address: self.address,
+            handle: Some(handle.to_owned()),
+            sequence: Some(self.sequence),
+        }
+    }
+}
+
 /// An address to give back.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {

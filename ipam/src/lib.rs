@@ -7,24 +7,42 @@
 //! or nothing. Calico's own writers take one key at a time; what they leave behind half done
 //! (affinities that are `pending`, or without their block) is finished or undone here.
 //!
-//! - [`Block`] is what can be done to one block, a plain value.
-//! - [`Ipam`] does it to a store: [`Ipam::assign`], [`Ipam::holders`], [`Ipam::release`], [`Ipam::release_handle`],
-//!   [`Ipam::release_affinity`], [`Ipam::remove_host`], [`Ipam::release_range`].
-//! - [`Pool`] is what blocks are cut out of.
+//! What can be done, each also from many hosts at once:
 //!
-//! An answer that is lost leaves open whether addresses were taken. They are found by their
-//! handle: give back what the handle has, or ask again under it and give back later.
+//! - [`Ipam::pools`] reads what there is to take from: [`Pools`] tells which pools are for a workload,
+//!   which one was named, and what is reserved.
+//! - [`Ipam::assign`] takes addresses of any of some pools, [`Ipam::assign_address`] one by name.
+//! - [`Ipam::release_handle`] gives back all that a handle has, [`Ipam::release`] addresses by name,
+//!   [`Ipam::holders`] tells who has them.
+//! - [`Ipam::release_affinity`], [`Ipam::remove_host`] and [`Ipam::release_range`] take blocks from
+//!   hosts.
+//! - [`Block`] is what can be done to one block, a plain value; [`Pool`] is what blocks are cut out of.
+//!
+//! **Deadlines and crashes.** Every future here can be dropped at any time, so a caller puts one
+//! deadline around as many of them as it likes. What has been done by then is whole transactions. An
+//! answer that is lost, like a deadline that passes, leaves open whether addresses were taken. They
+//! are under their handle in any case: whoever has no answer gives the handle back, with time of
+//! its own for that, before it fails; and if it dies first, it is the next one with that handle, or
+//! collection, that finds them. Releasing a handle that has nothing is no error.
+//!
+//! **Requests.** Of a host that has a block with a free address, [`Ipam::assign`] is two reads and a
+//! write; [`Ipam::assign_address`] and [`Ipam::release_handle`] are as much or one less.
 
+mod address;
 mod assign;
 mod block;
+mod catalogue;
 mod error;
 pub mod limits;
 mod pools;
+mod read;
 mod release;
 mod store;
 
+pub use address::AddressRequest;
 pub use assign::Request;
 pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
+pub use catalogue::{NamedPool, Pools};
 pub use error::IpamError;
 pub use pools::{Pool, blocks_of};
 pub use store::{Ipam, Time};

@@ -18,3 +18,10 @@ pub const RECLAIM_AGE: Duration = Duration::from_secs(60);
 /// Most addresses that one transaction gives back: each may have a handle of its own, and etcd
 /// takes 128 operations.
 pub const RELEASES_MAX: usize = 100;
+
+/// Most addresses whose blocks are looked for by name, one by one, all in one transaction; for
+/// more the blocks are listed.
+pub const LOOKED_UP_MAX: usize = 8;
+
+/// Most blocks of a host that are read by one request.
+pub const READ_BLOCKS_MAX: usize = 32;

@@ -1,30 +1,35 @@
 //! Giving addresses and blocks back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{AffinityOwner, IPAM_PREFIX, IpamKey};
 
-use crate::block::Release;
+use crate::block::{Block, Release};
 use crate::error::IpamError;
 use crate::limits::{ATTEMPTS_MAX, RELEASES_MAX};
-use crate::store::{Change, Ipam, Stored};
+use crate::read::{Seen, Stored, just};
+use crate::store::{Change, Ipam};
+
+/// A block, its handles and the settings, as they were at one time.
+struct Scene {
+    cidr: IpNet,
+    cool_down_s: u32,
+    block: Option<Stored<Block>>,
+    seen: Seen,
+}
 
 impl Ipam<'_> {
     /// Gives addresses back. Tells those that nobody had. If one has come to somebody else since,
     /// those of its block stay taken.
     pub async fn release(&self, releases: &[Release]) -> Result<Vec<IpAddr>, IpamError> {
-        let known: Vec<IpNet> = self
-            .blocks()
-            .await?
-            .into_iter()
-            .map(|(cidr, _)| cidr)
-            .collect();
+        let addresses: Vec<IpAddr> = releases.iter().map(|release| release.address).collect();
+        let homes = self.homes(&addresses).await?;
         let mut by_block: BTreeMap<IpNet, Vec<Release>> = BTreeMap::new();
         let mut not_taken = Vec::new();
         for release in releases {
-            match known.iter().find(|cidr| cidr.contains(&release.address)) {
+            match homes.get(&release.address) {
                 Some(cidr) => by_block.entry(*cidr).or_default().push(release.clone()),
                 None => not_taken.push(release.address),
             }
@@ -37,27 +42,41 @@ impl Ipam<'_> {
 
     /// Gives back all addresses of a handle; tells which they were.
     pub async fn release_handle(&self, id: &str) -> Result<Vec<IpAddr>, IpamError> {
-        let Some(handle) = self.handle(id).await? else {
+        let key = IpamKey::Handle(id.to_owned());
+        let Some(handle) = self.see(vec![just(&key)]).await?.handle(id)? else {
             return Ok(Vec::new());
         };
         let mut released = Vec::new();
         for cidr in handle.value.block.keys() {
-            let taken = match self.block(*cidr).await? {
-                Some(block) => block.value.of_handle(id),
-                None => Vec::new(),
-            };
-            let releases: Vec<Release> = taken
-                .iter()
-                .map(|given| Release {
-                    address: given.address,
-                    handle: Some(id.to_owned()),
-                    sequence: Some(given.sequence),
-                })
-                .collect();
-            self.release_from(*cidr, &releases).await?;
-            released.extend(taken.iter().map(|given| given.address));
+            released.extend(self.release_all(*cidr, id).await?);
         }
         Ok(released)
+    }
+
+    /// Gives back all addresses of one block that a handle has.
+    async fn release_all(&self, cidr: IpNet, id: &str) -> Result<Vec<IpAddr>, IpamError> {
+        let mut released = Vec::new();
+        for _ in 0..ATTEMPTS_MAX {
+            let known = [id.to_owned()].into();
+            let scene = self.scene(cidr, &known).await?;
+            let Some(block) = &scene.block else {
+                return Ok(released);
+            };
+            let held = block.value.of_handle(id);
+            let some = held.iter().take(RELEASES_MAX);
+            let releases: Vec<Release> = some.map(|given| given.release(id)).collect();
+            if releases.is_empty() {
+                return Ok(released);
+            }
+            if let Some(not_taken) = self.release_in(scene, &releases).await? {
+                let given = releases.iter().map(|release| release.address);
+                released.extend(given.filter(|address| !not_taken.contains(address)));
+                if held.len() == releases.len() {
+                    return Ok(released);
+                }
+            }
+        }
+        Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
     }
 
     /// Gives addresses of one block back, and counts them off their handles.
@@ -66,56 +85,94 @@ impl Ipam<'_> {
         cidr: IpNet,
         releases: &[Release],
     ) -> Result<Vec<IpAddr>, IpamError> {
-        let cool_down_s = self.config().await?.ip_cooldown_seconds;
         let mut not_taken = Vec::new();
         for releases in releases.chunks(RELEASES_MAX) {
-            not_taken.extend(self.release_some(cidr, releases, cool_down_s).await?);
+            not_taken.extend(self.release_some(cidr, releases).await?);
         }
         Ok(not_taken)
     }
 
-    /// The same of no more addresses than one transaction can hold the handles of. A block that is
-    /// nobody's goes with its last address.
+    /// The same of no more addresses than one transaction can hold the handles of.
     async fn release_some(
         &self,
         cidr: IpNet,
         releases: &[Release],
-        cool_down_s: u32,
     ) -> Result<Vec<IpAddr>, IpamError> {
-        let key = IpamKey::Block(cidr);
+        let mut handles: BTreeSet<String> = releases
+            .iter()
+            .filter_map(|release| release.handle.clone())
+            .collect();
         for _ in 0..ATTEMPTS_MAX {
-            let Some(Stored {
-                mut value,
-                revision,
-            }) = self.block(cidr).await?
-            else {
-                return Ok(releases.iter().map(|release| release.address).collect());
-            };
-            let released = value
-                .release(releases, self.now(), cool_down_s)
-                .map_err(IpamError::Changed)?;
-            if released.not_taken.len() == releases.len() {
-                return Ok(released.not_taken);
-            }
-            let gone = value.is_empty() && value.owner().is_none();
-            value.count_write();
-            let mut changes = vec![Change {
-                key: key.clone(),
-                was: revision,
-                value: (!gone).then(|| value.value().encode()),
-            }];
-            for (id, count) in &released.by_handle {
-                let handle = self.handle(id).await?;
-                let less = |held: u32| held.saturating_sub(*count);
-                if handle.is_some() {
-                    changes.push(Change::of_handle(id, handle, cidr, less));
+            let scene = self.scene(cidr, &handles).await?;
+            if let Some(block) = &scene.block {
+                // Whose the addresses are is known only now.
+                let held = releases
+                    .iter()
+                    .filter_map(|release| block.value.holder(release.address)?.handle);
+                let before = handles.len();
+                handles.extend(held);
+                if handles.len() > before {
+                    continue;
                 }
             }
-            if self.write(changes).await? {
-                return Ok(released.not_taken);
+            if let Some(not_taken) = self.release_in(scene, releases).await? {
+                return Ok(not_taken);
             }
         }
-        Err(IpamError::Contended(key.to_string()))
+        Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
+    }
+
+    /// What giving addresses of a block back is about.
+    async fn scene(&self, cidr: IpNet, handles: &BTreeSet<String>) -> Result<Scene, IpamError> {
+        let keys = [IpamKey::Block(cidr), IpamKey::Config];
+        let handles = handles.iter().map(|id| IpamKey::Handle(id.clone()));
+        let ranges = keys.into_iter().chain(handles).map(|key| just(&key));
+        let seen = self.see(ranges.collect()).await?;
+        Ok(Scene {
+            cidr,
+            cool_down_s: seen.config()?.ip_cooldown_seconds,
+            block: seen.block(cidr)?,
+            seen,
+        })
+    }
+
+    /// Tries to give addresses back; tells those that nobody had, or nothing if something of it
+    /// has been written meanwhile. A block that is nobody's goes with its last address.
+    async fn release_in(
+        &self,
+        scene: Scene,
+        releases: &[Release],
+    ) -> Result<Option<Vec<IpAddr>>, IpamError> {
+        let Some(Stored {
+            mut value,
+            revision,
+        }) = scene.block
+        else {
+            let addresses = releases.iter().map(|release| release.address);
+            return Ok(Some(addresses.collect()));
+        };
+        let released = value
+            .release(releases, self.now(), scene.cool_down_s)
+            .map_err(IpamError::Changed)?;
+        if released.not_taken.len() == releases.len() {
+            return Ok(Some(released.not_taken));
+        }
+        let gone = value.is_empty() && value.owner().is_none();
+        value.count_write();
+        let mut changes = vec![Change {
+            key: IpamKey::Block(scene.cidr),
+            was: revision,
+            value: (!gone).then(|| value.value().encode()),
+        }];
+        for (id, count) in &released.by_handle {
+            let handle = scene.seen.handle(id)?;
+            let less = |held: u32| held.saturating_sub(*count);
+            if handle.is_some() {
+                changes.push(Change::of_handle(id, handle, scene.cidr, less));
+            }
+        }
+        let done = self.write(changes).await?;
+        Ok(done.then_some(released.not_taken))
     }
 
     /// Takes a block from its owner: an empty one goes, one with addresses in use is nobody's
@@ -132,7 +189,10 @@ impl Ipam<'_> {
             block: cidr,
         };
         for _ in 0..ATTEMPTS_MAX {
-            let Some(found) = self.affinity(&affinity).await? else {
+            let seen = self
+                .see(vec![just(&affinity), just(&IpamKey::Block(cidr))])
+                .await?;
+            let Some(found) = seen.affinity(&affinity)? else {
                 return Ok(());
             };
             let mut changes = vec![Change {
@@ -140,7 +200,7 @@ impl Ipam<'_> {
                 was: found.revision,
                 value: None,
             }];
-            let block = self.block(cidr).await?;
+            let block = seen.block(cidr)?;
             // Never theirs, or not any more: only the affinity goes.
             if let Some(mut block) = block
                 && block.value.owner().is_none_or(|other| other == *owner)

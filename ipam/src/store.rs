@@ -1,18 +1,17 @@
 //! Blocks, affinities and handles in a store.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use datastore::{
-    Compare, CompareWith, Comparison, Delete, KeyRange, KeyValue, Op, Put, Revision, Store, Txn,
+    Compare, CompareWith, Comparison, Delete, KeyRange, Op, Put, Revision, Store, Txn,
 };
 use ipnet::IpNet;
 use jiff::Timestamp;
-use model::{AllocationBlock, BlockAffinity, IpamConfig, IpamHandle, IpamKey, ParseError};
+use model::{IpamHandle, IpamKey};
 
-use crate::block::{Block, Holder};
 use crate::error::IpamError;
+use crate::read::Stored;
 
 /// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,13 +50,6 @@ pub struct Ipam<'a> {
     pub(crate) clock: fn() -> Time,
 }
 
-/// Something stored, and when it was last written.
-#[derive(Debug)]
-pub(crate) struct Stored<T> {
-    pub(crate) value: T,
-    pub(crate) revision: Revision,
-}
-
 /// What becomes of a key.
 #[derive(Debug)]
 pub(crate) struct Change {
@@ -81,87 +73,6 @@ impl<'a> Ipam<'a> {
 
     pub(crate) fn now(&self) -> Time {
         (self.clock)()
-    }
-
-    async fn read<T>(
-        &self,
-        key: &IpamKey,
-        parse: impl Fn(&[u8]) -> Result<T, ParseError>,
-    ) -> Result<Option<Stored<T>>, IpamError> {
-        let key = key.to_string();
-        match self.store.get(key.clone().into()).await? {
-            Some(found) => read(&key, &found, parse).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// The settings in force.
-    pub(crate) async fn config(&self) -> Result<IpamConfig, IpamError> {
-        let stored = self.read(&IpamKey::Config, IpamConfig::parse).await?;
-        Ok(stored.map_or_else(IpamConfig::default, |stored| stored.value))
-    }
-
-    pub(crate) async fn affinity(
-        &self,
-        key: &IpamKey,
-    ) -> Result<Option<Stored<BlockAffinity>>, IpamError> {
-        self.read(key, BlockAffinity::parse).await
-    }
-
-    pub(crate) async fn handle(&self, id: &str) -> Result<Option<Stored<IpamHandle>>, IpamError> {
-        self.read(&IpamKey::Handle(id.to_owned()), IpamHandle::parse)
-            .await
-    }
-
-    pub(crate) async fn block(&self, cidr: IpNet) -> Result<Option<Stored<Block>>, IpamError> {
-        let stored = self
-            .read(&IpamKey::Block(cidr), AllocationBlock::parse)
-            .await?;
-        let Some(Stored { value, revision }) = stored else {
-            return Ok(None);
-        };
-        let value =
-            Block::stored(value).map_err(|fault| IpamError::Block { block: cidr, fault })?;
-        Ok(Some(Stored { value, revision }))
-    }
-
-    /// Every block that can be read. One that cannot is somebody's, all the same.
-    pub(crate) async fn blocks(&self) -> Result<Vec<(IpNet, Option<Block>)>, IpamError> {
-        let listing = self.store.list(KeyRange::prefix(IpamKey::BLOCKS)).await?;
-        let mut blocks = Vec::new();
-        for found in listing.items {
-            if let Ok(IpamKey::Block(cidr)) = String::from_utf8_lossy(&found.key).parse() {
-                let block = AllocationBlock::parse(&found.value).ok();
-                blocks.push((cidr, block.and_then(|block| Block::stored(block).ok())));
-            }
-        }
-        Ok(blocks)
-    }
-
-    /// Who has these addresses, of those that somebody has.
-    pub async fn holders(&self, addresses: &[IpAddr]) -> Result<Vec<Holder>, IpamError> {
-        let keys = self.keys(IpamKey::BLOCKS).await?;
-        let mut holders = Vec::new();
-        for key in keys {
-            let IpamKey::Block(cidr) = key else { continue };
-            let its = || addresses.iter().filter(|address| cidr.contains(*address));
-            if its().next().is_none() {
-                continue;
-            }
-            if let Some(block) = self.block(cidr).await? {
-                holders.extend(its().filter_map(|address| block.value.holder(*address)));
-            }
-        }
-        Ok(holders)
-    }
-
-    /// The keys below a prefix that are keys of address management.
-    pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<IpamKey>, IpamError> {
-        let listing = self.store.list(KeyRange::prefix(prefix.to_owned())).await?;
-        let keys = listing.items.iter();
-        Ok(keys
-            .filter_map(|found| String::from_utf8_lossy(&found.key).parse().ok())
-            .collect())
     }
 
     /// Makes all the changes, if everything they concern is still as it was read; tells whether.
@@ -213,22 +124,5 @@ impl Change {
 impl std::fmt::Debug for Ipam<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ipam").finish_non_exhaustive()
-    }
-}
-
-fn read<T>(
-    key: &str,
-    found: &KeyValue,
-    parse: impl Fn(&[u8]) -> Result<T, ParseError>,
-) -> Result<Stored<T>, IpamError> {
-    match parse(&found.value) {
-        Ok(value) => Ok(Stored {
-            value,
-            revision: found.mod_revision,
-        }),
-        Err(error) => Err(IpamError::Unreadable {
-            key: key.to_owned(),
-            error,
-        }),
     }
 }
