@@ -20,6 +20,10 @@ const DAEMONS: &str = "/usr/sbin";
 /// The home of its user, to which it changes its root.
 const CHROOT: &str = "/run/openbgpd";
 
+/// What it writes once its decision engine has taken its configuration. Its sessions may come up
+/// before: a route that comes in then is passed on as if it were no reflector.
+pub(crate) const READY: &str = "RDE soft reconfiguration done";
+
 pub(crate) fn installed() -> bool {
     programs::foreign_in(DAEMONS, "bgpd").is_some() && programs::foreign("bgpctl").is_some()
 }

@@ -69,11 +69,15 @@ impl Speaker {
             Kind::Frr => frr::start(&site, setup)?,
             Kind::Openbgpd => openbgpd::start(&site, setup)?,
         };
-        Ok(Self {
+        let speaker = Self {
             kind,
             site,
             process,
-        })
+        };
+        if kind == Kind::Openbgpd {
+            speaker.writes(openbgpd::READY).await;
+        }
+        Ok(speaker)
     }
 
     /// Starts one of Cambric's programs as the store behind these addresses has it: the node of
