@@ -6,6 +6,7 @@ use std::time::Duration;
 use admin::config::{Problem, Report, Source};
 use admin::daemon::{LogFormat, host_name};
 use datastore::{EtcdOptions, SnapshotOptions};
+use model::EndpointFile;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub datastore: EtcdOptions,
     /// Where what is known of the store is kept over a restart, if anywhere.
     pub datastore_snapshot: Option<SnapshotOptions>,
+    /// Below which directory plugins of this host are told of its endpoints, if they are.
+    pub endpoint_status_path_prefix: Option<PathBuf>,
     /// What the agent is told.
     pub agent: AgentConfig,
     /// The file it was read from.
@@ -52,6 +55,8 @@ struct File {
     endpoint_metric: Option<Spanned<u32>>,
     route_table: Option<Spanned<u32>>,
     route_refresh_s: Option<u32>,
+    #[serde(default = "endpoint_status_path_prefix")]
+    endpoint_status_path_prefix: PathBuf,
     datastore: EtcdOptions,
     datastore_snapshot: Option<SnapshotOptions>,
 }
@@ -62,6 +67,10 @@ fn control() -> PathBuf {
 
 fn log() -> Spanned<String> {
     Spanned::new(0..0, "info".into())
+}
+
+fn endpoint_status_path_prefix() -> PathBuf {
+    EndpointFile::PATH_PREFIX.into()
 }
 
 impl Config {
@@ -103,6 +112,8 @@ impl Config {
             log_format: file.log_format,
             datastore: file.datastore,
             datastore_snapshot: file.datastore_snapshot,
+            endpoint_status_path_prefix: Some(file.endpoint_status_path_prefix)
+                .filter(|prefix| !prefix.as_os_str().is_empty()),
             agent,
             path: source.path().to_owned(),
         })
@@ -207,6 +218,8 @@ mod tests {
             (80, 256, 254)
         );
         assert_eq!(agent.interface_prefixes, None);
+        let prefix = Some(PathBuf::from("/var/run/calico"));
+        assert_eq!(config.endpoint_status_path_prefix, prefix);
         assert!(!agent.hostname.is_empty());
     }
 
@@ -231,6 +244,10 @@ mod tests {
         };
         assert_eq!(defaults(&all), defaults(&plain));
         assert_eq!(all.datastore.require_leader, plain.datastore.require_leader);
+        assert_eq!(
+            all.endpoint_status_path_prefix,
+            plain.endpoint_status_path_prefix
+        );
     }
 
     #[test]
@@ -238,7 +255,7 @@ mod tests {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
              interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\
-             route_table = 10\nroute_refresh_s = 30\n{STORE}"
+             route_table = 10\nroute_refresh_s = 30\nendpoint_status_path_prefix = \"\"\n{STORE}"
         ))
         .unwrap();
         let agent = &config.agent;
@@ -252,6 +269,7 @@ mod tests {
             (81, 100, 10)
         );
         assert_eq!(agent.route_refresh, Duration::from_secs(30));
+        assert_eq!(config.endpoint_status_path_prefix, None);
     }
 
     #[test]

@@ -16,9 +16,10 @@ use fib_sync::{Event, Fib, Instant, OpError};
 use futures_util::FutureExt;
 use tracing::{info, warn};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, EndpointView};
 use crate::apply::{HostError, LinuxHost};
 use crate::config::Config;
+use crate::endpoint_files::EndpointFiles;
 use crate::limits::EVENTS_PER_TURN;
 use crate::report::{self, DAEMON, Process};
 use crate::status::{Outcome, Reporter};
@@ -84,6 +85,7 @@ pub struct Daemon {
     /// The age of the snapshot that is acted upon, for want of the store.
     snapshot_age_s: Option<u64>,
     reporter: Reporter,
+    files: Option<EndpointFiles>,
     clock: Clock,
 }
 
@@ -140,6 +142,10 @@ impl Daemon {
             store_lost: false,
             snapshot_age_s: None,
             reporter: Reporter::new(clock.now(), &*hostname, chance),
+            files: config
+                .endpoint_status_path_prefix
+                .as_deref()
+                .map(EndpointFiles::new),
             clock,
             hostname,
         })
@@ -178,23 +184,28 @@ impl Daemon {
             self.fib.submit(command);
         }
         self.host.go_on(now);
-        // What an earlier run knew is not reported: the store knows better.
-        let current = self.agent.is_active() && self.agent.is_store_in_sync();
-        if current {
-            let settings = &self.agent.desired().settings;
-            self.reporter.settings(settings);
-        }
-        if current && self.agent.desired().settings.endpoint_reporting {
-            self.reporter.endpoints(
-                self.agent
-                    .endpoints()
-                    .map(|view| (view.id, view.reported())),
-            );
+        // What an earlier run knew is not told: the store knows better.
+        if self.agent.is_active() && self.agent.is_store_in_sync() {
+            self.tell(now);
         }
         if errand.is_none()
             && let Some(job) = self.reporter.poll(now, unix_s())
         {
             *errand = Some(Box::pin(store::run(Arc::clone(&self.store), job)));
+        }
+    }
+
+    /// Tells others how the endpoints fare.
+    fn tell(&mut self, now: Instant) {
+        let settings = &self.agent.desired().settings;
+        self.reporter.settings(settings);
+        let views: Vec<EndpointView<'_>> = self.agent.endpoints().collect();
+        if let Some(files) = &mut self.files {
+            files.tell(now, &views, self.agent.is_settled());
+        }
+        if settings.endpoint_reporting {
+            let states = views.iter().map(|view| (view.id, view.reported()));
+            self.reporter.endpoints(states);
         }
     }
 
@@ -207,6 +218,7 @@ impl Daemon {
             self.agent.poll_timeout(),
             self.reporter.poll_timeout(),
             self.host.poll_timeout(),
+            self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadline.into_iter().flatten().min();
         tokio::select! {
@@ -284,6 +296,10 @@ impl Daemon {
                     config_error: self.config_error.clone(),
                     store_lost: self.store_lost,
                     snapshot_age_s: self.snapshot_age_s,
+                    files_problem: self
+                        .files
+                        .as_ref()
+                        .and_then(|files| Some(files.problem()?.to_owned())),
                 };
                 Reply::Status(report::status(&self.agent, &mut self.host, process))
             }

@@ -6,6 +6,7 @@
 //! * [`agent`]: what is to be done next, without doing it. Pure; a simulator runs it.
 //! * [`apply`]: nftables, neighbour entries, kernel settings, connection tracking.
 //! * [`status`]: what is reported into the store, and when. Pure.
+//! * [`endpoint_files`]: what plugins of this host are told, in files.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
 //! Fail closed: what is not known to be allowed does not pass. Rules are in force before a route
@@ -16,6 +17,7 @@ pub mod apply;
 pub mod calc;
 pub mod config;
 pub mod daemon;
+pub mod endpoint_files;
 pub mod limits;
 pub mod render;
 pub mod report;

@@ -133,6 +133,8 @@ pub struct Process {
     pub store_lost: bool,
     /// Age of the snapshot that is acted upon, as long as the store has not been read.
     pub snapshot_age_s: Option<u64>,
+    /// Why plugins of this host are not told how endpoints fare.
+    pub files_problem: Option<String>,
 }
 
 /// The daemon as a whole.
@@ -159,6 +161,9 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
             "the store has not been read; in force is a snapshot that was {age_s} s old at the \
              start, and nothing is removed"
         ));
+    }
+    if let Some(problem) = process.files_problem {
+        notes.push(format!("plugins cannot be told of endpoints: {problem}"));
     }
     Status {
         daemon: DAEMON.into(),

@@ -1,5 +1,6 @@
-//! The files by which an agent tells the plugins of its host that an endpoint is set up, one an
-//! endpoint, in a directory of theirs (Calico's is `/var/run/calico/endpoint-status`).
+//! The files by which an agent tells the plugins of its host how an endpoint fares, one an
+//! endpoint: as Calico has it, one in a directory `endpoint-status` while it is up; and one in a
+//! directory `endpoint-error` beside that while it is refused.
 
 use std::fmt::Write as _;
 
@@ -9,8 +10,7 @@ use crate::key::endpoint_name::EndpointName;
 use crate::value::mac::Mac;
 use crate::value::network::Network;
 
-/// What such a file holds, as JSON. It is there while the endpoint is up, and everything of it in
-/// the kernel.
+/// What such a file holds, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointFile {
@@ -29,9 +29,22 @@ pub struct EndpointFile {
     /// The BGP peer that selects it, if one does.
     #[serde(rename = "bgpPeerName", skip_serializing_if = "String::is_empty")]
     pub bgp_peer_name: String,
+    /// Why the endpoint is refused.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 impl EndpointFile {
+    /// Where agents and plugins keep such files unless they are told otherwise: in directories
+    /// below this one.
+    pub const PATH_PREFIX: &str = "/var/run/calico";
+
+    /// The directory of the files of endpoints that are up: everything of them is in the kernel.
+    pub const UP: &str = "endpoint-status";
+
+    /// The directory of the files of endpoints that are refused, each with its reason.
+    pub const ERROR: &str = "endpoint-error";
+
     /// The file's name: orchestrator, `namespace/workload` and endpoint, with blanks between them.
     pub fn name(orchestrator: &str, workload: &str, endpoint: &str) -> String {
         [orchestrator, workload, endpoint].map(escape).join(" ")

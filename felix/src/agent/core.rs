@@ -15,6 +15,9 @@ use crate::calc::{Calculator, Desired};
 use crate::limits::{INTERFACE_REFRESH, RULES_CHECK};
 use crate::render::Ruleset;
 
+/// The end of the grace period, once it is over.
+pub(super) const GRACE_OVER: Instant = Instant(u64::MAX);
+
 /// What an agent is told once.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {

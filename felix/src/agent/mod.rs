@@ -6,7 +6,7 @@
 mod core;
 mod host;
 mod interface;
-mod retry;
+pub(crate) mod retry;
 mod state;
 mod steps;
 #[cfg(test)]

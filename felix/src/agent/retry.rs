@@ -6,7 +6,7 @@ use crate::limits::{RETRY_MAX, RETRY_MIN};
 
 /// How far it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Retry {
+pub(crate) enum Retry {
     /// To be done now.
     #[default]
     Due,
@@ -25,7 +25,7 @@ pub(super) enum Retry {
 
 impl Retry {
     /// Whether it is to be done at `now`.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         match self {
             Self::Due => true,
             Self::Done => false,
@@ -33,12 +33,12 @@ impl Retry {
         }
     }
 
-    pub(super) const fn is_done(&self) -> bool {
+    pub(crate) const fn is_done(&self) -> bool {
         matches!(self, Self::Done)
     }
 
     /// Takes note of an outcome. Returns the reason if it is a new one, worth a line in the log.
-    pub(super) fn note<E: ToString>(
+    pub(crate) fn note<E: ToString>(
         &mut self,
         now: Instant,
         outcome: Result<(), E>,
@@ -68,7 +68,7 @@ impl Retry {
     }
 
     /// Why it failed last.
-    pub(super) fn reason(&self) -> Option<&str> {
+    pub(crate) fn reason(&self) -> Option<&str> {
         match self {
             Self::Failed { reason, .. } => Some(reason),
             Self::Due | Self::Done => None,
@@ -76,7 +76,7 @@ impl Retry {
     }
 
     /// When it is to be tried again.
-    pub(super) const fn timeout(&self) -> Option<Instant> {
+    pub(crate) const fn timeout(&self) -> Option<Instant> {
         match self {
             Self::Failed { at, .. } => Some(*at),
             Self::Due | Self::Done => None,

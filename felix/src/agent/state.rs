@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fib_sync::{FibStatus, FibSummary, FibView};
 use model::EndpointState;
 
-use super::core::Agent;
+use super::core::{Agent, GRACE_OVER};
 use super::interface::is_up;
 use crate::calc::{Desired, EndpointId, Placement};
 
@@ -63,6 +63,12 @@ impl Agent {
     /// read in full, and may be acted upon.
     pub const fn is_active(&self) -> bool {
         self.active
+    }
+
+    /// Whether the time is over that interfaces were given to come up since the store was first
+    /// read in full: what is not up now was not left so by the start.
+    pub fn is_settled(&self) -> bool {
+        self.grace == Some(GRACE_OVER)
     }
 
     /// How often a foreign change to the packet filter was undone.

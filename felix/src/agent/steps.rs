@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use fib_sync::{Instant, Owner, Route, RouteKey};
 use tracing::{info, warn};
 
-use super::core::Agent;
+use super::core::{Agent, GRACE_OVER};
 use super::host::Host;
 use super::interface::{Setup, is_up};
 use super::retry::Retry;
@@ -268,7 +268,7 @@ impl Agent {
     pub(super) fn end_grace(&mut self, now: Instant) {
         let ends = *self.grace.get_or_insert(now + ROUTE_GRACE);
         if ends <= now {
-            self.grace = Some(Instant(u64::MAX));
+            self.grace = Some(GRACE_OVER);
             self.reconciler.finish_grace();
         }
     }

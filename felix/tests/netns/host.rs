@@ -10,6 +10,7 @@ use admin::{Command, Reply};
 use cambric_felix::config::Config;
 use cambric_felix::daemon::Daemon;
 use datastore::{LeaseId, Local, Store};
+use model::EndpointFile;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
@@ -64,10 +65,20 @@ impl Host {
         self.directory.path().join("felix.sock")
     }
 
+    /// The file in this directory by which plugins hear of the endpoint of this pod.
+    pub(crate) fn file(&self, directory: &str, pod: &str) -> Option<Value> {
+        let name = EndpointFile::name("k8s", &format!("ns/{pod}"), "eth0");
+        let path = self.directory.path().join(directory).join(name);
+        let octets = std::fs::read(path).ok()?;
+        Some(serde_json::from_slice(&octets).unwrap())
+    }
+
     pub(crate) fn start(&mut self) {
         let text = format!(
-            "hostname = \"n1\"\ncontrol = \"{}\"\n[datastore]\nendpoints = []\n",
-            self.socket().display()
+            "hostname = \"n1\"\ncontrol = \"{}\"\nendpoint_status_path_prefix = \"{}\"\n\
+             [datastore]\nendpoints = []\n",
+            self.socket().display(),
+            self.directory.path().display(),
         );
         let config = Config::of(&admin::config::Source::new("felix.toml", text)).unwrap();
         let store = Arc::clone(&self.store);

@@ -56,7 +56,8 @@ pub fn felix(plan: &Plan, node: Place) -> String {
         .collect();
     format!(
         "hostname = \"{}\"\ncontrol = \"/run/cambric/felix.sock\"\nlog = \"info\"\n\
-         interface_prefix = [\"cali\", \"tap\"]\n\n\
+         interface_prefix = [\"cali\", \"tap\"]\n\
+         endpoint_status_path_prefix = \"/run/cambric\"\n\n\
          [datastore]\nendpoints = [{}]\n",
         own.name,
         stores.join(", "),

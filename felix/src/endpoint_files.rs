@@ -1,0 +1,216 @@
+//! The files that tell plugins of this host how its endpoints fare: one in `endpoint-status` while
+//! an endpoint is up, as Calico's agent keeps them, and one in `endpoint-error` while it is refused.
+//!
+//! They outlive the program, as what it put into the kernel does. What an earlier run left is taken
+//! away as soon as its endpoint is not there, and otherwise once this run had the time to bring the
+//! endpoint up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fib_sync::Instant;
+use model::{EndpointFile, EndpointState};
+use tracing::warn;
+
+use crate::agent::EndpointView;
+use crate::agent::retry::Retry;
+use crate::calc::{Endpoint, EndpointId};
+
+#[cfg(test)]
+mod tests;
+
+/// The two directories, and what is in them.
+#[derive(Debug)]
+pub struct EndpointFiles {
+    up: Directory,
+    error: Directory,
+    retry: Retry,
+}
+
+/// One directory.
+#[derive(Debug)]
+struct Directory {
+    state: EndpointState,
+    path: PathBuf,
+    /// Where a file is written before it is given its name; nobody is to see half of one.
+    draft: PathBuf,
+    /// Names of an earlier run's files; `None`: not looked yet.
+    left: Option<BTreeSet<String>>,
+    /// This run's files.
+    held: BTreeMap<EndpointId, Told>,
+}
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Told {
+    endpoint: Endpoint,
+    reason: Option<String>,
+}
+
+impl EndpointFiles {
+    /// Files below `prefix`; nothing is done yet.
+    pub fn new(prefix: &Path) -> Self {
+        let directory = |state, name: &str| Directory {
+            state,
+            path: prefix.join(name),
+            draft: prefix.join(format!(".{name}.new")),
+            left: None,
+            held: BTreeMap::new(),
+        };
+        Self {
+            up: directory(EndpointState::Up, EndpointFile::UP),
+            error: directory(EndpointState::Error, EndpointFile::ERROR),
+            retry: Retry::Due,
+        }
+    }
+
+    /// Makes the files say how all endpoints of this host fare. To be called once the store has
+    /// been read in full; `settled` is whether endpoints had the time to come up since.
+    pub fn tell(&mut self, now: Instant, views: &[EndpointView<'_>], settled: bool) {
+        if self.retry.reason().is_some() && !self.retry.is_due(now) {
+            return;
+        }
+        let up = self.up.tell(views, settled);
+        let outcome = self.error.tell(views, settled).and(up);
+        if let Some(reason) = self.retry.note(now, outcome) {
+            warn!(reason, "plugins cannot be told of endpoints");
+        }
+    }
+
+    /// When what failed is tried again.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.retry.timeout()
+    }
+
+    /// Why a file is not as it should be.
+    pub fn problem(&self) -> Option<&str> {
+        self.retry.reason()
+    }
+}
+
+impl Directory {
+    /// Does what can be done; tells what failed first.
+    fn tell(&mut self, views: &[EndpointView<'_>], settled: bool) -> Result<(), String> {
+        self.look()?;
+        let mut failed = None;
+        let mut note =
+            |outcome: Result<(), String>| failed = failed.take().or_else(|| outcome.err());
+        let gone: Vec<EndpointId> = {
+            let wanted: BTreeSet<&EndpointId> = views
+                .iter()
+                .filter(|view| view.state == self.state)
+                .map(|view| view.id)
+                .collect();
+            let held = self.held.keys().filter(|id| !wanted.contains(id));
+            held.cloned().collect()
+        };
+        for id in gone {
+            let outcome = self.remove(&name(&id));
+            if outcome.is_ok() {
+                self.held.remove(&id);
+            }
+            note(outcome);
+        }
+        let state = self.state;
+        for view in views.iter().filter(|view| view.state == state) {
+            note(self.write(view));
+        }
+        note(self.clean(views, settled));
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes the directory, and looks what an earlier run left there.
+    fn look(&mut self) -> Result<(), String> {
+        if self.left.is_some() {
+            return Ok(());
+        }
+        let names = fs::create_dir_all(&self.path)
+            .and_then(|()| fs::read_dir(&self.path))
+            .and_then(|entries| {
+                entries
+                    .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+                    .collect()
+            });
+        self.left = Some(names.map_err(|error| at(&self.path, &error))?);
+        Ok(())
+    }
+
+    fn write(&mut self, view: &EndpointView<'_>) -> Result<(), String> {
+        let (endpoint, reason) = (&view.placement.endpoint, &view.reason);
+        let same = |told: &Told| told.endpoint == *endpoint && told.reason == *reason;
+        if self.held.get(view.id).is_some_and(same) {
+            return Ok(());
+        }
+        let told = Told {
+            endpoint: endpoint.clone(),
+            reason: reason.clone(),
+        };
+        let name = name(view.id);
+        let path = self.path.join(&name);
+        let octets = serde_json::to_vec(&told.file()).map_err(|error| error.to_string())?;
+        fs::write(&self.draft, octets)
+            .and_then(|()| fs::rename(&self.draft, &path))
+            .map_err(|error| at(&path, &error))?;
+        self.held.insert(view.id.clone(), told);
+        if let Some(left) = &mut self.left {
+            left.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// Takes away what an earlier run left and this one does not want.
+    fn clean(&mut self, views: &[EndpointView<'_>], settled: bool) -> Result<(), String> {
+        let Some(left) = self.left.as_ref().filter(|left| !left.is_empty()) else {
+            return Ok(());
+        };
+        // A refusal of an earlier run is no reason for a plugin to fail now.
+        let may_come = |_: &&EndpointView<'_>| !settled && self.state == EndpointState::Up;
+        let kept = views.iter().filter(may_come).map(|view| name(view.id));
+        let kept: BTreeSet<String> = kept.collect();
+        let gone: Vec<String> = left.difference(&kept).cloned().collect();
+        for name in gone {
+            self.remove(&name)?;
+            if let Some(left) = &mut self.left {
+                left.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), String> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path, &error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Told {
+    fn file(&self) -> EndpointFile {
+        let endpoint = &self.endpoint;
+        let networks = |ipv4| {
+            let addresses = endpoint.addresses.iter();
+            let of_family = addresses.filter(move |address| address.is_ipv4() == ipv4);
+            of_family.map(|address| (*address).into()).collect()
+        };
+        EndpointFile {
+            iface_name: endpoint.interface.clone(),
+            mac: endpoint.mac,
+            ipv4_nets: networks(true),
+            ipv6_nets: networks(false),
+            bgp_peer_name: String::new(),
+            reason: self.reason.clone().unwrap_or_default(),
+        }
+    }
+}
+
+fn name(id: &EndpointId) -> String {
+    EndpointFile::name(&id.orchestrator, &id.workload, &id.endpoint)
+}
+
+fn at(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}

@@ -1,0 +1,182 @@
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::calc::Placement;
+
+const WEB: &str = "endpoint-status/k8s prod%2Fweb-0 eth0";
+const WEB_ERROR: &str = "endpoint-error/k8s prod%2Fweb-0 eth0";
+
+struct World {
+    directory: TempDir,
+    files: EndpointFiles,
+    now: Instant,
+    placements: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self {
+            files: EndpointFiles::new(directory.path()),
+            directory,
+            now: Instant(0),
+            placements: BTreeMap::new(),
+        }
+    }
+
+    /// A file that was there before.
+    fn left(&self, path: &str) {
+        let path = self.directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "{}").unwrap();
+    }
+
+    fn endpoint(&mut self, workload: &str, state: EndpointState, reason: Option<&str>) {
+        let id = EndpointId {
+            orchestrator: "k8s".into(),
+            workload: format!("prod/{workload}"),
+            endpoint: "eth0".into(),
+        };
+        let endpoint = Endpoint {
+            id: id.clone(),
+            resource: format!("prod/n1-k8s-{workload}-eth0"),
+            interface: "cali1".into(),
+            mac: "aa:bb:cc:00:11:22".parse().ok(),
+            addresses: vec!["10.65.3.70".parse().unwrap(), "fd65::70".parse().unwrap()],
+            profiles: vec![],
+        };
+        let placement = Placement {
+            endpoint,
+            denied: None,
+        };
+        self.placements
+            .insert(id, (placement, state, reason.map(str::to_owned)));
+    }
+
+    fn tell(&mut self, settled: bool) {
+        let views = self.placements.iter();
+        let views = views.map(|(id, (placement, state, reason))| EndpointView {
+            id,
+            placement,
+            state: *state,
+            reason: reason.clone(),
+        });
+        let views: Vec<_> = views.collect();
+        self.files.tell(self.now, &views, settled);
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for directory in [EndpointFile::UP, EndpointFile::ERROR] {
+            for entry in fs::read_dir(self.directory.path().join(directory)).unwrap() {
+                let name = entry.unwrap().file_name();
+                found.push(format!("{directory}/{}", name.to_str().unwrap()));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    fn read(&self, path: &str) -> Value {
+        let octets = fs::read(self.directory.path().join(path)).unwrap();
+        serde_json::from_slice(&octets).unwrap()
+    }
+}
+
+#[test]
+fn a_file_is_there_while_the_endpoint_is_up() {
+    let mut world = World::new();
+    world.endpoint("web-0", EndpointState::Down, Some("no carrier"));
+    world.tell(false);
+    assert!(world.files().is_empty());
+    world.endpoint("web-0", EndpointState::Up, None);
+    world.tell(false);
+    assert_eq!(world.files(), [WEB]);
+    let told = json!({
+        "ifaceName": "cali1", "mac": "aa:bb:cc:00:11:22",
+        "ipv4Nets": ["10.65.3.70/32"], "ipv6Nets": ["fd65::70/128"],
+    });
+    assert_eq!(world.read(WEB), told);
+    world.endpoint("web-0", EndpointState::Down, Some("no carrier"));
+    world.tell(false);
+    assert!(world.files().is_empty());
+    world.endpoint("web-0", EndpointState::Up, None);
+    world.tell(true);
+    world.placements.clear();
+    world.tell(true);
+    assert!(world.files().is_empty());
+}
+
+#[test]
+fn a_refusal_has_its_reason_beside() {
+    let mut world = World::new();
+    world.endpoint("web-0", EndpointState::Error, Some("it is taken"));
+    world.tell(false);
+    assert_eq!(world.files(), [WEB_ERROR]);
+    assert_eq!(world.read(WEB_ERROR)["reason"], "it is taken");
+    world.endpoint("web-0", EndpointState::Error, Some("otherwise"));
+    world.tell(false);
+    assert_eq!(world.read(WEB_ERROR)["reason"], "otherwise");
+    world.endpoint("web-0", EndpointState::Up, None);
+    world.tell(false);
+    assert_eq!(world.files(), [WEB]);
+    assert_eq!(world.read(WEB).get("reason"), None);
+}
+
+#[test]
+fn what_an_earlier_run_left_goes_when_it_is_known_to_be_stale() {
+    let mut world = World::new();
+    let gone = "endpoint-status/k8s prod%2Fgone eth0";
+    let up = "endpoint-status/k8s prod%2Fup eth0";
+    for left in [WEB, WEB_ERROR, gone, up] {
+        world.left(left);
+    }
+    world.endpoint("web-0", EndpointState::Down, Some("not yet"));
+    world.endpoint("up", EndpointState::Up, None);
+    world.tell(false);
+    assert_eq!(world.files(), [up, WEB]);
+    assert_eq!(world.read(up)["ifaceName"], "cali1", "written anew");
+    world.tell(true);
+    assert_eq!(world.files(), [up]);
+}
+
+#[test]
+fn what_failed_is_tried_again_and_keeps_nothing_else_back() {
+    let mut world = World::new();
+    // A directory in the place of a file.
+    let stone = world.directory.path().join(WEB);
+    fs::create_dir_all(&stone).unwrap();
+    fs::set_permissions(&stone, fs::Permissions::from_mode(0o700)).unwrap();
+    world.endpoint("web-0", EndpointState::Up, None);
+    world.endpoint("web-1", EndpointState::Up, None);
+    world.tell(true);
+    let problem = world.files.problem().unwrap();
+    assert!(problem.contains("web-0"), "{problem}");
+    let other = "endpoint-status/k8s prod%2Fweb-1 eth0";
+    assert_eq!(world.read(other)["ifaceName"], "cali1");
+    fs::remove_dir(&stone).unwrap();
+    world.tell(true);
+    assert!(world.files.problem().is_some(), "not yet");
+    world.now = world.files.poll_timeout().unwrap();
+    world.tell(true);
+    assert_eq!(world.files.problem(), None);
+    assert_eq!(world.files(), [WEB, other]);
+}
+
+#[test]
+fn a_name_is_one_of_a_file_in_the_directory_whatever_it_is() {
+    let id = |part: &str| EndpointId {
+        orchestrator: part.into(),
+        workload: part.into(),
+        endpoint: part.into(),
+    };
+    for part in ["", ".", "..", "/", "../../etc/x", "\0"] {
+        let name = name(&id(part));
+        let path = Path::new("/d").join(&name);
+        assert_eq!(path.parent(), Some(Path::new("/d")), "{name}");
+        assert!(path.file_name().is_some() && !name.contains('\0'), "{name}");
+    }
+}
