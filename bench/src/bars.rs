@@ -2,7 +2,7 @@
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Fib, Keep, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
+    self, Churn, Fib, Ipam, Keep, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and what it is held against.
@@ -365,6 +365,48 @@ pub const BARS: &[Bar] = &[
         "watch_lists",
         "lists that etcd served again",
         0.0,
+        &[],
+    ),
+    bar(
+        Ipam,
+        "ipam_host_s",
+        "1,000 addresses of one host, s",
+        2.0,
+        &[],
+    ),
+    bar(
+        Ipam,
+        "ipam_assign_p50_ms",
+        "one of them p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Ipam,
+        "ipam_assign_p99_ms",
+        "one of them p99, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Ipam,
+        "ipam_requests",
+        "requests of etcd for one",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Ipam,
+        "ipam_bare_s",
+        "as many requests that mean nothing, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Ipam,
+        "ipam_hosts_s",
+        "100 hosts start, 10 addresses each, s",
+        20.0,
         &[],
     ),
 ];

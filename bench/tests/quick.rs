@@ -60,12 +60,13 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         println!("skipped: there is no etcd, or our daemons are not built (make build)");
         return;
     }
-    let said = bench(&["--work", "path,many,watch"]);
+    let said = bench(&["--work", "path,many,watch,ipam"]);
     for title in [
         "idle: put to kernel p50",
         "of it for 10,000 endpoints",
         "etcd killed until all in sync",
         "lists that etcd served again",
+        "100 hosts start",
     ] {
         assert!(is_met(&said, title), "{title}:\n{said}");
     }

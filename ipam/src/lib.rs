@@ -16,6 +16,8 @@
 //!   [`Ipam::holders`] tells who has them.
 //! - [`Ipam::release_affinity`], [`Ipam::remove_host`] and [`Ipam::release_range`] take blocks from
 //!   hosts.
+//! - [`Ipam::picture`] reads everything, [`findings`] tells what is not as it should be, a [`Collector`]
+//!   what has not been for long enough to be sure, and [`Ipam::mend`] sets one of those right.
 //! - [`Block`] is what can be done to one block, a plain value; [`Pool`] is what blocks are cut out of.
 //!
 //! **Deadlines and crashes.** Every future here can be dropped at any time, so a caller puts one
@@ -32,8 +34,11 @@ mod address;
 mod assign;
 mod block;
 mod catalogue;
+mod collect;
 mod error;
 pub mod limits;
+mod mend;
+mod picture;
 mod pools;
 mod read;
 mod release;
@@ -43,6 +48,8 @@ pub use address::AddressRequest;
 pub use assign::Request;
 pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
 pub use catalogue::{NamedPool, Pools};
+pub use collect::{Collector, Finding, NotReady, findings};
 pub use error::IpamError;
+pub use picture::{NODE, Picture, Use};
 pub use pools::{Pool, blocks_of};
 pub use store::{Ipam, Time};

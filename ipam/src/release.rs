@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use datastore::Compare;
 use ipnet::IpNet;
 use model::{AffinityOwner, IPAM_PREFIX, IpamKey};
 
@@ -184,6 +185,17 @@ impl Ipam<'_> {
         cidr: IpNet,
         sequence: Option<u64>,
     ) -> Result<(), IpamError> {
+        self.take_back(owner, cidr, sequence, &[]).await.map(drop)
+    }
+
+    /// The same, if also something else is so; tells whether there was anything to take.
+    pub(crate) async fn take_back(
+        &self,
+        owner: &AffinityOwner,
+        cidr: IpNet,
+        sequence: Option<u64>,
+        conditions: &[Compare],
+    ) -> Result<bool, IpamError> {
         let affinity = IpamKey::Affinity {
             owner: owner.clone(),
             block: cidr,
@@ -193,7 +205,7 @@ impl Ipam<'_> {
                 .see(vec![just(&affinity), just(&IpamKey::Block(cidr))])
                 .await?;
             let Some(found) = seen.affinity(&affinity)? else {
-                return Ok(());
+                return Ok(false);
             };
             let mut changes = vec![Change {
                 key: affinity.clone(),
@@ -218,8 +230,11 @@ impl Ipam<'_> {
                     value: (!empty).then(|| block.value.value().encode()),
                 });
             }
-            if self.write(changes).await? {
-                return Ok(());
+            if self.write_if(changes, conditions).await? {
+                return Ok(true);
+            }
+            if !conditions.is_empty() {
+                return Ok(false);
             }
         }
         Err(IpamError::Contended(affinity.to_string()))

@@ -77,7 +77,19 @@ impl<'a> Ipam<'a> {
 
     /// Makes all the changes, if everything they concern is still as it was read; tells whether.
     pub(crate) async fn write(&self, changes: Vec<Change>) -> Result<bool, IpamError> {
-        let mut txn = Txn::default();
+        self.write_if(changes, &[]).await
+    }
+
+    /// The same, if also something else is so.
+    pub(crate) async fn write_if(
+        &self,
+        changes: Vec<Change>,
+        conditions: &[Compare],
+    ) -> Result<bool, IpamError> {
+        let mut txn = Txn {
+            compares: conditions.to_vec(),
+            ..Txn::default()
+        };
         for Change { key, was, value } in changes {
             let at = Bytes::from(key.to_string());
             txn.compares.push(Compare {

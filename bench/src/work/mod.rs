@@ -1,6 +1,7 @@
 //! The workloads. Each is a module with a function that starts a daemon, drives it, checks what
 //! every receiver holds, and returns what it measured.
 
+mod addresses;
 mod churn;
 pub mod fanout;
 mod fib;
@@ -49,6 +50,8 @@ pub enum Work {
     Many,
     /// etcd restarts under 200 watchers
     Watch,
+    /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
+    Ipam,
 }
 
 impl Work {
@@ -68,6 +71,7 @@ impl Work {
             Self::Path => "path",
             Self::Many => "many",
             Self::Watch => "watch",
+            Self::Ipam => "ipam",
         }
     }
 
@@ -93,7 +97,8 @@ impl Work {
             | Self::Keep
             | Self::Path
             | Self::Many
-            | Self::Watch => 3,
+            | Self::Watch
+            | Self::Ipam => 3,
             Self::Churn => 1,
         }
     }
@@ -114,6 +119,7 @@ impl Work {
             Self::Path => path::path(options),
             Self::Many => many::many(options),
             Self::Watch => watch::watch(options),
+            Self::Ipam => addresses::addresses(options),
         }
     }
 }

@@ -12,6 +12,8 @@ pub(crate) struct Flaky {
     store: Local,
     state: AtomicU64,
     healed: AtomicBool,
+    /// Whether others have their turns before and after each request.
+    slow: bool,
 }
 
 impl Flaky {
@@ -20,6 +22,28 @@ impl Flaky {
             store,
             state: AtomicU64::new(seed),
             healed: AtomicBool::new(false),
+            slow: false,
+        }
+    }
+
+    /// The same, with as many turns of others around each request as the seed says.
+    pub(crate) fn slow(store: Local, seed: u64) -> Self {
+        Self {
+            slow: true,
+            ..Self::new(store, seed)
+        }
+    }
+
+    /// What never fails.
+    pub(crate) const fn inner(&self) -> &Local {
+        &self.store
+    }
+
+    async fn turns(&self) {
+        if self.slow && !self.healed.load(Ordering::SeqCst) {
+            for _ in 0..self.draw() % 4 {
+                tokio::task::yield_now().await;
+            }
         }
     }
 
@@ -29,7 +53,7 @@ impl Flaky {
     }
 
     /// The next random number (SplitMix64).
-    fn draw(&self) -> u64 {
+    pub(crate) fn draw(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let state = self
             .state
@@ -43,12 +67,16 @@ impl Flaky {
 
 impl Store for Flaky {
     fn range(&self, query: Query) -> Answer<'_, Listing> {
-        self.store.range(query)
+        Box::pin(async move {
+            self.turns().await;
+            self.store.range(query).await
+        })
     }
 
     fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
         let lost = || Error::Unavailable("lost".into());
         Box::pin(async move {
+            self.turns().await;
             let fate = match self.healed.load(Ordering::SeqCst) {
                 true => u64::MAX,
                 false => self.draw() % 8,
@@ -57,6 +85,7 @@ impl Store for Flaky {
                 return Err(lost());
             }
             let reply = self.store.txn(txn).await;
+            self.turns().await;
             if fate == 1 { Err(lost()) } else { reply }
         })
     }

@@ -5,7 +5,10 @@
 mod address;
 #[path = "../../../datastore/tests/common/mod.rs"]
 mod common;
+mod documented;
 mod flaky;
+mod gc;
+mod simulation;
 mod tools;
 
 use std::collections::BTreeMap;

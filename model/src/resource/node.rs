@@ -206,6 +206,24 @@ pub struct NodeInterface {
     pub unknown: Unknown,
 }
 
+impl NodeSpec {
+    /// The addresses of its tunnels: IP-in-IP, VXLAN, WireGuard.
+    pub fn tunnel_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let wireguard = self.wireguard.as_ref();
+        let v4 = [
+            self.bgp.as_ref().and_then(|bgp| bgp.ipv4_ipip_tunnel_addr),
+            self.ipv4_vxlan_tunnel_addr,
+            wireguard.and_then(|wireguard| wireguard.interface_ipv4_address),
+        ];
+        let v6 = [
+            self.ipv6_vxlan_tunnel_addr,
+            wireguard.and_then(|wireguard| wireguard.interface_ipv6_address),
+        ];
+        let v4 = v4.into_iter().flatten().map(IpAddr::V4);
+        v4.chain(v6.into_iter().flatten().map(IpAddr::V6))
+    }
+}
+
 impl Spec for NodeSpec {
     const KIND: Option<Kind> = Some(Kind::Node);
 

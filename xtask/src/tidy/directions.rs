@@ -163,7 +163,7 @@ pub const TABLE: &[Row] = &[
     row(
         "bench",
         5,
-        &["lab", "bgp-io", "fib-sync", "datastore", "model"],
+        &["lab", "bgp-io", "fib-sync", "datastore", "model", "ipam"],
     ),
     row("xtask", 5, &[]),
 ];

@@ -1,0 +1,167 @@
+//! Setting right what was found, unless it has changed.
+
+use datastore::{Compare, CompareWith, Comparison, KeyRange, Revision};
+use ipnet::IpNet;
+use model::{AffinityOwner, AffinityState, BlockAffinity, IpamKey, Kind};
+
+use crate::block::Release;
+use crate::collect::Finding;
+use crate::error::IpamError;
+use crate::read::{Stored, just};
+use crate::store::{Change, Ipam};
+
+impl Ipam<'_> {
+    /// Sets right what was found. Tells whether it did: what has been written since it was seen is
+    /// left alone.
+    pub async fn mend(&self, finding: &Finding) -> Result<bool, IpamError> {
+        match finding {
+            Finding::Leak { given, handle, .. } => {
+                let release = Release {
+                    address: given.address,
+                    handle: handle.clone(),
+                    sequence: Some(given.sequence),
+                };
+                match self.release(&[release]).await {
+                    Ok(not_taken) => Ok(not_taken.is_empty()),
+                    Err(IpamError::Changed(_)) => Ok(false),
+                    Err(error) => Err(error),
+                }
+            }
+            Finding::Cooled { block, written } => self.forget_cooled(*block, *written).await,
+            Finding::Surplus {
+                owner,
+                block,
+                sequence,
+            } => match self.release_affinity(owner, *block, Some(*sequence)).await {
+                Ok(()) => Ok(true),
+                Err(IpamError::InUse(_)) => Ok(false),
+                Err(error) => Err(error),
+            },
+            Finding::Orphan { host, block } => {
+                let owner = AffinityOwner::Host(host.clone());
+                self.take_back(&owner, *block, None, &[gone(host)]).await
+            }
+            Finding::Host(host) => {
+                let seen = self.see(vec![just(&IpamKey::Host(host.clone()))]).await?;
+                let changes = seen.keys().map(|(key, was)| Change {
+                    key,
+                    was,
+                    value: None,
+                });
+                let changes: Vec<Change> = changes.collect();
+                Ok(!changes.is_empty() && self.write_if(changes, &[gone(host)]).await?)
+            }
+            Finding::Unfounded {
+                owner,
+                block,
+                written,
+                block_written,
+            } => {
+                let key = affinity(owner, *block);
+                let unchanged = [at(&IpamKey::Block(*block), *block_written)];
+                let change = Change {
+                    key,
+                    was: *written,
+                    value: None,
+                };
+                self.write_if(vec![change], &unchanged).await
+            }
+            Finding::Unconfirmed {
+                owner,
+                block,
+                written,
+                block_written,
+            } => {
+                let value = BlockAffinity::new(AffinityState::Confirmed);
+                let unchanged = [at(&IpamKey::Block(*block), *block_written)];
+                let change = Change {
+                    key: affinity(owner, *block),
+                    was: *written,
+                    value: Some(value.encode()),
+                };
+                self.write_if(vec![change], &unchanged).await
+            }
+            Finding::Idle { handle, written } => {
+                let change = Change {
+                    key: IpamKey::Handle(handle.clone()),
+                    was: *written,
+                    value: None,
+                };
+                self.write(vec![change]).await
+            }
+            Finding::Miscount {
+                handle,
+                block,
+                holds,
+                written,
+                block_written,
+            } => {
+                let seen = self
+                    .see(vec![just(&IpamKey::Handle(handle.clone()))])
+                    .await?;
+                let found = seen.handle(handle)?;
+                if found
+                    .as_ref()
+                    .map(|found| found.revision)
+                    .unwrap_or_default()
+                    != *written
+                {
+                    return Ok(false);
+                }
+                let unchanged = [at(&IpamKey::Block(*block), *block_written)];
+                let change = Change::of_handle(handle, found, *block, |_| *holds);
+                self.write_if(vec![change], &unchanged).await
+            }
+        }
+    }
+
+    /// Forgets what has cooled down in a block of nobody's, which goes when it is empty.
+    async fn forget_cooled(&self, cidr: IpNet, written: Revision) -> Result<bool, IpamError> {
+        let key = IpamKey::Block(cidr);
+        let seen = self.see(vec![just(&key), just(&IpamKey::Config)]).await?;
+        let Some(Stored {
+            mut value,
+            revision,
+        }) = seen.block(cidr)?
+        else {
+            return Ok(false);
+        };
+        if revision != written || value.owner().is_some() {
+            return Ok(false);
+        }
+        value.collect(self.now(), seen.config()?.ip_cooldown_seconds);
+        value.count_write();
+        let gone = value.is_empty();
+        let change = Change {
+            key,
+            was: revision,
+            value: (!gone).then(|| value.value().encode()),
+        };
+        self.write(vec![change]).await
+    }
+}
+
+fn affinity(owner: &AffinityOwner, block: IpNet) -> IpamKey {
+    IpamKey::Affinity {
+        owner: owner.clone(),
+        block,
+    }
+}
+
+/// That a key was last written then.
+fn at(key: &IpamKey, written: Revision) -> Compare {
+    Compare {
+        range: just(key),
+        comparison: Comparison::Equal,
+        with: CompareWith::ModRevision(written),
+    }
+}
+
+/// That a node is not there.
+fn gone(node: &str) -> Compare {
+    Compare {
+        range: KeyRange::key(format!("{}{node}", Kind::Node.prefix())),
+        comparison: Comparison::Equal,
+        with: CompareWith::ModRevision(Revision::ZERO),
+    }
+}
