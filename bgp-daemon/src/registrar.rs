@@ -6,14 +6,15 @@
 //!
 //! Nothing that the store does or fails to do ends a session. While the store is away the registrar
 //! tries again; when its lease has run out meanwhile it takes a new one and registers anew; when
-//! its cluster id has become another's, it claims the next one that it would have.
+//! its cluster id has become another's, by a claim or because a node is given it, it claims the next
+//! one that it would have.
 
 use std::time::Duration;
 
 use bgp_io::bgp_fsm::Instant;
 use datastore::{
-    Compare, CompareWith, Comparison, Error, KeyRange, Lease, LeaseId, Op, OpReply, Put, Query,
-    Revision, Txn, TxnReply,
+    Compare, CompareWith, Comparison, Delete, Error, KeyRange, Lease, LeaseId, Op, OpReply, Put,
+    Query, Revision, Txn, TxnReply,
 };
 use intent::placement::cluster_ids;
 use intent::store::{ClusterWish, Wish};
@@ -98,8 +99,14 @@ impl Registrar {
 
     /// What there is to say from now on.
     pub fn want(&mut self, wish: Wish) {
-        if self.wish.as_ref().map(|old| old.cluster) != Some(wish.cluster) {
+        let before = self.wish.as_ref().map(|old| &old.cluster);
+        if before != Some(&wish.cluster) {
             self.taken = 0;
+        }
+        if matches!(before, Some(ClusterWish::Given(_)))
+            && matches!(wish.cluster, ClusterWish::Own { .. })
+        {
+            self.told = None; // What it was given it has not claimed.
         }
         self.wish = Some(wish);
     }
@@ -240,11 +247,7 @@ impl Registrar {
             cluster_id: told.cluster_id,
             ..wish.registration.clone()
         };
-        let same_cluster = match wish.cluster {
-            ClusterWish::Given(id) => id == told.cluster_id,
-            ClusterWish::Own { .. } => true,
-        };
-        if !same_cluster
+        if !wish.cluster.allows(told.cluster_id)
             || (Registration {
                 clients: told.clients,
                 ..told_now.clone()
@@ -261,15 +264,18 @@ impl Registrar {
     /// What to register next, under the cluster id to be tried.
     fn next(&self) -> Option<Registration> {
         let wish = self.wish.as_ref()?;
-        let cluster_id = match wish.cluster {
-            ClusterWish::Given(id) => id,
-            ClusterWish::Own { router_id, held } => {
+        let cluster_id = match &wish.cluster {
+            ClusterWish::Given(id) => *id,
+            ClusterWish::Own {
+                router_id, held, ..
+            } => {
                 let told = self.told.as_ref().map(|(told, _)| told.cluster_id);
-                let mut candidates = told
+                let candidates = told
                     .into_iter()
-                    .chain(held)
-                    .chain(cluster_ids(&self.name, router_id));
-                candidates.nth(self.taken)?
+                    .chain(*held)
+                    .chain(cluster_ids(&self.name, *router_id));
+                let mut allowed = candidates.filter(|id| wish.cluster.allows(*id));
+                allowed.nth(self.taken)?
             }
         };
         Some(Registration {
@@ -290,7 +296,7 @@ impl Registrar {
             lease: Some(lease),
             ..Put::new(key, value)
         });
-        if let Some(ClusterWish::Given(_)) = self.wish.as_ref().map(|wish| wish.cluster) {
+        if let Some(ClusterWish::Given(_)) = self.wish.as_ref().map(|wish| &wish.cluster) {
             return Ok(Txn {
                 then: vec![register],
                 ..Txn::default()
@@ -303,22 +309,37 @@ impl Registrar {
         }
         let key = FabricKey::Cluster(registration.cluster_id).to_string();
         let fresh = ClusterClaim::of(&self.name).encode();
-        let compare = |with| Compare {
-            range: KeyRange::key(key.clone()),
-            comparison: Comparison::Equal,
-            with,
-        };
         let ours = self.claim.clone().unwrap_or_else(|| fresh.clone());
+        let mut then = vec![Op::Put(Put::new(key.clone(), fresh)), register.clone()];
+        then.extend(self.release(&ours));
         let claim = Txn {
-            compares: vec![compare(CompareWith::CreateRevision(Revision::ZERO))],
-            then: vec![Op::Put(Put::new(key.clone(), fresh)), register.clone()],
+            compares: vec![equal(&key, CompareWith::CreateRevision(Revision::ZERO))],
+            then,
             otherwise: vec![Op::Range(Query::new(KeyRange::key(key.clone())))],
         };
         Ok(Txn {
-            compares: vec![compare(CompareWith::Value(ours.into()))],
+            compares: vec![equal(&key, CompareWith::Value(ours.into()))],
             then: vec![register],
             otherwise: vec![Op::Txn(Box::new(claim))],
         })
+    }
+
+    /// Takes the claim away of a cluster id that has to be given up, if it still is ours.
+    fn release(&self, ours: &[u8]) -> Option<Op> {
+        let cluster = &self.wish.as_ref()?.cluster;
+        let ClusterWish::Own { held, .. } = cluster else {
+            return None;
+        };
+        let held = held.filter(|held| !cluster.allows(*held))?;
+        let key = FabricKey::Cluster(held).to_string();
+        Some(Op::Txn(Box::new(Txn {
+            compares: vec![equal(&key, CompareWith::Value(ours.to_vec().into()))],
+            then: vec![Op::Delete(Delete {
+                range: KeyRange::key(key),
+                previous: false,
+            })],
+            otherwise: Vec::new(),
+        })))
     }
 
     fn answered(&mut self, now: Instant, registration: Registration, reply: &TxnReply) {
@@ -357,5 +378,13 @@ impl Registrar {
         self.taken = 0;
         self.failures = 0;
         self.trouble = None;
+    }
+}
+
+fn equal(key: &str, with: CompareWith) -> Compare {
+    Compare {
+        range: KeyRange::key(key.to_owned()),
+        comparison: Comparison::Equal,
+        with,
     }
 }

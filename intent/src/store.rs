@@ -4,6 +4,7 @@
 //! into what the node's daemon is to do. Both are pure: the same keys give the same answer, whatever
 //! order they came in.
 
+mod cluster;
 mod derive;
 mod duties;
 mod explicit;
@@ -20,6 +21,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use cluster::ClusterWish;
 pub use derive::{Chosen, Derived, derive};
 pub use duties::{Duties, Programming, Way};
 pub use export::IPIP_INTERFACE;
@@ -27,5 +29,5 @@ pub use fault::Fault;
 pub use fleet::Fleet;
 pub use model::SecretKeyRef;
 pub use own::{Host, Secrets};
-pub use reflectors::{ClusterWish, WEIGHT_LABEL, Wish, ZONE_LABEL};
+pub use reflectors::{WEIGHT_LABEL, Wish, ZONE_LABEL};
 pub use view::{Node, View};

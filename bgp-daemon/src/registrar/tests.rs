@@ -1,9 +1,12 @@
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use datastore::{Core, CoreConfig};
 use model::ReflectorState;
 
 use super::*;
+
+mod pair;
 
 const NAME: &str = "rr1";
 const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -15,7 +18,11 @@ fn wish(clients: u32, held: Option<Ipv4Addr>) -> Wish {
     let router_id = ROUTER_ID;
     Wish {
         registration,
-        cluster: ClusterWish::Own { router_id, held },
+        cluster: ClusterWish::Own {
+            router_id,
+            held,
+            avoid: BTreeSet::new(),
+        },
     }
 }
 
@@ -103,7 +110,7 @@ impl World {
 
     fn delete(&mut self, key: FabricKey) {
         let range = KeyRange::key(key.to_string());
-        let then = vec![Op::Delete(datastore::Delete {
+        let then = vec![Op::Delete(Delete {
             range,
             previous: false,
         })];
@@ -254,6 +261,41 @@ fn a_given_cluster_id_is_shared_with_whomever_it_was_given_to() {
     });
     world.pass(1, true);
     assert_eq!(world.registered().expect("there").cluster_id, id);
+}
+
+#[test]
+fn what_is_given_to_others_is_given_up_with_its_claim() {
+    let mut world = World::new();
+    let held = Ipv4Addr::new(0, 0, 0, 7);
+    world.put(
+        FabricKey::Cluster(held),
+        br#"{"reflector":"rr1","note":"kept"}"#.to_vec(),
+    );
+    world.registrar.want(wish(0, Some(held)));
+    world.pass(1, true);
+    let avoiding = |avoid: &[Ipv4Addr]| Wish {
+        cluster: ClusterWish::Own {
+            router_id: ROUTER_ID,
+            held: Some(held),
+            avoid: avoid.iter().copied().collect(),
+        },
+        ..wish(0, None)
+    };
+    world.registrar.want(avoiding(&[held, ROUTER_ID]));
+    world.pass(1, true);
+    let second = cluster_ids(NAME, ROUTER_ID).nth(1).expect("another");
+    assert_eq!(world.registered().expect("there").cluster_id, second);
+    assert_eq!(world.get(FabricKey::Cluster(held)), None, "free again");
+    assert_eq!(world.get(FabricKey::Cluster(ROUTER_ID)), None);
+    assert!(world.get(FabricKey::Cluster(second)).is_some());
+
+    // One that has become another's meanwhile is left to it.
+    world.put(FabricKey::Cluster(held), ClusterClaim::of("rr2").encode());
+    world.registrar.want(avoiding(&[held, ROUTER_ID, second]));
+    world.pass(1, true);
+    let third = cluster_ids(NAME, ROUTER_ID).nth(2).expect("another");
+    assert_eq!(world.registered().expect("there").cluster_id, third);
+    assert!(world.get(FabricKey::Cluster(held)).is_some());
 }
 
 #[test]

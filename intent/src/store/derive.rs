@@ -61,6 +61,8 @@ pub fn derive(view: &View, host: &Host, secrets: &Secrets) -> Derived {
 fn fill(mut own: Own<'_>, derived: &mut Derived) {
     derived.wish = own.host.reflects.then(|| reflectors::wish(&own));
     if let Some(wish) = &derived.wish {
+        let faults = [wish.cluster.fault(), reflectors::fault(&own)];
+        derived.faults.extend(faults.into_iter().flatten());
         own.cluster_id = wish.cluster.certain().map(ClusterId);
         if own.cluster_id.is_none() {
             return; // It is being claimed.

@@ -91,10 +91,10 @@ impl Fleet {
         self.all().any(|(known, _)| known == name) || self.claims.values().any(|of| of == name)
     }
 
-    /// The cluster id that a reflector has claimed; the least if they are several.
-    pub(super) fn cluster_of(&self, name: &str) -> Option<Ipv4Addr> {
-        let mut claims = self.claims.iter();
-        claims.find(|(_, of)| *of == name).map(|(id, _)| *id)
+    /// The cluster ids that a reflector has claimed.
+    pub(super) fn claims_of(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> {
+        let claims = self.claims.iter().filter(move |(_, of)| *of == name);
+        claims.map(|(id, _)| *id)
     }
 
     /// Whether somebody wants a reflector drained.

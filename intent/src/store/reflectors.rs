@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use bgp_proto::{Asn, Prefix};
 use bgp_speaker::RangeConfig;
 use ipnet::IpNet;
-use model::{AsNumber, ReflectorState, Registration};
+use model::{AsNumber, Kind, ReflectorState, Registration};
 use rib::Role;
 
+use super::cluster::ClusterWish;
 use super::export::Policies;
-use super::own::Own;
+use super::fault::Fault;
+use super::own::{Own, key_of};
 use super::peer::{Origin, Want, waits_for};
 use super::view::Node;
 use crate::limits::{BGP_PORT, REFLECTORS};
@@ -30,34 +32,9 @@ pub struct Wish {
     pub cluster: ClusterWish,
 }
 
-/// Which cluster id a reflector would have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusterWish {
-    /// The one that the operator gave it, perhaps together with others.
-    Given(Ipv4Addr),
-    /// One of its own: the one that it holds already, or else the first that is free.
-    Own {
-        /// Its BGP identifier, which it asks for first.
-        router_id: Ipv4Addr,
-        /// The one that it holds, as far as is known.
-        held: Option<Ipv4Addr>,
-    },
-}
-
-impl ClusterWish {
-    /// The cluster id that is certain already.
-    pub(super) const fn certain(self) -> Option<Ipv4Addr> {
-        match self {
-            Self::Given(id) => Some(id),
-            Self::Own { held, .. } => held,
-        }
-    }
-}
-
 /// What a reflector says of itself.
 pub(super) fn wish(own: &Own<'_>) -> Wish {
-    let label = |name: &str| own.node.labels.get(name);
-    let weight = label(WEIGHT_LABEL).and_then(|text| text.parse().ok());
+    let zone = own.node.labels.get(ZONE_LABEL);
     let address = |ipv6: bool| {
         let mut addresses = own.node.addresses();
         addresses.find(|address| address.is_ipv6() == ipv6)
@@ -76,8 +53,8 @@ pub(super) fn wish(own: &Own<'_>) -> Wish {
         },
         port: (port != BGP_PORT).then_some(port),
         cluster_id: Ipv4Addr::UNSPECIFIED,
-        zone: label(ZONE_LABEL).cloned().unwrap_or_default(),
-        weight: weight.unwrap_or(model::REFLECTOR_WEIGHT_DEFAULT),
+        zone: zone.cloned().unwrap_or_default(),
+        weight: weight(own).unwrap_or(model::REFLECTOR_WEIGHT_DEFAULT),
         state: match fleet.drains(&own.host.name) {
             true => ReflectorState::Draining,
             false => ReflectorState::Active,
@@ -85,17 +62,29 @@ pub(super) fn wish(own: &Own<'_>) -> Wish {
         clients: 0,
         unknown: Default::default(),
     };
-    let cluster = match own.node.cluster_id {
-        Some(id) => ClusterWish::Given(id),
-        None => ClusterWish::Own {
-            router_id: own.router_id.0,
-            held: fleet.cluster_of(&own.host.name),
-        },
-    };
     Wish {
         registration,
-        cluster,
+        cluster: ClusterWish::of(own),
     }
+}
+
+/// The share of the clients that the label gives it, if it is a number.
+fn weight(own: &Own<'_>) -> Option<u32> {
+    own.node.labels.get(WEIGHT_LABEL)?.parse().ok()
+}
+
+/// What of its node's labels is not done.
+pub(super) fn fault(own: &Own<'_>) -> Option<Fault> {
+    let text = own.node.labels.get(WEIGHT_LABEL)?;
+    weight(own).is_none().then(|| {
+        let reason = format!(
+            "\"{text}\" is no whole number from 0 to {}: the weight is {}",
+            u32::MAX,
+            model::REFLECTOR_WEIGHT_DEFAULT
+        );
+        let field = format!("metadata.labels[{WEIGHT_LABEL}]");
+        Fault::new(key_of(Kind::Node, &own.host.name), field, reason)
+    })
 }
 
 /// The sessions that the choice of reflectors brings: of a reflector with the others, of a client

@@ -170,7 +170,8 @@ fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
         wish.cluster,
         ClusterWish::Own {
             router_id,
-            held: None
+            held: None,
+            avoid: BTreeSet::new()
         }
     );
     assert!(put(&mut view, "cluster/0.0.0.9", r#"{"reflector":"rr1"}"#));
@@ -180,7 +181,12 @@ fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
         Ipv4Addr::new(0, 0, 0, 9)
     );
     let wish = derived(&view, "rr1").wish.expect("it has one");
-    assert_eq!(wish.cluster, ClusterWish::Own { router_id, held });
+    let own = ClusterWish::Own {
+        router_id,
+        held,
+        avoid: BTreeSet::new(),
+    };
+    assert_eq!(wish.cluster, own);
 
     let value = r#"{"metadata":{"name":"rr1","labels":{"topology.kubernetes.io/zone":"east",
         "cambric.io/reflector-weight":"250"}},"spec":{"bgp":{"ipv4Address":"10.0.1.1/24",
@@ -194,6 +200,73 @@ fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
         ("east", 250, 64999)
     );
     assert_eq!(told.ipv4_address, Some(router_id));
+}
+
+#[test]
+fn a_cluster_id_is_avoided_that_is_anothers() {
+    let mut view = registered();
+    let [one, two, nine] = [
+        Ipv4Addr::new(10, 0, 1, 1),
+        Ipv4Addr::new(10, 0, 1, 2),
+        Ipv4Addr::new(0, 0, 0, 9),
+    ];
+    let wish = |view: &View| match derived(view, "rr1").wish.expect("it has one").cluster {
+        ClusterWish::Own { held, avoid, .. } => (held, avoid),
+        ClusterWish::Given(id) => panic!("nobody gave it {id}"),
+    };
+    let of_others = BTreeSet::from([two, Ipv4Addr::new(10, 0, 1, 3)]);
+    assert_eq!(wish(&view), (Some(one), of_others.clone()));
+    // Another one is registered under it, but the claim is ours.
+    let same = r#"{"asNumber":64512,"ipv4Address":"10.0.1.3","clusterID":"10.0.1.1"}"#;
+    assert!(put(&mut view, "reflector/rr3", same));
+    assert_eq!(wish(&view), (Some(one), BTreeSet::from([two])));
+    // A node is given it, on purpose: of two claims the other one is in force.
+    let given =
+        r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24","routeReflectorClusterID":"10.0.1.1"}}}"#;
+    assert!(view.take(format!("{NODES}n1").as_bytes(), Some(given.as_bytes())));
+    assert_eq!(wish(&view), (Some(one), BTreeSet::from([one, two])));
+    let told = derived(&view, "rr1").faults;
+    assert!(
+        told.len() == 1 && told[0].to_string().contains("gives it up"),
+        "{told:?}"
+    );
+    assert!(put(&mut view, "cluster/0.0.0.9", r#"{"reflector":"rr1"}"#));
+    assert_eq!(wish(&view), (Some(nine), BTreeSet::from([one, two])));
+    assert_eq!(speaker(&view, "rr1").cluster_id().0, nine);
+}
+
+#[test]
+fn a_weight_that_is_no_number_is_told() {
+    let mut view = registered();
+    for (text, weight) in [
+        ("0", 0),
+        ("250", 250),
+        ("much", 100),
+        ("-1", 100),
+        ("4294967296", 100),
+    ] {
+        let value = format!(
+            r#"{{"metadata":{{"name":"rr1","labels":{{"cambric.io/reflector-weight":"{text}"}}}},
+                "spec":{{"bgp":{{"ipv4Address":"10.0.1.1/24"}}}}}}"#
+        );
+        assert!(view.take(format!("{NODES}rr1").as_bytes(), Some(value.as_bytes())));
+        let derived = derived(&view, "rr1");
+        assert_eq!(
+            derived.wish.expect("it has one").registration.weight,
+            weight
+        );
+        let told: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+        match text.parse::<u32>() {
+            Ok(_) => assert!(told.is_empty(), "{told:?}"),
+            Err(_) => assert_eq!(
+                told,
+                [format!(
+                    "{NODES}rr1: metadata.labels[cambric.io/reflector-weight]: \"{text}\" is no \
+                     whole number from 0 to 4294967295: the weight is 100"
+                )]
+            ),
+        }
+    }
 }
 
 #[test]

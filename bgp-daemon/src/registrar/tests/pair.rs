@@ -1,0 +1,213 @@
+//! Two reflectors beside one store, each with what it derives from it.
+
+use std::collections::BTreeMap;
+
+use bgp_io::bgp_proto::FamilySet;
+use bgp_io::rib::NextHops;
+use intent::store::{Host, Secrets, View, derive};
+
+use super::*;
+
+const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
+
+struct Pair {
+    core: Core,
+    now: Duration,
+    registrars: BTreeMap<&'static str, Registrar>,
+}
+
+impl Pair {
+    /// Two that have an address each, and begin one after the other.
+    fn new() -> Self {
+        let mut pair = Self {
+            core: Core::new(CoreConfig::default()),
+            now: Duration::ZERO,
+            registrars: BTreeMap::new(),
+        };
+        for (name, last) in [("rr1", 1), ("rr2", 2)] {
+            pair.node(name, last, "");
+        }
+        pair
+    }
+
+    fn node(&mut self, name: &str, last: u8, more: &str) {
+        let value = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"bgp":{{"ipv4Address":"10.0.0.{last}/24"{more}}}}}}}"#
+        );
+        self.write(Op::Put(Put::new(
+            format!("{NODES}{name}"),
+            value.into_bytes(),
+        )));
+    }
+
+    fn write(&mut self, op: Op) {
+        let then = vec![op];
+        self.core
+            .txn(&Txn {
+                then,
+                ..Txn::default()
+            })
+            .expect("done");
+    }
+
+    fn begin(&mut self, name: &'static str) {
+        self.registrars.insert(name, Registrar::new(name));
+        self.settle();
+    }
+
+    /// What is known of the store.
+    fn view(&self) -> View {
+        let mut view = View::default();
+        for prefix in View::prefixes("") {
+            let listing = self.core.range(&Query::new(KeyRange::prefix(prefix)));
+            for item in listing.expect("answers").items {
+                view.take(&item.key, Some(&item.value));
+            }
+        }
+        view
+    }
+
+    /// Each derives, and tells the store; until there is nothing more to tell.
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            let view = self.view();
+            for (name, registrar) in &mut self.registrars {
+                let wish = derive(&view, &reflector(name), &Secrets::new()).wish;
+                registrar.want(wish.expect("a reflector"));
+                while let Some(job) = registrar.poll(Instant::ZERO + self.now) {
+                    let answer = match job {
+                        Job::Grant(ttl_s) => {
+                            Answer::Granted(self.core.lease_grant(self.now, LeaseId::NONE, ttl_s))
+                        }
+                        Job::KeepAlive(lease) => {
+                            Answer::KeptAlive(self.core.lease_keep_alive(self.now, lease))
+                        }
+                        Job::Txn(txn) => Answer::Done(self.core.txn(&txn)),
+                    };
+                    registrar.done(Instant::ZERO + self.now, answer);
+                }
+            }
+            self.now += Duration::from_secs(1);
+        }
+    }
+
+    /// The cluster ids that are registered, and those that the speakers have.
+    fn ids(&self) -> BTreeMap<&'static str, Ipv4Addr> {
+        let view = self.view();
+        let ids = self.registrars.iter().map(|(name, registrar)| {
+            let told = registrar.registered().expect("registered").cluster_id;
+            let derived = derive(&view, &reflector(name), &Secrets::new());
+            assert_eq!(derived.faults, []);
+            let speaker = derived.intent.expect("a speaker").speaker;
+            assert_eq!(speaker.cluster_id().0, told, "{name}");
+            (*name, told)
+        });
+        ids.collect()
+    }
+}
+
+fn reflector(name: &str) -> Host {
+    Host {
+        name: name.to_owned(),
+        families: FamilySet::UNICAST,
+        multipath_max: 1,
+        next_hops: NextHops::AssumeReachable,
+        restart_wait: Duration::ZERO,
+        reflects: true,
+    }
+}
+
+const ONE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const TWO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const TWO_BY_HAND: &str = r#","routeReflectorClusterID":"10.0.0.2""#;
+
+#[test]
+fn who_is_given_an_id_first_has_it_alone() {
+    let mut pair = Pair::new();
+    pair.node("rr1", 1, TWO_BY_HAND);
+    pair.begin("rr1");
+    pair.begin("rr2");
+    let ids = pair.ids();
+    assert_eq!(ids["rr1"], TWO);
+    let second = cluster_ids("rr2", TWO).nth(1).expect("another");
+    assert_eq!(ids["rr2"], second, "it does not even ask for its router id");
+}
+
+#[test]
+fn who_has_chosen_an_id_gives_it_up_to_whom_it_is_given() {
+    let mut pair = Pair::new();
+    pair.begin("rr1");
+    pair.begin("rr2");
+    assert_eq!(pair.ids(), BTreeMap::from([("rr1", ONE), ("rr2", TWO)]));
+    pair.node("rr1", 1, TWO_BY_HAND);
+    let host = reflector("rr2");
+    let moment = derive(&pair.view(), &host, &Secrets::new());
+    let told: Vec<String> = moment.faults.iter().map(ToString::to_string).collect();
+    assert!(
+        told.len() == 1 && told[0].starts_with("/cambric/v1/cluster/10.0.0.2: "),
+        "{told:?}"
+    );
+    assert!(moment.intent.is_some(), "it goes on meanwhile");
+    pair.settle();
+    let ids = pair.ids();
+    assert_eq!(ids["rr1"], TWO);
+    assert_ne!(ids["rr2"], TWO);
+
+    // What it has now stays its own when the other one is free again.
+    pair.node("rr1", 1, "");
+    pair.settle();
+    assert_eq!(pair.ids()["rr2"], ids["rr2"]);
+}
+
+/// A node that is not one of ours, as Calico's own reflectors are, is in the store as well.
+#[test]
+fn an_id_of_a_node_that_never_registers_is_left_to_it() {
+    let mut pair = Pair::new();
+    pair.node("old", 9, r#","routeReflectorClusterID":"10.0.0.1""#);
+    pair.begin("rr1");
+    assert_ne!(pair.ids()["rr1"], ONE);
+}
+
+#[test]
+fn two_that_are_given_one_id_have_it_both() {
+    let mut pair = Pair::new();
+    pair.begin("rr1");
+    pair.begin("rr2");
+    for (name, last) in [("rr1", 1), ("rr2", 2)] {
+        pair.node(name, last, r#","routeReflectorClusterID":"0.0.0.1""#);
+    }
+    pair.settle();
+    let shared = Ipv4Addr::new(0, 0, 0, 1);
+    assert_eq!(
+        pair.ids(),
+        BTreeMap::from([("rr1", shared), ("rr2", shared)])
+    );
+}
+
+/// The claim of a reflector was lost with an older store; it lives and is registered.
+#[test]
+fn an_id_that_another_is_registered_under_is_its_own_without_a_claim() {
+    let mut pair = Pair::new();
+    pair.begin("rr1");
+    let range = KeyRange::key(FabricKey::Cluster(ONE).to_string());
+    pair.write(Op::Delete(Delete {
+        range,
+        previous: false,
+    }));
+    pair.node("rr2", 1, ""); // Moved to the other's address: it would ask for the other's id first.
+    pair.begin("rr2");
+    assert_ne!(
+        pair.registrars["rr2"]
+            .registered()
+            .expect("there")
+            .cluster_id,
+        ONE
+    );
+    assert_eq!(
+        pair.registrars["rr1"]
+            .registered()
+            .expect("there")
+            .cluster_id,
+        ONE
+    );
+}
