@@ -142,7 +142,7 @@ pub(crate) fn optmem_max() -> Option<u64> {
 /// Why a new configuration was not taken.
 #[derive(Debug, Error)]
 pub enum ReconfigureError {
-    /// The speaker would become another one.
+    /// The speaker's tables would have to be others.
     #[error("`{}` cannot change while running: restart the daemon", .0.key())]
     NeedsRestart(NeedsRestart),
 }

@@ -312,12 +312,12 @@ async fn a_configuration_is_taken_while_running() {
     );
     assert!(is_up(&pair[0]), "what stays the same stays up");
     let other = SpeakerConfig {
-        router_id: bgp_io::bgp_proto::RouterId(host(1)),
+        multipath_max: same.multipath_max + 1,
         ..same.clone()
     };
-    let error = pair[0].reconfigure(other).expect_err("another speaker");
+    let error = pair[0].reconfigure(other).expect_err("other tables");
     assert!(matches!(error, ReconfigureError::NeedsRestart(_)));
-    assert!(error.to_string().contains("router_id"));
+    assert!(error.to_string().contains("multipath"));
     pair[0]
         .reconfigure(SpeakerConfig {
             peers: vec![],

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use bgp_fsm::{Conn, Instant, Session, State};
 use bgp_proto::{Family, FamilySet, SessionParams};
 
-use rib::{PeerCounters, PeerId, Rib};
+use rib::{PeerCounters, PeerId, Rib, Role};
 
 use crate::{config::PeerConfig, prefix_limit::LimitLevel};
 
@@ -69,6 +69,16 @@ impl Peer {
         let refreshes = self.refreshes.iter().map(|&(_, until)| until);
         let timers = [self.session.poll_timeout(), self.stale_until];
         timers.into_iter().flatten().chain(refreshes).min()
+    }
+
+    /// Whether a new configuration makes it a peer of another AS than ours, or no longer one.
+    pub(crate) fn crosses(&self, new: &PeerConfig) -> bool {
+        (new.role == Role::External) != (self.config.role == Role::External)
+    }
+
+    /// Whether a new configuration wants its session, which is up, from another address of ours.
+    pub(crate) fn moves(&self, new: &PeerConfig) -> bool {
+        new.local.is_some() && new.local != self.local
     }
 
     /// Whether nothing would be lost by forgetting a peer that is dynamic or no longer configured.

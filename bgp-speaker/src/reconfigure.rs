@@ -1,16 +1,18 @@
 //! A new configuration on a running speaker: only the sessions it must touch are touched.
 //!
 //! A session starts over when its transport has to be another, or when its two OPENs would settle
-//! on something else. All the rest changes under it: an update group is left for another, what the
+//! on something else. When it is we who are another speaker from now on, by our AS or our BGP
+//! Identifier, it does so as after a graceful restart: both sides keep each other's routes meanwhile
+//! if they can (RFC 4724). All the rest changes under it: an update group is left for another, what the
 //! peer has sent is judged again, keys and intervals are exchanged. [`crate::changes`] has it field
 //! by field.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
 
-use bgp_fsm::{Instant, negotiate};
+use bgp_fsm::{Instant, PeerAs, negotiate};
 use bgp_proto::{Notification, Prefix, SessionParams, notification::cease};
-use rib::{PeerId, Role};
+use rib::PeerId;
 
 use crate::{
     changes::changes,
@@ -36,10 +38,6 @@ pub struct Reconfigured {
 /// Why a new configuration cannot be taken while running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeedsRestart {
-    /// Our AS number differs.
-    LocalAsn,
-    /// Our BGP Identifier differs.
-    RouterId,
     /// Where the reachability of next hops comes from differs.
     NextHops,
     /// The families differ.
@@ -53,8 +51,6 @@ impl NeedsRestart {
     #[must_use]
     pub fn key(self) -> &'static str {
         match self {
-            Self::LocalAsn => "asn",
-            Self::RouterId => "router_id",
             Self::NextHops => "next_hops",
             Self::Families => "families",
             Self::Multipath => "multipath",
@@ -66,13 +62,13 @@ impl Speaker {
     /// Takes over a new configuration. Sessions whose peer is configured as before stay up.
     ///
     /// # Errors
-    /// Nothing changes when the speaker itself would become another one.
+    /// Nothing changes when the tables would have to be others.
     pub fn reconfigure(
         &mut self,
         now: Instant,
         new: SpeakerConfig,
     ) -> Result<Reconfigured, NeedsRestart> {
-        self.same_speaker(&new)?;
+        self.same_tables(&new)?;
         let mut done = Reconfigured::default();
         let old_ranges = core::mem::replace(&mut self.config, new.clone()).ranges;
         let wanted: BTreeSet<IpAddr> = new.peers.iter().map(|peer| peer.remote).collect();
@@ -88,19 +84,15 @@ impl Speaker {
             };
             match config {
                 Some(None) => {} // Its turn comes with the configured ones.
-                Some(Some((range, config))) if self.adapts(id, &config) => {
-                    self.adapt(now, id, config, &mut done);
-                    if let Some(peer) = self.roster.get_mut(id) {
-                        peer.range = Some(range);
-                    }
-                }
-                _ => {
+                Some(Some((range, config))) => self.revise(now, id, range, config, &mut done),
+                None => {
                     done.removed.push(self.peer_name(id).into());
                     self.deconfigure(now, id);
                 }
             }
         }
         let clusters = new.cluster_ids();
+        self.rib.set_identity(new.local_asn, new.router_id);
         for peer in new.peers {
             self.configure(now, peer, &mut done);
         }
@@ -109,11 +101,9 @@ impl Speaker {
         Ok(done)
     }
 
-    fn same_speaker(&self, new: &SpeakerConfig) -> Result<(), NeedsRestart> {
+    fn same_tables(&self, new: &SpeakerConfig) -> Result<(), NeedsRestart> {
         let old = &self.config;
         let checks = [
-            (old.local_asn == new.local_asn, NeedsRestart::LocalAsn),
-            (old.router_id == new.router_id, NeedsRestart::RouterId),
             (old.next_hops == new.next_hops, NeedsRestart::NextHops),
             (old.families == new.families, NeedsRestart::Families),
             (
@@ -127,8 +117,47 @@ impl Speaker {
             .map_or(Ok(()), |(_, what)| Err(what))
     }
 
+    /// A neighbour out of a range takes its new configuration, or is gone.
+    fn revise(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        range: usize,
+        config: PeerConfig,
+        done: &mut Reconfigured,
+    ) {
+        self.part(now, id, &config, done);
+        let gone = self.roster.get(id).is_none(); // With its session, as there is nothing to keep.
+        if !gone && !self.adapts(id, &config) {
+            done.removed.push(self.peer_name(id).into());
+            return self.deconfigure(now, id);
+        }
+        self.adapt(now, id, config, done);
+        if let Some(peer) = self.roster.get_mut(id) {
+            peer.range = Some(range);
+        }
+    }
+
+    /// Ends a session whose OPEN would name another speaker by now, to come back with the next bite
+    /// of work: by then the driver has told the peer.
+    fn part(&mut self, now: Instant, id: PeerId, new: &PeerConfig, done: &mut Reconfigured) {
+        let Some(peer) = self.roster.get(id) else {
+            return;
+        };
+        let named = |config: &PeerConfig| (config.session.local_asn, config.session.local_id);
+        let same = named(&peer.config) == named(new);
+        if peer.params.is_none() || same || peer.crosses(new) || peer.moves(new) {
+            return;
+        }
+        done.reset.push(new.name.clone());
+        let why = Notification::cease(cease::OTHER_CONFIGURATION_CHANGE);
+        self.session_input(now, id, bgp_fsm::Input::Leave(why));
+        self.parted.push(id);
+    }
+
     fn configure(&mut self, now: Instant, config: PeerConfig, done: &mut Reconfigured) {
         if let Some(id) = self.roster.at(config.remote) {
+            self.part(now, id, &config, done);
             if self.adapts(id, &config) {
                 return self.adapt(now, id, config, done);
             }
@@ -165,13 +194,11 @@ impl Speaker {
         let (Some(params), Some(open)) = (&peer.params, peer.session.peer_open()) else {
             return true;
         };
-        let crosses = |role| (role == Role::External) != (peer.config.role == Role::External);
-        let moves = new.local.is_some() && new.local != peer.local;
         let settled = negotiate(&new.session, open).is_ok_and(|new| {
             let hold_time_s = params.hold_time_s; // That of the next session is for the next one.
             SessionParams { hold_time_s, ..new } == *params
         });
-        settled && !crosses(new.role) && !moves
+        settled && !peer.crosses(new) && !peer.moves(new)
     }
 
     /// Gives a peer a new configuration with its session up.
@@ -221,8 +248,15 @@ impl Speaker {
             return;
         };
         let config = peer.config.clone();
+        let awaited = match config.session.peer_asn {
+            _ if peer.params.is_some() => None,
+            PeerAs::Exactly(asn) => Some(asn),
+            PeerAs::Internal => Some(config.session.local_asn),
+            PeerAs::External | PeerAs::Any => None,
+        };
         let own = self.config.cluster_id();
         self.rib.change_peer(id, |info| {
+            info.asn = awaited.unwrap_or(info.asn);
             info.import = config.import;
             info.own_as_max = config.own_as_max;
             info.role = config.role;
@@ -257,6 +291,7 @@ impl Speaker {
 
     /// Ends one session and leaves it down.
     pub fn stop(&mut self, now: Instant, id: PeerId, why: Notification) {
+        self.parted.retain(|parted| *parted != id);
         self.session_input(now, id, bgp_fsm::Input::Stop(why));
         self.expire_stale(Instant(u64::MAX), id);
     }

@@ -44,6 +44,8 @@ pub struct Speaker {
     pub(crate) malformed: VecDeque<Malformed>,
     /// Peers whose sessions have to start over.
     lost: Vec<PeerId>,
+    /// Peers whose sessions were ended to begin again.
+    pub(crate) parted: Vec<PeerId>,
     /// Forgotten peers that the tables still sweep.
     leaving: VecDeque<PeerId>,
     readers: Vec<BTreeMap<Family, Cursor>>,
@@ -85,6 +87,7 @@ impl Speaker {
             writable: VecDeque::new(),
             malformed: VecDeque::new(),
             lost: Vec::new(),
+            parted: Vec::new(),
             leaving: VecDeque::new(),
             readers: Vec::new(),
             deferral: None,
@@ -215,6 +218,9 @@ impl Speaker {
     /// A bounded bite of background work: deciding, exporting, sweeping. Call it again while it
     /// says `More`, with I/O in between.
     pub fn run(&mut self, now: Instant, budget: Budget) -> Progress {
+        for peer in core::mem::take(&mut self.parted) {
+            self.session_input(now, peer, bgp_fsm::Input::Start);
+        }
         let mut progress = self.rib.decide(Budget(budget.0.min(BITE_PREFIXES)));
         let mut woken = Vec::new();
         for group in self.groups.iter_mut().flatten() {

@@ -84,8 +84,8 @@ pub const RANGE_KEYS: &[(&str, &str)] = &[
 
 /// The keys of the speaker.
 pub const SPEAKER_KEYS: &[(&str, &str)] = &[
-    ("asn", RESTART),
-    ("router_id", RESTART),
+    ("asn", ANOTHER),
+    ("router_id", ANOTHER),
     ("listen", RESTART),
     ("control", RESTART),
     ("bird_control", RESTART),
@@ -118,10 +118,12 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
 
 /// The keys of the store that decide about the sessions of a node.
 pub const STORE_KEYS: &[Key] = &[
+    key("Node of our own: `spec.bgp.asNumber`", &["local_asn"], KEPT),
     key(
-        "Node of our own: `spec.bgp.asNumber`, `spec.bgp.ipv4Address`",
-        &[],
-        RESTART,
+        "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        &["local", "local_id"],
+        "where the daemon listens on these alone (`spec.bindMode: NodeIP`), it goes on listening on \
+         the old ones until its restart",
     ),
     key(
         "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
@@ -141,7 +143,11 @@ pub const STORE_KEYS: &[Key] = &[
         &[],
         COME_AND_GO,
     ),
-    key("BGPConfiguration `spec.asNumber`", &[], RESTART),
+    key(
+        "BGPConfiguration `spec.asNumber`",
+        &["local_asn", "peer_asn"],
+        KEPT,
+    ),
     key(
         "BGPConfiguration `spec.listenPort`",
         &["port"],
@@ -217,6 +223,9 @@ pub const STORE_KEYS: &[Key] = &[
 const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
                            carry their routes; all others stay up";
 const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
+const ANOTHER: &str = "all **start over**; routes are kept meanwhile where both sides restart \
+                       gracefully";
+const KEPT: &str = "routes are kept meanwhile where both sides restart gracefully";
 const TOLD: &str = "stays up; all neighbors are told their routes anew";
 const LATER: &str = "stays up; in force from the next session on";
 

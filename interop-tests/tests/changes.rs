@@ -329,10 +329,12 @@ const fn field(place: &'static str, to: &'static str) -> Flip {
 fn flips(key: &str) -> Vec<Flip> {
     let spec = field;
     match key {
-        "Node of our own: `spec.bgp.asNumber`, `spec.bgp.ipv4Address`" => vec![
-            flip(OURS, "\"bgp\":{", r#""bgp":{"asNumber":64513,"#),
-            flip(OURS, "10.0.0.1/", "10.0.0.7/"),
-        ],
+        "Node of our own: `spec.bgp.asNumber`" => {
+            vec![flip(OURS, "\"bgp\":{", r#""bgp":{"asNumber":64513,"#).ends()]
+        }
+        "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`" => {
+            vec![flip(OURS, "10.0.0.1/", "10.0.0.7/").ends()]
+        }
         "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`" => {
             vec![flip(THEIRS, "10.0.0.2/", "10.0.0.9/").of_mesh().ends()]
         }
@@ -361,7 +363,7 @@ fn flips(key: &str) -> Vec<Flip> {
             vec![flip(CONFIGURATION, "false", "true")]
         }
         "BGPConfiguration `spec.asNumber`" => {
-            vec![spec(CONFIGURATION, r#""spec":{"asNumber":64513,"#)]
+            vec![spec(CONFIGURATION, r#""spec":{"asNumber":64513,"#).ends()]
         }
         "BGPConfiguration `spec.listenPort`" => {
             vec![spec(CONFIGURATION, r#""spec":{"listenPort":1179,"#).of_mesh()]

@@ -167,6 +167,16 @@ impl Interner {
         self.sets.len() as u32 - 1
     }
 
+    /// Our AS is another one: every set is ranked again.
+    pub(crate) fn set_local_asn(&mut self, local_asn: Asn) {
+        self.local_asn = local_asn;
+        for (set, ranks) in self.sets.iter().zip(&mut self.ranks) {
+            if let Some(set) = set {
+                *ranks = Ranks::new(&set.unpack(), local_asn, ranks.next_hop);
+            }
+        }
+    }
+
     /// So many references more.
     pub(crate) fn acquire(&mut self, id: AttrId, count: u32) {
         self.meta[id.index()].references += count;

@@ -123,6 +123,23 @@ impl Rib {
         &self.shared.config
     }
 
+    /// Another speaker than before: what all peers have sent is judged again by [`Rib::decide`], for
+    /// our AS in its AS_PATH (RFC 4271 §9.1.2) and our identifier in ORIGINATOR_ID (RFC 4456 §8).
+    pub fn set_identity(&mut self, local_asn: Asn, router_id: RouterId) {
+        let config = &mut self.shared.config;
+        if (config.local_asn, config.router_id) == (local_asn, router_id) {
+            return;
+        }
+        (config.local_asn, config.router_id) = (local_asn, router_id);
+        self.shared.interner.set_local_asn(local_asn);
+        let peers = self.shared.peers.iter().zip(0..);
+        for (_, peer) in peers.filter(|(info, _)| info.is_some()) {
+            for table in self.families.iter_mut().flatten() {
+                table.rejudge(PeerId(peer), Rejudge::All);
+            }
+        }
+    }
+
     /// Other clusters than before: what internal peers have sent is judged again by
     /// [`Rib::decide`] (RFC 4456 §8).
     pub fn set_cluster_ids(&mut self, cluster_ids: BTreeSet<ClusterId>) {
@@ -172,7 +189,8 @@ impl Rib {
         change(info);
         let judged = (&before.import, before.own_as_max, before.local)
             != (&info.import, info.own_as_max, info.local);
-        let told = (before.role, before.cluster_id) != (info.role, info.cluster_id);
+        let told =
+            (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);
         let how = match (judged, told) {
             (_, true) => Rejudge::All,
             (true, false) => Rejudge::Changed,

@@ -517,3 +517,42 @@ fn a_path_says_which_term_of_the_rules_refused_it() {
     assert_eq!(judged(1), (refused, "to-tor, [3]".to_owned(), 2));
     assert_eq!(judged(2), (None, "to-tor, [1]".to_owned(), 1));
 }
+
+/// Routes that were taken by another AS and identifier are judged anew, and back again.
+#[test]
+fn what_names_us_by_another_number_is_refused_from_then_on() {
+    let mut rib = rib();
+    announce(&mut rib, 1, &attributes(1, 3), [(1, 0)].into_iter());
+    let reflected = Attributes {
+        originator_id: Some(RouterId(Ipv4Addr::new(10, 0, 0, 101))),
+        ..attributes(2, 1)
+    };
+    announce(&mut rib, 2, &reflected, [(2, 0)].into_iter());
+    rib.announce(FAMILY, Net::V4(prefix(3)), Attributes::default(), None);
+    let reasons = |rib: &mut Rib| {
+        settle(rib);
+        [1, 2, 3].map(|number| {
+            let view = rib.lookup(FAMILY, Net::V4(prefix(number)));
+            view.expect("there").paths[0].ineligible
+        })
+    };
+    assert_eq!(reasons(&mut rib), [None; 3]);
+    let mut cursor = Cursor::default();
+    let mut told = |rib: &mut Rib| {
+        let mut told = 0;
+        while rib.changes(FAMILY, &mut cursor, Budget(64), &mut |_| told += 1) == Progress::More {}
+        told
+    };
+    assert_eq!(told(&mut rib), 3);
+    rib.set_identity(Asn(65_009), RouterId(Ipv4Addr::new(10, 0, 0, 101)));
+    let refused = [Some(Ineligible::AsLoop), Some(Ineligible::OwnOriginator)];
+    assert_eq!(reasons(&mut rib), [refused[0], refused[1], None]);
+    assert_eq!(told(&mut rib), 2, "readers hear of it");
+    let was = (Asn(64_512), RouterId(Ipv4Addr::new(10, 0, 0, 100)));
+    rib.set_identity(was.0, was.1);
+    assert_eq!(reasons(&mut rib), [None; 3]);
+    assert_eq!(told(&mut rib), 2);
+    rib.set_identity(was.0, was.1);
+    settle(&mut rib);
+    assert_eq!(told(&mut rib), 0, "the same is nothing new");
+}

@@ -8,6 +8,7 @@ mod exchange;
 mod extended;
 mod fabric;
 mod helper;
+mod identity;
 mod prefix_limit;
 mod refresh;
 mod reload;

@@ -1,0 +1,258 @@
+//! The speaker becomes another one: its AS, its BGP Identifier.
+
+use alloc::{format, string::String, vec, vec::Vec};
+use core::time::Duration;
+
+use bgp_fsm::{GracefulRestartConfig, State};
+use bgp_proto::notification::{cease, code};
+use bgp_proto::{Asn, Capability, Family, Open, RouterId};
+use rib::Role;
+
+use super::fabric::{Fabric, address, clients, neighbor, prefix, speaker_config};
+use super::wire::{Heard, Say, Wire, graceful_open, open};
+use crate::{PeerConfig, Speaker, SpeakerConfig};
+
+const V4: Family = Family::IPV4_UNICAST;
+const OTHER: Asn = Asn(64_999);
+
+/// Peers 2 and 3 by name, and whoever else comes out of a range; both sides may keep routes.
+fn config(asn: Asn, id: usize) -> SpeakerConfig {
+    let mut config = speaker_config(1);
+    config.local_asn = asn;
+    config.router_id = RouterId(address(id));
+    let ours = |peer: &mut PeerConfig| {
+        peer.session.local_asn = asn;
+        peer.session.local_id = RouterId(address(id));
+        peer.session.passive = true;
+        peer.session.graceful_restart = Some(GracefulRestartConfig::default());
+    };
+    for number in [2, 3] {
+        let mut peer = neighbor(1, number, Role::Client);
+        ours(&mut peer);
+        config.peers.push(peer);
+    }
+    let mut range = clients(1, 10);
+    ours(&mut range.template);
+    config.ranges.push(range);
+    config
+}
+
+fn of_as(mut open: Open, asn: Asn) -> Open {
+    open.asn = asn;
+    open.capabilities
+        .retain(|capability| !matches!(capability, Capability::FourOctetAsn(_)));
+    open.capabilities.push(Capability::FourOctetAsn(asn));
+    open
+}
+
+fn become_another(wire: &mut Wire, new: SpeakerConfig) -> Vec<String> {
+    let now = wire.now;
+    let done = wire.speaker.reconfigure(now, new).expect("taken");
+    wire.settle();
+    assert!(done.added.is_empty() && done.removed.is_empty(), "{done:?}");
+    done.reset
+}
+
+#[test]
+fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
+    let mut wire = Wire::new(config(Asn(64_512), 1));
+    let two = wire.connect(2, &open(2)); // Keeps nothing.
+    let graceful = |number| graceful_open(number, |_| {});
+    let three = wire.connect(3, &graceful(3));
+    let four = wire.connect(4, &graceful(4));
+    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+    wire.say(three, Say::Reach(&["10.65.0.3/32", "10.65.0.33/32"]));
+    wire.say(four, Say::Reach(&["10.65.0.4/32"]));
+    wire.hear(two);
+    wire.hear(three);
+    assert_eq!(
+        become_another(&mut wire, config(OTHER, 1)),
+        ["nodes-10.0.0.4", "n2", "n3"]
+    );
+    for peer in [two, three, four] {
+        assert!(wire.state(peer) < State::Established);
+    }
+    let kept = ["10.65.0.3/32", "10.65.0.33/32", "10.65.0.4/32"];
+    assert_eq!(wire.prefixes(), kept);
+    let [.., Heard::Notification(why)] = &wire.hear(two)[..] else {
+        panic!("it is told");
+    };
+    let changed = (code::CEASE, cease::OTHER_CONFIGURATION_CHANGE);
+    assert_eq!((why.code, why.subcode), changed);
+    let heard = wire.hear(three);
+    assert_eq!(heard, [], "a word would be the end: RFC 4724 §4.2");
+
+    // Who has not heard of it yet is not let in, and nothing is lost by that.
+    wire.try_connect(3, &graceful(3));
+    assert_eq!(wire.prefixes(), kept);
+    let three = wire.dial(3).expect("let in");
+    let [Heard::Open(told)] = &wire.hear(three)[..] else {
+        panic!("its OPEN");
+    };
+    assert!(told.capabilities.contains(&Capability::FourOctetAsn(OTHER)));
+    wire.lose(three);
+    let three = wire.connect(3, &of_as(graceful(3), OTHER));
+    wire.connect(4, &of_as(graceful(4), OTHER));
+    assert_eq!(wire.prefixes(), kept);
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.say(three, Say::EndOfRib(V4));
+    assert_eq!(wire.prefixes(), ["10.65.0.3/32", "10.65.0.4/32"]);
+}
+
+#[test]
+fn who_does_not_come_back_is_forgotten_in_time() {
+    let mut wire = Wire::new(config(Asn(64_512), 1));
+    let three = wire.connect(3, &graceful_open(3, |_| {}));
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    become_another(&mut wire, config(OTHER, 1));
+    assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
+    wire.pass(61, &[]);
+    assert!(wire.prefixes().is_empty());
+}
+
+#[test]
+fn another_identifier_is_told_as_well_and_what_comes_later_is_taken() {
+    let mut wire = Wire::new(config(Asn(64_512), 1));
+    let three = wire.connect(3, &graceful_open(3, |_| {}));
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    let seven = config(Asn(64_512), 7);
+    assert_eq!(become_another(&mut wire, seven.clone()), ["n3"]);
+    wire.hear(three);
+    let three = wire.dial(3).expect("let in");
+    let [Heard::Open(told)] = &wire.hear(three)[..] else {
+        panic!("its OPEN");
+    };
+    assert_eq!(told.id, RouterId(address(7)));
+    wire.lose(three);
+    let three = wire.connect(3, &graceful_open(3, |_| {}));
+    assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
+    assert_eq!(wire.speaker.config().cluster_id().0, address(7));
+
+    // The next reload is one like any other.
+    let mut more = seven;
+    let mut five = neighbor(1, 5, Role::Client);
+    five.session.local_id = RouterId(address(7));
+    five.session.passive = true;
+    more.peers.push(five);
+    let now = wire.now;
+    let done = wire.speaker.reconfigure(now, more).expect("taken");
+    wire.settle();
+    assert_eq!((done.added, done.reset), (vec!["n5".into()], vec![]));
+    assert_eq!(wire.state(three), State::Established);
+}
+
+/// A node of a mesh.
+fn node(number: usize, asn: Asn, all: &[usize]) -> SpeakerConfig {
+    let mut config = speaker_config(number);
+    config.local_asn = asn;
+    for &other in all.iter().filter(|other| **other != number) {
+        let mut peer = neighbor(number, other, Role::Internal);
+        peer.session.local_asn = asn;
+        peer.session.passive = number < other;
+        peer.session.graceful_restart = Some(GracefulRestartConfig {
+            families_forwarding: peer.session.families,
+            ..GracefulRestartConfig::default()
+        });
+        config.peers.push(peer);
+    }
+    config
+}
+
+fn net(number: usize) -> String {
+    format!("10.65.{number}.0/26")
+}
+
+#[test]
+fn a_mesh_takes_another_as_node_by_node_and_loses_no_route() {
+    let was = Asn(64_512);
+    let all = [1, 2, 3];
+    let nodes = all.map(|number| (number, node(number, was, &all)));
+    let mut fabric = Fabric::new(nodes.into());
+    for number in all {
+        fabric.announce(number, &net(number));
+    }
+    fabric.advance(Duration::from_secs(20));
+    let whole = |fabric: &mut Fabric, asn: Asn| {
+        for number in all {
+            let rib = fabric.speaker(number).rib();
+            for other in all {
+                let name = net(other);
+                let view = rib.lookup(V4, prefix(&name));
+                let best = view.is_some_and(|view| view.best().is_some());
+                assert!(best, "{number} has lost {name} on the way to AS {asn}");
+            }
+        }
+    };
+    let up = |fabric: &mut Fabric, number| {
+        let peers = fabric.speaker(number).peers();
+        peers
+            .filter(|peer| peer.session.state() == State::Established)
+            .count()
+    };
+    for asn in [OTHER, was] {
+        for number in all {
+            let now = fabric.now;
+            let new = node(number, asn, &all);
+            fabric.speaker(number).reconfigure(now, new).expect("taken");
+            for _ in 0..14 {
+                whole(&mut fabric, asn);
+                fabric.advance(Duration::from_millis(50));
+            }
+        }
+        for _ in 0..600 {
+            whole(&mut fabric, asn);
+            fabric.advance(Duration::from_millis(50));
+        }
+        for number in all {
+            assert_eq!(up(&mut fabric, number), 2);
+        }
+        // All are fresh by now: nobody waits for the end of a restart.
+        let mut speakers = fabric.speakers.values();
+        assert!(speakers.all(|speaker| speaker.peers().all(|peer| peer.stale_until.is_none())));
+    }
+
+    // One that comes now is a peer like any other.
+    let more = [1, 2, 3, 4];
+    let now = fabric.now;
+    let mut fourth = Speaker::new(node(4, was, &more), 4);
+    fourth.start(now);
+    fabric.speakers.insert(4, fourth);
+    for number in all {
+        let done = fabric
+            .speaker(number)
+            .reconfigure(now, node(number, was, &more));
+        let done = done.expect("taken");
+        assert_eq!((done.added.len(), done.reset.len()), (1, 0));
+    }
+    fabric.advance(Duration::from_secs(20));
+    assert_eq!(up(&mut fabric, 4), 3);
+}
+
+/// A peering may name its own AS of ours: it is none of its business then.
+#[test]
+fn a_session_of_another_local_as_stays() {
+    let apart = |asn| {
+        let mut config = config(asn, 1);
+        config.peers[1].session.local_asn = Asn(64_512);
+        config
+    };
+    let mut wire = Wire::new(apart(Asn(64_512)));
+    wire.connect(2, &open(2));
+    let three = wire.connect(3, &open(3));
+    assert_eq!(become_another(&mut wire, apart(OTHER)), ["n2"]);
+    assert_eq!(wire.state(three), State::Established);
+}
+
+#[test]
+fn who_is_stopped_at_once_does_not_begin_again() {
+    let mut wire = Wire::new(config(Asn(64_512), 1));
+    let three = wire.connect(3, &open(3));
+    let now = wire.now;
+    let done = wire.speaker.reconfigure(now, config(OTHER, 1));
+    assert_eq!(done.expect("taken").reset, ["n3"]);
+    let why = bgp_proto::Notification::administrative_shutdown("enough");
+    wire.speaker.stop_all(now, &why);
+    wire.settle();
+    assert_eq!(wire.state(three), State::Idle);
+    assert!(wire.dial(3).is_err(), "it is down");
+}
