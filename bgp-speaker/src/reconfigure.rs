@@ -1,9 +1,9 @@
 //! A new configuration on a running speaker: only the sessions it must touch are touched.
 //!
 //! A session starts over when its transport has to be another, or when its two OPENs would settle
-//! on something else. When it is we who are another speaker from now on, by our AS or our BGP
-//! Identifier, it does so as after a graceful restart: both sides keep each other's routes meanwhile
-//! if they can (RFC 4724). All the rest changes under it: an update group is left for another, what the
+//! on something else. In the latter case, which includes that we are another speaker from now on, by
+//! our AS or our BGP Identifier, it does so as after a graceful restart: both sides keep each other's
+//! routes meanwhile if they can (RFC 4724). All the rest changes under it: an update group is left for another, what the
 //! peer has sent is judged again, keys and intervals are exchanged. [`crate::changes`] has it field
 //! by field.
 
@@ -138,15 +138,21 @@ impl Speaker {
         }
     }
 
-    /// Ends a session whose OPEN would name another speaker by now, to come back with the next bite
-    /// of work: by then the driver has told the peer.
+    /// Ends a session that has to start over although the peer is the same, so that both sides may
+    /// keep each other's routes (RFC 4724). It comes back with the next bite of work: by then the
+    /// driver has told the peer.
     fn part(&mut self, now: Instant, id: PeerId, new: &PeerConfig, done: &mut Reconfigured) {
         let Some(peer) = self.roster.get(id) else {
             return;
         };
+        let (Some(params), Some(open)) = (&peer.params, peer.session.peer_open()) else {
+            return;
+        };
         let named = |config: &PeerConfig| (config.session.local_asn, config.session.local_id);
-        let same = named(&peer.config) == named(new);
-        if peer.params.is_none() || same || peer.crosses(new) || peer.moves(new) {
+        let same_peer = named(&peer.config) != named(new) || negotiate(&new.session, open).is_ok();
+        let fewer = !params.families.difference(new.session.families).is_empty();
+        let apart = peer.crosses(new) || peer.moves(new) || fewer;
+        if self.adapts(id, new) || !same_peer || apart {
             return;
         }
         done.reset.push(new.name.clone());

@@ -118,7 +118,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
 
 /// The keys of the store that decide about the sessions of a node.
 pub const STORE_KEYS: &[Key] = &[
-    key("Node of our own: `spec.bgp.asNumber`", &["local_asn"], KEPT),
+    key("Node of our own: `spec.bgp.asNumber`", &["local_asn"], ""),
     key(
         "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &["local", "local_id"],
@@ -134,8 +134,8 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "Node: `spec.bgp.routeReflectorClusterID`",
         &["role", "cluster_id"],
-        "where nodes use several paths at once (`multipath`), **starts over**, since a reflector \
-         then sends its clients several",
+        "where nodes use several paths at once (`multipath`), **starts over**, as both OPENs settle \
+         on something else: a reflector then sends its clients several",
     ),
     key("Node: `metadata.labels`", &[], COME_AND_GO),
     key(
@@ -146,7 +146,7 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPConfiguration `spec.asNumber`",
         &["local_asn", "peer_asn"],
-        KEPT,
+        "",
     ),
     key(
         "BGPConfiguration `spec.listenPort`",
@@ -223,9 +223,7 @@ pub const STORE_KEYS: &[Key] = &[
 const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
                            carry their routes; all others stay up";
 const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
-const ANOTHER: &str = "all **start over**; routes are kept meanwhile where both sides restart \
-                       gracefully";
-const KEPT: &str = "routes are kept meanwhile where both sides restart gracefully";
+const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";
 const TOLD: &str = "stays up; all neighbors are told their routes anew";
 const LATER: &str = "stays up; in force from the next session on";
 
@@ -286,6 +284,10 @@ key of a neighbor under a living session with BIRD and looks at BIRD's side.
 A neighbor whose session stays up although something waits for its next one is named in the log;
 `cambric clear NAME` begins one. A session that is not up has nothing to lose: whatever changes, it
 tries again at once, and routes that are kept for a neighbor that restarts stay kept.
+
+A session that starts over since both OPENs would now settle on something else does so as after a
+graceful restart: where both sides have that, each keeps the other's routes meanwhile, and none is
+lost. Where the neighbor is another one, or a family is no longer carried, the routes go at once.
 ";
 
 /// The page `docs/operate/changes.md`.

@@ -243,6 +243,40 @@ fn a_session_of_another_local_as_stays() {
     assert_eq!(wire.state(three), State::Established);
 }
 
+/// The peer is the same, and so are its routes, whatever the OPENs settle on.
+#[test]
+fn a_session_that_starts_over_for_what_it_settles_keeps_routes_too() {
+    let mut wire = Wire::new(config(Asn(64_512), 1));
+    let willing = || {
+        let mut open = graceful_open(3, |_| {});
+        open.capabilities.push(Capability::ExtendedMessage);
+        open
+    };
+    let three = wire.connect(3, &willing());
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    let mut longer = config(Asn(64_512), 1);
+    longer.peers[1].session.extended_messages = true;
+    assert_eq!(become_another(&mut wire, longer.clone()), ["n3"]);
+    assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
+    let three = wire.connect(3, &willing());
+    assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
+    wire.say(three, Say::EndOfRib(V4));
+    assert!(wire.prefixes().is_empty());
+
+    // A peer of another AS is another peer, and a family that is not carried has no routes.
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    let mut fewer = longer.clone();
+    fewer.peers[1].session.families = Family::IPV6_UNICAST.into();
+    assert_eq!(become_another(&mut wire, fewer), ["n3"]);
+    assert!(wire.prefixes().is_empty());
+    become_another(&mut wire, longer.clone());
+    let three = wire.connect(3, &willing());
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    longer.peers[1].session.peer_asn = bgp_fsm::PeerAs::Exactly(OTHER);
+    assert_eq!(become_another(&mut wire, longer), ["n3"]);
+    assert!(wire.prefixes().is_empty());
+}
+
 #[test]
 fn who_is_stopped_at_once_does_not_begin_again() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
