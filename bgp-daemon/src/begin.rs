@@ -8,6 +8,7 @@ use admin::report::{Fact, Status};
 use admin::{Command, Reply};
 use intent::store::Derived;
 
+use crate::fabric::Fabric;
 use crate::source::Source;
 use crate::{Config, Program};
 
@@ -23,7 +24,7 @@ pub(crate) async fn first<P: Program>(
     loop {
         tokio::select! {
             updates = source.next() => {
-                let derived = source.take(updates);
+                let derived = source.take(updates, &Fabric::default());
                 if let Some(derived) = derived.filter(|derived| derived.intent.is_some()) {
                     return Some(derived);
                 }

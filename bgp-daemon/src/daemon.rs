@@ -124,7 +124,8 @@ impl<P: Program> Daemon<P> {
 
     /// Takes note of news of the store, and does what it says now.
     pub(crate) fn hear_store(&mut self, updates: Vec<Update>) {
-        let derived = self.source.as_mut().and_then(|source| source.take(updates));
+        let source = self.source.as_mut();
+        let derived = source.and_then(|source| source.take(updates, &self.fabric));
         if let Some(derived) = derived {
             self.pursue(derived);
         }
@@ -149,7 +150,7 @@ impl<P: Program> Daemon<P> {
         let Some(source) = &mut self.source else {
             return Progress::Done;
         };
-        if let Some(derived) = source.look(now, self.io.speaker()) {
+        if let Some(derived) = source.look(now, self.io.speaker(), &self.fabric) {
             self.pursue(derived);
         }
         let mut progress = Progress::Done;
@@ -236,7 +237,7 @@ impl<P: Program> Daemon<P> {
         }
         notes.extend(self.config.settings.notes());
         notes.extend(self.source.iter().flat_map(Source::notes));
-        notes.extend(self.fabric.notes());
+        notes.extend(self.fabric.notes(self.io.clock().now()));
         notes.extend(self.sockets_notes());
         notes
     }

@@ -6,6 +6,7 @@
 //! long as its session says that it lives.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
@@ -104,12 +105,20 @@ impl Fabric {
         Some(wish)
     }
 
+    /// The addresses of the peers that the fabric has put there, those that leave among them.
+    pub fn placed(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.handover.placed()
+    }
+
     /// What an operator should know.
-    pub fn notes(&self) -> Vec<String> {
-        let leaving = self.handover.leaving();
-        let kept =
-            |address| format!("session with {address} is kept until others carry its routes");
-        let mut notes: Vec<String> = leaving.map(kept).collect();
+    pub fn notes(&self, now: Instant) -> Vec<String> {
+        let kept = |(address, since)| {
+            let age_s = now.saturating_duration_since(since).as_secs();
+            format!(
+                "session with {address} is kept until others carry its routes, for {age_s} s now"
+            )
+        };
+        let mut notes: Vec<String> = self.handover.leaving_since().map(kept).collect();
         match self.drain {
             Drain::No => {}
             Drain::Waits { .. } => notes.push("draining: waits until all clients have gone".into()),

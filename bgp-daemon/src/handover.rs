@@ -10,7 +10,8 @@
 //!   way of the peers that are wanted knows that they have ours.
 //!
 //! or until its session ends by itself, or its host is no more, or [`HANDOVER_MAX`] is over and at
-//! least one peer that is wanted is there. Pure: it looks at a speaker and a clock and says who is to
+//! least one peer that is wanted is there. Its policies and its password are those of today: only
+//! that there is a session at all is of yesterday. Pure: it looks at a speaker and a clock and says who is to
 //! be configured.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,8 +52,8 @@ pub struct Handover {
 #[derive(Debug)]
 struct Leaving {
     config: PeerConfig,
-    /// When it goes although it is needed.
-    until: Instant,
+    /// Since when it has not been wanted.
+    since: Instant,
     /// Since when it has not been needed.
     free_since: Option<Instant>,
     /// Whether there was a doubt about that at the last look.
@@ -99,13 +100,18 @@ impl Handover {
         for (remote, config) in std::mem::replace(&mut self.chosen, chosen.collect()) {
             self.leaving.entry(remote).or_insert(Leaving {
                 config,
-                until: now + HANDOVER_MAX,
+                since: now,
                 free_since: None,
                 doubted: false,
             });
         }
         self.leaving
             .retain(|remote, _| !peers.contains_key(remote) && choice.hosts.contains(remote));
+        for (remote, leaving) in &mut self.leaving {
+            if let Some(config) = choice.former.get(remote) {
+                leaving.config.clone_from(config);
+            }
+        }
         if self.successors.is_empty() {
             self.leaving.clear(); // Nobody will ever carry their routes.
         }
@@ -126,6 +132,17 @@ impl Handover {
     /// The addresses of those who are leaving.
     pub fn leaving(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.leaving.keys().copied()
+    }
+
+    /// The same, with since when.
+    pub fn leaving_since(&self) -> impl Iterator<Item = (IpAddr, Instant)> + '_ {
+        let leaving = self.leaving.iter();
+        leaving.map(|(remote, leaving)| (*remote, leaving.since))
+    }
+
+    /// The addresses of those whom the fabric has put there, wanted still or leaving.
+    pub fn placed(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.chosen.keys().chain(self.leaving.keys()).copied()
     }
 
     /// Takes note of what happens to sessions.
@@ -207,7 +224,7 @@ impl Handover {
             };
             let free_since = leaving.free_since;
             let settled = free_since.is_some_and(|since| since + settle <= now);
-            settled || (somebody && leaving.until <= now)
+            settled || (somebody && leaving.since + HANDOVER_MAX <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)
             .into_iter()

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_from};
-use intent::store::{Derived, Fault, Host, View, Wish, derive};
+use intent::store::{Derived, Fault, Host, View, Wish, derive_after};
 
 use crate::enrolment::Enrolment;
-use crate::fabric::Absences;
+use crate::fabric::{Absences, Fabric};
 use crate::secrets::Keeper;
 use crate::{Config, Settings};
 
@@ -98,7 +98,7 @@ impl Source {
 
     /// Takes note of news, and tells what is to be done if that may be something else now. What is
     /// not known to be the whole picture changes nothing.
-    pub(crate) fn take(&mut self, updates: Vec<Update>) -> Option<Derived> {
+    pub(crate) fn take(&mut self, updates: Vec<Update>, fabric: &Fabric) -> Option<Derived> {
         for update in updates {
             match update {
                 Update::Change(Change::Put(item)) => {
@@ -114,17 +114,22 @@ impl Source {
         if !matches!(self.status, Status::InSync | Status::Snapshot { .. }) {
             return None;
         }
-        self.derive()
+        self.derive(fabric)
     }
 
     /// Looks whether reflectors whose registration is gone live on, and tells what is to be done if
     /// that is something else then. While the store is away nobody is judged.
-    pub(crate) fn look(&mut self, now: Instant, speaker: &Speaker) -> Option<Derived> {
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        speaker: &Speaker,
+        fabric: &Fabric,
+    ) -> Option<Derived> {
         if self.status != Status::InSync {
             return None;
         }
         self.changed |= self.absences.look(now, self.view.fleet_mut(), speaker);
-        self.derive()
+        self.derive(fabric)
     }
 
     /// When to [`look`](Self::look) again.
@@ -141,14 +146,15 @@ impl Source {
 
     /// What is to be done, if that may be something else than before. A password that the store
     /// points to is looked for first: to do without it would end sessions.
-    fn derive(&mut self) -> Option<Derived> {
+    fn derive(&mut self, fabric: &Fabric) -> Option<Derived> {
         let secrets = self.secrets.as_ref();
         if !self.changed || !secrets.is_none_or(Keeper::is_settled) {
             return None;
         }
         self.changed = false;
         let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
-        let mut derived = derive(&self.view, &self.host, &passwords);
+        let before = fabric.placed().collect();
+        let mut derived = derive_after(&self.view, &self.host, &passwords, &before);
         let mut faults = std::mem::take(&mut derived.faults);
         faults.extend(secrets.into_iter().flat_map(Keeper::faults));
         self.log(&faults);

@@ -95,6 +95,7 @@ fn choice(with: &[u8], gone: &[u8]) -> Chosen {
     Chosen {
         peers: with.iter().copied().map(address).collect(),
         hosts: hosts.map(address).collect(),
+        former: BTreeMap::new(),
     }
 }
 
@@ -188,6 +189,28 @@ fn who_is_wanted_again_stays_and_a_host_that_is_no_more_goes_at_once() {
     assert_eq!(network.leaving(1), [address(3), address(12)]);
     network.want(1, node(1, MESH), &choice(MESH, &[]));
     assert_eq!(network.leaving(1), [address(11), address(12)]);
+}
+
+#[test]
+fn who_leaves_is_told_what_the_store_says_today() {
+    let mut network = mesh();
+    network.kill(11);
+    network.want(1, node(1, REFLECTORS), &choice(REFLECTORS, &[]));
+    network.advance(Duration::from_secs(1));
+    assert_eq!(network.leaving(1).len(), 3);
+    let routes_of_1 = |network: &Network| network.holders_of(1);
+    assert_eq!(routes_of_1(&network), [1, 2, 3, 4]);
+    // Nothing of node 1 is to be told to node 2 any more, which is kept all the same.
+    network.forgive(1);
+    let mut today = choice(REFLECTORS, &[]);
+    let mut two = peer(1, 2, Role::Internal);
+    two.export = Policy::RejectAll;
+    today.former.insert(address(2), two);
+    network.want(1, node(1, REFLECTORS), &today);
+    network.advance(Duration::from_secs(1));
+    assert_eq!(network.leaving(1).len(), 3);
+    assert_eq!(network.sessions(1), [2, 3, 4, 12]);
+    assert_eq!(routes_of_1(&network), [1, 3, 4]);
 }
 
 #[test]

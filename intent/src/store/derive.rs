@@ -1,6 +1,6 @@
 //! From what is known of the store to what a node's daemon is to do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use bgp_proto::ClusterId;
@@ -11,6 +11,7 @@ use super::duties::{Duties, duties};
 use super::export::Policies;
 use super::fault::Fault;
 use super::own::{Host, Own, Secrets, key_of};
+use super::peer::Want;
 use super::reflectors::{self, Wish};
 use super::view::{Node, View};
 use super::{explicit, mesh};
@@ -39,10 +40,23 @@ pub struct Chosen {
     pub peers: BTreeSet<IpAddr>,
     /// The addresses of all hosts that there are: whoever is not among them is gone for good.
     pub hosts: BTreeSet<IpAddr>,
+    /// Those that they are no longer to be peers with, as they would be: a session that is kept until
+    /// others carry its routes has the policies and the password of today.
+    pub former: BTreeMap<IpAddr, PeerConfig>,
 }
 
 /// Works out what the daemon of `host` is to do.
 pub fn derive(view: &View, host: &Host, secrets: &Secrets) -> Derived {
+    derive_after(view, host, secrets, &BTreeSet::new())
+}
+
+/// The same, where the mesh or the choice of reflectors has put peers before, at these addresses.
+pub fn derive_after(
+    view: &View,
+    host: &Host,
+    secrets: &Secrets,
+    before: &BTreeSet<IpAddr>,
+) -> Derived {
     let mut derived = Derived {
         intent: None,
         chosen: Chosen::default(),
@@ -52,13 +66,13 @@ pub fn derive(view: &View, host: &Host, secrets: &Secrets) -> Derived {
     };
     let cluster = Own::cluster_of(view);
     match Own::find(view, host, secrets, &cluster) {
-        Ok(own) => fill(own, &mut derived),
+        Ok(own) => fill(own, before, &mut derived),
         Err(fault) => derived.faults.push(fault),
     }
     derived
 }
 
-fn fill(mut own: Own<'_>, derived: &mut Derived) {
+fn fill(mut own: Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) {
     derived.wish = own.host.reflects.then(|| reflectors::wish(&own));
     if let Some(wish) = &derived.wish {
         let faults = [wish.cluster.fault(), reflectors::fault(&own)];
@@ -70,7 +84,7 @@ fn fill(mut own: Own<'_>, derived: &mut Derived) {
     }
     derived.duties = duties(&own);
     derived.chosen.hosts = hosts(own.view);
-    derived.intent = Some(intent(&own, derived));
+    derived.intent = Some(intent(&own, before, derived));
 }
 
 fn hosts(view: &View) -> BTreeSet<IpAddr> {
@@ -79,11 +93,11 @@ fn hosts(view: &View) -> BTreeSet<IpAddr> {
     nodes.chain(reflectors).collect()
 }
 
-fn intent(own: &Own<'_>, derived: &mut Derived) -> Intent {
+fn intent(own: &Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) -> Intent {
     let node = own.node;
     let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
     unknown_communities(own, &mut derived.faults);
-    let (peers, ranges) = peers(own, derived);
+    let (peers, ranges) = peers(own, before, derived);
     let speaker = SpeakerConfig {
         local_asn: own.asn,
         router_id: own.router_id,
@@ -112,7 +126,11 @@ fn intent(own: &Own<'_>, derived: &mut Derived) -> Intent {
 
 /// All peers: a peering goes before the choice of reflectors and that before the mesh, and an
 /// address is had once.
-fn peers(own: &Own<'_>, derived: &mut Derived) -> (Vec<PeerConfig>, Vec<RangeConfig>) {
+fn peers(
+    own: &Own<'_>,
+    before: &BTreeSet<IpAddr>,
+    derived: &mut Derived,
+) -> (Vec<PeerConfig>, Vec<RangeConfig>) {
     let faults = &mut derived.faults;
     let mut wants = explicit::wants(own, faults);
     let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
@@ -123,18 +141,20 @@ fn peers(own: &Own<'_>, derived: &mut Derived) -> (Vec<PeerConfig>, Vec<RangeCon
     chosen.retain(|want| taken.insert(want.remote));
     let mut clients = reflectors::clients(own);
     clients.retain(|(_, want)| !taken.contains(&want.remote));
+    let mut former = former(own, before, taken);
     match own.fabric_password() {
         Ok(password) => {
             let clients = clients.iter_mut().map(|(_, want)| want);
-            for want in chosen.iter_mut().chain(clients) {
+            for want in chosen.iter_mut().chain(clients).chain(&mut former) {
                 want.password.clone_from(&password);
             }
         }
-        Err(_) if chosen.is_empty() && clients.is_empty() => {}
+        Err(_) if chosen.is_empty() && clients.is_empty() => former.clear(),
         Err(fault) => {
             faults.push(fault);
             chosen.clear();
             clients.clear();
+            former.clear();
         }
     }
     let addresses = chosen.iter().map(|want| want.remote);
@@ -147,8 +167,26 @@ fn peers(own: &Own<'_>, derived: &mut Derived) -> (Vec<PeerConfig>, Vec<RangeCon
     let ranges = clients.into_iter();
     let ranges = ranges.map(|(name, want)| reflectors::range(name, want, own, &mut policies));
     let ranges = ranges.collect();
+    let former = former.into_iter();
+    let former = former.map(|want| (want.remote, want.peer(own, &mut policies)));
+    derived.chosen.former = former.collect();
     faults.extend(policies.faults());
     (peers, ranges)
+}
+
+/// Those of the peers that the fabric has put there before who are not `taken` by now.
+fn former<'v>(
+    own: &Own<'v>,
+    before: &BTreeSet<IpAddr>,
+    mut taken: BTreeSet<IpAddr>,
+) -> Vec<Want<'v>> {
+    if before.is_subset(&taken) {
+        return Vec::new();
+    }
+    let mut former = reflectors::at(own, before);
+    former.extend(mesh::at(own, before));
+    former.retain(|want| taken.insert(want.remote));
+    former
 }
 
 /// Where the node listens: on all addresses, or on its own.

@@ -1,5 +1,8 @@
 //! The mesh of all nodes.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use super::own::Own;
 use super::peer::{Origin, Want, waits_for};
 use super::view::Node;
@@ -10,10 +13,18 @@ pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     if !own.cluster.mesh() || own.host.reflects || reflects(&own.host.name, own.node) {
         return Vec::new();
     }
+    of(own, |name, node, _| !reflects(name, node))
+}
+
+/// The same of those that are in a mesh no longer, at these addresses.
+pub(super) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
+    of(own, |_, _, remote| addresses.contains(&remote))
+}
+
+fn of<'v>(own: &Own<'v>, wanted: impl Fn(&str, &Node, IpAddr) -> bool) -> Vec<Want<'v>> {
     let restart_time_s = own.cluster.node_mesh_max_restart_time;
     let restart_time_s = restart_time_s.map(super::explicit::restart_time);
     let others = own.view.nodes.iter();
-    let others = others.filter(|(name, node)| !reflects(name, node));
     let pairs = others.flat_map(|(name, node)| {
         let addresses = node.addresses();
         addresses.filter_map(move |remote| {
@@ -22,6 +33,7 @@ pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
         })
     });
     pairs
+        .filter(|(name, node, remote, _)| wanted(name, node, *remote))
         .map(|(name, node, remote, local)| Want {
             passive: waits_for(local, remote),
             restart_time_s,

@@ -1,5 +1,6 @@
 //! Peers between reflectors and their clients.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{Asn, Prefix};
@@ -107,7 +108,21 @@ fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
     let chosen = choose(&own.host.name, candidates, count);
     let chosen = eligible.iter().filter(|(name, _)| chosen.contains(name));
     chosen
-        .flat_map(|(_, said)| with(own, said, |_, _| false))
+        .flat_map(|(name, said)| with(own, name, said, |_, _| false))
+        .collect()
+}
+
+/// The sessions with reflectors at these addresses, wanted or not.
+pub(super) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
+    let passive = match own.host.reflects {
+        true => waits_for,
+        false => |_, _| false,
+    };
+    let all = own.view.fleet.all();
+    let others = all.filter(|(name, _)| *name != own.host.name);
+    others
+        .flat_map(|(name, said)| with(own, name, said, passive))
+        .filter(|want| addresses.contains(&want.remote))
         .collect()
 }
 
@@ -117,7 +132,7 @@ fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let others =
         all.filter(|(name, said)| *name != own.host.name && said.state != ReflectorState::Drained);
     others
-        .flat_map(|(_, said)| with(own, said, waits_for))
+        .flat_map(|(name, said)| with(own, name, said, waits_for))
         .collect()
 }
 
@@ -165,16 +180,19 @@ fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {
     node.cluster_id.is_none() && !own.view.fleet.has(name) && name != own.host.name
 }
 
-/// A session for each address of a reflector that we have an address beside.
+/// A session for each address of a reflector that we have an address beside. Its AS is that of its
+/// node, which it follows itself; what it said of it may be a moment old.
 fn with<'v>(
     own: &Own<'v>,
+    name: &str,
     said: &Registration,
     passive: fn(IpAddr, IpAddr) -> bool,
 ) -> Vec<Want<'v>> {
+    let node = own.view.nodes.get(name);
+    let asn = node.map_or(Asn(said.as_number.0), |node| own.asn_of(node));
     let addresses = said.addresses().filter_map(|remote| {
         let local = own.node.address_beside(remote)?;
         let port = said.port.unwrap_or(BGP_PORT);
-        let asn = Asn(said.as_number.0);
         let passive = passive(local, remote);
         Some(reflector_want(own, remote, port, asn, local, passive))
     });

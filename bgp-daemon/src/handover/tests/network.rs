@@ -102,6 +102,17 @@ impl Network {
         lost.map(|(number, _)| *number).collect()
     }
 
+    /// Nodes that have the route of one.
+    pub(super) fn holders_of(&self, number: u8) -> Vec<u8> {
+        let has = |node: &Node| {
+            let view = node.speaker.rib().lookup(Family::IPV4_UNICAST, net(number));
+            view.is_some_and(|view| view.best().is_some())
+        };
+        let nodes = self.nodes.iter().filter(|(at, _)| NODES.contains(at));
+        let holders = nodes.filter(|(_, node)| has(node));
+        holders.map(|(at, _)| *at).collect()
+    }
+
     /// Lets time pass, timer by timer. Once all have all routes, none is ever lost.
     pub(super) fn advance(&mut self, time: Duration) {
         let end = self.now + time;

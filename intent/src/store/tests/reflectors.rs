@@ -1,7 +1,7 @@
 //! Reflectors, their clients and the mesh beside them.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::Net;
 use bgp_speaker::SpeakerConfig;
@@ -118,6 +118,52 @@ fn a_client_dials_two_reflectors_beside_the_mesh() {
         .flat_map(|at| choice(&view, &format!("n{at}")))
         .collect();
     assert_eq!(all.len(), 3, "each is somebody's");
+}
+
+/// Whoever keeps sessions of yesterday has them as the store says today.
+#[test]
+fn peers_of_before_are_derived_as_they_would_be() {
+    let mut view = registered();
+    let of_n1 = derived(&view, "n1");
+    let before = of_n1.chosen.peers.clone();
+    assert!(of_n1.chosen.former.is_empty());
+    let after = |view: &View, secrets: &Secrets| {
+        let derived = derive_after(view, &host("n1"), secrets, &before);
+        (derived.chosen, derived.intent.expect("a speaker").speaker)
+    };
+    let none = Secrets::new();
+    assert!(after(&view, &none).0.former.is_empty(), "all are wanted");
+
+    let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/default";
+    let settings = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false,
+        "asNumber":64999,"nodeMeshPassword":{"secretKeyRef":{"name":"bgp","key":"mesh"}}}}"#;
+    assert!(view.take(key.as_bytes(), Some(settings.as_bytes())));
+    assert!(put(&mut view, "drain/rr1", "{}"));
+    register(&mut view, 1, "draining");
+    let secrets = Secrets::from([(("bgp".into(), "mesh".into()), "word".into())]);
+    let (chosen, speaker) = after(&view, &secrets);
+    let wanted: BTreeSet<IpAddr> = speaker.peers.iter().map(|peer| peer.remote).collect();
+    assert_eq!(wanted, chosen.peers);
+    let former: BTreeSet<IpAddr> = chosen.former.keys().copied().collect();
+    assert_eq!(former, &before - &wanted);
+    assert!(former.len() >= 14, "the mesh at least");
+    for (remote, peer) in &chosen.former {
+        assert_eq!((peer.remote, peer.session.local_asn.0), (*remote, 64999));
+        assert_eq!(peer.password, Some("word".into()));
+        let same_kind = |one: &&PeerConfig| one.remote.is_ipv4() == remote.is_ipv4();
+        if let Some(like) = speaker.peers.iter().find(same_kind) {
+            assert_eq!((&peer.export, &peer.import), (&like.export, &like.import));
+        }
+    }
+    let mesh = chosen.former.values();
+    assert_eq!(
+        mesh.filter(|peer| peer.name.starts_with("Mesh_")).count(),
+        14
+    );
+    assert!(
+        after(&view, &none).0.former.is_empty(),
+        "there is no password"
+    );
 }
 
 #[test]
