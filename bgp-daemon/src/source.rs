@@ -159,6 +159,7 @@ impl Source {
         faults.extend(secrets.into_iter().flat_map(Keeper::faults));
         self.log(&faults);
         if self.derived.as_ref() == Some(&derived) {
+            tracing::debug!("configuration as before");
             return None;
         }
         self.derived = Some(derived.clone());
