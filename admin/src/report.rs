@@ -303,6 +303,18 @@ pub struct Endpoints {
     pub in_sync: bool,
     /// The endpoints.
     pub endpoints: Vec<Endpoint>,
+    /// Interfaces of workloads by their names that are no endpoint's; nothing passes them.
+    pub unclaimed: Vec<UnclaimedInterface>,
+}
+
+/// An interface that is no endpoint's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnclaimedInterface {
+    /// Its name.
+    pub interface: String,
+    /// For how many seconds it has been so.
+    pub for_s: u64,
 }
 
 /// One workload endpoint.
@@ -319,7 +331,7 @@ pub struct Endpoint {
     pub networks: Vec<IpNet>,
     /// Its profiles.
     pub profiles: Vec<String>,
-    /// `up`, `down` (interface absent or down) or `error`.
+    /// `up`, `down` (interface absent or down) or `error` (refused).
     pub state: String,
     /// What is wrong, when not `up`.
     pub problem: Option<String>,

@@ -167,6 +167,9 @@ impl Daemon {
                 Wake::Reported(outcome) => {
                     errand = None;
                     self.reporter.done(self.clock.now(), outcome);
+                    for id in self.reporter.take_known() {
+                        self.agent.presume_seen(&id);
+                    }
                 }
                 Wake::Request(request) => self.answer(request),
                 Wake::Signal(Signal::Reload) => self.reload(),
@@ -198,7 +201,7 @@ impl Daemon {
     /// Tells others how the endpoints fare.
     fn tell(&mut self, now: Instant) {
         let settings = &self.agent.desired().settings;
-        self.reporter.settings(settings);
+        self.reporter.settings(now, settings);
         let views: Vec<EndpointView<'_>> = self.agent.endpoints().collect();
         if let Some(files) = &mut self.files {
             files.tell(now, &views, self.agent.is_settled());
@@ -284,9 +287,11 @@ impl Daemon {
 
     fn answer(&mut self, request: Request) {
         let reply = match &request.command {
-            Command::Endpoints {} => {
-                Reply::Endpoints(report::endpoints(&self.agent, &self.hostname))
-            }
+            Command::Endpoints {} => Reply::Endpoints(report::endpoints(
+                &self.agent,
+                &self.hostname,
+                self.clock.now(),
+            )),
             Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
             Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
             Command::Status {} => {

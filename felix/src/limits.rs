@@ -40,6 +40,17 @@ pub const RETRY_MIN: Duration = Duration::from_millis(250);
 /// Longest such delay.
 pub const RETRY_MAX: Duration = Duration::from_secs(30);
 
+/// Refusals in a row after which an endpoint is an error: what is refused once or twice may be in
+/// the course of coming up.
+pub const REFUSAL_ATTEMPTS: u32 = 3;
+
+/// How long an endpoint's interface may take to come before the endpoint is an error.
+pub const INTERFACE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// After what time an interface of ours that no endpoint claims is worth a line in the log: plugins
+/// make the interface first, and the endpoint a moment later.
+pub const UNCLAIMED_NOTICE: Duration = Duration::from_secs(10);
+
 /// Conntrack entries removed for one address at most; the rest times out by itself.
 pub const CONNTRACK_ENTRIES_MAX: usize = 100_000;
 

@@ -1,7 +1,9 @@
 //! What the control socket answers.
 
-use admin::report::{Endpoint, Endpoints, Fact, Fib, FibHop, FibRoute, Rule, Rules, Status};
-use fib_sync::{FibStatus, FibView, Hop};
+use admin::report::{
+    Endpoint, Endpoints, Fact, Fib, FibHop, FibRoute, Rule, Rules, Status, UnclaimedInterface,
+};
+use fib_sync::{FibStatus, FibView, Hop, Instant};
 use ipnet::IpNet;
 use model::EndpointState;
 
@@ -13,12 +15,19 @@ use crate::render::{TABLE, rule_text};
 /// The program's name.
 pub const DAEMON: &str = "cambric-felix";
 
-/// The endpoints of this host.
-pub fn endpoints(agent: &Agent, hostname: &str) -> Endpoints {
+/// The endpoints of this host, and interfaces that lack one.
+pub fn endpoints(agent: &Agent, hostname: &str, now: Instant) -> Endpoints {
     Endpoints {
         hostname: hostname.into(),
         in_sync: agent.is_store_in_sync(),
         endpoints: agent.endpoints().map(|view| endpoint(&view)).collect(),
+        unclaimed: agent
+            .unclaimed()
+            .map(|(interface, since)| UnclaimedInterface {
+                interface: interface.into(),
+                for_s: now.since(since).as_secs(),
+            })
+            .collect(),
     }
 }
 
@@ -199,15 +208,20 @@ fn facts(agent: &Agent, host: &mut LinuxHost) -> Vec<Fact> {
         name: name.into(),
         value,
     };
-    let endpoints = agent.endpoints().count();
-    let up = agent
-        .endpoints()
-        .filter(|view| view.state == EndpointState::Up)
-        .count();
+    let states: Vec<EndpointState> = agent.endpoints().map(|view| view.state).collect();
+    let count = |state| states.iter().filter(|one| **one == state).count();
+    let (up, error) = (count(EndpointState::Up), count(EndpointState::Error));
     let routes = agent.route_summary();
     let settings = &agent.desired().settings;
     vec![
-        fact("endpoints", format!("{endpoints}, {up} up")),
+        fact(
+            "endpoints",
+            format!("{}, {up} up, {error} refused", states.len()),
+        ),
+        fact(
+            "unclaimed interfaces",
+            agent.unclaimed().count().to_string(),
+        ),
         fact("interface prefixes", settings.interface_prefixes.join(", ")),
         fact(
             "routes",

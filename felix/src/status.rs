@@ -5,8 +5,11 @@
 //! The endpoints': one key each, written when its state changes, at most one write a tick of
 //! `endpointReportingDelay`, so that an endpoint that flaps costs no more; every 180 ticks the
 //! store's keys of this host are listed and put right.
+//!
+//! Nothing is reported before the store has said what is to be reported, where, and how often.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use fib_sync::Instant;
@@ -59,6 +62,8 @@ pub struct Reporter {
     hostname: String,
     started: Instant,
     settings: Settings,
+    /// The settings have been told.
+    settled: bool,
     /// Random state of the jitter.
     chance: u64,
     under_way: Option<UnderWay>,
@@ -68,19 +73,31 @@ pub struct Reporter {
     own_value: Option<Vec<u8>>,
     first_done: bool,
     /// States to report, by key. `None` until the host is in step with the store.
-    wanted: Option<BTreeMap<String, EndpointState>>,
+    wanted: Option<BTreeMap<String, EndpointStatus>>,
     /// What the store is believed to hold; `None`: it must be listed.
-    held: Option<BTreeMap<String, Option<EndpointState>>>,
+    held: Option<BTreeMap<String, Option<EndpointStatus>>>,
+    /// Endpoints that an earlier run has seen at work, until somebody asks for them.
+    known: Known,
+    /// The key that was written last; the next one has its turn.
+    last: String,
     ticks: u32,
     tick: Instant,
     failures: u32,
+}
+
+/// What the first listing told of an earlier run.
+#[derive(Debug)]
+enum Known {
+    NotListed,
+    Listed(Vec<EndpointId>),
+    Taken,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum UnderWay {
     Own,
     OwnLast,
-    Endpoint(String, Option<EndpointState>),
+    Endpoint(String, Option<EndpointStatus>),
     Listing,
 }
 
@@ -91,6 +108,7 @@ impl Reporter {
             hostname: hostname.into(),
             started: now,
             settings: Settings::default(),
+            settled: false,
             chance: seed,
             under_way: None,
             own_due: now + FIRST_REPORT,
@@ -98,17 +116,24 @@ impl Reporter {
             first_done: false,
             wanted: None,
             held: None,
+            known: Known::NotListed,
+            last: String::new(),
             ticks: 0,
             tick: now,
             failures: 0,
         }
     }
 
-    /// New settings; a change of region begins anew there.
-    pub fn settings(&mut self, settings: &Settings) {
+    /// The settings in force, as often as one likes; a change of region begins anew there.
+    pub fn settings(&mut self, now: Instant, settings: &Settings) {
         if settings.region != self.settings.region {
             self.held = None;
         }
+        if self.settled && settings.reporting_interval < self.settings.reporting_interval {
+            // Who wants to hear more often does not wait for the end of a long time.
+            self.own_due = self.own_due.min(now + settings.reporting_interval);
+        }
+        self.settled = true;
         if self.settings != *settings {
             self.settings = settings.clone();
         }
@@ -116,7 +141,10 @@ impl Reporter {
 
     /// The endpoints' states. To be called only once the host is in step with the store: before
     /// that nothing is known to be gone.
-    pub fn endpoints<'e>(&mut self, states: impl Iterator<Item = (&'e EndpointId, EndpointState)>) {
+    pub fn endpoints<'e>(
+        &mut self,
+        states: impl Iterator<Item = (&'e EndpointId, EndpointStatus)>,
+    ) {
         let key = |id: &EndpointId| {
             StatusKey::Workload {
                 region: self.settings.region.clone(),
@@ -128,6 +156,18 @@ impl Reporter {
             .to_string()
         };
         self.wanted = Some(states.map(|(id, state)| (key(id), state)).collect());
+    }
+
+    /// Endpoints that an earlier run has reported as up or down, which is to say that it had seen
+    /// their interfaces; once, when the store was first listed.
+    pub fn take_known(&mut self) -> Vec<EndpointId> {
+        match std::mem::replace(&mut self.known, Known::Taken) {
+            Known::Listed(known) => known,
+            other => {
+                self.known = other;
+                Vec::new()
+            }
+        }
     }
 
     /// What to do now; nothing while something is under way. `unix_s` is the time of day.
@@ -166,6 +206,7 @@ impl Reporter {
                 self.own_due = now + self.settings.reporting_interval;
             }
             (UnderWay::Endpoint(key, state), _) => {
+                self.last.clone_from(&key);
                 if let Some(held) = &mut self.held {
                     match state {
                         Some(state) => held.insert(key, Some(state)),
@@ -173,7 +214,13 @@ impl Reporter {
                     };
                 }
             }
-            (UnderWay::Listing, Outcome::Listed(found)) => self.held = Some(states(found)),
+            (UnderWay::Listing, Outcome::Listed(found)) => {
+                let held = states(found);
+                if matches!(self.known, Known::NotListed) {
+                    self.known = Known::Listed(seen(&held));
+                }
+                self.held = Some(held);
+            }
             (UnderWay::Listing, _) => {}
         }
     }
@@ -198,7 +245,7 @@ impl Reporter {
     }
 
     const fn reports_own(&self) -> bool {
-        !self.settings.reporting_interval.is_zero()
+        self.settled && !self.settings.reporting_interval.is_zero()
     }
 
     fn poll_own(&mut self, now: Instant, unix_s: u64) -> Option<Job> {
@@ -247,16 +294,17 @@ impl Reporter {
             let prefix = StatusKey::workloads_prefix(&self.settings.region, &self.hostname);
             return Some(Job::List { prefix });
         };
-        let (key, state) = next_difference(self.wanted.as_ref()?, held)?;
-        self.under_way = Some(UnderWay::Endpoint(key.clone(), state));
-        Some(match state {
+        let (key, status) = next_difference(self.wanted.as_ref()?, held, &self.last)?;
+        let job = match &status {
             Some(status) => Job::Put {
-                key,
-                value: serde_json::to_vec(&EndpointStatus { status }).ok()?,
+                key: key.clone(),
+                value: serde_json::to_vec(status).ok()?,
                 ttl: None,
             },
-            None => Job::Delete { key },
-        })
+            None => Job::Delete { key: key.clone() },
+        };
+        self.under_way = Some(UnderWay::Endpoint(key, status));
+        Some(job)
     }
 
     /// One tick, give or take a tenth.
@@ -271,26 +319,53 @@ impl Reporter {
     }
 }
 
-/// The first key that the store should hold otherwise: its state, or `None` if it must go.
+/// The first key after `last`, round and round, that the store should hold otherwise: its state, or
+/// `None` if it must go. One that changes all the time does not keep the others back.
 fn next_difference(
-    wanted: &BTreeMap<String, EndpointState>,
-    held: &BTreeMap<String, Option<EndpointState>>,
-) -> Option<(String, Option<EndpointState>)> {
-    let keys: BTreeSet<&String> = wanted.keys().chain(held.keys()).collect();
-    keys.into_iter().find_map(|key| {
-        let (want, have) = (wanted.get(key), held.get(key));
+    wanted: &BTreeMap<String, EndpointStatus>,
+    held: &BTreeMap<String, Option<EndpointStatus>>,
+    last: &str,
+) -> Option<(String, Option<EndpointStatus>)> {
+    let keys: BTreeSet<&str> = wanted
+        .keys()
+        .chain(held.keys())
+        .map(String::as_str)
+        .collect();
+    let after = keys.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
+    let before = keys.range::<str, _>((Bound::Unbounded, Bound::Included(last)));
+    after.chain(before).find_map(|key| {
+        let (want, have) = (wanted.get(*key), held.get(*key));
         let same = have.is_some_and(|have| have.as_ref() == want) && want.is_some();
-        (!same).then(|| (key.clone(), want.copied()))
+        (!same).then(|| ((*key).to_owned(), want.cloned()))
     })
 }
 
 /// Listed keys with their states; `None` for a value that is no state.
-fn states(found: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Option<EndpointState>> {
+fn states(found: Vec<(String, Vec<u8>)>) -> BTreeMap<String, Option<EndpointStatus>> {
+    let found = found.into_iter();
     found
-        .into_iter()
-        .map(|(key, value)| {
-            let status: Option<EndpointStatus> = serde_json::from_slice(&value).ok();
-            (key, status.map(|status| status.status))
-        })
+        .map(|(key, value)| (key, serde_json::from_slice(&value).ok()))
         .collect()
+}
+
+/// The endpoints that are held as up or down.
+fn seen(held: &BTreeMap<String, Option<EndpointStatus>>) -> Vec<EndpointId> {
+    let seen = held.iter().filter(|(_, status)| {
+        let status = status.as_ref();
+        status.is_some_and(|status| status.status != EndpointState::Error)
+    });
+    seen.filter_map(|(key, _)| match key.parse() {
+        Ok(StatusKey::Workload {
+            orchestrator,
+            workload,
+            endpoint,
+            ..
+        }) => Some(EndpointId {
+            orchestrator,
+            workload,
+            endpoint,
+        }),
+        _ => None,
+    })
+    .collect()
 }

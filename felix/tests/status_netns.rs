@@ -3,13 +3,144 @@
 
 mod netns;
 
+use std::collections::BTreeMap;
+
+use datastore::KeyRange;
 use model::EndpointFile;
 use netns::host::{Host, OPEN, announce, key, mac, workload};
 use netns::{lab, run};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const UP: &str = EndpointFile::UP;
 const ERROR: &str = EndpointFile::ERROR;
+
+const STATUS: &str = "/calico/felix/v2/no-region/host/n1/";
+
+/// All that Felix reports into the store, by the rest of its key.
+fn reported(host: &Host) -> BTreeMap<String, Value> {
+    let list = host.store.list(KeyRange::prefix(STATUS));
+    let listing = host.handle().block_on(list).unwrap();
+    let items = listing.items.iter().map(|item| {
+        let key = String::from_utf8_lossy(&item.key).replace(STATUS, "");
+        (key, serde_json::from_slice(&item.value).unwrap())
+    });
+    items.collect()
+}
+
+fn endpoint_of(host: &Host, pod: &str) -> Option<Value> {
+    reported(host).remove(&format!("workload/k8s/ns%2f{pod}/endpoint/eth0"))
+}
+
+/// A host that reports endpoints quickly.
+fn reporting() -> Host {
+    let host = Host::new();
+    host.configure(&json!({
+        "endpointReportingEnabled": true, "endpointReportingDelay": "10ms",
+        "reportingInterval": "1s", "reportingTTL": "3s",
+    }));
+    host
+}
+
+/// Waits until the endpoint is refused, in every view, and tells why.
+fn refused(host: &Host, pod: &str) -> String {
+    host.until("an error", || {
+        let status = endpoint_of(host, pod);
+        status.is_some_and(|status| status["status"] == "error")
+    });
+    let reason = endpoint_of(host, pod).unwrap()["reason"].clone();
+    host.until("a file", || {
+        let file = host.file(ERROR, pod);
+        file.is_some_and(|file| file["reason"] == reason)
+    });
+    let endpoints = host.endpoints().endpoints;
+    let name = format!("ns/n1-k8s-{pod}-eth0");
+    let shown = endpoints.iter().find(|endpoint| endpoint.name == name);
+    let shown = shown.expect("it is shown");
+    assert_eq!(shown.state, "error");
+    assert_eq!(shown.problem.as_deref(), reason.as_str());
+    reason.as_str().unwrap().to_owned()
+}
+
+fn up(host: &Host, pod: &str) {
+    host.until("up", || {
+        endpoint_of(host, pod) == Some(json!({"status": "up"}))
+    });
+}
+
+#[test]
+fn what_is_refused_is_reported_with_its_reason() {
+    lab("what_is_refused_is_reported_with_its_reason", || {
+        let host = reporting();
+        let (_one, _two) = (workload(1), workload(2));
+        announce(&host, 1, OPEN);
+        up(&host, "w1");
+
+        // An interface and an address that another endpoint has; who is shadowed takes over.
+        host.endpoint("w2", "cali1", None, &["10.65.0.2/32"], OPEN);
+        let reason = refused(&host, "w2");
+        assert_eq!(reason, "cali1 is the interface of endpoint k8s/ns/w1/eth0");
+        host.endpoint("w2", "cali2", None, &["10.65.0.1/32"], OPEN);
+        host.until("another reason", || {
+            endpoint_of(&host, "w2").is_some_and(|status| status["reason"] != reason.as_str())
+        });
+        let reason = refused(&host, "w2");
+        assert_eq!(
+            reason,
+            "10.65.0.1 is the address of endpoint k8s/ns/w1/eth0"
+        );
+        host.delete(&key("w1"));
+        up(&host, "w2");
+        assert_eq!(endpoint_of(&host, "w1"), None, "its key goes with it");
+
+        // A route of somebody else in the place of ours.
+        run("ip route add 10.65.0.3/32 dev uplink proto static metric 256");
+        host.endpoint("w2", "cali2", None, &["10.65.0.3/32"], OPEN);
+        let reason = refused(&host, "w2");
+        assert!(reason.contains("route to 10.65.0.3 is refused"), "{reason}");
+        run("ip route del 10.65.0.3/32 dev uplink proto static metric 256");
+        up(&host, "w2");
+    });
+}
+
+#[test]
+fn an_interface_that_nobody_claims_is_told() {
+    lab("an_interface_that_nobody_claims_is_told", || {
+        let host = reporting();
+        let (one, two) = (workload(1), workload(2));
+        announce(&host, 2, OPEN);
+        up(&host, "w2");
+        let unclaimed = || {
+            let unclaimed = host.endpoints().unclaimed.into_iter();
+            unclaimed.map(|one| one.interface).collect::<Vec<_>>()
+        };
+        assert_eq!(unclaimed(), ["cali1"]);
+        assert!(one.namespace.is_cut_off("10.65.0.2") && two.namespace.is_cut_off("10.65.0.1"));
+        announce(&host, 1, OPEN);
+        up(&host, "w1");
+        assert!(unclaimed().is_empty());
+        assert!(one.namespace.pings("10.65.0.2"));
+    });
+}
+
+#[test]
+fn a_dead_felix_is_seen_by_its_lease() {
+    lab("a_dead_felix_is_seen_by_its_lease", || {
+        let mut host = reporting();
+        let alive = |host: &Host| reported(host).remove("status");
+        host.until("the first report", || alive(&host).is_some());
+        let first = alive(&host).unwrap();
+        assert_eq!(first["first_update"], true);
+        assert!(first["uptime"].as_f64().unwrap() >= 10.0, "{first}");
+        host.until("more reports", || {
+            alive(&host).is_some_and(|report| report["first_update"] == false)
+        });
+        host.stop();
+        host.until("the end of the lease", || alive(&host).is_none());
+        let last = reported(&host).remove("last_reported_status").unwrap();
+        assert_eq!(last["first_update"], false);
+        assert!(last["time"].as_str().unwrap().ends_with('Z'), "{last}");
+    });
+}
 
 #[test]
 fn plugins_find_a_file_while_an_endpoint_is_up() {

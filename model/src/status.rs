@@ -241,10 +241,20 @@ pub struct HostStatus {
 }
 
 /// The value under an endpoint's status key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointStatus {
     /// The state.
     pub status: EndpointState,
+    /// Why it is an error. Calico has no such field; its readers look at the state alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl From<EndpointState> for EndpointStatus {
+    fn from(status: EndpointState) -> Self {
+        let reason = None;
+        Self { status, reason }
+    }
 }
 
 /// The state of an endpoint.
@@ -255,7 +265,7 @@ pub enum EndpointState {
     Up,
     /// Not so.
     Down,
-    /// It cannot be: its interface cannot be told, or another endpoint has it.
+    /// It cannot be, as things are: its interface cannot be told, or is another endpoint's, …
     Error,
 }
 
@@ -323,11 +333,17 @@ mod tests {
             json,
             r#"{"time":"2026-03-04T10:22:00Z","uptime":84.2,"first_update":true}"#
         );
-        let json = serde_json::to_string(&EndpointStatus {
-            status: EndpointState::Up,
-        })
-        .unwrap();
+        let mut value = EndpointStatus::from(EndpointState::Up);
+        let json = serde_json::to_string(&value).unwrap();
         assert_eq!(json, r#"{"status":"up"}"#);
+        value.status = EndpointState::Error;
+        value.reason = Some("taken".into());
+        let json = serde_json::to_string(&value).unwrap();
+        assert_eq!(json, r#"{"status":"error","reason":"taken"}"#);
+        assert_eq!(
+            serde_json::from_str::<EndpointStatus>(&json).unwrap(),
+            value
+        );
     }
 
     proptest! {

@@ -236,7 +236,17 @@ fn endpoints(report: &Endpoints) -> String {
     } else {
         "the store is not read yet"
     };
-    format!("{}{}: {state}\n", finish(&table), clean(&report.hostname))
+    let mut text = finish(&table);
+    for unclaimed in &report.unclaimed {
+        let _ = writeln!(
+            text,
+            "{}: unclaimed for {}; nothing passes until an endpoint of this host has it",
+            clean(&unclaimed.interface),
+            duration(unclaimed.for_s),
+        );
+    }
+    let _ = writeln!(text, "{}: {state}", clean(&report.hostname));
+    text
 }
 
 fn rules(report: &Rules) -> String {

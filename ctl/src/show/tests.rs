@@ -4,6 +4,7 @@ use admin::control::Control;
 use admin::report::{
     Endpoint, Endpoints, Fib, FibHop, FibRoute, Limit, Limits, Neighbor, NeighborFamily,
     NeighborRange, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules, SentTo, Status,
+    UnclaimedInterface,
 };
 use admin::{Command, Reply};
 use clap::Parser;
@@ -293,10 +294,18 @@ fn other_tables() {
     let report = Endpoints {
         endpoints: vec![endpoint],
         in_sync: true,
+        unclaimed: vec![UnclaimedInterface {
+            interface: "cali9".into(),
+            for_s: 12,
+        }],
         ..Endpoints::default()
     };
     let text = shown("endpoints", "felix", Reply::Endpoints(report));
     assert!(text.contains("prod/vm1"), "{text}");
+    assert!(
+        text.contains("\ncali9: unclaimed for 12s; nothing"),
+        "{text}"
+    );
 
     let rule = Rule {
         chain: "from-cali1".into(),

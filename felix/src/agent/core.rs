@@ -7,6 +7,7 @@ use std::time::Duration;
 use fib_sync::{Command, Event, Instant, Link, Owner, Reconciler, ReconcilerConfig};
 use tracing::warn;
 
+use super::discovery::Discovery;
 use super::host::Host;
 use super::interface::{Entries, Links, Setup, is_up};
 use super::retry::Retry;
@@ -84,9 +85,12 @@ pub struct Agent {
     pub(super) host_refresh: Instant,
     pub(super) setups: BTreeMap<String, Setup>,
     pub(super) entries: Entries,
+    pub(super) discovery: Discovery,
     pub(super) adopted: Retry,
     /// Routes handed to the reconciler: address to interface index.
     pub(super) routed: BTreeMap<IpAddr, u32>,
+    /// Those of them that the kernel refuses time and again, and why.
+    pub(super) refused_routes: BTreeMap<IpAddr, String>,
     pub(super) reconciler: Reconciler,
     /// When own routes that nobody wants are no longer kept.
     pub(super) grace: Option<Instant>,
@@ -123,8 +127,10 @@ impl Agent {
             host_refresh: now + INTERFACE_REFRESH,
             setups: BTreeMap::new(),
             entries: Entries::default(),
+            discovery: Discovery::default(),
             adopted: Retry::default(),
             routed: BTreeMap::new(),
+            refused_routes: BTreeMap::new(),
             reconciler: Reconciler::new(now, reconciler),
             grace: None,
             calculator,
@@ -196,6 +202,9 @@ impl Agent {
             self.guard(now, host);
             return;
         }
+        if self.in_sync {
+            self.discover(now);
+        }
         self.withdraw(host);
         self.write_rules(now, host);
         if !left.is_empty() {
@@ -203,6 +212,7 @@ impl Agent {
         }
         self.configure(now, host);
         self.announce(now, host);
+        self.note_refused_routes();
         if self.in_sync {
             self.end_grace(now);
         }
@@ -227,6 +237,7 @@ impl Agent {
             self.host_configured.timeout(),
             self.adopted.timeout(),
             self.entries.timeout(),
+            self.discovery.timeout(),
             self.reconciler.poll_timeout(),
             self.grace,
             Some(self.rules_check),

@@ -36,6 +36,10 @@ impl Links {
             .and_then(|index| self.by_index.get(index))
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
     pub(super) fn at(&self, index: u32) -> Option<&Link> {
         self.by_index.get(&index)
     }

@@ -4,6 +4,7 @@
 //! else through the [`Host`] port. A simulator runs the same value beside an in-memory kernel.
 
 mod core;
+mod discovery;
 mod host;
 mod interface;
 pub(crate) mod retry;

@@ -2,7 +2,7 @@
 
 use fib_sync::Instant;
 
-use crate::limits::{RETRY_MAX, RETRY_MIN};
+use crate::limits::{REFUSAL_ATTEMPTS, RETRY_MAX, RETRY_MIN};
 
 /// How far it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +75,11 @@ impl Retry {
         }
     }
 
+    /// Whether it failed so often in a row that it is no matter of a moment.
+    pub(crate) const fn is_lasting(&self) -> bool {
+        matches!(self, Self::Failed { attempts, .. } if *attempts >= REFUSAL_ATTEMPTS)
+    }
+
     /// When it is to be tried again.
     pub(crate) const fn timeout(&self) -> Option<Instant> {
         match self {
@@ -95,12 +100,13 @@ mod tests {
         assert!(retry.is_due(now));
         assert_eq!(retry.note(now, Err("no")), Some("no"));
         assert!(!retry.is_due(now));
-        assert!(retry.is_due(now + RETRY_MIN));
+        assert!(retry.is_due(now + RETRY_MIN) && !retry.is_lasting());
         for _ in 0..40 {
             now = retry.timeout().unwrap();
             assert_eq!(retry.note(now, Err("no")), None);
         }
         assert_eq!(retry.timeout(), Some(now + RETRY_MAX));
+        assert!(retry.is_lasting());
         assert_eq!(retry.note(now, Err("other")), Some("other"));
         assert_eq!(retry.note::<&str>(now, Ok(())), None);
         assert!(retry.is_done());

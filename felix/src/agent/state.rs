@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use fib_sync::{FibStatus, FibSummary, FibView};
-use model::EndpointState;
+use model::{EndpointState, EndpointStatus};
 
 use super::core::{Agent, GRACE_OVER};
 use super::interface::is_up;
+use super::retry::Retry;
 use crate::calc::{Desired, EndpointId, Placement};
+use crate::limits::{INTERFACE_PATIENCE, REFUSAL_ATTEMPTS};
 
 /// How one endpoint fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,19 +18,21 @@ pub struct EndpointView<'a> {
     pub id: &'a EndpointId,
     /// What the store says of it.
     pub placement: &'a Placement,
-    /// `up` if traffic can pass as far as this host has a say; `error` if it cannot ever, as things
-    /// are in the store.
+    /// `up` if traffic can pass as far as this host has a say; `error` if it is refused, by what the
+    /// store says of others or by the kernel, or if its interface does not come.
     pub state: EndpointState,
     /// Why it is not up.
     pub reason: Option<String>,
 }
 
 impl EndpointView<'_> {
-    /// The state to report into the store: as in Calico, an error is of host endpoints only.
-    pub const fn reported(&self) -> EndpointState {
-        match self.state {
-            EndpointState::Up => EndpointState::Up,
-            EndpointState::Down | EndpointState::Error => EndpointState::Down,
+    /// What is reported into the store. The reason goes with an error alone: that something is
+    /// down is no fault.
+    pub fn reported(&self) -> EndpointStatus {
+        let is_error = self.state == EndpointState::Error;
+        EndpointStatus {
+            status: self.state,
+            reason: self.reason.clone().filter(|_| is_error),
         }
     }
 }
@@ -89,16 +93,12 @@ impl Agent {
     /// Every endpoint of this host.
     pub fn endpoints(&self) -> impl Iterator<Item = EndpointView<'_>> {
         self.desired.endpoints.iter().map(|(id, placement)| {
-            let reason = self.obstacle(placement);
+            let obstacle = self.obstacle(id, placement);
             EndpointView {
                 id,
                 placement,
-                state: match (&reason, &placement.denied) {
-                    (None, _) => EndpointState::Up,
-                    (Some(_), None) => EndpointState::Down,
-                    (Some(_), Some(_)) => EndpointState::Error,
-                },
-                reason,
+                state: obstacle.as_ref().map_or(EndpointState::Up, |one| one.state),
+                reason: obstacle.map(|one| one.reason),
             }
         })
     }
@@ -138,44 +138,127 @@ impl Agent {
         waiting
     }
 
-    fn obstacle(&self, placement: &Placement) -> Option<String> {
+    /// What keeps an endpoint from being up.
+    fn obstacle(&self, id: &EndpointId, placement: &Placement) -> Option<Obstacle> {
         if let Some(reason) = &placement.denied {
-            return Some(reason.clone());
+            return Some(Obstacle::refused(true, reason.clone()));
         }
         let endpoint = &placement.endpoint;
         let name = &endpoint.interface;
         let Some(link) = self.links.named(name) else {
-            return Some(format!("interface {name} does not exist"));
+            return Some(match self.discovery.is_overdue(id) {
+                true => Obstacle::refused(true, overdue(name)),
+                false => Obstacle::down(format!("interface {name} does not exist")),
+            });
         };
         if !is_up(link) {
             let what = if link.up { "has no carrier" } else { "is down" };
-            return Some(format!("interface {name} {what}"));
+            return Some(Obstacle::down(format!("interface {name} {what}")));
         }
-        let setup = self.setups.get(name);
-        if let Some(reason) = setup.and_then(|setup| setup.configured.reason()) {
-            return Some(format!("interface {name} is not configured: {reason}"));
+        let configured = self.setups.get(name).map(|setup| &setup.configured);
+        match configured {
+            Some(retry @ Retry::Failed { reason, .. }) => {
+                let reason = format!("interface {name} is not configured: {reason}");
+                return Some(Obstacle::refused(retry.is_lasting(), reason));
+            }
+            Some(Retry::Done) => {}
+            Some(Retry::Due) | None => {
+                let reason = format!("interface {name} is not configured yet");
+                return Some(Obstacle::down(reason));
+            }
         }
-        if !setup.is_some_and(|setup| setup.configured.is_done()) {
-            return Some(format!("interface {name} is not configured yet"));
-        }
-        endpoint
-            .addresses
-            .iter()
-            .find_map(|address| self.route_obstacle(*address))
+        let all = || endpoint.addresses.iter();
+        let missing = all().filter_map(|address| self.route_obstacle(*address));
+        let unknown = all().filter_map(|address| self.neighbour_obstacle(link.index, *address));
+        // An error says more than what is only not there yet.
+        let (mut errors, mut waits) = missing
+            .chain(unknown)
+            .partition::<Vec<_>, _>(Obstacle::is_error);
+        errors.append(&mut waits);
+        errors.into_iter().next()
     }
 
-    fn route_obstacle(&self, address: IpAddr) -> Option<String> {
+    fn route_obstacle(&self, address: IpAddr) -> Option<Obstacle> {
         if !self.routed.contains_key(&address) {
             let reason = self.rules_problem().unwrap_or("not written yet");
-            return Some(format!("no route to {address}: packet filter {reason}"));
+            let reason = format!("no route to {address}: packet filter {reason}");
+            return Some(Obstacle::refused(self.rules_written.is_lasting(), reason));
+        }
+        if let Some(why) = self.refused_routes.get(&address) {
+            let reason = format!("route to {address} is refused: {why}");
+            return Some(Obstacle::refused(true, reason));
         }
         let view = self.reconciler.lookup(&self.route_key(address))?;
-        match view.status {
-            FibStatus::Acked => None,
-            FibStatus::Wanted | FibStatus::Sent => {
-                Some(format!("route to {address} is on its way"))
-            }
-            status => Some(format!("route to {address}: {status}")),
+        let is_there = view.status == FibStatus::Acked;
+        (!is_there).then(|| Obstacle::down(format!("route to {address} is on its way")))
+    }
+
+    /// Keeps in mind which routes the kernel refuses for good: while one is tried again, it is no
+    /// less refused.
+    pub(super) fn note_refused_routes(&mut self) {
+        let mut refused = std::mem::take(&mut self.refused_routes);
+        refused.retain(|address, _| self.routed.contains_key(address));
+        for address in self.routed.keys() {
+            let view = self.reconciler.lookup(&self.route_key(*address));
+            // Without the number of attempts, the reason stays the same.
+            let why = match view.as_ref().map(|view| &view.status) {
+                Some(FibStatus::Failed {
+                    error, attempts, ..
+                }) if *attempts >= REFUSAL_ATTEMPTS => error.to_string(),
+                Some(status @ FibStatus::Conflict { attempts, .. })
+                    if *attempts >= REFUSAL_ATTEMPTS =>
+                {
+                    status.to_string()
+                }
+                Some(FibStatus::Acked) | None => {
+                    refused.remove(address);
+                    continue;
+                }
+                Some(_) => continue,
+            };
+            refused.insert(*address, why);
+        }
+        self.refused_routes = refused;
+    }
+
+    fn neighbour_obstacle(&self, interface: u32, address: IpAddr) -> Option<Obstacle> {
+        let (_, retry) = self.entries.refused.get(&(interface, address))?;
+        let reason = format!(
+            "neighbour entry of {address} is refused: {}",
+            retry.reason()?
+        );
+        Some(Obstacle::refused(retry.is_lasting(), reason))
+    }
+}
+
+/// What keeps an endpoint from being up.
+struct Obstacle {
+    state: EndpointState,
+    reason: String,
+}
+
+impl Obstacle {
+    fn down(reason: String) -> Self {
+        let state = EndpointState::Down;
+        Self { state, reason }
+    }
+
+    fn refused(lasting: bool, reason: String) -> Self {
+        match lasting {
+            true => Self {
+                state: EndpointState::Error,
+                reason,
+            },
+            false => Self::down(reason),
         }
     }
+
+    fn is_error(&self) -> bool {
+        self.state == EndpointState::Error
+    }
+}
+
+fn overdue(interface: &str) -> String {
+    let seconds = INTERFACE_PATIENCE.as_secs();
+    format!("interface {interface} has not come within {seconds} s")
 }

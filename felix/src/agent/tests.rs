@@ -13,6 +13,8 @@ use super::*;
 use crate::apply::{Checked, GATEWAY_IPV4, GATEWAY_IPV6, Neighbour};
 use crate::render::{Key, Ruleset};
 
+mod feedback;
+
 const HOST: &str = "n1";
 
 /// A host that remembers, and fails on demand.

@@ -35,7 +35,7 @@ pub struct Desired {
 pub struct Placement {
     /// The endpoint, with the addresses that are its own.
     pub endpoint: Endpoint,
-    /// Why it is not set up, if it is not.
+    /// Why it is refused, if it is: it is not set up, or not with all its addresses.
     pub denied: Option<String>,
 }
 
@@ -73,9 +73,9 @@ impl Builder<'_> {
                 Some(reason)
             }
             None => {
-                self.take_addresses(key, &mut endpoint);
+                let refused = self.take_addresses(key, &mut endpoint);
                 self.set_up(&endpoint);
-                None
+                refused
             }
         };
         let id = endpoint.id.clone();
@@ -96,22 +96,33 @@ impl Builder<'_> {
         Some(("spec.interfaceName", reason))
     }
 
-    /// Leaves the endpoint those addresses that no other has.
-    fn take_addresses(&mut self, key: &str, endpoint: &mut Endpoint) {
+    /// Leaves the endpoint those addresses that no other has. Returns why one is refused.
+    fn take_addresses(&mut self, key: &str, endpoint: &mut Endpoint) -> Option<String> {
+        let mut refused = None;
         let ipv6 = self.desired.settings.ipv6;
         let mut kept = Vec::with_capacity(endpoint.addresses.len());
         for address in std::mem::take(&mut endpoint.addresses) {
-            let reason = match self.desired.routes.get(&address) {
+            let reason = match self.holder(address) {
                 None if ipv6 || address.is_ipv4() => {
                     kept.push(address);
                     continue;
                 }
                 None => format!("{address} is left out: ipv6Support is off"),
-                Some(other) => format!("{address} is the address of the endpoint on {other}"),
+                Some(holder) => {
+                    let reason = format!("{address} is the address of endpoint {holder}");
+                    refused.get_or_insert(reason).clone()
+                }
             };
             self.problem(key, "spec.ipNetworks", &reason);
         }
         endpoint.addresses = kept;
+        refused
+    }
+
+    /// Whose an address is already.
+    fn holder(&self, address: IpAddr) -> Option<&EndpointId> {
+        let interface = self.desired.routes.get(&address)?;
+        Some(&self.desired.interfaces.get(interface)?.id)
     }
 
     fn set_up(&mut self, endpoint: &Endpoint) {

@@ -16,15 +16,18 @@ fn id() -> EndpointId {
 
 fn reporter(endpoint_reporting: bool) -> Reporter {
     let mut reporter = Reporter::new(at(0), "n1", 7);
-    reporter.settings(&Settings {
-        endpoint_reporting,
-        ..Settings::default()
-    });
+    reporter.settings(
+        at(0),
+        &Settings {
+            endpoint_reporting,
+            ..Settings::default()
+        },
+    );
     reporter
 }
 
 fn state(reporter: &mut Reporter, state: EndpointState) {
-    reporter.endpoints([(&id(), state)].into_iter());
+    reporter.endpoints([(&id(), state.into())].into_iter());
 }
 
 /// The next job, at the time it becomes due.
@@ -100,21 +103,27 @@ fn first_update_stays_true_until_a_write_went_through() {
 #[test]
 fn reporting_interval_zero_reports_nothing() {
     let mut reporter = reporter(false);
-    reporter.settings(&Settings {
-        reporting_interval: Duration::ZERO,
-        ..Settings::default()
-    });
+    reporter.settings(
+        at(0),
+        &Settings {
+            reporting_interval: Duration::ZERO,
+            ..Settings::default()
+        },
+    );
     assert_eq!(reporter.poll_timeout(), None);
     assert_eq!(reporter.poll(at(100_000), 0), None);
 }
 
 fn without_own() -> Reporter {
     let mut reporter = reporter(true);
-    reporter.settings(&Settings {
-        endpoint_reporting: true,
-        reporting_interval: Duration::ZERO,
-        ..Settings::default()
-    });
+    reporter.settings(
+        at(0),
+        &Settings {
+            endpoint_reporting: true,
+            reporting_interval: Duration::ZERO,
+            ..Settings::default()
+        },
+    );
     reporter
 }
 
@@ -226,4 +235,117 @@ fn the_store_is_looked_through_now_and_then() {
     assert!(matches!(job, Job::List { .. }));
     let ticks = Duration::from_secs(u64::from(STATUS_RESYNC_TICKS));
     assert!(later.since(now) > ticks * 8 / 10 && later.since(now) < ticks * 12 / 10);
+}
+
+#[test]
+fn nothing_is_reported_before_the_store_has_said_how() {
+    let mut reporter = Reporter::new(at(0), "n1", 7);
+    assert_eq!(reporter.poll_timeout(), None);
+    assert_eq!(reporter.poll(at(60_000), 0), None);
+    reporter.settings(at(60_000), &Settings::default());
+    let job = reporter.poll(at(60_000), 0);
+    assert!(
+        matches!(job, Some(Job::Put { ttl: Some(_), .. })),
+        "{job:?}"
+    );
+}
+
+#[test]
+fn settings_of_its_own_reports_are_taken_over_at_once() {
+    let mut reporter = reporter(false);
+    let (now, _) = next(&mut reporter);
+    reporter.done(now, Outcome::Done);
+    let (now, _) = next(&mut reporter);
+    reporter.done(now, Outcome::Done);
+    assert_eq!(reporter.poll_timeout(), Some(now + Duration::from_secs(30)));
+    let settings = Settings {
+        reporting_interval: Duration::from_secs(5),
+        reporting_ttl: Duration::from_secs(15),
+        ..Settings::default()
+    };
+    reporter.settings(now, &settings);
+    let (then, job) = next(&mut reporter);
+    assert_eq!(then, now + Duration::from_secs(5));
+    let Job::Put { ttl, .. } = job else {
+        panic!("{job:?}")
+    };
+    assert_eq!(ttl, Some(Duration::from_secs(15)));
+}
+
+#[test]
+fn an_error_has_its_reason_beside_it() {
+    let mut reporter = without_own();
+    let status = |reason: &str| EndpointStatus {
+        status: EndpointState::Error,
+        reason: Some(reason.into()),
+    };
+    reporter.endpoints([(&id(), status("taken"))].into_iter());
+    let (now, _) = next(&mut reporter);
+    let found = (ENDPOINT.into(), br#"{"status":"error"}"#.to_vec());
+    reporter.done(now, Outcome::Listed(vec![found]));
+    for reason in ["taken", "refused"] {
+        reporter.endpoints([(&id(), status(reason))].into_iter());
+        let (now, job) = next(&mut reporter);
+        let put = Job::Put {
+            key: ENDPOINT.into(),
+            value: format!(r#"{{"status":"error","reason":"{reason}"}}"#).into(),
+            ttl: None,
+        };
+        assert_eq!(job, put);
+        reporter.done(now, Outcome::Done);
+        assert_eq!(reporter.poll(now + Duration::from_secs(2), 0), None);
+    }
+}
+
+#[test]
+fn one_that_flaps_keeps_no_other_back() {
+    let mut reporter = without_own();
+    let ids: Vec<EndpointId> = (0..5)
+        .map(|n| EndpointId {
+            endpoint: format!("eth{n}"),
+            ..id()
+        })
+        .collect();
+    let tell = |reporter: &mut Reporter, flap: EndpointState| {
+        let state = |id: &EndpointId| match id.endpoint.as_str() {
+            "eth0" => flap.into(),
+            _ => EndpointState::Up.into(),
+        };
+        reporter.endpoints(ids.iter().map(|id| (id, state(id))));
+    };
+    tell(&mut reporter, EndpointState::Up);
+    let (now, _) = next(&mut reporter);
+    reporter.done(now, Outcome::Listed(Vec::new()));
+    let mut written = BTreeSet::new();
+    for n in 0..6 {
+        tell(
+            &mut reporter,
+            [EndpointState::Up, EndpointState::Down][n % 2],
+        );
+        let (now, job) = next(&mut reporter);
+        let Job::Put { key, .. } = job else {
+            panic!("{job:?}")
+        };
+        written.insert(key);
+        reporter.done(now, Outcome::Done);
+    }
+    assert_eq!(written.len(), 5, "{written:?}");
+}
+
+#[test]
+fn who_was_seen_at_work_by_an_earlier_run_is_told_once() {
+    let mut reporter = without_own();
+    state(&mut reporter, EndpointState::Down);
+    assert!(reporter.take_known().is_empty());
+    let (now, _) = next(&mut reporter);
+    let failed = ENDPOINT.replace("eth0", "eth1");
+    let found = [
+        (ENDPOINT, r#"{"status":"down"}"#),
+        (&failed, r#"{"status":"error"}"#),
+        ("/calico/felix/v2/no-region/host/n1/workload/x", "{}"),
+    ];
+    let found = found.map(|(key, value)| (key.to_owned(), value.into()));
+    reporter.done(now, Outcome::Listed(found.into()));
+    assert_eq!(reporter.take_known(), [id()]);
+    assert!(reporter.take_known().is_empty());
 }

@@ -1,0 +1,199 @@
+//! What is said of endpoints that cannot be, and of interfaces that nobody claims.
+
+use model::EndpointStatus;
+
+use super::*;
+use crate::limits::{INTERFACE_PATIENCE, UNCLAIMED_NOTICE};
+
+/// Lets some attempts go by.
+const A_WHILE: Duration = Duration::from_secs(10);
+
+fn unclaimed(world: &World) -> Vec<&str> {
+    world.agent.unclaimed().map(|(name, _)| name).collect()
+}
+
+impl World {
+    fn states(&self) -> Vec<(String, EndpointState)> {
+        let views = self.agent.endpoints();
+        views
+            .map(|view| (view.id.workload.clone(), view.state))
+            .collect()
+    }
+
+    fn is_refused(&self, why: &str) {
+        let (state, reason) = self.state();
+        assert_eq!(state, EndpointState::Error);
+        assert!(reason.as_ref().unwrap().contains(why), "{reason:?}");
+        let reported = self.agent.endpoints().next().unwrap().reported();
+        assert_eq!(
+            reported,
+            EndpointStatus {
+                status: state,
+                reason
+            }
+        );
+    }
+}
+
+#[test]
+fn an_interface_that_does_not_come_is_an_error_until_it_does() {
+    let mut world = World::new();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.pass(INTERFACE_PATIENCE - Duration::from_secs(1));
+    let reason = Some("interface cali1 does not exist".to_owned());
+    assert_eq!(world.state(), (EndpointState::Down, reason));
+    let reported = world.agent.endpoints().next().unwrap().reported();
+    assert_eq!(reported, EndpointState::Down.into(), "down needs no reason");
+    world.pass(Duration::from_secs(1));
+    world.is_refused("cali1 has not come within 30 s");
+    // It may be the name that was wrong: another one has its own time.
+    world.endpoint("a", "cali2", &["10.65.0.1/32"]);
+    world.settle();
+    assert_eq!(world.state().0, EndpointState::Down);
+    world.pass(INTERFACE_PATIENCE);
+    world.is_refused("cali2 has not come within 30 s");
+    world.link("cali2");
+    world.settle();
+    assert_eq!(world.state(), (EndpointState::Up, None));
+}
+
+#[test]
+fn an_interface_that_was_there_once_is_down_when_it_goes() {
+    for by_this_run in [true, false] {
+        let mut world = World::new();
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        let index = world.link("cali1");
+        if by_this_run {
+            world.in_sync();
+            world.kernel.borrow_mut().remove_link(index);
+        } else {
+            world.kernel.borrow_mut().remove_link(index);
+            world.in_sync();
+            let id = world.agent.endpoints().next().unwrap().id.clone();
+            world.agent.presume_seen(&id);
+        }
+        world.pass(INTERFACE_PATIENCE * 3);
+        let reason = Some("interface cali1 does not exist".to_owned());
+        assert_eq!(world.state(), (EndpointState::Down, reason));
+    }
+}
+
+#[test]
+fn a_setting_that_is_refused_again_and_again_is_an_error() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.host.refuse_interface = Some("sysctl net.x = 1: Read-only file system".into());
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    assert_eq!(
+        world.state().0,
+        EndpointState::Down,
+        "once may be by chance"
+    );
+    world.pass(A_WHILE);
+    world.is_refused("cali1 is not configured: sysctl net.x = 1: Read-only");
+    world.host.refuse_interface = None;
+    world.pass(A_WHILE);
+    assert_eq!(world.state(), (EndpointState::Up, None));
+}
+
+#[test]
+fn rules_that_are_refused_again_and_again_are_an_error() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.in_sync();
+    world.host.refuse_rules = true;
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.pass(A_WHILE);
+    world.is_refused("packet filter no nftables");
+}
+
+#[test]
+fn a_route_that_is_refused_stays_an_error_while_it_is_tried_again() {
+    let mut world = World::new();
+    world.link("cali1");
+    let prefix = "10.65.0.1/32".parse().unwrap();
+    world.kernel.borrow_mut().refuse(prefix, Some(1));
+    world.endpoint("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]);
+    world.in_sync();
+    assert_eq!(world.state().0, EndpointState::Down);
+    world.pass(A_WHILE);
+    world.is_refused("route to 10.65.0.1 is refused: ");
+    let refused = world.state();
+    assert!(!refused.1.as_ref().unwrap().contains("x)"), "{refused:?}");
+    // At every instant from here to the next attempts.
+    for _ in 0..200 {
+        world.now = world.now + Duration::from_millis(100);
+        world.agent.turn(world.now, &mut world.host);
+        while let Some(command) = world.agent.poll_command(world.now) {
+            world.fib.submit(command);
+        }
+        assert_eq!(world.state(), refused, "on its way");
+        world.settle();
+        assert_eq!(world.state(), refused);
+    }
+    world.kernel.borrow_mut().refuse(prefix, None);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.state(), (EndpointState::Up, None));
+}
+
+#[test]
+fn of_two_with_one_address_or_interface_the_higher_is_refused_until_the_lower_goes() {
+    for (interface, address, why) in [
+        (
+            "cali2",
+            "10.65.0.1/32",
+            "10.65.0.1 is the address of endpoint k8s/ns/a/eth0",
+        ),
+        (
+            "cali1",
+            "10.65.0.2/32",
+            "cali1 is the interface of endpoint k8s/ns/a/eth0",
+        ),
+    ] {
+        let mut world = World::new();
+        world.link("cali1");
+        world.link("cali2");
+        world.endpoint("b", interface, &[address]);
+        world.in_sync();
+        assert_eq!(world.state(), (EndpointState::Up, None));
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.settle();
+        let states = [
+            ("ns/a".to_owned(), EndpointState::Up),
+            ("ns/b".to_owned(), EndpointState::Error),
+        ];
+        assert_eq!(world.states(), states);
+        let reason = world.agent.endpoints().last().unwrap().reason;
+        assert_eq!(reason.as_deref(), Some(why));
+        world.agent.change(&key("a"), None);
+        world.settle();
+        assert_eq!(world.state(), (EndpointState::Up, None));
+    }
+}
+
+#[test]
+fn an_interface_of_ours_is_unclaimed_until_an_endpoint_has_it() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.link("eth0");
+    world.settle();
+    assert!(unclaimed(&world).is_empty(), "the store may have it");
+    world.in_sync();
+    assert_eq!(unclaimed(&world), ["cali1"]);
+    let index = world.link("tap2");
+    world.settle();
+    assert_eq!(unclaimed(&world), ["cali1", "tap2"]);
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.kernel.borrow_mut().remove_link(index);
+    world.settle();
+    assert!(unclaimed(&world).is_empty());
+    world.agent.change(&key("a"), None);
+    world.settle();
+    let since = world.agent.unclaimed().next().map(|(_, since)| since);
+    assert_eq!(since, Some(world.now));
+    // It is told once, and then there is nothing more to wake up for.
+    world.pass(UNCLAIMED_NOTICE);
+    assert!(world.agent.poll_timeout() > Some(world.now));
+}
