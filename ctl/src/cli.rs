@@ -30,7 +30,7 @@ enum Command {
     Get(resources::Get),
     /// Bring up a routed fabric on this machine, in namespaces of its own
     Lab(lab::Args),
-    /// This host
+    /// The hosts: their agents, and the BGP sessions of this one
     Node(node::Args),
     /// The fabric's reflectors: list, drain, undrain, remove
     Reflector(reflector::Args),

@@ -1,4 +1,5 @@
-//! `cambric node status`: the BGP sessions of this host, in the table that calicoctl prints.
+//! `cambric node`: the BGP sessions of this host, in the table that calicoctl prints; and the agents
+//! of all hosts.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -10,7 +11,10 @@ use clap::Subcommand;
 use jiff::Zoned;
 
 use crate::ask::{BGP_DAEMONS, SOCKETS, Whom};
+use crate::resources::Connection;
 use crate::show::clean;
+
+mod list;
 
 /// The arguments of `cambric node`.
 #[derive(Debug, clap::Args)]
@@ -21,14 +25,22 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
+    /// All hosts, as the store has them: whether Felix lives, when it last reported, its endpoints
+    List {
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// The BGP sessions of this host: address, type, state, since when, and why not
     Status,
 }
 
 /// Runs `cambric node`.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let What::Status = args.what;
-    print!("{}", status(Path::new(SOCKETS), &Zoned::now()).await?);
+    let text = match args.what {
+        What::List { connection } => list::list(&connection.store().await?).await?,
+        What::Status => status(Path::new(SOCKETS), &Zoned::now()).await?,
+    };
+    print!("{text}");
     Ok(ExitCode::SUCCESS)
 }
 
