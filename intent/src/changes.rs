@@ -104,7 +104,11 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ),
     ("datastore", RESTART),
     ("datastore_snapshot", RESTART),
-    ("secrets", RESTART),
+    (
+        "secrets",
+        "another `dir` takes a restart of the daemon; the files in it are read again every second, \
+         and one that says something else is another `password`",
+    ),
     ("kernel", "see `bgp-client.md`"),
     (
         "neighbor",
@@ -139,6 +143,12 @@ pub const STORE_KEYS: &[Key] = &[
     ),
     key("Node: `metadata.labels`", &[], COME_AND_GO),
     key(
+        "Node: `spec.wireguard`",
+        &[],
+        "stays up; which routes the kernel gets changes",
+    ),
+    key("Node: all else", &[], UNSEEN),
+    key(
         "BGPConfiguration `spec.nodeToNodeMeshEnabled`",
         &[],
         COME_AND_GO,
@@ -153,6 +163,7 @@ pub const STORE_KEYS: &[Key] = &[
         &["port"],
         "where the daemon itself listens takes its restart",
     ),
+    key("BGPConfiguration `spec.bindMode`", &[], RESTART),
     key(
         "BGPConfiguration `spec.nodeMeshPassword`",
         &["password"],
@@ -167,6 +178,28 @@ pub const STORE_KEYS: &[Key] = &[
         "BGPConfiguration `spec.communities`, `spec.prefixAdvertisements`",
         &["export"],
         "",
+    ),
+    key(
+        "BGPConfiguration `spec.serviceClusterIPs`, `spec.serviceExternalIPs`, \
+         `spec.serviceLoadBalancerIPs`, `spec.serviceLoadBalancerAggregation`",
+        &["export"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.ipv4NormalRoutePriority`, `spec.ipv6NormalRoutePriority`",
+        &["export"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.programClusterRoutes`",
+        &["export"],
+        "and which routes the kernel gets changes",
+    ),
+    key(
+        "BGPConfiguration `spec.ignoredInterfaces`, `spec.logSeverityScreen`, \
+         `spec.localWorkloadPeeringIPV4`, `spec.localWorkloadPeeringIPV6`",
+        &[],
+        UNSEEN,
     ),
     key(
         "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`",
@@ -214,6 +247,11 @@ pub const STORE_KEYS: &[Key] = &[
         "stays up; the route to the peer changes",
     ),
     key(
+        "BGPPeer `spec.localWorkloadSelector`",
+        &[],
+        "stays up; a note says that there is no session with workloads",
+    ),
+    key(
         "IPPool: all; block affinities",
         &["export"],
         "and own blocks come and go",
@@ -224,6 +262,7 @@ const COME_AND_GO: &str = "those of peers that come begin, those of peers that g
                            carry their routes; all others stay up";
 const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
 const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";
+const UNSEEN: &str = "stays up; not looked at";
 const TOLD: &str = "stays up; all neighbors are told their routes anew";
 const LATER: &str = "stays up; in force from the next session on";
 
@@ -279,7 +318,12 @@ const HEAD: &str = "\
 
 A reload (`SIGHUP`, `systemctl reload`), or a change in the store, touches only the sessions it must.
 This page is made from the table that the speaker is tested with, field by field; a lab changes every
-key of a neighbor under a living session with BIRD and looks at BIRD's side.
+key of a neighbor, and every one of the store, under a living session with BIRD and looks at BIRD's
+side: it still has the session, or a new one.
+
+\"Starts over\" is a session that ends with a Cease and begins again at once with what is new.
+A change is in force within 100 ms; `cambric show status` says since when what is in force is, and
+names what could not be taken.
 
 A neighbor whose session stays up although something waits for its next one is named in the log;
 `cambric clear NAME` begins one. A session that is not up has nothing to lose: whatever changes, it
@@ -363,6 +407,60 @@ mod tests {
         for (key, _) in RANGE_KEYS {
             assert!(range.contains(*key), "{key}");
         }
+    }
+
+    /// The names of all fields of a spec as the store has them; it has no others.
+    macro_rules! fields {
+        ($spec:ident: $($field:ident,)*) => {{
+            #[allow(dead_code, reason = "fails to compile when a field is not named")]
+            fn complete(spec: &model::$spec) {
+                let model::$spec { unknown: _, $($field: _,)* } = spec;
+            }
+            [$(camel(stringify!($field)),)*]
+        }};
+    }
+
+    fn camel(field: &str) -> String {
+        let mut words = field.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        let rest = words.map(|word| match word {
+            "ip" => "IP".to_owned(),
+            "ips" => "IPs".to_owned(),
+            "ipv4" => "IPV4".to_owned(),
+            "ipv6" => "IPV6".to_owned(),
+            word => word[..1].to_uppercase() + &word[1..],
+        });
+        first + &rest.collect::<String>()
+    }
+
+    #[test]
+    fn every_field_of_the_store_has_its_line() {
+        let configuration = fields!(BgpConfigurationSpec:
+            log_severity_screen, node_to_node_mesh_enabled, as_number, listen_port, bind_mode,
+            service_cluster_ips, service_external_ips, service_load_balancer_ips,
+            service_load_balancer_aggregation, communities, prefix_advertisements,
+            node_mesh_password, node_mesh_max_restart_time, ignored_interfaces,
+            local_workload_peering_ipv4, local_workload_peering_ipv6, program_cluster_routes,
+            ipv4_normal_route_priority, ipv6_normal_route_priority,
+        );
+        let peering = fields!(BgpPeerSpec:
+            node, node_selector, peer_ip, as_number, local_as_number, peer_selector,
+            keep_original_next_hop, next_hop_mode, password, source_address, max_restart_time,
+            keepalive_time, num_allowed_local_as_numbers, ttl_security, reachable_by, filters,
+            local_workload_selector, reverse_peering,
+        );
+        let of = |kind: &'static str, fields: &[String]| {
+            for field in fields {
+                let said = |key: &&Key| {
+                    let text = key.key.to_lowercase();
+                    let name = format!("`spec.{}`", field.to_lowercase());
+                    key.key.starts_with(kind) && text.contains(&name)
+                };
+                assert_eq!(STORE_KEYS.iter().filter(said).count(), 1, "{kind} {field}");
+            }
+        };
+        of("BGPConfiguration ", &configuration);
+        of("BGPPeer ", &peering);
     }
 
     #[test]

@@ -31,8 +31,17 @@ impl Ground {
     /// # Panics
     /// If it cannot be started.
     pub async fn stored(&self, kind: Kind, number: u8) -> Speaker {
+        self.stored_with(kind, number, "").await
+    }
+
+    /// The same, with further lines at the top of its file.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub async fn stored_with(&self, kind: Kind, number: u8, keys: &str) -> Speaker {
         let site = self.site(number).await.expect("a host");
-        Speaker::start_stored(kind, site, &[crate::store::address()]).expect("a speaker")
+        let stores = [crate::store::address()];
+        Speaker::start_stored_with(kind, site, &stores, keys).expect("a speaker")
     }
 }
 

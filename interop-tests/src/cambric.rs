@@ -39,15 +39,17 @@ pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Proc
     site.host.spawn(daemon, &program)
 }
 
-/// Starts a daemon that the store tells everything, as the node of its host's name.
+/// Starts a daemon that the store tells everything, as the node of its host's name; `keys` are
+/// further lines of its file.
 pub(crate) fn start_stored(
     kind: Kind,
     site: &Site,
     stores: &[SocketAddr],
+    keys: &str,
 ) -> Result<Process, Error> {
     let daemon = daemon(kind);
     let mut text = format!(
-        "hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n\n\
+        "{keys}hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n\n\
          [secrets]\ndir = \"{}\"\n",
         site.number,
         socket(kind, site).display(),

@@ -86,7 +86,20 @@ impl Speaker {
     /// # Errors
     /// If it cannot be started.
     pub fn start_stored(kind: Kind, site: Site, stores: &[SocketAddr]) -> Result<Self, Error> {
-        let process = cambric::start_stored(kind, &site, stores)?;
+        Self::start_stored_with(kind, site, stores, "")
+    }
+
+    /// The same, with further lines at the top of its file.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_stored_with(
+        kind: Kind,
+        site: Site,
+        stores: &[SocketAddr],
+        keys: &str,
+    ) -> Result<Self, Error> {
+        let process = cambric::start_stored(kind, &site, stores, keys)?;
         Ok(Self {
             kind,
             site,
@@ -368,7 +381,7 @@ impl Speaker {
     /// # Errors
     /// If it cannot be started.
     pub fn start_stored_again(&mut self, stores: &[SocketAddr]) -> Result<(), Error> {
-        self.process = cambric::start_stored(self.kind, &self.site, stores)?;
+        self.process = cambric::start_stored(self.kind, &self.site, stores, "")?;
         Ok(())
     }
 

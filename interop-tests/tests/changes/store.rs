@@ -1,0 +1,507 @@
+//! Every key of the store, changed under living sessions with BIRD.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use intent::changes::{Effect, STORE_KEYS};
+use interop_tests::{Ground, Kind, Setup, Site, Store, in_ground};
+use ipnet::IpNet;
+
+use super::Pair;
+
+/// What the store has, by key.
+type Contents = BTreeMap<String, String>;
+
+fn resource(kind: &str, name: &str) -> String {
+    format!("/calico/resources/v3/projectcalico.org/{kind}/{name}")
+}
+
+const CONFIGURATION: &str = "bgpconfigurations/default";
+const PEERING: &str = "bgppeers/bird";
+const WORKLOADS: &str = "bgppeers/workloads";
+const FILTER: &str = "bgpfilters/some";
+const POOL: &str = "ippools/pool-v4";
+const OURS: &str = "nodes/h1";
+const THEIRS: &str = "nodes/h2";
+const BLOCK: &str = "/calico/ipam/v2/host/h1/ipv4/block/10.65.7.0-26";
+
+/// BIRD's session over IPv6, which only the mesh has.
+const OVER_IPV6: &str = "peer1";
+
+/// Another address of ours.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+
+/// BIRD as a node: our peer by the mesh, or by a peering of all nodes. Either way it dials.
+fn contents(mesh: bool) -> Contents {
+    let secret = r#""secretKeyRef":{"name":"bird","key":"word"}"#;
+    let password = format!(r#","nodeMeshPassword":{{{secret}}}"#);
+    // A password of a mesh that there is not is no configuration.
+    let password = if mesh { &*password } else { "" };
+    let mut all = BTreeMap::from([
+        (OURS, addresses(1)),
+        (THEIRS, addresses(2)),
+        (POOL, r#""cidr":"10.65.0.0/16""#.to_owned()),
+        (
+            FILTER,
+            r#""exportV4":[{"cidr":"10.98.0.0/16","matchOperator":"In","action":"Reject"}]"#
+                .to_owned(),
+        ),
+        (
+            CONFIGURATION,
+            format!(r#""nodeToNodeMeshEnabled":{mesh}{password}"#),
+        ),
+    ]);
+    if !mesh {
+        let peering = format!(
+            r#""peerIP":"10.0.0.2","asNumber":64512,"filters":["some"],"password":{{{secret}}}"#
+        );
+        all.insert(PEERING, peering);
+    }
+    all.into_iter()
+        .map(|(place, spec)| {
+            let (kind, name) = place.split_once('/').expect("a kind and a name");
+            let text = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{{spec}}}}}"#);
+            (resource(kind, name), text)
+        })
+        .collect()
+}
+
+fn addresses(number: u8) -> String {
+    let (v4, v6) = (Site::v4(number), Site::v6(number));
+    format!(r#""bgp":{{"ipv4Address":"{v4}/24","ipv6Address":"{v6}/64"}}"#)
+}
+
+/// One change of the store: of a resource of the mesh's, or the peering's, contents.
+struct Flip {
+    mesh: bool,
+    place: &'static str,
+    from: &'static str,
+    to: &'static str,
+    ends: bool,
+    /// Whether the session that it is about is that over IPv6.
+    ipv6: bool,
+    /// Whether BIRD is to dial another address than that of our node.
+    elsewhere: bool,
+}
+
+const fn flip(place: &'static str, from: &'static str, to: &'static str) -> Flip {
+    Flip {
+        mesh: false,
+        place,
+        from,
+        to,
+        ends: false,
+        ipv6: false,
+        elsewhere: false,
+    }
+}
+
+impl Flip {
+    const fn over_ipv6(self) -> Self {
+        let (mesh, ipv6) = (true, true);
+        Self { mesh, ipv6, ..self }
+    }
+
+    const fn from_elsewhere(self) -> Self {
+        let elsewhere = true;
+        Self { elsewhere, ..self }
+    }
+
+    const fn of_mesh(self) -> Self {
+        Self { mesh: true, ..self }
+    }
+
+    const fn ends(self) -> Self {
+        Self { ends: true, ..self }
+    }
+
+    /// What the store has before.
+    fn base(&self) -> Contents {
+        let mut contents = contents(self.mesh);
+        if self.elsewhere {
+            let peering = contents.get_mut(&resource("bgppeers", "bird"));
+            let peering = peering.expect("a peering");
+            *peering = peering.replace("\"spec\":{", r#""spec":{"sourceAddress":"None","#);
+        }
+        contents
+    }
+
+    fn contents(&self) -> Contents {
+        let mut contents = self.base();
+        if self.place == BLOCK {
+            contents.insert(BLOCK.to_owned(), r#"{"state":"confirmed"}"#.to_owned());
+            return contents;
+        }
+        let (kind, name) = self.place.split_once('/').expect("a kind and a name");
+        if self.place == WORKLOADS {
+            let text = r#"{"spec":{"localWorkloadSelector":"all()","asNumber":65010}}"#;
+            contents.insert(resource(kind, name), text.to_owned());
+            return contents;
+        }
+        let text = contents
+            .get_mut(&resource(kind, name))
+            .expect("it is there");
+        assert!(text.contains(self.from), "{text} has no {}", self.from);
+        *text = text.replacen(self.from, self.to, 1);
+        contents
+    }
+
+    fn is_password(&self) -> bool {
+        self.to.contains("\"other\"")
+    }
+}
+
+/// Another field in a resource.
+const fn field(place: &'static str, to: &'static str) -> Flip {
+    flip(place, "\"spec\":{", to)
+}
+
+/// The flips of a row; each row must have some.
+fn flips(key: &str) -> Vec<Flip> {
+    let spec = field;
+    match key {
+        "Node of our own: `spec.bgp.asNumber`" => {
+            vec![flip(OURS, "\"bgp\":{", r#""bgp":{"asNumber":64513,"#).ends()]
+        }
+        "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`" => vec![
+            flip(OURS, "10.0.0.1/", "10.0.0.7/").ends(),
+            flip(OURS, "fd00::1/", "fd00::7/").over_ipv6().ends(),
+            flip(OURS, "fd00::1/", "fd00::7/"),
+        ],
+        "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`" => {
+            vec![
+                flip(THEIRS, "10.0.0.2/", "10.0.0.9/").of_mesh().ends(),
+                flip(THEIRS, "fd00::2/", "fd00::9/").over_ipv6().ends(),
+            ]
+        }
+        "Node of another: `spec.bgp.asNumber`" => {
+            vec![
+                flip(THEIRS, "\"bgp\":{", r#""bgp":{"asNumber":64513,"#)
+                    .of_mesh()
+                    .ends(),
+            ]
+        }
+        "Node: `spec.bgp.routeReflectorClusterID`" => {
+            let cluster = r#""bgp":{"routeReflectorClusterID":"10.9.9.9","#;
+            vec![
+                flip(OURS, "\"bgp\":{", cluster),
+                flip(THEIRS, "\"bgp\":{", cluster),
+            ]
+        }
+        "Node: `metadata.labels`" => {
+            let labels = r#""metadata":{"labels":{"rack":"r1"},"#;
+            vec![
+                flip(OURS, "\"metadata\":{", labels),
+                flip(THEIRS, "\"metadata\":{", labels),
+            ]
+        }
+        "Node: `spec.wireguard`" => vec![
+            field(
+                OURS,
+                r#""spec":{"wireguard":{"interfaceIPv4Address":"10.65.0.2"},"#,
+            ),
+            field(
+                THEIRS,
+                r#""spec":{"wireguard":{"interfaceIPv4Address":"10.65.0.3"},"#,
+            ),
+        ],
+        "Node: all else" => vec![
+            spec(OURS, r#""spec":{"ipv4VXLANTunnelAddr":"10.65.0.4","#),
+            flip(
+                OURS,
+                "\"bgp\":{",
+                r#""bgp":{"ipv4IPIPTunnelAddr":"10.65.0.5","#,
+            ),
+        ],
+        "BGPConfiguration `spec.nodeToNodeMeshEnabled`" => {
+            vec![flip(CONFIGURATION, "false", "true")]
+        }
+        "BGPConfiguration `spec.asNumber`" => {
+            vec![spec(CONFIGURATION, r#""spec":{"asNumber":64513,"#).ends()]
+        }
+        "BGPConfiguration `spec.listenPort`" => {
+            vec![spec(CONFIGURATION, r#""spec":{"listenPort":1179,"#).of_mesh()]
+        }
+        "BGPConfiguration `spec.bindMode`" => vec![
+            spec(CONFIGURATION, r#""spec":{"bindMode":"NodeIP","#),
+            spec(CONFIGURATION, r#""spec":{"bindMode":"NodeIP","#).of_mesh(),
+        ],
+        "BGPConfiguration `spec.nodeMeshPassword`" => {
+            vec![flip(CONFIGURATION, "\"word\"", "\"other\"").of_mesh()]
+        }
+        "BGPConfiguration `spec.nodeMeshMaxRestartTime`" => {
+            vec![spec(CONFIGURATION, r#""spec":{"nodeMeshMaxRestartTime":"77s","#).of_mesh()]
+        }
+        "BGPConfiguration `spec.communities`, `spec.prefixAdvertisements`" => vec![spec(
+            CONFIGURATION,
+            r#""spec":{"communities":[{"name":"c","value":"64512:1"}],"prefixAdvertisements":[{"cidr":"10.65.0.0/16","communities":["c"]}],"#,
+        )],
+        "BGPConfiguration `spec.serviceClusterIPs`, `spec.serviceExternalIPs`, \
+         `spec.serviceLoadBalancerIPs`, `spec.serviceLoadBalancerAggregation`" => vec![
+            spec(
+                CONFIGURATION,
+                r#""spec":{"serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"#,
+            ),
+            spec(
+                CONFIGURATION,
+                r#""spec":{"serviceExternalIPs":[{"cidr":"192.0.2.0/26"}],"#,
+            ),
+            spec(
+                CONFIGURATION,
+                r#""spec":{"serviceLoadBalancerIPs":[{"cidr":"192.0.2.64/26"}],"#,
+            ),
+            spec(
+                CONFIGURATION,
+                r#""spec":{"serviceLoadBalancerAggregation":"Disabled","serviceLoadBalancerIPs":[{"cidr":"192.0.2.64/26"}],"#,
+            ),
+        ],
+        "BGPConfiguration `spec.ipv4NormalRoutePriority`, `spec.ipv6NormalRoutePriority`" => vec![
+            spec(CONFIGURATION, r#""spec":{"ipv4NormalRoutePriority":512,"#),
+            spec(CONFIGURATION, r#""spec":{"ipv6NormalRoutePriority":512,"#),
+        ],
+        "BGPConfiguration `spec.programClusterRoutes`" => vec![
+            spec(
+                CONFIGURATION,
+                r#""spec":{"programClusterRoutes":"Enabled","#,
+            ),
+            spec(
+                CONFIGURATION,
+                r#""spec":{"programClusterRoutes":"Disabled","#,
+            ),
+        ],
+        "BGPConfiguration `spec.ignoredInterfaces`, `spec.logSeverityScreen`, \
+         `spec.localWorkloadPeeringIPV4`, `spec.localWorkloadPeeringIPV6`" => vec![
+            spec(CONFIGURATION, r#""spec":{"ignoredInterfaces":["br-*"],"#),
+            spec(CONFIGURATION, r#""spec":{"logSeverityScreen":"Debug","#),
+            spec(
+                CONFIGURATION,
+                r#""spec":{"localWorkloadPeeringIPV4":"169.254.9.9","localWorkloadPeeringIPV6":"fe80::9:9","#,
+            ),
+        ],
+        "BGPPeer `spec.localWorkloadSelector`" => vec![flip(WORKLOADS, "", "")],
+        "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`" => {
+            vec![
+                spec(PEERING, r#""spec":{"node":"h1","#),
+                spec(PEERING, r#""spec":{"nodeSelector":"all()","#),
+                flip(
+                    PEERING,
+                    r#""peerIP":"10.0.0.2","asNumber":64512"#,
+                    r#""peerSelector":"all()""#,
+                ),
+                spec(PEERING, r#""spec":{"reversePeering":"Manual","#),
+            ]
+        }
+        "BGPPeer `spec.peerIP`" => vec![
+            flip(PEERING, "10.0.0.2", "10.0.0.2:1179"),
+            flip(PEERING, "10.0.0.2", "10.0.0.9").ends(),
+        ],
+        "BGPPeer `spec.asNumber`" => vec![flip(PEERING, "64512", "64513").ends()],
+        "BGPPeer `spec.localASNumber`" => {
+            vec![spec(PEERING, r#""spec":{"localASNumber":64600,"#).ends()]
+        }
+        "BGPPeer `spec.sourceAddress`" => vec![
+            spec(PEERING, r#""spec":{"sourceAddress":"None","#),
+            flip(PEERING, "\"None\"", "\"UseNodeIP\"")
+                .from_elsewhere()
+                .ends(),
+        ],
+        "BGPPeer `spec.nextHopMode`, `spec.keepOriginalNextHop`" => vec![
+            spec(PEERING, r#""spec":{"nextHopMode":"Self","#),
+            spec(PEERING, r#""spec":{"keepOriginalNextHop":true,"#),
+        ],
+        "BGPPeer `spec.password`, and the secret it names" => {
+            vec![flip(PEERING, "\"word\"", "\"other\"")]
+        }
+        "BGPPeer `spec.maxRestartTime`" => {
+            vec![spec(PEERING, r#""spec":{"maxRestartTime":"77s","#)]
+        }
+        "BGPPeer `spec.keepaliveTime`" => vec![spec(PEERING, r#""spec":{"keepaliveTime":"2s","#)],
+        "BGPPeer `spec.numAllowedLocalASNumbers`" => {
+            vec![spec(PEERING, r#""spec":{"numAllowedLocalASNumbers":1,"#)]
+        }
+        "BGPPeer `spec.ttlSecurity`" => vec![spec(PEERING, r#""spec":{"ttlSecurity":250,"#)],
+        "BGPPeer `spec.filters`; BGPFilter: all" => vec![
+            flip(PEERING, r#"["some"]"#, "[]"),
+            flip(FILTER, "10.98.0.0", "10.99.0.0"),
+            flip(FILTER, "exportV4", "importV4"),
+        ],
+        "BGPPeer `spec.reachableBy`" => vec![spec(PEERING, r#""spec":{"reachableBy":"10.0.0.2","#)],
+        "IPPool: all; block affinities" => vec![
+            spec(POOL, r#""spec":{"disableBGPExport":true,"#),
+            flip(BLOCK, "", ""),
+        ],
+        _ => panic!("how is {key} changed?"),
+    }
+}
+
+/// A client that the store tells everything, and what the store has by now.
+struct Stored {
+    pair: Pair,
+    store: Store,
+    has: Contents,
+    /// How many values that nobody can read were written, to mark where the daemon stands.
+    marks: u32,
+    /// Where BIRD dials.
+    dials: IpAddr,
+}
+
+impl Stored {
+    /// `keys` are further lines of the daemon's file.
+    async fn new(ground: &Ground, keys: &str) -> Self {
+        let store = ground.store().await.expect("a store");
+        let has = contents(false);
+        for (key, text) in &has {
+            store.write(key, text).await;
+        }
+        let us = ground.stored_with(Kind::Client, 1, keys).await;
+        let links = us.site.host.links().expect("links");
+        for (address, length) in [(IpAddr::from(ELSEWHERE), 24), (Site::v6(7).into(), 64)] {
+            let address = IpNet::new(address, length).expect("a length that fits");
+            links.add_address("eth0", address).await.expect("added");
+        }
+        std::fs::create_dir(us.site.host.directory().join("bird")).expect("made");
+        us.site.save("bird/word", "secret\n");
+        us.site.save("bird/other", "another\n");
+        let theirs = Setup::fabric()
+            .neighbor(Site::v4(1), 64512)
+            .carrying(&["ipv4-unicast"])
+            .password("secret")
+            .add_path()
+            .neighbor(Site::v6(1), 64512)
+            .carrying(&["ipv6-unicast"])
+            .password("secret");
+        let bird = ground.speaker(Kind::Bird, 2, &theirs).await;
+        let pair = Pair::begun(us, bird).await;
+        pair.is_up().await;
+        Self {
+            pair,
+            store,
+            has,
+            marks: 0,
+            dials: Site::v4(1).into(),
+        }
+    }
+
+    /// Writes what is to be something else, and waits each time until the daemon has decided.
+    async fn set(&mut self, wanted: Contents) {
+        let keys: BTreeSet<String> = self.has.keys().chain(wanted.keys()).cloned().collect();
+        let mut keys: Vec<String> = keys.into_iter().collect();
+        // What comes is there before anything goes: no peer is without a reason in between.
+        keys.sort_by_key(|key| (self.has.contains_key(key), !wanted.contains_key(key)));
+        for key in keys {
+            let (old, new) = (self.has.get(&key), wanted.get(&key));
+            if old == new {
+                continue;
+            }
+            match new {
+                Some(text) => self.store.write(&key, text).await,
+                None => self.store.remove(&key).await,
+            }
+            self.has_decided(&key).await;
+        }
+        self.has = wanted;
+    }
+
+    /// The daemon tells of a value beside a key, which came after it: it has seen the key's, too.
+    async fn has_decided(&mut self, key: &str) {
+        self.marks += 1;
+        let (beside, _) = key.rsplit_once('/').expect("a path");
+        let mark = match key {
+            BLOCK => format!("{beside}/10.66.{}.0-26", self.marks),
+            _ => format!("{beside}/mark-{}", self.marks),
+        };
+        let told = format!("{mark}: ");
+        let change = async || self.store.write(&mark, "not a value").await;
+        self.pair.us.answers(&told, change).await;
+        self.store.remove(&mark).await;
+    }
+
+    /// Has BIRD dial another address of ours, or that of our node again.
+    async fn dial(&mut self, address: Ipv4Addr) {
+        if self.dials == address {
+            return;
+        }
+        let bird = &self.pair.bird.site;
+        let neighbor = |address| format!("neighbor {address} as");
+        let text = bird.load("bird.conf");
+        let text = text.replace(&neighbor(self.dials), &neighbor(address.into()));
+        bird.save("bird.conf", &text);
+        self.pair.ask("configure").await;
+        self.dials = address.into();
+    }
+
+    async fn begins(&mut self, flip: &Flip) {
+        self.set(flip.base()).await;
+        let at = if flip.elsewhere {
+            ELSEWHERE
+        } else {
+            Site::v4(1)
+        };
+        self.dial(at).await;
+        self.pair.is_up().await;
+        if flip.ipv6 {
+            self.pair.is_up_at(OVER_IPV6).await;
+        }
+    }
+
+    async fn goes_through(&mut self, key: &str, flip: &Flip) {
+        let what = format!("{key}: {} in {}", flip.to, flip.place);
+        self.begins(flip).await;
+        let before = self.pair.session().await;
+        let before_ipv6 = self.pair.session_of(OVER_IPV6).await;
+        let failures = self.pair.us.site.tcp_counter("TCPMD5Failure");
+        self.set(flip.contents()).await;
+        let mut lost = None;
+        if flip.is_password() {
+            lost = Some(self.pair.is_not_heard(failures).await);
+        } else if flip.ends && flip.ipv6 {
+            self.pair.is_over(OVER_IPV6, &what, &before_ipv6).await;
+        } else if flip.ends {
+            self.pair.is_over("peer0", &what, &before).await;
+        }
+        let stays = !flip.ends || flip.ipv6;
+        if stays && lost.is_none() {
+            self.pair.is_kept(&before, &what).await;
+        }
+        self.set(flip.base()).await;
+        if let Some(net) = lost {
+            self.pair.hears(net).await;
+        }
+        self.pair.is_up().await;
+        if stays {
+            self.pair.is_kept(&before, &what).await;
+        }
+    }
+}
+
+#[test]
+fn bird_keeps_the_sessions_through_changes_of_the_store() {
+    let name = "bird_keeps_the_sessions_through_changes_of_the_store";
+    in_ground(&[Kind::Bird], name, async |ground| {
+        let mut stored = Stored::new(&ground, "").await;
+        for row in STORE_KEYS {
+            let flips = flips(row.key);
+            for flip in &flips {
+                stored.goes_through(row.key, flip).await;
+            }
+            // The worst that they do is what the page says.
+            let ends = flips.iter().any(|flip| flip.ends);
+            assert_eq!(ends, row.effect() >= Some(Effect::Settled), "{}", row.key);
+        }
+    });
+}
+
+/// The one exception that the page makes: who uses several paths at once is sent several by a
+/// reflector, which both OPENs say.
+#[test]
+fn a_node_of_several_paths_starts_over_when_it_becomes_a_reflector() {
+    let name = "a_node_of_several_paths_starts_over_when_it_becomes_a_reflector";
+    in_ground(&[Kind::Bird], name, async |ground| {
+        let mut stored = Stored::new(&ground, "multipath = 4\n").await;
+        let key = "Node: `spec.bgp.routeReflectorClusterID`";
+        for flip in flips(key) {
+            let ends = flip.place == OURS;
+            stored.goes_through(key, &Flip { ends, ..flip }).await;
+        }
+    });
+}
