@@ -16,6 +16,7 @@ mod mesh;
 mod own;
 mod peer;
 mod reflectors;
+mod unheeded;
 mod view;
 
 #[cfg(test)]

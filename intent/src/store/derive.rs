@@ -5,14 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use bgp_proto::ClusterId;
 use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
-use model::{BindMode, DEFAULT_CONFIGURATION, Kind, PrefixAdvertisement};
+use model::BindMode;
 
 use super::duties::{Duties, duties};
 use super::export::Policies;
 use super::fault::Fault;
-use super::own::{Host, Own, Secrets, key_of};
+use super::own::{Host, Own, Secrets};
 use super::peer::Want;
 use super::reflectors::{self, Wish};
+use super::unheeded::unheeded;
 use super::view::{Node, View};
 use super::{explicit, mesh};
 use crate::check::Intent;
@@ -96,7 +97,7 @@ fn hosts(view: &View) -> BTreeSet<IpAddr> {
 fn intent(own: &Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) -> Intent {
     let node = own.node;
     let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
-    unknown_communities(own, &mut derived.faults);
+    derived.faults.extend(unheeded(own));
     let (peers, ranges) = peers(own, before, derived);
     let speaker = SpeakerConfig {
         local_asn: own.asn,
@@ -217,32 +218,4 @@ fn notes(own: &Own<'_>) -> Vec<String> {
         ));
     }
     notes
-}
-
-/// Names of communities that nobody has given.
-fn unknown_communities(own: &Own<'_>, faults: &mut Vec<Fault>) {
-    let of_node = format!("node.{}", own.host.name);
-    let all = [
-        (DEFAULT_CONFIGURATION, Some(own.cluster)),
-        (of_node.as_str(), own.settings),
-    ];
-    for (name, settings) in all {
-        let Some(settings) = settings else { continue };
-        let mut tell = |at: usize, entry: &PrefixAdvertisement| {
-            for unknown in settings.communities_of(entry, own.cluster) {
-                if let Err(unknown) = unknown {
-                    let field = format!("spec.prefixAdvertisements[{at}].communities");
-                    let reason = format!("no community is called \"{unknown}\"");
-                    faults.push(Fault::new(
-                        key_of(Kind::BgpConfiguration, name),
-                        field,
-                        reason,
-                    ));
-                }
-            }
-        };
-        for (at, entry) in settings.prefix_advertisements.iter().enumerate() {
-            tell(at, entry);
-        }
-    }
 }

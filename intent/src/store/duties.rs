@@ -91,7 +91,7 @@ pub(super) fn duties(own: &Own<'_>) -> Duties {
 }
 
 /// Whether a range has more than one address: a single one is announced by those that serve it.
-fn is_range(net: &IpNet) -> bool {
+pub(super) fn is_range(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 

@@ -148,10 +148,6 @@ fn take<'v>(
     let key = || key_of(Kind::BgpPeer, name);
     let ourselves = |want: &Want<'_>| own.node.addresses().any(|at| at == want.remote);
     let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
-    if spec.local_workload_selector.is_some() && has(spec, &own.host.name, own.node) {
-        let reason = "sessions with workloads of the node itself are not supported";
-        faults.push(Fault::new(key(), "spec.localWorkloadSelector", reason));
-    }
     if found.is_empty() {
         return;
     }

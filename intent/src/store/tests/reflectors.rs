@@ -435,7 +435,7 @@ fn a_reflector_passes_on_the_services_of_others() {
         r#"{"spec":{"bgp":{"ipv4Address":"10.0.1.3/24","routeReflectorClusterID":"0.0.0.1"}}}"#;
     assert!(view.take(format!("{NODES}rr3").as_bytes(), Some(given.as_bytes())));
     for (name, passes) in [("rr1", true), ("rr3", true), ("n1", false)] {
-        let speaker = speaker(&view, name);
+        let speaker = derived(&view, name).intent.expect("a speaker").speaker;
         let template = speaker.ranges.first().map(|range| &range.template);
         let peer = template.unwrap_or(&speaker.peers[0]);
         for net in ["192.0.2.9/32", "198.51.100.7/32"] {

@@ -1,0 +1,105 @@
+//! What the store asks for and is not done: told, so that nobody looks for it in vain.
+
+use model::{
+    BgpConfigurationSpec, BgpPeerSpec, CidrBlock, DEFAULT_CONFIGURATION, Kind,
+    LoadBalancerAggregation,
+};
+
+use super::duties::is_range;
+use super::explicit;
+use super::fault::Fault;
+use super::own::{Own, key_of};
+
+/// What is logged unless something else is asked for.
+const LOGGED: [&str; 2] = ["", "Info"];
+
+/// Everything that the node's settings and peerings say and that nobody does.
+pub(super) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
+    let of_node = format!("node.{}", own.host.name);
+    let all = [
+        (DEFAULT_CONFIGURATION, Some(own.cluster)),
+        (of_node.as_str(), own.settings),
+    ];
+    let all = all.iter().filter_map(|(name, spec)| Some((name, (*spec)?)));
+    let mut faults = Vec::new();
+    for (name, spec) in all {
+        let mut tell = |field: String, reason: &str| {
+            let key = key_of(Kind::BgpConfiguration, name);
+            faults.push(Fault::new(key, field, reason));
+        };
+        communities(own, spec, &mut tell);
+        settings(spec, &mut tell);
+        if own.cluster_id.is_none() {
+            services(spec, &mut tell); // A reflector passes on what others announce.
+        }
+    }
+    for (name, spec) in explicit::of_node_itself(own) {
+        peering(spec, &mut |field, reason| {
+            let key = key_of(Kind::BgpPeer, name);
+            faults.push(Fault::new(key, field, reason));
+        });
+    }
+    faults
+}
+
+/// Names of communities that nobody has given.
+fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+    for (at, entry) in spec.prefix_advertisements.iter().enumerate() {
+        for unknown in spec.communities_of(entry, own.cluster) {
+            if let Err(unknown) = unknown {
+                let field = format!("spec.prefixAdvertisements[{at}].communities");
+                tell(field, &format!("no community is called \"{unknown}\""));
+            }
+        }
+    }
+}
+
+fn settings(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+    if !LOGGED.contains(&spec.log_severity_screen.as_str()) {
+        let reason = "not looked at: \"log\" in the daemon's file says what is logged";
+        tell("spec.logSeverityScreen".to_owned(), reason);
+    }
+    unknown(spec.unknown.keys(), tell);
+}
+
+fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+    let ranges = [
+        ("serviceClusterIPs", &spec.service_cluster_ips),
+        ("serviceExternalIPs", &spec.service_external_ips),
+        ("serviceLoadBalancerIPs", &spec.service_load_balancer_ips),
+    ];
+    for (list, ranges) in ranges {
+        let is_single = |range: &CidrBlock| !is_range(&range.cidr.0);
+        if let Some(at) = ranges.iter().position(is_single) {
+            let reason = "a single address is announced by the nodes that serve it, which only \
+                          Kubernetes' API tells: not announced";
+            tell(format!("spec.{list}[{at}]"), reason);
+        }
+    }
+    let apart = spec.service_load_balancer_aggregation == Some(LoadBalancerAggregation::Disabled);
+    if apart && !spec.service_load_balancer_ips.is_empty() {
+        let reason = "addresses of load balancers by themselves are known to Kubernetes' API only: \
+                      not announced";
+        tell("spec.serviceLoadBalancerAggregation".to_owned(), reason);
+    }
+}
+
+fn peering(spec: &BgpPeerSpec, tell: &mut impl FnMut(String, &str)) {
+    if spec.local_workload_selector.is_some() {
+        let reason = "sessions with workloads of the node itself are not supported";
+        tell("spec.localWorkloadSelector".to_owned(), reason);
+    }
+    if spec.peer_selector.is_some() && spec.local_as().is_some() {
+        let reason = "counts with spec.peerIP only: sessions between nodes are of their own ASes";
+        tell("spec.localASNumber".to_owned(), reason);
+    }
+    unknown(spec.unknown.keys(), tell);
+}
+
+/// Fields of newer writers.
+fn unknown<'f>(fields: impl Iterator<Item = &'f String>, tell: &mut impl FnMut(String, &str)) {
+    for field in fields {
+        let reason = "is not known here, and not looked at";
+        tell(format!("spec.{field}"), reason);
+    }
+}
