@@ -194,11 +194,10 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
             }
             Resolution::Reachable { .. } => None,
         });
-    let tunnel = Some(node.without_tunnel()).filter(|count| *count > 0);
-    let tunnel = tunnel.map(|count| {
+    let tunnel = node.without_tunnel().map(|(count, why)| {
         format!(
             "kernel routes not installed: {count}: pools with ipipMode need the interface \
-             {IPIP_INTERFACE}, and there is none"
+             {IPIP_INTERFACE}, which {why}"
         )
     });
     refused

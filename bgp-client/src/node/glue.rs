@@ -167,12 +167,15 @@ impl Node {
         }
     }
 
-    /// Destinations that need a tunnel for which there is no interface.
-    pub fn without_tunnel(&self) -> usize {
-        match self.watcher.link_named(IPIP_INTERFACE) {
-            Some(_) => 0,
-            None => self.own.tunnelled().len(),
-        }
+    /// How many destinations need a tunnel that cannot be had at the moment, and why.
+    pub fn without_tunnel(&self) -> Option<(usize, &'static str)> {
+        let why = match self.watcher.link_named(IPIP_INTERFACE) {
+            Some(link) if link.up => return None,
+            Some(_) => "is down",
+            None => "is not there: the kernel makes it with its module ipip",
+        };
+        let count = self.own.tunnelled().len();
+        (count > 0).then_some((count, why))
     }
 
     /// Takes note of what happens to a session.

@@ -1,5 +1,7 @@
 //! Daemons whose whole configuration is in the store, in Calico's data model.
 
+mod tunnel;
+
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};

@@ -1,0 +1,111 @@
+//! Pools in IP-in-IP tunnels: what the kernel needs for them is told while it lacks it, and nothing
+//! else waits for it.
+
+use std::net::IpAddr;
+
+use admin::report::Status;
+use interop_tests::{Kind, Setup, Site, in_ground};
+use lab::{Error, Links, VethEnd, until};
+
+use super::{begun, net};
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The interface and the gateway of the kernel's route to a net; `None` where it has none.
+async fn way(links: &Links, to: &str) -> Option<(u32, IpAddr)> {
+    let routes = links.routes().await.expect("routes");
+    let route = routes.into_iter().find(|route| route.net == net(to))?;
+    let hop = route.hops.first()?;
+    Some((hop.link?, hop.gateway?))
+}
+
+async fn goes(links: &Links, to: &str, wanted: Option<(u32, IpAddr)>) {
+    let waited = until(PATIENCE, to, async || {
+        let found = way(links, to).await;
+        let is_so = found == wanted;
+        Ok::<_, Error>(is_so.then_some(()).ok_or_else(|| format!("{found:?}")))
+    });
+    waited.await.expect("the way");
+}
+
+#[test]
+fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
+    let name = "pools_in_tunnels_wait_for_the_interface_and_say_so";
+    in_ground(&[Kind::Bird], name, async |ground| {
+        let store = ground.store().await.expect("a store");
+        store.node(1, "").await;
+        let settings = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false,
+            "programClusterRoutes":"Enabled"}}"#;
+        store.put("bgpconfigurations", "default", settings).await;
+        let tunnelled = r#"{"spec":{"cidr":"10.65.0.0/16","ipipMode":"Always"}}"#;
+        store.put("ippools", "pool-v4", tunnelled).await;
+        let across = r#"{"spec":{"cidr":"10.66.0.0/16","ipipMode":"CrossSubnet"}}"#;
+        store.put("ippools", "across", across).await;
+        let peering = r#"{"spec":{"peerIP":"10.0.0.2","asNumber":64700}}"#;
+        store.put("bgppeers", "tor", peering).await;
+        let us = begun(&ground, Kind::Client, 1).await;
+        let tor = Setup::of(64700).neighbor(Site::v4(1), 64512);
+        let tor = tor.carrying(&["ipv4-unicast"]).announcing("10.65.8.0/26");
+        let tor = tor.announcing("10.66.8.0/26").announcing("192.0.2.0/24");
+        let _tor = ground.speaker(Kind::Bird, 2, &tor).await;
+
+        // Others do not wait.
+        let links = us.site.host.links().expect("links");
+        let eth0 = links.index("eth0").await.expect("links").expect("eth0");
+        let direct = Some((eth0, Site::v4(2).into()));
+        for to in ["192.0.2.0/24", "10.66.8.0/26"] {
+            goes(&links, to, direct).await;
+        }
+        let told = |words: &'static str| {
+            move |status: &Status| {
+                let begins = "kernel routes not installed: 1: pools with ipipMode need";
+                let mut notes = status.notes.iter();
+                notes.any(|note| note.starts_with(begins) && note.contains(words))
+            }
+        };
+        // A kernel that has the module has given the host the interface, down.
+        let has = links.index("tunl0").await.expect("links").is_some();
+        if has {
+            println!("this kernel has IP-in-IP: the route goes through a real tunnel");
+        } else {
+            us.reports(
+                "that the interface is missing",
+                told("tunl0, which is not there"),
+            )
+            .await;
+            assert_eq!(way(&links, "10.65.8.0/26").await, None);
+            println!("this kernel has no IP-in-IP: another interface stands for the tunnel");
+            let end = |name| VethEnd {
+                host: &us.site.host,
+                name,
+                mac: None,
+            };
+            let made = links.add_veth(end("tunl0"), end("tunl0-end"));
+            made.await.expect("an interface");
+        }
+        us.reports("that the interface is down", told("tunl0, which is down"))
+            .await;
+        links.up("tunl0").await.expect("up");
+        let tunnel = links.index("tunl0").await.expect("links").expect("tunl0");
+        let through = Some((tunnel, Site::v4(2).into()));
+        goes(&links, "10.65.8.0/26", through).await;
+        us.reports("nothing of tunnels", |status| {
+            !status.notes.iter().any(|note| note.contains("tunl0"))
+        })
+        .await;
+
+        // Within the node's subnet such a pool needs none.
+        let across = tunnelled.replace("Always", "CrossSubnet");
+        store.put("ippools", "pool-v4", &across).await;
+        goes(&links, "10.65.8.0/26", direct).await;
+        store.put("ippools", "pool-v4", tunnelled).await;
+        goes(&links, "10.65.8.0/26", through).await;
+        // And where Felix has them they are not ours.
+        let felix = settings.replace("\"Enabled\"", "\"EnabledNoEncapOnly\"");
+        store.put("bgpconfigurations", "default", &felix).await;
+        for to in ["10.65.8.0/26", "10.66.8.0/26"] {
+            goes(&links, to, None).await;
+        }
+        goes(&links, "192.0.2.0/24", direct).await;
+    });
+}
