@@ -1,5 +1,6 @@
 //! Daemons whose whole configuration is in the store, in Calico's data model.
 
+mod live;
 mod tunnel;
 
 use std::net::Ipv4Addr;

@@ -1,0 +1,247 @@
+//! How soon a change in the store is in force: from the write to what a neighbour has, or the kernel.
+
+use std::time::{Duration, Instant};
+
+use interop_tests::{Ground, Kind, Own, Setup, Site, Speaker, Store, in_ground};
+use ipnet::IpNet;
+use model::RESOURCES_PREFIX;
+
+use super::{LIVE, begun, net};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often each change is made, and taken back.
+const TRIES: usize = 4;
+
+const TOR: &str = "bgppeers/tor";
+const FILTER: &str = "bgpfilters/less";
+const POOL: &str = "ippools/pool-v4";
+const NODE: &str = "nodes/h1";
+const BLOCK: &str = "/calico/ipam/v2/host/h1/ipv4/block/10.65.1.0-26";
+const DRAIN: &str = "/cambric/v1/drain/h1";
+
+const PEERING: &str =
+    r#"{"spec":{"node":"h1","peerIP":"10.0.0.2","asNumber":64700,"filters":["less"]}}"#;
+const HARMLESS: &str =
+    r#"{"spec":{"exportV4":[{"cidr":"10.99.0.0/16","matchOperator":"In","action":"Reject"}]}}"#;
+const OPEN: &str = r#"{"spec":{"cidr":"10.65.0.0/16"}}"#;
+const READY: &str = r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24"}}}"#;
+
+/// A change: what stands at a key before and after, and where it is seen.
+struct Case {
+    name: &'static str,
+    place: &'static str,
+    before: Option<&'static str>,
+    after: Option<&'static str>,
+    seen: Seen,
+}
+
+/// What is there before the change and not after it.
+#[derive(Clone, Copy)]
+enum Seen {
+    /// A route that the neighbour has.
+    Route(&'static str),
+    /// Routes that the neighbour has without the community of those who leave.
+    Staying,
+    /// A route of the kernel's, by the neighbour.
+    Kernel(&'static str),
+    /// The neighbour's session.
+    Session,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "a BGPPeer's filters",
+        place: TOR,
+        before: Some(r#"{"spec":{"node":"h1","peerIP":"10.0.0.2","asNumber":64700}}"#),
+        after: Some(
+            r#"{"spec":{"node":"h1","peerIP":"10.0.0.2","asNumber":64700,"filters":["strict"]}}"#,
+        ),
+        seen: Seen::Route("10.65.9.9/32"),
+    },
+    Case {
+        name: "a BGPFilter",
+        place: FILTER,
+        before: Some(HARMLESS),
+        after: Some(
+            r#"{"spec":{"exportV4":[{"cidr":"10.65.9.0/24","matchOperator":"In","action":"Reject"}]}}"#,
+        ),
+        seen: Seen::Route("10.65.9.9/32"),
+    },
+    Case {
+        name: "an IPPool's disableBGPExport",
+        place: POOL,
+        before: Some(OPEN),
+        after: Some(r#"{"spec":{"cidr":"10.65.0.0/16","disableBGPExport":true}}"#),
+        seen: Seen::Route("10.65.9.9/32"),
+    },
+    Case {
+        name: "an IPPool's vxlanMode, in the kernel",
+        place: POOL,
+        before: Some(OPEN),
+        after: Some(r#"{"spec":{"cidr":"10.65.0.0/16","vxlanMode":"Always"}}"#),
+        seen: Seen::Kernel("10.65.8.0/26"),
+    },
+    Case {
+        name: "a block that goes",
+        place: BLOCK,
+        before: Some(r#"{"state":"confirmed"}"#),
+        after: Some(r#"{"state":"pending"}"#),
+        seen: Seen::Route("10.65.1.0/26"),
+    },
+    Case {
+        name: "a node that announces no services",
+        place: NODE,
+        before: Some(READY),
+        after: Some(
+            r#"{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},
+                "spec":{"bgp":{"ipv4Address":"10.0.0.1/24"}}}"#,
+        ),
+        seen: Seen::Route("192.0.2.0/26"),
+    },
+    Case {
+        name: "a drain",
+        place: DRAIN,
+        before: None,
+        after: Some("{}"),
+        seen: Seen::Staying,
+    },
+    Case {
+        name: "a BGPPeer that goes, and comes",
+        place: TOR,
+        before: Some(PEERING),
+        after: None,
+        seen: Seen::Session,
+    },
+];
+
+struct Pair {
+    store: Store,
+    us: Speaker,
+    tor: Speaker,
+}
+
+impl Pair {
+    async fn new(ground: &Ground) -> Self {
+        let store = ground.store().await.expect("a store");
+        store.put("nodes", "h1", READY).await;
+        store.block(1, "10.65.1.0/26").await;
+        let settings = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false,
+            "serviceExternalIPs":[{"cidr":"192.0.2.0/26"}]}}"#;
+        store.put("bgpconfigurations", "default", settings).await;
+        let strict = r#"{"spec":{"exportV4":[{"cidr":"10.65.9.0/24","matchOperator":"In","action":"Reject"}]}}"#;
+        store.put("bgpfilters", "strict", strict).await;
+        store.put("bgpfilters", "less", HARMLESS).await;
+        store.put("bgppeers", "tor", PEERING).await;
+        let us = begun(ground, Kind::Client, 1).await;
+        let borrowed = Own::plain(net("10.65.9.9/32"));
+        us.announce(&borrowed).await.expect("announced");
+        let tor = Setup::of(64700).neighbor(Site::v4(1), 64512);
+        let tor = tor.carrying(&["ipv4-unicast"]).announcing("10.65.8.0/26");
+        let tor = ground.speaker(Kind::Bird, 2, &tor).await;
+        us.is_up().await;
+        Self { store, us, tor }
+    }
+
+    async fn write(&self, place: &str, value: Option<&str>) {
+        let key = match place.starts_with('/') {
+            true => place.to_owned(),
+            false => format!("{RESOURCES_PREFIX}{place}"),
+        };
+        match value {
+            Some(text) => self.store.write(&key, text).await,
+            None => self.store.remove(&key).await,
+        }
+    }
+
+    async fn is_seen(&self, seen: Seen) -> bool {
+        match seen {
+            Seen::Route(text) => self.tor_has(net(text)).await.is_some(),
+            Seen::Staying => {
+                let leaving = |communities: Vec<String>| communities.contains(&"65535:0".into());
+                let told = self.tor_has(net("10.65.1.0/26")).await;
+                told.is_some_and(|communities| !leaving(communities))
+            }
+            Seen::Kernel(text) => {
+                let links = self.us.site.host.links().expect("links");
+                let routes = links.routes().await.expect("routes");
+                routes.iter().any(|route| route.net == net(text))
+            }
+            Seen::Session => self.session().await.contains("Established"),
+        }
+    }
+
+    /// The communities of a route that the neighbour has from us.
+    async fn tor_has(&self, net: IpNet) -> Option<Vec<String>> {
+        let table = self.tor.learned().await.expect("BIRD answers");
+        let route = table.get(&net)?;
+        Some(route.communities.iter().cloned().collect())
+    }
+
+    async fn session(&self) -> String {
+        let told = self.tor.tell("show protocols peer0").await;
+        told.expect("BIRD answers")
+    }
+
+    /// Puts in place what a case begins with. The neighbour rests after the end of a session: that
+    /// is none of our time.
+    async fn begins(&self, case: &Case) {
+        self.write(TOR, Some(PEERING)).await;
+        if let Some(before) = case.before {
+            self.write(case.place, Some(before)).await;
+        }
+        self.waits("the beginning", async || self.is_seen(case.seen).await)
+            .await;
+    }
+
+    async fn would_take_a_session(&self) {
+        self.waits("a neighbour that rests no more", async || {
+            let session = self.session().await;
+            let states = ["Established", "Active", "Connect"];
+            states.iter().any(|state| session.contains(state))
+        })
+        .await;
+    }
+
+    async fn waits(&self, what: &str, there: impl AsyncFn() -> bool) {
+        let begun = Instant::now();
+        while !there().await {
+            let log = || self.us.log_tail();
+            assert!(begun.elapsed() < PATIENCE, "{what}\n{}", log());
+        }
+    }
+
+    /// Makes a change, and tells how long it took until it was to be seen.
+    async fn takes(&self, case: &Case, value: Option<&str>, seen: bool) -> Duration {
+        let begun = Instant::now();
+        self.write(case.place, value).await;
+        self.waits(case.name, async || self.is_seen(case.seen).await == seen)
+            .await;
+        begun.elapsed()
+    }
+}
+
+#[test]
+fn a_change_in_the_store_is_in_force_within_100_ms() {
+    let name = "a_change_in_the_store_is_in_force_within_100_ms";
+    in_ground(&[Kind::Bird], name, async |ground| {
+        let pair = Pair::new(&ground).await;
+        for case in CASES {
+            pair.begins(case).await;
+            let mut took = Vec::new();
+            for _ in 0..TRIES {
+                took.push(pair.takes(case, case.after, false).await);
+                pair.would_take_a_session().await;
+                took.push(pair.takes(case, case.before, true).await);
+            }
+            took.sort();
+            let [best, median, worst] = [0, took.len() / 2, took.len() - 1].map(|at| took[at]);
+            println!(
+                "{}: {best:?}, {median:?} in the middle, {worst:?} at most",
+                case.name
+            );
+            // What else the machine does at a moment does not count.
+            assert!(median < LIVE, "{}: {took:?}", case.name);
+        }
+    });
+}
