@@ -391,16 +391,10 @@ mod tests {
         let examples = page.split("```toml\n").skip(1);
         let examples = examples.filter_map(|rest| rest.split("```").next());
         let read = |text| Config::parse(&Source::new("page.toml", text));
-        let both: Vec<Config> = examples
-            .map(|text| read(text).unwrap_or_else(|report| panic!("{report}")))
-            .collect();
-        assert!(both[0].intent().is_none(), "the store says it");
-        let classic = both[1].intent().expect("all in the file");
-        assert_eq!(
-            classic.speaker.peers[0].next_hop,
-            bgp_io::rib::NextHopMode::Own
-        );
-        assert_eq!(both[1].settings.import[0].interfaces.len(), 3);
+        for text in examples {
+            let config = read(text).unwrap_or_else(|report| panic!("{report}"));
+            assert!(config.intent().is_none(), "the store says it");
+        }
         // What the store says cannot be said here as well.
         let twice = "hostname = \"a\"\nasn = 1\n[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let report = read(twice).expect_err("refused").to_string();
@@ -413,17 +407,19 @@ mod tests {
     #[test]
     fn the_page_of_the_manual_is_right() {
         let manual = include_str!("../../docs/operate/bgp-client.md");
-        let example = manual
-            .split("```toml\n")
-            .nth(1)
-            .and_then(|rest| rest.split("```").next());
-        let source = Source::new("manual.toml", example.expect("an example"));
-        let config = Config::parse(&source).unwrap_or_else(|report| panic!("{report}"));
+        let examples = manual.split("```toml\n").skip(1);
+        let mut examples = examples.filter_map(|rest| rest.split("```").next());
+        let mut next = || {
+            let source = Source::new("manual.toml", examples.next().expect("an example"));
+            Config::parse(&source).unwrap_or_else(|report| panic!("{report}"))
+        };
+        let (config, classic) = (next(), next());
         assert_eq!(config.settings, KernelConfig::default());
-        assert_eq!(
-            config.intent().expect("all in the file").speaker.peers[0].name,
-            "rr1"
-        );
+        let peer =
+            |config: &Config| config.intent().expect("all in the file").speaker.peers[0].clone();
+        assert_eq!(peer(&config).name, "rr1");
         assert!(config.notes().is_empty(), "{:?}", config.notes());
+        assert_eq!(peer(&classic).next_hop, bgp_io::rib::NextHopMode::Own);
+        assert_eq!(classic.settings.import[0].interfaces.len(), 3);
     }
 }
