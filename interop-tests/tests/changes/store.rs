@@ -102,7 +102,7 @@ impl Flip {
         Self { mesh, ipv6, ..self }
     }
 
-    const fn from_elsewhere(self) -> Self {
+    const fn dialled_elsewhere(self) -> Self {
         let elsewhere = true;
         Self { elsewhere, ..self }
     }
@@ -302,7 +302,7 @@ fn flips(key: &str) -> Vec<Flip> {
         "BGPPeer `spec.sourceAddress`" => vec![
             spec(PEERING, r#""spec":{"sourceAddress":"None","#),
             flip(PEERING, "\"None\"", "\"UseNodeIP\"")
-                .from_elsewhere()
+                .dialled_elsewhere()
                 .ends(),
         ],
         "BGPPeer `spec.nextHopMode`, `spec.keepOriginalNextHop`" => vec![
