@@ -1,12 +1,12 @@
 # What a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
 
 CARGO ?= cargo
-PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector -p sim
+PROGRAMS = -p cambric -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector -p sim
 
 .PHONY: help build deb demo lint check test bench packages
 
 help:
-	@echo 'make build   the four programs, optimised, in target/release'
+	@echo 'make build   the programs, optimised, in target/release'
 	@echo 'make deb     build, then Debian packages in target/debian'
 	@echo 'make demo    build, then bring up a fabric on this machine and prove that it routes'
 	@echo 'make check   everything that needs neither root nor foreign daemons'

@@ -14,7 +14,7 @@ fi
 target="${CARGO_TARGET_DIR:-target}"
 mkdir -p "$target/debian"
 rm -f "$target"/debian/cambric*.deb
-for package in cambric cambric-bgp-client cambric-route-reflector cambric-felix; do
+for package in cambric cambric-bgp-client cambric-route-reflector cambric-felix cambric-cni; do
     "$CARGO" deb -q --no-build ${PROFILE:+--profile "$PROFILE"} -p "$package" -o "$target/debian/"
 done
 ls "$target"/debian/cambric*.deb

@@ -69,7 +69,7 @@ impl Ground {
     ///
     /// # Errors
     /// Whatever the kernel refused.
-    pub(crate) async fn host(&self, name: &str) -> Result<Host, Error> {
+    pub async fn host(&self, name: &str) -> Result<Host, Error> {
         self.lab.host(name).await
     }
 

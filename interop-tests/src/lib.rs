@@ -29,6 +29,7 @@ mod table;
 pub use arrange::{in_ground, shown_external, table, told};
 pub use etcd::Etcd;
 pub use ground::{Ground, Site};
+pub use programs::{foreign, own};
 pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use speaker::{Kind, Speaker};
 pub use store::Store;

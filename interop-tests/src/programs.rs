@@ -10,7 +10,7 @@ use std::{
 ///
 /// # Panics
 /// If it has not been built.
-pub(crate) fn own(name: &str) -> PathBuf {
+pub fn own(name: &str) -> PathBuf {
     let named = env::var_os("CAMBRIC_PROGRAMS").map(PathBuf::from);
     let test = env::current_exe().expect("a running test has a path");
     let beside = test.ancestors().skip(2).take(2).flat_map(|target| {
@@ -34,7 +34,7 @@ pub(crate) fn own(name: &str) -> PathBuf {
 }
 
 /// A program of another project, or `None` with a notice where it is not installed.
-pub(crate) fn foreign(name: &str) -> Option<PathBuf> {
+pub fn foreign(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     first(directories, name)

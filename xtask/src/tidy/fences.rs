@@ -46,8 +46,14 @@ struct Fence {
 const FENCES: &[Fence] = &[
     Fence {
         word: "rtnetlink::",
-        places: &["fib-sync/src/netlink", "felix/src/", "lab/src/"],
-        why: "routes are written by fib-sync's driver alone; felix and lab use it for links",
+        places: &[
+            "fib-sync/src/netlink",
+            "felix/src/",
+            "lab/src/",
+            "cni-plugin/src/link",
+        ],
+        why: "a host's routes are written by fib-sync's driver alone; felix, lab and cni-plugin use it \
+              for links, and the last for what is inside a container",
     },
     Fence {
         word: "etcd_client::",

@@ -1,0 +1,266 @@
+//! What an ADD answers with, in every version of the specification.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::failure::{Code, Failure};
+use crate::version::Version;
+
+/// A result. What is not known here is kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Answer {
+    /// Interfaces, on the host and in the container.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) interfaces: Vec<Interface>,
+    /// Addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ips: Vec<Ip>,
+    /// Routes of the container.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) routes: Vec<Route>,
+    /// Name servers and the like.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub(crate) dns: Value,
+}
+
+/// An interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Interface {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its Ethernet address.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) mac: String,
+    /// Its network namespace; empty for the host's.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) sandbox: String,
+}
+
+/// An address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ip {
+    /// The address, and the length of its network's prefix.
+    pub(crate) address: IpNet,
+    /// The gateway, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gateway: Option<IpAddr>,
+    /// Whose it is: an index into the interfaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interface: Option<usize>,
+}
+
+/// A route of the container. What newer versions add is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Route {
+    /// Where to.
+    pub(crate) dst: IpNet,
+    /// Through which gateway; through the container's if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gw: Option<IpAddr>,
+    /// Fields that are not looked at here.
+    #[serde(flatten)]
+    pub(crate) more: Map<String, Value>,
+}
+
+/// Fields of a route that only 1.1.0 has.
+const ROUTE_1_1_0: [&str; 4] = ["mtu", "advmss", "priority", "table"];
+
+impl Answer {
+    /// Reads a result of any version from 0.2.0 on.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub(crate) fn read(value: &Value) -> Result<Self, Failure> {
+        let decode = |error: serde_json::Error| {
+            Failure::new(Code::Decode, format!("a plugin's result: {error}"))
+        };
+        if value.get("ip4").is_none() && value.get("ip6").is_none() {
+            return serde_json::from_value(value.clone()).map_err(decode);
+        }
+        let mut answer = Self {
+            dns: value["dns"].clone(),
+            ..Self::default()
+        };
+        for family in ["ip4", "ip6"] {
+            let old = &value[family];
+            if old.is_null() {
+                continue;
+            }
+            let ip = json!({"address": old["ip"], "gateway": old.get("gateway")});
+            answer.ips.push(serde_json::from_value(ip).map_err(decode)?);
+            if let Some(routes) = old.get("routes").filter(|routes| !routes.is_null()) {
+                let routes: Vec<Route> = serde_json::from_value(routes.clone()).map_err(decode)?;
+                answer.routes.extend(routes);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// As a caller of this version reads it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be said in that version.
+    pub(crate) fn write(&self, version: Version) -> Result<Value, Failure> {
+        let failed = |error: serde_json::Error| Failure::new(Code::Decode, error.to_string());
+        if version == Version::V0_2_0 {
+            return self.write_0_2_0();
+        }
+        let mut value = serde_json::to_value(self).map_err(failed)?;
+        value["cniVersion"] = version.text().into();
+        if version < Version::V1_0_0 {
+            // Said once more, by number.
+            let ips = value["ips"].as_array_mut();
+            for (ip, written) in self.ips.iter().zip(ips.into_iter().flatten()) {
+                let family = if ip.address.addr().is_ipv4() {
+                    "4"
+                } else {
+                    "6"
+                };
+                written["version"] = family.into();
+            }
+        }
+        if version < Version::V1_1_0 {
+            let routes = value["routes"].as_array_mut();
+            for route in routes.into_iter().flatten() {
+                if let Some(route) = route.as_object_mut() {
+                    ROUTE_1_1_0
+                        .iter()
+                        .for_each(|field| drop(route.remove(*field)));
+                }
+            }
+        }
+        // What is not said of interfaces or DNS is an empty list or object, not null.
+        for (field, empty) in [("ips", json!([])), ("dns", json!({}))] {
+            if value[field].is_null() {
+                value[field] = empty;
+            }
+        }
+        Ok(value)
+    }
+
+    /// One address of each family, and no interfaces.
+    fn write_0_2_0(&self) -> Result<Value, Failure> {
+        let mut value = json!({"cniVersion": Version::V0_2_0.text(), "dns": {}});
+        if !self.dns.is_null() {
+            value["dns"] = self.dns.clone();
+        }
+        for (family, ipv6) in [("ip4", false), ("ip6", true)] {
+            let mut its = self
+                .ips
+                .iter()
+                .filter(|ip| ip.address.addr().is_ipv6() == ipv6);
+            let Some(ip) = its.next() else { continue };
+            let routes: Vec<Value> = self
+                .routes
+                .iter()
+                .filter(|route| route.dst.addr().is_ipv6() == ipv6)
+                .map(|route| match route.gw {
+                    Some(gw) => json!({"dst": route.dst, "gw": gw}),
+                    None => json!({"dst": route.dst}),
+                })
+                .collect();
+            value[family] = json!({"ip": ip.address, "routes": routes});
+            if let Some(gateway) = ip.gateway {
+                value[family]["gateway"] = json!(gateway);
+            }
+        }
+        if value.get("ip4").is_none() && value.get("ip6").is_none() {
+            let message = "a result without addresses cannot be said in version 0.2.0";
+            return Err(Failure::new(Code::Version, message));
+        }
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer() -> Answer {
+        Answer {
+            interfaces: vec![
+                Interface {
+                    name: "cali1".into(),
+                    mac: "ee:ee:ee:ee:ee:ee".into(),
+                    sandbox: String::new(),
+                },
+                Interface {
+                    name: "eth0".into(),
+                    mac: "02:00:00:00:00:01".into(),
+                    sandbox: "/run/netns/a".into(),
+                },
+            ],
+            ips: ["10.65.3.70/32", "fd65::1/128"]
+                .map(|ip| Ip {
+                    address: ip.parse().unwrap(),
+                    gateway: None,
+                    interface: Some(1),
+                })
+                .to_vec(),
+            routes: vec![Route {
+                dst: "10.0.0.0/8".parse().unwrap(),
+                gw: None,
+                more: Map::from_iter([("mtu".to_owned(), json!(1400))]),
+            }],
+            dns: json!({"nameservers": ["10.0.0.53"]}),
+        }
+    }
+
+    #[test]
+    fn every_version_has_its_form() {
+        let written = |version| answer().write(version).unwrap();
+        let newest = written(Version::V1_1_0);
+        assert_eq!(
+            newest["ips"][0],
+            json!({"address": "10.65.3.70/32", "interface": 1})
+        );
+        assert_eq!(newest["routes"][0]["mtu"], 1400);
+        assert_eq!(
+            newest["interfaces"][0],
+            json!({"name": "cali1", "mac": "ee:ee:ee:ee:ee:ee"})
+        );
+        assert_eq!(
+            written(Version::V1_0_0)["routes"][0],
+            json!({"dst": "10.0.0.0/8"})
+        );
+        for version in [Version::V0_3_0, Version::V0_3_1, Version::V0_4_0] {
+            let old = written(version);
+            assert_eq!(old["cniVersion"], version.text());
+            assert_eq!(
+                (&old["ips"][0]["version"], &old["ips"][1]["version"]),
+                (&json!("4"), &json!("6"))
+            );
+        }
+        let oldest = written(Version::V0_2_0);
+        assert_eq!(
+            oldest["ip4"],
+            json!({"ip": "10.65.3.70/32", "routes": [{"dst": "10.0.0.0/8"}]})
+        );
+        assert_eq!(oldest["ip6"]["ip"], "fd65::1/128");
+        assert_eq!(oldest.get("interfaces"), None);
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        for version in Version::ALL {
+            let read = Answer::read(&answer().write(version).unwrap()).unwrap();
+            assert_eq!(read.ips.len(), 2, "{version:?}");
+            assert_eq!(read.ips[0].address, answer().ips[0].address);
+            assert_eq!(read.routes.len(), 1);
+            assert_eq!(read.dns, answer().dns);
+        }
+        assert_eq!(
+            Answer::read(&json!({"ips": [{"address": "x"}]}))
+                .unwrap_err()
+                .code,
+            6
+        );
+    }
+}

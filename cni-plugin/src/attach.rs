@@ -1,0 +1,223 @@
+//! ADD: an interface, addresses, an endpoint; then Felix's word that it works.
+
+use std::net::IpAddr;
+
+use datastore::resources::Item;
+use ipnet::IpNet;
+use model::Mac;
+use serde_json::Value;
+
+use crate::answer::{Answer, Interface, Ip};
+use crate::config::Config;
+use crate::detach;
+use crate::endpoint::{self, Endpoint, is_of};
+use crate::failure::{Code, Failure};
+use crate::felix::Expected;
+use crate::identity::{Facts, Identity};
+use crate::ipam;
+use crate::link::{self, HOST_MAC, Link, Links, Netns, Pair, Wanted};
+use crate::lock;
+use crate::request::Request;
+use crate::site::Site;
+
+/// Connects a container; what it answers is the result in the configuration's version. One that is
+/// connected already gets the same answer again. When it fails it leaves nothing behind.
+pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
+    let config = Config::read(&request.config)?;
+    let identity = Identity::of(request, &config)?;
+    let facts = Facts::of(request, &config)?;
+    let netns = Netns::must_open(request.netns.as_deref())?;
+    let site = Site::open(&config).await?;
+    let _alone = lock::attachment(&identity.name.to_string()).await?;
+    let attaching = Attaching {
+        site: &site,
+        request,
+        identity: &identity,
+        facts: &facts,
+        netns: &netns,
+    };
+    match attaching.attach().await {
+        Ok(answer) => answer.write(config.version),
+        Err(failure) => {
+            // What cannot be undone now is left to DEL, which the runtime calls next.
+            let _ = detach::remove(&site, request, &identity).await;
+            Err(failure)
+        }
+    }
+}
+
+struct Attaching<'a> {
+    site: &'a Site<'a>,
+    request: &'a Request,
+    identity: &'a Identity,
+    facts: &'a Facts,
+    netns: &'a Netns,
+}
+
+impl Attaching<'_> {
+    async fn attach(&self) -> Result<Answer, Failure> {
+        let (site, identity) = (self.site, self.identity);
+        let host = Links::here()?;
+        let (ready, found, link, profiles) = tokio::join!(
+            site.ready(),
+            endpoint::find(site, identity),
+            host.find(&identity.interface),
+            endpoint::make_profiles(site, identity, self.facts),
+        );
+        ready?;
+        profiles?;
+        let (found, link) = (found?, link?);
+        if let (Some(item), Some(link)) = (&found, &link)
+            && let Some(answer) = self.again(item, link).await?
+        {
+            return Ok(answer);
+        }
+        if let Some(link) = link {
+            self.may_replace(&link)?;
+            host.delete(&link).await?;
+        }
+        let taken = ipam::take(site, self.request, identity, self.facts).await?;
+        let addresses: Vec<IpAddr> = taken.ips.iter().map(|ip| ip.address.addr()).collect();
+        let routes = routes(site.config, &taken);
+        let mac = self.plug(&host, &addresses, &routes).await?;
+        let endpoint = Endpoint {
+            identity,
+            facts: self.facts,
+            mac,
+            addresses: &addresses,
+        };
+        endpoint.write(site, found.as_ref()).await?;
+        self.set_up(mac).await?;
+        Ok(self.answer(mac, &addresses, taken))
+    }
+
+    /// The answer of an ADD that was finished before, if nothing has changed since.
+    async fn again(&self, item: &Item, link: &Link) -> Result<Option<Answer>, Failure> {
+        let identity = self.identity;
+        let is_its = is_of(item, &identity.container_id)
+            && link.alias == identity.alias(&self.site.config.network);
+        let Some(addresses) = addresses_of(item).filter(|_| is_its) else {
+            return Ok(None);
+        };
+        let taken = Answer::default();
+        let routes = routes(self.site.config, &taken);
+        let wanted = self.wanted(&addresses, &routes);
+        if !link::faults(self.netns, &wanted).await?.is_empty() {
+            return Ok(None);
+        }
+        let mac = item.value["spec"]["mac"]
+            .as_str()
+            .and_then(|mac| mac.parse().ok());
+        self.set_up(mac).await?;
+        Ok(Some(self.answer(mac, &addresses, taken)))
+    }
+
+    /// An interface of the name that ours shall have: left by an earlier try, or by a container that
+    /// was the same pod's; no other's is taken away.
+    fn may_replace(&self, link: &Link) -> Result<(), Failure> {
+        let ours = self.identity.alias(&self.site.config.network);
+        let is_pod = !self.identity.pod.is_empty();
+        if is_pod || link.alias.is_empty() || link.alias == ours {
+            return Ok(());
+        }
+        let message = format!(
+            "interface {} is there already, and is that of {}",
+            link.name, link.alias
+        );
+        Err(Failure::new(Code::Kernel, message))
+    }
+
+    fn wanted<'w>(&'w self, addresses: &'w [IpAddr], routes: &'w [IpNet]) -> Wanted<'w> {
+        Wanted {
+            ifname: &self.identity.ifname,
+            addresses,
+            routes,
+            forwards: self.site.config.forwards,
+        }
+    }
+
+    /// Makes the pair of interfaces; returns the container's Ethernet address.
+    async fn plug(
+        &self,
+        host: &Links,
+        addresses: &[IpAddr],
+        routes: &[IpNet],
+    ) -> Result<Option<Mac>, Failure> {
+        let (config, identity) = (self.site.config, self.identity);
+        let pair = Pair {
+            interface: &identity.interface,
+            alias: &identity.alias(&config.network),
+            ifname: &identity.ifname,
+            mac: self.facts.mac,
+            mtu: config.mtu,
+            queues: config.queues,
+            ipv6: addresses.iter().any(IpAddr::is_ipv6),
+        };
+        link::make(host, self.netns, &pair).await?;
+        let inside = link::configure(self.netns, &self.wanted(addresses, routes)).await?;
+        Ok(inside.mac)
+    }
+
+    /// Waits for Felix, as long as the configuration says.
+    async fn set_up(&self, mac: Option<Mac>) -> Result<(), Failure> {
+        let Some(limit) = self.site.config.felix else {
+            return Ok(());
+        };
+        let expected = Expected {
+            directory: &self.site.config.status_dir,
+            file: &self.identity.status_file(),
+            interface: &self.identity.interface,
+            mac,
+        };
+        expected.wait(limit).await
+    }
+
+    fn answer(&self, mac: Option<Mac>, addresses: &[IpAddr], taken: Answer) -> Answer {
+        let ips = addresses.iter().map(|address| Ip {
+            address: (*address).into(),
+            gateway: None,
+            interface: Some(1),
+        });
+        Answer {
+            interfaces: vec![
+                Interface {
+                    name: self.identity.interface.clone(),
+                    mac: HOST_MAC.to_string(),
+                    sandbox: String::new(),
+                },
+                Interface {
+                    name: self.identity.ifname.clone(),
+                    mac: mac.map(|mac| mac.to_string()).unwrap_or_default(),
+                    sandbox: self.netns.path().display().to_string(),
+                },
+            ],
+            ips: ips.collect(),
+            ..taken
+        }
+    }
+}
+
+/// The addresses of a stored endpoint.
+pub(crate) fn addresses_of(item: &Item) -> Option<Vec<IpAddr>> {
+    let networks: Vec<model::Network> =
+        serde_json::from_value(item.value["spec"]["ipNetworks"].clone()).ok()?;
+    Some(networks.iter().map(model::Network::address).collect())
+}
+
+/// The routes of a container: to everywhere, unless the configuration says otherwise, and those it
+/// or address management names.
+pub(crate) fn routes(config: &Config, taken: &Answer) -> Vec<IpNet> {
+    let mut routes: Vec<IpNet> = Vec::new();
+    if config.default_routes {
+        for everywhere in ["0.0.0.0/0", "::/0"] {
+            routes.extend(everywhere.parse::<IpNet>());
+        }
+    }
+    // A gateway of theirs is none that a container here can reach: all it sends goes to the host.
+    for route in config.ipam.routes.iter().chain(&taken.routes) {
+        if !routes.contains(&route.dst) {
+            routes.push(route.dst);
+        }
+    }
+    routes
+}

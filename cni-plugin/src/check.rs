@@ -1,0 +1,129 @@
+//! CHECK: is everything as ADD left it?
+
+use std::net::IpAddr;
+
+use crate::answer::Answer;
+use crate::attach::{addresses_of, routes};
+use crate::config::Config;
+use crate::endpoint::{self, is_of};
+use crate::failure::{Code, Failure};
+use crate::felix::{Expected, Word};
+use crate::identity::Identity;
+use crate::ipam;
+use crate::link::{self, HOST_MAC, Links, Netns, Wanted};
+use crate::request::Request;
+use crate::site::Site;
+
+/// Fails, naming all that has changed, unless the attachment is as it was left.
+pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
+    let config = Config::read(&request.config)?;
+    let identity = Identity::of(request, &config)?;
+    let Some(previous) = &config.previous else {
+        return Err(Failure::new(
+            Code::Config,
+            "prevResult: is missing: CHECK compares with it",
+        ));
+    };
+    let netns = Netns::must_open(request.netns.as_deref())?;
+    let site = Site::open(&config).await?;
+    let mut faults = host_faults(&identity, &config).await?;
+    let addresses = match endpoint_addresses(&site, &identity).await? {
+        Ok(addresses) => addresses,
+        Err(fault) => {
+            faults.push(fault);
+            return outcome(faults);
+        }
+    };
+    faults.extend(answer_faults(previous, &identity, &addresses));
+    faults.extend(ipam::faults(&site, request, &identity, &addresses).await?);
+    let wanted = Wanted {
+        ifname: &identity.ifname,
+        addresses: &addresses,
+        routes: &routes(&config, &Answer::default()),
+        forwards: config.forwards,
+    };
+    faults.extend(link::faults(&netns, &wanted).await?);
+    faults.extend(felix_fault(&config, &identity, previous));
+    outcome(faults)
+}
+
+fn outcome(faults: Vec<String>) -> Result<(), Failure> {
+    let Some(first) = faults.first() else {
+        return Ok(());
+    };
+    Err(Failure::new(Code::Changed, first.as_str()).details(faults.join("; ")))
+}
+
+async fn host_faults(identity: &Identity, config: &Config) -> Result<Vec<String>, Failure> {
+    let name = &identity.interface;
+    let Some(link) = Links::here()?.find(name).await? else {
+        return Ok(vec![format!("interface {name} is not on the host")]);
+    };
+    let mut faults = Vec::new();
+    if !link.up {
+        faults.push(format!("interface {name} is down"));
+    }
+    if link.mac != Some(HOST_MAC) {
+        faults.push(format!(
+            "interface {name} has not the Ethernet address {HOST_MAC}"
+        ));
+    }
+    if link.alias != identity.alias(&config.network) {
+        faults.push(format!("interface {name} is that of \"{}\"", link.alias));
+    }
+    Ok(faults)
+}
+
+async fn endpoint_addresses(
+    site: &Site<'_>,
+    identity: &Identity,
+) -> Result<Result<Vec<IpAddr>, String>, Failure> {
+    let name = &identity.name;
+    let Some(item) = endpoint::find(site, identity).await? else {
+        return Ok(Err(format!("endpoint {name} is not in the store")));
+    };
+    if !is_of(&item, &identity.container_id) {
+        return Ok(Err(format!("endpoint {name} is that of another container")));
+    }
+    Ok(addresses_of(&item).ok_or_else(|| format!("endpoint {name} has no addresses")))
+}
+
+/// What the runtime was told, and is not so.
+fn answer_faults(previous: &Answer, identity: &Identity, addresses: &[IpAddr]) -> Vec<String> {
+    let told: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
+    let lost = addresses.iter().filter(|address| !told.contains(address));
+    let mut faults: Vec<String> = lost
+        .map(|address| format!("{address} is not in prevResult"))
+        .collect();
+    let named = |name: &str| {
+        previous
+            .interfaces
+            .iter()
+            .any(|interface| interface.name == name)
+    };
+    for name in [&identity.interface, &identity.ifname] {
+        if !named(name) {
+            faults.push(format!("interface {name} is not in prevResult"));
+        }
+    }
+    faults
+}
+
+fn felix_fault(config: &Config, identity: &Identity, previous: &Answer) -> Option<String> {
+    config.felix?;
+    let inside = previous
+        .interfaces
+        .iter()
+        .find(|interface| interface.name == identity.ifname);
+    let expected = Expected {
+        directory: &config.status_dir,
+        file: &identity.status_file(),
+        interface: &identity.interface,
+        mac: inside.and_then(|interface| interface.mac.parse().ok()),
+    };
+    match expected.word() {
+        Some(Word::Up) => None,
+        Some(Word::Refused(reason)) => Some(format!("Felix refuses the endpoint: {reason}")),
+        None => Some("Felix does not say that the endpoint is up".to_owned()),
+    }
+}

@@ -1,0 +1,59 @@
+//! DEL: what ADD made goes, however far it came.
+
+use datastore::resources::Item;
+
+use crate::config::Config;
+use crate::endpoint::{self, is_of};
+use crate::failure::Failure;
+use crate::identity::Identity;
+use crate::ipam;
+use crate::link::Links;
+use crate::lock;
+use crate::request::Request;
+use crate::site::{Site, text};
+
+/// Disconnects a container. What is gone already is no error.
+pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
+    let config = Config::read(&request.config)?;
+    let identity = Identity::of(request, &config)?;
+    let site = Site::open(&config).await?;
+    let _alone = lock::attachment(&identity.name.to_string()).await?;
+    remove(&site, request, &identity).await
+}
+
+/// Removes an attachment: first its endpoint, so that nothing is sent to it any more, then its
+/// interface, and then its addresses, which others may have from then on.
+pub(crate) async fn remove(
+    site: &Site<'_>,
+    request: &Request,
+    identity: &Identity,
+) -> Result<(), Failure> {
+    let found = endpoint::find(site, identity).await;
+    // An interface can go while the store is away.
+    let item = found.as_ref().ok().and_then(Option::as_ref);
+    let unplugged = unplug(site, identity, item).await;
+    if let Some(item) = found?.filter(|item| is_of(item, &identity.container_id)) {
+        endpoint::delete(site, &item).await?;
+    }
+    unplugged?;
+    ipam::give_back(site, request, identity).await
+}
+
+/// Deletes the interface on the host, and with it the container's, if it is this attachment's.
+async fn unplug(site: &Site<'_>, identity: &Identity, item: Option<&Item>) -> Result<(), Failure> {
+    let host = Links::here()?;
+    let own = item.filter(|item| is_of(item, &identity.container_id));
+    let name = own.map_or(identity.interface.as_str(), |item| {
+        text(item, "interfaceName")
+    });
+    let Some(link) = host.find(name).await? else {
+        return Ok(());
+    };
+    let ours = link.alias == identity.alias(&site.config.network);
+    // Without an alias it was left half made, or is that of another plugin: then the endpoint tells.
+    let nobody_elses = link.alias.is_empty() && (own.is_some() || item.is_none());
+    if link.is_veth && (ours || nobody_elses) {
+        host.delete(&link).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The endpoint of an attachment, as it is stored.
+
+use std::net::IpAddr;
+
+use datastore::resources::{Item, ResourceError};
+use model::{API_VERSION, Kind, Mac, WorkloadEndpointSpec};
+use serde_json::{Value, json};
+
+use crate::failure::{Code, Failure};
+use crate::identity::{Facts, Identity};
+use crate::limits::WRITE_ATTEMPTS_MAX;
+use crate::site::{Site, key, text};
+
+/// Which network's an endpoint is.
+pub(crate) const NETWORK_ANNOTATION: &str = "cni.cambric/network";
+
+/// What an endpoint has.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) facts: &'a Facts,
+    pub(crate) mac: Option<Mac>,
+    pub(crate) addresses: &'a [IpAddr],
+}
+
+impl Endpoint<'_> {
+    fn resource(&self, site: &Site<'_>) -> Result<Value, Failure> {
+        let (identity, facts) = (self.identity, self.facts);
+        let spec = WorkloadEndpointSpec {
+            orchestrator: identity.orchestrator.to_owned(),
+            node: site.config.node.clone(),
+            container_id: identity.container_id.clone(),
+            pod: identity.pod.clone(),
+            endpoint: identity.ifname.clone(),
+            service_account_name: facts.service_account.clone(),
+            interface_name: identity.interface.clone(),
+            mac: self.mac,
+            ip_networks: self
+                .addresses
+                .iter()
+                .map(|address| (*address).into())
+                .collect(),
+            profiles: identity.profiles(site.config, facts),
+            ..WorkloadEndpointSpec::default()
+        };
+        let mut labels = facts.labels.clone();
+        if !facts.service_account.is_empty() {
+            labels.insert(
+                "projectcalico.org/serviceaccount".to_owned(),
+                facts.service_account.clone(),
+            );
+        }
+        let spec = serde_json::to_value(spec)
+            .map_err(|error| Failure::new(Code::Decode, format!("the endpoint: {error}")))?;
+        Ok(json!({
+            "kind": Kind::WorkloadEndpoint.name(), "apiVersion": API_VERSION,
+            "metadata": {
+                "name": identity.name.to_string(), "namespace": identity.namespace,
+                "labels": labels, "annotations": {NETWORK_ANNOTATION: site.config.network},
+            },
+            "spec": spec,
+        }))
+    }
+
+    /// Writes it, over the one that was read before if there was one.
+    pub(crate) async fn write(&self, site: &Site<'_>, found: Option<&Item>) -> Result<(), Failure> {
+        let mut resource = self.resource(site)?;
+        let key = self.identity.key()?;
+        let mut over = found.map(|item| item.revision.to_string());
+        for _ in 0..WRITE_ATTEMPTS_MAX {
+            let written = match over.take() {
+                Some(version) => {
+                    resource["metadata"]["resourceVersion"] = version.into();
+                    site.resources.replace(resource.clone()).await
+                }
+                None => {
+                    resource["metadata"]["resourceVersion"] = Value::Null;
+                    site.resources.create(resource.clone()).await
+                }
+            };
+            match written {
+                Ok(_) => return Ok(()),
+                // Somebody else has written it meanwhile: what is theirs is looked at again.
+                Err(
+                    ResourceError::Exists(_)
+                    | ResourceError::Stale { .. }
+                    | ResourceError::Missing(_),
+                ) => {
+                    over = site.find(&key).await?.map(|item| item.revision.to_string());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let message = format!(
+            "endpoint {} is written by others all the time",
+            self.identity.name
+        );
+        Err(Failure::new(Code::Later, message))
+    }
+}
+
+/// The stored endpoint of an attachment's name, whosever it is.
+pub(crate) async fn find(site: &Site<'_>, identity: &Identity) -> Result<Option<Item>, Failure> {
+    site.find(&identity.key()?).await
+}
+
+/// Whether a stored endpoint is of this container.
+pub(crate) fn is_of(item: &Item, container_id: &str) -> bool {
+    text(item, "containerID") == container_id
+}
+
+/// Deletes an endpoint as it was read; one that others have written since is theirs.
+pub(crate) async fn delete(site: &Site<'_>, item: &Item) -> Result<(), Failure> {
+    let version = item.revision.to_string();
+    match site.resources.delete(&item.key, Some(&version)).await {
+        Ok(_) | Err(ResourceError::Missing(_) | ResourceError::Stale { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the profiles of an endpoint that nobody else looks after, where they are not there.
+pub(crate) async fn make_profiles(
+    site: &Site<'_>,
+    identity: &Identity,
+    facts: &Facts,
+) -> Result<(), Failure> {
+    if site.config.api_server {
+        return Ok(());
+    }
+    for name in identity.profiles(site.config, facts) {
+        let key = key(Kind::Profile, None, &name)?;
+        if site.find(&key).await?.is_some() {
+            continue;
+        }
+        let resource = json!({
+            "kind": Kind::Profile.name(), "apiVersion": API_VERSION,
+            "metadata": {"name": name}, "spec": profile(&name, identity, facts),
+        });
+        match site.resources.create(resource).await {
+            Ok(_) | Err(ResourceError::Exists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What Calico's controllers, or its plugin, put into a profile of this name.
+fn profile(name: &str, identity: &Identity, facts: &Facts) -> Value {
+    if name.starts_with("kns.") {
+        json!({
+            "ingress": [{"action": "Allow"}], "egress": [{"action": "Allow"}],
+            "labelsToApply": {"pcns.projectcalico.org/name": identity.namespace},
+        })
+    } else if name.starts_with("ksa.") {
+        json!({"labelsToApply": {"pcsa.projectcalico.org/name": facts.service_account}})
+    } else {
+        json!({
+            "ingress": [{"action": "Allow", "source": {"selector": format!("has({name})")}}],
+            "egress": [{"action": "Allow"}],
+            "labelsToApply": {name: ""},
+        })
+    }
+}

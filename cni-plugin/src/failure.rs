@@ -1,0 +1,144 @@
+//! What a plugin says when it did not do what it was asked.
+
+use datastore::Error as StoreError;
+use datastore::resources::ResourceError;
+use ipam::IpamError;
+use serde_json::{Value, json};
+
+/// What kind of failure: the specification's numbers, and ours from 100 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Code {
+    /// The version of the configuration is none that is spoken here.
+    Version = 1,
+    /// A field of the configuration asks for what is not done here.
+    Unsupported = 2,
+    /// The container is not known, or not there.
+    UnknownContainer = 3,
+    /// An environment variable is missing or wrong.
+    Environment = 4,
+    /// Reading or writing failed.
+    Io = 5,
+    /// Something that should be JSON is not.
+    Decode = 6,
+    /// The configuration is wrong.
+    Config = 7,
+    /// It may work later.
+    Later = 11,
+    /// STATUS: no container can be added now.
+    Unavailable = 50,
+    /// STATUS: no container can be added now, and those there are may have lost their connections.
+    Limited = 51,
+    /// No address could be had.
+    NoAddress = 100,
+    /// The kernel refused something.
+    Kernel = 101,
+    /// Felix says that the endpoint cannot be set up.
+    Refused = 102,
+    /// CHECK: something is not as it was left.
+    Changed = 103,
+    /// Another plugin that was asked failed.
+    Delegate = 104,
+    /// What the store holds cannot be worked with.
+    Store = 105,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The kind of failure.
+    pub code: u16,
+    /// What is told to people.
+    pub message: String,
+    /// More of it, if there is more.
+    pub details: String,
+}
+
+impl Failure {
+    /// A failure with its message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code: code as u16,
+            message: message.into(),
+            details: String::new(),
+        }
+    }
+
+    /// The same, with more to say.
+    #[must_use]
+    pub fn details(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// As it is written to standard output, for a caller that speaks this version.
+    pub fn json(&self, version: &str) -> Value {
+        let mut json = json!({"cniVersion": version, "code": self.code, "msg": self.message});
+        if !self.details.is_empty() {
+            json["details"] = self.details.clone().into();
+        }
+        json
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Options(_) => Code::Config,
+            error if error.is_transient() => Code::Later,
+            _ => Code::Store,
+        };
+        Self::new(code, format!("the store: {error}"))
+    }
+}
+
+impl From<ResourceError> for Failure {
+    fn from(error: ResourceError) -> Self {
+        match error {
+            ResourceError::Store(error) => error.into(),
+            ResourceError::Contended(_) | ResourceError::Stale { .. } => {
+                Self::new(Code::Later, error.to_string())
+            }
+            error => Self::new(Code::Store, error.to_string()),
+        }
+    }
+}
+
+impl From<IpamError> for Failure {
+    fn from(error: IpamError) -> Self {
+        match error {
+            IpamError::Store(error) => error.into(),
+            IpamError::Contended(_) => Self::new(Code::Later, error.to_string()),
+            error => Self::new(Code::NoAddress, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_have_the_specified_form() {
+        let failure = Failure::new(Code::Later, "no").details("more");
+        let json = failure.json("1.0.0");
+        assert_eq!(
+            json,
+            json!({"cniVersion": "1.0.0", "code": 11, "msg": "no", "details": "more"})
+        );
+    }
+
+    #[test]
+    fn a_store_that_may_come_back_is_worth_another_try() {
+        let away = StoreError::Unavailable("x".into());
+        assert_eq!(Failure::from(away.clone()).code, 11);
+        assert_eq!(Failure::from(IpamError::Store(away.clone())).code, 11);
+        assert_eq!(Failure::from(ResourceError::Store(away)).code, 11);
+        let full = IpamError::UsedUp {
+            assigned: 0,
+            wanted: 1,
+        };
+        assert_eq!(Failure::from(full).code, 100);
+    }
+}

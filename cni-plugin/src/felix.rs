@@ -1,0 +1,167 @@
+//! Felix's word: an endpoint counts when it is in the kernel, not when it is in the store.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{EndpointFile, Mac};
+use notify::{RecursiveMode, Watcher as _};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::failure::{Code, Failure};
+
+/// An endpoint that Felix shall set up.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected<'a> {
+    /// Where the files of endpoints that are up are.
+    pub(crate) directory: &'a Path,
+    /// Its file.
+    pub(crate) file: &'a str,
+    /// Its interface and its Ethernet address: an endpoint of the same name that was there before
+    /// has others.
+    pub(crate) interface: &'a str,
+    pub(crate) mac: Option<Mac>,
+}
+
+/// What Felix says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Word {
+    Up,
+    Refused(String),
+}
+
+impl Expected<'_> {
+    /// Where the files of endpoints that are refused are.
+    fn refusals(&self) -> PathBuf {
+        self.directory.with_file_name(EndpointFile::ERROR)
+    }
+
+    /// What Felix says now, if it says something.
+    pub(crate) fn word(&self) -> Option<Word> {
+        if self.read(self.directory).is_some() {
+            return Some(Word::Up);
+        }
+        let refused = self.read(&self.refusals())?;
+        Some(Word::Refused(refused.reason))
+    }
+
+    fn read(&self, directory: &Path) -> Option<EndpointFile> {
+        let text = fs::read(directory.join(self.file)).ok()?;
+        let file: EndpointFile = serde_json::from_slice(&text).ok()?;
+        let is_its = file.iface_name == self.interface && file.mac == self.mac;
+        is_its.then_some(file)
+    }
+
+    /// Waits until Felix has set the endpoint up.
+    pub(crate) async fn wait(&self, limit: Duration) -> Result<(), Failure> {
+        match timeout(limit, self.heard()).await {
+            Ok(Ok(Word::Up)) => Ok(()),
+            Ok(Ok(Word::Refused(reason))) => {
+                let message = format!("Felix refuses the endpoint of {}: {reason}", self.interface);
+                Err(Failure::new(Code::Refused, message))
+            }
+            Ok(Err(error)) => {
+                let message = format!("watching {}: {error}", self.directory.display());
+                Err(Failure::new(Code::Io, message))
+            }
+            Err(_) => {
+                let message = format!(
+                    "Felix has not set up the endpoint of {} within {limit:?}",
+                    self.interface
+                );
+                let details = format!(
+                    "there is no {} in {}; see whether it runs: `cambric show endpoints`",
+                    self.file,
+                    self.directory.display()
+                );
+                Err(Failure::new(Code::Later, message).details(details))
+            }
+        }
+    }
+
+    async fn heard(&self) -> Result<Word, notify::Error> {
+        let changed = Arc::new(Notify::new());
+        let tell = changed.clone();
+        // Also an error is a reason to look again.
+        let mut watcher = notify::recommended_watcher(move |_| tell.notify_one())?;
+        for directory in [self.directory, &self.refusals()] {
+            // Whoever comes first makes them.
+            fs::create_dir_all(directory)?;
+            watcher.watch(directory, RecursiveMode::NonRecursive)?;
+        }
+        loop {
+            // What was there before it was watched is no event.
+            if let Some(word) = self.word() {
+                return Ok(word);
+            }
+            changed.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(test: impl AsyncFnOnce(&Path) -> T) -> T {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(test(&directory.path().join(EndpointFile::UP)))
+    }
+
+    fn expected(directory: &Path) -> Expected<'_> {
+        Expected {
+            directory,
+            file: "cni default%2Fa eth0",
+            interface: "cali1",
+            mac: Some(Mac([2; 6])),
+        }
+    }
+
+    fn write(directory: &Path, mac: Mac, reason: &str) {
+        fs::create_dir_all(directory).unwrap();
+        let file = EndpointFile {
+            iface_name: "cali1".into(),
+            mac: Some(mac),
+            reason: reason.into(),
+            ..EndpointFile::default()
+        };
+        // As a whole, or not at all.
+        let temporary = directory.join(".new");
+        fs::write(&temporary, serde_json::to_vec(&file).unwrap()).unwrap();
+        fs::rename(temporary, directory.join("cni default%2Fa eth0")).unwrap();
+    }
+
+    #[test]
+    fn it_waits_for_the_endpoint_and_no_other() {
+        run(async |directory| {
+            // That of a container before.
+            write(directory, Mac([1; 6]), "");
+            let waiting = expected(directory);
+            assert_eq!(waiting.word(), None);
+            let late = waiting.wait(Duration::ZERO).await.unwrap_err();
+            assert_eq!(late.code, 11);
+            let write = async { write(directory, Mac([2; 6]), "") };
+            let (heard, ()) = tokio::join!(waiting.heard(), write);
+            assert_eq!(heard.unwrap(), Word::Up);
+        });
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_reason() {
+        run(async |directory| {
+            let waiting = expected(directory);
+            let refusals = waiting.refusals();
+            let write = async { write(&refusals, Mac([2; 6]), "no such prefix") };
+            let (heard, ()) = tokio::join!(waiting.wait(Duration::from_secs(60)), write);
+            let failure = heard.unwrap_err();
+            assert_eq!(failure.code, 102);
+            assert!(failure.message.ends_with("no such prefix"), "{failure}");
+        });
+    }
+}

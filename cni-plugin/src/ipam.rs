@@ -1,0 +1,123 @@
+//! Where an attachment's addresses come from: this program's own address management, or a plugin of
+//! somebody else's.
+
+mod delegate;
+mod own;
+
+use std::net::IpAddr;
+
+pub(crate) use delegate::run as delegate;
+pub(crate) use own::{CONTAINER, INTERFACE, NETWORK, NODE, node_labels};
+
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::config::Config;
+use crate::failure::{Code, Failure};
+use crate::identity::{Facts, Identity};
+use crate::lock;
+use crate::request::{Command, Request};
+use crate::site::Site;
+
+/// Takes addresses for an attachment. What an earlier try has left is given back first.
+pub(crate) async fn take(
+    site: &Site<'_>,
+    request: &Request,
+    identity: &Identity,
+    facts: &Facts,
+) -> Result<Answer, Failure> {
+    let answer = match &site.config.ipam.delegate {
+        Some(plugin) => Answer::read(&delegate(plugin, request).await?)?,
+        None => own::take(site, request, identity, facts).await?,
+    };
+    if answer.ips.is_empty() {
+        return Err(Failure::new(
+            Code::NoAddress,
+            "address management has given no address",
+        ));
+    }
+    Ok(answer)
+}
+
+/// Gives all addresses of an attachment back.
+pub(crate) async fn give_back(
+    site: &Site<'_>,
+    request: &Request,
+    identity: &Identity,
+) -> Result<(), Failure> {
+    match &site.config.ipam.delegate {
+        Some(plugin) => {
+            // ADD asks for it as well, when it fails.
+            let command = Command::Del;
+            delegate(
+                plugin,
+                &Request {
+                    command,
+                    ..request.clone()
+                },
+            )
+            .await?;
+        }
+        None => {
+            let _alone = lock::ipam().await?;
+            own::give_back(site, &identity.handle).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with the addresses of an attachment (CHECK).
+pub(crate) async fn faults(
+    site: &Site<'_>,
+    request: &Request,
+    identity: &Identity,
+    addresses: &[IpAddr],
+) -> Result<Vec<String>, Failure> {
+    match &site.config.ipam.delegate {
+        Some(plugin) => delegate(plugin, request).await.map(|_| Vec::new()),
+        None => own::faults(site, &identity.handle, addresses).await,
+    }
+}
+
+/// ADD of this program's other face: addresses alone.
+pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
+    let config = Config::read(&request.config)?.with_own_ipam();
+    let site = Site::open(&config).await?;
+    site.ready().await?;
+    let identity = Identity::of(request, &config)?;
+    let facts = Facts::of(request, &config)?;
+    let mut answer = take(&site, request, &identity, &facts).await?;
+    answer.routes.clone_from(&config.ipam.routes);
+    answer.write(config.version)
+}
+
+/// DEL of it.
+pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
+    let config = Config::read(&request.config)?.with_own_ipam();
+    let site = Site::open(&config).await?;
+    give_back(&site, request, &Identity::of(request, &config)?).await
+}
+
+/// CHECK of it.
+pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
+    let config = Config::read(&request.config)?.with_own_ipam();
+    let Some(previous) = &config.previous else {
+        return Err(Failure::new(
+            Code::Config,
+            "prevResult: is missing: CHECK compares with it",
+        ));
+    };
+    let site = Site::open(&config).await?;
+    let identity = Identity::of(request, &config)?;
+    // Other plugins may have added addresses of theirs.
+    let addresses: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
+    let lost = own::faults(&site, &identity.handle, &addresses).await?;
+    if lost.len() < addresses.len() {
+        return Ok(());
+    }
+    let message = format!(
+        "handle {} holds none of the addresses of prevResult",
+        identity.handle
+    );
+    Err(Failure::new(Code::Changed, message).details(lost.join("; ")))
+}

@@ -1,0 +1,313 @@
+//! Addresses out of the store's pools.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use datastore::resources::Item;
+use ipam::{AddressRequest, Given, Ipam, IpamError, Pool, Pools, Request as Wanted, Taker};
+use model::Kind;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::answer::{Answer, Ip};
+use crate::failure::{Code, Failure};
+use crate::identity::{Facts, Identity};
+use crate::limits::IPAM_TIMEOUT;
+use crate::lock;
+use crate::request::Request;
+use crate::site::{Site, key};
+
+/// Which attributes of an allocation say whose it is.
+pub(crate) const NETWORK: &str = "network";
+pub(crate) const CONTAINER: &str = "container";
+pub(crate) const INTERFACE: &str = "interface";
+pub(crate) const NODE: &str = "node";
+
+/// How labels of a namespace are called where its profile hands them on.
+const NAMESPACE_LABELS: &str = "pcns.";
+
+/// What is to be taken.
+enum Plan {
+    /// These.
+    Named(Vec<IpAddr>, Vec<Pool>),
+    /// One of each list of pools.
+    Any(Vec<Vec<Pool>>),
+}
+
+/// Takes addresses for an attachment.
+pub(super) async fn take(
+    site: &Site<'_>,
+    request: &Request,
+    identity: &Identity,
+    facts: &Facts,
+) -> Result<Answer, Failure> {
+    if let Some(given) = brought_along(site, facts)? {
+        return Ok(answer(&given));
+    }
+    let ipam = Ipam::new(&site.store);
+    let (pools, labels) = tokio::join!(ipam.pools(), labels(site, identity));
+    let (pools, (node, namespace)) = (pools?, labels?);
+    let plan = plan(site, request, facts, &pools, &node, &namespace)?;
+    let taker = taker(site, identity);
+    let _alone = lock::ipam().await?;
+    let taking = async {
+        // What an earlier try left that nobody has cleaned up after.
+        ipam.release_handle(&identity.handle).await?;
+        take_planned(&ipam, &site.config.node, &taker, &plan, &pools.reserved).await
+    };
+    let taken = match timeout(IPAM_TIMEOUT, taking).await {
+        Ok(taken) => taken.map_err(Failure::from),
+        Err(_) => {
+            let message = format!("address management took more than {IPAM_TIMEOUT:?}");
+            Err(Failure::new(Code::Later, message))
+        }
+    };
+    match taken {
+        Ok(given) => Ok(answer(&given)),
+        Err(failure) => {
+            // As far as that is possible now: whoever tries again, or deletes, does it as well.
+            let _ = ipam.release_handle(&identity.handle).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn take_planned(
+    ipam: &Ipam<'_>,
+    host: &str,
+    taker: &Taker,
+    plan: &Plan,
+    reserved: &[ipnet::IpNet],
+) -> Result<Vec<IpAddr>, IpamError> {
+    let mut taken: Vec<Given> = Vec::new();
+    match plan {
+        Plan::Named(addresses, pools) => {
+            for address in addresses {
+                let address = *address;
+                taken.push(
+                    ipam.assign_address(&AddressRequest {
+                        host,
+                        taker,
+                        address,
+                        pools,
+                    })
+                    .await?,
+                );
+            }
+        }
+        Plan::Any(families) => {
+            for pools in families {
+                let blocks_max = None;
+                taken.extend(
+                    ipam.assign(&Wanted {
+                        host,
+                        taker,
+                        count: 1,
+                        pools,
+                        reserved,
+                        blocks_max,
+                    })
+                    .await?,
+                );
+            }
+        }
+    }
+    Ok(taken.into_iter().map(|given| given.address).collect())
+}
+
+/// Gives back what a handle has.
+pub(super) async fn give_back(site: &Site<'_>, handle: &str) -> Result<(), Failure> {
+    let giving = async { Ipam::new(&site.store).release_handle(handle).await };
+    match timeout(IPAM_TIMEOUT, giving).await {
+        Ok(given) => given.map(drop).map_err(Failure::from),
+        Err(_) => {
+            let message = format!("address management took more than {IPAM_TIMEOUT:?}");
+            Err(Failure::new(Code::Later, message))
+        }
+    }
+}
+
+/// Addresses that are not held by this handle.
+pub(super) async fn faults(
+    site: &Site<'_>,
+    handle: &str,
+    addresses: &[IpAddr],
+) -> Result<Vec<String>, Failure> {
+    let holders = Ipam::new(&site.store).holders(addresses).await?;
+    let held = |address: &IpAddr| {
+        let its = holders
+            .iter()
+            .find(|holder| holder.given.address == *address);
+        its.is_some_and(|holder| holder.handle.as_deref() == Some(handle))
+    };
+    let lost = addresses.iter().filter(|address| !held(address));
+    Ok(lost
+        .map(|address| format!("{address} is not held by handle {handle}"))
+        .collect())
+}
+
+fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
+    // `2026-03-04 10:21:00 +0000 UTC`, as Calico's plugin has it.
+    let timestamp = model::rfc3339_utc(since.as_secs())
+        .replace('T', " ")
+        .replace('Z', " +0000 UTC");
+    let mut attributes = BTreeMap::from([
+        (NODE.to_owned(), site.config.node.clone()),
+        (NETWORK.to_owned(), site.config.network.clone()),
+        (CONTAINER.to_owned(), identity.container_id.clone()),
+        (INTERFACE.to_owned(), identity.ifname.clone()),
+        ("timestamp".to_owned(), timestamp),
+    ]);
+    if !identity.pod.is_empty() {
+        attributes.insert("namespace".to_owned(), identity.namespace.clone());
+        attributes.insert("pod".to_owned(), identity.pod.clone());
+    }
+    Taker {
+        handle: identity.handle.clone(),
+        attributes,
+    }
+}
+
+/// Labels of the node and of the namespace.
+async fn labels(
+    site: &Site<'_>,
+    identity: &Identity,
+) -> Result<(BTreeMap<String, String>, BTreeMap<String, String>), Failure> {
+    let profile = key(Kind::Profile, None, &format!("kns.{}", identity.namespace))?;
+    let (node, profile) = tokio::join!(node_labels(site), site.find(&profile));
+    let node = node?;
+    let handed_on = profile?
+        .map(|profile| map(&profile, "/spec/labelsToApply"))
+        .unwrap_or_default();
+    let mut namespace: BTreeMap<String, String> = handed_on
+        .into_iter()
+        .filter_map(|(label, value)| {
+            Some((label.strip_prefix(NAMESPACE_LABELS)?.to_owned(), value))
+        })
+        .collect();
+    namespace.insert(
+        "projectcalico.org/name".to_owned(),
+        identity.namespace.clone(),
+    );
+    Ok((node, namespace))
+}
+
+/// Labels of the node, by which pools choose.
+pub(crate) async fn node_labels(site: &Site<'_>) -> Result<BTreeMap<String, String>, Failure> {
+    let node = site
+        .find(&key(Kind::Node, None, &site.config.node)?)
+        .await?;
+    Ok(node
+        .map(|node| map(&node, "/metadata/labels"))
+        .unwrap_or_default())
+}
+
+fn map(item: &Item, at: &str) -> BTreeMap<String, String> {
+    let found = item.value.pointer(at).cloned().unwrap_or_default();
+    serde_json::from_value(found).unwrap_or_default()
+}
+
+fn plan(
+    site: &Site<'_>,
+    request: &Request,
+    facts: &Facts,
+    pools: &Pools,
+    node: &BTreeMap<String, String>,
+    namespace: &BTreeMap<String, String>,
+) -> Result<Plan, Failure> {
+    let named = named(site, request, facts)?;
+    if !named.is_empty() {
+        return Ok(Plan::Named(named, pools.enabled()));
+    }
+    let config = &site.config.ipam;
+    let mut families = Vec::new();
+    for (wanted, ipv6, given, annotation) in [
+        (config.ipv4, false, &config.ipv4_pools, "ipv4pools"),
+        (config.ipv6, true, &config.ipv6_pools, "ipv6pools"),
+    ] {
+        if !wanted {
+            continue;
+        }
+        let words = match facts.annotation(annotation) {
+            Some(text) => list(annotation, text)?,
+            None => given.clone(),
+        };
+        let chosen = match words.is_empty() {
+            true => pools.for_workload(ipv6, node, Some(namespace)),
+            false => words
+                .iter()
+                .map(|word| pools.named(word))
+                .collect::<Result<_, _>>()?,
+        };
+        families.push(chosen);
+    }
+    Ok(Plan::Any(families))
+}
+
+/// Addresses that are asked for by name: by the runtime, by a pod.
+fn named(site: &Site<'_>, request: &Request, facts: &Facts) -> Result<Vec<IpAddr>, Failure> {
+    if let Some(ips) = site.config.runtime.get("ips").and_then(Value::as_array) {
+        let words = ips.iter().map(|ip| ip.as_str().unwrap_or_default());
+        return words
+            .map(|word| address("runtimeConfig.ips", word))
+            .collect();
+    }
+    if let Some(word) = request.args.get("IP") {
+        return Ok(vec![address("CNI_ARGS: IP", word)?]);
+    }
+    match facts.annotation("ipAddrs") {
+        Some(text) => list("ipAddrs", text)?
+            .iter()
+            .map(|word| address("annotation ipAddrs", word))
+            .collect(),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Addresses that a pod brings along, and that are no business of address management.
+fn brought_along(site: &Site<'_>, facts: &Facts) -> Result<Option<Vec<IpAddr>>, Failure> {
+    let Some(text) = facts.annotation("ipAddrsNoIpam") else {
+        return Ok(None);
+    };
+    if !site.config.without_ipam {
+        let message =
+            "annotation ipAddrsNoIpam: feature_control.ip_addrs_no_ipam does not allow it";
+        return Err(Failure::new(Code::Config, message));
+    }
+    let words = list("ipAddrsNoIpam", text)?;
+    words
+        .iter()
+        .map(|word| address("annotation ipAddrsNoIpam", word))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+/// An annotation's list, JSON as Calico has it.
+fn list(annotation: &str, text: &str) -> Result<Vec<String>, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::new(Code::Config, format!("annotation {annotation}: {error}")))
+}
+
+/// An address, with a mask or without.
+fn address(place: &str, word: &str) -> Result<IpAddr, Failure> {
+    let (address, _) = word.split_once('/').unwrap_or((word, ""));
+    address
+        .parse()
+        .map_err(|_| Failure::new(Code::Config, format!("{place}: \"{word}\" is no address")))
+}
+
+fn answer(addresses: &[IpAddr]) -> Answer {
+    let ips = addresses.iter().map(|address| Ip {
+        address: (*address).into(),
+        gateway: None,
+        interface: None,
+    });
+    Answer {
+        ips: ips.collect(),
+        ..Answer::default()
+    }
+}

@@ -1,0 +1,106 @@
+//! One at a time: locks that all of this host's calls share.
+//!
+//! Each is one octet of one file (open file description locks): the kernel lets go of it when the
+//! process ends, however it ends, and nothing is left to be removed. What is locked is an
+//! attachment, for as long as something is done to it, and address management, so that many calls of
+//! one host do not contend for its blocks in the store.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use tokio::time::timeout;
+
+use crate::failure::{Code, Failure};
+use crate::limits::LOCK_TIMEOUT;
+
+/// Where the file is.
+const DIRECTORY: &str = "/run/cambric";
+const FILE: &str = "cni.lock";
+
+/// The octet of address management; those of attachments come after it.
+const IPAM: i64 = 0;
+
+/// A lock that is held until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// The lock of what has this name.
+pub(crate) async fn attachment(name: &str) -> Result<Lock, Failure> {
+    // The same in every process of this program. Two that meet in an octet only wait.
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let at = i64::try_from(hasher.finish() >> 2).unwrap_or(i64::MAX - 1) + 1;
+    lock(at, name).await
+}
+
+/// The lock of address management.
+pub(crate) async fn ipam() -> Result<Lock, Failure> {
+    lock(IPAM, "address management").await
+}
+
+async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
+    let path = Path::new(DIRECTORY).join(FILE);
+    let fail = |error: &dyn std::fmt::Display| {
+        Failure::new(
+            Code::Io,
+            format!("locking {what} in {}: {error}", path.display()),
+        )
+    };
+    fs::create_dir_all(DIRECTORY).map_err(|error| fail(&error))?;
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let file = file.map_err(|error| fail(&error))?;
+    // In most cases there is nobody to wait for.
+    if take(&file, at, Wait::No).is_ok() {
+        return Ok(Lock { _file: file });
+    }
+    // A thread that goes on waiting after the time-out ends with the process.
+    let waiting = tokio::task::spawn_blocking(move || take(&file, at, Wait::Yes).map(|()| file));
+    match timeout(LOCK_TIMEOUT, waiting).await {
+        Ok(Ok(Ok(file))) => Ok(Lock { _file: file }),
+        Ok(Ok(Err(error))) => Err(fail(&error)),
+        Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+        Err(_) => {
+            let message = format!("another call has worked on {what} for {LOCK_TIMEOUT:?}");
+            Err(Failure::new(Code::Later, message))
+        }
+    }
+}
+
+/// Whether somebody who has the lock is waited for.
+#[derive(Debug, Clone, Copy)]
+enum Wait {
+    No,
+    Yes,
+}
+
+fn take(file: &File, at: i64, wait: Wait) -> nix::Result<()> {
+    let range = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: at,
+        l_len: 1,
+        l_pid: 0,
+    };
+    loop {
+        let how = match wait {
+            Wait::No => FcntlArg::F_OFD_SETLK(&range),
+            Wait::Yes => FcntlArg::F_OFD_SETLKW(&range),
+        };
+        match fcntl(file, how) {
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

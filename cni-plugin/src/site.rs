@@ -1,0 +1,68 @@
+//! What every command works with: the store, and what it says of this node.
+
+use datastore::EtcdStore;
+use datastore::resources::{Item, ResourceError, Resources};
+use model::{Kind, ResourceKey};
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::failure::{Code, Failure};
+
+/// The store, and a configuration.
+#[derive(Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) store: EtcdStore,
+    pub(crate) resources: Resources,
+}
+
+impl<'a> Site<'a> {
+    /// Opens the store.
+    pub(crate) async fn open(config: &'a Config) -> Result<Self, Failure> {
+        let store = EtcdStore::connect(&config.store).await?;
+        let resources = Resources::new(store.clone());
+        Ok(Self {
+            config,
+            store,
+            resources,
+        })
+    }
+
+    /// A resource that may be there.
+    pub(crate) async fn find(&self, key: &ResourceKey) -> Result<Option<Item>, Failure> {
+        match self.resources.get(key).await {
+            Ok(item) => Ok(Some(item)),
+            Err(ResourceError::Missing(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fails while the store is not to be acted upon.
+    pub(crate) async fn ready(&self) -> Result<(), Failure> {
+        let Some(information) = self
+            .find(&key(Kind::ClusterInformation, None, "default")?)
+            .await?
+        else {
+            let message = "the store is not set up: it has no ClusterInformation(default)";
+            let details =
+                "the first Node that is created sets it up: `cambric node init`, `cambric apply`";
+            return Err(Failure::new(Code::Later, message).details(details));
+        };
+        if information.value["spec"]["datastoreReady"] == Value::Bool(false) {
+            let message = "the store is not ready: ClusterInformation(default) says so";
+            return Err(Failure::new(Code::Later, message));
+        }
+        Ok(())
+    }
+}
+
+/// The key of a resource.
+pub(crate) fn key(kind: Kind, namespace: Option<&str>, name: &str) -> Result<ResourceKey, Failure> {
+    ResourceKey::new(kind, namespace, name)
+        .map_err(|error| Failure::new(Code::Config, format!("{kind} {name}: {error}")))
+}
+
+/// The string at this place of a resource's spec.
+pub(crate) fn text<'v>(item: &'v Item, field: &str) -> &'v str {
+    item.value["spec"][field].as_str().unwrap_or_default()
+}
