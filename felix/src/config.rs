@@ -1,4 +1,4 @@
-//! The configuration file, TOML.
+//! The configuration file, TOML, and the environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +17,12 @@ use crate::limits::HOST_NAME_OCTETS_MAX;
 /// `rtm_protocol` values below this are the kernel's and the administrator's own (`RTPROT_STATIC`
 /// is 4): routes of theirs would be taken for ours.
 const PROTOCOL_MIN: u8 = 5;
+
+mod environment;
+mod file_settings;
+mod parameters;
+
+pub use environment::Environment;
 
 /// What the daemon is told.
 #[derive(Clone, Debug)]
@@ -37,6 +43,8 @@ pub struct Config {
     pub agent: AgentConfig,
     /// The file it was read from.
     pub path: PathBuf,
+    /// Variables of the environment that look like settings and are not followed.
+    pub ignored_variables: Vec<String>,
 }
 
 /// The file as it is written.
@@ -57,6 +65,8 @@ struct File {
     route_refresh_s: Option<u32>,
     #[serde(default = "endpoint_status_path_prefix")]
     endpoint_status_path_prefix: PathBuf,
+    #[serde(default)]
+    felix_configuration: file_settings::Table,
     datastore: EtcdOptions,
     datastore_snapshot: Option<SnapshotOptions>,
 }
@@ -74,26 +84,41 @@ fn endpoint_status_path_prefix() -> PathBuf {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a file, and the environment of the process, which goes before it.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with it, each at its place.
+    /// Everything that is wrong with them, each at its place.
     pub fn read(path: impl Into<PathBuf>) -> Result<Self, Report> {
-        Self::of(&Source::read(path.into())?)
+        Self::within(&Source::read(path.into())?, Environment::of_process())
     }
 
-    /// Takes text that is at hand.
+    /// Takes text that is at hand, and no environment.
     ///
     /// # Errors
     ///
     /// As [`read`](Self::read).
     pub fn of(source: &Source) -> Result<Self, Report> {
+        Self::within(source, Environment::default())
+    }
+
+    /// Takes text that is at hand, within an environment.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn within(source: &Source, environment: Environment) -> Result<Self, Report> {
         let file: File = source.parse()?;
         let mut problems = source.problems();
         let mut agent = AgentConfig::new(host_name());
+        let (settings, wrong) = file_settings::read(&file.felix_configuration);
+        agent.settings = settings;
+        wrong.into_iter().for_each(|problem| problems.push(problem));
+        for wrong in environment.problems {
+            problems.push(Problem::whole(wrong));
+        }
         for found in [
-            take_name(&file, &mut agent),
+            take_name(&file, environment.hostname, &mut agent),
             take_prefixes(&file, &mut agent),
             take_protocol(&file, &mut agent),
             take_metric(&file, &mut agent),
@@ -103,26 +128,33 @@ impl Config {
             found.into_iter().for_each(|problem| problems.push(problem));
         }
         problems.finish()?;
-        if let Some(seconds) = file.route_refresh_s {
-            agent.route_refresh = Duration::from_secs(seconds.into());
+        agent.settings = environment.settings.over(&agent.settings);
+        let refresh = file.route_refresh_s.map(|s| Duration::from_secs(s.into()));
+        if let Some(refresh) = environment.route_refresh.or(refresh) {
+            agent.route_refresh = refresh;
         }
+        let status_path_prefix = environment
+            .endpoint_status_path_prefix
+            .unwrap_or(file.endpoint_status_path_prefix);
         Ok(Self {
             control: file.control,
             log: file.log.into_inner(),
             log_format: file.log_format,
             datastore: file.datastore,
             datastore_snapshot: file.datastore_snapshot,
-            endpoint_status_path_prefix: Some(file.endpoint_status_path_prefix)
+            endpoint_status_path_prefix: Some(status_path_prefix)
                 .filter(|prefix| !prefix.as_os_str().is_empty()),
             agent,
             path: source.path().to_owned(),
+            ignored_variables: environment.ignored,
         })
     }
 }
 
-fn take_name(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
-    if let Some(name) = &file.hostname {
-        agent.hostname = name.get_ref().clone();
+fn take_name(file: &File, environment: Option<String>, agent: &mut AgentConfig) -> Option<Problem> {
+    let own = file.hostname.as_ref().map(|name| name.get_ref().clone());
+    if let Some(name) = environment.or(own) {
+        agent.hostname = name;
     }
     let span = file.hostname.as_ref().map_or(0..0, Spanned::span);
     let name = &agent.hostname;
@@ -145,7 +177,7 @@ fn take_prefixes(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
         return Some(problem.help("leave the key out for the built-in `[\"cali\", \"tap\"]`"));
     }
     match interface_prefixes(&entries.join(",")) {
-        Ok(prefixes) => agent.interface_prefixes = Some(prefixes),
+        Ok(prefixes) => agent.settings.interface_prefix = prefixes.join(","),
         Err(reason) => {
             let bad = list
                 .get_ref()
@@ -200,6 +232,8 @@ fn log_problem(file: &File) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use model::FelixConfigurationSpec;
+
     use super::*;
 
     fn read(text: &str) -> Result<Config, String> {
@@ -217,7 +251,7 @@ mod tests {
             (agent.route_protocol, agent.endpoint_metric, agent.table),
             (80, 256, 254)
         );
-        assert_eq!(agent.interface_prefixes, None);
+        assert_eq!(agent.settings, FelixConfigurationSpec::default());
         let prefix = Some(PathBuf::from("/var/run/calico"));
         assert_eq!(config.endpoint_status_path_prefix, prefix);
         assert!(!agent.hostname.is_empty());
@@ -260,10 +294,7 @@ mod tests {
         .unwrap();
         let agent = &config.agent;
         assert_eq!(agent.hostname, "node1");
-        assert_eq!(
-            agent.interface_prefixes,
-            Some(vec!["cali".to_owned(), "tap".to_owned()])
-        );
+        assert_eq!(agent.settings.interface_prefix, "cali,tap");
         assert_eq!(
             (agent.route_protocol, agent.endpoint_metric, agent.table),
             (81, 100, 10)
@@ -281,6 +312,70 @@ mod tests {
         assert_eq!(snapshot(""), SnapshotOptions::new("/var/lib/f"));
         assert_eq!(snapshot("max_age_s = 60").max_age_s, 60);
         assert_eq!(read(STORE).unwrap().datastore_snapshot, None);
+    }
+
+    #[test]
+    fn the_environment_goes_before_the_file_and_both_before_the_store() {
+        let text = format!(
+            "hostname = \"node1\"\nroute_refresh_s = 30\ninterface_prefix = [\"cali\"]\n\
+             endpoint_status_path_prefix = \"/a\"\n{STORE}\n[felix_configuration]\n\
+             reportingInterval = \"10s\"\nendpointReportingEnabled = true\n"
+        );
+        let source = Source::new("felix.toml", text);
+        let variables = [
+            ("FELIX_FELIXHOSTNAME", "node2"),
+            ("FELIX_ROUTEREFRESHINTERVAL", "5"),
+            ("FELIX_ENDPOINTSTATUSPATHPREFIX", "/b"),
+            ("FELIX_INTERFACEPREFIX", "tap"),
+            ("FELIX_REPORTINGINTERVALSECS", "20"),
+            ("FELIX_BPFENABLED", "false"),
+        ];
+        let variables = variables.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let config = Config::within(&source, Environment::of(variables)).unwrap();
+        let agent = config.agent;
+        assert_eq!(agent.hostname, "node2");
+        assert_eq!(agent.route_refresh, Duration::from_secs(5));
+        assert_eq!(config.endpoint_status_path_prefix, Some("/b".into()));
+        let settings = r#"{"interfacePrefix":"tap","reportingInterval":"20s",
+            "endpointReportingEnabled":true}"#;
+        assert_eq!(agent.settings, serde_json::from_str(settings).unwrap());
+        assert_eq!(config.ignored_variables, ["FELIX_BPFENABLED"]);
+
+        let wrong = Environment::of([("FELIX_IPV6SUPPORT".to_owned(), "maybe".to_owned())]);
+        let report = Config::within(&source, wrong).unwrap_err().to_string();
+        assert!(report.contains("FELIX_IPV6SUPPORT: 'maybe'"), "{report}");
+    }
+
+    #[test]
+    fn settings_in_the_file_are_named_with_their_place_when_wrong() {
+        for (line, place, words) in [
+            (
+                "reportingIntervall = \"1s\"",
+                "felix.toml:4:1",
+                "no field of FelixConfiguration",
+            ),
+            (
+                "reportingInterval = \"1x\"",
+                "felix.toml:4:21",
+                "a duration such as",
+            ),
+            (
+                "openstackRegion = \"a/b\"",
+                "felix.toml:4:19",
+                "`openstackRegion`: ",
+            ),
+            (
+                "interfacePrefix = \"cali\"",
+                "felix.toml:4:1",
+                "interface_prefix = [",
+            ),
+        ] {
+            let error = read(&format!("{STORE}[felix_configuration]\n{line}\n")).unwrap_err();
+            assert!(
+                error.contains(place) && error.contains(words),
+                "{line}: {error}"
+            );
+        }
     }
 
     #[test]

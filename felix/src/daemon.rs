@@ -59,6 +59,9 @@ pub enum DaemonError {
 /// Something that it cannot do without is missing; each error is one line.
 pub async fn run(config: Config) -> Result<(), DaemonError> {
     init_logging(&config.log, config.log_format)?;
+    if !config.ignored_variables.is_empty() {
+        info!(variables = ?config.ignored_variables, "not followed");
+    }
     let signals = Signals::new().map_err(DaemonError::Signals)?;
     let store = EtcdStore::connect(&config.datastore).await?;
     let mut daemon = Daemon::open(config, Arc::new(store))?;

@@ -422,6 +422,15 @@ fn the_programs_errors_are_one_line() {
             !fine && error.contains("felix.toml:1:1") && error.contains("hostname"),
             "{error}"
         );
+        let variable = "env FELIX_IPV6SUPPORT=maybe";
+        let check = format!("{variable} {program} --config {} --check", path.display());
+        std::fs::write(&path, store).unwrap();
+        let output = try_run(&check);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains("FELIX_IPV6SUPPORT: 'maybe'"),
+            "{error}"
+        );
         std::fs::write(directory.path().join("felix.sock"), "").unwrap();
         let socket = directory.path().join("felix.sock");
         let (fine, error) = run_with(

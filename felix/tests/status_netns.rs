@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use datastore::KeyRange;
 use model::EndpointFile;
 use netns::host::{Host, OPEN, announce, key, mac, workload};
-use netns::{lab, run};
+use netns::{Workload, lab, run};
 use serde_json::{Value, json};
 
 const UP: &str = EndpointFile::UP;
@@ -123,6 +123,43 @@ fn an_interface_that_nobody_claims_is_told() {
 }
 
 #[test]
+fn prefixes_of_interfaces_change_while_it_runs() {
+    lab("prefixes_of_interfaces_change_while_it_runs", || {
+        let host = reporting();
+        let tap = Workload::new("tap1", &mac(1), Some("10.65.0.1"), None);
+        let _cali = workload(2);
+        announce(&host, 2, OPEN);
+        host.endpoint("w1", "tap1", Some(&mac(1)), &["10.65.0.1/32"], OPEN);
+        up(&host, "w2");
+        up(&host, "w1");
+        assert!(tap.namespace.pings("10.65.0.2"));
+        let settings = |prefixes: &str| {
+            host.configure(&json!({
+                "endpointReportingEnabled": true, "endpointReportingDelay": "10ms",
+                "interfacePrefix": prefixes,
+            }));
+        };
+        settings("cali");
+        let reason = refused(&host, "w1");
+        assert!(reason.contains("tap1 does not begin with"), "{reason}");
+        assert!(!run("ip route show proto 80").contains("tap1"));
+        settings("cali,tap");
+        up(&host, "w1");
+        assert!(tap.namespace.pings("10.65.0.2"));
+        // A region begins anew under its own keys.
+        host.configure(&json!({
+            "endpointReportingEnabled": true, "endpointReportingDelay": "10ms",
+            "openstackRegion": "east",
+        }));
+        let east = "/calico/felix/v2/region-east/host/n1/workload/";
+        host.until("two keys", || {
+            let list = host.store.list(KeyRange::prefix(east));
+            host.handle().block_on(list).unwrap().items.len() == 2
+        });
+    });
+}
+
+#[test]
 fn a_dead_felix_is_seen_by_its_lease() {
     lab("a_dead_felix_is_seen_by_its_lease", || {
         let mut host = reporting();
@@ -132,7 +169,8 @@ fn a_dead_felix_is_seen_by_its_lease() {
         assert_eq!(first["first_update"], true);
         assert!(first["uptime"].as_f64().unwrap() >= 10.0, "{first}");
         host.until("more reports", || {
-            alive(&host).is_some_and(|report| report["first_update"] == false)
+            let last = reported(&host).remove("last_reported_status");
+            last.is_some_and(|report| report["first_update"] == false)
         });
         host.stop();
         host.until("the end of the lease", || alive(&host).is_none());

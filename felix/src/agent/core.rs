@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fib_sync::{Command, Event, Instant, Link, Owner, Reconciler, ReconcilerConfig};
+use model::FelixConfigurationSpec;
 use tracing::warn;
 
 use super::discovery::Discovery;
@@ -24,8 +25,8 @@ pub(super) const GRACE_OVER: Instant = Instant(u64::MAX);
 pub struct AgentConfig {
     /// This host's name in the store.
     pub hostname: String,
-    /// Beginnings of workload interfaces' names, if the configuration file gives any.
-    pub interface_prefixes: Option<Vec<String>>,
+    /// What this host itself says of settings; it goes before what is stored.
+    pub settings: FelixConfigurationSpec,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
     /// Metric of endpoint routes, in both families; lower than that of routes from elsewhere.
@@ -37,11 +38,11 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    /// Protocol 80 and metric 256 in the main table, built-in prefixes.
+    /// Protocol 80 and metric 256 in the main table, the store's settings.
     pub fn new(hostname: impl Into<String>) -> Self {
         Self {
             hostname: hostname.into(),
-            interface_prefixes: None,
+            settings: FelixConfigurationSpec::default(),
             route_protocol: 80,
             endpoint_metric: 256,
             table: fib_sync::TABLE_MAIN,
@@ -108,7 +109,7 @@ impl Agent {
             install: true,
             read_foreign: false,
         };
-        let calculator = Calculator::new(&*config.hostname, config.interface_prefixes.clone());
+        let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()));
         Self {
             desired: Desired::default(),
             stale: true,

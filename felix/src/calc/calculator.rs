@@ -28,8 +28,8 @@ pub const KINDS: [Kind; 4] = [
 #[derive(Clone, Debug)]
 pub struct Calculator {
     pub(super) hostname: String,
-    /// The configuration file's interface prefixes, which go before stored ones.
-    pub(super) interface_prefixes: Option<Vec<String>>,
+    /// What the host itself says of settings, which goes before what is stored.
+    pub(super) local: Option<FelixConfigurationSpec>,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
@@ -50,11 +50,11 @@ pub struct Calculator {
 }
 
 impl Calculator {
-    /// A calculator that knows nothing yet.
-    pub fn new(hostname: impl Into<String>, interface_prefixes: Option<Vec<String>>) -> Self {
+    /// A calculator that knows nothing yet of what is stored. `local` goes before that.
+    pub fn new(hostname: impl Into<String>, local: Option<FelixConfigurationSpec>) -> Self {
         Self {
             hostname: hostname.into(),
-            interface_prefixes,
+            local,
             endpoints: BTreeMap::new(),
             profiles: BTreeMap::new(),
             cluster_wide: None,
@@ -98,8 +98,8 @@ impl Calculator {
     /// Settings in force.
     pub fn settings(&self) -> Settings {
         let base = self.cluster_wide.clone().unwrap_or_default();
-        let spec = self.own.clone().unwrap_or_default().over(&base);
-        Settings::new(&spec, self.interface_prefixes.as_deref())
+        let stored = self.own.clone().unwrap_or_default().over(&base);
+        Settings::new(&self.local.clone().unwrap_or_default().over(&stored))
     }
 
     /// Whether the store may be acted upon: as `datastoreReady` says, and if it does not, yes; but

@@ -13,5 +13,6 @@ mod types;
 pub use calculator::{Calculator, KINDS};
 pub use desired::{Desired, Placement};
 pub(crate) use read::interface_prefixes;
+pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};
 pub use types::{Endpoint, EndpointId, Problem, is_interface_name};

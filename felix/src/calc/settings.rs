@@ -1,4 +1,4 @@
-//! Settings: FelixConfiguration `default`, under `node.<hostname>`, under the configuration file.
+//! Settings: FelixConfiguration `default`, under `node.<hostname>`, under what the host itself says.
 
 use std::time::Duration;
 
@@ -33,14 +33,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings that `spec` and the configuration file's interface prefixes come to.
-    pub fn new(spec: &FelixConfigurationSpec, prefixes: Option<&[String]>) -> Self {
+    /// The settings that `spec` comes to.
+    pub fn new(spec: &FelixConfigurationSpec) -> Self {
         let or = |given: Option<GoDuration>, built_in| {
             given.map_or_else(|| Duration::from_secs(built_in), |duration| duration.0)
         };
         let to_host = spec.default_endpoint_to_host_action;
         Self {
-            interface_prefixes: prefixes.map_or_else(|| stored_prefixes(spec), Vec::from),
+            interface_prefixes: prefixes(spec),
             to_host: match to_host.unwrap_or(EndpointToHostAction::Drop) {
                 EndpointToHostAction::Drop => ToHostAction::Drop,
                 EndpointToHostAction::Return => ToHostAction::Return,
@@ -65,12 +65,12 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::new(&FelixConfigurationSpec::default(), None)
+        Self::new(&FelixConfigurationSpec::default())
     }
 }
 
-/// What is wrong with stored settings: the field, and why.
-pub(super) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, String)> {
+/// What is wrong with settings: the field, and why.
+pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, String)> {
     if !spec.interface_prefix.is_empty()
         && let Err(reason) = interface_prefixes(&spec.interface_prefix)
     {
@@ -82,7 +82,7 @@ pub(super) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     }
 }
 
-fn stored_prefixes(spec: &FelixConfigurationSpec) -> Vec<String> {
+fn prefixes(spec: &FelixConfigurationSpec) -> Vec<String> {
     let built_in = || INTERFACE_PREFIXES.map(str::to_owned).into();
     match spec.interface_prefix.as_str() {
         "" => built_in(),

@@ -354,15 +354,22 @@ fn settings_of_this_host_go_before_those_of_all() {
 }
 
 #[test]
-fn the_files_prefixes_go_before_stored_ones() {
-    let mut calculator = Calculator::new(HOST, Some(vec!["tap".into()]));
-    let config = json!({"spec": {"interfacePrefix": "cali"}});
+fn what_the_host_itself_says_goes_before_what_is_stored() {
+    let local = json!({"interfacePrefix": "tap", "openstackRegion": ""});
+    let local = serde_json::from_value(local).unwrap();
+    let mut calculator = Calculator::new(HOST, Some(local));
+    let config = json!({"spec": {
+        "interfacePrefix": "cali", "openstackRegion": "east", "reportingInterval": "7s",
+    }});
     tell(
         &mut calculator,
         &key("felixconfigurations", "default"),
         Some(&config),
     );
-    assert_eq!(calculator.settings().interface_prefixes, ["tap"]);
+    let settings = calculator.settings();
+    assert_eq!(settings.interface_prefixes, ["tap"]);
+    assert_eq!(settings.region.to_string(), "no-region");
+    assert_eq!(settings.reporting_interval.as_secs(), 7);
 }
 
 #[test]

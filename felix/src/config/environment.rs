@@ -1,0 +1,179 @@
+//! Environment variables: `FELIX_<parameter>`, in any case, go before everything else.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::FelixConfigurationSpec;
+
+use super::parameters::{PARAMETERS, seconds, setting};
+
+/// The beginning of the variables' names.
+const PREFIX: &str = "FELIX_";
+
+/// What the environment says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Environment {
+    /// `FELIX_FELIXHOSTNAME`.
+    pub(super) hostname: Option<String>,
+    /// `FELIX_ROUTEREFRESHINTERVAL`.
+    pub(super) route_refresh: Option<Duration>,
+    /// `FELIX_ENDPOINTSTATUSPATHPREFIX`.
+    pub(super) endpoint_status_path_prefix: Option<PathBuf>,
+    /// What FelixConfiguration says elsewhere.
+    pub(super) settings: FelixConfigurationSpec,
+    /// What is wrong.
+    pub(super) problems: Vec<String>,
+    /// Variables that are not followed.
+    pub(super) ignored: Vec<String>,
+}
+
+impl Environment {
+    /// Of the process.
+    pub fn of_process() -> Self {
+        let variables = std::env::vars_os();
+        Self::of(variables.filter_map(|(name, value)| {
+            let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+            Some((name, value))
+        }))
+    }
+
+    /// Of these variables. The last of several that differ in case alone counts, in the order of
+    /// their names.
+    pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut environment = Self::default();
+        let mut ours: Vec<(String, String)> = variables
+            .into_iter()
+            .filter(|(name, _)| name.to_ascii_uppercase().starts_with(PREFIX))
+            .collect();
+        ours.sort_unstable();
+        for (name, text) in ours {
+            let parameter = name[PREFIX.len()..].to_ascii_lowercase();
+            match environment.take(&parameter, text.trim()) {
+                Ok(true) => {}
+                Ok(false) => environment.ignored.push(name),
+                Err(reason) => environment.problems.push(format!("{name}: {reason}")),
+            }
+        }
+        environment
+    }
+
+    /// Takes one. Returns whether it is followed.
+    fn take(&mut self, parameter: &str, text: &str) -> Result<bool, String> {
+        let none = text.eq_ignore_ascii_case("none");
+        match parameter {
+            "felixhostname" if none || text.is_empty() => self.hostname = None,
+            "felixhostname" => self.hostname = Some(text.to_owned()),
+            "routerefreshinterval" => {
+                let wanted = Duration::try_from_secs_f64(seconds(text)?);
+                self.route_refresh = Some(wanted.map_err(|error| error.to_string())?);
+            }
+            "endpointstatuspathprefix" => {
+                let path = if none { "" } else { text };
+                self.endpoint_status_path_prefix = Some(path.into());
+            }
+            _ => {
+                let known = PARAMETERS
+                    .iter()
+                    .find(|known| known.name.eq_ignore_ascii_case(parameter));
+                let Some(known) = known else {
+                    return Ok(false);
+                };
+                let spec = setting(known.field, known.read(text)?)?;
+                self.settings = spec.over(&self.settings);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        let variables = variables.iter();
+        Environment::of(variables.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())))
+    }
+
+    fn settings(spec: &str) -> FelixConfigurationSpec {
+        serde_json::from_str(spec).unwrap()
+    }
+
+    #[test]
+    fn variables_have_calicos_names_in_any_case() {
+        let environment = environment(&[
+            ("FELIX_INTERFACEPREFIX", "tap,cali"),
+            ("felix_ReportingIntervalSecs", "5.5"),
+            ("Felix_reportingttlsecs", "20"),
+            ("FELIX_ENDPOINTREPORTINGENABLED", "yes"),
+            ("FELIX_ENDPOINTREPORTINGDELAYSECS", "0.01"),
+            ("FELIX_DEFAULTENDPOINTTOHOSTACTION", "RETURN"),
+            ("FELIX_IPV6SUPPORT", "0"),
+            ("FELIX_OPENSTACKREGION", "east"),
+            ("FELIX_FELIXHOSTNAME", "n7"),
+            ("FELIX_ROUTEREFRESHINTERVAL", "0.5"),
+            ("FELIX_ENDPOINTSTATUSPATHPREFIX", "none"),
+            ("FELIX_HEALTHENABLED", "true"),
+            ("PATH", "/bin"),
+        ]);
+        let wanted = settings(
+            r#"{"interfacePrefix":"tap,cali","reportingInterval":"5.5s","reportingTTL":"20s",
+                "endpointReportingEnabled":true,"endpointReportingDelay":"10ms",
+                "defaultEndpointToHostAction":"Return","ipv6Support":false,
+                "openstackRegion":"east"}"#,
+        );
+        assert_eq!(environment.problems, Vec::<String>::new());
+        assert_eq!(environment.settings, wanted);
+        assert_eq!(environment.hostname.as_deref(), Some("n7"));
+        assert_eq!(environment.route_refresh, Some(Duration::from_millis(500)));
+        assert_eq!(environment.endpoint_status_path_prefix, Some("".into()));
+        assert_eq!(environment.ignored, ["FELIX_HEALTHENABLED"]);
+    }
+
+    #[test]
+    fn none_is_nothing() {
+        let environment = environment(&[
+            ("FELIX_REPORTINGINTERVALSECS", "none"),
+            ("FELIX_IPV6SUPPORT", "None"),
+            ("FELIX_OPENSTACKREGION", "none"),
+            ("FELIX_FELIXHOSTNAME", "none"),
+        ]);
+        let wanted = r#"{"reportingInterval":"0s","ipv6Support":false,"openstackRegion":""}"#;
+        assert_eq!(environment.settings, settings(wanted));
+        assert_eq!(environment.hostname, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, text, words) in [
+            (
+                "FELIX_REPORTINGTTLSECS",
+                "soon",
+                "'soon' is not a number of seconds",
+            ),
+            ("FELIX_REPORTINGTTLSECS", "-1", "'-1' is not a number"),
+            (
+                "FELIX_ROUTEREFRESHINTERVAL",
+                "1e300",
+                "FELIX_ROUTEREFRESHINTERVAL: ",
+            ),
+            ("FELIX_IPV6SUPPORT", "maybe", "neither true nor false"),
+            (
+                "FELIX_DEFAULTENDPOINTTOHOSTACTION",
+                "REJECT",
+                "none of Drop, Return, Accept",
+            ),
+            ("FELIX_INTERFACEPREFIX", "t/p", "'t/p' cannot be"),
+            ("FELIX_OPENSTACKREGION", "a/b", "FELIX_OPENSTACKREGION: "),
+        ] {
+            let environment = environment(&[(name, text)]);
+            let [problem] = environment.problems.as_slice() else {
+                panic!("{name}={text}: {environment:?}")
+            };
+            assert!(
+                problem.starts_with(name) && problem.contains(words),
+                "{problem}"
+            );
+        }
+    }
+}

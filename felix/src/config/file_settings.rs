@@ -1,0 +1,51 @@
+//! The table `[felix_configuration]` of the file: fields of FelixConfiguration, as in the store.
+
+use std::collections::BTreeMap;
+
+use admin::config::Problem;
+use model::FelixConfigurationSpec;
+use toml::{Spanned, Value};
+
+use super::parameters::{PARAMETERS, setting};
+
+/// The table as it is written.
+pub(super) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
+
+/// What the table says; mistakes are left out.
+pub(super) fn read(table: &Table) -> (FelixConfigurationSpec, Vec<Problem>) {
+    let mut settings = FelixConfigurationSpec::default();
+    let mut problems = Vec::new();
+    for (field, value) in table {
+        match one(field, value) {
+            Ok(spec) => settings = spec.over(&settings),
+            Err(problem) => problems.push(*problem),
+        }
+    }
+    (settings, problems)
+}
+
+fn one(
+    field: &Spanned<String>,
+    value: &Spanned<Value>,
+) -> Result<FelixConfigurationSpec, Box<Problem>> {
+    let name = field.get_ref().as_str();
+    if name == "interfacePrefix" {
+        let problem = Problem::at(field.span(), "`interfacePrefix` does not belong here");
+        let help = "write `interface_prefix = [\"cali\", \"tap\"]` above all tables";
+        return Err(problem.help(help).into());
+    }
+    let fields = || PARAMETERS.iter().map(|parameter| parameter.field);
+    if !fields().any(|known| known == name) {
+        let known: Vec<&str> = fields()
+            .filter(|known| *known != "interfacePrefix")
+            .collect();
+        let message = format!("`{name}` is no field of FelixConfiguration that Felix follows");
+        let problem = Problem::at(field.span(), message);
+        let help = format!("it follows {}", known.join(", "));
+        return Err(problem.help(help).into());
+    }
+    let json = serde_json::to_value(value.get_ref());
+    let spec = json.map_err(|error| error.to_string());
+    spec.and_then(|json| setting(name, json))
+        .map_err(|reason| Problem::at(value.span(), format!("`{name}`: {reason}")).into())
+}
