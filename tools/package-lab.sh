@@ -59,6 +59,10 @@ for daemon in bgp-client route-reflector felix; do
             fail "$unit is too permissive"
     fi
 done
+unit=/usr/lib/systemd/system/cambric-ipam-gc.service
+cmp "$unit" /units/cambric-ipam-gc.service || fail "$unit"
+[ "$(stat -c '%U:%G %a' /etc/cambric/ipam-gc.env)" = 'root:cambric 640' ] ||
+    fail 'owner and mode of /etc/cambric/ipam-gc.env'
 
 # Three hosts on a switch.
 sysctl -qw net.ipv6.conf.all.disable_ipv6=1

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{act, decode, lab, node, reflector, resources, show, store};
+use crate::{act, addresses, decode, lab, node, reflector, resources, show, store};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ enum Command {
     Delete(resources::Delete),
     /// Print resources of the store
     Get(resources::Get),
+    /// The addresses of workloads: show, check, release, configure, collect
+    Ipam(addresses::Args),
     /// Bring up a routed fabric on this machine, in namespaces of its own
     Lab(lab::Args),
     /// The hosts: their agents, and the BGP sessions of this one
@@ -56,6 +58,7 @@ impl Cli {
             Command::Replace(args) => block_on(resources::replace(args)),
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
+            Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Lab(args) => lab::run(args),
             Command::Reflector(args) => block_on(reflector::run(args)),
             Command::Refresh(args) => block_on(act::refresh(args)),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod act;
+mod addresses;
 mod ask;
 mod cli;
 mod decode;
@@ -14,6 +15,7 @@ mod reflector;
 mod resources;
 mod show;
 mod store;
+mod table;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().run() {

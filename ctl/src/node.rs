@@ -13,6 +13,7 @@ use jiff::Zoned;
 use crate::ask::{BGP_DAEMONS, SOCKETS, Whom};
 use crate::resources::Connection;
 use crate::show::clean;
+use crate::table::boxed;
 
 mod list;
 
@@ -75,7 +76,7 @@ fn family(name: &str, report: &Neighbors, state: &Status, now: &Zoned) -> String
             .address
             .is_some_and(|address| address.is_ipv4() == (name == "IPv4"))
     };
-    let rows: Vec<[String; 5]> = report
+    let rows: Vec<Vec<String>> = report
         .neighbors
         .iter()
         .filter(is_in)
@@ -83,12 +84,12 @@ fn family(name: &str, report: &Neighbors, state: &Status, now: &Zoned) -> String
         .collect();
     let text = match rows.as_slice() {
         [] => format!("No {name} peers found.\n"),
-        rows => boxed(rows),
+        rows => boxed(&HEADINGS, rows),
     };
     format!("\n{name} BGP status\n{text}")
 }
 
-fn row(neighbor: &Neighbor, state: &Status, now: &Zoned) -> [String; 5] {
+fn row(neighbor: &Neighbor, state: &Status, now: &Zoned) -> Vec<String> {
     let (word, ago) = match (neighbor.since_s, neighbor.down_for_s) {
         (Some(up), _) => ("up", up),
         (None, Some(down)) => ("start", down),
@@ -107,7 +108,7 @@ fn row(neighbor: &Neighbor, state: &Status, now: &Zoned) -> [String; 5] {
         .as_ref()
         .map_or_else(String::new, IpAddr::to_string);
     let since = admin::bird::since(now, ago);
-    [
+    vec![
         address,
         kind(&neighbor.name).to_owned(),
         word.to_owned(),
@@ -129,31 +130,6 @@ fn kind(name: &str) -> &'static str {
 }
 
 const HEADINGS: [&str; 5] = ["PEER ADDRESS", "PEER TYPE", "STATE", "SINCE", "INFO"];
-
-fn boxed(rows: &[[String; 5]]) -> String {
-    let headings = HEADINGS.map(str::to_owned);
-    let all = || std::iter::once(&headings).chain(rows);
-    let mut widths = [0; 5];
-    for row in all() {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let ruler = widths.map(|width| "-".repeat(width + 2)).join("+");
-    let ruler = format!("+{ruler}+\n");
-    let mut text = ruler.clone();
-    for (at, row) in all().enumerate() {
-        let cells = row.iter().zip(widths);
-        for (cell, width) in cells {
-            text.push_str(&format!("| {cell:width$} "));
-        }
-        text.push_str("|\n");
-        if at == 0 {
-            text.push_str(&ruler);
-        }
-    }
-    text + &ruler
-}
 
 #[cfg(test)]
 mod tests {

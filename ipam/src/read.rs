@@ -107,7 +107,7 @@ impl Ipam<'_> {
     }
 
     /// Every block that can be read. One that cannot is somebody's, all the same.
-    pub(crate) async fn blocks(&self) -> Result<Vec<(IpNet, Option<Block>)>, IpamError> {
+    pub async fn blocks(&self) -> Result<Vec<(IpNet, Option<Block>)>, IpamError> {
         let listing = self.store.list(KeyRange::prefix(IpamKey::BLOCKS)).await?;
         let mut blocks = Vec::new();
         for found in listing.items {
@@ -117,6 +117,11 @@ impl Ipam<'_> {
             }
         }
         Ok(blocks)
+    }
+
+    /// The settings in force.
+    pub async fn config(&self) -> Result<IpamConfig, IpamError> {
+        self.see(vec![just(&IpamKey::Config)]).await?.config()
     }
 
     /// The ranges of all blocks.

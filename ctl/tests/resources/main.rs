@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod addresses;
 #[path = "../../../datastore/tests/common/mod.rs"]
 mod common;
 mod reflectors;
@@ -44,11 +45,18 @@ against_both! {
     words_and_namespaces_are_calicoctls
     policies_and_profiles_are_calicos
     reflectors_are_listed_drained_and_removed
+    addresses_are_shown_and_settings_changed
+    leaks_are_reported_and_given_back
+    what_nobody_uses_is_collected
 }
 
 mod scenario {
     use super::*;
 
+    pub(super) use crate::addresses::{
+        addresses_are_shown_and_settings_changed, leaks_are_reported_and_given_back,
+        what_nobody_uses_is_collected,
+    };
     pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
 
     const PEER: &str = "\

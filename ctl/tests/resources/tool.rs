@@ -4,15 +4,37 @@ use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use datastore::{EtcdOptions, EtcdStore, KeyRange, LeaseId, Store};
 use ipam::{Ipam, Pool, Request, Taker};
 use model::IpamKey;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::PREFIX;
+
+/// The program, while it runs.
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// Tells it to stop, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        let pid = i32::try_from(self.0.id()).unwrap();
+        kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+        let ended = self.0.wait().unwrap();
+        assert!(ended.success(), "{ended}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// The program with a store, and a directory for its files.
 pub(crate) struct Tool {
@@ -45,17 +67,23 @@ impl Tool {
         self.files.path().join(name).display().to_string()
     }
 
-    fn run(&self, arguments: &[&str], input: &str) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cambric"));
         for (name, _) in std::env::vars() {
             if name.contains("ETCD_") || name.contains("DATASTORE_TYPE") {
                 command.env_remove(name);
             }
         }
-        let mut child = command
+        command
             .args(arguments)
             .env("DATASTORE_TYPE", "etcdv3")
-            .env("ETCD_ENDPOINTS", &self.url)
+            .env("ETCD_ENDPOINTS", &self.url);
+        command
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -64,6 +92,13 @@ impl Tool {
         // A program that does not read it may have ended.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         child.wait_with_output().unwrap()
+    }
+
+    /// Starts it, to run until it is told to stop.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Running(command.spawn().unwrap())
     }
 
     /// Runs it, and tells what it printed.
