@@ -89,10 +89,11 @@ says() { sed -n "s|^$2=||p" "/usr/lib/systemd/system/cambric-$1.service"; }
 # as the user may, and system calls are not filtered.
 start() {
     host=$1 daemon=$2
-    directory=$(says "$daemon" RuntimeDirectory)
     user=$(says "$daemon" User)
-    install -d -o "$user" -g "$(says "$daemon" Group)" \
-        -m "$(says "$daemon" RuntimeDirectoryMode)" "/run/$directory"
+    for directory in $(says "$daemon" RuntimeDirectory); do
+        install -d -o "$user" -g "$(says "$daemon" Group)" \
+            -m "$(says "$daemon" RuntimeDirectoryMode)" "/run/$directory"
+    done
     capabilities=$(says "$daemon" AmbientCapabilities | tr 'A-Z ' 'a-z,' | sed 's/cap_/+/g')
     # shellcheck disable=SC2046  # a line of words, as systemd would split it
     ip netns exec "$host" setpriv --reuid "$user" --regid "$(says "$daemon" Group)" --clear-groups \
@@ -154,6 +155,7 @@ start h1 felix
 # From the store through felix, the kernel, BGP and the reflector into the other kernel.
 has_route() { ip -n "$1" -4 route show proto "$2" | grep -q "^$3"; }
 await 'the route of the workload, by felix' has_route h1 80 '10.65.1.3 dev cali0'
+await 'the file that tells plugins' test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
 await 'the same on the other host, by BGP' has_route h2 119 '10.65.1.3 via 10.0.0.1'
 for socket in bgp-client route-reflector felix; do
     cambric show status --socket "/run/cambric/$socket.sock" >/root/status.log 2>&1 ||

@@ -66,8 +66,9 @@ impl EndpointFiles {
         }
     }
 
-    /// Makes the files say how all endpoints of this host fare. To be called once the store has
-    /// been read in full; `settled` is whether endpoints had the time to come up since.
+    /// Makes the files say how all endpoints of this host fare, which are given in the order of
+    /// their ids. To be called once the store has been read in full; `settled` is whether endpoints
+    /// had the time to come up since.
     pub fn tell(&mut self, now: Instant, views: &[EndpointView<'_>], settled: bool) {
         if self.retry.reason().is_some() && !self.retry.is_due(now) {
             return;
@@ -97,15 +98,12 @@ impl Directory {
         let mut failed = None;
         let mut note =
             |outcome: Result<(), String>| failed = failed.take().or_else(|| outcome.err());
-        let gone: Vec<EndpointId> = {
-            let wanted: BTreeSet<&EndpointId> = views
-                .iter()
-                .filter(|view| view.state == self.state)
-                .map(|view| view.id)
-                .collect();
-            let held = self.held.keys().filter(|id| !wanted.contains(id));
-            held.cloned().collect()
+        let is_wanted = |id: &EndpointId| {
+            let at = views.binary_search_by(|view| view.id.cmp(id));
+            at.is_ok_and(|at| views[at].state == self.state)
         };
+        let gone = self.held.keys().filter(|id| !is_wanted(id));
+        let gone: Vec<EndpointId> = gone.cloned().collect();
         for id in gone {
             let outcome = self.remove(&name(&id));
             if outcome.is_ok() {

@@ -6,6 +6,7 @@ use fib_sync::Instant;
 use tracing::warn;
 
 use super::core::Agent;
+use super::interface::Links;
 use crate::calc::EndpointId;
 use crate::limits::{INTERFACE_PATIENCE, UNCLAIMED_NOTICE};
 
@@ -34,6 +35,18 @@ enum Coming {
 struct Unclaimed {
     since: Instant,
     told: bool,
+}
+
+impl Arrival {
+    fn awaited(interface: &str, links: &Links, until: Instant) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            state: match links.named(interface) {
+                Some(_) => Coming::Came,
+                None => Coming::Awaited { until },
+            },
+        }
+    }
 }
 
 impl Discovery {
@@ -89,11 +102,11 @@ impl Agent {
         });
         for (id, placement) in desired {
             let interface = &placement.endpoint.interface;
-            let until = now + INTERFACE_PATIENCE;
-            let arrival = arrivals.entry(id.clone()).or_insert_with(|| Arrival {
-                interface: interface.clone(),
-                state: Coming::Awaited { until },
-            });
+            let Some(arrival) = arrivals.get_mut(id) else {
+                let arrival = Arrival::awaited(interface, links, now + INTERFACE_PATIENCE);
+                arrivals.insert(id.clone(), arrival);
+                continue;
+            };
             match arrival.state {
                 Coming::Came => {}
                 _ if links.named(interface).is_some() => arrival.state = Coming::Came,
