@@ -6,14 +6,14 @@
 //! that does not read is an error with file and offset. When the file has grown to twice what it
 //! would take anew, it is written anew beside itself and renamed.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use tracing::{info, warn};
 
+use crate::beside::replace;
 use crate::core::{Core, CoreConfig};
 use crate::limits::{KEPT_PIECE_OCTETS, KEPT_SLACK_OCTETS};
 
@@ -144,37 +144,22 @@ impl Kept {
             file: path.to_owned(),
             source,
         };
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&beside)
-            .map_err(failed)?;
-        lock(&file, path)?;
         let mut head = Vec::with_capacity(HEAD);
         head.extend_from_slice(&MAGIC);
         head.extend_from_slice(&cluster.to_le_bytes());
         head.extend_from_slice(&(pieces.len() as u64).to_le_bytes());
         head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
         let mut length = head.len() as u64;
-        (&file).write_all(&head).map_err(failed)?;
-        for piece in pieces {
-            let frame = frame(piece);
-            (&file).write_all(&frame).map_err(failed)?;
-            length += frame.len() as u64;
-        }
-        file.sync_all().map_err(failed)?;
-        fs::rename(&beside, path).map_err(failed)?;
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or_else(|| Path::new(".")))
-            .and_then(|directory| directory.sync_all())
-            .map_err(failed)?;
+        let file = replace(path, failed, |mut file| {
+            lock(file, path)?;
+            file.write_all(&head).map_err(failed)?;
+            for piece in pieces {
+                let frame = frame(piece);
+                file.write_all(&frame).map_err(failed)?;
+                length += frame.len() as u64;
+            }
+            Ok(())
+        })?;
         Ok(Self {
             path: path.to_owned(),
             file,

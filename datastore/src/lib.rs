@@ -11,6 +11,7 @@
 //! - [`manifests`] reads YAML, and fills a store from a directory of it.
 //! - [`resources`] creates, replaces, reads and deletes resources as Calico's clients do.
 
+mod beside;
 pub mod core;
 mod error;
 mod etcd;
