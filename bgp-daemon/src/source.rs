@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
-use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_from};
+use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
 use intent::store::{Derived, Fault, Host, View, Wish, derive_after};
 
 use crate::enrolment::Enrolment;
@@ -22,6 +22,8 @@ pub(crate) struct Source {
     /// The passwords that the store points to, where they are looked for.
     secrets: Option<Keeper>,
     status: Status,
+    /// Whether the view was ever a whole picture.
+    has_picture: bool,
     /// Whether the view is another one than what was last derived.
     changed: bool,
     /// What was last derived, but for its faults.
@@ -59,11 +61,12 @@ impl Source {
         Ok(Self {
             enrolment: enrols.then(|| Enrolment::new(&host.name, store.clone())),
             absences: Absences::default(),
-            follower: follow_from(store, ranges, seed, config.snapshot()),
+            follower: follow_ready(store, ranges, seed, config.snapshot()),
             view: View::default(),
             host: host.clone(),
             secrets: config.secrets().map(Keeper::new),
             status: Status::Syncing,
+            has_picture: false,
             changed: true,
             derived: None,
             faults: BTreeSet::new(),
@@ -111,7 +114,8 @@ impl Source {
         if let (true, Some(secrets)) = (self.changed, &mut self.secrets) {
             secrets.want(self.view.secrets());
         }
-        if !matches!(self.status, Status::InSync | Status::Snapshot { .. }) {
+        let in_part = matches!(self.status, Status::Syncing | Status::Lost);
+        if in_part || !self.has_picture {
             return None;
         }
         self.derive(fabric)
@@ -171,19 +175,27 @@ impl Source {
 
     /// What is waited for, if the picture is not whole.
     pub(crate) fn waiting(&self) -> Option<String> {
-        (self.status == Status::Syncing).then(|| "a whole read of the store".to_owned())
+        match self.status {
+            Status::Syncing => Some("a whole read of the store".to_owned()),
+            Status::Unready(why) if !self.has_picture => {
+                Some(format!("the store to be ready: {why}"))
+            }
+            _ => None,
+        }
     }
 
     /// What an operator should know.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
+        const STAYS: &str = "its last configuration stays in force";
         let lost = match self.status {
-            Status::Lost => {
-                Some("the store is away: its last configuration stays in force".to_owned())
+            Status::Lost => Some(format!("the store is away: {STAYS}")),
+            Status::Unready(why) if self.has_picture => {
+                Some(format!("the store is not acted upon, {why}: {STAYS}"))
             }
             Status::Snapshot { age_s } => Some(format!(
                 "the store is away: a snapshot of {age_s} s before the start is in force"
             )),
-            Status::Syncing | Status::InSync => None,
+            Status::Syncing | Status::InSync | Status::Unready(_) => None,
         };
         let enrolment = self.enrolment.iter();
         let trouble = enrolment.filter_map(|enrolment| enrolment.registrar.trouble());
@@ -199,6 +211,7 @@ impl Source {
             Status::Snapshot { .. } => "snapshot",
             Status::InSync => "in sync",
             Status::Lost => "away",
+            Status::Unready(_) => "not ready",
         }
     }
 
@@ -211,7 +224,9 @@ impl Source {
             Status::InSync => tracing::info!("in sync with the store"),
             Status::Lost => tracing::warn!("the store is away: going on with what is known"),
             Status::Syncing => tracing::info!("reading the store"),
+            Status::Unready(why) => tracing::warn!("the store is not acted upon: {why}"),
         }
+        self.has_picture |= matches!(status, Status::InSync | Status::Snapshot { .. });
         self.status = status;
     }
 

@@ -39,8 +39,8 @@ pub use kv::{
     Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,
 };
 pub use local::Local;
-pub use mirror::follow::{Follower, follow, follow_from};
+pub use mirror::follow::{Follower, follow, follow_ready};
 pub use mirror::keep::SnapshotOptions;
-pub use mirror::{Change, Mirror, Status, Update};
+pub use mirror::{Change, Mirror, Status, Unready, Update};
 pub use port::{Answer, Prober, Store, Watch, WatchRequest};
 pub use txn::{Compare, CompareWith, Comparison, Delete, Op, OpReply, Put, Txn, TxnReply};

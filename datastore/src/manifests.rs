@@ -23,6 +23,7 @@ use tracing::{error, info};
 use crate::error::Error;
 use crate::limits::{MANIFEST_DEBOUNCE, MANIFEST_DEBOUNCE_MAX};
 use crate::port::Store;
+use crate::resources::{ResourceError, Resources};
 use apply::Applied;
 pub use read::{Document, documents, is_manifest};
 
@@ -43,6 +44,9 @@ pub enum ManifestError {
     /// The store did not take them.
     #[error("cannot write to the store: {0}")]
     Store(#[from] Error),
+    /// The store cannot be said to be ready.
+    #[error("cannot write to the store: {0}")]
+    Ready(#[from] ResourceError),
 }
 
 /// One fault of a file.
@@ -117,6 +121,9 @@ impl Manifests {
             _watcher: watcher,
         };
         manifests.apply().await?;
+        // Not before: half of them is nothing to act upon.
+        let resources = Resources::from(Arc::clone(&manifests.store));
+        resources.declare_ready().await?;
         Ok(manifests)
     }
 

@@ -16,9 +16,13 @@
 //!   was read.
 //! - What a snapshot held comes before [`Status::Snapshot`]. Nothing is deleted because a snapshot
 //!   does not hold it, only because the store does not.
+//! - A consumer that has a picture is told nothing of another history before all ranges were read
+//!   of it; and a gated mirror tells it nothing of a store that does not say that it may be acted
+//!   upon.
 
 mod feed;
 pub mod follow;
+mod gate;
 pub mod keep;
 mod snapshot;
 mod state;
@@ -33,7 +37,9 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::kv::{Batch, Header, KeyRange, KeyValue, Listing, Query, Revision};
 use crate::port::WatchRequest;
-use feed::Feed;
+use feed::{Feed, Listed};
+use gate::Gate;
+pub use gate::Unready;
 use state::State;
 
 /// Something for the consumer.
@@ -57,7 +63,7 @@ pub enum Change {
 /// How current the consumer's picture is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Something has not been read yet.
+    /// Something has not been read yet, of this store or of another one in its place.
     Syncing,
     /// All that a snapshot of an earlier run held was told; the store has not been read in full.
     Snapshot {
@@ -68,6 +74,8 @@ pub enum Status {
     InSync,
     /// Everything was read once, but the store has been away for a while: the picture is old.
     Lost,
+    /// Everything was read, and is not to be acted upon. A picture from before stays as it is.
+    Unready(Unready),
 }
 
 impl Status {
@@ -119,6 +127,8 @@ pub struct Mirror {
     told: Option<Status>,
     /// The age of the snapshot that it began with, in seconds.
     restored: Option<u64>,
+    /// Whether the consumer was ever told a whole picture.
+    has_picture: bool,
 }
 
 impl Mirror {
@@ -143,7 +153,18 @@ impl Mirror {
             outputs: VecDeque::new(),
             told: None,
             restored: None,
+            has_picture: false,
         }
+    }
+
+    /// A mirror for a consumer that acts by what it is told. It mirrors ClusterInformation too, and
+    /// once the consumer has a picture tells it something only while ClusterInformation `default`
+    /// is there, says `datastoreReady: true`, and has the `clusterGUID` of the store before, where
+    /// both have one. What a list lacks counts when that was read again after it.
+    pub fn gated(ranges: impl IntoIterator<Item = KeyRange>, seed: u64) -> Self {
+        let mut mirror = Self::new([gate::range()].into_iter().chain(ranges), seed);
+        mirror.state.gate = Some(Gate::new());
+        mirror
     }
 
     /// Begins with what an earlier run knew, of this history. To be called before anything else.
@@ -162,6 +183,9 @@ impl Mirror {
         for feed in &mut self.feeds {
             feed.restore(now, cluster, revision);
         }
+        if let Some(gate) = &mut self.state.gate {
+            gate.pass();
+        }
         self.restored = Some(age.as_secs());
     }
 
@@ -170,9 +194,17 @@ impl Mirror {
         self.feeds.iter().map(Feed::range)
     }
 
-    /// Number of the history that is mirrored; `None` while it is not known or not the same for all
-    /// ranges.
+    /// Number of the history that the consumer's picture is of; `None` while it is not known, or not
+    /// the same for all ranges, or held back.
     pub fn cluster(&self) -> Option<u64> {
+        self.history().filter(|_| !self.is_held())
+    }
+
+    /// Number of the history that all ranges were read of.
+    fn history(&self) -> Option<u64> {
+        if self.feeds.iter().any(Feed::is_mixed) {
+            return None;
+        }
         let mut clusters = self.feeds.iter().map(Feed::cluster);
         let first = clusters.next()??;
         clusters
@@ -187,9 +219,32 @@ impl Mirror {
 
     /// A page was read, or was not.
     pub fn listed(&mut self, now: Duration, feed: FeedId, page: Result<Listing, Error>) {
-        self.with(feed, |id, feed, state, outputs| {
+        let listed = self.with(feed, |id, feed, state, outputs| {
             feed.listed(now, id, page, state, outputs)
         });
+        if let Some(Listed::InWhole { lacks }) = listed {
+            self.doubt(now, feed, lacks);
+        }
+    }
+
+    /// A range was read to its end. If it lacks something, the store may have been emptied, and what
+    /// it said of itself before that counts no more.
+    fn doubt(&mut self, now: Duration, read: FeedId, lacks: bool) {
+        let Some(gate) = &mut self.state.gate else {
+            return;
+        };
+        let range = gate::range();
+        let Some(at) = self.feeds.iter().position(|f| f.range().covers(&range)) else {
+            return;
+        };
+        if read == FeedId(at) {
+            gate.is_doubted = false;
+        } else if lacks && self.has_picture {
+            gate.is_doubted = true;
+            self.with(FeedId(at), |id, feed, _, outputs| {
+                feed.read_again(now, id, outputs);
+            });
+        }
     }
 
     /// The watch has begun, or has not.
@@ -208,6 +263,9 @@ impl Mirror {
 
     /// Acts on every deadline that has passed; also begins.
     pub fn handle_timeout(&mut self, now: Duration) {
+        if self.begins() {
+            return;
+        }
         for (at, feed) in self.feeds.iter_mut().enumerate() {
             feed.handle_timeout(now, FeedId(at), &mut self.outputs);
         }
@@ -215,12 +273,27 @@ impl Mirror {
 
     /// When [`Self::handle_timeout`] is next due, or [`Self::take`] may have a new status.
     pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        if self.begins() {
+            return None;
+        }
         let losses = self
             .feeds
             .iter()
             .filter_map(Feed::loss_deadline)
             .filter(|at| *at > now);
         self.feeds.iter().map(Feed::deadline).chain(losses).min()
+    }
+
+    /// Whether a snapshot is still to be told: nothing is asked of the store before.
+    const fn begins(&self) -> bool {
+        self.restored.is_some() && !self.has_picture
+    }
+
+    /// Whether what is known is kept from a consumer that has a picture.
+    fn is_held(&self) -> bool {
+        let gate = self.state.gate.as_ref();
+        let is_shut = gate.is_some_and(|gate| gate.is_doubted || gate.unready().is_some());
+        self.has_picture && (is_shut || self.history().is_none())
     }
 
     /// What to ask the store next.
@@ -238,7 +311,9 @@ impl Mirror {
         } else if !status.is_picture() {
             self.tell(status, &mut updates);
         }
-        updates.extend(self.state.take(max).map(Update::Change));
+        if !self.is_held() {
+            updates.extend(self.state.take(max).map(Update::Change));
+        }
         if self.state.is_told() && status.is_picture() {
             self.tell(status, &mut updates);
         }
@@ -246,15 +321,21 @@ impl Mirror {
     }
 
     fn tell(&mut self, status: Status, updates: &mut Vec<Update>) {
-        if self.told != Some(status) {
-            self.told = Some(status);
-            updates.push(Update::Status(status));
+        if self.told == Some(status) {
+            return;
         }
+        self.told = Some(status);
+        self.has_picture |= status.is_picture();
+        if let (Status::InSync, Some(gate)) = (status, &mut self.state.gate) {
+            gate.pass();
+        }
+        updates.push(Update::Status(status));
     }
 
     /// Whether [`Self::take`] has something.
     pub fn has_updates(&self, now: Duration) -> bool {
-        !self.state.is_told() || self.told.is_none() || self.told != Some(self.status(now))
+        let has_changes = !self.state.is_told() && !self.is_held();
+        has_changes || self.told.is_none() || self.told != Some(self.status(now))
     }
 
     /// How current the picture is. Short losses of contact do not count.
@@ -266,21 +347,24 @@ impl Mirror {
             }
         } else if self.feeds.iter().any(|feed| feed.is_lost(now)) {
             Status::Lost
+        } else if self.history().is_none() {
+            Status::Syncing
         } else if self.feeds.iter().all(Feed::is_current) {
-            Status::InSync
+            let gate = self.state.gate.as_ref();
+            gate.and_then(Gate::unready)
+                .map_or(Status::InSync, Status::Unready)
         } else {
             // On the way back within the time that a loss may take: as it was.
             self.told.unwrap_or(Status::Syncing)
         }
     }
 
-    fn with(
+    fn with<T>(
         &mut self,
         id: FeedId,
-        act: impl FnOnce(FeedId, &mut Feed, &mut State, &mut VecDeque<Output>),
-    ) {
-        if let Some(feed) = self.feeds.get_mut(id.0) {
-            act(id, feed, &mut self.state, &mut self.outputs);
-        }
+        act: impl FnOnce(FeedId, &mut Feed, &mut State, &mut VecDeque<Output>) -> T,
+    ) -> Option<T> {
+        let feed = self.feeds.get_mut(id.0)?;
+        Some(act(id, feed, &mut self.state, &mut self.outputs))
     }
 }

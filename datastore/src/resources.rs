@@ -120,6 +120,12 @@ pub fn named(key: &ResourceKey) -> String {
     }
 }
 
+impl From<Arc<dyn Store>> for Resources {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+}
+
 impl Resources {
     /// The resources of this store.
     pub fn new(store: impl Store + 'static) -> Self {

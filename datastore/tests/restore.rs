@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{Etcd, Picture, command, program};
-use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, follow};
+use datastore::resources::Resources;
+use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, follow_ready};
 
 async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
     let put = store.put(key.into(), value.into(), LeaseId::NONE);
@@ -16,7 +17,8 @@ async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
 }
 
 fn mirror(store: &EtcdStore) -> Follower {
-    follow(Arc::new(store.clone()), [KeyRange::prefix("/a/")], 1)
+    let store = Arc::new(store.clone());
+    follow_ready(store, [KeyRange::prefix("/a/")], 1, None)
 }
 
 fn in_sync(picture: &Picture) -> bool {
@@ -51,6 +53,8 @@ async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore
     let store = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
         .await
         .unwrap();
+    let resources = Resources::new(store.clone());
+    resources.initialize().await.unwrap();
     put(&store, "/a/1", "saved").await;
     put(&store, "/a/2", "saved").await;
     let directory = tempfile::tempdir().unwrap();
@@ -83,7 +87,10 @@ async fn mirrors_take_what_was_restored() {
     restore(&mut etcd, &etcdctl, &file, "restored").await;
     picture
         .until(&mut follower, "what was saved", |p| {
-            in_sync(p) && p.holds("/a/1", "saved") && p.holds("/a/2", "saved") && p.state.len() == 2
+            in_sync(p)
+                && p.holds("/a/1", "saved")
+                && p.holds("/a/2", "saved")
+                && p.keys_below("/a/") == 2
         })
         .await;
     put(&store, "/a/1", "goes on").await;
@@ -114,5 +121,5 @@ async fn under_the_old_token_mirrors_wait_for_a_restart() {
 
     let (mut follower, mut picture) = (mirror(&store), Picture::default());
     picture.until(&mut follower, "sync", in_sync).await;
-    assert!(picture.holds("/a/1", "saved") && picture.state.len() == 2);
+    assert!(picture.holds("/a/1", "saved") && picture.keys_below("/a/") == 2);
 }

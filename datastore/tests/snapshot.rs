@@ -8,19 +8,25 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::{Picture, Served, free_port, soon};
+use datastore::resources::Resources;
 use datastore::{
     EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, SnapshotOptions, Status, Store,
-    follow_from,
+    follow_ready,
 };
 
 fn begin(store: &EtcdStore, options: &SnapshotOptions) -> Follower {
     let ranges = ["/a/", "/b/"].map(KeyRange::prefix);
-    follow_from(Arc::new(store.clone()), ranges, 1, Some(options))
+    follow_ready(Arc::new(store.clone()), ranges, 1, Some(options))
 }
 
 async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
     let put = store.put(key.into(), value.into(), LeaseId::NONE);
     put.await.unwrap();
+}
+
+async fn ready(store: &EtcdStore) {
+    let resources = Resources::new(store.clone());
+    resources.declare_ready().await.unwrap();
 }
 
 async fn written(path: &Path) {
@@ -38,6 +44,7 @@ async fn a_restart_without_the_store_goes_on_from_the_snapshot() {
     let options = SnapshotOptions::new(directory.path().join("snapshot"));
     let served = Served::start().await;
     let client = served.client().await;
+    ready(&client).await;
     put(&client, "/a/1", "one").await;
     put(&client, "/b/1", "two").await;
     let mut follower = begin(&client, &options);
@@ -56,17 +63,18 @@ async fn a_restart_without_the_store_goes_on_from_the_snapshot() {
     let mut picture = Picture::default();
     let restored = |p: &Picture| matches!(p.status, Some(Status::Snapshot { age_s: 0..60 }));
     picture.until(&mut follower, "the snapshot", restored).await;
-    assert!(picture.state.len() == 2 && picture.holds("/a/1", "one"));
+    assert!(picture.keys_below("/") == 3 && picture.holds("/a/1", "one"));
     drop(follower);
 
     // The store is there again, with another history: what it does not hold goes.
     let served = Served::at(address).await;
     let client = served.client().await;
+    ready(&client).await;
     put(&client, "/a/1", "new").await;
     let mut follower = begin(&client, &options);
     let mut picture = Picture::default();
     picture.until(&mut follower, "sync", in_sync).await;
-    assert!(picture.state.len() == 1 && picture.holds("/a/1", "new"));
+    assert!(picture.keys_below("/") == 2 && picture.holds("/a/1", "new"));
     served.stop().await;
 }
 
@@ -76,6 +84,7 @@ async fn a_snapshot_that_is_broken_or_not_to_be_used_is_not_there() {
     let mut options = SnapshotOptions::new(directory.path().join("snapshot"));
     let served = Served::start().await;
     let client = served.client().await;
+    ready(&client).await;
     put(&client, "/a/1", "one").await;
     std::fs::write(&options.file, "something else").unwrap();
     for max_age_s in [options.max_age_s, 0] {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use admin::control::{BindError, Control, Request};
 use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping};
 use admin::{Command, Reply};
-use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_from};
+use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError};
 use futures_util::FutureExt;
@@ -140,7 +140,7 @@ impl Daemon {
             fib,
             control,
             signals: None,
-            follower: follow_from(Arc::clone(&store), store::ranges(), chance, snapshot),
+            follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             store,
             store_lost: false,
             snapshot_age_s: None,
@@ -267,24 +267,33 @@ impl Daemon {
                 Update::Change(Change::Delete(key)) => {
                     self.agent.change(&String::from_utf8_lossy(&key), None);
                 }
-                Update::Status(Status::Syncing) => {}
+                Update::Status(Status::Syncing) => self.agent.store_unread(),
                 Update::Status(Status::Snapshot { age_s }) => {
                     self.snapshot_age_s = Some(age_s);
                     self.agent.store_restored();
                 }
                 Update::Status(Status::InSync) => {
                     self.snapshot_age_s = None;
-                    if std::mem::take(&mut self.store_lost) {
-                        info!("the store is back");
-                    }
+                    self.store_answers();
                     self.agent.store_in_sync();
+                }
+                Update::Status(Status::Unready(why)) => {
+                    self.store_answers();
+                    self.agent.store_unready(why);
+                    warn!("the store is not acted upon: {why}");
                 }
                 Update::Status(Status::Lost) => {
                     self.store_lost = true;
-                    self.agent.store_lost();
+                    self.agent.store_unread();
                     warn!("the store is away; what was read before stays in force");
                 }
             }
+        }
+    }
+
+    fn store_answers(&mut self) {
+        if std::mem::take(&mut self.store_lost) {
+            info!("the store is back");
         }
     }
 

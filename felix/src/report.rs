@@ -167,8 +167,8 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     }
     if let Some(age_s) = process.snapshot_age_s {
         notes.push(format!(
-            "the store has not been read; in force is a snapshot that was {age_s} s old at the \
-             start, and nothing is removed"
+            "in force is a snapshot that was {age_s} s old at the start, and nothing is removed, \
+             until the store was read and is ready"
         ));
     }
     if let Some(problem) = process.files_problem {
@@ -193,9 +193,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
 fn waiting(waiting: &Waiting) -> String {
     match waiting {
         Waiting::Store => "the store to be read".into(),
-        Waiting::StoreNotReady => {
-            "the store to be ready (ClusterInformation default says no, or is gone)".into()
-        }
+        Waiting::StoreReady(why) => format!("the store to be ready: {why}"),
         Waiting::Rules(None) => "the packet filter to be written".into(),
         Waiting::Rules(Some(reason)) => format!("the packet filter: {reason}"),
         Waiting::Host(reason) => format!("the host to forward: {reason}"),

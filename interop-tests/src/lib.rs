@@ -32,5 +32,5 @@ pub use ground::{Ground, Site};
 pub use programs::{foreign, own};
 pub use setup::{Families, Neighbor, Own, Range, Setup};
 pub use speaker::{Kind, Speaker};
-pub use store::Store;
+pub use store::{READY, Store};
 pub use table::{Route, Table, differences};

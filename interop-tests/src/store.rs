@@ -13,6 +13,9 @@ pub(crate) fn address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Site::v4(254)), 2379)
 }
 
+/// What a store says of itself that may be acted upon: a ClusterInformation.
+pub const READY: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":true}}"#;
+
 /// A store that is served until it is dropped.
 #[derive(Debug)]
 pub struct Store {
@@ -39,6 +42,7 @@ impl Store {
             core,
             _until: until,
         };
+        store.put("clusterinformations", "default", READY).await;
         // What the tests' own routes are from.
         for (name, cidr) in [("pool-v4", "10.65.0.0/16"), ("pool-v6", "fd65::/64")] {
             let text = format!(r#"{{"spec":{{"cidr":"{cidr}"}}}}"#);

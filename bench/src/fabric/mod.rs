@@ -7,10 +7,12 @@ mod store;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use datastore::resources::Resources;
 use lab::fabric::{Fabric, Plan, Programs, Shape};
 use lab::{Lab, VethEnd};
 
@@ -59,6 +61,8 @@ impl Ground {
         })?;
         let mut fabric = Fabric::build(lab, plan).await?;
         let etcd = Etcd::start(&mut fabric).await?;
+        let resources = Resources::from(Arc::clone(&etcd.store));
+        resources.initialize().await?;
         let programs = programs()?;
         fabric.start_reflectors(&programs)?;
         // A node that finds no reflector listening dials again only after seconds.

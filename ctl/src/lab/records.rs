@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use datastore::resources::Resources;
 use datastore::{Delete, EtcdOptions, EtcdStore, KeyRange, LeaseId, Op, Put, Store, Txn};
 use lab::fabric::{MachinePlan, WorkloadPlan};
 use model::{
@@ -26,11 +27,11 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Connects, and makes sure that the store answers.
+    /// Connects, and makes the store ready.
     pub(super) async fn open(addresses: impl Iterator<Item = SocketAddr>) -> Result<Self> {
         let options = EtcdOptions::new(addresses.map(|address| format!("http://{address}")));
         let store = EtcdStore::connect(&options).await?;
-        store.get("/calico/".into()).await?;
+        Resources::new(store.clone()).initialize().await?;
         Ok(Self { store })
     }
 

@@ -136,9 +136,13 @@ async fn every_document_of_every_file_is_stored_complete() {
         endpoint["metadata"]["labels"]["projectcalico.org/namespace"],
         "prod"
     );
+    // And that the store may be acted upon.
+    let key = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+    let cluster = bench.get(key).await.unwrap();
+    assert_eq!(cluster["spec"], serde_json::json!({"datastoreReady": true}));
     assert_eq!(
         bench.store.list(KeyRange::all()).await.unwrap().items.len(),
-        3
+        4
     );
 }
 

@@ -61,6 +61,18 @@ enum Phase {
     },
 }
 
+/// How far a page has brought a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// There is more to read, or to read again.
+    InPart,
+    /// To its end, and whether it lacks something that was known.
+    InWhole {
+        /// It does.
+        lacks: bool,
+    },
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Retry {
     List,
@@ -110,6 +122,11 @@ impl Feed {
 
     pub(super) const fn was_listed(&self) -> bool {
         self.listed_once
+    }
+
+    /// Whether something may still be known of it that is not of the history that it follows.
+    pub(super) const fn is_mixed(&self) -> bool {
+        self.other_history
     }
 
     pub(super) const fn is_current(&self) -> bool {
@@ -182,6 +199,13 @@ impl Feed {
         }
     }
 
+    /// Reads the range anew, now.
+    pub(super) fn read_again(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {
+        outputs.push_back(Output::Cancel { feed: id });
+        self.contact_lost.get_or_insert(now);
+        self.list(now, id, outputs);
+    }
+
     pub(super) fn listed(
         &mut self,
         now: Duration,
@@ -189,31 +213,36 @@ impl Feed {
         page: Result<Listing, Error>,
         state: &mut State,
         outputs: &mut VecDeque<Output>,
-    ) {
+    ) -> Listed {
         let Phase::Listing { at, query, until } = &mut self.phase else {
-            return;
+            return Listed::InPart;
         };
-        let page = match page {
-            Ok(page) => page,
+        let Ok(page) = page else {
             // Compacted between two pages: begin again, from the first.
-            Err(_) => return self.failed(now, Retry::List),
+            self.failed(now, Retry::List);
+            return Listed::InPart;
         };
         let other = self
             .cluster
             .is_some_and(|known| known != page.header.cluster);
         if at.is_some() && other {
             // The store was replaced between two pages.
-            return self.failed(now, Retry::List);
+            self.failed(now, Retry::List);
+            return Listed::InPart;
         }
         let revision = at.unwrap_or(page.header.revision);
         let floor = self.floor.filter(|(_, until)| now < *until);
         let known = floor.map_or(self.known, |(revision, _)| revision.max(self.known));
         if at.is_none() && !other && revision < known {
             // A member or proxy that lags: what it says is older than what is known.
-            return self.failed(now, Retry::List);
+            self.failed(now, Retry::List);
+            return Listed::InPart;
         }
         *at = Some(revision);
-        self.other_history |= other;
+        if other {
+            // What the snapshot is of is not what this is of.
+            (self.other_history, self.floor) = (true, None);
+        }
         self.cluster = Some(page.header.cluster);
         // From the first page on: were the list not to end, nothing older may follow it.
         self.known = revision;
@@ -229,13 +258,14 @@ impl Feed {
                 feed: id,
                 query: query.clone(),
             });
-            return;
+            return Listed::InPart;
         }
-        state.sweep(&self.range, self.lists, revision);
+        let lacks = state.sweep(&self.range, self.lists, revision);
         self.other_history = false;
         self.listed_once = true;
         self.contact_lost = None;
         self.open(now, id, outputs);
+        Listed::InWhole { lacks }
     }
 
     pub(super) fn opened(
@@ -294,9 +324,7 @@ impl Feed {
             }
             Err(Error::Compacted { .. }) => {
                 // Not the store's failure: this range was quiet for longer than the history lasts.
-                outputs.push_back(Output::Cancel { feed: id });
-                self.contact_lost = Some(now);
-                self.list(now, id, outputs);
+                self.read_again(now, id, outputs);
             }
             Err(error) => self.failed(now, after(&error)),
         }

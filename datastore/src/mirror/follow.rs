@@ -51,20 +51,23 @@ pub fn follow(
     ranges: impl IntoIterator<Item = KeyRange>,
     seed: u64,
 ) -> Follower {
-    follow_from(store, ranges, seed, None)
+    run(store, Mirror::new(ranges, seed), None)
 }
 
-/// Begins to follow ranges of a store, from the snapshot in a file if there is one that can be
-/// used: then its content comes first, followed by [`Status::Snapshot`](super::Status::Snapshot),
-/// and the store's content as differences from it. The file is kept up to date. Reads it before it
-/// returns; must be called within a tokio runtime.
-pub fn follow_from(
+/// The same for a consumer that acts by what the store says: as long as the store does not say that
+/// it may be acted upon, nothing of it is told to a consumer that had a picture before
+/// ([`Mirror::gated`]).
+///
+/// It begins with the snapshot in a file if there is one that can be used: then its content comes
+/// first, followed by [`Status::Snapshot`](super::Status::Snapshot), and the store's content as
+/// differences from it. The file is kept up to date. Reads it before it returns.
+pub fn follow_ready(
     store: Arc<dyn Store>,
     ranges: impl IntoIterator<Item = KeyRange>,
     seed: u64,
     snapshot: Option<&SnapshotOptions>,
 ) -> Follower {
-    let mut mirror = Mirror::new(ranges, seed);
+    let mut mirror = Mirror::gated(ranges, seed);
     let keeper = snapshot.map(|options| {
         let ranges: Vec<_> = mirror.ranges().cloned().collect();
         if let Some(loaded) = options.load(&ranges) {
@@ -72,6 +75,10 @@ pub fn follow_from(
         }
         Keeper::new(options.clone(), ranges)
     });
+    run(store, mirror, keeper)
+}
+
+fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Follower {
     // One batch waits here; everything else waits, coalesced, in the mirror.
     let (sender, updates) = mpsc::channel(1);
     let runner = Runner {

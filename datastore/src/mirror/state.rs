@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use bytes::Bytes;
 
 use super::Change;
+use super::gate::Gate;
 use crate::kv::{KeyRange, KeyValue, Revision};
 
 /// Every key of the mirrored ranges.
@@ -14,6 +15,8 @@ pub(super) struct State {
     keys: BTreeMap<Bytes, Known>,
     /// Keys with something to tell.
     untold: BTreeSet<Bytes>,
+    /// Hears of every change.
+    pub(super) gate: Option<Gate>,
 }
 
 /// What is known of a key.
@@ -54,6 +57,9 @@ impl State {
 
     /// A key is so now.
     pub(super) fn put(&mut self, item: KeyValue, list: u64) {
+        if let Some(gate) = &mut self.gate {
+            gate.note(&item.key, Some(&item.value));
+        }
         let known = self.keys.entry(item.key.clone()).or_default();
         known.seen = list;
         known.revision = item.mod_revision;
@@ -64,6 +70,9 @@ impl State {
 
     /// A key is gone. What the consumer never had is forgotten without a word.
     pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) {
+        if let Some(gate) = &mut self.gate {
+            gate.note(key, None);
+        }
         let Some(known) = self.keys.get_mut(key) else {
             return;
         };
@@ -77,8 +86,8 @@ impl State {
         }
     }
 
-    /// Deletes every key of the range that a list did not see.
-    pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) {
+    /// Deletes every key of the range that a list did not see. Whether there was any.
+    pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) -> bool {
         let gone: Vec<Bytes> = self
             .keys
             .range(range.start.clone()..)
@@ -88,9 +97,10 @@ impl State {
             })
             .map(|(key, _)| key.clone())
             .collect();
-        for key in gone {
-            self.delete(&key, revision);
+        for key in &gone {
+            self.delete(key, revision);
         }
+        !gone.is_empty()
     }
 
     /// Whether the consumer knows all that is known.

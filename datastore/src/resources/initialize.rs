@@ -31,6 +31,14 @@ impl Resources {
         Ok(())
     }
 
+    /// Says that the store may be acted upon, unless something is said of that already. It gets no
+    /// number: for who fills a store anew each time, with what is elsewhere.
+    pub async fn declare_ready(&self) -> Result<(), ResourceError> {
+        let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
+            "spec": {"datastoreReady": true}});
+        self.put_once(cluster).await.map(drop)
+    }
+
     async fn describe_cluster(&self) -> Result<(), ResourceError> {
         let cluster = |guid: String| {
             json!({"kind": "ClusterInformation", "metadata": {"name": "default"},

@@ -45,6 +45,13 @@ impl Picture {
         }
     }
 
+    /// How many keys it holds that begin so.
+    pub(crate) fn keys_below(&self, prefix: &str) -> usize {
+        let keys = self.state.keys();
+        keys.filter(|key| key.starts_with(prefix.as_bytes()))
+            .count()
+    }
+
     pub(crate) fn holds(&self, key: &str, value: &str) -> bool {
         self.state
             .get(key.as_bytes())

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use datastore::Unready;
 use fib_sync::{Command, Event, Instant, Link, Owner, Reconciler, ReconcilerConfig};
 use model::FelixConfigurationSpec;
 use tracing::warn;
@@ -67,8 +68,10 @@ pub struct Agent {
     pub(super) in_sync: bool,
     /// What an earlier run knew of the store was read.
     restored: bool,
-    /// The store was away since it was last read in full: half of what it holds now tells nothing.
-    store_lost: bool,
+    /// What the store has told since it was last read in full may be half of what it holds.
+    in_part: bool,
+    /// Why the store is not to be acted upon, if it is not.
+    pub(super) unready: Option<Unready>,
     /// `desired` was made at least once.
     pub(super) active: bool,
     pub(super) links: Links,
@@ -115,7 +118,8 @@ impl Agent {
             stale: true,
             in_sync: false,
             restored: false,
-            store_lost: false,
+            in_part: false,
+            unready: None,
             active: false,
             links: Links::default(),
             rules: Ruleset::default(),
@@ -151,13 +155,18 @@ impl Agent {
     pub fn store_in_sync(&mut self) {
         self.stale = true;
         self.in_sync = true;
-        self.store_lost = false;
+        (self.in_part, self.unready) = (false, None);
     }
 
-    /// The store is away. When it is back it may be another one, of which each kind of resource is
-    /// read by itself: nothing counts before all are.
-    pub fn store_lost(&mut self) {
-        self.store_lost = true;
+    /// The store is away, or another one is read in its place: what it tells counts again when it
+    /// was read in full.
+    pub const fn store_unread(&mut self) {
+        self.in_part = true;
+    }
+
+    /// The store is there, and is not to be acted upon.
+    pub const fn store_unready(&mut self, why: Unready) {
+        (self.in_part, self.unready) = (true, Some(why));
     }
 
     /// What an earlier run knew of the store has been told. The host is brought up with it, but
@@ -270,11 +279,11 @@ impl Agent {
 
     /// Brings `desired` up to date. Returns the addresses that are gone or have moved.
     fn recalculate(&mut self) -> BTreeSet<IpAddr> {
-        // A store that is not to be acted upon leaves what was desired before in force; so does one
-        // that is being read again, or for the first time since a snapshot.
+        // A store that is being read again, or for the first time since a snapshot, leaves what was
+        // desired before in force.
         let known = self.in_sync || self.restored;
-        let in_part = self.active && (self.store_lost || !self.in_sync);
-        if !self.stale || !known || in_part || !self.calculator.store_ready() {
+        let in_part = self.active && (self.in_part || !self.in_sync);
+        if !self.stale || !known || in_part {
             return BTreeSet::new();
         }
         self.stale = false;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use datastore::Unready;
 use fib_sync::{FibStatus, FibSummary, FibView};
 use model::{EndpointState, EndpointStatus};
 
@@ -42,8 +43,8 @@ impl EndpointView<'_> {
 pub enum Waiting {
     /// The store has not been read in full.
     Store,
-    /// The store is not to be acted upon (`datastoreReady` is false, or its ClusterInformation is gone).
-    StoreNotReady,
+    /// The store is not to be acted upon.
+    StoreReady(Unready),
     /// The packet filter is not in force.
     Rules(Option<String>),
     /// The host does not forward.
@@ -121,10 +122,10 @@ impl Agent {
     /// What is still missing before all is as it should be.
     pub fn waiting_for(&self) -> Vec<Waiting> {
         let mut waiting = Vec::new();
-        if !self.in_sync {
+        if let Some(why) = self.unready {
+            waiting.push(Waiting::StoreReady(why));
+        } else if !self.in_sync {
             waiting.push(Waiting::Store);
-        } else if !self.calculator.store_ready() {
-            waiting.push(Waiting::StoreNotReady);
         }
         if !self.rules_in_sync() {
             waiting.push(Waiting::Rules(self.rules_problem().map(str::to_owned)));

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use datastore::Unready;
 use fib_sync::memory::{Kernel, MemoryFib};
 use fib_sync::{Fib, Instant, Link, Owner, Route, RouteKey};
 use model::EndpointState;
@@ -481,71 +482,45 @@ fn a_foreign_edit_is_counted() {
 }
 
 #[test]
-fn a_store_that_is_not_ready_freezes_what_is_desired() {
-    let mut world = World::new();
-    let cluster = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
-    world.link("cali1");
-    world
-        .agent
-        .change(cluster, Some(br#"{"spec":{"datastoreReady":false}}"#));
-    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
-    world.in_sync();
-    assert_eq!(world.agent.waiting_for()[0], Waiting::StoreNotReady);
-    assert_eq!(world.routes(), BTreeMap::new());
-    world
-        .agent
-        .change(cluster, Some(br#"{"spec":{"datastoreReady":true}}"#));
-    world.settle();
-    assert_eq!(world.routes().len(), 1);
-    world
-        .agent
-        .change(cluster, Some(br#"{"spec":{"datastoreReady":false}}"#));
-    world.agent.change(&key("a"), None);
-    world.settle();
-    assert_eq!(world.routes().len(), 1);
-}
-
-/// The mirror is in sync with another, empty history: a store that was wiped.
-#[test]
-fn a_store_that_lost_everything_removes_nothing() {
-    const CLUSTER: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
-    let cluster = Some(br#"{"spec":{"clusterGUID":"x"}}"#.as_slice());
-    for from_snapshot in [false, true] {
+fn what_a_store_tells_by_and_by_counts_when_all_of_it_is_there() {
+    for (lost, from_snapshot) in [(true, false), (false, false), (false, true)] {
         let mut world = World::new();
-        for (id, link, address) in [
-            ("a", "cali1", "10.65.0.1/32"),
-            ("b", "cali2", "10.65.0.2/32"),
-        ] {
-            world.link(link);
-            world.endpoint(id, link, &[address]);
-        }
-        world.agent.change(CLUSTER, cluster);
+        let tell = |world: &mut World| {
+            world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+            world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+        };
+        world.link("cali1");
+        world.link("cali2");
+        tell(&mut world);
         world.in_sync();
         let (rules, routes) = (world.host.rules.clone(), world.routes());
         assert_eq!(routes.len(), 2);
         if from_snapshot {
             world.restart();
-            world.agent.change(CLUSTER, cluster);
-            world.endpoint("a", "cali1", &["10.65.0.1/32"]);
-            world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+            tell(&mut world);
             world.agent.store_restored();
             world.settle();
         }
-        // In whatever order the kinds are read again, and in however many batches.
-        world.agent.store_lost();
-        for gone in [&key("a"), &key("b"), CLUSTER] {
+        // Away, or another one in its place.
+        match lost {
+            true => world.agent.store_unread(),
+            false => world.agent.store_unready(Unready::Silent),
+        }
+        for gone in [&key("a"), &key("b")] {
             world.agent.change(gone, None);
             world.settle();
         }
-        world.in_sync();
         world.pass(Duration::from_secs(600));
         assert_eq!(world.routes(), routes);
         assert_eq!(world.host.rules, rules);
-        assert_eq!(world.agent.waiting_for()[0], Waiting::StoreNotReady);
+        let waits = world.agent.waiting_for().first().cloned();
+        assert_eq!(
+            waits,
+            (!lost).then_some(Waiting::StoreReady(Unready::Silent))
+        );
 
-        // It is filled again, and says so.
         world.endpoint("a", "cali1", &["10.65.0.1/32"]);
-        world.agent.change(CLUSTER, cluster);
+        world.in_sync();
         world.pass(Duration::from_secs(600));
         assert_eq!(
             world.routes().into_keys().collect::<Vec<_>>(),

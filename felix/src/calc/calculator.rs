@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{
-    ClusterInformationSpec, DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec,
-    ResourceKey,
-};
+use model::{DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec, ResourceKey};
 
 use super::desired::{Desired, desired};
 use super::profile::Profile;
@@ -13,10 +10,9 @@ use super::read::{self, Read};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
 
-/// The kinds of resource that matter here; the store is watched for no others. What says whether
-/// the rest may be acted upon is read first.
-pub const KINDS: [Kind; 4] = [
-    Kind::ClusterInformation,
+/// The kinds of resource that matter here; the store is watched for no others, but for what says
+/// whether it may be acted upon.
+pub const KINDS: [Kind; 3] = [
     Kind::FelixConfiguration,
     Kind::Profile,
     Kind::WorkloadEndpoint,
@@ -24,7 +20,7 @@ pub const KINDS: [Kind; 4] = [
 
 /// Holds what the store says, for one host. Its outcome depends on the current values alone, in
 /// whatever order and however often they came; save that a value that cannot be read leaves the
-/// one before it in force, and that a ClusterInformation that is gone is not one that never was.
+/// one before it in force.
 #[derive(Clone, Debug)]
 pub struct Calculator {
     pub(super) hostname: String,
@@ -38,10 +34,6 @@ pub struct Calculator {
     pub(super) cluster_wide: Option<FelixConfigurationSpec>,
     /// FelixConfiguration `node.<hostname>`.
     pub(super) own: Option<FelixConfigurationSpec>,
-    /// ClusterInformation `default`.
-    pub(super) cluster: Option<ClusterInformationSpec>,
-    /// Whether there ever was one.
-    cluster_known: bool,
     /// Values that were refused, by key.
     pub(super) refused: BTreeMap<String, Problem>,
     /// Whether anything of the above has changed since it was last asked: most of what the store
@@ -59,8 +51,6 @@ impl Calculator {
             profiles: BTreeMap::new(),
             cluster_wide: None,
             own: None,
-            cluster: None,
-            cluster_known: false,
             refused: BTreeMap::new(),
             changed: false,
         }
@@ -77,7 +67,6 @@ impl Calculator {
             Kind::WorkloadEndpoint => self.endpoint(key, &resource, value),
             Kind::Profile => self.profile(key, resource.name(), value),
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
-            Kind::ClusterInformation => self.cluster(key, resource.name(), value),
             _ => return None,
         };
         self.changed |= self.refused.remove(key).is_some() || outcome.is_err();
@@ -100,16 +89,6 @@ impl Calculator {
         let base = self.cluster_wide.clone().unwrap_or_default();
         let stored = self.own.clone().unwrap_or_default().over(&base);
         Settings::new(&self.local.clone().unwrap_or_default().over(&stored))
-    }
-
-    /// Whether the store may be acted upon: as `datastoreReady` says, and if it does not, yes; but
-    /// not when the ClusterInformation that was there is gone. A store that has lost it was wiped,
-    /// or begun anew, and what else it lacks is no reason to remove anything.
-    pub fn store_ready(&self) -> bool {
-        match &self.cluster {
-            Some(cluster) => cluster.datastore_ready.unwrap_or(true),
-            None => !self.cluster_known,
-        }
     }
 
     fn endpoint(
@@ -173,18 +152,6 @@ impl Calculator {
         match own {
             true => self.own = spec,
             false => self.cluster_wide = spec,
-        }
-        Ok(())
-    }
-
-    fn cluster(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
-        if name == "default" {
-            self.changed = true;
-            self.cluster = match value {
-                Some(octets) => Some(read::resource::<ClusterInformationSpec>(key, octets)?.spec),
-                None => None,
-            };
-            self.cluster_known |= self.cluster.is_some();
         }
         Ok(())
     }

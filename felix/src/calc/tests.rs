@@ -392,23 +392,6 @@ fn without_ipv6_support_ipv6_addresses_are_left_out() {
     assert!(desired.rules.sets["sources-ipv6"].elements.is_empty());
 }
 
-#[test]
-fn a_store_that_is_not_ready_says_so() {
-    let name = key("clusterinformations", "default");
-    let mut calculator = Calculator::new(HOST, None);
-    assert!(calculator.store_ready());
-    tell(
-        &mut calculator,
-        &name,
-        Some(&json!({"spec": {"datastoreReady": false}})),
-    );
-    assert!(!calculator.store_ready());
-    tell(&mut calculator, &name, Some(&json!({"spec": {}})));
-    assert!(calculator.store_ready());
-    tell(&mut calculator, &name, None);
-    assert!(!calculator.store_ready(), "there was one");
-}
-
 // Metamorphic: however the same end state of the store is told, the outcome is the same.
 
 fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {

@@ -9,6 +9,7 @@ use admin::report::{Endpoint, Endpoints};
 use admin::{Command, Reply};
 use cambric_felix::config::Config;
 use cambric_felix::daemon::Daemon;
+use datastore::resources::Resources;
 use datastore::{LeaseId, Local, Store};
 use model::EndpointFile;
 use serde_json::{Value, json};
@@ -50,7 +51,9 @@ impl Host {
             .enable_all()
             .build()
             .unwrap();
-        let store = runtime.block_on(async { Arc::new(Local::empty()) });
+        let store: Arc<dyn Store> = runtime.block_on(async { Arc::new(Local::empty()) });
+        let ready = Resources::from(Arc::clone(&store));
+        runtime.block_on(ready.declare_ready()).unwrap();
         let mut host = Self {
             store,
             runtime,

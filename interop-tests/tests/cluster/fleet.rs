@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use admin::report::Status;
 use datastore::{EtcdOptions, EtcdStore, LeaseId, Store as _};
-use interop_tests::{Etcd, Ground, Kind, Own, Site, Speaker};
+use interop_tests::{Etcd, Ground, Kind, Own, READY, Site, Speaker};
 use lab::{Error, until};
 use model::{FabricKey, RESOURCES_PREFIX, ReflectorState, Registration};
 
@@ -53,6 +53,8 @@ impl<'g> Fleet<'g> {
             reflectors: Vec::new(),
         };
         fleet.a_word_passes().await;
+        let key = format!("{RESOURCES_PREFIX}clusterinformations/default");
+        fleet.put(&key, READY).await;
         fleet.pools().await;
         fleet.mesh(true).await;
         for number in NODES {

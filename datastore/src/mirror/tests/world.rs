@@ -9,6 +9,7 @@ use crate::core::{Core, CoreConfig, Faults, WatchCursor, WatchPoll};
 use crate::error::Error;
 use crate::kv::{KeyRange, KeyValue, Query, Revision};
 use crate::limits::{PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
+use crate::mirror::gate::key;
 use crate::mirror::{Change, FeedId, Mirror, Output, Status, Update};
 use crate::txn::{Delete, Op, Put, Txn};
 
@@ -16,6 +17,8 @@ const PREFIXES: [&str; 2] = ["/a/", "/b/"];
 
 /// A mirror beside its store and its consumer, in virtual time, without a network.
 pub(super) struct World {
+    /// Makes its mirror.
+    make: fn([KeyRange; 2], u64) -> Mirror,
     pub(super) core: Core,
     pub(super) mirror: Mirror,
     pub(super) now: Duration,
@@ -40,9 +43,19 @@ pub(super) struct Consumer {
 
 impl World {
     pub(super) fn new() -> Self {
+        Self::of(Mirror::new)
+    }
+
+    /// One whose mirror obeys what the store says of itself; which says nothing yet.
+    pub(super) fn gated() -> Self {
+        Self::of(Mirror::gated)
+    }
+
+    fn of(mirror: fn([KeyRange; 2], u64) -> Mirror) -> Self {
         Self {
+            make: mirror,
             core: Core::new(CoreConfig::default()),
-            mirror: Mirror::new(PREFIXES.map(KeyRange::prefix), 7),
+            mirror: mirror(PREFIXES.map(KeyRange::prefix), 7),
             now: Duration::ZERO,
             asked: VecDeque::new(),
             watches: BTreeMap::new(),
@@ -55,9 +68,14 @@ impl World {
     pub(super) fn restart(&mut self) {
         let cluster = self.mirror.cluster().unwrap_or_default();
         let items: Vec<_> = self.consumer.state.values().cloned().collect();
-        self.mirror = Mirror::new(PREFIXES.map(KeyRange::prefix), 8);
+        self.begin();
         self.mirror
             .restore(self.now, cluster, Duration::from_secs(5), items);
+    }
+
+    /// The same without a snapshot.
+    pub(super) fn begin(&mut self) {
+        self.mirror = (self.make)(PREFIXES.map(KeyRange::prefix), 8);
         self.consumer = Consumer::default();
         self.watches.clear();
         self.asked.clear();
@@ -66,7 +84,17 @@ impl World {
     pub(super) fn put(&mut self, key: &str, value: &str) {
         // The history's number leads, so that values tell which history they are of.
         let value = format!("{:04}:{value}", self.core.header().cluster);
-        let put = Op::Put(Put::new(key.to_owned(), value));
+        self.write(key.to_owned().into(), &value);
+    }
+
+    /// The store says this of itself: its `clusterGUID`, and whether it is ready.
+    pub(super) fn say(&mut self, guid: &str, is_ready: bool) {
+        let text = format!(r#"{{"spec":{{"clusterGUID":"{guid}","datastoreReady":{is_ready}}}}}"#);
+        self.write(key(), &text);
+    }
+
+    pub(super) fn write(&mut self, key: Bytes, value: &str) {
+        let put = Op::Put(Put::new(key, value.to_owned()));
         let _ = self.core.txn(&Txn {
             then: vec![put],
             ..Txn::default()
@@ -203,9 +231,9 @@ impl World {
         assert_eq!(self.consumer.status, Some(Status::InSync));
         let listing = self.core.range(&Query::new(KeyRange::prefix("/"))).unwrap();
         let mirrored = listing.items.iter().filter(|item| {
-            PREFIXES
-                .iter()
-                .any(|prefix| item.key.starts_with(prefix.as_bytes()))
+            let mut prefixes = PREFIXES.iter();
+            let is_gates = self.mirror.state.gate.is_some() && item.key == key();
+            is_gates || prefixes.any(|prefix| item.key.starts_with(prefix.as_bytes()))
         });
         assert!(
             self.consumer.state.values().eq(mirrored),
@@ -239,7 +267,8 @@ impl Consumer {
                     item.value.slice(..4.min(item.value.len())),
                     item.mod_revision,
                 );
-                assert!(seen >= *newest, "back in time: {item:?}");
+                let tells_history = item.key != key();
+                assert!(seen >= *newest || !tells_history, "back in time: {item:?}");
                 *newest = seen;
                 self.puts += 1;
                 self.state.insert(item.key.clone(), item);

@@ -1,0 +1,107 @@
+//! Whether a store may be acted upon.
+
+use std::fmt;
+
+use bytes::Bytes;
+use model::{ClusterInformationSpec, Kind, Resource};
+
+use crate::kv::KeyRange;
+
+/// Where a store says of itself what it is.
+pub(super) fn key() -> Bytes {
+    format!("{}default", Kind::ClusterInformation.prefix()).into()
+}
+
+/// The range that a gate needs.
+pub(super) fn range() -> KeyRange {
+    KeyRange::prefix(Kind::ClusterInformation.prefix())
+}
+
+/// Why a store is not to be acted upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unready {
+    /// It does not say what it is: it is empty, or not filled yet.
+    Silent,
+    /// It says that it is not ready.
+    Locked,
+    /// It says that it is another one than that which was acted upon.
+    Other,
+}
+
+impl fmt::Display for Unready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "it has no ClusterInformation default",
+            Self::Locked => "its ClusterInformation does not say datastoreReady: true",
+            Self::Other => "its clusterGUID is not that of the store before",
+        })
+    }
+}
+
+/// What a store says of itself.
+#[derive(Debug)]
+struct Said {
+    is_ready: bool,
+    /// Its number, empty if it has none.
+    guid: String,
+}
+
+/// Holds back a store that does not say that it may be acted upon.
+#[derive(Debug)]
+pub(super) struct Gate {
+    key: Bytes,
+    /// What the store says now; `None` if nothing.
+    said: Option<Said>,
+    /// Number of the store that is acted upon, empty if it has none.
+    guid: String,
+    /// What the store said is to be read again before it counts.
+    pub(super) is_doubted: bool,
+}
+
+impl Gate {
+    pub(super) fn new() -> Self {
+        Self {
+            key: key(),
+            said: None,
+            guid: String::new(),
+            is_doubted: false,
+        }
+    }
+
+    /// A key has this value now, or none. A value that does not read leaves the one before it.
+    pub(super) fn note(&mut self, key: &Bytes, value: Option<&[u8]>) {
+        if *key != self.key {
+            return;
+        }
+        match value.map(Resource::<ClusterInformationSpec>::parse) {
+            Some(Ok(Resource { spec, .. })) => {
+                self.said = Some(Said {
+                    is_ready: spec.datastore_ready == Some(true),
+                    guid: spec.cluster_guid,
+                });
+            }
+            Some(Err(_)) => {}
+            None => self.said = None,
+        }
+    }
+
+    /// The store is acted upon as it is.
+    pub(super) fn pass(&mut self) {
+        if let Some(said) = self.said.as_ref().filter(|said| !said.guid.is_empty()) {
+            self.guid.clone_from(&said.guid);
+        }
+    }
+
+    /// Why the store is not to be acted upon, if it is not.
+    pub(super) fn unready(&self) -> Option<Unready> {
+        let Some(said) = &self.said else {
+            return Some(Unready::Silent);
+        };
+        let is_same = [&said.guid, &self.guid].contains(&&String::new()) || said.guid == self.guid;
+        match (said.is_ready, is_same) {
+            (false, _) => Some(Unready::Locked),
+            (true, false) => Some(Unready::Other),
+            (true, true) => None,
+        }
+    }
+}

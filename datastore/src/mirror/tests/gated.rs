@@ -1,0 +1,308 @@
+//! Mirrors that obey what the store says of itself.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::mirror::gate::key;
+
+const SNAPSHOT: Status = Status::Snapshot { age_s: 5 };
+
+/// Longer than a loss takes to be told.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A store with a number that says it is ready, and a consumer that has a picture of it.
+fn world() -> World {
+    let mut world = World::gated();
+    world.say("one", true);
+    fill(&mut world);
+    world.settle();
+    world.check_in_sync();
+    world
+}
+
+fn fill(world: &mut World) {
+    for key in ["/a/1", "/a/2", "/a/3", "/b/1"] {
+        world.put(key, "x");
+    }
+}
+
+fn pass(world: &mut World, time: Duration) {
+    let end = world.now + time;
+    while world.now < end {
+        world.settle();
+        world.pass();
+    }
+    world.settle();
+}
+
+/// What the consumer holds, but for what the store says of itself.
+fn held(world: &World) -> Vec<Bytes> {
+    let keys = world.consumer.state.keys().cloned();
+    keys.filter(|held| *held != key()).collect()
+}
+
+#[test]
+fn a_store_that_was_emptied_takes_nothing_away() {
+    for (away, restarted) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = world();
+        let before = world.consumer.state.clone();
+        if away {
+            world.core.lose_watches();
+            world.core.set_faults(Faults {
+                unavailable: true,
+                ..Faults::default()
+            });
+            pass(&mut world, LOST_AFTER * 2);
+        }
+        if restarted {
+            world.restart();
+        }
+        world.replace();
+        pass(&mut world, LONG);
+        assert_eq!(world.consumer.state, before);
+        assert_eq!(
+            world.consumer.status,
+            Some(Status::Unready(Unready::Silent))
+        );
+
+        // Somebody begins to fill it: nothing changes before it says that it is ready.
+        world.put("/b/2", "new");
+        pass(&mut world, LONG);
+        assert_eq!(
+            (world.consumer.state == before, world.consumer.deletes),
+            (true, 0)
+        );
+        world.say("one", false);
+        pass(&mut world, LONG);
+        assert_eq!(
+            world.consumer.status,
+            Some(Status::Unready(Unready::Locked))
+        );
+        assert_eq!(world.consumer.state, before);
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+        assert_eq!(held(&world), ["/b/2"]);
+    }
+}
+
+#[test]
+fn a_store_that_somebody_else_began_anew_is_not_acted_upon() {
+    let mut world = world();
+    let before = world.consumer.state.clone();
+    world.replace();
+    world.say("two", true);
+    world.put("/a/1", "other");
+    world.calm();
+    let other = Some(Status::Unready(Unready::Other));
+    assert_eq!(
+        (&world.consumer.state, world.consumer.status),
+        (&before, other)
+    );
+    // Not after a restart with a snapshot either …
+    world.restart();
+    world.calm();
+    assert_eq!(
+        (&world.consumer.state, world.consumer.status),
+        (&before, other)
+    );
+    assert_eq!(world.consumer.statuses[..2], [Status::Syncing, SNAPSHOT]);
+    // … but after one without.
+    world.begin();
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(held(&world), ["/a/1"]);
+}
+
+#[test]
+fn a_number_that_is_missing_is_no_other_one() {
+    let mut world = world();
+    world.replace();
+    world.say("", true);
+    world.put("/a/1", "other");
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(held(&world), ["/a/1"]);
+    // The number of before is still known.
+    world.say("two", true);
+    world.calm();
+    let other = Some(Status::Unready(Unready::Other));
+    assert_eq!(world.consumer.status, other);
+}
+
+#[test]
+fn a_restored_store_is_told_when_all_of_it_was_read() {
+    let mut world = world();
+    world.replace();
+    world.put("/a/1", "saved");
+    world.say("one", true);
+    world.calm();
+    world.check_in_sync();
+    let statuses = &world.consumer.statuses;
+    let ends = [Status::InSync, Status::Syncing, Status::InSync];
+    assert!(statuses.ends_with(&ends), "{statuses:?}");
+    assert_eq!(world.consumer.deletes, 3);
+
+    // One range of the new history was read, the others not.
+    world.replace();
+    world.say("one", true);
+    let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
+    let now = world.clusters;
+    let read = |world: &World| {
+        let feeds = &world.mirror.feeds;
+        feeds
+            .iter()
+            .filter(|feed| feed.cluster() == Some(now) && !feed.is_mixed())
+            .count()
+    };
+    while read(&world) < 2 {
+        while !world.answer() {
+            world.pass();
+        }
+        world.consume(usize::MAX);
+    }
+    assert_eq!(
+        (world.consumer.puts, world.consumer.deletes, read(&world)),
+        (puts, deletes, 2)
+    );
+    world.calm();
+    world.check_in_sync();
+}
+
+#[test]
+fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
+    let mut world = world();
+    world.say("one", false);
+    world.settle();
+    let before = world.consumer.state.clone();
+    world.put("/a/1", "y");
+    world.delete(KeyRange::key("/b/1"));
+    pass(&mut world, LONG);
+    assert_eq!(world.consumer.state, before);
+    assert_eq!(world.mirror.cluster(), None, "no snapshot of it");
+    world.say("one", true);
+    world.settle();
+    world.check_in_sync();
+    assert_eq!(
+        world.consumer.statuses[1..],
+        [
+            Status::InSync,
+            Status::Unready(Unready::Locked),
+            Status::InSync
+        ]
+    );
+    // A value that does not read says nothing.
+    world.write(key(), "?");
+    world.put("/a/1", "z");
+    world.settle();
+    world.check_in_sync();
+    // Gone is not ready.
+    world.delete(KeyRange::key(key()));
+    world.delete(KeyRange::key("/a/1"));
+    world.calm();
+    let silent = Some(Status::Unready(Unready::Silent));
+    assert_eq!((held(&world).len(), world.consumer.status), (3, silent));
+}
+
+/// The same number, as an etcd has that begins anew with the same members and token.
+#[test]
+fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
+    for says in [None, Some("two")] {
+        let mut world = world();
+        for nth in 0..20 {
+            world.put("/b/1", &nth.to_string());
+        }
+        world.settle();
+        let before = world.consumer.state.clone();
+        world.core = Core::new(CoreConfig::default());
+        world.watches.clear();
+        // As far as what says that it is ready was read at; that is watched on, therefore.
+        if let Some(guid) = says {
+            world.say(guid, true);
+        }
+        for nth in 0..8 {
+            world.put("/c/1", &nth.to_string());
+        }
+        for feed in (0..3).map(FeedId) {
+            let lost = Err(Error::WatchLost("restarted".into()));
+            world.mirror.watched(world.now, feed, lost);
+        }
+        world.calm();
+        assert_eq!(
+            (&world.consumer.state, world.consumer.status),
+            (&before, Some(Status::Lost))
+        );
+        // As far as all that is known: lists lack what was known.
+        for nth in 0..40 {
+            world.put("/c/1", &nth.to_string());
+        }
+        world.calm();
+        let unready = says.map_or(Unready::Silent, |_| Unready::Other);
+        assert_eq!(
+            (&world.consumer.state, world.consumer.status),
+            (&before, Some(Status::Unready(unready)))
+        );
+    }
+}
+
+#[test]
+fn without_a_picture_an_empty_store_is_none() {
+    let mut world = World::gated();
+    pass(&mut world, LONG);
+    let silent = Status::Unready(Unready::Silent);
+    assert_eq!(world.consumer.statuses, [Status::Syncing, silent]);
+    world.put("/a/1", "x");
+    world.calm();
+    assert_eq!(world.consumer.status, Some(silent));
+    world.say("one", true);
+    world.settle();
+    world.check_in_sync();
+}
+
+#[derive(Debug, Clone)]
+enum Saying {
+    Says(bool),
+    Nothing,
+    Else(Action),
+}
+
+fn saying() -> impl Strategy<Value = Saying> {
+    prop_oneof![
+        2 => any::<bool>().prop_map(Saying::Says),
+        1 => Just(Saying::Nothing),
+        8 => action().prop_map(Saying::Else),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever happened, once the store says that it is ready its consumer holds what it holds;
+    /// and it is told nothing between two words that it is not.
+    #[test]
+    fn every_gated_mirror_catches_up(
+        sayings in prop::collection::vec(saying(), 1..120),
+        restart in any::<bool>(),
+    ) {
+        let mut world = World::gated();
+        for saying in sayings {
+            let held = world.consumer.state.clone();
+            let was_held = world.mirror.is_held();
+            match saying {
+                Saying::Says(is_ready) => world.say("one", is_ready),
+                Saying::Nothing => world.delete(KeyRange::key(key())),
+                Saying::Else(action) => world.act(action),
+            }
+            if was_held && world.mirror.is_held() {
+                prop_assert_eq!(&held, &world.consumer.state);
+            }
+        }
+        if restart {
+            world.restart();
+        }
+        world.core.set_faults(Faults::default());
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+    }
+}
