@@ -1,6 +1,6 @@
 //! A host: the thread's namespace with a store, and a Felix in a thread of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -39,7 +39,20 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// One with a store of its own, that is ready, and a Felix.
     pub(crate) fn new() -> Self {
+        let mut host = Self::with(async || {
+            let store: Arc<dyn Store> = Arc::new(Local::empty());
+            let ready = Resources::from(Arc::clone(&store));
+            ready.declare_ready().await.unwrap();
+            store
+        });
+        host.start();
+        host
+    }
+
+    /// One with this store, and nothing else yet.
+    pub(crate) fn with(store: impl AsyncFnOnce() -> Arc<dyn Store>) -> Self {
         // An address of the host itself, to be reached by workloads.
         run("ip link add uplink type veth peer name far");
         run("ip link set far up");
@@ -51,17 +64,16 @@ impl Host {
             .enable_all()
             .build()
             .unwrap();
-        let store: Arc<dyn Store> = runtime.block_on(async { Arc::new(Local::empty()) });
-        let ready = Resources::from(Arc::clone(&store));
-        runtime.block_on(ready.declare_ready()).unwrap();
-        let mut host = Self {
-            store,
+        Self {
+            store: runtime.block_on(store()),
             runtime,
             directory: tempfile::tempdir().unwrap(),
             felix: None,
-        };
-        host.start();
-        host
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     pub(crate) fn socket(&self) -> PathBuf {

@@ -1,0 +1,359 @@
+//! Felix as a process, with a real kernel below it and a real etcd above it that goes away, loses
+//! all it had, and comes back. Needs root and `CAMBRIC_LAB=1`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod netns;
+
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use admin::report::Status;
+use admin::{Command as Ask, Reply};
+use datastore::resources::Resources;
+use datastore::{EtcdOptions, EtcdStore, Store};
+use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, workload};
+use netns::{Workload, lab, run};
+use serde_json::{Value, json};
+
+const CLIENTS: &str = "127.0.0.1:2379";
+const PEERS: &str = "http://127.0.0.1:2380";
+
+/// A process, killed when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A host with two workloads that see each other, an etcd and a Felix.
+struct Bench {
+    host: Host,
+    one: Workload,
+    _two: Workload,
+    etcd: Option<Process>,
+    felix: Option<Process>,
+    monitor: Option<Process>,
+    /// Counts the clusters that the etcd has been.
+    clusters: u32,
+    marks: u32,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let host = Host::with(async || {
+            let options = EtcdOptions::new([format!("http://{CLIENTS}")]);
+            Arc::new(EtcdStore::connect(&options).await.unwrap()) as Arc<dyn Store>
+        });
+        let mut bench = Self {
+            host,
+            one: workload(1),
+            _two: workload(2),
+            etcd: None,
+            felix: None,
+            monitor: None,
+            clusters: 1,
+            marks: 0,
+        };
+        bench.start_etcd();
+        bench.initialize();
+        announce(&bench.host, 1, OPEN);
+        announce(&bench.host, 2, OPEN);
+        bench.start_felix(86_400);
+        bench.host.wait_up("cali1");
+        bench.host.wait_up("cali2");
+        bench.snapshot_holds(&key("w2"));
+        bench
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.host.directory().join(name)
+    }
+
+    fn start_etcd(&mut self) {
+        let process = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(self.file("etcd"))
+            .args(["--name", "m", "--initial-cluster", &format!("m={PEERS}")])
+            .args(["--initial-cluster-token", &self.clusters.to_string()])
+            .args(["--listen-client-urls", &format!("http://{CLIENTS}")])
+            .args(["--advertise-client-urls", &format!("http://{CLIENTS}")])
+            .args(["--listen-peer-urls", PEERS])
+            .args(["--initial-advertise-peer-urls", PEERS])
+            .env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.etcd = Some(Process(process.expect("etcd is installed")));
+        until("etcd listens", || TcpStream::connect(CLIENTS).is_ok());
+    }
+
+    /// All that it had is lost: it begins anew, as another cluster.
+    fn wipe(&mut self) {
+        self.etcd = None;
+        fs::remove_dir_all(self.file("etcd")).unwrap();
+        self.clusters += 1;
+    }
+
+    /// What a first write by a Calico client does.
+    fn initialize(&self) {
+        let resources = Resources::from(Arc::clone(&self.host.store));
+        self.host.handle().block_on(resources.initialize()).unwrap();
+    }
+
+    /// What the store says of itself.
+    fn cluster(&self) -> Value {
+        let key = format!("{RESOURCES}clusterinformations/default");
+        let get = self.host.store.get(key.into());
+        let item = self.host.handle().block_on(get).unwrap().unwrap();
+        serde_json::from_slice(&item.value).unwrap()
+    }
+
+    fn start_felix(&mut self, max_age_s: u32) {
+        let text = format!(
+            "hostname = \"n1\"\ncontrol = \"{}\"\nlog = \"info\"\n\
+             endpoint_status_path_prefix = \"{}\"\n\
+             [datastore]\nendpoints = [\"http://{CLIENTS}\"]\n\
+             [datastore_snapshot]\nfile = \"{}\"\nmax_age_s = {max_age_s}\n",
+            self.host.socket().display(),
+            self.host.directory().display(),
+            self.file("felix.snapshot").display(),
+        );
+        fs::write(self.file("felix.toml"), text).unwrap();
+        let log = File::create(self.file("felix.log")).unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_cambric-felix"))
+            .arg("--config")
+            .arg(self.file("felix.toml"))
+            .stderr(log)
+            .spawn();
+        self.felix = Some(Process(process.unwrap()));
+        let socket = self.host.socket();
+        until("Felix listens", || {
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+    }
+
+    /// Killed without a word, and started.
+    fn restart_felix(&mut self, max_age_s: u32) {
+        self.felix = None;
+        self.start_felix(max_age_s);
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.file("felix.log")).unwrap()
+    }
+
+    fn status(&self) -> Status {
+        match self.host.ask(&Ask::Status {}) {
+            Reply::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until Felix says so, in what it waits for or in a note.
+    fn says(&self, what: &str) {
+        until_or(
+            what,
+            || self.log(),
+            || {
+                let status = self.status();
+                let mut said = status.waiting_for.iter().chain(&status.notes);
+                said.any(|line| line.contains(what))
+            },
+        );
+    }
+
+    fn snapshot_holds(&self, what: &str) {
+        until("the snapshot", || {
+            let octets = fs::read(self.file("felix.snapshot")).unwrap_or_default();
+            octets
+                .windows(what.len())
+                .any(|part| part == what.as_bytes())
+        });
+    }
+
+    /// Hears of every route that comes or goes from now on.
+    fn watch_routes(&mut self) {
+        let out = File::create(self.file("routes")).unwrap();
+        let monitor = Command::new("ip")
+            .args(["-o", "monitor", "route"])
+            .stdout(out)
+            .spawn();
+        self.monitor = Some(Process(monitor.unwrap()));
+        // It listens once it has heard something.
+        until("the monitor", || self.mark());
+    }
+
+    /// A route that is none of Felix's comes and goes; whether the monitor has heard of it.
+    fn mark(&mut self) -> bool {
+        self.marks += 1;
+        let net = format!("198.18.{}.{}", self.marks / 200, 1 + self.marks % 200);
+        run(&format!("ip route add {net} dev lo"));
+        run(&format!("ip route delete {net} dev lo"));
+        fs::read_to_string(self.file("routes"))
+            .unwrap()
+            .contains(&net)
+    }
+
+    /// Felix has written nothing into the kernel since it was started, and all is as it was.
+    fn wrote_nothing(&mut self, before: &str) {
+        assert_eq!(kernel(), before);
+        until("the monitor", || self.mark());
+        let heard = fs::read_to_string(self.file("routes")).unwrap();
+        let routes = heard.lines().filter(|line| line.contains("cali"));
+        assert_eq!(routes.collect::<Vec<_>>(), [""; 0]);
+        let status = self.status();
+        let facts = status.facts.iter();
+        let written = facts.filter(|fact| fact.name == "nftables transactions");
+        let written: Vec<_> = written.map(|fact| fact.value.as_str()).collect();
+        assert_eq!(written, ["0"], "{}", self.log());
+        assert!(self.one.namespace.pings("10.65.0.2"));
+    }
+
+    /// All is as it was.
+    fn stays(&self, before: &str) {
+        assert_eq!(kernel(), before);
+        assert!(self.one.namespace.pings("10.65.0.2") && self.one.namespace.pings("fd65::2"));
+    }
+}
+
+fn until(what: &str, done: impl FnMut() -> bool) {
+    until_or(what, String::new, done);
+}
+
+fn until_or(what: &str, more: impl Fn() -> String, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "not in time: {what}\n{}",
+            more()
+        );
+        std::thread::yield_now();
+    }
+}
+
+/// What Felix has put into the kernel, in whatever order the kernel shows it.
+fn kernel() -> String {
+    let routes = ["ip route show proto 80", "ip -6 route show proto 80"].map(run);
+    let rules = run("nft -s list table inet cambric-felix");
+    let parts = rules.split("\n\n");
+    let mut parts: Vec<_> = parts
+        .map(|part| part.trim_end_matches(['}', '\n']))
+        .collect();
+    parts.sort_unstable();
+    routes.concat() + &parts.join("\n")
+}
+
+#[test]
+fn a_store_that_is_emptied_changes_nothing_in_the_kernel() {
+    lab(
+        "a_store_that_is_emptied_changes_nothing_in_the_kernel",
+        || {
+            let mut bench = Bench::new();
+            let (before, cluster) = (kernel(), bench.cluster());
+            bench.stays(&before);
+
+            // Back at once, and empty.
+            bench.wipe();
+            bench.start_etcd();
+            bench.says("the store to be ready: it has no ClusterInformation default");
+            bench.stays(&before);
+            // Somebody begins it anew, and knows one of both.
+            announce(&bench.host, 1, OPEN);
+            bench.initialize();
+            bench.says("the store to be ready: its clusterGUID is not that of the store before");
+            bench.stays(&before);
+            bench.watch_routes();
+            bench.restart_felix(86_400);
+            bench.says("its clusterGUID is not that of the store before");
+            bench.says("in force is a snapshot");
+            bench.wrote_nothing(&before);
+
+            // Restored, in part, and locked; then it is unlocked, and counts.
+            let key = format!("{RESOURCES}clusterinformations/default");
+            let mut locked = cluster.clone();
+            locked["spec"]["datastoreReady"] = json!(false);
+            bench.host.put(&key, &locked);
+            bench.says("does not say datastoreReady: true");
+            bench.wrote_nothing(&before);
+            bench.host.put(&key, &cluster);
+            bench.host.until("one endpoint", || {
+                bench.host.endpoints().endpoints.len() == 1
+            });
+            bench.host.wait_up("cali1");
+            assert!(!kernel().contains("cali2"));
+            announce(&bench.host, 2, OPEN);
+            bench.host.wait_up("cali2");
+            bench.stays(&before);
+
+            // Longer away, and empty when it is back.
+            bench.wipe();
+            bench.says("the store is away");
+            bench.start_etcd();
+            bench.says("it has no ClusterInformation default");
+            bench.stays(&before);
+            // Without a snapshot, it is waited for.
+            bench.watch_routes();
+            bench.restart_felix(0);
+            bench.says("it has no ClusterInformation default");
+            bench.wrote_nothing(&before);
+        },
+    );
+}
+
+#[test]
+fn a_start_without_the_store_writes_nothing_into_the_kernel() {
+    lab(
+        "a_start_without_the_store_writes_nothing_into_the_kernel",
+        || {
+            let mut bench = Bench::new();
+            let before = kernel();
+            bench.etcd = None;
+            bench.watch_routes();
+            bench.restart_felix(86_400);
+            bench.says("in force is a snapshot");
+            bench.host.wait_up("cali1");
+            bench.host.wait_up("cali2");
+            bench.wrote_nothing(&before);
+            // It works: an interface that comes back gets its routes.
+            run("ip link set cali2 down");
+            bench
+                .host
+                .wait("cali2", "down", |e| e.is_some_and(|e| e.state != "up"));
+            run("ip link set cali2 up");
+            bench.host.wait_up("cali2");
+            bench.stays(&before);
+
+            // Not to be used, or too old: the store is waited for, and nothing is touched.
+            for (max_age_s, reason) in [(0, "0 s are allowed"), (1, "1 s are allowed")] {
+                until("the snapshot's age", || {
+                    let written = fs::metadata(bench.file("felix.snapshot")).unwrap();
+                    written.modified().unwrap().elapsed().unwrap().as_secs() > 2
+                });
+                bench.watch_routes();
+                bench.restart_felix(max_age_s);
+                bench.says("the store to be read");
+                assert!(bench.log().contains(reason), "{}", bench.log());
+                bench.wrote_nothing(&before);
+            }
+            bench.start_etcd();
+            bench.host.wait_up("cali1");
+            bench.host.wait_up("cali2");
+            bench.stays(&before);
+
+            // And what has happened meanwhile is caught up with.
+            bench.host.delete(&key("w2"));
+            bench.host.until("one endpoint", || {
+                bench.host.endpoints().endpoints.len() == 1
+            });
+            assert!(!kernel().contains("cali2"));
+        },
+    );
+}
