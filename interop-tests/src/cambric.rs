@@ -23,6 +23,20 @@ pub(crate) fn file(kind: Kind) -> String {
     format!("{}.toml", daemon(kind))
 }
 
+/// Where a daemon keeps what it knows of the store.
+pub(crate) fn snapshot(kind: Kind, site: &Site) -> PathBuf {
+    site.host
+        .directory()
+        .join(format!("{}.snapshot", daemon(kind)))
+}
+
+/// The line of its file that has a daemon begin with what it knew, if that is not older.
+pub(crate) fn keeping(kind: Kind, site: &Site, max_age_s: u32) -> String {
+    let file = snapshot(kind, site);
+    let file = file.display();
+    format!("datastore_snapshot = {{ file = \"{file}\", max_age_s = {max_age_s} }}\n")
+}
+
 fn socket(kind: Kind, site: &Site) -> PathBuf {
     site.host.directory().join(format!("{}.sock", daemon(kind)))
 }

@@ -19,6 +19,8 @@ pub struct Etcd {
     program: PathBuf,
     /// The argument that names all members.
     cluster: String,
+    /// How many clusters they have been.
+    clusters: u32,
     members: Vec<Member>,
 }
 
@@ -42,6 +44,7 @@ impl Etcd {
         let mut etcd = Self {
             program,
             cluster: hosts.iter().map(peer).collect::<Vec<_>>().join(","),
+            clusters: 1,
             members: Vec::new(),
         };
         for host in hosts {
@@ -88,11 +91,25 @@ impl Etcd {
             .args(["--listen-peer-urls", &peers])
             .args(["--initial-advertise-peer-urls", &peers])
             .args(["--initial-cluster", &self.cluster])
+            .args(["--initial-cluster-token", &self.clusters.to_string()])
             .args(["--log-level", "warn", "--logger", "zap"])
             .arg("--data-dir")
             .arg(data);
         member.process = Some(member.site.host.spawn("etcd", &program)?);
         Ok(())
+    }
+
+    /// What the members had stored is lost, all of them being down: they begin anew, as another
+    /// cluster.
+    ///
+    /// # Panics
+    /// If there was nothing.
+    pub fn wipe(&mut self) {
+        self.clusters += 1;
+        for member in &self.members {
+            let data = member.site.host.directory().join("etcd");
+            std::fs::remove_dir_all(data).expect("what it had stored");
+        }
     }
 
     /// Ends a member by SIGKILL.

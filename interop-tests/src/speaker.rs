@@ -107,6 +107,25 @@ impl Speaker {
         })
     }
 
+    /// The same for one that begins with what it knew, if that is not older than so many seconds.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_keeping(
+        kind: Kind,
+        site: Site,
+        stores: &[SocketAddr],
+        max_age_s: u32,
+    ) -> Result<Self, Error> {
+        let keys = cambric::keeping(kind, &site, max_age_s);
+        Self::start_stored_with(kind, site, stores, &keys)
+    }
+
+    /// What one of these has in its file, if there is one.
+    pub fn kept(&self) -> Vec<u8> {
+        std::fs::read(cambric::snapshot(self.kind, &self.site)).unwrap_or_default()
+    }
+
     /// Waits until one of Cambric's programs reports a status that is as wanted.
     ///
     /// # Panics
@@ -382,6 +401,20 @@ impl Speaker {
     /// If it cannot be started.
     pub fn start_stored_again(&mut self, stores: &[SocketAddr]) -> Result<(), Error> {
         self.process = cambric::start_stored(self.kind, &self.site, stores, "")?;
+        Ok(())
+    }
+
+    /// The same for one that begins with what it knew, if that is not older than so many seconds.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_keeping_again(
+        &mut self,
+        stores: &[SocketAddr],
+        max_age_s: u32,
+    ) -> Result<(), Error> {
+        let keys = cambric::keeping(self.kind, &self.site, max_age_s);
+        self.process = cambric::start_stored(self.kind, &self.site, stores, &keys)?;
         Ok(())
     }
 

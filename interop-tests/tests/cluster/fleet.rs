@@ -27,24 +27,38 @@ const CHOSEN: usize = 2 * 2;
 const MESH: usize = (NODES.len() - 1) * 2;
 
 pub(crate) struct Fleet<'g> {
-    ground: &'g Ground,
-    etcd: Etcd,
-    stores: Vec<SocketAddr>,
+    pub(crate) ground: &'g Ground,
+    pub(crate) etcd: Etcd,
+    pub(crate) stores: Vec<SocketAddr>,
     store: EtcdStore,
-    nodes: Vec<Node>,
-    reflectors: Vec<Speaker>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) reflectors: Vec<Speaker>,
 }
 
 impl<'g> Fleet<'g> {
     /// Everything but the reflectors is up, and all nodes are a mesh. `None` without etcd.
     pub(crate) async fn start(ground: &'g Ground) -> Option<Self> {
+        let mut fleet = Self::begin(ground, &ETCDS).await?;
+        fleet.mesh(true).await;
+        let stores = fleet.stores.clone();
+        for number in NODES {
+            let start = |site| Speaker::start_stored(Kind::Client, site, &stores);
+            fleet.add_node(number, start).await;
+        }
+        fleet.sessions(MESH).await;
+        fleet.whole().await;
+        Some(fleet)
+    }
+
+    /// There is a store, and nobody else. `None` without etcd.
+    pub(crate) async fn begin(ground: &'g Ground, etcds: &[u8]) -> Option<Self> {
         ground.join().await.expect("an address");
-        let etcd = Etcd::start(ground, &ETCDS).await.expect("etcds")?;
+        let etcd = Etcd::start(ground, etcds).await.expect("etcds")?;
         let stores = etcd.endpoints();
         let urls = stores.iter().map(|store| format!("http://{store}"));
         let options = EtcdOptions::new(urls.collect::<Vec<_>>());
         let store = EtcdStore::connect(&options).await.expect("a store");
-        let mut fleet = Self {
+        let fleet = Self {
             ground,
             etcd,
             stores,
@@ -53,19 +67,21 @@ impl<'g> Fleet<'g> {
             reflectors: Vec::new(),
         };
         fleet.a_word_passes().await;
-        let key = format!("{RESOURCES_PREFIX}clusterinformations/default");
-        fleet.put(&key, READY).await;
+        fleet.cluster(READY).await;
         fleet.pools().await;
-        fleet.mesh(true).await;
-        for number in NODES {
-            fleet.write_node(number).await;
-            let site = ground.site(number).await.expect("a host");
-            let node = Node::begin(site, &fleet.stores).await.expect("a node");
-            fleet.nodes.push(node);
-        }
-        fleet.sessions(MESH).await;
-        fleet.whole().await;
         Some(fleet)
+    }
+
+    /// A node comes.
+    pub(crate) async fn add_node(
+        &mut self,
+        number: u8,
+        start: impl FnOnce(Site) -> Result<Speaker, Error>,
+    ) {
+        self.write_node(number).await;
+        let site = self.ground.site(number).await.expect("a host");
+        let node = Node::begin(site, start).await.expect("a node");
+        self.nodes.push(node);
     }
 
     /// Reflectors come, then the mesh is switched off.
@@ -183,7 +199,7 @@ impl<'g> Fleet<'g> {
         self.whole().await;
     }
 
-    fn watch(&self, what: &'static str) -> Watch {
+    pub(crate) fn watch(&self, what: &'static str) -> Watch {
         Watch::begin(what, &self.nodes)
     }
 
@@ -200,7 +216,7 @@ impl<'g> Fleet<'g> {
     }
 
     /// Waits until every node has so many sessions, and all of them are up.
-    async fn sessions(&self, count: usize) {
+    pub(crate) async fn sessions(&self, count: usize) {
         let what = format!("{count} sessions of every node");
         self.wait(&what, async || {
             for node in &self.nodes {
@@ -234,10 +250,11 @@ impl<'g> Fleet<'g> {
     }
 
     /// Waits until every kernel has a route to every workload.
-    async fn whole(&self) {
+    pub(crate) async fn whole(&self) {
+        let all: Vec<u8> = self.nodes.iter().map(|node| node.number).collect();
         self.wait("every route in every kernel", async || {
             for node in &self.nodes {
-                let lacks = node.lacks(&NODES).await?;
+                let lacks = node.lacks(&all).await?;
                 if !lacks.is_empty() {
                     return Ok(Err(format!("host {} lacks {lacks:?}", node.number)));
                 }
@@ -248,7 +265,7 @@ impl<'g> Fleet<'g> {
     }
 
     /// Waits until the store says that of these reflectors.
-    async fn registered(&self, state: ReflectorState, hosts: &[u8]) {
+    pub(crate) async fn registered(&self, state: ReflectorState, hosts: &[u8]) {
         self.wait(&format!("{hosts:?} are {state}"), async || {
             for host in hosts {
                 let key = FabricKey::Reflector(format!("h{host}")).to_string();
@@ -267,7 +284,7 @@ impl<'g> Fleet<'g> {
 
     /// Waits until the store takes a write, and every daemon has heard of it: it complains of a
     /// value that it cannot read, until that is gone.
-    async fn a_word_passes(&self) {
+    pub(crate) async fn a_word_passes(&self) {
         let key = format!("{RESOURCES_PREFIX}nodes/rumour");
         self.wait("a write", async || {
             let written = self
@@ -292,7 +309,7 @@ impl<'g> Fleet<'g> {
         }
     }
 
-    async fn wait(
+    pub(crate) async fn wait(
         &self,
         what: &str,
         probe: impl AsyncFnMut() -> Result<Result<(), String>, Error>,
@@ -310,13 +327,13 @@ impl<'g> Fleet<'g> {
         }
     }
 
-    async fn put(&self, key: &str, value: &str) {
+    pub(crate) async fn put(&self, key: &str, value: &str) {
         let (key, value) = (key.to_owned().into(), value.to_owned().into());
         let written = self.store.put(key, value, LeaseId::NONE);
         written.await.expect("written");
     }
 
-    async fn write_node(&self, number: u8) {
+    pub(crate) async fn write_node(&self, number: u8) {
         let (v4, v6) = (Site::v4(number), Site::v6(number));
         let text = format!(
             r#"{{"kind":"Node","metadata":{{"name":"h{number}",
@@ -327,7 +344,13 @@ impl<'g> Fleet<'g> {
             .await;
     }
 
-    async fn pools(&self) {
+    /// What the store says of itself.
+    pub(crate) async fn cluster(&self, text: &str) {
+        let key = format!("{RESOURCES_PREFIX}clusterinformations/default");
+        self.put(&key, text).await;
+    }
+
+    pub(crate) async fn pools(&self) {
         let pools = ["10.65.0.0/16", "10.66.0.0/16", "fd65::/64"];
         for (nth, cidr) in pools.into_iter().enumerate() {
             let text = format!(
@@ -338,7 +361,7 @@ impl<'g> Fleet<'g> {
         }
     }
 
-    async fn mesh(&self, on: bool) {
+    pub(crate) async fn mesh(&self, on: bool) {
         let text = format!(
             r#"{{"kind":"BGPConfiguration","metadata":{{"name":"default"}},
                 "spec":{{"nodeToNodeMeshEnabled":{on}}}}}"#

@@ -2,6 +2,7 @@
 //! befalls them. Whatever it is, no node's kernel loses a route and no ping is lost.
 
 mod fleet;
+mod outage;
 mod watch;
 
 use std::env;
@@ -38,5 +39,29 @@ fn a_cluster_of_reflectors_runs_itself() {
         fleet.all_reflectors_are_away(away(10, 3)).await;
         fleet.a_reflector_is_drained_under_load(1).await;
         fleet.move_to_mesh().await;
+    });
+}
+
+#[test]
+fn daemons_that_restart_without_the_store_go_on() {
+    let name = "daemons_that_restart_without_the_store_go_on";
+    in_ground(&[], name, async |ground: Ground| {
+        let Some(mut fleet) = Fleet::reflected(&ground).await else {
+            return;
+        };
+        fleet.all_restart_without_the_store().await;
+        fleet.a_snapshot_is_not_to_be_used().await;
+    });
+}
+
+#[test]
+fn a_store_that_is_emptied_ends_no_session() {
+    let name = "a_store_that_is_emptied_ends_no_session";
+    in_ground(&[], name, async |ground: Ground| {
+        let Some(mut fleet) = Fleet::meshed(&ground).await else {
+            return;
+        };
+        fleet.the_store_is_emptied(false).await;
+        fleet.the_store_is_emptied(true).await;
     });
 }

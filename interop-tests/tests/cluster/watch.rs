@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interop_tests::{Kind, Site, Speaker};
+use interop_tests::{Site, Speaker};
 use ipnet::IpNet;
 use lab::{Error, Flow, Links, Pinger, RouteEventKind, RouteMonitor};
 use tokio::time::Instant;
@@ -31,7 +31,10 @@ fn workload(number: u8) -> [IpNet; 2] {
 
 impl Node {
     /// A node on a host, with a workload whose addresses it announces.
-    pub(crate) async fn begin(site: Site, stores: &[std::net::SocketAddr]) -> Result<Self, Error> {
+    pub(crate) async fn begin(
+        site: Site,
+        start: impl FnOnce(Site) -> Result<Speaker, Error>,
+    ) -> Result<Self, Error> {
         let number = site.number;
         let links = site.host.links()?;
         for net in workload(number) {
@@ -44,7 +47,7 @@ impl Node {
             panic!("one address of each family");
         };
         let pinger = Pinger::open(&site.host, v4, v6)?;
-        let speaker = Speaker::start_stored(Kind::Client, site, stores)?;
+        let speaker = start(site)?;
         Ok(Self {
             number,
             speaker,

@@ -1,0 +1,198 @@
+//! A small fabric whose store is away, or has lost all that it held.
+
+use admin::report::Status;
+use interop_tests::{Ground, Kind, READY, Speaker};
+use model::{FabricKey, ReflectorState};
+
+use crate::fleet::Fleet;
+
+const NODES: [u8; 3] = [1, 2, 3];
+
+const REFLECTOR: u8 = 11;
+
+const ETCD: [u8; 1] = [21];
+
+/// Longer than a test lasts.
+const DAY_S: u32 = 86_400;
+
+/// Sessions of a node with the reflector, one for each family.
+const CHOSEN: usize = 2;
+
+/// Sessions of a node with all others.
+const MESH: usize = (NODES.len() - 1) * 2;
+
+/// What somebody says who begins a store.
+const BEGUN: &str = r#"{"spec":{"clusterGUID":"begun anew","datastoreReady":true}}"#;
+
+const LOCKED: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
+
+/// Whether a daemon says so in a note or in what it waits for.
+fn says(what: &str) -> impl Fn(&Status) -> bool {
+    move |status| {
+        let mut said = status.notes.iter().chain(&status.waiting_for);
+        said.any(|line| line.contains(what))
+    }
+}
+
+fn is_in_sync(status: &Status) -> bool {
+    let mut facts = status.facts.iter();
+    facts.any(|fact| fact.name == "store" && fact.value == "in sync")
+}
+
+impl<'g> Fleet<'g> {
+    /// Three nodes in a mesh. `None` without etcd.
+    pub(crate) async fn meshed(ground: &'g Ground) -> Option<Self> {
+        let mut fleet = Self::begin(ground, &ETCD).await?;
+        fleet.mesh(true).await;
+        fleet.keeping_nodes().await;
+        fleet.sessions(MESH).await;
+        fleet.whole().await;
+        Some(fleet)
+    }
+
+    /// Three nodes at a reflector; each daemon has kept all that matters.
+    pub(crate) async fn reflected(ground: &'g Ground) -> Option<Self> {
+        let mut fleet = Self::begin(ground, &ETCD).await?;
+        fleet.mesh(false).await;
+        for number in NODES.into_iter().chain([REFLECTOR]) {
+            fleet.write_node(number).await;
+        }
+        let site = ground.site(REFLECTOR).await.expect("a host");
+        let reflector = Speaker::start_keeping(Kind::Reflector, site, &fleet.stores, DAY_S);
+        fleet.reflectors.push(reflector.expect("a reflector"));
+        let registered = [REFLECTOR];
+        fleet.registered(ReflectorState::Active, &registered).await;
+        // What it keeps first is from before it was registered.
+        let stores = fleet.stores.clone();
+        restart(&mut fleet.reflectors[0], &stores, DAY_S).await;
+        fleet.keeping_nodes().await;
+        fleet.sessions(CHOSEN).await;
+        fleet.whole().await;
+        let key = FabricKey::Reflector(format!("h{REFLECTOR}")).to_string();
+        fleet
+            .wait("snapshots", async || {
+                let speakers = fleet.speakers().into_iter();
+                let mut lacks = speakers.filter(|speaker| {
+                    let kept = speaker.kept();
+                    !kept.windows(key.len()).any(|part| part == key.as_bytes())
+                });
+                let lacks = lacks.next().map(|speaker| speaker.site.number);
+                Ok(lacks.map_or(Ok(()), |host| Err(format!("host {host} lacks {key}"))))
+            })
+            .await;
+        Some(fleet)
+    }
+
+    async fn keeping_nodes(&mut self) {
+        let stores = self.stores.clone();
+        for number in NODES {
+            self.write_node(number).await;
+        }
+        for number in NODES {
+            let start = |site| Speaker::start_keeping(Kind::Client, site, &stores, DAY_S);
+            self.add_node(number, start).await;
+        }
+    }
+
+    fn speakers(&self) -> Vec<&Speaker> {
+        let nodes = self.nodes.iter().map(|node| &node.speaker);
+        nodes.chain(&self.reflectors).collect()
+    }
+
+    /// All of them, one after another, are killed and begin with what they knew.
+    pub(crate) async fn all_restart_without_the_store(&mut self) {
+        let watch = self.watch("all restart without the store");
+        let stores = self.stores.clone();
+        self.etcd.kill(0).await.expect("killed");
+        for nth in 0..=NODES.len() {
+            let speaker = match self.nodes.get_mut(nth) {
+                Some(node) => &mut node.speaker,
+                None => &mut self.reflectors[0],
+            };
+            restart(speaker, &stores, DAY_S).await;
+            let told = "the store is away: a snapshot of ";
+            speaker.reports(told, says(told)).await;
+            self.sessions(CHOSEN).await;
+            self.whole().await;
+        }
+        self.etcd.run(0).expect("started");
+        for speaker in self.speakers() {
+            speaker.reports("that the store is back", is_in_sync).await;
+        }
+        self.a_word_passes().await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// It is too old, or not to be used at all: then the store is waited for, and no route of before
+    /// is touched.
+    pub(crate) async fn a_snapshot_is_not_to_be_used(&mut self) {
+        let watch = self.watch("a snapshot is not to be used");
+        let stores = self.stores.clone();
+        self.etcd.kill(0).await.expect("killed");
+        for (nth, max_age_s) in [(0, 0), (1, 1)] {
+            let speaker = &mut self.nodes[nth].speaker;
+            restart(speaker, &stores, max_age_s).await;
+            let waits = "a whole read of the store";
+            speaker.reports(waits, says(waits)).await;
+            let reason = format!("{max_age_s} s are allowed");
+            assert!(speaker.log_tail().contains(&reason), "{reason}");
+        }
+        self.etcd.run(0).expect("started");
+        self.sessions(CHOSEN).await;
+        self.whole().await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// It loses all, is back at once or later, and is filled by and by.
+    pub(crate) async fn the_store_is_emptied(&mut self, later: bool) {
+        let watch = self.watch(match later {
+            true => "the store is away, then emptied",
+            false => "the store is emptied",
+        });
+        self.etcd.kill(0).await.expect("killed");
+        self.etcd.wipe();
+        if later {
+            for speaker in self.speakers() {
+                speaker.reports("the loss", says("the store is away")).await;
+            }
+        }
+        self.etcd.run(0).expect("started");
+        for speaker in self.speakers() {
+            let empty = "it has no ClusterInformation default";
+            speaker.reports(empty, says(empty)).await;
+        }
+        // Somebody begins it anew; one Node is back, the mesh is nobody else.
+        self.write_node(NODES[0]).await;
+        self.mesh(true).await;
+        self.cluster(BEGUN).await;
+        for speaker in self.speakers() {
+            let other = "its clusterGUID is not that of the store before";
+            speaker.reports(other, says(other)).await;
+        }
+        // It gets its number back, and is filled before it is unlocked.
+        self.cluster(LOCKED).await;
+        for speaker in self.speakers() {
+            let locked = "does not say datastoreReady: true";
+            speaker.reports(locked, says(locked)).await;
+        }
+        for number in NODES {
+            self.write_node(number).await;
+        }
+        self.pools().await;
+        self.cluster(READY).await;
+        for speaker in self.speakers() {
+            speaker.reports("that it is in sync", is_in_sync).await;
+            speaker.stood(|_| true).await;
+        }
+        self.whole().await;
+        watch.end(&self.nodes).await;
+    }
+}
+
+/// Killed without a word, and started.
+async fn restart(speaker: &mut Speaker, stores: &[std::net::SocketAddr], max_age_s: u32) {
+    speaker.kill().await.expect("killed");
+    speaker
+        .start_keeping_again(stores, max_age_s)
+        .expect("started");
+}
