@@ -63,6 +63,7 @@ struct File {
     endpoint_metric: Option<Spanned<u32>>,
     route_table: Option<Spanned<u32>>,
     route_refresh_s: Option<u32>,
+    interface_patience_s: Option<u32>,
     #[serde(default = "endpoint_status_path_prefix")]
     endpoint_status_path_prefix: PathBuf,
     #[serde(default)]
@@ -132,6 +133,11 @@ impl Config {
         let refresh = file.route_refresh_s.map(|s| Duration::from_secs(s.into()));
         if let Some(refresh) = environment.route_refresh.or(refresh) {
             agent.route_refresh = refresh;
+        }
+        match file.interface_patience_s {
+            Some(0) => agent.interface_patience = Duration::MAX,
+            Some(seconds) => agent.interface_patience = Duration::from_secs(seconds.into()),
+            None => {}
         }
         let status_path_prefix = environment
             .endpoint_status_path_prefix
@@ -274,6 +280,7 @@ mod tests {
                 agent.endpoint_metric,
                 agent.table,
                 agent.route_refresh,
+                agent.interface_patience,
             )
         };
         assert_eq!(defaults(&all), defaults(&plain));
@@ -289,7 +296,8 @@ mod tests {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
              interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\
-             route_table = 10\nroute_refresh_s = 30\nendpoint_status_path_prefix = \"\"\n{STORE}"
+             route_table = 10\nroute_refresh_s = 30\nendpoint_status_path_prefix = \"\"\n\
+             interface_patience_s = 300\n{STORE}"
         ))
         .unwrap();
         let agent = &config.agent;
@@ -300,6 +308,7 @@ mod tests {
             (81, 100, 10)
         );
         assert_eq!(agent.route_refresh, Duration::from_secs(30));
+        assert_eq!(agent.interface_patience, Duration::from_secs(300));
         assert_eq!(config.endpoint_status_path_prefix, None);
     }
 

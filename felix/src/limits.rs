@@ -44,7 +44,8 @@ pub const RETRY_MAX: Duration = Duration::from_secs(30);
 /// the course of coming up.
 pub const REFUSAL_ATTEMPTS: u32 = 3;
 
-/// How long an endpoint's interface may take to come before the endpoint is an error.
+/// How long an endpoint's interface may take to come before the endpoint is an error, unless the
+/// configuration says otherwise.
 pub const INTERFACE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// After what time an interface of ours that no endpoint claims is worth a line in the log: plugins

@@ -15,7 +15,7 @@ use super::interface::{Entries, Links, Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{GATEWAY_IPV4, GATEWAY_IPV6};
 use crate::calc::{Calculator, Desired};
-use crate::limits::{INTERFACE_REFRESH, RULES_CHECK};
+use crate::limits::{INTERFACE_PATIENCE, INTERFACE_REFRESH, RULES_CHECK};
 use crate::render::Ruleset;
 
 /// The end of the grace period, once it is over.
@@ -36,6 +36,8 @@ pub struct AgentConfig {
     pub table: u32,
     /// How often the routing table is read although nothing suggests a difference.
     pub route_refresh: Duration,
+    /// How long an endpoint's interface may take to come before the endpoint is an error.
+    pub interface_patience: Duration,
 }
 
 impl AgentConfig {
@@ -48,6 +50,7 @@ impl AgentConfig {
             endpoint_metric: 256,
             table: fib_sync::TABLE_MAIN,
             route_refresh: Duration::from_secs(90),
+            interface_patience: INTERFACE_PATIENCE,
         }
     }
 }

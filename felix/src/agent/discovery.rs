@@ -8,7 +8,7 @@ use tracing::warn;
 use super::core::Agent;
 use super::interface::Links;
 use crate::calc::EndpointId;
-use crate::limits::{INTERFACE_PATIENCE, UNCLAIMED_NOTICE};
+use crate::limits::UNCLAIMED_NOTICE;
 
 /// What is waited for, on either side.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +96,7 @@ impl Agent {
     fn await_interfaces(&mut self, now: Instant) {
         let (desired, links) = (&self.desired.endpoints, &self.links);
         let arrivals = &mut self.discovery.arrivals;
+        let patience = self.config.interface_patience;
         arrivals.retain(|id, arrival| {
             let placement = desired.get(id);
             placement.is_some_and(|placement| placement.endpoint.interface == arrival.interface)
@@ -103,7 +104,7 @@ impl Agent {
         for (id, placement) in desired {
             let interface = &placement.endpoint.interface;
             let Some(arrival) = arrivals.get_mut(id) else {
-                let arrival = Arrival::awaited(interface, links, now + INTERFACE_PATIENCE);
+                let arrival = Arrival::awaited(interface, links, now + patience);
                 arrivals.insert(id.clone(), arrival);
                 continue;
             };

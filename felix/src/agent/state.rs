@@ -10,7 +10,7 @@ use super::core::{Agent, GRACE_OVER};
 use super::interface::is_up;
 use super::retry::Retry;
 use crate::calc::{Desired, EndpointId, Placement};
-use crate::limits::{INTERFACE_PATIENCE, REFUSAL_ATTEMPTS};
+use crate::limits::REFUSAL_ATTEMPTS;
 
 /// How one endpoint fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,7 +148,11 @@ impl Agent {
         let name = &endpoint.interface;
         let Some(link) = self.links.named(name) else {
             return Some(match self.discovery.is_overdue(id) {
-                true => Obstacle::refused(true, overdue(name)),
+                true => {
+                    let seconds = self.config.interface_patience.as_secs();
+                    let reason = format!("interface {name} has not come within {seconds} s");
+                    Obstacle::refused(true, reason)
+                }
                 false => Obstacle::down(format!("interface {name} does not exist")),
             });
         };
@@ -257,9 +261,4 @@ impl Obstacle {
     fn is_error(&self) -> bool {
         self.state == EndpointState::Error
     }
-}
-
-fn overdue(interface: &str) -> String {
-    let seconds = INTERFACE_PATIENCE.as_secs();
-    format!("interface {interface} has not come within {seconds} s")
 }

@@ -197,3 +197,15 @@ fn an_interface_of_ours_is_unclaimed_until_an_endpoint_has_it() {
     world.pass(UNCLAIMED_NOTICE);
     assert!(world.agent.poll_timeout() > Some(world.now));
 }
+
+#[test]
+fn patience_may_be_endless() {
+    let mut world = World::new();
+    let mut config = AgentConfig::new(HOST);
+    config.interface_patience = Duration::MAX;
+    world.agent = Agent::new(world.now, config);
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.pass(INTERFACE_PATIENCE * 100);
+    assert_eq!(world.state().0, EndpointState::Down);
+}
