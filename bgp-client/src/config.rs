@@ -405,6 +405,30 @@ mod tests {
     }
 
     #[test]
+    fn how_many_reflectors_is_a_matter_of_the_store() {
+        let read = |head: &str, count: u16, rest: &str| {
+            let text = format!("{head}reflectors = {count}\n{rest}");
+            Config::parse(&Source::new("client.toml", text))
+        };
+        let store = "[datastore]\nendpoints = [\"http://s:2379\"]\n";
+        let good = read("", 3, store).unwrap_or_else(|report| panic!("{report}"));
+        let intent::Origin::Store(host) = good.origin else {
+            panic!("the store says it");
+        };
+        assert_eq!((host.reflectors, host.reflects), (Some(3), false));
+        for (head, count, rest, says) in [
+            ("", 0, store, "reflectors is from 1 to 8"),
+            ("", 9, store, "reflectors is from 1 to 8"),
+            (HEAD, 2, "", "no [datastore] is given"),
+        ] {
+            let report = read(head, count, rest).expect_err("refused").to_string();
+            let line = head.lines().count() + 1;
+            let place = format!("client.toml:{line}:14");
+            assert!(report.contains(says) && report.contains(&place), "{report}");
+        }
+    }
+
+    #[test]
     fn the_page_of_the_manual_is_right() {
         let manual = include_str!("../../docs/operate/bgp-client.md");
         let examples = manual.split("```toml\n").skip(1);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use admin::bird::View;
 use datastore::{EtcdOptions, SnapshotOptions};
 use intent::store::Host;
-use intent::{BgpFile, Intent, NextHops, Origin, Problems, Report, Source};
+use intent::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, Source};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
@@ -66,6 +66,10 @@ impl<S: Settings> Config<S> {
         let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
         if let Origin::Store(host) = &mut origin {
             host.reflects = S::REFLECTS;
+        }
+        if let (true, Some(reflectors)) = (S::REFLECTS, &file.reflectors) {
+            let message = "a reflector peers with all others: `reflectors` is for nodes";
+            problems.push(Problem::at(reflectors.span(), message));
         }
         let settings = S::check(file.kernel.as_ref(), &mut problems);
         problems.finish()?;

@@ -102,6 +102,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
         "hostname",
         "stays up; in force from the next session on. With a store, takes a restart",
     ),
+    ("reflectors", RESTART),
     ("datastore", RESTART),
     ("datastore_snapshot", RESTART),
     (
@@ -150,6 +151,11 @@ pub const STORE_KEYS: &[Key] = &[
     key("Node: all else", &[], UNSEEN),
     key(
         "BGPConfiguration `spec.nodeToNodeMeshEnabled`",
+        &[],
+        COME_AND_GO,
+    ),
+    key(
+        "BGPConfiguration `metadata.annotations`: `cambric.io/reflectors-per-node`",
         &[],
         COME_AND_GO,
     ),

@@ -15,7 +15,8 @@ use toml::Spanned;
 
 use crate::file::{BgpFile, listen_default};
 use crate::limits::{
-    BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX, RESTART_WAIT_S, RESTART_WAIT_S_MAX,
+    BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX, REFLECTORS_MAX, RESTART_WAIT_S,
+    RESTART_WAIT_S_MAX,
 };
 use crate::neighbor;
 use crate::session::Common;
@@ -85,6 +86,11 @@ impl<K, D, N> BgpFile<K, D, N> {
         if let Some(snapshot) = &self.datastore_snapshot {
             let message = "a snapshot is one of the store, and no [datastore] is given";
             problems.push(Problem::at(snapshot.span(), message));
+        }
+        if let Some(reflectors) = &self.reflectors {
+            let message = "reflectors are chosen out of the store, and no [datastore] is given";
+            let problem = Problem::at(reflectors.span(), message);
+            problems.push(problem.help("without a store each reflector is a [[neighbor]]"));
         }
         let mut notes = Vec::new();
         let families = family_set(&self.families, None, problems);
@@ -179,7 +185,18 @@ impl<K, D, N> BgpFile<K, D, N> {
             next_hops,
             restart_wait: self.restart_wait(problems),
             reflects: false,
+            reflectors: self.reflectors(problems),
         }
+    }
+
+    fn reflectors(&self, problems: &mut Problems<'_>) -> Option<usize> {
+        let reflectors = self.reflectors.as_ref()?;
+        let count = usize::from(*reflectors.get_ref());
+        if !(1..=REFLECTORS_MAX).contains(&count) {
+            let message = format!("reflectors is from 1 to {REFLECTORS_MAX}");
+            problems.push(Problem::at(reflectors.span(), message));
+        }
+        Some(count)
     }
 
     fn check_addresses(&self, problems: &mut Problems<'_>) {

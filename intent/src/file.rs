@@ -57,6 +57,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     /// `hostname`: what our OPEN tells of ourselves; nothing when absent. With a store, the name
     /// of our node there.
     pub hostname: Option<Spanned<String>>,
+    /// `reflectors`: how many of the fabric's reflectors a node peers with.
+    pub reflectors: Option<Spanned<u16>>,
     /// `[datastore]`: the store that tells the rest.
     pub datastore: Option<Spanned<D>>,
     /// `[datastore_snapshot]`: where what is known of the store is kept over a restart.

@@ -41,5 +41,8 @@ pub const LIMIT_REST_S_MAX: u32 = 86_400;
 /// The port of BGP.
 pub const BGP_PORT: u16 = 179;
 
-/// Reflectors that a client peers with unless the cluster's configuration says otherwise.
+/// Reflectors that a client peers with unless it is told otherwise.
 pub const REFLECTORS: usize = 2;
+
+/// The most reflectors that a client can be told to peer with: each is one more copy of every route.
+pub const REFLECTORS_MAX: usize = 8;

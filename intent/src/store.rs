@@ -30,5 +30,5 @@ pub use fault::Fault;
 pub use fleet::Fleet;
 pub use model::SecretKeyRef;
 pub use own::{Host, Secrets};
-pub use reflectors::{WEIGHT_LABEL, Wish, ZONE_LABEL};
+pub use reflectors::{REFLECTORS_ANNOTATION, WEIGHT_LABEL, Wish, ZONE_LABEL};
 pub use view::{Node, View};

@@ -78,6 +78,17 @@ mod tests {
         assert_eq!(intent(&all).speaker.ranges.len(), 1);
     }
 
+    #[test]
+    fn how_many_reflectors_a_node_has_is_no_business_of_a_reflector() {
+        let text = "reflectors = 2\n[datastore]\nendpoints = [\"http://s:2379\"]\n";
+        let report = Config::parse(&Source::new("rr.toml", text)).expect_err("refused");
+        let report = report.to_string();
+        assert!(
+            report.contains("rr.toml:1:14") && report.contains("for nodes"),
+            "{report}"
+        );
+    }
+
     /// I3 begins here: there is no section to configure a kernel in.
     #[test]
     fn a_kernel_section_is_refused() {

@@ -137,7 +137,7 @@ fn peers(
     let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
     let mesh = mesh::wants(own);
     let alone = wants.is_empty() && mesh.is_empty();
-    let mut chosen = reflectors::wants(own, alone);
+    let mut chosen = reflectors::wants(own, alone, faults);
     chosen.extend(mesh);
     chosen.retain(|want| taken.insert(want.remote));
     let mut clients = reflectors::clients(own);

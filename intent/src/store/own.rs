@@ -29,6 +29,8 @@ pub struct Host {
     pub restart_wait: Duration,
     /// Whether its daemon is one of the fabric's reflectors.
     pub reflects: bool,
+    /// How many reflectors it peers with, whatever the store says.
+    pub reflectors: Option<usize>,
 }
 
 /// Passwords, by the name of a secret and the key within it.
@@ -110,7 +112,7 @@ impl<'v> Own<'v> {
             view,
             secrets,
             cluster,
-            settings: settings.map(|settings| &settings.0),
+            settings: settings.map(|settings| &settings.spec),
         })
     }
 
@@ -122,7 +124,7 @@ impl<'v> Own<'v> {
     /// The port on which a node listens.
     pub(super) fn port_of(&self, name: &str) -> u16 {
         let of_node = self.view.configurations.get(&format!("node.{name}"));
-        let port = of_node.and_then(|settings| settings.0.own_port());
+        let port = of_node.and_then(|settings| settings.spec.own_port());
         port.unwrap_or_else(|| self.cluster.port())
     }
 
@@ -171,7 +173,7 @@ impl<'v> Own<'v> {
     pub(super) fn cluster_of(view: &View) -> BgpConfigurationSpec {
         let cluster = view.configurations.get(DEFAULT_CONFIGURATION);
         cluster
-            .map(|settings| settings.0.clone())
+            .map(|settings| settings.spec.clone())
             .unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use bgp_proto::{Asn, Prefix};
 use bgp_speaker::RangeConfig;
 use ipnet::IpNet;
-use model::{AsNumber, Kind, ReflectorState, Registration};
+use model::{AsNumber, DEFAULT_CONFIGURATION, Kind, ReflectorState, Registration};
 use rib::Role;
 
 use super::cluster::ClusterWish;
@@ -15,7 +15,7 @@ use super::fault::Fault;
 use super::own::{Own, key_of};
 use super::peer::{Origin, Want, waits_for};
 use super::view::Node;
-use crate::limits::{BGP_PORT, REFLECTORS};
+use crate::limits::{BGP_PORT, REFLECTORS, REFLECTORS_MAX};
 use crate::placement::{Candidate, choose};
 
 /// The label of a node that names what it shares its fate with.
@@ -23,6 +23,9 @@ pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// The label of a reflector's node that says how large a share of the clients it takes.
 pub const WEIGHT_LABEL: &str = "cambric.io/reflector-weight";
+
+/// The annotation of a BGPConfiguration that says how many reflectors a node peers with.
+pub const REFLECTORS_ANNOTATION: &str = "cambric.io/reflectors-per-node";
 
 /// What a reflector has to say of itself in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +93,36 @@ pub(super) fn fault(own: &Own<'_>) -> Option<Fault> {
 
 /// The sessions that the choice of reflectors brings: of a reflector with the others, of a client
 /// with those that it has chosen. `alone`: it has no other peers.
-pub(super) fn wants<'v>(own: &Own<'v>, alone: bool) -> Vec<Want<'v>> {
+pub(super) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
     match own.host.reflects {
         true => of_fellows(own),
-        false => of_client(own, REFLECTORS, alone),
+        false => of_client(own, count(own, faults), alone),
     }
+}
+
+/// How many reflectors a client peers with: what its machine says goes before what the store says of
+/// it, and that before what the store says of all.
+fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
+    if let Some(count) = own.host.reflectors {
+        return count;
+    }
+    let of_node = format!("node.{}", own.host.name);
+    for name in [&*of_node, DEFAULT_CONFIGURATION] {
+        let settings = own.view.configurations.get(name);
+        let Some(text) = settings.and_then(|settings| settings.reflectors.as_ref()) else {
+            continue;
+        };
+        let count = text.parse().ok();
+        match count.filter(|count| (1..=REFLECTORS_MAX).contains(count)) {
+            Some(count) => return count,
+            None => faults.push(Fault::new(
+                key_of(Kind::BgpConfiguration, name),
+                format!("metadata.annotations[{REFLECTORS_ANNOTATION}]"),
+                format!("\"{text}\" is no whole number from 1 to {REFLECTORS_MAX}"),
+            )),
+        }
+    }
+    REFLECTORS
 }
 
 /// The sessions of a client with the reflectors that it has chosen. It dials, they wait.

@@ -23,6 +23,7 @@ fn host(name: &str) -> Host {
         next_hops: NextHops::Track,
         restart_wait: Duration::from_secs(90),
         reflects: false,
+        reflectors: None,
     }
 }
 

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::fault::Fault;
 use super::fleet::Fleet;
+use super::reflectors::REFLECTORS_ANNOTATION;
 
 /// The last good value of every key that matters to one node, and what is wrong with the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,14 +50,29 @@ macro_rules! specs {
 }
 
 specs! {
-    /// BGP settings of the cluster or of a node.
-    Settings BgpConfigurationSpec;
     /// A peering beside the mesh.
     Peering BgpPeerSpec;
     /// What peers are sent, and what is taken from them.
     Filter BgpFilterSpec;
     /// A range that workloads' addresses are from.
     Pool IpPoolSpec;
+}
+
+/// BGP settings of the cluster or of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) spec: BgpConfigurationSpec,
+    /// How many reflectors nodes peer with, as it is written.
+    pub(super) reflectors: Option<String>,
+}
+
+impl From<Resource<BgpConfigurationSpec>> for Settings {
+    fn from(mut resource: Resource<BgpConfigurationSpec>) -> Self {
+        Self {
+            spec: resource.spec,
+            reflectors: resource.metadata.annotations.remove(REFLECTORS_ANNOTATION),
+        }
+    }
 }
 
 /// A host, as far as BGP is concerned.
@@ -213,7 +229,7 @@ impl View {
             .values()
             .filter_map(|peer| peer.0.password.as_ref());
         let all = self.configurations.values();
-        let mesh = all.filter_map(|settings| settings.0.node_mesh_password.as_ref());
+        let mesh = all.filter_map(|settings| settings.spec.node_mesh_password.as_ref());
         let given = peers.chain(mesh);
         given
             .filter_map(|given| given.secret_key_ref.clone())

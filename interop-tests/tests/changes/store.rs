@@ -216,6 +216,10 @@ fn flips(key: &str) -> Vec<Flip> {
         "BGPConfiguration `spec.nodeToNodeMeshEnabled`" => {
             vec![flip(CONFIGURATION, "false", "true")]
         }
+        "BGPConfiguration `metadata.annotations`: `cambric.io/reflectors-per-node`" => {
+            let three = r#""metadata":{"annotations":{"cambric.io/reflectors-per-node":"3"},"#;
+            vec![flip(CONFIGURATION, "\"metadata\":{", three)]
+        }
         "BGPConfiguration `spec.asNumber`" => {
             vec![spec(CONFIGURATION, r#""spec":{"asNumber":64513,"#).ends()]
         }

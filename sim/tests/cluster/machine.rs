@@ -120,6 +120,7 @@ impl Machine {
             next_hops: NextHops::AssumeReachable,
             restart_wait: Duration::from_secs(90),
             reflects: self.reflects,
+            reflectors: None,
         };
         let (cut, seed) = (self.cut, self.seed);
         let Some(run) = &mut self.run else { return };

@@ -114,6 +114,7 @@ fn reflector(name: &str) -> Host {
         next_hops: NextHops::AssumeReachable,
         restart_wait: Duration::ZERO,
         reflects: true,
+        reflectors: None,
     }
 }
 

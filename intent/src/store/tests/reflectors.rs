@@ -167,6 +167,63 @@ fn peers_of_before_are_derived_as_they_would_be() {
 }
 
 #[test]
+fn a_client_dials_as_many_reflectors_as_it_is_told() {
+    let mut view = registered();
+    let set = |view: &mut View, name: &str, count: &str| {
+        let key = format!("/calico/resources/v3/projectcalico.org/bgpconfigurations/{name}");
+        let value = format!(
+            r#"{{"metadata":{{"name":"{name}","annotations":{{"cambric.io/reflectors-per-node":"{count}"}}}},"spec":{{}}}}"#
+        );
+        assert!(view.take(key.as_bytes(), Some(value.as_bytes())));
+    };
+    let told = |view: &View, reflectors: Option<usize>| {
+        let host = Host {
+            reflectors,
+            ..host("n1")
+        };
+        let derived = derive(view, &host, &Secrets::new());
+        let peers = derived.intent.expect("a speaker").speaker.peers;
+        let chosen = peers
+            .iter()
+            .filter(|peer| peer.name.starts_with("Reflector_"));
+        let faults: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
+        (chosen.count(), faults)
+    };
+    assert_eq!(told(&view, None), (2, vec![]));
+    for (count, wanted) in [("1", 1), ("3", 3), ("8", 3)] {
+        set(&mut view, "default", count);
+        assert_eq!(told(&view, None), (wanted, vec![]));
+    }
+    set(&mut view, "node.n1", "1");
+    assert_eq!(told(&view, None), (1, vec![]), "its own goes before");
+    assert_eq!(
+        told(&view, Some(2)),
+        (2, vec![]),
+        "its machine's first of all"
+    );
+    for bad in ["0", "9", "many", "-1", ""] {
+        set(&mut view, "node.n1", bad);
+        let (count, faults) = told(&view, None);
+        assert_eq!(count, 3, "that of the cluster holds");
+        let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/node.n1";
+        assert_eq!(
+            faults,
+            [format!(
+                "{key}: metadata.annotations[cambric.io/reflectors-per-node]: \"{bad}\" is no whole \
+                 number from 1 to 8"
+            )]
+        );
+        assert_eq!(
+            told(&view, Some(2)),
+            (2, vec![]),
+            "which is nobody's trouble"
+        );
+    }
+    set(&mut view, "default", "no");
+    assert_eq!(told(&view, None).0, 2);
+}
+
+#[test]
 fn a_reflector_accepts_every_node_and_peers_with_the_others() {
     let view = registered();
     let rr1 = speaker(&view, "rr1");
