@@ -3,24 +3,44 @@
 //! Once somebody asks for it, the registration says so and every route is sent again as the last
 //! choice (RFC 8326). Clients that choose their reflectors by the store choose others, and close
 //! their sessions here when those carry everything ([`crate::handover`]): that is how a reflector
-//! knows that they have moved. Clients that were told by hand to peer with it do not go by
-//! themselves: they are waited for [`DRAIN_MAX`], in which their best paths have moved to other
-//! reflectors if they have any.
+//! knows that they have moved. Clients that were told by hand to peer with it do not go. Of them it
+//! knows what `docs/design/drain.md` tells: that they have been sent everything, and that what they
+//! announce comes by way of other reflectors as well. Once both has been so for a while they have
+//! moved as far as they can; who has nobody else is waited for [`DRAIN_MAX`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
-use bgp_io::bgp_speaker::SpeakerConfig;
-use bgp_io::rib::Role;
+use bgp_io::bgp_speaker::{PeerView, SpeakerConfig};
+use bgp_io::rib::{PeerId, Progress, Role};
 use model::ReflectorState;
 
-use crate::limits::{DRAIN_LOOK_EVERY, DRAIN_MAX};
+use crate::limits::{
+    DRAIN_LOOK_EVERY, DRAIN_MAX, DRAIN_SETTLE, DRAIN_SETTLE_UNSEEN, DRAIN_SURVEY_EVERY,
+};
+use crate::survey::Survey;
+
+#[cfg(test)]
+mod tests;
 
 /// What the last neighbours are told (RFC 9003).
 pub const FAREWELL: &str = "drained by the operator";
 
 /// Whether a reflector is being drained.
+#[derive(Debug, Default)]
+pub struct Drain {
+    stage: Stage,
+    /// The addresses of the other reflectors, with their cluster ids.
+    fellows: BTreeMap<IpAddr, Ipv4Addr>,
+    /// Clients that have been sent everything since it began.
+    told: BTreeSet<PeerId>,
+    survey: Survey,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Drain {
+enum Stage {
     /// It is not.
     #[default]
     No,
@@ -30,60 +50,156 @@ pub enum Drain {
         since: Instant,
         /// When to look again.
         look_at: Instant,
+        /// Since when nobody who is left depends on it, as far as can be known.
+        free_since: Option<Instant>,
     },
     /// It has closed all sessions, and takes none.
     Done,
 }
 
 impl Drain {
-    /// Whether somebody wants it drained, from now on.
-    pub fn want(&mut self, now: Instant, asked: bool) {
-        *self = match (asked, *self) {
-            (false, _) => Self::No,
-            (true, Self::No) => Self::Waits {
-                since: now,
-                look_at: now,
-            },
+    /// Whether somebody wants it drained, from now on, and who the other reflectors are.
+    pub fn want(&mut self, now: Instant, asked: bool, fellows: &BTreeMap<IpAddr, Ipv4Addr>) {
+        self.fellows.clone_from(fellows);
+        self.stage = match (asked, self.stage) {
+            (false, _) => Stage::No,
+            (true, Stage::No) => {
+                self.told.clear();
+                self.survey.forget();
+                Stage::Waits {
+                    since: now,
+                    look_at: now,
+                    free_since: None,
+                }
+            }
             (true, already) => already,
         };
     }
 
-    /// Looks whether the clients have gone. True: from now on it is drained.
-    pub fn look(&mut self, now: Instant, speaker: &Speaker) -> bool {
-        let Self::Waits { since, look_at } = self else {
-            return false;
+    /// Looks whether the clients have gone or need it no more, as far as a bite goes. True: from now
+    /// on it is drained.
+    pub fn look(&mut self, now: Instant, speaker: &Speaker) -> (bool, Progress) {
+        let Stage::Waits {
+            since,
+            look_at,
+            free_since,
+        } = self.stage
+        else {
+            return (false, Progress::Done);
         };
-        if now < *look_at {
-            return false;
+        if now < look_at {
+            return (false, Progress::Done);
         }
-        if clients(speaker) > 0 && now < *since + DRAIN_MAX {
-            *look_at = now + DRAIN_LOOK_EVERY;
-            return false;
+        let clients: Vec<PeerView<'_>> = self.clients(speaker).collect();
+        if clients.is_empty() || now >= since + DRAIN_MAX {
+            self.stage = Stage::Done;
+            return (true, Progress::Done);
         }
-        *self = Self::Done;
-        true
+        self.note_told(now > since, speaker, &clients);
+        let all_told = clients.iter().all(|peer| self.told.contains(&peer.id));
+        let witnessed = self.has_witness(speaker);
+        let free = match (all_told, witnessed) {
+            (false, _) => false,
+            (true, false) => true,
+            (true, true) => {
+                let ids = || clients.iter().map(|peer| peer.id).collect();
+                let Some(found) = self.survey.step(speaker, ids) else {
+                    return (false, Progress::More);
+                };
+                found.needed.is_empty()
+            }
+        };
+        let free_since = free.then(|| free_since.unwrap_or(now));
+        let by_hand = clients.iter().all(|peer| !peer.dynamic);
+        let settle = match witnessed && by_hand {
+            true => DRAIN_SETTLE,
+            false => DRAIN_SETTLE_UNSEEN,
+        };
+        if free_since.is_some_and(|since| since + settle <= now) {
+            self.stage = Stage::Done;
+            return (true, Progress::Done);
+        }
+        let pause = match all_told && witnessed {
+            true => DRAIN_SURVEY_EVERY,
+            false => DRAIN_LOOK_EVERY,
+        };
+        self.stage = Stage::Waits {
+            since,
+            look_at: now + pause,
+            free_since,
+        };
+        (false, Progress::Done)
+    }
+
+    /// Notes which clients there is nothing to be sent to. At the very moment it begins nobody has
+    /// been sent anything yet.
+    fn note_told(&mut self, begun: bool, speaker: &Speaker, clients: &[PeerView<'_>]) {
+        let has_all = |peer: &&PeerView<'_>| {
+            let conn = peer.session.established();
+            conn.is_some_and(|conn| !speaker.wants_write(peer.id, conn))
+        };
+        let told = clients.iter().filter(has_all).map(|peer| peer.id);
+        let told: BTreeSet<PeerId> = told.filter(|_| begun).collect();
+        let there: BTreeSet<PeerId> = clients.iter().map(|peer| peer.id).collect();
+        self.told.retain(|id| there.contains(id));
+        self.told.extend(told);
+    }
+
+    /// Whether another reflector is there by way of which clients' routes would be seen: one of our
+    /// own cluster tells us nothing that we would take (RFC 4456 §8).
+    fn has_witness(&self, speaker: &Speaker) -> bool {
+        let own = speaker.config().cluster_id().0;
+        speaker.peers().filter(is_up).any(|peer| {
+            let cluster = self.fellows.get(&peer.config.remote);
+            cluster.is_some_and(|cluster| *cluster != own)
+        })
+    }
+
+    /// Clients whose sessions are up. Reflectors are none, whatever a peering makes of them.
+    pub fn clients<'s>(&self, speaker: &'s Speaker) -> impl Iterator<Item = PeerView<'s>> {
+        let clients = speaker
+            .peers()
+            .filter(|peer| peer.config.role == Role::Client);
+        let clients = clients.filter(|peer| !self.fellows.contains_key(&peer.config.remote));
+        clients.filter(is_up)
     }
 
     /// When to [`look`](Self::look) again.
     pub const fn poll_timeout(&self) -> Option<Instant> {
-        match self {
-            Self::Waits { look_at, .. } => Some(*look_at),
-            Self::No | Self::Done => None,
+        match &self.stage {
+            Stage::Waits { look_at, .. } => Some(*look_at),
+            Stage::No | Stage::Done => None,
         }
     }
 
     /// What the registration says of it.
     pub const fn state(&self) -> ReflectorState {
-        match self {
-            Self::No => ReflectorState::Active,
-            Self::Waits { .. } => ReflectorState::Draining,
-            Self::Done => ReflectorState::Drained,
+        match self.stage {
+            Stage::No => ReflectorState::Active,
+            Stage::Waits { .. } => ReflectorState::Draining,
+            Stage::Done => ReflectorState::Drained,
+        }
+    }
+
+    /// What an operator should know.
+    pub fn note(&self) -> Option<&'static str> {
+        match self.stage {
+            Stage::No => None,
+            Stage::Waits {
+                free_since: None, ..
+            } => {
+                Some("draining: waits until all clients have gone, or need this reflector no more")
+            }
+            Stage::Waits { .. } => Some(
+                "draining: the clients that are left need this reflector no more, and may settle",
+            ),
+            Stage::Done => Some("drained: takes no session until it is undrained"),
         }
     }
 
     /// The configuration to have: nobody's neighbour when it is done.
     pub fn effective(&self, mut wanted: SpeakerConfig) -> SpeakerConfig {
-        if *self == Self::Done {
+        if self.stage == Stage::Done {
             wanted.peers.clear();
             wanted.ranges.clear();
         }
@@ -91,12 +207,6 @@ impl Drain {
     }
 }
 
-/// Clients whose sessions are up.
-pub fn clients(speaker: &Speaker) -> usize {
-    let clients = speaker
-        .peers()
-        .filter(|peer| peer.config.role == Role::Client);
-    clients
-        .filter(|peer| peer.session.state() == State::Established)
-        .count()
+fn is_up(peer: &PeerView<'_>) -> bool {
+    peer.session.state() == State::Established
 }

@@ -17,7 +17,7 @@ use intent::Intent;
 use intent::store::{Derived, Fleet, Wish};
 use model::ReflectorState;
 
-use crate::drain::{Drain, FAREWELL, clients};
+use crate::drain::{Drain, FAREWELL};
 use crate::handover::Handover;
 use crate::limits::{ABSENCE_LOOK_EVERY, ABSENCE_MAX};
 
@@ -52,8 +52,11 @@ impl Fabric {
     pub fn want(&mut self, now: Instant, derived: &Derived) -> Option<SpeakerConfig> {
         self.wish.clone_from(&derived.wish);
         let draining = self.wish.as_ref().map(|wish| wish.registration.state);
-        self.drain
-            .want(now, draining == Some(ReflectorState::Draining));
+        self.drain.want(
+            now,
+            draining == Some(ReflectorState::Draining),
+            &derived.reflectors,
+        );
         let wanted = &derived.intent.as_ref()?.speaker;
         self.handover.want(now, wanted, &derived.chosen);
         self.wanted = Some(wanted.clone());
@@ -75,7 +78,7 @@ impl Fabric {
     /// Looks whether the speaker may come nearer to what is wanted.
     pub fn look(&mut self, now: Instant, speaker: &Speaker) -> Look {
         let (gone, progress) = self.handover.look(now, speaker);
-        let drained = self.drain.look(now, speaker);
+        let (drained, of_drain) = self.drain.look(now, speaker);
         let told = |address| format!("session with {address} ends: others carry its routes");
         let mut news: Vec<String> = gone.iter().map(told).collect();
         if drained {
@@ -87,7 +90,10 @@ impl Fabric {
                 .flatten(),
             farewell: drained.then(|| Notification::administrative_shutdown(FAREWELL)),
             news,
-            progress,
+            progress: match of_drain {
+                Progress::Done => progress,
+                more => more,
+            },
         }
     }
 
@@ -101,7 +107,8 @@ impl Fabric {
     pub fn wish(&self, speaker: &Speaker) -> Option<Wish> {
         let mut wish = self.wish.clone()?;
         wish.registration.state = self.drain.state();
-        wish.registration.clients = u32::try_from(clients(speaker)).unwrap_or(u32::MAX);
+        let clients = self.drain.clients(speaker).count();
+        wish.registration.clients = u32::try_from(clients).unwrap_or(u32::MAX);
         Some(wish)
     }
 
@@ -119,11 +126,7 @@ impl Fabric {
             )
         };
         let mut notes: Vec<String> = self.handover.leaving_since().map(kept).collect();
-        match self.drain {
-            Drain::No => {}
-            Drain::Waits { .. } => notes.push("draining: waits until all clients have gone".into()),
-            Drain::Done => notes.push("drained: takes no session until it is undrained".into()),
-        }
+        notes.extend(self.drain.note().map(str::to_owned));
         notes
     }
 

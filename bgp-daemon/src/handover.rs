@@ -19,17 +19,16 @@ use std::net::IpAddr;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
-use bgp_io::bgp_proto::{Family, Prefix};
+use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
-use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
+use bgp_io::rib::{PeerId, Progress};
 use intent::store::Chosen;
 
-use crate::limits::{
-    HANDOVER_BITE, HANDOVER_DOUBTS_MAX, HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE,
-};
+use crate::limits::{HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE};
+use crate::survey::Survey;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Who is to be configured while one choice takes the place of another.
 #[derive(Debug, Default)]
@@ -41,9 +40,7 @@ pub struct Handover {
     leaving: BTreeMap<IpAddr, Leaving>,
     /// Families whose markers are awaited, of peers that are up.
     awaited: BTreeMap<PeerId, BTreeSet<Family>>,
-    look: Option<Look>,
-    /// What was found at the last look to be reached by way of leaving peers only.
-    doubts: BTreeSet<Spot>,
+    survey: Survey,
     /// When to look again.
     look_at: Option<Instant>,
 }
@@ -58,25 +55,6 @@ struct Leaving {
     free_since: Option<Instant>,
     /// Whether there was a doubt about that at the last look.
     doubted: bool,
-}
-
-/// A prefix; or its place in the table, if nobody reads its family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Spot {
-    Prefix(Prefix),
-    Place(Family, u32),
-}
-
-/// A look at the tables, a bite at a time.
-#[derive(Debug)]
-struct Look {
-    leaving: BTreeSet<PeerId>,
-    needed: BTreeSet<PeerId>,
-    /// What is reached by way of leaving peers only, and by way of which. A route that comes by two
-    /// ways comes by one of them first: only who is found twice is needed.
-    found: BTreeMap<Spot, BTreeSet<PeerId>>,
-    families: Vec<Family>,
-    place: u32,
 }
 
 impl Handover {
@@ -118,7 +96,7 @@ impl Handover {
         if waited_for == self.successors && self.leaving().eq(before) {
             return; // A walk that is under way goes on.
         }
-        self.look = None;
+        self.survey.begin_again();
         self.look_at = (!self.leaving.is_empty()).then_some(now);
     }
 
@@ -179,8 +157,7 @@ impl Handover {
         let progress = match ready {
             Ready::All => self.walk(now, speaker),
             Ready::Some | Ready::None => {
-                self.look = None;
-                self.doubts.clear();
+                self.survey.forget();
                 self.leaving
                     .values_mut()
                     .for_each(|leaving| leaving.free_since = None);
@@ -193,7 +170,7 @@ impl Handover {
         }
         if self.leaving.is_empty() {
             self.look_at = None;
-            self.look = None;
+            self.survey.begin_again();
         }
         (gone, progress)
     }
@@ -251,38 +228,17 @@ impl Handover {
 
     /// Goes on with the look at the tables; at its end it is known who is needed.
     fn walk(&mut self, now: Instant, speaker: &Speaker) -> Progress {
-        let mut look = match self.look.take() {
-            Some(look) => look,
-            None => Look {
-                leaving: self.peers(speaker).values().map(|peer| peer.id).collect(),
-                needed: BTreeSet::new(),
-                found: BTreeMap::new(),
-                families: speaker.config().families.iter().collect(),
-                place: 0,
-            },
-        };
-        if look.step(speaker) == Progress::More {
-            self.look = Some(look);
+        let peers = self.peers(speaker);
+        let ids = || peers.values().map(|peer| peer.id).collect();
+        let Some(found) = self.survey.step(speaker, ids) else {
             return Progress::More;
-        }
-        let doubted = look
-            .found
-            .values()
-            .flatten()
-            .copied()
-            .collect::<BTreeSet<PeerId>>();
-        let again = look
-            .found
-            .iter()
-            .filter(|(spot, _)| self.doubts.contains(spot));
-        look.needed.extend(again.flat_map(|(_, peers)| peers));
-        self.doubts = look.found.into_keys().collect();
-        for (remote, peer) in self.peers(speaker) {
+        };
+        for (remote, peer) in peers {
             let Some(leaving) = self.leaving.get_mut(&remote) else {
                 continue;
             };
-            leaving.doubted = doubted.contains(&peer.id);
-            leaving.free_since = match look.needed.contains(&peer.id) {
+            leaving.doubted = found.doubted.contains(&peer.id);
+            leaving.free_since = match found.needed.contains(&peer.id) {
                 true => None,
                 false => leaving.free_since.or(Some(now)),
             };
@@ -304,50 +260,6 @@ enum Ready {
     None,
     Some,
     All,
-}
-
-impl Look {
-    /// A bite of the tables. Whoever is found to be needed stays, and so may stand in for others.
-    fn step(&mut self, speaker: &Speaker) -> Progress {
-        let mut left = HANDOVER_BITE;
-        while let Some(&family) = self.families.last() {
-            let from = self.place;
-            let unneeded = self.leaving.difference(&self.needed).copied().collect();
-            let next = match speaker.rib().depend(family, &unneeded, from, Budget(left)) {
-                Dependence::None => {
-                    self.families.pop();
-                    self.place = 0;
-                    continue;
-                }
-                Dependence::More(place) => place,
-                Dependence::At(place) => {
-                    self.note(speaker, family, place);
-                    place.saturating_add(1)
-                }
-            };
-            self.place = next;
-            left = left.saturating_sub(next.saturating_sub(from).max(1));
-            if left == 0 {
-                return Progress::More;
-            }
-        }
-        Progress::Done
-    }
-
-    /// Notes those by way of whom a prefix is reached.
-    fn note(&mut self, speaker: &Speaker, family: Family, place: u32) {
-        let Some((_, view)) = speaker.rib().prefixes_from(family, place).next() else {
-            return;
-        };
-        let usable = view.paths.iter().filter(|path| path.ineligible.is_none());
-        let peers = usable.map(|path| path.peer);
-        if self.found.len() >= HANDOVER_DOUBTS_MAX {
-            return self.needed.extend(peers);
-        }
-        let prefix = view.net.prefix();
-        let spot = prefix.map_or(Spot::Place(family, place), Spot::Prefix);
-        self.found.insert(spot, peers.collect());
-    }
 }
 
 fn is_up(peer: &PeerView<'_>) -> bool {

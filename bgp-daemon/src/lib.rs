@@ -28,6 +28,7 @@ pub mod restart;
 mod run;
 mod secrets;
 mod source;
+mod survey;
 
 pub use config::{Config, Settings};
 pub use daemon::Daemon;

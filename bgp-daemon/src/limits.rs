@@ -38,12 +38,23 @@ pub const HANDOVER_MAX: Duration = Duration::from_secs(120);
 /// How often it is looked whether such a session is still needed.
 pub const HANDOVER_LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Prefixes that are looked at for it at once.
-pub const HANDOVER_BITE: u32 = 8192;
+/// Prefixes that are looked at at once for whether they depend on some peers.
+pub const SURVEY_BITE: u32 = 8192;
 
-/// How long a reflector that is drained waits for clients that do not go by themselves; longer than
-/// a client waits for other reflectors.
+/// How long a reflector that is drained waits for clients that have nobody else, as far as it can be
+/// known; longer than a client waits for other reflectors.
 pub const DRAIN_MAX: Duration = Duration::from_secs(180);
+
+/// How long clients that were told by hand to peer with it must not have needed it before it closes
+/// their sessions: they have decided by then.
+pub const DRAIN_SETTLE: Duration = Duration::from_secs(10);
+
+/// The same where nobody vouches for it that they have other reflectors, and of clients that may still
+/// go by themselves.
+pub const DRAIN_SETTLE_UNSEEN: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether what clients announce comes by way of other reflectors.
+pub const DRAIN_SURVEY_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it looks whether they have gone.
 pub const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -70,4 +81,4 @@ pub const ENROL: Duration = Duration::from_secs(1);
 
 /// Prefixes for which it is waited whether they come by another way, too, before the peers that they
 /// come by are taken as needed.
-pub const HANDOVER_DOUBTS_MAX: usize = 256;
+pub const SURVEY_DOUBTS_MAX: usize = 256;

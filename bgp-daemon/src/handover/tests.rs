@@ -8,17 +8,21 @@ use bgp_io::rib::{NextHopMode, NextHops, Policy, Role};
 
 use super::*;
 
-mod network;
+pub(crate) mod network;
 use network::Network;
 
 /// Nodes are 1 to 4, reflectors 11 and 12.
-const NODES: std::ops::RangeInclusive<u8> = 1..=4;
+pub(crate) const NODES: std::ops::RangeInclusive<u8> = 1..=4;
 
-fn address(number: u8) -> IpAddr {
+pub(crate) fn address(number: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, number).into()
 }
 
-fn config(number: u8, peers: Vec<PeerConfig>, ranges: Vec<RangeConfig>) -> SpeakerConfig {
+pub(crate) fn config(
+    number: u8,
+    peers: Vec<PeerConfig>,
+    ranges: Vec<RangeConfig>,
+) -> SpeakerConfig {
     SpeakerConfig {
         local_asn: Asn(64512),
         router_id: RouterId(Ipv4Addr::new(10, 0, 0, number)),
@@ -33,7 +37,7 @@ fn config(number: u8, peers: Vec<PeerConfig>, ranges: Vec<RangeConfig>) -> Speak
     }
 }
 
-fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
+pub(crate) fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
     PeerConfig {
         name: format!("n{them}"),
         remote: address(them),
@@ -59,7 +63,7 @@ fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
     }
 }
 
-fn reflector(number: u8) -> SpeakerConfig {
+pub(crate) fn reflector(number: u8) -> SpeakerConfig {
     let other = if number == 11 { 12 } else { 11 };
     let clients = RangeConfig {
         name: "clients".into(),
@@ -75,7 +79,7 @@ fn reflector(number: u8) -> SpeakerConfig {
 }
 
 /// A node's peers of a choice: the mesh, or reflectors.
-fn node(number: u8, with: &[u8]) -> SpeakerConfig {
+pub(crate) fn node(number: u8, with: &[u8]) -> SpeakerConfig {
     let peers = with.iter().filter(|them| **them != number);
     config(
         number,
@@ -231,22 +235,18 @@ fn who_wants_the_same_once_more_does_not_begin_the_walk_again() {
     handover.want(at(0), &node(1, MESH), &choice(MESH, &[]));
     handover.want(at(1), &node(1, REFLECTORS), &choice(REFLECTORS, &[]));
     assert_eq!(handover.poll_timeout(), Some(at(1)));
-    let under_way = || Look {
-        leaving: BTreeSet::new(),
-        needed: BTreeSet::new(),
-        found: BTreeMap::new(),
-        families: Vec::new(),
-        place: 8192,
-    };
-    handover.look = Some(under_way());
+    handover.survey.set_under_way();
     let mut other = node(1, REFLECTORS);
     other.peers[0].port = 1179;
     handover.want(at(2), &other, &choice(REFLECTORS, &[]));
-    assert!(handover.look.is_some(), "the same peers come and go");
+    assert!(handover.survey.is_under_way(), "the same peers come and go");
     assert_eq!(handover.poll_timeout(), Some(at(1)));
     handover.want(at(3), &other, &choice(REFLECTORS, &[4]));
-    assert!(handover.look.is_none(), "one fewer goes");
-    handover.look = Some(under_way());
+    assert!(!handover.survey.is_under_way(), "one fewer goes");
+    handover.survey.set_under_way();
     handover.want(at(4), &node(1, &[11]), &choice(&[11], &[4]));
-    assert!(handover.look.is_none(), "one goes who was waited for");
+    assert!(
+        !handover.survey.is_under_way(),
+        "one goes who was waited for"
+    );
 }

@@ -1,7 +1,7 @@
 //! From what is known of the store to what a node's daemon is to do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bgp_proto::ClusterId;
 use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
@@ -28,6 +28,8 @@ pub struct Derived {
     pub chosen: Chosen,
     /// What a reflector has to say of itself.
     pub wish: Option<Wish>,
+    /// The addresses of the other reflectors, for a reflector, with their cluster ids.
+    pub reflectors: BTreeMap<IpAddr, Ipv4Addr>,
     /// What it does beside its sessions.
     pub duties: Duties,
     /// What in the store is not done, and why.
@@ -62,6 +64,7 @@ pub fn derive_after(
         intent: None,
         chosen: Chosen::default(),
         wish: None,
+        reflectors: BTreeMap::new(),
         duties: Duties::default(),
         faults: view.faults().cloned().collect(),
     };
@@ -85,6 +88,9 @@ fn fill(mut own: Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) {
     }
     derived.duties = duties(&own);
     derived.chosen.hosts = hosts(own.view);
+    if own.host.reflects {
+        derived.reflectors = reflectors::others(&own);
+    }
     derived.intent = Some(intent(&own, before, derived));
 }
 

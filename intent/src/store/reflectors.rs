@@ -1,6 +1,6 @@
 //! Peers between reflectors and their clients.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{Asn, Prefix};
@@ -162,6 +162,18 @@ fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     others
         .flat_map(|(name, said)| with(own, name, said, waits_for))
         .collect()
+}
+
+/// The addresses of all other reflectors, of the fabric's own and of others, with their cluster ids.
+pub(super) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
+    let nodes = own.view.nodes.iter();
+    let nodes = nodes.filter(|(name, _)| **name != own.host.name);
+    let given = nodes.filter_map(|(_, node)| Some((node.cluster_id?, node)));
+    let given = given.flat_map(|(id, node)| node.addresses().map(move |at| (at, id)));
+    let fleet = own.view.fleet.all();
+    let fleet = fleet.filter(|(name, _)| *name != own.host.name);
+    let said = fleet.flat_map(|(_, said)| said.addresses().map(|at| (at, said.cluster_id)));
+    given.chain(said).collect()
 }
 
 /// Whom a reflector accepts as its client, by the names of their nodes: the addresses of all nodes

@@ -5,44 +5,51 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bgp_io::bgp_fsm::{self, Conn, State};
-use bgp_io::bgp_proto::{Attributes, Ipv4Prefix, Net, next_frame};
+use bgp_io::bgp_proto::{Attributes, Community, Ipv4Prefix, Net, Notification, next_frame};
 use bgp_io::bgp_speaker::{Input, Output};
+use bgp_io::rib::{Budget, Edit, Outcome, Rules, Term, Then};
 use bytes::BytesMut;
+use model::ReflectorState;
 
 use super::*;
+use crate::drain::{Drain, FAREWELL};
 
 type End = (u8, PeerId, Conn);
 
 #[derive(Default)]
-pub(super) struct Network {
+pub(crate) struct Network {
     now: Instant,
     nodes: BTreeMap<u8, Node>,
     /// Each open end: the other end, and the octets on their way to this one.
     ends: BTreeMap<End, (End, BytesMut)>,
     /// Nodes that announce a route: everybody has it, all the time.
     announced: BTreeSet<u8>,
-    pub(super) checks: usize,
+    /// Nodes that may lack routes.
+    forgiven: BTreeSet<u8>,
+    pub(crate) checks: usize,
 }
 
 struct Node {
     speaker: Speaker,
     wanted: SpeakerConfig,
     handover: Handover,
+    drain: Drain,
 }
 
 impl Network {
-    pub(super) fn add(&mut self, number: u8, config: SpeakerConfig) {
+    pub(crate) fn add(&mut self, number: u8, config: SpeakerConfig) {
         let mut speaker = Speaker::new(config.clone(), number.into());
         speaker.start(self.now);
         let node = Node {
             speaker,
             wanted: config,
             handover: Handover::default(),
+            drain: Drain::default(),
         };
         self.nodes.insert(number, node);
     }
 
-    pub(super) fn want(&mut self, number: u8, wanted: SpeakerConfig, choice: &Chosen) {
+    pub(crate) fn want(&mut self, number: u8, wanted: SpeakerConfig, choice: &Chosen) {
         let now = self.now;
         let node = self.node(number);
         node.handover.want(now, &wanted, choice);
@@ -50,7 +57,26 @@ impl Network {
         self.reconfigure(number);
     }
 
-    pub(super) fn announce(&mut self, number: u8) {
+    /// A reflector is to be drained; the others have these cluster ids.
+    pub(crate) fn drain(&mut self, number: u8, others: &[(u8, Ipv4Addr)]) {
+        let now = self.now;
+        let others = others.iter().map(|(at, id)| (address(*at), *id));
+        let node = self.node(number);
+        node.drain.want(now, true, &others.collect());
+        for peer in &mut node.wanted.peers {
+            peer.export = farewell();
+        }
+        for range in &mut node.wanted.ranges {
+            range.template.export = farewell();
+        }
+        self.reconfigure(number);
+    }
+
+    pub(crate) fn is_drained(&self, number: u8) -> bool {
+        self.nodes[&number].drain.state() == ReflectorState::Drained
+    }
+
+    pub(crate) fn announce(&mut self, number: u8) {
         let now = self.now;
         let input = Input::Local {
             family: Family::IPV4_UNICAST,
@@ -63,11 +89,22 @@ impl Network {
     }
 
     /// Nobody need have this node's route.
-    pub(super) fn forgive(&mut self, number: u8) {
+    pub(crate) fn forgive(&mut self, number: u8) {
         self.announced.remove(&number);
     }
 
-    pub(super) fn kill(&mut self, number: u8) {
+    /// This node need not have anybody's route.
+    pub(crate) fn forgive_to(&mut self, number: u8) {
+        self.forgiven.insert(number);
+    }
+
+    /// Somebody configures a node anew by hand.
+    pub(crate) fn rewire(&mut self, number: u8, wanted: SpeakerConfig) {
+        self.node(number).wanted = wanted;
+        self.reconfigure(number);
+    }
+
+    pub(crate) fn kill(&mut self, number: u8) {
         self.nodes.remove(&number);
         let of = self.ends.keys().filter(|end| end.0 == number);
         for end in of.copied().collect::<Vec<_>>() {
@@ -75,12 +112,12 @@ impl Network {
         }
     }
 
-    pub(super) fn leaving(&self, number: u8) -> Vec<IpAddr> {
+    pub(crate) fn leaving(&self, number: u8) -> Vec<IpAddr> {
         self.nodes[&number].handover.leaving().collect()
     }
 
     /// The numbers of those with whom a node has sessions up.
-    pub(super) fn sessions(&self, number: u8) -> Vec<u8> {
+    pub(crate) fn sessions(&self, number: u8) -> Vec<u8> {
         let peers = self.nodes[&number].speaker.peers();
         let up = peers.filter(|peer| peer.session.state() == State::Established);
         let mut numbers: Vec<u8> = up.map(|peer| last_octet(peer.config.remote)).collect();
@@ -89,11 +126,11 @@ impl Network {
     }
 
     /// Nodes that lack a route.
-    pub(super) fn lost(&self) -> Vec<u8> {
+    pub(crate) fn lost(&self) -> Vec<u8> {
         let nodes = self
             .nodes
             .iter()
-            .filter(|(number, _)| NODES.contains(number));
+            .filter(|(number, _)| NODES.contains(number) && !self.forgiven.contains(number));
         let lacks = |node: &Node, number: u8| {
             let view = node.speaker.rib().lookup(Family::IPV4_UNICAST, net(number));
             view.is_none_or(|view| view.best().is_none())
@@ -103,7 +140,7 @@ impl Network {
     }
 
     /// Nodes that have the route of one.
-    pub(super) fn holders_of(&self, number: u8) -> Vec<u8> {
+    pub(crate) fn holders_of(&self, number: u8) -> Vec<u8> {
         let has = |node: &Node| {
             let view = node.speaker.rib().lookup(Family::IPV4_UNICAST, net(number));
             view.is_some_and(|view| view.best().is_some())
@@ -114,7 +151,7 @@ impl Network {
     }
 
     /// Lets time pass, timer by timer. Once all have all routes, none is ever lost.
-    pub(super) fn advance(&mut self, time: Duration) {
+    pub(crate) fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         let whole = self.checks > 0 || self.lost().is_empty();
         loop {
@@ -149,7 +186,17 @@ impl Network {
                 break;
             }
         }
-        if !gone.is_empty() {
+        let drained = loop {
+            let (drained, progress) = node.drain.look(now, &node.speaker);
+            if progress == Progress::Done {
+                break drained;
+            }
+        };
+        if drained {
+            let why = Notification::administrative_shutdown(FAREWELL);
+            node.speaker.stop_all(now, &why);
+        }
+        if drained || !gone.is_empty() {
             self.reconfigure(number);
         }
     }
@@ -158,6 +205,7 @@ impl Network {
         let now = self.now;
         let node = self.node(number);
         let config = node.handover.effective(node.wanted.clone());
+        let config = node.drain.effective(config);
         let done = node.speaker.reconfigure(now, config).expect("taken");
         assert!(done.reset.is_empty(), "{done:?}");
         self.settle();
@@ -285,9 +333,31 @@ impl Network {
 
 impl Node {
     fn timeout(&self) -> Option<Instant> {
-        let timers = [self.speaker.poll_timeout(), self.handover.poll_timeout()];
+        let timers = [
+            self.speaker.poll_timeout(),
+            self.handover.poll_timeout(),
+            self.drain.poll_timeout(),
+        ];
         timers.into_iter().flatten().min()
     }
+}
+
+/// Every route as the last choice.
+fn farewell() -> Policy {
+    let term = Term {
+        name: "farewell".into(),
+        when: Vec::new(),
+        edit: vec![
+            Edit::AddCommunity(Community::GRACEFUL_SHUTDOWN),
+            Edit::SetLocalPref(0),
+        ],
+        then: Then::Next,
+    };
+    Policy::from(Rules {
+        name: "farewell".into(),
+        terms: vec![term],
+        otherwise: Outcome::Accept,
+    })
 }
 
 /// The route of a node's own.

@@ -1,0 +1,126 @@
+use std::time::Duration;
+
+use bgp_io::bgp_speaker::PeerConfig;
+
+use super::*;
+use crate::handover::tests::network::Network;
+use crate::handover::tests::{NODES, config, node, peer, reflector};
+
+const ELEVEN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
+const TWELVE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A reflector whose clients are configured one by one.
+fn by_hand(number: u8, clients: impl IntoIterator<Item = u8>) -> SpeakerConfig {
+    let mut of = reflector(number);
+    of.ranges.clear();
+    let clients = clients.into_iter().map(|client| PeerConfig {
+        session: bgp_io::bgp_fsm::SessionConfig {
+            passive: true,
+            ..peer(number, client, Role::Client).session
+        },
+        ..peer(number, client, Role::Client)
+    });
+    of.peers.extend(clients);
+    of
+}
+
+/// Four nodes that are clients of the reflectors 11 and 12 for good, and announce a route each; but
+/// for those who have only the former.
+fn fabric(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
+    let mut network = Network::default();
+    for number in [11, 12] {
+        network.add(number, of(number));
+    }
+    for number in NODES {
+        let with: &[u8] = match alone.contains(&number) {
+            true => &[11],
+            false => &[11, 12],
+        };
+        network.add(number, node(number, with));
+        network.announce(number);
+    }
+    network.advance(SECOND * 20);
+    assert_eq!(network.lost(), [0_u8; 0]);
+    network
+}
+
+#[test]
+fn clients_by_hand_that_have_another_reflector_are_let_go_after_a_while() {
+    let mut network = fabric(|number| by_hand(number, NODES), &[]);
+    network.drain(11, &[(12, TWELVE)]);
+    network.advance(DRAIN_SETTLE - SECOND);
+    assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
+    network.advance(SECOND * 4);
+    assert!(network.is_drained(11));
+    assert_eq!(network.sessions(11), [0_u8; 0]);
+    assert_eq!(
+        network.sessions(1),
+        [12],
+        "and no route was lost: it is looked all the time"
+    );
+}
+
+#[test]
+fn who_may_still_go_by_himself_is_given_more_time() {
+    let mut network = fabric(reflector, &[]);
+    network.drain(11, &[(12, TWELVE)]);
+    network.advance(DRAIN_SETTLE_UNSEEN - SECOND);
+    assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
+    network.advance(SECOND * 4);
+    assert!(network.is_drained(11));
+}
+
+#[test]
+fn who_has_nobody_else_is_waited_for_but_not_for_ever() {
+    let mut network = fabric(|number| by_hand(number, NODES), &[3]);
+    network.drain(11, &[(12, TWELVE)]);
+    network.advance(DRAIN_MAX - SECOND);
+    assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
+    network.forgive(3);
+    network.forgive_to(3);
+    network.advance(SECOND * 2);
+    assert!(network.is_drained(11));
+    assert_eq!(network.sessions(3), [0_u8; 0]);
+}
+
+#[test]
+fn who_gets_another_reflector_meanwhile_is_let_go_then() {
+    let mut network = fabric(|number| by_hand(number, NODES), &[3]);
+    network.drain(11, &[(12, TWELVE)]);
+    network.advance(SECOND * 60);
+    assert!(!network.is_drained(11));
+    network.rewire(3, node(3, &[11, 12]));
+    network.advance(SECOND * 20);
+    assert!(network.is_drained(11));
+    assert_eq!(network.sessions(3), [12]);
+}
+
+/// Reflectors of one cluster refuse what the other one reflects: nobody could vouch for a client.
+#[test]
+fn in_a_cluster_of_several_reflectors_a_settled_client_is_enough() {
+    let shared = |number| {
+        let mut of = by_hand(number, NODES);
+        of.cluster_id = Some(bgp_io::bgp_proto::ClusterId(ELEVEN));
+        of
+    };
+    let mut network = fabric(shared, &[]);
+    network.drain(11, &[(12, ELEVEN)]);
+    network.advance(DRAIN_SETTLE_UNSEEN - SECOND);
+    assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
+    network.advance(SECOND * 4);
+    assert!(network.is_drained(11));
+}
+
+#[test]
+fn without_clients_it_is_drained_at_once_whatever_a_peering_calls_other_reflectors() {
+    let mut network = Network::default();
+    network.add(11, by_hand(11, [13]));
+    network.add(13, config(13, vec![peer(13, 11, Role::Client)], vec![]));
+    network.advance(SECOND * 20);
+    assert_eq!(network.sessions(11), [13]);
+    network.drain(11, &[(12, TWELVE), (13, Ipv4Addr::new(10, 0, 0, 13))]);
+    network.advance(SECOND);
+    assert!(network.is_drained(11));
+    assert_eq!(network.sessions(13), [0_u8; 0]);
+}

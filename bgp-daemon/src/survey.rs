@@ -1,0 +1,154 @@
+//! Which of some peers are needed: prefixes are reached by way of nobody else. Pure.
+//!
+//! The tables are walked a bite at a time. A route that comes by two ways comes by one of them first,
+//! so a peer is needed only if two walks in a row find the same prefix to depend on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bgp_io::Speaker;
+use bgp_io::bgp_proto::{Family, Prefix};
+use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
+
+use crate::limits::{SURVEY_BITE, SURVEY_DOUBTS_MAX};
+
+/// Walks of the tables, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    walk: Option<Walk>,
+    /// What the last walk found to depend on the peers.
+    doubts: BTreeSet<Spot>,
+}
+
+/// What a walk found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Peers without whom something would be lost.
+    pub(crate) needed: BTreeSet<PeerId>,
+    /// Peers of whom the next walk may say so.
+    pub(crate) doubted: BTreeSet<PeerId>,
+}
+
+/// A prefix; or its place in the table, if nobody reads its family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Spot {
+    Prefix(Prefix),
+    Place(Family, u32),
+}
+
+/// A walk of the tables, a bite at a time.
+#[derive(Debug)]
+struct Walk {
+    peers: BTreeSet<PeerId>,
+    needed: BTreeSet<PeerId>,
+    /// What is reached by way of the peers only, and by way of which.
+    found: BTreeMap<Spot, BTreeSet<PeerId>>,
+    families: Vec<Family>,
+    place: u32,
+}
+
+impl Survey {
+    /// Goes on with the walk; at its end it is known who is needed. Whom a new walk is about is asked
+    /// at its beginning.
+    pub(crate) fn step(
+        &mut self,
+        speaker: &Speaker,
+        peers: impl FnOnce() -> BTreeSet<PeerId>,
+    ) -> Option<Found> {
+        let mut walk = self
+            .walk
+            .take()
+            .unwrap_or_else(|| Walk::new(speaker, peers()));
+        if walk.step(speaker) == Progress::More {
+            self.walk = Some(walk);
+            return None;
+        }
+        let Walk {
+            mut needed, found, ..
+        } = walk;
+        let again = found.iter().filter(|(spot, _)| self.doubts.contains(spot));
+        needed.extend(again.flat_map(|(_, peers)| peers));
+        let doubted = found.values().flatten().copied().collect();
+        self.doubts = found.into_keys().collect();
+        Some(Found { needed, doubted })
+    }
+
+    /// The walk under way is about others than those of now: it begins again.
+    pub(crate) fn begin_again(&mut self) {
+        self.walk = None;
+    }
+
+    /// The same, and what was found before is of no interest.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.walk.is_some()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_under_way(&mut self) {
+        self.walk = Some(Walk {
+            peers: BTreeSet::new(),
+            needed: BTreeSet::new(),
+            found: BTreeMap::new(),
+            families: Vec::new(),
+            place: 8192,
+        });
+    }
+}
+
+impl Walk {
+    fn new(speaker: &Speaker, peers: BTreeSet<PeerId>) -> Self {
+        Self {
+            peers,
+            needed: BTreeSet::new(),
+            found: BTreeMap::new(),
+            families: speaker.config().families.iter().collect(),
+            place: 0,
+        }
+    }
+
+    /// A bite of the tables. Whoever is found to be needed stays, and so may stand in for others.
+    fn step(&mut self, speaker: &Speaker) -> Progress {
+        let mut left = SURVEY_BITE;
+        while let Some(&family) = self.families.last() {
+            let from = self.place;
+            let unneeded = self.peers.difference(&self.needed).copied().collect();
+            let next = match speaker.rib().depend(family, &unneeded, from, Budget(left)) {
+                Dependence::None => {
+                    self.families.pop();
+                    self.place = 0;
+                    continue;
+                }
+                Dependence::More(place) => place,
+                Dependence::At(place) => {
+                    self.note(speaker, family, place);
+                    place.saturating_add(1)
+                }
+            };
+            self.place = next;
+            left = left.saturating_sub(next.saturating_sub(from).max(1));
+            if left == 0 {
+                return Progress::More;
+            }
+        }
+        Progress::Done
+    }
+
+    /// Notes those by way of whom a prefix is reached.
+    fn note(&mut self, speaker: &Speaker, family: Family, place: u32) {
+        let Some((_, view)) = speaker.rib().prefixes_from(family, place).next() else {
+            return;
+        };
+        let usable = view.paths.iter().filter(|path| path.ineligible.is_none());
+        let peers = usable.map(|path| path.peer);
+        if self.found.len() >= SURVEY_DOUBTS_MAX {
+            return self.needed.extend(peers);
+        }
+        let prefix = view.net.prefix();
+        let spot = prefix.map_or(Spot::Place(family, place), Spot::Prefix);
+        self.found.insert(spot, peers.collect());
+    }
+}
