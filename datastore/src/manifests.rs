@@ -71,9 +71,12 @@ impl fmt::Display for Fault {
 }
 
 /// A value in YAML.
-pub fn to_yaml(value: &serde_json::Value) -> String {
-    // JSON values have nothing that YAML cannot say.
-    serde_saphyr::to_string(value).unwrap_or_default()
+///
+/// # Errors
+///
+/// It has something that YAML cannot say, which JSON values should not.
+pub fn to_yaml(value: &serde_json::Value) -> Result<String, serde_saphyr::ser::Error> {
+    serde_saphyr::to_string(value)
 }
 
 fn list(faults: &[Fault]) -> String {

@@ -93,7 +93,7 @@ impl Output {
             several => several.iter().map(Shown::value).cloned().collect(),
         };
         match self {
-            Self::Yaml => Ok(to_yaml(&value())),
+            Self::Yaml => Ok(to_yaml(&value())?),
             Self::Json => Ok(format!("{}\n", serde_json::to_string_pretty(&value())?)),
             Self::Table | Self::Wide | Self::Columns(_) => {
                 let mut text = String::new();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Resources, complete};
 use crate::error::Error;
 use crate::kv::LeaseId;
+use crate::limits::REPLACE_ATTEMPTS_MAX;
 use crate::made::new_uid;
 use crate::resources::ResourceError;
 
@@ -44,16 +45,17 @@ impl Resources {
             json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
                 "spec": {"clusterGUID": guid, "datastoreReady": true}})
         };
-        loop {
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
             let guid = new_uid().replace('-', "");
             let key = self.put_once(cluster(guid.clone())).await?;
             let at = bytes::Bytes::from(key.to_string());
             let Some(found) = self.store.get(at.clone()).await? else {
                 continue;
             };
+            // What does not read, or has no spec, is somebody else's to mend.
             let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
             let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
-                return Ok(()); // somebody else's to mend
+                return Ok(());
             };
             let unnamed = spec.get("clusterGUID").is_none_or(|guid| guid == "");
             let unsaid = spec.get("datastoreReady").is_none_or(Value::is_null);
@@ -74,6 +76,8 @@ impl Resources {
                 Err(error) => return Err(error.into()),
             }
         }
+        let (key, _) = encode_strict(cluster(String::new()))?;
+        Err(ResourceError::Contended(key))
     }
 
     /// Writes a resource unless it is there.

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::local::Local;
+use crate::{Answer, Lease, LeaseState, Listing, Query, Txn, TxnReply, Watch, WatchRequest};
 
 fn resources() -> Resources {
     Resources::new(Local::empty())
@@ -229,6 +230,58 @@ async fn the_first_node_makes_the_store_ready() {
         "what is said stays"
     );
     assert_eq!(cluster["spec"]["clusterGUID"].as_str().unwrap().len(), 32);
+}
+
+/// A store in which somebody else writes whatever we are about to change.
+struct Busy(Local);
+
+impl Store for Busy {
+    fn range(&self, query: Query) -> Answer<'_, Listing> {
+        self.0.range(query)
+    }
+
+    fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
+        Box::pin(async move {
+            let at = key(Kind::ClusterInformation, "default").to_string();
+            let theirs = Bytes::from_static(br#"{"spec":{}}"#);
+            self.0.put(at.into(), theirs, LeaseId::NONE).await?;
+            self.0.txn(txn).await
+        })
+    }
+
+    fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
+        self.0.watch(request)
+    }
+
+    fn compact(&self, at: Revision) -> Answer<'_, ()> {
+        self.0.compact(at)
+    }
+
+    fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
+        self.0.lease_grant(ttl_s)
+    }
+
+    fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
+        self.0.lease_keep_alive(id)
+    }
+
+    fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
+        self.0.lease_revoke(id)
+    }
+
+    fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
+        self.0.lease_state(id)
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_always_overtaken_says_so() {
+    let all = Resources::new(Busy(Local::empty()));
+    let error = all.initialize().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("ClusterInformation(default): others write it"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
