@@ -87,7 +87,8 @@ impl Felix {
                 }
                 Update::Status(Status::InSync) => self.agent.store_in_sync(),
                 Update::Status(Status::Snapshot { .. }) => self.agent.store_restored(),
-                Update::Status(Status::Syncing | Status::Lost) => {}
+                Update::Status(Status::Syncing | Status::Lost) => self.agent.store_unread(),
+                Update::Status(Status::Unready(why)) => self.agent.store_unready(why),
             }
         }
         busy
