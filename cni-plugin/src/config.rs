@@ -48,12 +48,18 @@ pub(crate) struct Config {
     pub(crate) api_server: bool,
     /// What the runtime passes on by capability.
     pub(crate) runtime: Map<String, Value>,
+    /// The main plugin, if it is one that writes no endpoints: its addresses are used all the same.
+    pub(crate) foreign: Option<String>,
     /// `args.cni` of the specification's conventions.
     pub(crate) args: Value,
     pub(crate) previous: Option<Answer>,
     /// Attachments that are still there (GC).
     pub(crate) valid: Option<Vec<Attachment>>,
 }
+
+/// Main plugins that tell the store of the endpoints that addresses are for; a configuration without a
+/// name is read by this one.
+const WRITE_ENDPOINTS: [&str; 3] = ["", "calico", "cambric-cni"];
 
 /// Where addresses come from.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +89,7 @@ struct File {
     #[serde(rename = "cniVersion")]
     cni_version: String,
     name: String,
+    r#type: String,
     mtu: u32,
     num_queues: u32,
     nodename: String,
@@ -193,6 +200,7 @@ impl Config {
             kubernetes: file.policy.r#type == "k8s",
             api_server: file.kubernetes.is_some(),
             runtime: file.runtime_config,
+            foreign: Some(file.r#type).filter(|name| !WRITE_ENDPOINTS.contains(&name.as_str())),
             args: file.args.cni,
             previous,
             valid: file.valid,
@@ -423,6 +431,18 @@ mod tests {
             "policy_setup_timeout_seconds": 10, "container_settings": {"allow_ip_forwarding": true},
             "endpoint_status_dir": "/x", "include_default_routes": false, "num_queues": 4,
         })
+    }
+
+    #[test]
+    fn who_writes_no_endpoints_is_named() {
+        for (main, foreign) in [
+            ("calico", None),
+            ("cambric-cni", None),
+            ("macvlan", Some("macvlan".to_owned())),
+        ] {
+            let config = with("type", json!(main)).expect("a configuration");
+            assert_eq!(config.foreign, foreign);
+        }
     }
 
     fn with(field: &str, value: Value) -> Result<Config, (u16, String)> {

@@ -50,6 +50,6 @@ pub use block::{Block, BlockFault, Given, Holder, Release, Released, Taker};
 pub use catalogue::{NamedPool, Pools};
 pub use collect::{Collector, Finding, NotReady, findings};
 pub use error::IpamError;
-pub use picture::{NODE, Picture, Use};
+pub use picture::{NODE, OTHER_PLUGIN, Picture, TYPE, Use};
 pub use pools::{Pool, blocks_of};
 pub use store::{Ipam, Time};

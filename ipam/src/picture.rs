@@ -53,8 +53,8 @@ pub struct Picture {
 pub enum Use {
     /// An endpoint has it, or a tunnel of a node.
     Used,
-    /// It is kept for something that is no endpoint: a tunnel to be, Windows, a load balancer,
-    /// somebody who has said nothing of himself.
+    /// It is kept for something that is no endpoint: a tunnel to be, a plugin that writes none,
+    /// Windows, a load balancer, somebody who has said nothing of himself.
     Kept,
     /// It was given on a node that there is, and no endpoint has it.
     NoEndpoint,
@@ -65,7 +65,7 @@ pub enum Use {
 /// The attribute that names the node that an address was given on.
 pub const NODE: &str = "node";
 /// The attribute that tells what an address is for if it is for no workload.
-const TYPE: &str = "type";
+pub const TYPE: &str = "type";
 
 /// What addresses of nodes are for.
 const TUNNELS: [&str; 5] = [
@@ -75,6 +75,9 @@ const TUNNELS: [&str; 5] = [
     "wireguardTunnelAddress",
     "wireguardV6TunnelAddress",
 ];
+
+/// What addresses are for that a plugin of ours gave to one which writes no endpoints.
+pub const OTHER_PLUGIN: &str = "plugin:";
 
 impl Picture {
     /// When a key was last written; zero if it is not there.
@@ -96,7 +99,8 @@ impl Picture {
         }
         let of_host = !matches!(block.owner(), Some(AffinityOwner::Virtual(_)));
         let (node, kind) = (known.active_owner.get(NODE), known.active_owner.get(TYPE));
-        let judged = kind.is_none_or(|kind| TUNNELS.contains(&kind.as_str()));
+        let judged = kind
+            .is_none_or(|kind| TUNNELS.contains(&kind.as_str()) || kind.starts_with(OTHER_PLUGIN));
         let (Some(node), true) = (node, of_host && judged) else {
             return Use::Kept;
         };

@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use datastore::resources::Item;
-use ipam::{AddressRequest, Given, Ipam, IpamError, Pool, Pools, Request as Wanted, Taker};
+use ipam::{
+    AddressRequest, Given, Ipam, IpamError, OTHER_PLUGIN, Pool, Pools, Request as Wanted, TYPE,
+    Taker,
+};
 use model::Kind;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -165,6 +168,10 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
     if !identity.pod.is_empty() {
         attributes.insert("namespace".to_owned(), identity.namespace.clone());
         attributes.insert("pod".to_owned(), identity.pod.clone());
+    }
+    // Of these no endpoint tells, so that collectors must not look for one.
+    if let Some(plugin) = &site.config.foreign {
+        attributes.insert(TYPE.to_owned(), format!("{OTHER_PLUGIN}{plugin}"));
     }
     Taker {
         handle: identity.handle.clone(),

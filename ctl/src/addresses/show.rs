@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::Result;
 use datastore::Store;
 use datastore::manifests::to_yaml;
-use ipam::{Block, Ipam, NODE, NamedPool, Pool};
+use ipam::{Block, Ipam, NODE, NamedPool, Pool, TYPE};
 use ipnet::IpNet;
 use model::{AffinityOwner, AllocationAttribute};
 use serde_json::{Value, json};
@@ -185,7 +185,7 @@ fn borrowed(blocks: &[(IpNet, Option<Block>)]) -> Sheet {
 }
 
 fn kind(known: &AllocationAttribute) -> String {
-    let kind = known.active_owner.get("type");
+    let kind = known.active_owner.get(TYPE);
     kind.cloned().unwrap_or_else(|| "workload".to_owned())
 }
 

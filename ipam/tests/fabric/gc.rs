@@ -206,6 +206,8 @@ async fn addresses_that_are_no_workloads_are_judged_by_what_they_are() {
             "vxlan-tunnel-addr-b",
             json!({"node": "b", "type": "vxlanTunnelAddress"}),
         ),
+        ("mac-a", json!({"node": "a", "type": "plugin:macvlan"})),
+        ("mac-b", json!({"node": "b", "type": "plugin:macvlan"})),
         ("lb", json!({"node": "b", "type": "loadBalancer"})),
         ("by-hand", json!({"note": "a printer"})),
         ("Windows-Reserved-IPAM-Handle", json!({})),
@@ -219,12 +221,18 @@ async fn addresses_that_are_no_workloads_are_judged_by_what_they_are() {
     }
     let picture = Ipam::new(&store).picture().await.unwrap();
     let found = findings(&picture);
-    let leaks: Vec<_> = found.iter().collect();
-    assert!(
-        matches!(leaks.as_slice(), [Finding::Leak { handle: Some(handle), why: Use::NodeGone, .. }]
-            if handle == "vxlan-tunnel-addr-b"),
-        "{leaks:?}"
-    );
+    let leaks: Vec<&str> = found
+        .iter()
+        .map(|found| match found {
+            Finding::Leak {
+                handle: Some(handle),
+                why: Use::NodeGone,
+                ..
+            } => handle.as_str(),
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(leaks, ["vxlan-tunnel-addr-b", "mac-b"]);
 }
 
 #[tokio::test]
