@@ -4,7 +4,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::report::{
-    Cleared, Endpoints, Fib, Limits, Malformed, Neighbors, Refreshed, Routes, Rules, Status,
+    Cleared, Endpoints, Fib, Limits, Malformed, Neighbors, Refreshed, Routes, Rules, Settings,
+    Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -41,6 +42,8 @@ pub enum Command {
     Malformed {},
     /// What the daemon is limited by.
     Limits {},
+    /// The configuration in force, and what each neighbour comes from.
+    Config {},
     /// Asks a neighbour for its routes again.
     Refresh {
         /// Its name or address.
@@ -68,6 +71,7 @@ impl Command {
             Self::Rules {} => "rules",
             Self::Malformed {} => "malformed",
             Self::Limits {} => "limits",
+            Self::Config {} => "config",
             Self::Refresh { .. } => "refresh",
             Self::Clear { .. } => "clear",
         }
@@ -94,6 +98,8 @@ pub enum Reply {
     Malformed(Malformed),
     /// Answers [`Command::Limits`].
     Limits(Limits),
+    /// Answers [`Command::Config`].
+    Config(Settings),
     /// Answers [`Command::Refresh`].
     Refresh(Refreshed),
     /// Answers [`Command::Clear`].

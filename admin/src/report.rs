@@ -4,6 +4,7 @@
 //! Fields are only ever added, so that scripts keep working.
 
 mod limits;
+mod settings;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,6 +12,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
+pub use settings::{NeighborSettings, Settings};
 
 /// What the daemon is and how it fares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,10 @@
 //! Answers on the control socket.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admin::report::{Cleared, Limit, Limits, Neighbors, Refreshed};
+use admin::report::{Cleared, Limit, Limits, Neighbors, Refreshed, Settings};
 use admin::{Command, Reply};
 use bgp_io::bgp_proto::{Family, Notification};
 use bgp_io::limits;
@@ -39,6 +40,7 @@ impl<P: Program> Daemon<P> {
                 Reply::Malformed(report::malformed(speaker, now, unix.unwrap_or_default()))
             }
             Command::Limits {} => Reply::Limits(self.limits()),
+            Command::Config {} => Reply::Config(self.settings()),
             Command::Refresh { neighbor, family } => self
                 .refresh(neighbor, family.as_deref())
                 .map_or_else(Reply::error, Reply::Refresh),
@@ -66,6 +68,23 @@ impl<P: Program> Daemon<P> {
             }
         }
         all
+    }
+
+    /// What is in force, and what it was made from.
+    fn settings(&self) -> Settings {
+        let source = self.source.as_ref();
+        let from = |address: Option<IpAddr>| match (source, address) {
+            (None, _) => "the file".to_owned(),
+            (Some(source), Some(address)) => source.origin(address),
+            (Some(_), None) => "the nodes of the store".to_owned(),
+        };
+        let path = self.config.path.display();
+        let store = source.map(|source| format!(" and the store ({})", source.state()));
+        Settings {
+            from: format!("{path}{}", store.unwrap_or_default()),
+            notes: self.notes(),
+            ..report::settings(self.io.speaker().config(), &self.intent.listen, &from)
+        }
     }
 
     /// Those of the speaker, of its driver, of this process, and of the program.

@@ -230,7 +230,7 @@ impl<P: Program> Daemon<P> {
     }
 
     /// What an operator should know of the configuration.
-    fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.intent.notes.clone();
         if self.source.is_some() && self.intent.listen != self.listens {
             notes.push("the store has another listen port or bind mode: takes a restart".into());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bgp_io::Speaker;
@@ -202,6 +203,15 @@ impl Source {
         lost.into_iter()
             .chain(trouble.map(|trouble| format!("not registered as reflector: {trouble}")))
             .chain(self.faults.iter().map(Fault::to_string))
+    }
+
+    /// What the neighbour at an address comes from, for people.
+    pub(crate) fn origin(&self, address: IpAddr) -> String {
+        let derived = self.derived.as_ref();
+        let origin = derived.and_then(|derived| derived.origins.get(&address));
+        // Only such as the fabric had chosen are kept.
+        let kept = "what was before: it is kept until others have its routes";
+        origin.cloned().unwrap_or_else(|| kept.to_owned())
     }
 
     /// How current the picture is, in a word.

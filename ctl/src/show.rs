@@ -14,6 +14,7 @@ mod blocks;
 mod cells;
 mod malformed;
 mod sent;
+mod settings;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -70,6 +71,8 @@ enum What {
     },
     /// What the daemons are limited by, and how near they are to it
     Limits,
+    /// The configuration in force, and what each neighbour comes from
+    Config,
 }
 
 impl What {
@@ -88,6 +91,7 @@ impl What {
             Self::Rules => Command::Rules {},
             Self::Malformed { .. } => Command::Malformed {},
             Self::Limits => Command::Limits {},
+            Self::Config => Command::Config {},
         }
     }
 
@@ -97,7 +101,8 @@ impl What {
             Self::Neighbors { .. }
             | Self::Routes { .. }
             | Self::Malformed { .. }
-            | Self::Limits => BGP_DAEMONS,
+            | Self::Limits
+            | Self::Config => BGP_DAEMONS,
             Self::Fib => &["bgp-client", "felix"],
             Self::Endpoints | Self::Rules => &["felix"],
             Self::Status => &["bgp-client", "route-reflector", "felix"],

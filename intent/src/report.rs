@@ -4,6 +4,7 @@ mod limits;
 mod malformed;
 mod neighbors;
 mod routes;
+mod settings;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -12,4 +13,5 @@ pub use limits::limits;
 pub use malformed::malformed;
 pub use neighbors::{find, neighbors, waiting};
 pub use routes::routes;
+pub use settings::settings;
 pub use status::{Line, Weight, facts, line};

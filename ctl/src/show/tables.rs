@@ -7,7 +7,7 @@ use admin::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rules};
 use comfy_table::{Table, presets};
 
 use super::cells::{clean, duration, family, hops, list, or_dash, received};
-use super::{Answers, What, blocks, malformed, sent};
+use super::{Answers, What, blocks, malformed, sent, settings};
 
 /// All answers, each under its daemon's name if there are several.
 pub(super) fn print(what: &What, answers: &Answers) -> String {
@@ -53,6 +53,7 @@ fn one(what: &What, reply: &Reply) -> String {
         }
         (_, Reply::Malformed(report)) => malformed::print(report, None),
         (_, Reply::Limits(report)) => limits(report),
+        (_, Reply::Config(report)) => settings::print(report),
         // These answer other commands than ours.
         (_, Reply::Refresh(_) | Reply::Clear(_)) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),

@@ -2,9 +2,9 @@ use std::path::Path;
 
 use admin::control::Control;
 use admin::report::{
-    Endpoint, Endpoints, Fib, FibHop, FibRoute, Limit, Limits, Neighbor, NeighborFamily,
-    NeighborRange, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules, SentTo, Status,
-    UnclaimedInterface,
+    Endpoint, Endpoints, Fact, Fib, FibHop, FibRoute, Limit, Limits, Neighbor, NeighborFamily,
+    NeighborRange, NeighborSettings, Neighbors, Path as BgpPath, Route, Routes, Rule, Rules,
+    SentTo, Settings, Status, UnclaimedInterface,
 };
 use admin::{Command, Reply};
 use clap::Parser;
@@ -88,6 +88,43 @@ fn unix_time_is_a_date() {
     ] {
         assert_eq!(utc(seconds), text);
     }
+}
+
+#[test]
+fn a_configuration_reads_like_a_file() {
+    let key = |name: &str, value: &str| Fact {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    };
+    let report = Settings {
+        from: "/etc/cambric/bgp-client.toml and the store (in sync)".to_owned(),
+        keys: vec![key("asn", "64512")],
+        neighbors: vec![NeighborSettings {
+            name: "Node_10_0_0_2".to_owned(),
+            from: "BGPPeer tor".to_owned(),
+            keys: vec![key("address", "10.0.0.2"), key("password", "set")],
+            import: vec!["accept".to_owned()],
+            export: vec!["pools: accept".to_owned(), "all else: deny".to_owned()],
+        }],
+        ranges: vec![],
+        notes: vec!["bgppeers/x: spec.bfd: is not known here\u{1b}".to_owned()],
+    };
+    let expected = "\
+# from /etc/cambric/bgp-client.toml and the store (in sync)
+# note: bgppeers/x: spec.bfd: is not known here\\u{1b}
+asn = 64512
+
+[[neighbor]]  # from BGPPeer tor
+name = Node_10_0_0_2
+address = 10.0.0.2
+password = set
+import = accept
+export =
+    pools: accept
+    all else: deny
+";
+    let text = shown("config", "bgp-client", Reply::Config(report));
+    assert_eq!(text, expected);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub struct Derived {
     pub reflectors: BTreeMap<IpAddr, Ipv4Addr>,
     /// What it does beside its sessions.
     pub duties: Duties,
+    /// What each of its peers comes from, for people.
+    pub origins: BTreeMap<IpAddr, String>,
     /// What in the store is not done, and why.
     pub faults: Vec<Fault>,
 }
@@ -66,6 +68,7 @@ pub fn derive_after(
         wish: None,
         reflectors: BTreeMap::new(),
         duties: Duties::default(),
+        origins: BTreeMap::new(),
         faults: view.faults().cloned().collect(),
     };
     let cluster = Own::cluster_of(view);
@@ -167,6 +170,8 @@ fn peers(
     let addresses = chosen.iter().map(|want| want.remote);
     derived.chosen.peers.extend(addresses);
     wants.extend(chosen);
+    let origins = wants.iter().map(|want| (want.remote, want.from.clone()));
+    derived.origins = origins.collect();
     let mut policies = Policies::new(own, &derived.duties);
     let peers = wants.into_iter().map(|want| want.peer(own, &mut policies));
     let mut peers: Vec<PeerConfig> = peers.collect();

@@ -23,7 +23,7 @@ pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>>
         };
         take(
             own,
-            name,
+            ("BGPPeer ", name),
             spec,
             forward(own, spec, origin),
             &mut wants,
@@ -37,7 +37,8 @@ pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>>
         .filter(|(_, peering)| peering.0.reverses())
     {
         let spec = &peering.0;
-        take(own, name, spec, reverse(own, spec), &mut wants, faults);
+        let from = ("the other side of BGPPeer ", &**name);
+        take(own, from, spec, reverse(own, spec), &mut wants, faults);
     }
     wants
 }
@@ -139,7 +140,7 @@ fn of_node<'v>(
 /// Takes what a peering brings, but for ourselves and whom we have already.
 fn take<'v>(
     own: &Own<'v>,
-    name: &str,
+    (side, name): (&str, &str),
     spec: &'v BgpPeerSpec,
     found: Vec<Want<'v>>,
     wants: &mut Vec<Want<'v>>,
@@ -188,6 +189,7 @@ fn take<'v>(
             Mode::Keep => NextHopMode::Keep,
         };
         want.filters = &spec.filters;
+        want.from = format!("{side}{name}");
         want.password.clone_from(&password);
         wants.push(want);
     }

@@ -35,6 +35,15 @@ impl Origin {
             Self::Node => "Node",
         }
     }
+
+    /// What puts such peers there, unless a resource does.
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Mesh => "the mesh of all nodes",
+            Self::Reflector => "the fabric's reflectors",
+            Self::Global | Self::Node => "a BGPPeer",
+        }
+    }
 }
 
 /// What the store says of one peer.
@@ -62,6 +71,8 @@ pub(super) struct Want<'v> {
     pub(super) password: Option<Password>,
     /// Names of filters, in order.
     pub(super) filters: &'v [String],
+    /// What it comes from, for people.
+    pub(super) from: String,
 }
 
 impl<'v> Want<'v> {
@@ -83,6 +94,7 @@ impl<'v> Want<'v> {
             next_hop: NextHopMode::Auto,
             password: None,
             filters: &[],
+            from: origin.reason().to_owned(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::*;
 
 mod derive;
 mod reflectors;
+mod settings;
 mod unheeded;
 
 const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";
