@@ -66,7 +66,7 @@ pub(super) async fn run(args: Show) -> Result<()> {
     match args.output {
         Form::Ps => print!("{}", sheet.text),
         Form::Json => println!("{}", serde_json::to_string_pretty(&sheet.value)?),
-        Form::Yaml => print!("{}", to_yaml(&sheet.value)),
+        Form::Yaml => print!("{}", to_yaml(&sheet.value)?),
     }
     Ok(())
 }
