@@ -64,11 +64,17 @@ pub use resource::felix_configuration::{EndpointToHostAction, FelixConfiguration
 pub use resource::ip_pool::{EncapsulationMode, IpPoolSpec};
 pub use resource::ip_reservation::IpReservationSpec;
 pub use resource::ipam_configuration::{AddressPersistence, IpamConfigurationSpec};
+pub use resource::network_policy::{
+    GlobalNetworkPolicySpec, NetworkPolicySpec, PolicySpec, PolicyType, TierSpec,
+};
 pub use resource::node::{
     NodeAddress, NodeBgp, NodeInterface, NodeSpec, NodeWireguard, OrchRef, cluster_id,
 };
 pub use resource::policy::DEFAULT_TIER;
-pub use resource::profile::{Action, DEFAULT_ALLOW_PROFILE, ProfileSpec, Rule};
+pub use resource::profile::{DEFAULT_ALLOW_PROFILE, ProfileSpec};
+pub use resource::rule::{
+    Action, EntityRule, IcmpMatch, Port, Protocol, Rule, ServiceAccountMatch,
+};
 pub use resource::shown::shown;
 pub use resource::strict::{encode_over, encode_strict};
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};

@@ -8,9 +8,11 @@ pub(crate) mod felix_configuration;
 pub(crate) mod ip_pool;
 pub(crate) mod ip_reservation;
 pub(crate) mod ipam_configuration;
+pub(crate) mod network_policy;
 pub(crate) mod node;
 pub(crate) mod policy;
 pub(crate) mod profile;
+pub(crate) mod rule;
 pub(crate) mod shown;
 pub(crate) mod strict;
 #[cfg(test)]

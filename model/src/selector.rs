@@ -83,6 +83,49 @@ impl Selector {
         &self.text
     }
 
+    /// The same over labels with `prefix` before their names, and where everything is selected, or
+    /// what lies in no namespace, asking for the label `present`. So the labels of namespaces and
+    /// of service accounts are asked about among those that endpoints take on from them.
+    #[must_use]
+    pub fn under(&self, prefix: &str, present: &str) -> Self {
+        let expression = match self.text.trim().is_empty() {
+            true => Expression::Has(present.to_owned()),
+            false => self.expression.under(prefix, present),
+        };
+        Self {
+            text: expression.to_string(),
+            expression,
+        }
+    }
+
+    /// What both select.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let expression = Expression::And(vec![self.expression.clone(), other.expression.clone()]);
+        Self {
+            text: expression.to_string(),
+            expression,
+        }
+    }
+
+    /// What has the label with one of these values.
+    pub fn any_of(label: &str, values: impl IntoIterator<Item = String>) -> Self {
+        let expression = Expression::In(label.to_owned(), values.into_iter().collect());
+        Self {
+            text: expression.to_string(),
+            expression,
+        }
+    }
+
+    /// What has the label with this value.
+    pub fn equal(label: &str, value: &str) -> Self {
+        let expression = Expression::Compare(label.to_owned(), Operator::Equal, value.to_owned());
+        Self {
+            text: expression.to_string(),
+            expression,
+        }
+    }
+
     /// Whether something with these labels is selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matches_by(&|label| labels.get(label).map(String::as_str))
@@ -95,6 +138,24 @@ impl Selector {
 }
 
 impl Expression {
+    fn under(&self, prefix: &str, present: &str) -> Self {
+        let label = |name: &String| format!("{prefix}{name}");
+        let each = |operands: &[Self]| operands.iter().map(|o| o.under(prefix, present)).collect();
+        match self {
+            Self::All => Self::Has(present.to_owned()),
+            Self::Global => Self::Not(Box::new(Self::Has(present.to_owned()))),
+            Self::Has(name) => Self::Has(label(name)),
+            Self::Compare(name, operator, text) => {
+                Self::Compare(label(name), *operator, text.clone())
+            }
+            Self::In(name, values) => Self::In(label(name), values.clone()),
+            Self::NotIn(name, values) => Self::NotIn(label(name), values.clone()),
+            Self::Not(operand) => Self::Not(Box::new(operand.under(prefix, present))),
+            Self::And(operands) => Self::And(each(operands)),
+            Self::Or(operands) => Self::Or(each(operands)),
+        }
+    }
+
     fn holds<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         match self {
             Self::All | Self::Global => true,

@@ -61,6 +61,24 @@ pub struct FelixConfigurationSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub log_severity_screen: String,
+    /// Where OpenStack's metadata service is: an address, or `None` in any case for nowhere.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub metadata_addr: String,
+    /// Its port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata_port: Option<u16>,
+    /// Whether addresses outside may stand for workloads: `Enabled` or `Disabled`.
+    #[serde(
+        rename = "floatingIPs",
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub floating_ips: String,
     /// Settings that are not known here.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -107,6 +125,9 @@ impl FelixConfigurationSpec {
             ipv6_support: self.ipv6_support.or(base.ipv6_support),
             device_route_protocol: self.device_route_protocol.or(base.device_route_protocol),
             log_severity_screen: text(self.log_severity_screen, &base.log_severity_screen),
+            metadata_addr: text(self.metadata_addr, &base.metadata_addr),
+            metadata_port: self.metadata_port.or(base.metadata_port),
+            floating_ips: text(self.floating_ips, &base.floating_ips),
             unknown,
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Metadata;
 
 /// Holds the name that people use, as JSON.
-const NAME_ANNOTATION: &str = "projectcalico.org/metadata";
+pub(super) const NAME_ANNOTATION: &str = "projectcalico.org/metadata";
 
 /// The tier of a policy.
 const TIER_LABEL: &str = "projectcalico.org/tier";
@@ -24,12 +24,10 @@ fn tier(spec: &Map<String, Value>) -> &str {
     }
 }
 
-/// What a writer puts into a policy: its name, its tier, and which directions it is for.
+/// What a writer puts into a policy whose rules are not known here: its name, its tier, and which
+/// directions it is for.
 pub(super) fn complete(spec: &mut Map<String, Value>, metadata: &mut Metadata) {
-    let name = json!({ "name": metadata.name }).to_string();
-    metadata.annotations.insert(NAME_ANNOTATION.into(), name);
-    let tier = tier(spec).to_owned();
-    metadata.labels.insert(TIER_LABEL.into(), tier);
+    complete_name(metadata, tier(spec));
     let rules = |spec: &Map<String, Value>, list: &str| {
         let rules = spec.get(list).and_then(Value::as_array);
         rules.is_some_and(|rules| !rules.is_empty())
@@ -45,6 +43,25 @@ pub(super) fn complete(spec: &mut Map<String, Value>, metadata: &mut Metadata) {
     }
 }
 
+/// What a writer puts into every policy: its name and its tier.
+pub(super) fn complete_name(metadata: &mut Metadata, tier: &str) {
+    let name = json!({ "name": metadata.name }).to_string();
+    metadata.annotations.insert(NAME_ANNOTATION.into(), name);
+    metadata.labels.insert(TIER_LABEL.into(), tier.to_owned());
+}
+
+/// The name that people use of a policy that is stored under `stored`.
+pub(super) fn real_name(stored: &str, annotation: Option<&str>, tier: &str) -> String {
+    let annotated: Option<Value> = annotation.and_then(|text| serde_json::from_str(text).ok());
+    match annotated.as_ref().and_then(|given| given["name"].as_str()) {
+        Some(name) => name.to_owned(),
+        None if tier == DEFAULT_TIER => {
+            stored.strip_prefix("default.").unwrap_or(stored).to_owned()
+        }
+        None => stored.to_owned(),
+    }
+}
+
 /// Gives a stored policy the name that people use, and takes the annotation away that holds it.
 pub(super) fn name_for_people(value: &mut Value) {
     let annotations = value.pointer_mut("/metadata/annotations");
@@ -56,22 +73,14 @@ pub(super) fn name_for_people(value: &mut Value) {
     {
         metadata.remove("annotations");
     }
-    let annotated: Option<Value> = annotated
-        .as_ref()
-        .and_then(Value::as_str)
-        .and_then(|text| serde_json::from_str(text).ok());
     let tier = value
         .get("spec")
         .and_then(Value::as_object)
         .map_or(DEFAULT_TIER, tier);
-    let name = match annotated.as_ref().and_then(|given| given["name"].as_str()) {
-        Some(name) => Some(name.to_owned()),
-        None if tier == DEFAULT_TIER => value["metadata"]["name"]
-            .as_str()
-            .and_then(|name| name.strip_prefix("default."))
-            .map(str::to_owned),
-        None => None,
-    };
+    let name = value["metadata"]["name"].as_str().map(|stored| {
+        let annotation = annotated.as_ref().and_then(Value::as_str);
+        real_name(stored, annotation, tier)
+    });
     let tier = tier.to_owned();
     let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::rule::{self, Action, Rule};
 use super::{Metadata, Resource, Spec};
 use crate::key::kind::Kind;
 use crate::lenient::{Unknown, or_default};
@@ -42,50 +43,6 @@ pub struct ProfileSpec {
     pub unknown: Unknown,
 }
 
-/// A rule: what to do with packets that match.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Rule {
-    /// What to do.
-    pub action: Action,
-    /// What to match, as it is; empty matches every packet.
-    #[serde(flatten)]
-    pub matches: Unknown,
-}
-
-/// What a rule does with a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Action {
-    /// Let it through.
-    Allow,
-    /// Drop it.
-    Deny,
-    /// Log it and go on with the next rule.
-    Log,
-    /// Go on with the next tier.
-    Pass,
-}
-
-impl Rule {
-    /// A rule for every packet.
-    pub const fn every(action: Action) -> Self {
-        Self {
-            action,
-            matches: Unknown::new(),
-        }
-    }
-
-    /// Whether the rule is for every packet. Its `metadata` is a remark and matches nothing;
-    /// fields that are `null` or empty do not match either.
-    pub fn is_unconditional(&self) -> bool {
-        self.matches.iter().all(|(field, value)| {
-            field == "metadata"
-                || value.is_null()
-                || value.as_object().is_some_and(serde_json::Map::is_empty)
-        })
-    }
-}
-
 impl ProfileSpec {
     /// Whether the rules let every packet through in both directions.
     pub fn allows_everything(&self) -> bool {
@@ -122,6 +79,8 @@ impl Spec for ProfileSpec {
         if metadata.name == DEFAULT_ALLOW_PROFILE {
             faults.push("metadata.name", Problem::Reserved);
         }
+        rule::validate("spec.ingress", &self.ingress, &mut faults);
+        rule::validate("spec.egress", &self.egress, &mut faults);
         faults.0
     }
 }

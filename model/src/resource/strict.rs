@@ -15,6 +15,7 @@ use crate::resource::felix_configuration::FelixConfigurationSpec;
 use crate::resource::ip_pool::IpPoolSpec;
 use crate::resource::ip_reservation::IpReservationSpec;
 use crate::resource::ipam_configuration::IpamConfigurationSpec;
+use crate::resource::network_policy::{GlobalNetworkPolicySpec, NetworkPolicySpec, TierSpec};
 use crate::resource::node::NodeSpec;
 use crate::resource::profile::ProfileSpec;
 use crate::resource::workload_endpoint::WorkloadEndpointSpec;
@@ -55,6 +56,9 @@ pub fn encode_over(
         Kind::BgpFilter => encode::<BgpFilterSpec>(resource, faults.0),
         Kind::IpReservation => encode::<IpReservationSpec>(resource, faults.0),
         Kind::IpamConfiguration => encode::<IpamConfigurationSpec>(resource, faults.0),
+        Kind::NetworkPolicy => encode::<NetworkPolicySpec>(resource, faults.0),
+        Kind::GlobalNetworkPolicy => encode::<GlobalNetworkPolicySpec>(resource, faults.0),
+        Kind::Tier => encode::<TierSpec>(resource, faults.0),
         _ => encode::<RawSpec>(resource, faults.0),
     }
 }

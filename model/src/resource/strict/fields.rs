@@ -29,6 +29,8 @@ pub(super) const fn fields(kind: Kind) -> Fields {
         Kind::BgpFilter => envelope!(Object(BGP_FILTER)),
         Kind::IpReservation => envelope!(Object(&[("reservedCIDRs", Any)])),
         Kind::IpamConfiguration => envelope!(Object(IPAM_CONFIGURATION)),
+        Kind::NetworkPolicy | Kind::GlobalNetworkPolicy => envelope!(Object(POLICY)),
+        Kind::Tier => envelope!(Object(&[("order", Any), ("defaultAction", Any)])),
         _ => envelope!(Any),
     }
 }
@@ -119,12 +121,45 @@ const RULE: Fields = &[
     ("ipVersion", Any),
     ("protocol", Any),
     ("notProtocol", Any),
-    ("icmp", Any),
-    ("notICMP", Any),
-    ("source", Any),
-    ("destination", Any),
+    ("icmp", Object(ICMP)),
+    ("notICMP", Object(ICMP)),
+    ("source", Object(ENTITY)),
+    ("destination", Object(ENTITY)),
     ("http", Any),
     ("metadata", Any),
+];
+
+const ICMP: Fields = &[("type", Any), ("code", Any)];
+
+const ENTITY: Fields = &[
+    ("nets", Any),
+    ("notNets", Any),
+    ("selector", Any),
+    ("notSelector", Any),
+    ("namespaceSelector", Any),
+    ("ports", Any),
+    ("notPorts", Any),
+    (
+        "serviceAccounts",
+        Object(&[("names", Text), ("selector", Any)]),
+    ),
+    ("services", Any),
+];
+
+/// Those that only a policy of the whole cluster has are told by its validation.
+const POLICY: Fields = &[
+    ("tier", Text),
+    ("order", Any),
+    ("selector", Any),
+    ("namespaceSelector", Any),
+    ("serviceAccountSelector", Any),
+    ("types", Any),
+    ("doNotTrack", Any),
+    ("preDNAT", Any),
+    ("applyOnForward", Any),
+    ("performanceHints", Any),
+    ("ingress", List(RULE)),
+    ("egress", List(RULE)),
 ];
 
 const CLUSTER_INFORMATION: Fields = &[

@@ -1,0 +1,395 @@
+//! Rules of profiles and policies: what to do with which packets.
+//!
+//! Reading takes whatever has the right shape; whether a rule makes sense is told by
+//! [`Protocol::number`] and [`Port::range`], and when it is written by validation.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::lenient::{Unknown, or_default};
+use crate::selector::Selector;
+use crate::validate::{Faults, Problem};
+use crate::value::network::Network;
+
+/// A rule: what to do with packets that match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    /// What to do.
+    pub action: Action,
+    /// The IP version, 4 or 6.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_version: Option<u8>,
+    /// The protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// A protocol that it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_protocol: Option<Protocol>,
+    /// Type and code of ICMP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icmp: Option<IcmpMatch>,
+    /// Type and code of ICMP that it has not both.
+    #[serde(rename = "notICMP", default, skip_serializing_if = "Option::is_none")]
+    pub not_icmp: Option<IcmpMatch>,
+    /// Where it comes from.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "EntityRule::is_empty"
+    )]
+    pub source: EntityRule,
+    /// Where it goes to.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "EntityRule::is_empty"
+    )]
+    pub destination: EntityRule,
+    /// What an HTTP request must be like, as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Value>,
+    /// Remarks, as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// Fields that are not known here. Conditions may be among them.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// What a rule does with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Action {
+    /// Let it through.
+    Allow,
+    /// Drop it.
+    Deny,
+    /// Log it and go on with the next rule.
+    Log,
+    /// Go on with the next tier.
+    Pass,
+}
+
+/// One end of a packet's way. All that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EntityRule {
+    /// The address is in one of these.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub nets: Vec<Network>,
+    /// The address is in none of these.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub not_nets: Vec<Network>,
+    /// It is an endpoint that is selected.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub selector: String,
+    /// It is no endpoint that is selected.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub not_selector: String,
+    /// It is an endpoint of a namespace that is selected.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub namespace_selector: String,
+    /// The port is one of these.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub ports: Vec<Port>,
+    /// The port is none of these.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub not_ports: Vec<Port>,
+    /// It is an endpoint of one of these service accounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_accounts: Option<ServiceAccountMatch>,
+    /// It is a service, as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub services: Option<Value>,
+    /// Fields that are not known here. Conditions may be among them.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// Service accounts, by name and by selector.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceAccountMatch {
+    /// Their names.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub names: Vec<String>,
+    /// A selector over their labels.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub selector: String,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// Type and code of an ICMP message.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IcmpMatch {
+    /// The type.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<u8>,
+    /// The code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<u8>,
+    /// Fields that are not known here.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// A protocol: by number, by name, or by a number in quotes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Protocol {
+    /// By number.
+    Number(i64),
+    /// By name.
+    Name(String),
+}
+
+/// A port: a number, a range `"1000:2000"`, or the name that endpoints give to a port of theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Port {
+    /// By number.
+    Number(i64),
+    /// A range, a name, or a number in quotes.
+    Text(String),
+}
+
+const PROTOCOLS: [(&str, u8); 6] = [
+    ("TCP", 6),
+    ("UDP", 17),
+    ("ICMP", 1),
+    ("ICMPv6", 58),
+    ("SCTP", 132),
+    ("UDPLite", 136),
+];
+
+impl Protocol {
+    /// Its number; `None` if there is no such protocol. Names are taken in any case.
+    pub fn number(&self) -> Option<u8> {
+        match self {
+            Self::Number(number) => u8::try_from(*number).ok(),
+            Self::Name(name) => PROTOCOLS
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name))
+                .map(|(_, number)| *number)
+                .or_else(|| name.parse().ok()),
+        }
+    }
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl Port {
+    /// The ports that it stands for; `None` for a name, and for what is neither.
+    pub fn range(&self) -> Option<RangeInclusive<u16>> {
+        let (first, last) = match self {
+            Self::Number(number) => {
+                let port = u16::try_from(*number).ok()?;
+                (port, port)
+            }
+            Self::Text(text) => {
+                let (first, last) = text.split_once(':').unwrap_or((text, text));
+                (first.parse().ok()?, last.parse().ok()?)
+            }
+        };
+        (first <= last).then_some(first..=last)
+    }
+
+    /// Whether it is the name of a port.
+    pub fn is_name(&self) -> bool {
+        let Self::Text(text) = self else {
+            return false;
+        };
+        self.range().is_none()
+            && !text.is_empty()
+            && text.bytes().any(|c| c.is_ascii_alphabetic())
+            && text
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(&c))
+    }
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+impl Rule {
+    /// A rule for every packet.
+    pub fn every(action: Action) -> Self {
+        Self {
+            action,
+            ip_version: None,
+            protocol: None,
+            not_protocol: None,
+            icmp: None,
+            not_icmp: None,
+            source: EntityRule::default(),
+            destination: EntityRule::default(),
+            http: None,
+            metadata: None,
+            unknown: Unknown::new(),
+        }
+    }
+
+    /// Whether the rule is for every packet. Its `metadata` is a remark and matches nothing;
+    /// fields that are `null` or empty do not match either.
+    pub fn is_unconditional(&self) -> bool {
+        let bare = Self {
+            metadata: self.metadata.clone(),
+            unknown: self.unknown.clone(),
+            ..Self::every(self.action)
+        };
+        *self == bare && self.unknown.values().all(says_nothing)
+    }
+
+    fn validate(&self, path: &str, faults: &mut Faults) {
+        if let Some(version) = self.ip_version
+            && !matches!(version, 4 | 6)
+        {
+            faults.range(format!("{path}.ipVersion"), version, "4 or 6");
+        }
+        for (name, protocol) in [
+            ("protocol", &self.protocol),
+            ("notProtocol", &self.not_protocol),
+        ] {
+            if let Some(protocol) = protocol
+                && protocol.number().is_none_or(|number| number == 0)
+            {
+                let expected = "one of TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255";
+                faults.range(format!("{path}.{name}"), protocol, expected);
+            }
+        }
+        let protocol = self.protocol.as_ref().and_then(Protocol::number);
+        for (name, icmp) in [("icmp", &self.icmp), ("notICMP", &self.not_icmp)] {
+            let Some(icmp) = icmp else { continue };
+            if !matches!(protocol, Some(1 | 58)) {
+                let why = Problem::Unwanted("it is for the protocols ICMP and ICMPv6");
+                faults.push(format!("{path}.{name}"), why);
+            }
+            if icmp.kind.is_none() && icmp.code.is_some() {
+                faults.push(format!("{path}.{name}.type"), Problem::Missing);
+            }
+            if icmp.kind == Some(255) {
+                faults.range(format!("{path}.{name}.type"), 255, "a type from 0 to 254");
+            }
+        }
+        self.source
+            .validate(&format!("{path}.source"), self, faults);
+        self.destination
+            .validate(&format!("{path}.destination"), self, faults);
+    }
+}
+
+impl EntityRule {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn validate(&self, path: &str, rule: &Rule, faults: &mut Faults) {
+        for (name, text) in [
+            ("selector", &self.selector),
+            ("notSelector", &self.not_selector),
+            ("namespaceSelector", &self.namespace_selector),
+        ] {
+            selector(format!("{path}.{name}"), text, faults);
+        }
+        if let Some(accounts) = &self.service_accounts {
+            let field = format!("{path}.serviceAccounts.selector");
+            selector(field, &accounts.selector, faults);
+        }
+        for (name, nets) in [("nets", &self.nets), ("notNets", &self.not_nets)] {
+            let other = nets.iter().enumerate().find(|(_, net)| {
+                let version = if net.address().is_ipv4() { 4 } else { 6 };
+                rule.ip_version.is_some_and(|given| given != version)
+            });
+            if let Some((at, net)) = other {
+                let expected = "of the rule's ipVersion";
+                faults.range(format!("{path}.{name}[{at}]"), net, expected);
+            }
+        }
+        let protocol = rule.protocol.as_ref().and_then(Protocol::number);
+        for (name, ports) in [("ports", &self.ports), ("notPorts", &self.not_ports)] {
+            if !ports.is_empty() && !matches!(protocol, Some(6 | 17 | 132)) {
+                let why = Problem::Unwanted("ports are for the protocols TCP, UDP and SCTP");
+                faults.push(format!("{path}.{name}"), why);
+            }
+            for (at, port) in ports.iter().enumerate() {
+                if port.range().is_none() && !port.is_name() {
+                    let expected = "a port, a range \"1000:2000\" or the name of a port";
+                    faults.range(format!("{path}.{name}[{at}]"), port, expected);
+                }
+            }
+        }
+    }
+}
+
+/// What is wrong with the rules of a list.
+pub(super) fn validate(path: &str, rules: &[Rule], faults: &mut Faults) {
+    for (at, rule) in rules.iter().enumerate() {
+        rule.validate(&format!("{path}[{at}]"), faults);
+    }
+}
+
+/// The text must be a selector.
+pub(super) fn selector(field: impl Into<String>, text: &str, faults: &mut Faults) {
+    if text.parse::<Selector>().is_err() {
+        faults.range(field, text, "a selector");
+    }
+}
+
+fn says_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
+}
