@@ -81,3 +81,12 @@ pub const HOST_NAME_OCTETS_MAX: usize = 253;
 
 /// Kernel events handled between two turns of the agent.
 pub const EVENTS_PER_TURN: usize = 4096;
+
+/// Octets of the name of a set of endpoints' addresses (as in Calico).
+pub const SET_NAME_OCTETS_MAX: usize = 31;
+
+/// Octets of a chain's name (`NFT_CHAIN_MAXNAMELEN` without its NUL).
+pub const CHAIN_NAME_OCTETS_MAX: usize = 127;
+
+/// What the kernel's log has before packets that a rule logs.
+pub const LOG_PREFIX: &str = "cambric-felix: ";

@@ -154,7 +154,7 @@ fn an_endpoint_without_profile_passes_nothing_until_it_has_one() {
             closed();
             announce(&host, 3, OPEN);
             host.until("open", || {
-                run("nft list chain inet cambric-felix from-cali3").contains("return")
+                run("nft list chain inet cambric-felix from-cali3").contains("accept")
             });
             assert!(three.namespace.pings("10.65.0.1") && one.namespace.pings("fd65::3"));
             announce(&host, 3, &[]);

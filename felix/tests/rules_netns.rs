@@ -11,6 +11,7 @@ use netns::{lab, run};
 
 fn passage(allowed: bool) -> Passage {
     Passage {
+        through: Vec::new(),
         allowed,
         reason: "profile p".into(),
     }
@@ -32,6 +33,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
         interface_prefixes: vec!["cali".into(), "tap".into()],
         to_host: ToHostAction::Drop,
         endpoints: endpoints.collect(),
+        ..RuleInputs::default()
     })
 }
 
@@ -220,7 +222,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.packets().unwrap().len(), 9 + 2 * 999);
+        assert_eq!(rules.packets().unwrap().len(), 12 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

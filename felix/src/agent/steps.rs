@@ -11,7 +11,7 @@ use super::interface::{Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{Checked, Neighbour};
 use crate::limits::{INTERFACE_REFRESH, ROUTE_GRACE, RULES_CHECK};
-use crate::render::{Key, RuleInputs, render};
+use crate::render::{FLOATING, Key, RuleInputs, SOURCES, render};
 
 impl Agent {
     /// Before anything is known of endpoints: if an earlier run left no rules, nothing passes; if
@@ -248,10 +248,12 @@ impl Agent {
             IpAddr::V4(v4) => Key::InterfaceIpv4(name.to_owned(), v4),
             IpAddr::V6(v6) => Key::InterfaceIpv6(name.to_owned(), v6),
         };
-        self.rules
-            .sets
-            .values()
-            .any(|set| set.elements.contains_key(&key))
+        let outside = Key::Address(address);
+        let holds = |key: &Key, sets: &[&str]| {
+            let mut sets = sets.iter().filter_map(|name| self.rules.sets.get(*name));
+            sets.any(|set| set.elements.contains_key(key))
+        };
+        holds(&key, &SOURCES) || holds(&outside, &FLOATING)
     }
 
     pub(super) fn route_key(&self, address: IpAddr) -> RouteKey {

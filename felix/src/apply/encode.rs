@@ -6,19 +6,20 @@ use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainMessage, DataAttribute, ExpressionAttribute, Hook as HookAttribute,
     InetHookNumber, ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute,
-    SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute,
-    TableFlags, TableMessage,
+    SetElementAttribute, SetElementFlags, SetElementList, SetElementMessage, SetFlags, SetMessage,
+    TableAttribute, TableFlags, TableMessage,
 };
 
 use super::expression;
 use crate::limits::{ELEMENTS_PER_MESSAGE, INTERFACE_NAME_OCTETS_MAX};
-use crate::render::{Change, Hook, Key, Rule, SetKind, TABLE, Verdict};
+use crate::render::{Change, Family, Hook, Key, Rule, SetKind, TABLE, Value};
 
 /// `NF_ACCEPT`: the policy of a base chain, and the verdict.
 const NF_ACCEPT: u32 = 1;
 /// nft's numbers of data types, for `nft list` to print keys as what they are.
 const TYPE_IPV4_ADDRESS: u32 = 7;
 const TYPE_IPV6_ADDRESS: u32 = 8;
+const TYPE_PORT: u32 = 13;
 const TYPE_ICMPV6: u32 = 29;
 const TYPE_INTERFACE: u32 = 41;
 /// A concatenation's type holds its parts' types, this many bits each.
@@ -65,14 +66,18 @@ pub(super) fn messages(change: &Change, set_id: &mut u32) -> Vec<Step> {
             .chunks(ELEMENTS_PER_MESSAGE)
             .map(|part| {
                 part.iter()
-                    .map(|(key, verdict)| element(key, verdict.as_ref()))
+                    .flat_map(|(key, value)| key_elements(key, value.as_ref()))
             })
             .map(|part| NfTablesMessage::NewSetElement(elements_of(name, part.collect())))
             .map(|message| (message, NLM_F_CREATE))
             .collect(),
         Change::DeleteElements(name, _, keys) => keys
             .chunks(ELEMENTS_PER_MESSAGE)
-            .map(|part| part.iter().map(|key| element(key, None)).collect())
+            .map(|part| {
+                part.iter()
+                    .flat_map(|key| key_elements(key, None))
+                    .collect()
+            })
             .map(|part| {
                 (
                     NfTablesMessage::DeleteSetElement(elements_of(name, part)),
@@ -98,18 +103,20 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
     ];
     if let Some(hook) = hook {
         let number = match hook {
-            Hook::Prerouting => InetHookNumber::PreRouting,
-            Hook::Input => InetHookNumber::LocalIn,
-            Hook::Forward => InetHookNumber::Forward,
-            Hook::Output => InetHookNumber::LocalOut,
+            Hook::Prerouting | Hook::TranslateDestination => InetHookNumber::PreRouting,
+            Hook::Input | Hook::InputToHost => InetHookNumber::LocalIn,
+            Hook::Forward | Hook::ForwardTo => InetHookNumber::Forward,
+            Hook::Output | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
+            Hook::TranslateSource => InetHookNumber::PostRouting,
         };
+        let kind = if hook.translates() { "nat" } else { "filter" };
         attributes.extend([
             ChainAttribute::Hook(vec![
                 HookAttribute::Number(number.into()),
                 HookAttribute::Priority(hook.priority().cast_unsigned()),
             ]),
             ChainAttribute::Policy(NF_ACCEPT),
-            ChainAttribute::Type("filter".into()),
+            ChainAttribute::Type(kind.into()),
         ]);
     }
     ChainMessage { attributes }
@@ -131,26 +138,46 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
         SetKind::InterfaceIpv4 => (with(TYPE_IPV4_ADDRESS), 20, NETWORK_ORDER),
         SetKind::InterfaceIpv6 => (with(TYPE_IPV6_ADDRESS), 32, NETWORK_ORDER),
         SetKind::Icmpv6Type => (TYPE_ICMPV6, 1, NETWORK_ORDER),
+        SetKind::Ports => (TYPE_PORT, 2, NETWORK_ORDER),
+        SetKind::Address(family) | SetKind::Nets(family) | SetKind::AddressMap(family) => {
+            let (address, octets) = address_type(family);
+            (address, octets, NETWORK_ORDER)
+        }
+        SetKind::AddressPairMap(family) => {
+            let (address, octets) = address_type(family);
+            (address << TYPE_BITS | address, 2 * octets, NETWORK_ORDER)
+        }
     };
-    let maps = kind == SetKind::InterfaceVerdict;
+    let values = match kind {
+        SetKind::InterfaceVerdict => Some((TYPE_VERDICT, 0)),
+        SetKind::AddressMap(family) | SetKind::AddressPairMap(family) => Some(address_type(family)),
+        _ => None,
+    };
+    let flags = match kind {
+        SetKind::Nets(_) | SetKind::Ports => SetFlags::Interval,
+        _ if values.is_some() => SetFlags::Map,
+        _ => SetFlags::empty(),
+    };
     message.attributes.extend([
-        SetAttribute::Flags(if maps {
-            SetFlags::Map
-        } else {
-            SetFlags::empty()
-        }),
+        SetAttribute::Flags(flags),
         SetAttribute::KeyType(key_type),
         SetAttribute::KeyLen(octets),
     ]);
-    if maps {
-        message.attributes.extend([
-            SetAttribute::DataType(TYPE_VERDICT),
-            SetAttribute::DataLen(0),
-        ]);
+    if let Some((kind, octets)) = values {
+        message
+            .attributes
+            .extend([SetAttribute::DataType(kind), SetAttribute::DataLen(octets)]);
     }
     message.attributes.push(SetAttribute::Id(id));
     message.attributes.push(SetAttribute::UserData(note.into()));
     message
+}
+
+const fn address_type(family: Family) -> (u32, u32) {
+    match family {
+        Family::V4 => (TYPE_IPV4_ADDRESS, 4),
+        Family::V6 => (TYPE_IPV6_ADDRESS, 16),
+    }
 }
 
 fn elements_of(name: &str, elements: Vec<ListAttribute<SetElementAttribute>>) -> SetElementMessage {
@@ -162,15 +189,39 @@ fn elements_of(name: &str, elements: Vec<ListAttribute<SetElementAttribute>>) ->
     SetElementMessage { attributes }
 }
 
-fn element(key: &Key, verdict: Option<&Verdict>) -> ListAttribute<SetElementAttribute> {
-    let mut attributes = vec![SetElementAttribute::Key(DataAttribute::Value(key_octets(
-        key,
-    )))];
-    if let Some(verdict) = verdict {
-        let data = DataAttribute::Verdict(expression::verdict(verdict));
-        attributes.push(SetElementAttribute::Data(data));
-    }
-    ListAttribute::Element(attributes)
+/// The kernel's element or elements of a key: a range is where it begins and, unless it goes on to
+/// the last value there is, the first value after it.
+fn key_elements(key: &Key, value: Option<&Value>) -> Vec<ListAttribute<SetElementAttribute>> {
+    let element = |octets: Vec<u8>, more| {
+        let mut attributes = vec![SetElementAttribute::Key(DataAttribute::Value(octets))];
+        attributes.extend(more);
+        ListAttribute::Element(attributes)
+    };
+    let data = value.map(|value| match value {
+        Value::Verdict(verdict) => DataAttribute::Verdict(expression::verdict(verdict)),
+        Value::Address(address) => DataAttribute::Value(address_octets(*address)),
+    });
+    let mut elements = vec![element(
+        key_octets(key),
+        data.map(SetElementAttribute::Data),
+    )];
+    let end = SetElementAttribute::Flags(SetElementFlags::IntervalEnd);
+    elements.extend(after(key).map(|octets| element(octets, Some(end))));
+    elements
+}
+
+/// The first key after a range.
+fn after(key: &Key) -> Option<Vec<u8>> {
+    let mut octets = match key {
+        Key::Net(net) => address_octets(net.broadcast()),
+        Key::Ports(_, last) => last.to_be_bytes().to_vec(),
+        _ => return None,
+    };
+    let more = octets.iter_mut().rev().any(|octet| {
+        *octet = octet.wrapping_add(1);
+        *octet != 0
+    });
+    more.then_some(octets)
 }
 
 fn key_octets(key: &Key) -> Vec<u8> {
@@ -179,15 +230,25 @@ fn key_octets(key: &Key) -> Vec<u8> {
         Key::InterfaceIpv4(name, address) => pair(name, (*address).into()),
         Key::InterfaceIpv6(name, address) => pair(name, (*address).into()),
         Key::Icmpv6Type(code) => vec![*code],
+        Key::Address(address) => address_octets(*address),
+        Key::Net(net) => address_octets(net.network()),
+        Key::Ports(first, _) => first.to_be_bytes().to_vec(),
+        Key::AddressPair(source, destination) => {
+            [address_octets(*source), address_octets(*destination)].concat()
+        }
+    }
+}
+
+fn address_octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
     }
 }
 
 fn pair(name: &str, address: IpAddr) -> Vec<u8> {
     let mut octets = Vec::from(name_octets(name));
-    match address {
-        IpAddr::V4(v4) => octets.extend(v4.octets()),
-        IpAddr::V6(v6) => octets.extend(v6.octets()),
-    }
+    octets.extend(address_octets(address));
     octets
 }
 

@@ -1,13 +1,16 @@
 //! Rules as expressions of the nftables virtual machine. Each match loads into register 1 and
 //! compares; the forms are those that `nft` itself makes, so that `nft list` prints them back.
 
+use std::net::IpAddr;
+
+use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
     Bitwise, Cmp, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload,
     Register, Verdict as Code, VerdictAttribute,
 };
 
 use super::encode::number;
-use crate::render::{Action, ConnectionStates, Match, Rule, Side, Verdict};
+use crate::render::{Action, ConnectionStates, End, Family, Is, Match, Rule, Side, Verdict};
 
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
@@ -24,10 +27,27 @@ const CT_STATE: u32 = 0;
 /// Bits of the connection tracking state.
 const ESTABLISHED: u32 = 2;
 const RELATED: u32 = 4;
+const INVALID: u32 = 1;
+/// `NFT_LOOKUP_F_INV`.
+const LOOKUP_INVERTED: u32 = 1;
+/// `NFTA_LOG_PREFIX`.
+const LOG_PREFIX: u16 = 2;
+/// `NFTA_NAT_TYPE`, `NFTA_NAT_FAMILY`, `NFTA_NAT_REG_ADDR_MIN`, `NFTA_NAT_REG_PROTO_MIN`;
+/// `NFT_NAT_SNAT`, `NFT_NAT_DNAT`.
+const NAT_TYPE: u16 = 1;
+const NAT_FAMILY: u16 = 2;
+const NAT_ADDRESS: u16 = 3;
+const NAT_PORT: u16 = 5;
+const TO_SOURCE: u32 = 0;
+const TO_DESTINATION: u32 = 1;
 
 /// All expressions of a rule, in order.
 pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
-    let mut expressions: Vec<Expressions> = rule.matches.iter().flat_map(of_match).collect();
+    let mut asked = Asked::default();
+    let mut expressions = Vec::new();
+    for condition in &rule.matches {
+        asked.of_match(condition, &mut expressions);
+    }
     if rule.counter {
         expressions.push(Expressions::Other {
             expression_type: "counter".into(),
@@ -39,6 +59,43 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
         Action::Lookup(side, map) => {
             expressions.push(interface(*side));
             expressions.push(lookup(map, Some(Register::Verdict)));
+        }
+        Action::Log(prefix) => {
+            let text = [prefix.as_bytes(), &[0]].concat();
+            expressions.push(Expressions::Other {
+                expression_type: "log".into(),
+                attributes: vec![DefaultNla::new(LOG_PREFIX, text)],
+            });
+        }
+        Action::DestinationTo(address, port) => {
+            expressions.push(load(Register::Reg1, &address.octets()));
+            expressions.push(load(Register::Reg2, &port.to_be_bytes()));
+            let port = Some(Register::Reg2);
+            expressions.push(translation(TO_DESTINATION, Family::V4, port));
+        }
+        Action::DestinationBy(family, map) => {
+            asked.family(*family, &mut expressions);
+            let (offset, octets) = place(End::Destination, *family);
+            expressions.push(payload(NETWORK, offset, octets, Register::Reg1));
+            expressions.push(lookup(map, Some(Register::Reg1)));
+            expressions.push(translation(TO_DESTINATION, *family, None));
+        }
+        Action::SourceBy(family, map) => {
+            asked.family(*family, &mut expressions);
+            // Side by side, as the key has them.
+            let destination = match family {
+                Family::V4 => Register::Reg32_01,
+                Family::V6 => Register::Reg2,
+            };
+            for (end, register) in [
+                (End::Source, Register::Reg1),
+                (End::Destination, destination),
+            ] {
+                let (offset, octets) = place(end, *family);
+                expressions.push(payload(NETWORK, offset, octets, register));
+            }
+            expressions.push(lookup(map, Some(Register::Reg1)));
+            expressions.push(translation(TO_SOURCE, *family, None));
         }
     }
     expressions
@@ -58,67 +115,196 @@ pub(super) fn verdict(verdict: &Verdict) -> Vec<VerdictAttribute> {
     attributes
 }
 
-fn of_match(condition: &Match) -> Vec<Expressions> {
-    match condition {
-        Match::InterfacePrefix(side, prefix) => vec![interface(*side), equal(prefix.as_bytes())],
-        Match::InterfaceIn(side, set) => vec![interface(*side), lookup(set, None)],
-        Match::SourceIpv4In(set) => source_in(NFPROTO_IPV4, (12, 4), set),
-        Match::SourceIpv6In(set) => source_in(NFPROTO_IPV6, (8, 16), set),
-        Match::SourceLinkLocal => {
-            let (mut mask, mut value) = ([0; 16], [0; 16]);
-            [mask[0], mask[1]] = [0xff, 0xc0];
-            [value[0], value[1]] = [0xfe, 0x80];
-            let mut expressions = family(NFPROTO_IPV6);
-            expressions.extend([
-                payload(NETWORK, 8, 16, Register::Reg1),
-                masked(&mask),
-                equal(&value),
-            ]);
-            expressions
+/// What a rule has asked already: family and protocol are asked once.
+#[derive(Default)]
+struct Asked {
+    family: Option<Family>,
+    protocol: Option<u8>,
+}
+
+impl Asked {
+    fn family(&mut self, family: Family, into: &mut Vec<Expressions>) {
+        if self.family.replace(family) != Some(family) {
+            let number = match family {
+                Family::V4 => NFPROTO_IPV4,
+                Family::V6 => NFPROTO_IPV6,
+            };
+            into.extend([meta(MetaKey::Nfproto), equal(&[number])]);
         }
-        Match::SourceUnspecified => {
-            let mut expressions = family(NFPROTO_IPV6);
-            expressions.extend([payload(NETWORK, 8, 16, Register::Reg1), equal(&[0; 16])]);
-            expressions
+    }
+
+    fn protocol(&mut self, protocol: u8, into: &mut Vec<Expressions>) {
+        if self.protocol.replace(protocol) != Some(protocol) {
+            into.extend([meta(MetaKey::L4Proto), equal(&[protocol])]);
         }
-        Match::DestinationLinkLocalMulticast => {
-            let mut expressions = family(NFPROTO_IPV6);
-            expressions.extend([
-                payload(NETWORK, 24, 2, Register::Reg1),
-                equal(&[0xff, 0x02]),
-            ]);
-            expressions
+    }
+
+    /// Loads an address of a packet of the family.
+    fn address(&mut self, end: End, family: Family, into: &mut Vec<Expressions>) {
+        self.family(family, into);
+        let (offset, octets) = place(end, family);
+        into.push(payload(NETWORK, offset, octets, Register::Reg1));
+    }
+
+    /// Loads a port of a packet of the protocol.
+    fn port(&mut self, end: End, protocol: u8, into: &mut Vec<Expressions>) {
+        self.protocol(protocol, into);
+        let offset = match end {
+            End::Source => 0,
+            End::Destination => 2,
+        };
+        into.push(payload(TRANSPORT, offset, 2, Register::Reg1));
+    }
+
+    fn of_match(&mut self, condition: &Match, into: &mut Vec<Expressions>) {
+        match condition {
+            Match::InterfacePrefix(side, prefix) => {
+                into.extend([interface(*side), equal(prefix.as_bytes())]);
+            }
+            Match::InterfaceIn(side, set) => into.extend([interface(*side), lookup(set, None)]),
+            Match::SourceIpv4In(set) => self.source_in(Family::V4, set, into),
+            Match::SourceIpv6In(set) => self.source_in(Family::V6, set, into),
+            Match::SourceLinkLocal => {
+                let (mut mask, mut value) = ([0; 16], [0; 16]);
+                [mask[0], mask[1]] = [0xff, 0xc0];
+                [value[0], value[1]] = [0xfe, 0x80];
+                self.address(End::Source, Family::V6, into);
+                into.extend([masked(&mask), equal(&value)]);
+            }
+            Match::SourceUnspecified => {
+                self.address(End::Source, Family::V6, into);
+                into.push(equal(&[0; 16]));
+            }
+            Match::DestinationLinkLocalMulticast => {
+                self.family(Family::V6, into);
+                into.extend([
+                    payload(NETWORK, 24, 2, Register::Reg1),
+                    equal(&[0xff, 0x02]),
+                ]);
+            }
+            Match::Icmpv6TypeIn(set) => {
+                self.protocol(IPPROTO_ICMPV6, into);
+                into.extend([payload(TRANSPORT, 0, 1, Register::Reg1), lookup(set, None)]);
+            }
+            Match::Connection(states) => {
+                let states = match states {
+                    ConnectionStates::EstablishedOrRelated => ESTABLISHED | RELATED,
+                    ConnectionStates::Invalid => INVALID,
+                };
+                into.extend([
+                    connection_state(),
+                    masked(&states.to_ne_bytes()),
+                    differs(&[0; 4]),
+                ]);
+            }
+            other => self.of_policy(other, into),
         }
-        Match::Icmpv6TypeIn(set) => vec![
-            meta(MetaKey::L4Proto),
-            equal(&[IPPROTO_ICMPV6]),
-            payload(TRANSPORT, 0, 1, Register::Reg1),
+    }
+
+    /// What rules of policies ask.
+    fn of_policy(&mut self, condition: &Match, into: &mut Vec<Expressions>) {
+        match condition {
+            Match::Family(family) => self.family(*family, into),
+            Match::Protocol(protocol, Is::Yes) => self.protocol(*protocol, into),
+            Match::Protocol(protocol, Is::Not) => {
+                into.extend([meta(MetaKey::L4Proto), differs(&[*protocol])]);
+            }
+            Match::InNet(end, net, is) => {
+                self.address(*end, Family::of(net.addr()), into);
+                let octets = |address| match address {
+                    IpAddr::V4(v4) => v4.octets().to_vec(),
+                    IpAddr::V6(v6) => v6.octets().to_vec(),
+                };
+                if net.prefix_len() < net.max_prefix_len() {
+                    into.push(masked(&octets(net.netmask())));
+                }
+                into.push(compare(operator(*is), &octets(net.network())));
+            }
+            Match::InSet(end, family, set, is) => {
+                self.address(*end, *family, into);
+                into.push(lookup_if(set, *is));
+            }
+            Match::Port(end, protocol, port, is) => {
+                self.port(*end, *protocol, into);
+                into.push(compare(operator(*is), &port.to_be_bytes()));
+            }
+            Match::PortIn(end, protocol, set, is) => {
+                self.port(*end, *protocol, into);
+                into.push(lookup_if(set, *is));
+            }
+            Match::IcmpType(family, value, is) | Match::IcmpCode(family, value, is) => {
+                let offset = u32::from(matches!(condition, Match::IcmpCode(..)));
+                self.protocol(family.icmp(), into);
+                into.push(payload(TRANSPORT, offset, 1, Register::Reg1));
+                into.push(compare(operator(*is), &[*value]));
+            }
+            _ => {}
+        }
+    }
+
+    /// The input interface's name and the source address, side by side, looked up in a set.
+    fn source_in(&mut self, family: Family, set: &str, into: &mut Vec<Expressions>) {
+        self.family(family, into);
+        let (offset, octets) = place(End::Source, family);
+        into.extend([
+            interface(Side::Input),
+            payload(NETWORK, offset, octets, Register::Reg2),
             lookup(set, None),
-        ],
-        Match::Connection(ConnectionStates::EstablishedOrRelated) => {
-            let states = ESTABLISHED | RELATED;
-            vec![
-                connection_state(),
-                masked(&states.to_ne_bytes()),
-                differs(&[0; 4]),
-            ]
-        }
+        ]);
     }
 }
 
-/// The input interface's name and the source address, side by side, looked up in a set.
-fn source_in(protocol: u8, (offset, octets): (u32, u32), set: &str) -> Vec<Expressions> {
-    let mut expressions = family(protocol);
-    expressions.extend([
-        interface(Side::Input),
-        payload(NETWORK, offset, octets, Register::Reg2),
-        lookup(set, None),
-    ]);
-    expressions
+/// Where an address is in the network header: offset and octets.
+const fn place(end: End, family: Family) -> (u32, u32) {
+    match (end, family) {
+        (End::Source, Family::V4) => (12, 4),
+        (End::Destination, Family::V4) => (16, 4),
+        (End::Source, Family::V6) => (8, 16),
+        (End::Destination, Family::V6) => (24, 16),
+    }
 }
 
-fn family(protocol: u8) -> Vec<Expressions> {
-    vec![meta(MetaKey::Nfproto), equal(&[protocol])]
+const fn operator(is: Is) -> Operator {
+    match is {
+        Is::Yes => Operator::Equal,
+        Is::Not => Operator::NotEqual,
+    }
+}
+
+fn load(register: Register, octets: &[u8]) -> Expressions {
+    Expressions::Immediate(vec![
+        Immediate::DestinationRegister(register),
+        Immediate::Data(DataAttribute::Value(octets.into())),
+    ])
+}
+
+/// To the address in register 1, and perhaps to the port in another.
+fn translation(kind: u32, family: Family, port: Option<Register>) -> Expressions {
+    let family = match family {
+        Family::V4 => NFPROTO_IPV4,
+        Family::V6 => NFPROTO_IPV6,
+    };
+    let mut attributes = vec![
+        number(NAT_TYPE, kind),
+        number(NAT_FAMILY, family.into()),
+        number(NAT_ADDRESS, Register::Reg1.into()),
+    ];
+    attributes.extend(port.map(|port| number(NAT_PORT, port.into())));
+    Expressions::Other {
+        expression_type: "nat".into(),
+        attributes,
+    }
+}
+
+fn lookup_if(set: &str, is: Is) -> Expressions {
+    let mut attributes = vec![
+        Lookup::Set(set.into()),
+        Lookup::SourceRegister(Register::Reg1),
+    ];
+    if is == Is::Not {
+        attributes.push(Lookup::Flags(LOOKUP_INVERTED));
+    }
+    Expressions::Lookup(attributes)
 }
 
 fn interface(side: Side) -> Expressions {

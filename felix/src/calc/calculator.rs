@@ -2,19 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use model::{DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec, ResourceKey};
+use model::{
+    DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec, ResourceKey, Selector,
+    TierSpec,
+};
 
 use super::desired::{Desired, desired};
+use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::profile::Profile;
-use super::read::{self, Read};
+use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
+use crate::render::{Compiled, SetId};
 
 /// The kinds of resource that matter here; the store is watched for no others, but for what says
 /// whether it may be acted upon.
-pub const KINDS: [Kind; 3] = [
+pub const KINDS: [Kind; 6] = [
     Kind::FelixConfiguration,
+    Kind::Tier,
     Kind::Profile,
+    Kind::GlobalNetworkPolicy,
+    Kind::NetworkPolicy,
     Kind::WorkloadEndpoint,
 ];
 
@@ -30,6 +38,11 @@ pub struct Calculator {
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
     pub(super) profiles: BTreeMap<String, Profile>,
+    /// All policies that are for workloads, by key.
+    pub(super) policies: BTreeMap<String, Policy>,
+    pub(super) tiers: Tiers,
+    /// Which rules this host needs, and the addresses that they ask for.
+    pub(super) index: Index,
     /// FelixConfiguration `default`.
     pub(super) cluster_wide: Option<FelixConfigurationSpec>,
     /// FelixConfiguration `node.<hostname>`.
@@ -49,6 +62,9 @@ impl Calculator {
             local,
             endpoints: BTreeMap::new(),
             profiles: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            tiers: Tiers::default(),
+            index: Index::default(),
             cluster_wide: None,
             own: None,
             refused: BTreeMap::new(),
@@ -66,6 +82,8 @@ impl Calculator {
         let outcome = match resource.kind() {
             Kind::WorkloadEndpoint => self.endpoint(key, &resource, value),
             Kind::Profile => self.profile(key, resource.name(), value),
+            Kind::Tier => self.tier(key, resource.name(), value),
+            Kind::NetworkPolicy | Kind::GlobalNetworkPolicy => self.policy(key, &resource, value),
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
             _ => return None,
         };
@@ -101,14 +119,25 @@ impl Calculator {
             Some(octets) => read::endpoint(key, resource, octets, &self.hostname)?,
             None => Read::Absent,
         };
-        self.changed |= match read {
-            Read::Absent => self.endpoints.remove(key).is_some(),
-            Read::Local(endpoint) if self.endpoints.get(key) == Some(&endpoint) => false,
-            Read::Local(endpoint) => {
+        let (local, member) = match read {
+            Read::Absent => (None, None),
+            Read::Local(endpoint, member) => (Some(endpoint), Some(member)),
+            Read::Remote(member) => (None, Some(member)),
+            // As an endpoint of others it stays what it was.
+            Read::Unreadable => {
+                self.changed |= self.endpoints.remove(key).is_some();
+                return Ok(());
+            }
+        };
+        self.changed |= match local {
+            None => self.endpoints.remove(key).is_some(),
+            Some(endpoint) if self.endpoints.get(key) == Some(&endpoint) => false,
+            Some(endpoint) => {
                 self.endpoints.insert(key.to_owned(), endpoint);
                 true
             }
         };
+        self.changed |= self.index.put_member(key, member);
         Ok(())
     }
 
@@ -117,18 +146,67 @@ impl Calculator {
         if name == DEFAULT_ALLOW_PROFILE {
             return Ok(());
         }
-        self.changed = true;
-        match value {
+        let profile = match value {
             Some(octets) => {
                 let profile = read::resource::<ProfileSpec>(key, octets)?;
-                self.profiles
-                    .insert(name.to_owned(), Profile::new(&profile.spec));
+                Some(Profile::new(name, &profile.spec))
             }
-            None => {
-                self.profiles.remove(name);
-            }
-        }
+            None => None,
+        };
+        let list = profile.as_ref().map(|profile| List {
+            subjects: None,
+            selectors: selectors(profile.chains()),
+            labels: profile.labels.clone(),
+        });
+        let key = profile_key(name);
+        self.changed |= self.index.put_list(&key, list) || self.index.is_used(&key);
+        match profile {
+            Some(profile) => self.profiles.insert(name.to_owned(), profile),
+            None => self.profiles.remove(name),
+        };
         Ok(())
+    }
+
+    fn tier(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
+        let spec = match value {
+            Some(octets) => Some(read::resource::<TierSpec>(key, octets)?.spec),
+            None => None,
+        };
+        self.changed |= self.tiers.put(name, spec.as_ref());
+        Ok(())
+    }
+
+    fn policy(
+        &mut self,
+        key: &str,
+        resource: &ResourceKey,
+        value: Option<&[u8]>,
+    ) -> Result<(), Problem> {
+        let read = match value {
+            Some(octets) => policy(key, resource, octets),
+            None => Ok(None),
+        };
+        let (policy, outcome) = match (read, value) {
+            (Ok(policy), _) => (policy, Ok(())),
+            // Nothing of it is known to be good.
+            (Err(problem), Some(octets)) if self.policies.get(key).is_none_or(|old| old.broken) => {
+                (broken(resource, octets, &problem), Err(problem))
+            }
+            (Err(problem), _) => return Err(problem),
+        };
+        let list = policy.as_ref().map(|policy| List {
+            subjects: Some(policy.subjects.clone()),
+            selectors: selectors(policy.sides()),
+            labels: BTreeMap::new(),
+        });
+        // What the policy was mattered if it was in use, and what it is now, if it still is.
+        self.changed |= self.index.is_used(key);
+        self.changed |= self.index.put_list(key, list) || self.index.is_used(key);
+        match policy {
+            Some(policy) => self.policies.insert(key.to_owned(), policy),
+            None => self.policies.remove(key),
+        };
+        outcome
     }
 
     fn configuration(
@@ -155,4 +233,8 @@ impl Calculator {
         }
         Ok(())
     }
+}
+
+fn selectors<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Selector> {
+    chains.flat_map(|chain| chain.selectors.clone()).collect()
 }

@@ -2,14 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use model::{DEFAULT_ALLOW_PROFILE, Kind, Mac};
+use model::{DEFAULT_ALLOW_PROFILE, Mac};
 
 use super::calculator::Calculator;
-use super::profile::{Direction, Outcome, Profile};
+use super::policy::Policy;
+use super::profile::{Outcome, Profile};
+use super::read::profile_key;
 use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
-use crate::render::{EndpointRules, Passage, RuleInputs, Ruleset, render};
+use crate::render::{
+    Compiled, Direction, EndpointRules, OpenStack, Passage, RuleInputs, Ruleset, render,
+    tier_chain, tier_name,
+};
 
 /// What a host should look like, and what is said about its endpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +24,7 @@ pub struct Desired {
     pub settings: Settings,
     /// Workload interfaces to set up, by name, each with its endpoint.
     pub interfaces: BTreeMap<String, Endpoint>,
-    /// Routes: workload address to interface, /32 or /128.
+    /// Routes: a workload's address, or one outside that stands for it, to interface; /32 or /128.
     pub routes: BTreeMap<IpAddr, String>,
     /// Permanent neighbour entries, by interface and address.
     pub neighbours: BTreeMap<(String, IpAddr), Mac>,
@@ -47,7 +53,7 @@ pub(super) fn desired(calculator: &Calculator) -> Desired {
             problems: calculator.refused.values().cloned().collect(),
             ..Desired::default()
         },
-        rules: BTreeMap::new(),
+        inputs: RuleInputs::default(),
     };
     // In the order of ids: of two that claim the same thing, the lower one wins.
     let mut endpoints: Vec<(&String, &Endpoint)> = calculator.endpoints.iter().collect();
@@ -58,13 +64,18 @@ pub(super) fn desired(calculator: &Calculator) -> Desired {
     builder.finish()
 }
 
+/// Of its endpoints the host takes care in OpenStack's way.
+const OPENSTACK: &str = "openstack";
+
+static DEFAULT_ALLOW: Profile = Profile::default_allow();
+
 struct Builder<'c> {
     calculator: &'c Calculator,
     desired: Desired,
-    rules: BTreeMap<String, EndpointRules>,
+    inputs: RuleInputs,
 }
 
-impl Builder<'_> {
+impl<'c> Builder<'c> {
     fn place(&mut self, key: &str, endpoint: &Endpoint) {
         let mut endpoint = endpoint.clone();
         let denied = match self.denial(&endpoint) {
@@ -74,7 +85,7 @@ impl Builder<'_> {
             }
             None => {
                 let refused = self.take_addresses(key, &mut endpoint);
-                self.set_up(&endpoint);
+                self.set_up(key, &endpoint);
                 refused
             }
         };
@@ -125,7 +136,7 @@ impl Builder<'_> {
         Some(&self.desired.interfaces.get(interface)?.id)
     }
 
-    fn set_up(&mut self, endpoint: &Endpoint) {
+    fn set_up(&mut self, key: &str, endpoint: &Endpoint) {
         let name = &endpoint.interface;
         for address in &endpoint.addresses {
             self.desired.routes.insert(*address, name.clone());
@@ -135,25 +146,48 @@ impl Builder<'_> {
                     .insert((name.clone(), *address), mac);
             }
         }
+        if endpoint.id.orchestrator == OPENSTACK {
+            self.inputs.openstack.interfaces.insert(name.clone());
+        }
+        self.float(key, endpoint);
         let rules = EndpointRules {
             addresses: endpoint.addresses.clone(),
-            from: self.passage(endpoint, "egress", |profile| profile.egress),
-            to: self.passage(endpoint, "ingress", |profile| profile.ingress),
+            from: self.passage(key, endpoint, Direction::Egress),
+            to: self.passage(key, endpoint, Direction::Ingress),
         };
-        self.rules.insert(name.clone(), rules);
+        self.inputs.endpoints.insert(name.clone(), rules);
         self.desired
             .interfaces
             .insert(name.clone(), endpoint.clone());
     }
 
-    /// The profiles in order: the first that says something decides; if none does, nothing
-    /// passes.
-    fn passage(
-        &mut self,
-        endpoint: &Endpoint,
-        side: &str,
-        of: fn(&Profile) -> Direction,
-    ) -> Passage {
+    /// Takes the addresses outside that stand for addresses of the endpoint.
+    fn float(&mut self, key: &str, endpoint: &Endpoint) {
+        let enabled = self.desired.settings.floating_ips;
+        if !enabled && endpoint.id.orchestrator != OPENSTACK {
+            return;
+        }
+        for (at, (outside, inside)) in endpoint.floating.iter().enumerate() {
+            let reason = if !endpoint.addresses.contains(inside) {
+                format!("{inside} is not an address of the endpoint")
+            } else if outside.is_ipv4() != inside.is_ipv4() {
+                format!("{outside} cannot stand for {inside}")
+            } else if let Some(other) = self.desired.routes.get(outside) {
+                format!("{outside} belongs to the endpoint on {other}")
+            } else {
+                let interface = endpoint.interface.clone();
+                self.desired.routes.insert(*outside, interface);
+                self.inputs.floating.insert(*outside, *inside);
+                continue;
+            };
+            self.problem(key, &format!("spec.ipNATs[{at}]"), &reason);
+        }
+    }
+
+    /// Tiers in order, then profiles in order: the first that says something decides; if none does,
+    /// nothing passes.
+    fn passage(&mut self, key: &str, endpoint: &Endpoint, direction: Direction) -> Passage {
+        let mut through = self.tiers(key, direction);
         for name in &endpoint.profiles {
             let Some(profile) = self.profile(name) else {
                 let reason = format!("profile {name} does not exist");
@@ -163,41 +197,100 @@ impl Builder<'_> {
                     &format!("{reason}; its endpoints pass nothing"),
                 );
                 return Passage {
+                    through,
                     allowed: false,
                     reason,
                 };
             };
-            let direction = of(&profile);
-            if let Some(at) = direction.conditional {
-                let field = format!("spec.{side}[{at}]");
-                let reason =
-                    "rules with conditions are not enforced yet; what they would decide is dropped";
-                self.problem(&profile_key(name), &field, reason);
-            }
-            let allowed = match direction.outcome {
+            let allowed = match profile.side(direction) {
                 Outcome::Allow => true,
                 Outcome::Deny => false,
                 Outcome::Next => continue,
+                Outcome::Ask(chain) => {
+                    self.take(&profile_key(name), chain);
+                    through.push(chain.name.clone());
+                    continue;
+                }
             };
             return Passage {
+                through,
                 allowed,
                 reason: format!("profile {name}"),
             };
         }
-        let reason = match endpoint.profiles.is_empty() {
-            true => "no profile or policy",
-            false => "no profile allows it",
+        let reason = match (through.is_empty(), endpoint.profiles.is_empty()) {
+            (false, _) => "no policy or profile allows it",
+            (true, true) => "no profile or policy",
+            (true, false) => "no profile allows it",
         };
         Passage {
+            through,
             allowed: false,
             reason: reason.into(),
         }
     }
 
-    fn profile(&self, name: &str) -> Option<Profile> {
+    /// The chains of the tiers that have policies for the endpoint.
+    fn tiers(&mut self, endpoint: &str, direction: Direction) -> Vec<String> {
+        let calculator = self.calculator;
+        let policies = || {
+            let used = calculator.index.used(endpoint);
+            used.filter_map(|key| Some((key, calculator.policies.get(key)?)))
+        };
+        for (key, policy) in policies() {
+            if let Some(side) = policy.side(direction) {
+                self.take(key, side);
+            }
+        }
+        let mut through = Vec::new();
+        for asked in calculator.tiers.asked(direction, policies()) {
+            if asked.unknown {
+                self.unknown_tier(asked.tier, policies());
+            }
+            let name = tier_name(direction, asked.tier, asked.denies, &asked.policies);
+            if !self.inputs.chains.contains_key(&name) {
+                let chain = tier_chain(asked.tier, asked.denies, &asked.policies);
+                self.inputs.chains.insert(name.clone(), Arc::new(chain));
+            }
+            through.push(name);
+        }
+        through
+    }
+
+    fn unknown_tier<'p>(
+        &mut self,
+        tier: &str,
+        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+    ) {
+        let reason = format!(
+            "there is no tier {tier}; it is taken for the last one, and for one that denies"
+        );
+        for (key, _) in policies.filter(|(_, policy)| policy.tier == tier) {
+            self.problem(key, "spec.tier", &reason);
+        }
+    }
+
+    /// Takes a chain of rules with the sets that they ask, and says what of it is not followed.
+    fn take(&mut self, key: &str, chain: &Compiled) {
+        // One with rules that pass stands in the chains of its tier.
+        if self.inputs.chains.contains_key(&chain.name) {
+            return;
+        }
+        self.inputs
+            .chains
+            .insert(chain.name.clone(), Arc::clone(&chain.chain));
+        let sets = chain.sets.iter();
+        let sets = sets.map(|(name, set)| (name.clone(), Arc::clone(set)));
+        self.inputs.sets.extend(sets);
+        for fault in &chain.unsupported {
+            self.problem(key, &fault.field, &fault.reason);
+        }
+    }
+
+    fn profile(&self, name: &str) -> Option<&'c Profile> {
         match name {
-            DEFAULT_ALLOW_PROFILE => Some(Profile::default_allow()),
-            _ => self.calculator.profiles.get(name).copied(),
+            DEFAULT_ALLOW_PROFILE => Some(&DEFAULT_ALLOW),
+            _ => self.calculator.profiles.get(name),
         }
     }
 
@@ -208,15 +301,19 @@ impl Builder<'_> {
     }
 
     fn finish(mut self) -> Desired {
-        self.desired.rules = render(&RuleInputs {
-            interface_prefixes: self.desired.settings.interface_prefixes.clone(),
-            to_host: self.desired.settings.to_host,
-            endpoints: self.rules,
-        });
+        let settings = &self.desired.settings;
+        let inputs = RuleInputs {
+            interface_prefixes: settings.interface_prefixes.clone(),
+            to_host: settings.to_host,
+            openstack: OpenStack {
+                metadata: settings.metadata,
+                ..self.inputs.openstack
+            },
+            ..self.inputs
+        };
+        let mut rules = render(&inputs);
+        rules.sets.extend(self.calculator.index.sets());
+        self.desired.rules = rules;
         self.desired
     }
-}
-
-fn profile_key(name: &str) -> String {
-    format!("{}{name}", Kind::Profile.prefix())
 }

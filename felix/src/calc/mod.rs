@@ -3,6 +3,7 @@
 
 mod calculator;
 mod desired;
+mod policy;
 mod profile;
 mod read;
 mod settings;

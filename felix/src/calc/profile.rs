@@ -1,12 +1,13 @@
 //! What the rules of a profile come to.
-//!
-//! Rules with conditions are not enforced yet. They err on the closed side: a conditional `Allow`
-//! allows nothing, a conditional `Deny` or `Pass` closes what follows it.
+
+use std::collections::BTreeMap;
 
 use model::{Action, ProfileSpec, Rule};
 
-/// The outcome of one direction of a profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use crate::render::{Compiled, Direction, compile};
+
+/// One direction of a profile.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Outcome {
     /// Everything passes.
     Allow,
@@ -15,70 +16,64 @@ pub(super) enum Outcome {
     /// The next profile decides.
     #[default]
     Next,
-}
-
-/// One direction of a profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Direction {
-    /// What it comes to.
-    pub(super) outcome: Outcome,
-    /// The first rule that was not taken by its conditions.
-    pub(super) conditional: Option<usize>,
+    /// Rules with conditions decide, and where none does, the next profile.
+    Ask(Compiled),
 }
 
 /// A profile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Profile {
     /// What its endpoints are sent.
-    pub(super) ingress: Direction,
+    pub(super) ingress: Outcome,
     /// What they send.
-    pub(super) egress: Direction,
+    pub(super) egress: Outcome,
+    /// Labels that they take on.
+    pub(super) labels: BTreeMap<String, String>,
 }
 
 impl Profile {
-    pub(super) fn new(spec: &ProfileSpec) -> Self {
+    pub(super) fn new(name: &str, spec: &ProfileSpec) -> Self {
         Self {
-            ingress: direction(&spec.ingress),
-            egress: direction(&spec.egress),
+            ingress: outcome(Direction::Ingress, name, &spec.ingress),
+            egress: outcome(Direction::Egress, name, &spec.egress),
+            labels: spec.labels_to_apply.clone(),
         }
     }
 
     /// The profile that allows everything.
     pub(super) const fn default_allow() -> Self {
-        let open = Direction {
-            outcome: Outcome::Allow,
-            conditional: None,
-        };
         Self {
-            ingress: open,
-            egress: open,
+            ingress: Outcome::Allow,
+            egress: Outcome::Allow,
+            labels: BTreeMap::new(),
         }
+    }
+
+    pub(super) const fn side(&self, direction: Direction) -> &Outcome {
+        match direction {
+            Direction::Ingress => &self.ingress,
+            Direction::Egress => &self.egress,
+        }
+    }
+
+    pub(super) fn chains(&self) -> impl Iterator<Item = &Compiled> {
+        let sides = [&self.ingress, &self.egress].into_iter();
+        sides.filter_map(|side| match side {
+            Outcome::Ask(compiled) => Some(compiled),
+            _ => None,
+        })
     }
 }
 
-fn direction(rules: &[Rule]) -> Direction {
-    let mut conditional = None;
-    for (at, rule) in rules.iter().enumerate() {
-        if rule.action == Action::Log {
-            continue;
+fn outcome(direction: Direction, name: &str, rules: &[Rule]) -> Outcome {
+    if !rules.iter().any(|rule| rule.action == Action::Log) {
+        let first = rules.first();
+        match first.map(|rule| (rule.action, rule.is_unconditional())) {
+            None | Some((Action::Pass, true)) => return Outcome::Next,
+            Some((Action::Allow, true)) => return Outcome::Allow,
+            Some((Action::Deny, true)) => return Outcome::Deny,
+            _ => {}
         }
-        let bound = !rule.is_unconditional();
-        if bound {
-            conditional.get_or_insert(at);
-        }
-        let outcome = match (rule.action, bound) {
-            (Action::Allow, false) => Outcome::Allow,
-            (Action::Pass, false) => Outcome::Next,
-            (Action::Deny, _) | (Action::Pass, true) => Outcome::Deny,
-            (Action::Allow, true) | (Action::Log, _) => continue,
-        };
-        return Direction {
-            outcome,
-            conditional,
-        };
     }
-    Direction {
-        outcome: Outcome::Next,
-        conditional,
-    }
+    Outcome::Ask(compile(direction, &format!("profile/{name}"), None, rules))
 }

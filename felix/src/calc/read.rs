@@ -1,20 +1,34 @@
 //! Reads stored values. A value is taken as a whole or not at all; what is wrong with it names the
 //! field.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::{EndpointName, Resource, ResourceKey, Spec, WorkloadEndpointSpec};
+use model::{EndpointName, Kind, Metadata, Resource, ResourceKey, Spec, WorkloadEndpointSpec};
 
+use super::policy::Member;
 use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
 use crate::limits::INTERFACE_PREFIXES_MAX;
+
+/// Labels that endpoints have beside those that were given to them.
+const NAMESPACE: &str = "projectcalico.org/namespace";
+const ORCHESTRATOR: &str = "projectcalico.org/orchestrator";
+const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";
+/// What stands before the names of labels that are taken on from a namespace or a service account,
+/// and from nowhere else.
+const TAKEN_ON: [&str; 2] = ["pcns.", "pcsa."];
 
 /// What a stored workload endpoint is to this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// One of ours.
-    Local(Endpoint),
-    /// Another host's, or one without addresses: as if it were not there.
+    /// One of ours, and what rules can tell of it.
+    Local(Endpoint, Member),
+    /// Another host's.
+    Remote(Member),
+    /// One without addresses: as if it were not there.
     Absent,
+    /// Another host's that cannot be read.
+    Unreadable,
 }
 
 /// Reads a resource.
@@ -37,13 +51,24 @@ pub(super) fn endpoint(
         Ok(parsed) => parsed,
         // Unreadable, but by its name it is another host's business.
         Err(_) if name.as_ref().is_ok_and(|name| name.node() != hostname) => {
-            return Ok(Read::Absent);
+            return Ok(Read::Unreadable);
         }
         Err(problem) => return Err(problem),
     };
-    let spec = parsed.spec;
-    if spec.node != hostname || !spec.is_complete() {
+    let (spec, metadata) = (parsed.spec, parsed.metadata);
+    if !spec.is_complete() {
         return Ok(Read::Absent);
+    }
+    let namespace = resource_key.namespace().unwrap_or_default();
+    let member = |addresses, local| Member {
+        labels: labels(&metadata, &spec, namespace),
+        profiles: spec.profiles.iter().map(|name| profile_key(name)).collect(),
+        addresses,
+        local,
+    };
+    if spec.node != hostname {
+        let addresses = addresses(key, &spec).unwrap_or_default();
+        return Ok(Read::Remote(member(addresses, false)));
     }
     let name = name
         .or_else(|_| spec.name())
@@ -52,19 +77,55 @@ pub(super) fn endpoint(
         let reason = format!("'{}' is not the name of an interface", spec.interface_name);
         return Err(Problem::new(key, "spec.interfaceName", reason));
     }
-    let namespace = resource_key.namespace().unwrap_or_default();
-    Ok(Read::Local(Endpoint {
+    let addresses = addresses(key, &spec)?;
+    let member = member(addresses.clone(), true);
+    let floating = spec
+        .ip_nats
+        .iter()
+        .map(|nat| (nat.external_ip, nat.internal_ip));
+    let endpoint = Endpoint {
         id: EndpointId {
             orchestrator: name.orchestrator().to_owned(),
             workload: format!("{namespace}/{}", name.workload()),
             endpoint: name.endpoint().to_owned(),
         },
         resource: format!("{namespace}/{}", resource_key.name()),
-        addresses: addresses(key, &spec)?,
+        addresses,
+        floating: floating.collect(),
         interface: spec.interface_name,
         mac: spec.mac,
         profiles: spec.profiles,
-    }))
+    };
+    Ok(Read::Local(endpoint, member))
+}
+
+/// The labels that selectors see.
+fn labels(
+    metadata: &Metadata,
+    spec: &WorkloadEndpointSpec,
+    namespace: &str,
+) -> BTreeMap<String, String> {
+    let given = metadata.labels.iter();
+    let taken_on = |label: &str| TAKEN_ON.iter().any(|prefix| label.starts_with(prefix));
+    let mut labels: BTreeMap<String, String> = given
+        .filter(|(label, _)| !taken_on(label))
+        .map(|(label, value)| (label.clone(), value.clone()))
+        .collect();
+    for (label, value) in [
+        (NAMESPACE, namespace),
+        (ORCHESTRATOR, &spec.orchestrator),
+        (SERVICE_ACCOUNT, &spec.service_account_name),
+    ] {
+        if !value.is_empty() {
+            labels.insert(label.into(), value.into());
+        }
+    }
+    labels
+}
+
+/// Where a profile is stored.
+pub(super) fn profile_key(name: &str) -> String {
+    format!("{}{name}", Kind::Profile.prefix())
 }
 
 fn addresses(key: &str, spec: &WorkloadEndpointSpec) -> Result<Vec<IpAddr>, Problem> {

@@ -1,5 +1,6 @@
 //! Settings: FelixConfiguration `default`, under `node.<hostname>`, under what the host itself says.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Region};
@@ -10,6 +11,9 @@ use crate::render::ToHostAction;
 
 /// Interface prefixes when nothing else is said.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
+
+/// Where OpenStack's metadata service is when nothing else is said.
+const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8775);
 
 /// Settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,10 @@ pub struct Settings {
     pub endpoint_reporting_delay: Duration,
     /// The region that reports are filed under.
     pub region: Region,
+    /// Where OpenStack's metadata service is, if there is one.
+    pub metadata: Option<(Ipv4Addr, u16)>,
+    /// Whether addresses outside may stand for workloads of any orchestrator, not only OpenStack's.
+    pub floating_ips: bool,
 }
 
 impl Settings {
@@ -52,6 +60,8 @@ impl Settings {
             endpoint_reporting: spec.endpoint_reporting_enabled.unwrap_or(false),
             endpoint_reporting_delay: or(spec.endpoint_reporting_delay, 1),
             region: region(spec).unwrap_or_default(),
+            metadata: metadata(spec).unwrap_or(Some(METADATA)),
+            floating_ips: spec.floating_ips.eq_ignore_ascii_case("enabled"),
         }
     }
 
@@ -76,6 +86,9 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     {
         return Some(("spec.interfacePrefix", reason));
     }
+    if let Err(reason) = metadata(spec) {
+        return Some(("spec.metadataAddr", reason));
+    }
     match region(spec) {
         Err(reason) => Some(("spec.openstackRegion", reason)),
         Ok(_) => None,
@@ -95,5 +108,17 @@ fn region(spec: &FelixConfigurationSpec) -> Result<Region, String> {
         None | Some(Value::Null) => Ok(Region::None),
         Some(Value::String(name)) => Region::new(name).map_err(|error| error.to_string()),
         Some(other) => Err(format!("{other} is not a name")),
+    }
+}
+
+fn metadata(spec: &FelixConfigurationSpec) -> Result<Option<(Ipv4Addr, u16)>, String> {
+    let port = spec.metadata_port.unwrap_or(METADATA.1);
+    match &*spec.metadata_addr {
+        "" => Ok(Some((METADATA.0, port))),
+        none if none.eq_ignore_ascii_case("none") => Ok(None),
+        text => match text.parse() {
+            Ok(address) => Ok(Some((address, port))),
+            Err(_) => Err(format!("'{text}' is neither an IPv4 address nor \"None\"")),
+        },
     }
 }

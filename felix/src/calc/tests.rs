@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::render::{ToHostAction, rule_text};
+use crate::render::{Action, ToHostAction, Verdict, rule_text};
 
 const HOST: &str = "r1-c07";
 
@@ -89,7 +89,7 @@ fn an_endpoint_of_this_host_gets_all_it_needs() {
     assert_eq!(desired.endpoints[id].denied, None);
     assert_eq!(
         last_rule(&desired, "from-cali1"),
-        "counter return comment \"profile projectcalico-default-allow\""
+        "counter accept comment \"profile projectcalico-default-allow\""
     );
     assert!(desired.problems.is_empty(), "{:?}", desired.problems);
 }
@@ -252,7 +252,8 @@ fn an_interface_without_our_prefix_is_refused_until_the_prefix_is_ours() {
     assert_eq!(calculator.desired().routes.len(), 1);
 }
 
-fn verdicts(profile: &Value) -> (bool, bool, Vec<String>) {
+/// The rules of the chains of both directions, with those of the profile's chains in their place.
+fn rules_of(profile: &Value) -> ([Vec<String>; 2], Vec<String>) {
     let desired = told(&[
         (
             key("profiles", "p"),
@@ -264,30 +265,70 @@ fn verdicts(profile: &Value) -> (bool, bool, Vec<String>) {
         ),
     ])
     .desired();
-    let allows = |chain: &str| last_rule(&desired, chain).contains("return");
-    (allows("to-cali1"), allows("from-cali1"), problems(&desired))
+    let texts = |chain: &str| -> Vec<String> {
+        let rules = desired.rules.chains[chain].rules.iter();
+        let inner = rules.flat_map(|rule| match &rule.action {
+            Action::Verdict(Verdict::Jump(name)) => desired.rules.chains[name].rules.clone(),
+            _ => vec![rule.clone()],
+        });
+        let texts = inner.map(|rule| rule_text(&rule).replace("counter ", ""));
+        texts.filter(|text| !text.starts_with("ct ")).collect()
+    };
+    (["to-cali1", "from-cali1"].map(texts), problems(&desired))
 }
 
 #[test]
-fn profiles_without_conditions_decide_and_conditions_err_on_the_closed_side() {
+fn rules_of_profiles_decide() {
     let (allow, deny) = (json!([{"action": "Allow"}]), json!([{"action": "Deny"}]));
-    let none = Vec::<String>::new();
     let both = |ingress: &Value, egress: &Value| json!({"ingress": ingress, "egress": egress});
-    assert_eq!(verdicts(&both(&allow, &allow)), (true, true, none.clone()));
-    assert_eq!(verdicts(&both(&deny, &allow)), (false, true, none.clone()));
+    let open = "accept comment \"profile p\"";
+    let closed = "drop comment \"profile p\"";
+    let nobody = "drop comment \"no profile allows it\"";
+    for (profile, to, from) in [
+        (both(&allow, &allow), open, open),
+        (both(&deny, &allow), closed, open),
+        (
+            both(&json!([]), &json!([{"action": "Pass"}])),
+            nobody,
+            nobody,
+        ),
+    ] {
+        let expected = [vec![to.to_owned()], vec![from.to_owned()]];
+        assert_eq!(rules_of(&profile), (expected, Vec::new()));
+    }
+    let some =
+        json!([{"action": "Deny", "protocol": "TCP"}, {"action": "Log"}, {"action": "Allow"}]);
+    let ([to, from], problems) = rules_of(&both(&some, &allow));
     assert_eq!(
-        verdicts(&both(&json!([]), &json!([]))),
-        (false, false, none.clone())
+        to,
+        [
+            "meta l4proto tcp drop comment \"ingress[0]\"",
+            "log prefix \"cambric-felix: \" comment \"ingress[1]\"",
+            "accept comment \"ingress[2]\"",
+            "drop comment \"no policy or profile allows it\"",
+        ]
     );
-    let logged = json!([{"action": "Log"}, {"action": "Allow"}]);
-    assert_eq!(verdicts(&both(&logged, &deny)), (true, false, none));
-    let some = |action: &str| json!([{"action": action, "protocol": "TCP"}, {"action": "Allow"}]);
-    for (action, passes) in [("Allow", true), ("Deny", false), ("Pass", false)] {
-        let (to, from, problems) = verdicts(&both(&some(action), &allow));
-        assert_eq!((to, from), (passes, true), "{action}");
+    assert_eq!((from, problems), (vec![open.to_owned()], vec![]));
+}
+
+#[test]
+fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
+    for (action, rules) in [
+        ("Allow", vec!["accept comment \"ingress[1]\""]),
+        (
+            "Deny",
+            vec![
+                "drop comment \"spec.ingress[0].destination.ports[0]: ports by name, such as www, are not known here\"",
+            ],
+        ),
+    ] {
+        let rule = json!({"action": action, "protocol": "TCP", "destination": {"ports": ["www"]}});
+        let profile = json!({"ingress": [rule, {"action": "Allow"}]});
+        let ([to, _], problems) = rules_of(&profile);
+        assert_eq!(to[..to.len() - 1], rules, "{action}");
         assert_eq!(problems.len(), 1);
         assert!(
-            problems[0].contains("profiles/p: spec.ingress[0]: "),
+            problems[0].contains("profiles/p: spec.ingress[0].destination.ports[0]: "),
             "{problems:?}"
         );
     }
@@ -319,7 +360,7 @@ fn default_allow_cannot_be_overwritten() {
         (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
     ])
     .desired();
-    assert!(last_rule(&desired, "from-cali1").starts_with("counter return"));
+    assert!(last_rule(&desired, "from-cali1").starts_with("counter accept"));
 }
 
 #[test]
@@ -568,6 +609,7 @@ fn only_what_concerns_this_host_is_a_change() {
     let profile = key("profiles", "open");
     assert_eq!(
         changes((profile, r#"{"spec":{}}"#.into()), true),
-        (false, true)
+        (false, false),
+        "nobody names it"
     );
 }

@@ -44,6 +44,8 @@ pub struct Endpoint {
     pub addresses: Vec<IpAddr>,
     /// The profiles it names, in order.
     pub profiles: Vec<String>,
+    /// Addresses outside, each with the address of its own that it stands for.
+    pub floating: Vec<(IpAddr, IpAddr)>,
 }
 
 /// A value of the store that cannot be followed, or not in full.

@@ -110,6 +110,9 @@ mod tests {
             ("FELIX_DEFAULTENDPOINTTOHOSTACTION", "RETURN"),
             ("FELIX_IPV6SUPPORT", "0"),
             ("FELIX_OPENSTACKREGION", "east"),
+            ("FELIX_METADATAADDR", "None"),
+            ("FELIX_METADATAPORT", "8774"),
+            ("FELIX_FLOATINGIPS", "enabled"),
             ("FELIX_FELIXHOSTNAME", "n7"),
             ("FELIX_ROUTEREFRESHINTERVAL", "0.5"),
             ("FELIX_ENDPOINTSTATUSPATHPREFIX", "none"),
@@ -120,7 +123,8 @@ mod tests {
             r#"{"interfacePrefix":"tap,cali","reportingInterval":"5.5s","reportingTTL":"20s",
                 "endpointReportingEnabled":true,"endpointReportingDelay":"10ms",
                 "defaultEndpointToHostAction":"Return","ipv6Support":false,
-                "openstackRegion":"east"}"#,
+                "openstackRegion":"east","metadataAddr":"None","metadataPort":8774,
+                "floatingIPs":"Enabled"}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
         assert_eq!(environment.settings, wanted);

@@ -21,6 +21,9 @@ pub(super) struct Parameter {
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Text,
+    /// Text in which `none` is a word of its own.
+    Verbatim,
+    Port,
     Bool,
     /// Seconds, perhaps with a fraction.
     Seconds,
@@ -32,7 +35,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 8] = [
+pub(super) const PARAMETERS: [Parameter; 11] = [
     row(
         "DefaultEndpointToHostAction",
         "defaultEndpointToHostAction",
@@ -48,8 +51,15 @@ pub(super) const PARAMETERS: [Parameter; 8] = [
         "endpointReportingEnabled",
         Form::Bool,
     ),
+    row(
+        "FloatingIPs",
+        "floatingIPs",
+        Form::Word(&["Enabled", "Disabled"]),
+    ),
     row("InterfacePrefix", "interfacePrefix", Form::Text),
     row("Ipv6Support", "ipv6Support", Form::Bool),
+    row("MetadataAddr", "metadataAddr", Form::Verbatim),
+    row("MetadataPort", "metadataPort", Form::Port),
     row("OpenstackRegion", "openstackRegion", Form::Text),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
@@ -62,7 +72,11 @@ impl Parameter {
         let none = text.eq_ignore_ascii_case("none");
         match self.form {
             Form::Text if none => Ok("".into()),
-            Form::Text => Ok(text.into()),
+            Form::Text | Form::Verbatim => Ok(text.into()),
+            Form::Port => text
+                .parse::<u16>()
+                .map(Value::from)
+                .map_err(|_| format!("'{text}' is not a port")),
             Form::Bool => boolean(text).map(Value::Bool),
             Form::Seconds => seconds(text).map(|seconds| format!("{seconds}s").into()),
             Form::Word(words) => words

@@ -47,6 +47,7 @@ impl World {
             mac: "aa:bb:cc:00:11:22".parse().ok(),
             addresses: vec!["10.65.3.70".parse().unwrap(), "fd65::70".parse().unwrap()],
             profiles: vec![],
+            floating: Vec::new(),
         };
         let placement = Placement {
             endpoint,

@@ -3,22 +3,34 @@
 //! ```text
 //! prerouting (raw)  ours in?  → workload-source    source address check, both families
 //! forward           ours in?  → dispatch-from      ─ map dispatch-from ─→ from-<interface>
-//!                   ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
-//! input             ours in?  → workload-to-host   neighbour discovery, dispatch-from, then the
-//!                                                  action for endpoint to host traffic
+//! forward-to        ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
+//! input             ours in?  → workload-services  neighbour discovery, what OpenStack's host
+//!                                                  offers, dispatch-from
+//! input-to-host     ours in?  → workload-to-host   the same, then the action for endpoint to host
+//!                                                  traffic
 //! output            ours out? → host-to-workload   neighbour discovery, dispatch-to
+//!
+//! from-<interface>, to-<interface>: answers; tiers, in order; profiles, in order
+//! tier chain:                       policies, in order; the tier's default action
+//! policy chain:                     rules, in order
 //! ```
 //!
 //! "Ours" is an interface whose name begins with one of the interface prefixes. Every dispatch
-//! ends in `drop`, so an interface of ours without an endpoint passes nothing. A chain of an
-//! endpoint returns to let a packet go on and drops it otherwise.
+//! ends in `drop`, so an interface of ours without an endpoint passes nothing. A rule that allows
+//! says `accept`, which ends the base chain that it was reached from and no more: what a workload
+//! may send and what another may be sent are asked in two base chains, one after the other. A chain
+//! that says nothing returns. So no packet is marked on its way.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use super::openstack::{self, OpenStack};
 use super::ruleset::{
-    Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Verdict,
+    Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Value,
+    Verdict,
 };
+use super::translate;
 
 /// The name of the table; its family is `inet`.
 pub const TABLE: &str = "cambric-felix";
@@ -29,6 +41,7 @@ pub const TABLE: &str = "cambric-felix";
 pub const NEIGHBOUR_DISCOVERY: [u8; 7] = [130, 131, 132, 133, 135, 136, 143];
 
 const SOURCE_CHECK: &str = "workload-source";
+const SERVICES: &str = "workload-services";
 const TO_HOST: &str = "workload-to-host";
 const FROM_HOST: &str = "host-to-workload";
 // Chain and map of the same name: their names do not meet. Nor do they meet those of endpoints'
@@ -37,6 +50,8 @@ const DISPATCH_FROM: &str = "dispatch-from";
 const DISPATCH_TO: &str = "dispatch-to";
 const SOURCES_IPV4: &str = "sources-ipv4";
 const SOURCES_IPV6: &str = "sources-ipv6";
+/// The sets of the source addresses that interfaces may use.
+pub const SOURCES: [&str; 2] = [SOURCES_IPV4, SOURCES_IPV6];
 const WORKLOADS: &str = "workloads";
 const DISCOVERY: &str = "neighbour-discovery";
 
@@ -49,6 +64,14 @@ pub struct RuleInputs {
     pub to_host: ToHostAction,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
+    /// Chains that passages lead through, and those that these lead to.
+    pub chains: BTreeMap<String, Arc<Chain>>,
+    /// The sets that these chains ask.
+    pub sets: BTreeMap<String, Arc<Set>>,
+    /// What OpenStack's workloads get from their host.
+    pub openstack: OpenStack,
+    /// Addresses outside, each with the workload's address that it stands for.
+    pub floating: BTreeMap<IpAddr, IpAddr>,
 }
 
 /// The part of one endpoint.
@@ -65,10 +88,19 @@ pub struct EndpointRules {
 /// Whether traffic of one direction passes, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// It passes.
+    /// The chains that are asked first: those of tiers, then of profiles with conditions.
+    pub through: Vec<String>,
+    /// What none of them decides about passes.
     pub allowed: bool,
     /// Named in the rule's comment: the profile that decided, or the want of one.
     pub reason: String,
+}
+
+impl Passage {
+    /// Whether anything of its direction can pass.
+    const fn is_open(&self) -> bool {
+        self.allowed || !self.through.is_empty()
+    }
 }
 
 /// What becomes of traffic from a workload to its host (`DefaultEndpointToHostAction`).
@@ -86,45 +118,62 @@ pub enum ToHostAction {
 /// Builds the whole ruleset.
 pub fn render(inputs: &RuleInputs) -> Ruleset {
     let mut ruleset = Ruleset {
-        chains: shared_chains(inputs),
-        sets: sets(inputs),
+        chains: inputs.chains.clone(),
+        sets: inputs.sets.clone(),
     };
+    let shared = shared_chains(inputs).into_iter();
+    let shared = shared.chain(translate::chains(inputs));
+    ruleset
+        .chains
+        .extend(shared.map(|(name, chain)| (name, Arc::new(chain))));
+    let sets = sets(inputs).into_iter().chain(translate::sets(inputs));
+    ruleset
+        .sets
+        .extend(sets.map(|(name, set)| (name, Arc::new(set))));
     for (interface, endpoint) in &inputs.endpoints {
         let (from, to) = (&endpoint.from, &endpoint.to);
         ruleset
             .chains
-            .insert(from_chain(interface), endpoint_chain(from, to));
+            .insert(from_chain(interface), Arc::new(endpoint_chain(from, to)));
         ruleset
             .chains
-            .insert(to_chain(interface), endpoint_chain(to, from));
+            .insert(to_chain(interface), Arc::new(endpoint_chain(to, from)));
     }
     ruleset
 }
 
 fn shared_chains(inputs: &RuleInputs) -> BTreeMap<String, Chain> {
-    let jump = |side, chain: &str| dispatch_prefixes(inputs, side, &Verdict::Jump(chain.into()));
     let goto = |side, chain: &str| dispatch_prefixes(inputs, side, &Verdict::Goto(chain.into()));
-    let mut forward = jump(Side::Input, DISPATCH_FROM);
-    forward.extend(jump(Side::Output, DISPATCH_TO));
     [
         base(
             "prerouting",
             Hook::Prerouting,
             goto(Side::Input, SOURCE_CHECK),
         ),
-        base("forward", Hook::Forward, forward),
-        base("input", Hook::Input, goto(Side::Input, TO_HOST)),
+        base("forward", Hook::Forward, goto(Side::Input, DISPATCH_FROM)),
+        base(
+            "forward-to",
+            Hook::ForwardTo,
+            goto(Side::Output, DISPATCH_TO),
+        ),
+        base("input", Hook::Input, goto(Side::Input, SERVICES)),
+        base(
+            "input-to-host",
+            Hook::InputToHost,
+            goto(Side::Input, TO_HOST),
+        ),
         base("output", Hook::Output, goto(Side::Output, FROM_HOST)),
-        chain(SOURCE_CHECK, source_check()),
+        chain(SOURCE_CHECK, source_check(&inputs.openstack)),
         chain(DISPATCH_FROM, dispatch(Side::Input, DISPATCH_FROM)),
         chain(DISPATCH_TO, dispatch(Side::Output, DISPATCH_TO)),
-        chain(TO_HOST, to_host(inputs.to_host)),
-        chain(FROM_HOST, from_host()),
+        chain(SERVICES, services(&inputs.openstack)),
+        chain(TO_HOST, to_host(inputs)),
+        chain(FROM_HOST, from_host(&inputs.openstack)),
     ]
     .into()
 }
 
-fn base(name: &str, hook: Hook, rules: Vec<Rule>) -> (String, Chain) {
+pub(super) fn base(name: &str, hook: Hook, rules: Vec<Rule>) -> (String, Chain) {
     let hook = Some(hook);
     (name.into(), Chain { hook, rules })
 }
@@ -133,7 +182,7 @@ fn chain(name: &str, rules: Vec<Rule>) -> (String, Chain) {
     (name.into(), Chain { hook: None, rules })
 }
 
-fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
+pub(super) const fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
     Rule {
         matches,
         counter: false,
@@ -142,7 +191,7 @@ fn rule(matches: Vec<Match>, verdict: Verdict) -> Rule {
     }
 }
 
-fn counted(matches: Vec<Match>, verdict: Verdict, comment: impl Into<String>) -> Rule {
+pub(super) fn counted(matches: Vec<Match>, verdict: Verdict, comment: impl Into<String>) -> Rule {
     Rule {
         counter: true,
         comment: Some(comment.into()),
@@ -174,7 +223,7 @@ fn dispatch(side: Side, map: &str) -> Vec<Rule> {
     ]
 }
 
-fn source_check() -> Vec<Rule> {
+fn source_check(openstack: &OpenStack) -> Vec<Rule> {
     let discovery = || {
         [
             Match::Icmpv6TypeIn(DISCOVERY.into()),
@@ -189,7 +238,7 @@ fn source_check() -> Vec<Rule> {
         Match::DestinationLinkLocalMulticast,
     ];
     unspecified.extend(discovery());
-    vec![
+    let mut rules = vec![
         rule(
             vec![Match::SourceIpv4In(SOURCES_IPV4.into())],
             Verdict::Accept,
@@ -200,8 +249,11 @@ fn source_check() -> Vec<Rule> {
         ),
         rule(link_local, Verdict::Accept),
         rule(unspecified, Verdict::Accept),
-        counted(Vec::new(), Verdict::Drop, "source is not the endpoint's"),
-    ]
+    ];
+    rules.extend(openstack::sources(openstack));
+    let words = "source is not the endpoint's";
+    rules.push(counted(Vec::new(), Verdict::Drop, words));
+    rules
 }
 
 fn discovery(side: Side) -> Rule {
@@ -212,40 +264,54 @@ fn discovery(side: Side) -> Rule {
     rule(matches, Verdict::Accept)
 }
 
-fn to_host(action: ToHostAction) -> Vec<Rule> {
-    let (verdict, words) = match action {
+/// What a workload's host offers it whatever the policies say, then what the workload may send.
+fn services(openstack: &OpenStack) -> Vec<Rule> {
+    let mut rules = vec![discovery(Side::Input)];
+    rules.extend(openstack::to_host(openstack));
+    rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_FROM.into())));
+    rules
+}
+
+fn to_host(inputs: &RuleInputs) -> Vec<Rule> {
+    let (verdict, words) = match inputs.to_host {
         ToHostAction::Drop => (Verdict::Drop, "endpoint to host: drop"),
         ToHostAction::Accept => (Verdict::Accept, "endpoint to host: accept"),
         ToHostAction::Return => (Verdict::Return, "endpoint to host: return"),
     };
-    vec![
-        discovery(Side::Input),
-        rule(Vec::new(), Verdict::Jump(DISPATCH_FROM.into())),
-        rule(vec![answers()], Verdict::Accept),
-        counted(Vec::new(), verdict, words),
-    ]
+    let mut rules = vec![discovery(Side::Input)];
+    rules.extend(openstack::to_host(&inputs.openstack));
+    rules.push(rule(vec![answers()], Verdict::Accept));
+    rules.push(counted(Vec::new(), verdict, words));
+    rules
 }
 
-fn from_host() -> Vec<Rule> {
-    vec![
-        discovery(Side::Output),
-        rule(Vec::new(), Verdict::Goto(DISPATCH_TO.into())),
-    ]
+fn from_host(openstack: &OpenStack) -> Vec<Rule> {
+    let mut rules = vec![discovery(Side::Output)];
+    rules.extend(openstack::from_host(openstack));
+    rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_TO.into())));
+    rules
 }
 
 const fn answers() -> Match {
     Match::Connection(ConnectionStates::EstablishedOrRelated)
 }
 
-/// The chain of one direction. Answers pass a closed direction only if the other one is open:
-/// otherwise nothing passes at all, not even connections from before.
+/// The chain of one direction. Answers pass if anything can pass, this way or the other: rules
+/// decide about new connections, and what was let through once is not cut off when they change.
+/// Where nothing can pass at all, connections from before do not either.
 fn endpoint_chain(own: &Passage, other: &Passage) -> Chain {
     let mut rules = Vec::new();
-    if !own.allowed && other.allowed {
-        rules.push(counted(vec![answers()], Verdict::Return, "answers"));
+    if !own.through.is_empty() || (!own.allowed && other.is_open()) {
+        rules.push(counted(vec![answers()], Verdict::Accept, "answers"));
     }
+    if !own.through.is_empty() {
+        let invalid = vec![Match::Connection(ConnectionStates::Invalid)];
+        rules.push(counted(invalid, Verdict::Drop, "part of no connection"));
+    }
+    let through = own.through.iter();
+    rules.extend(through.map(|chain| rule(Vec::new(), Verdict::Jump(chain.clone()))));
     let verdict = match own.allowed {
-        true => Verdict::Return,
+        true => Verdict::Accept,
         false => Verdict::Drop,
     };
     rules.push(counted(Vec::new(), verdict, own.reason.clone()));
@@ -273,7 +339,7 @@ fn sets(inputs: &RuleInputs) -> BTreeMap<String, Set> {
     let ipv4 = sources().filter(|key| matches!(key, Key::InterfaceIpv4(..)));
     let ipv6 = sources().filter(|key| matches!(key, Key::InterfaceIpv6(..)));
     let discovery = NEIGHBOUR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
-    [
+    let mut sets: BTreeMap<String, Set> = [
         (DISPATCH_FROM.into(), verdicts(inputs, from_chain)),
         (DISPATCH_TO.into(), verdicts(inputs, to_chain)),
         (SOURCES_IPV4.into(), Set::of(SetKind::InterfaceIpv4, ipv4)),
@@ -284,14 +350,16 @@ fn sets(inputs: &RuleInputs) -> BTreeMap<String, Set> {
         ),
         (DISCOVERY.into(), Set::of(SetKind::Icmpv6Type, discovery)),
     ]
-    .into()
+    .into();
+    sets.extend(openstack::sets(&inputs.openstack));
+    sets
 }
 
 fn verdicts(inputs: &RuleInputs, chain: fn(&str) -> String) -> Set {
     let element = |name: &String| {
         (
             Key::Interface(name.clone()),
-            Some(Verdict::Goto(chain(name))),
+            Some(Value::Verdict(Verdict::Goto(chain(name)))),
         )
     };
     Set {

@@ -1,8 +1,9 @@
 //! The difference of two rulesets, as steps of one transaction.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::ruleset::{Chain, Hook, Key, Rule, Ruleset, Set, SetKind, Verdict};
+use super::ruleset::{Chain, Hook, Key, Rule, Ruleset, Set, SetKind, Value};
 
 /// One step. Steps are in an order that the kernel takes: nothing is named before it is there or
 /// removed while something names it.
@@ -21,7 +22,7 @@ pub enum Change {
     /// Appends a rule to a chain.
     AddRule(String, Rule),
     /// Adds elements.
-    AddElements(String, SetKind, Vec<(Key, Option<Verdict>)>),
+    AddElements(String, SetKind, Vec<(Key, Option<Value>)>),
     /// Removes elements.
     DeleteElements(String, SetKind, Vec<Key>),
     /// Removes an empty chain that nothing jumps to.
@@ -56,13 +57,14 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset) -> Vec<Change> {
 }
 
 fn reshaped(held: &Ruleset, wanted: &Ruleset) -> bool {
-    let chain = |(name, chain): (&String, &Chain)| {
+    let chain = |(name, chain): (&String, &Arc<Chain>)| {
         held.chains
             .get(name)
             .is_some_and(|old| old.hook != chain.hook)
     };
-    let set =
-        |(name, set): (&String, &Set)| held.sets.get(name).is_some_and(|old| old.kind != set.kind);
+    let set = |(name, set): (&String, &Arc<Set>)| {
+        held.sets.get(name).is_some_and(|old| old.kind != set.kind)
+    };
     wanted.chains.iter().any(chain) || wanted.sets.iter().any(set)
 }
 
@@ -77,11 +79,15 @@ fn add_shells(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
 
 fn delete_elements(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
     for (name, old) in &held.sets {
-        let kept = wanted.sets.get(name).map(|set| &set.elements);
+        let kept = wanted.sets.get(name);
+        if kept.is_some_and(|kept| Arc::ptr_eq(kept, old)) {
+            continue;
+        }
+        let kept = kept.map(|set| &set.elements);
         let gone: Vec<Key> = old
             .elements
             .iter()
-            .filter(|(key, verdict)| kept.and_then(|kept| kept.get(key)) != Some(verdict))
+            .filter(|(key, value)| kept.and_then(|kept| kept.get(key)) != Some(value))
             .map(|(key, _)| key.clone())
             .collect();
         if !gone.is_empty() {
@@ -92,7 +98,11 @@ fn delete_elements(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
 
 fn write_rules(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
     for (name, chain) in &wanted.chains {
-        let old = held.chains.get(name).map_or(&[][..], |old| &old.rules);
+        let old = held.chains.get(name);
+        if old.is_some_and(|old| Arc::ptr_eq(old, chain)) {
+            continue;
+        }
+        let old = old.map_or(&[][..], |old| &old.rules);
         if old == chain.rules {
             continue;
         }
@@ -106,12 +116,16 @@ fn write_rules(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
 
 fn add_elements(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
     for (name, set) in &wanted.sets {
-        let old = held.sets.get(name).map(|old| &old.elements);
-        let new: Vec<(Key, Option<Verdict>)> = set
+        let old = held.sets.get(name);
+        if old.is_some_and(|old| Arc::ptr_eq(old, set)) {
+            continue;
+        }
+        let old = old.map(|old| &old.elements);
+        let new: Vec<(Key, Option<Value>)> = set
             .elements
             .iter()
-            .filter(|(key, verdict)| old.and_then(|old| old.get(key)) != Some(verdict))
-            .map(|(key, verdict)| (key.clone(), verdict.clone()))
+            .filter(|(key, value)| old.and_then(|old| old.get(key)) != Some(value))
+            .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if !new.is_empty() {
             steps.push(Change::AddElements(name.clone(), set.kind, new));

@@ -3,17 +3,27 @@
 //! All of it is pure: the kernel sees a [`Ruleset`] only through `apply::rules`.
 
 mod build;
+mod conditions;
 mod diff;
+mod names;
+mod openstack;
+mod policy;
 mod ruleset;
 #[cfg(test)]
 mod tests;
 mod text;
+mod translate;
 
 pub use build::{
-    EndpointRules, NEIGHBOUR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction, render,
+    EndpointRules, NEIGHBOUR_DISCOVERY, Passage, RuleInputs, SOURCES, TABLE, ToHostAction, render,
 };
 pub use diff::{Change, changes, creation};
+pub use names::SetId;
+pub use openstack::OpenStack;
+pub use policy::{Compiled, Direction, Unsupported, compile, subjects, tier_chain, tier_name};
 pub use ruleset::{
-    Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Verdict,
+    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
+    SetKind, Side, Value, Verdict,
 };
 pub use text::{rule_text, table_text};
+pub use translate::FLOATING;

@@ -1,16 +1,19 @@
 //! The typed ruleset: what one nftables table holds, as plain comparable values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use ipnet::IpNet;
 
 /// Everything inside the one table: chains with their rules, sets and verdict maps with their
-/// elements.
+/// elements. Both are shared, so that what did not change costs neither a copy nor a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruleset {
     /// Chains by name.
-    pub chains: BTreeMap<String, Chain>,
+    pub chains: BTreeMap<String, Arc<Chain>>,
     /// Sets and maps by name.
-    pub sets: BTreeMap<String, Set>,
+    pub sets: BTreeMap<String, Arc<Set>>,
 }
 
 impl Ruleset {
@@ -30,15 +33,27 @@ pub struct Chain {
 }
 
 /// Where a base chain hangs. The policy of every base chain is `accept`: what is not ours passes.
+/// A packet that one base chain accepts goes on to the next at the same hook; so what a workload
+/// may send, what another may be sent, and what its host takes are asked one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// Before routing and before connection tracking (priority −300).
+    /// Before routing and before connection tracking.
     Prerouting,
-    /// Packets to the host itself (priority 0).
+    /// Before routing: where the destination of a new connection is translated.
+    TranslateDestination,
+    /// The same for connections of the host itself.
+    TranslateOwnDestination,
+    /// After routing: where the source of a new connection is translated.
+    TranslateSource,
+    /// Packets to the host itself: what the workload may send.
     Input,
-    /// Packets through the host (priority 0).
+    /// Packets to the host itself: what the host takes.
+    InputToHost,
+    /// Packets through the host: what the workload may send.
     Forward,
-    /// Packets from the host itself (priority 0).
+    /// Packets through the host: what the workload may be sent.
+    ForwardTo,
+    /// Packets from the host itself.
     Output,
 }
 
@@ -47,8 +62,19 @@ impl Hook {
     pub const fn priority(self) -> i32 {
         match self {
             Self::Prerouting => -300,
+            Self::TranslateDestination | Self::TranslateOwnDestination => -100,
+            Self::TranslateSource => 100,
             Self::Input | Self::Forward | Self::Output => 0,
+            Self::InputToHost | Self::ForwardTo => 1,
         }
+    }
+
+    /// Whether addresses are translated there.
+    pub const fn translates(self) -> bool {
+        matches!(
+            self,
+            Self::TranslateDestination | Self::TranslateOwnDestination | Self::TranslateSource
+        )
     }
 }
 
@@ -95,6 +121,70 @@ pub enum Match {
     Icmpv6TypeIn(String),
     /// The connection tracking state is one of these.
     Connection(ConnectionStates),
+    /// The IP version.
+    Family(Family),
+    /// The protocol is this one, or is not.
+    Protocol(u8, Is),
+    /// An address is in a range, or is not; of a packet of the range's family.
+    InNet(End, IpNet, Is),
+    /// An address is in a set, or is not; of a packet of the set's family.
+    InSet(End, Family, String, Is),
+    /// The protocol is this one, and a port of it is this one, or is not.
+    Port(End, u8, u16, Is),
+    /// The protocol is this one, and a port of it is in a set, or is not.
+    PortIn(End, u8, String, Is),
+    /// It is ICMP of the family, and of this type, or is not.
+    IcmpType(Family, u8, Is),
+    /// It is ICMP of the family, and of this code, or is not.
+    IcmpCode(Family, u8, Is),
+}
+
+/// An IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// That of an address.
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// The number of its ICMP.
+    pub const fn icmp(self) -> u8 {
+        match self {
+            Self::V4 => 1,
+            Self::V6 => 58,
+        }
+    }
+}
+
+/// One end of a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// Where it comes from.
+    Source,
+    /// Where it goes to.
+    Destination,
+}
+
+/// Whether a condition is to hold or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Is {
+    /// It is to hold.
+    Yes,
+    /// It is not.
+    Not,
 }
 
 /// Connection tracking states.
@@ -102,6 +192,8 @@ pub enum Match {
 pub enum ConnectionStates {
     /// `established` or `related`: an answer to what was let through before.
     EstablishedOrRelated,
+    /// `invalid`: part of no connection.
+    Invalid,
 }
 
 /// What a rule does.
@@ -111,6 +203,14 @@ pub enum Action {
     Verdict(Verdict),
     /// The verdict that a map holds for the interface; no verdict if it holds none.
     Lookup(Side, String),
+    /// Writes a line with this prefix into the kernel's log, and goes on.
+    Log(String),
+    /// Sends the connection to this address and port instead.
+    DestinationTo(Ipv4Addr, u16),
+    /// Sends the connection to the address that a map holds for its destination.
+    DestinationBy(Family, String),
+    /// Makes the connection come from the address that a map holds for its source and destination.
+    SourceBy(Family, String),
 }
 
 /// The fate of a packet, as far as a rule can tell.
@@ -128,13 +228,22 @@ pub enum Verdict {
     Goto(String),
 }
 
-/// A named set, or map to verdicts.
+/// What a map holds for a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// A verdict.
+    Verdict(Verdict),
+    /// An address.
+    Address(IpAddr),
+}
+
+/// A named set, or map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    /// What its keys are made of and whether it maps to verdicts.
+    /// What its keys are made of and what it maps to.
     pub kind: SetKind,
-    /// Its elements; the verdict is present in maps only.
-    pub elements: BTreeMap<Key, Option<Verdict>>,
+    /// Its elements; the value is present in maps only.
+    pub elements: BTreeMap<Key, Option<Value>>,
 }
 
 impl Set {
@@ -165,6 +274,16 @@ pub enum SetKind {
     Icmpv6Type,
     /// A map of interface names to verdicts.
     InterfaceVerdict,
+    /// Addresses.
+    Address(Family),
+    /// Ranges of addresses that do not overlap.
+    Nets(Family),
+    /// Ranges of ports that do not overlap.
+    Ports,
+    /// A map of addresses to addresses.
+    AddressMap(Family),
+    /// A map of pairs of addresses to addresses.
+    AddressPairMap(Family),
 }
 
 /// A key of a set.
@@ -178,4 +297,12 @@ pub enum Key {
     InterfaceIpv6(String, Ipv6Addr),
     /// An ICMPv6 type.
     Icmpv6Type(u8),
+    /// An address.
+    Address(IpAddr),
+    /// A range of addresses.
+    Net(IpNet),
+    /// A range of ports, both ends included.
+    Ports(u16, u16),
+    /// A source and a destination address, of one family.
+    AddressPair(IpAddr, IpAddr),
 }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 fn passage(allowed: bool, reason: &str) -> Passage {
     Passage {
+        through: Vec::new(),
         allowed,
         reason: reason.into(),
     }
@@ -33,7 +34,6 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
 fn inputs() -> RuleInputs {
     RuleInputs {
         interface_prefixes: vec!["cali".into(), "tap".into()],
-        to_host: ToHostAction::Drop,
         endpoints: [
             (
                 "cali1".to_owned(),
@@ -43,6 +43,7 @@ fn inputs() -> RuleInputs {
             ("tap3".to_owned(), endpoint(&["fd65::3"], false, false)),
         ]
         .into(),
+        ..RuleInputs::default()
     }
 }
 
@@ -79,9 +80,30 @@ fn a_host_without_endpoints_passes_nothing_of_ours() {
     }
 }
 
+/// The set that a condition asks.
+fn set_of(condition: &Match) -> Option<&String> {
+    match condition {
+        Match::InterfaceIn(_, set)
+        | Match::SourceIpv4In(set)
+        | Match::SourceIpv6In(set)
+        | Match::Icmpv6TypeIn(set)
+        | Match::InSet(_, _, set, _)
+        | Match::PortIn(_, _, set, _) => Some(set),
+        _ => None,
+    }
+}
+
 #[test]
 fn every_name_that_a_rule_uses_exists() {
-    let ruleset = render(&inputs());
+    let mut inputs = inputs();
+    inputs.openstack.interfaces.insert("tap3".into());
+    inputs.openstack.metadata = Some(([127, 0, 0, 1].into(), 8775));
+    for (outside, inside) in [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")] {
+        inputs
+            .floating
+            .insert(outside.parse().unwrap(), inside.parse().unwrap());
+    }
+    let ruleset = render(&inputs);
     let chain = |verdict: &Verdict| match verdict {
         Verdict::Jump(name) | Verdict::Goto(name) => {
             assert!(ruleset.chains.contains_key(name), "{name}")
@@ -92,15 +114,24 @@ fn every_name_that_a_rule_uses_exists() {
         match &rule.action {
             Action::Verdict(verdict) => chain(verdict),
             Action::Lookup(_, map) => assert_eq!(ruleset.sets[map].kind, SetKind::InterfaceVerdict),
+            Action::DestinationBy(_, map) | Action::SourceBy(_, map) => {
+                assert!(ruleset.sets.contains_key(map), "{map}");
+            }
+            Action::Log(_) | Action::DestinationTo(..) => {}
+        }
+        for set in rule.matches.iter().filter_map(set_of) {
+            assert!(ruleset.sets.contains_key(set), "{set}");
         }
     }
-    for verdict in ruleset
+    for value in ruleset
         .sets
         .values()
         .flat_map(|set| set.elements.values())
         .flatten()
     {
-        chain(verdict);
+        if let Value::Verdict(verdict) = value {
+            chain(verdict);
+        }
     }
 }
 
@@ -113,7 +144,7 @@ fn answers_pass_a_closed_direction_only_beside_an_open_one() {
     assert_eq!(
         texts("to-cali2"),
         [
-            "ct state established,related counter return comment \"answers\"",
+            "ct state established,related counter accept comment \"answers\"",
             "counter drop comment \"no profile allows it\"",
         ]
     );
@@ -173,35 +204,40 @@ impl Kernel {
                     hook: *hook,
                     rules: Vec::new(),
                 };
-                assert!(table.chains.insert(name.clone(), chain).is_none());
+                assert!(table.chains.insert(name.clone(), chain.into()).is_none());
             }
             Change::AddSet(name, kind) => {
                 assert!(
                     table
                         .sets
-                        .insert(name.clone(), Set::of(*kind, []))
+                        .insert(name.clone(), Set::of(*kind, []).into())
                         .is_none()
                 );
             }
-            Change::FlushChain(name) => table.chains.get_mut(name).unwrap().rules.clear(),
+            Change::FlushChain(name) => chain_mut(table, name).rules.clear(),
             Change::AddRule(name, rule) => {
                 if let Action::Verdict(verdict) = &rule.action {
                     Self::known(table, verdict);
                 }
-                table.chains.get_mut(name).unwrap().rules.push(rule.clone());
+                for set in rule.matches.iter().filter_map(set_of) {
+                    assert!(table.sets.contains_key(set), "{set} is not there yet");
+                }
+                chain_mut(table, name).rules.push(rule.clone());
             }
             Change::AddElements(name, kind, elements) => {
-                for verdict in elements.iter().filter_map(|(_, verdict)| verdict.as_ref()) {
-                    Self::known(table, verdict);
+                for (_, value) in elements {
+                    if let Some(Value::Verdict(verdict)) = value {
+                        Self::known(table, verdict);
+                    }
                 }
-                let set = table.sets.get_mut(name).unwrap();
+                let set = set_mut(table, name);
                 assert_eq!(set.kind, *kind);
                 for (key, verdict) in elements {
                     assert!(set.elements.insert(key.clone(), verdict.clone()).is_none());
                 }
             }
             Change::DeleteElements(name, _, keys) => {
-                let set = table.sets.get_mut(name).unwrap();
+                let set = set_mut(table, name);
                 for key in keys {
                     assert!(set.elements.remove(key).is_some());
                 }
@@ -213,6 +249,9 @@ impl Kernel {
             }
             Change::DeleteSet(name) => {
                 table.sets.remove(name).unwrap();
+                let rules = table.chains.values().flat_map(|chain| &chain.rules);
+                let mut asked = rules.flat_map(|rule| rule.matches.iter().filter_map(set_of));
+                assert!(!asked.any(|set| set == name), "{name} is still asked");
             }
         }
     }
@@ -234,8 +273,16 @@ impl Kernel {
                 .values()
                 .flat_map(|set| set.elements.values())
                 .flatten()
-                .any(to)
+                .any(|value| matches!(value, Value::Verdict(verdict) if to(verdict)))
     }
+}
+
+fn chain_mut<'t>(table: &'t mut Ruleset, name: &str) -> &'t mut Chain {
+    std::sync::Arc::make_mut(table.chains.get_mut(name).unwrap())
+}
+
+fn set_mut<'t>(table: &'t mut Ruleset, name: &str) -> &'t mut Set {
+    std::sync::Arc::make_mut(table.sets.get_mut(name).unwrap())
 }
 
 prop_compose! {
@@ -266,6 +313,7 @@ prop_compose! {
                 _ => ToHostAction::Return,
             },
             endpoints,
+            ..RuleInputs::default()
         }
     }
 }

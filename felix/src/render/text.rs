@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use super::build::TABLE;
 use super::ruleset::{
-    Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Verdict,
+    Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
+    SetKind, Side, Value, Verdict,
 };
 
 /// The whole table as text that `nft -f` would take.
@@ -33,15 +34,18 @@ pub fn rule_text(rule: &Rule) -> String {
 
 fn set_text(name: &str, set: &Set) -> String {
     let word = match set.kind {
-        SetKind::InterfaceVerdict => "map",
+        SetKind::InterfaceVerdict | SetKind::AddressMap(_) | SetKind::AddressPairMap(_) => "map",
         _ => "set",
     };
     let mut text = format!("\t{word} {name} {{\n\t\ttype {}\n", set.kind);
+    if matches!(set.kind, SetKind::Nets(_) | SetKind::Ports) {
+        text.push_str("\t\tflags interval\n");
+    }
     if !set.elements.is_empty() {
         let elements: Vec<String> = set
             .elements
             .iter()
-            .map(|(key, verdict)| element_text(key, verdict.as_ref()))
+            .map(|(key, value)| element_text(key, value.as_ref()))
             .collect();
         text.push_str(&format!("\t\telements = {{ {} }}\n", elements.join(", ")));
     }
@@ -49,9 +53,10 @@ fn set_text(name: &str, set: &Set) -> String {
     text
 }
 
-fn element_text(key: &Key, verdict: Option<&Verdict>) -> String {
-    match verdict {
-        Some(verdict) => format!("{key} : {verdict}"),
+fn element_text(key: &Key, value: Option<&Value>) -> String {
+    match value {
+        Some(Value::Verdict(verdict)) => format!("{key} : {verdict}"),
+        Some(Value::Address(address)) => format!("{key} : {address}"),
         None => key.to_string(),
     }
 }
@@ -72,13 +77,24 @@ impl Display for Hook {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (hook, priority) = match self {
             Self::Prerouting => ("prerouting", "raw"),
+            Self::TranslateDestination => ("prerouting", "dstnat"),
+            Self::TranslateOwnDestination => ("output", "dstnat"),
+            Self::TranslateSource => ("postrouting", "srcnat"),
             Self::Input => ("input", "filter"),
+            Self::InputToHost => ("input", "filter + 1"),
             Self::Forward => ("forward", "filter"),
+            Self::ForwardTo => ("forward", "filter + 1"),
             Self::Output => ("output", "filter"),
+        };
+        let kind = if self.translates() { "nat" } else { "filter" };
+        // nft has a name for this number at one hook only.
+        let priority = match self {
+            Self::TranslateOwnDestination => "-100",
+            _ => priority,
         };
         write!(
             f,
-            "type filter hook {hook} priority {priority}; policy accept;"
+            "type {kind} hook {hook} priority {priority}; policy accept;"
         )
     }
 }
@@ -88,6 +104,33 @@ impl Display for Side {
         f.write_str(match self {
             Self::Input => "iifname",
             Self::Output => "oifname",
+        })
+    }
+}
+
+impl Display for Family {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V4 => "ip",
+            Self::V6 => "ip6",
+        })
+    }
+}
+
+impl Display for End {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source => "s",
+            Self::Destination => "d",
+        })
+    }
+}
+
+impl Display for Is {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Yes => "",
+            Self::Not => "!= ",
         })
     }
 }
@@ -106,6 +149,30 @@ impl Display for Match {
             Self::Connection(ConnectionStates::EstablishedOrRelated) => {
                 f.write_str("ct state established,related")
             }
+            Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
+            Self::Family(Family::V4) => f.write_str("meta nfproto ipv4"),
+            Self::Family(Family::V6) => f.write_str("meta nfproto ipv6"),
+            Self::Protocol(protocol, is) => match protocol_name(*protocol) {
+                Some(name) => write!(f, "meta l4proto {is}{name}"),
+                None => write!(f, "meta l4proto {is}{protocol}"),
+            },
+            Self::InNet(end, net, is) => {
+                let family = Family::of(net.addr());
+                write!(f, "{family} {end}addr {is}{}", Key::Net(*net))
+            }
+            Self::InSet(end, family, set, is) => write!(f, "{family} {end}addr {is}@{set}"),
+            Self::Port(end, protocol, port, is) => {
+                let name = protocol_name(*protocol).unwrap_or("th");
+                write!(f, "{name} {end}port {is}{port}")
+            }
+            Self::PortIn(end, protocol, set, is) => {
+                let name = protocol_name(*protocol).unwrap_or("th");
+                write!(f, "{name} {end}port {is}@{set}")
+            }
+            Self::IcmpType(Family::V4, kind, is) => write!(f, "icmp type {is}{kind}"),
+            Self::IcmpType(Family::V6, kind, is) => write!(f, "icmpv6 type {is}{kind}"),
+            Self::IcmpCode(Family::V4, code, is) => write!(f, "icmp code {is}{code}"),
+            Self::IcmpCode(Family::V6, code, is) => write!(f, "icmpv6 code {is}{code}"),
         }
     }
 }
@@ -115,6 +182,17 @@ impl Display for Action {
         match self {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Lookup(side, map) => write!(f, "{side} vmap @{map}"),
+            Self::Log(prefix) => write!(f, "log prefix \"{prefix}\""),
+            Self::DestinationTo(address, port) => write!(f, "dnat ip to {address}:{port}"),
+            Self::DestinationBy(family, map) => {
+                write!(f, "dnat {family} to {family} daddr map @{map}")
+            }
+            Self::SourceBy(family, map) => {
+                write!(
+                    f,
+                    "snat {family} to {family} saddr . {family} daddr map @{map}"
+                )
+            }
         }
     }
 }
@@ -139,6 +217,13 @@ impl Display for SetKind {
             Self::InterfaceIpv6 => "ifname . ipv6_addr",
             Self::Icmpv6Type => "icmpv6_type",
             Self::InterfaceVerdict => "ifname : verdict",
+            Self::Address(Family::V4) | Self::Nets(Family::V4) => "ipv4_addr",
+            Self::Address(Family::V6) | Self::Nets(Family::V6) => "ipv6_addr",
+            Self::Ports => "inet_service",
+            Self::AddressMap(Family::V4) => "ipv4_addr : ipv4_addr",
+            Self::AddressMap(Family::V6) => "ipv6_addr : ipv6_addr",
+            Self::AddressPairMap(Family::V4) => "ipv4_addr . ipv4_addr : ipv4_addr",
+            Self::AddressPairMap(Family::V6) => "ipv6_addr . ipv6_addr : ipv6_addr",
         })
     }
 }
@@ -149,12 +234,31 @@ impl Display for Key {
             Self::Interface(name) => write!(f, "\"{name}\""),
             Self::InterfaceIpv4(name, address) => write!(f, "\"{name}\" . {address}"),
             Self::InterfaceIpv6(name, address) => write!(f, "\"{name}\" . {address}"),
+            Self::Address(address) => address.fmt(f),
+            Self::Net(net) if net.prefix_len() == net.max_prefix_len() => net.addr().fmt(f),
+            Self::Net(net) => net.fmt(f),
+            Self::Ports(first, last) if first == last => first.fmt(f),
+            Self::Ports(first, last) => write!(f, "{first}-{last}"),
+            Self::AddressPair(source, destination) => write!(f, "{source} . {destination}"),
             Self::Icmpv6Type(code) => match icmpv6_name(*code) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "{code}"),
             },
         }
     }
+}
+
+/// As nft calls it.
+const fn protocol_name(protocol: u8) -> Option<&'static str> {
+    Some(match protocol {
+        1 => "icmp",
+        6 => "tcp",
+        17 => "udp",
+        58 => "ipv6-icmp",
+        132 => "sctp",
+        136 => "udplite",
+        _ => return None,
+    })
 }
 
 const fn icmpv6_name(code: u8) -> Option<&'static str> {

@@ -1,0 +1,9 @@
+//! Policies: read, matched with endpoints, put in order.
+
+mod index;
+mod order;
+mod read;
+
+pub(super) use index::{Index, List, Member};
+pub(super) use order::Tiers;
+pub(super) use read::{Policy, broken, policy};

@@ -1,0 +1,103 @@
+//! Tiers, and the order of policies.
+
+use std::collections::BTreeMap;
+
+use model::{Action, DEFAULT_TIER, TierSpec};
+
+use super::read::{Policy, place};
+use crate::render::{Compiled, Direction};
+
+/// The order of the tier `default` where it is not stored (as in Calico).
+const DEFAULT_TIER_ORDER: f64 = 1_000_000.0;
+
+/// The stored tiers, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tiers(BTreeMap<String, Tier>);
+
+/// A tier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tier {
+    order: f64,
+    /// What none of its policies decides about is dropped.
+    denies: bool,
+}
+
+/// The policies of one tier that are for an endpoint, in order.
+#[derive(Debug)]
+pub(crate) struct Asked<'p> {
+    pub(crate) tier: &'p str,
+    pub(crate) denies: bool,
+    /// The tier is not stored.
+    pub(crate) unknown: bool,
+    pub(crate) policies: Vec<&'p Compiled>,
+}
+
+impl Tiers {
+    /// Takes note of a tier; returns whether it is another one now.
+    pub(crate) fn put(&mut self, name: &str, spec: Option<&TierSpec>) -> bool {
+        let tier = spec.map(|spec| Tier {
+            order: place(spec.order.as_ref()),
+            denies: spec.default_action != Some(Action::Pass),
+        });
+        let old = match tier {
+            Some(tier) => self.0.insert(name.to_owned(), tier),
+            None => self.0.remove(name),
+        };
+        old != tier
+    }
+
+    /// A tier that is not stored is the last, and denies: what its policies are to allow is not
+    /// lost, and what they are to deny neither.
+    fn get(&self, name: &str) -> (Tier, bool) {
+        match self.0.get(name) {
+            Some(tier) => (*tier, false),
+            None => {
+                let known = name == DEFAULT_TIER;
+                let order = if known {
+                    DEFAULT_TIER_ORDER
+                } else {
+                    f64::INFINITY
+                };
+                let tier = Tier {
+                    order,
+                    denies: true,
+                };
+                (tier, !known)
+            }
+        }
+    }
+
+    /// Those of the policies that are for the direction, by tier, all in order.
+    pub(crate) fn asked<'p>(
+        &self,
+        direction: Direction,
+        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+    ) -> Vec<Asked<'p>> {
+        let mut all: Vec<(Tier, bool, &String, &Policy, &Compiled)> = policies
+            .filter_map(|(key, policy)| {
+                let side = policy.side(direction)?;
+                let (tier, unknown) = self.get(&policy.tier);
+                Some((tier, unknown, key, policy, side))
+            })
+            .collect();
+        all.sort_by(|(a_tier, _, a_key, a, _), (b_tier, _, b_key, b, _)| {
+            let tiers = a_tier.order.total_cmp(&b_tier.order);
+            let tiers = tiers.then_with(|| a.tier.cmp(&b.tier));
+            let policies = || a.order.total_cmp(&b.order).then(a.name.cmp(&b.name));
+            tiers.then_with(policies).then_with(|| a_key.cmp(b_key))
+        });
+        let mut asked: Vec<Asked<'p>> = Vec::new();
+        for (tier, unknown, _, policy, side) in all {
+            match asked.last_mut() {
+                Some(last) if last.tier == policy.tier => last.policies.push(side),
+                _ => asked.push(Asked {
+                    tier: &policy.tier,
+                    denies: tier.denies,
+                    unknown,
+                    policies: vec![side],
+                }),
+            }
+        }
+        asked
+    }
+}

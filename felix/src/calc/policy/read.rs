@@ -1,0 +1,139 @@
+//! Reads policies.
+
+use model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector};
+use serde_json::Value;
+
+use super::super::read::resource;
+use super::super::types::Problem;
+use crate::render::{Compiled, Direction, compile, subjects};
+
+/// A policy, checked, with its rules as chains.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Policy {
+    /// The tier it is in.
+    pub(crate) tier: String,
+    /// Its place in the tier.
+    pub(crate) order: f64,
+    /// The name that people use.
+    pub(crate) name: String,
+    /// The endpoints that it is for.
+    pub(crate) subjects: Selector,
+    /// Rules for what they are sent, if it is for that.
+    pub(crate) ingress: Option<Compiled>,
+    /// Rules for what they send, if it is for that.
+    pub(crate) egress: Option<Compiled>,
+    /// It cannot be read, and never could.
+    pub(crate) broken: bool,
+}
+
+impl Policy {
+    pub(crate) const fn side(&self, direction: Direction) -> Option<&Compiled> {
+        match direction {
+            Direction::Ingress => self.ingress.as_ref(),
+            Direction::Egress => self.egress.as_ref(),
+        }
+    }
+
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &Compiled> {
+        [&self.ingress, &self.egress].into_iter().flatten()
+    }
+}
+
+/// Kind, namespace and stored name, in short.
+fn id(key: &ResourceKey) -> String {
+    match key.namespace() {
+        Some(namespace) => format!("np/{namespace}/{}", key.name()),
+        None => format!("gnp/{}", key.name()),
+    }
+}
+
+/// Reads a policy; `None` if it is none of workloads' business.
+pub(crate) fn policy(
+    text: &str,
+    key: &ResourceKey,
+    octets: &[u8],
+) -> Result<Option<Policy>, Problem> {
+    match key.kind() {
+        Kind::GlobalNetworkPolicy => of_spec::<true>(text, key, octets),
+        _ => of_spec::<false>(text, key, octets),
+    }
+}
+
+fn of_spec<const GLOBAL: bool>(
+    text: &str,
+    key: &ResourceKey,
+    octets: &[u8],
+) -> Result<Option<Policy>, Problem> {
+    let mut read: Resource<PolicySpec<GLOBAL>> = resource(text, octets)?;
+    // The key tells the name, whatever the value says.
+    key.name().clone_into(&mut read.metadata.name);
+    if !read.spec.is_for_workloads() {
+        return Ok(None);
+    }
+    let spec = &read.spec;
+    let subjects = subjects(
+        key.namespace(),
+        &spec.selector,
+        &spec.namespace_selector,
+        &spec.service_account_selector,
+    )
+    .map_err(|fault| Problem::new(text, format!("spec.{}", fault.field), fault.reason))?;
+    let types = spec.effective_types();
+    let id = id(key);
+    let side = |kind, direction, rules| {
+        types
+            .contains(&kind)
+            .then(|| compile(direction, &id, key.namespace(), rules))
+    };
+    Ok(Some(Policy {
+        tier: spec.effective_tier().to_owned(),
+        order: place(spec.order.as_ref()),
+        name: read.real_name(),
+        subjects,
+        ingress: side(PolicyType::Ingress, Direction::Ingress, &spec.ingress),
+        egress: side(PolicyType::Egress, Direction::Egress, &spec.egress),
+        broken: false,
+    }))
+}
+
+/// What stands in for a policy that cannot be read and of which nothing is known from before: it
+/// closes the endpoints that it is for, as far as that can be told.
+pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> Option<Policy> {
+    let value: Value = serde_json::from_slice(octets).ok()?;
+    let spec = value.get("spec")?;
+    let text = |field: &str| match spec.get(field) {
+        None | Some(Value::Null) => Some(""),
+        Some(value) => value.as_str(),
+    };
+    let subjects = subjects(
+        key.namespace(),
+        text("selector")?,
+        text("namespaceSelector")?,
+        text("serviceAccountSelector")?,
+    );
+    let id = id(key);
+    let reason = format!("{}: {}", problem.field, problem.reason);
+    let closed = |direction| Some(Compiled::closed(direction, &id, &reason));
+    Some(Policy {
+        tier: text("tier")
+            .filter(|tier| !tier.is_empty())
+            .unwrap_or(model::DEFAULT_TIER)
+            .to_owned(),
+        order: spec
+            .get("order")
+            .and_then(Value::as_f64)
+            .unwrap_or(f64::INFINITY),
+        name: key.name().to_owned(),
+        subjects: subjects.ok()?,
+        ingress: closed(Direction::Ingress),
+        egress: closed(Direction::Egress),
+        broken: true,
+    })
+}
+
+/// A place in an order; without one, the last.
+pub(super) fn place(order: Option<&serde_json::Number>) -> f64 {
+    order
+        .and_then(serde_json::Number::as_f64)
+        .unwrap_or(f64::INFINITY)
+}

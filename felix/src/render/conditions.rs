@@ -1,0 +1,321 @@
+//! The conditions of a rule as what nftables can ask, all at once or in several rules.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+use model::{EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored};
+use serde_json::Value as Json;
+
+use super::policy::{Compiled, Unsupported, parse, selection};
+use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};
+
+/// The protocols that have ports: TCP, UDP, SCTP.
+const WITH_PORTS: [u8; 3] = [6, 17, 132];
+
+/// Lists of conditions. The rule matches what all conditions of one of the lists hold for, and no
+/// packet is matched by two of them that differ in family.
+pub(super) fn alternatives(
+    rule: &Stored,
+    namespace: Option<&str>,
+    compiled: &mut Compiled,
+) -> Result<Vec<Vec<Match>>, Unsupported> {
+    refuse(rule)?;
+    let protocol = number("protocol", rule.protocol.as_ref())?;
+    let not_protocol = number("notProtocol", rule.not_protocol.as_ref())?;
+    let ends = [
+        Entity::of(End::Source, &rule.source, namespace, protocol, compiled)?,
+        Entity::of(
+            End::Destination,
+            &rule.destination,
+            namespace,
+            protocol,
+            compiled,
+        )?,
+    ];
+    let mut rest: Vec<Match> = Vec::new();
+    let ports = ends.iter().flat_map(|end| end.ports.iter().cloned());
+    rest.extend(ports);
+    let icmp = icmp(rule, protocol)?;
+    if let Some(protocol) = protocol
+        && rest.is_empty()
+        && icmp.iter().any(Vec::is_empty)
+    {
+        rest.push(Match::Protocol(protocol, Is::Yes));
+    }
+    rest.extend(not_protocol.map(|protocol| Match::Protocol(protocol, Is::Not)));
+    let mut found = Vec::new();
+    for addresses in by_family(rule.ip_version, &ends) {
+        for icmp in &icmp {
+            found.push([&*addresses, &*rest, icmp].concat());
+        }
+    }
+    Ok(found)
+}
+
+/// What is in the model and not done here, and what is in neither.
+fn refuse(rule: &Stored) -> Result<(), Unsupported> {
+    let says = |value: &Json| !value.is_null() && value.as_object().is_none_or(|o| !o.is_empty());
+    if rule.http.as_ref().is_some_and(says) {
+        return Err(Unsupported::new("http", "HTTP is not looked into"));
+    }
+    if let Some(version) = rule.ip_version
+        && !matches!(version, 4 | 6)
+    {
+        let reason = format!("{version} is not 4 or 6");
+        return Err(Unsupported::new("ipVersion", reason));
+    }
+    let unknown = |path: &str, fields: &BTreeMap<String, Json>| {
+        let found = fields.iter().find(|(_, value)| says(value));
+        match found {
+            Some((field, _)) => Err(Unsupported::new(
+                format!("{path}{field}"),
+                "the field is not known",
+            )),
+            None => Ok(()),
+        }
+    };
+    unknown("", &rule.unknown)?;
+    for (path, entity) in [("source", &rule.source), ("destination", &rule.destination)] {
+        unknown(&format!("{path}."), &entity.unknown)?;
+        if entity.services.as_ref().is_some_and(says) {
+            let reason = "services are not known here";
+            return Err(Unsupported::new(format!("{path}.services"), reason));
+        }
+    }
+    Ok(())
+}
+
+/// The number of a protocol. 0 stands for any, as OpenStack has it.
+fn number(field: &str, protocol: Option<&Protocol>) -> Result<Option<u8>, Unsupported> {
+    let Some(protocol) = protocol else {
+        return Ok(None);
+    };
+    match protocol.number() {
+        Some(0) => Ok(None),
+        Some(number) => Ok(Some(number)),
+        None => Err(Unsupported::new(
+            field,
+            format!("{protocol} is not the name or number of a protocol"),
+        )),
+    }
+}
+
+/// The conditions on ICMP, as alternatives.
+fn icmp(rule: &Stored, protocol: Option<u8>) -> Result<Vec<Vec<Match>>, Unsupported> {
+    let family = |field: &str| match protocol {
+        Some(1) => Ok(Family::V4),
+        Some(58) => Ok(Family::V6),
+        _ => Err(Unsupported::new(
+            field,
+            "it is for the protocols ICMP and ICMPv6",
+        )),
+    };
+    let parts = |field: &str, icmp: &Option<IcmpMatch>| match icmp {
+        None => Ok(None),
+        Some(icmp) => match (icmp.kind, icmp.code) {
+            (None, None) => Ok(None),
+            (Some(kind), code) => Ok(Some((family(field)?, kind, code))),
+            (None, Some(_)) => Err(Unsupported::new(
+                format!("{field}.type"),
+                "a code means nothing without a type",
+            )),
+        },
+    };
+    let wanted = parts("icmp", &rule.icmp)?.map_or_else(Vec::new, |(family, kind, code)| {
+        let code = code.map(|code| Match::IcmpCode(family, code, Is::Yes));
+        let kind = Match::IcmpType(family, kind, Is::Yes);
+        [kind].into_iter().chain(code).collect()
+    });
+    let Some((family, kind, code)) = parts("notICMP", &rule.not_icmp)? else {
+        return Ok(vec![wanted]);
+    };
+    // Not of this type; or of this type, but not of this code.
+    let other = vec![Match::IcmpType(family, kind, Is::Not)];
+    let same = code.map(|code| {
+        vec![
+            Match::IcmpType(family, kind, Is::Yes),
+            Match::IcmpCode(family, code, Is::Not),
+        ]
+    });
+    let alternatives = [other].into_iter().chain(same);
+    Ok(alternatives
+        .map(|unwanted| [&*wanted, &*unwanted].concat())
+        .collect())
+}
+
+/// One end of a rule, taken apart.
+struct Entity {
+    end: End,
+    nets: Vec<IpNet>,
+    not_nets: Vec<IpNet>,
+    /// Conditions on the address by family, `None` where it cannot hold.
+    addresses: [Option<Vec<Match>>; 2],
+    ports: Vec<Match>,
+}
+
+impl Entity {
+    fn of(
+        end: End,
+        entity: &EntityRule,
+        namespace: Option<&str>,
+        protocol: Option<u8>,
+        compiled: &mut Compiled,
+    ) -> Result<Self, Unsupported> {
+        let path = match end {
+            End::Source => "source",
+            End::Destination => "destination",
+        };
+        let at =
+            |fault: Unsupported| Unsupported::new(format!("{path}.{}", fault.field), fault.reason);
+        let mut found = Self {
+            end,
+            nets: nets(&entity.nets),
+            not_nets: nets(&entity.not_nets),
+            addresses: [None, None],
+            ports: ports(end, entity, protocol, compiled).map_err(at)?,
+        };
+        let wanted = selection(entity, namespace).map_err(at)?;
+        let wanted = wanted.map(|selector| compiled.use_selector(selector));
+        let unwanted = match &*entity.not_selector {
+            "" => None,
+            text => Some(parse("notSelector", text).map_err(at)?),
+        };
+        let unwanted = unwanted.map(|selector| compiled.use_selector(selector));
+        let sets = [(wanted, Is::Yes), (unwanted, Is::Not)];
+        for (place, family) in Family::ALL.into_iter().enumerate() {
+            let Some(mut matches) = found.in_nets(family, compiled) else {
+                continue;
+            };
+            for (id, is) in &sets {
+                let name = id.as_ref().map(|id| id.set_name(family));
+                matches.extend(name.map(|name| Match::InSet(end, family, name, *is)));
+            }
+            found.addresses[place] = Some(matches);
+        }
+        Ok(found)
+    }
+
+    /// Conditions on ranges. A rule that names ranges of one family alone is for that family.
+    fn in_nets(&self, family: Family, compiled: &mut Compiled) -> Option<Vec<Match>> {
+        let mut matches = Vec::new();
+        for (nets, is) in [(&self.nets, Is::Yes), (&self.not_nets, Is::Not)] {
+            let own: Vec<IpNet> = nets
+                .iter()
+                .filter(|net| Family::of(net.addr()) == family)
+                .copied()
+                .collect();
+            match *own {
+                [] if nets.is_empty() => {}
+                [] => return None,
+                [net] if net.prefix_len() == 0 && is == Is::Not => return None,
+                [net] if net.prefix_len() == 0 => matches.push(Match::Family(family)),
+                [net] => matches.push(Match::InNet(self.end, net, is)),
+                _ => {
+                    let set = Set::of(SetKind::Nets(family), own.into_iter().map(Key::Net));
+                    let name = compiled.use_set("nets-", set);
+                    matches.push(Match::InSet(self.end, family, name, is));
+                }
+            }
+        }
+        Some(matches)
+    }
+}
+
+/// The conditions on addresses, for each family that they can hold for; or for both at once.
+fn by_family(version: Option<u8>, ends: &[Entity; 2]) -> Vec<Vec<Match>> {
+    let mut found = Vec::new();
+    for (place, family) in Family::ALL.into_iter().enumerate() {
+        let given = match family {
+            Family::V4 => version == Some(4),
+            Family::V6 => version == Some(6),
+        };
+        let [Some(source), Some(destination)] = [0, 1].map(|end| &ends[end].addresses[place])
+        else {
+            continue;
+        };
+        if !given && version.is_some() {
+            continue;
+        }
+        let mut matches: Vec<Match> = [&**source, destination].concat();
+        // A condition on an address says the family as well.
+        let asks = |m: &Match| matches!(m, Match::InNet(..) | Match::InSet(..));
+        let implied = matches.iter().any(asks);
+        let bare = matches.is_empty() && !given;
+        matches.retain(|m| !matches!(m, Match::Family(_)));
+        if !implied && !bare {
+            matches.push(Match::Family(family));
+        }
+        found.push(matches);
+    }
+    if found.iter().all(Vec::is_empty) {
+        found.truncate(1);
+    }
+    found
+}
+
+/// Without overlaps, in order.
+fn nets(given: &[Network]) -> Vec<IpNet> {
+    IpNet::aggregate(&given.iter().map(|net| net.0.trunc()).collect())
+}
+
+fn ports(
+    end: End,
+    entity: &EntityRule,
+    protocol: Option<u8>,
+    compiled: &mut Compiled,
+) -> Result<Vec<Match>, Unsupported> {
+    let mut matches = Vec::new();
+    for (field, ports, is) in [
+        ("ports", &entity.ports, Is::Yes),
+        ("notPorts", &entity.not_ports, Is::Not),
+    ] {
+        if ports.is_empty() {
+            continue;
+        }
+        let Some(protocol) = protocol.filter(|number| WITH_PORTS.contains(number)) else {
+            let reason = "ports are for the protocols TCP, UDP and SCTP";
+            return Err(Unsupported::new(field, reason));
+        };
+        let ranges = merged(field, ports)?;
+        let found = match &*ranges {
+            [one] if one.start() == one.end() => Match::Port(end, protocol, *one.start(), is),
+            _ => {
+                let keys = ranges
+                    .iter()
+                    .map(|range| Key::Ports(*range.start(), *range.end()));
+                let name = compiled.use_set("ports-", Set::of(SetKind::Ports, keys));
+                Match::PortIn(end, protocol, name, is)
+            }
+        };
+        matches.push(found);
+    }
+    Ok(matches)
+}
+
+/// The ports as ranges in order, none of which touches another.
+fn merged(field: &str, ports: &[Port]) -> Result<Vec<RangeInclusive<u16>>, Unsupported> {
+    let mut ranges = Vec::with_capacity(ports.len());
+    for (at, port) in ports.iter().enumerate() {
+        let Some(range) = port.range() else {
+            let reason = match port.is_name() {
+                true => format!("ports by name, such as {port}, are not known here"),
+                false => format!("{port} is neither a port nor a range"),
+            };
+            return Err(Unsupported::new(format!("{field}[{at}]"), reason));
+        };
+        ranges.push(range);
+    }
+    ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));
+    let mut merged: Vec<RangeInclusive<u16>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if u32::from(*range.start()) <= u32::from(*last.end()) + 1 => {
+                let end = *last.end().max(range.end());
+                *last = *last.start()..=end;
+            }
+            _ => merged.push(range),
+        }
+    }
+    Ok(merged)
+}

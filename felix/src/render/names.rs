@@ -1,0 +1,97 @@
+//! Names in the kernel of what the store names without bounds.
+
+use model::Selector;
+use sha2::{Digest, Sha224, Sha256};
+
+use super::ruleset::Family;
+use crate::limits::{CHAIN_NAME_OCTETS_MAX, SET_NAME_OCTETS_MAX};
+
+/// Octets of a hash that stand in a name: no two things that anybody writes have the same.
+const HASH_OCTETS: usize = 16;
+
+/// The id of the set of endpoints that a selector selects, as Calico makes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SetId(String);
+
+impl SetId {
+    /// That of a selector: selectors that mean the same in the same order share it.
+    pub fn of(selector: &Selector) -> Self {
+        let hash = Sha224::digest(format!("s:{selector}"));
+        Self(format!("s:{}", base64url(&hash)))
+    }
+
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of the kernel's set of its addresses of one family.
+    pub fn set_name(&self, family: Family) -> String {
+        let version = match family {
+            Family::V4 => '4',
+            Family::V6 => '6',
+        };
+        let name = format!("cali{version}0{}", self.0.replace(':', "-"));
+        name.chars().take(SET_NAME_OCTETS_MAX).collect()
+    }
+}
+
+/// The name of a chain: `prefix` and `rest`, or a hash of `rest` where nftables would not have it.
+pub(super) fn chain_name(prefix: &str, rest: &str) -> String {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || b"/._-".contains(&c);
+    let fits = prefix.len() + rest.len() <= CHAIN_NAME_OCTETS_MAX;
+    match fits && rest.bytes().all(allowed) {
+        true => format!("{prefix}{rest}"),
+        false => format!("{prefix}_{}", short_hash(rest)),
+    }
+}
+
+/// A short hash of a text.
+pub(super) fn short_hash(text: &str) -> String {
+    let hash = Sha256::digest(text);
+    base64url(hash.get(..HASH_OCTETS).unwrap_or_default())
+}
+
+/// RFC 4648 §5, without padding.
+fn base64url(octets: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for group in octets.chunks(3) {
+        let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for i in 0..=group.len() {
+            let letter = (bits >> (18 - 6 * i)) & 63;
+            text.push(char::from(LETTERS[letter as usize]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_calico() {
+        for (selector, id) in [
+            ("all()", "s:5y5I3VdRZfDU01O--xXAPx2yxCQQqMf0M6IWug"),
+            ("a == 'b'", "s:flMh0m0X_BowkAK_W3j3MgH8oQOsj3WxGDoXCQ"),
+        ] {
+            let found = SetId::of(&selector.parse().unwrap());
+            assert_eq!(found.as_str(), id);
+        }
+        let id = SetId::of(&"all()".parse().unwrap());
+        let name = id.set_name(Family::V4);
+        assert_eq!(name, "cali40s-5y5I3VdRZfDU01O--xXAPx2");
+        assert_eq!(name.len(), SET_NAME_OCTETS_MAX);
+    }
+
+    #[test]
+    fn names_are_what_nftables_takes() {
+        assert_eq!(chain_name("pi-", "np/ns/a.b-c"), "pi-np/ns/a.b-c");
+        for bad in ["np/ns/a b", "np/ns/\"", "np/ns/ü", &"x".repeat(200)] {
+            let name = chain_name("pi-", bad);
+            assert!(name.starts_with("pi-_") && name.len() == 26, "{name}");
+        }
+    }
+}

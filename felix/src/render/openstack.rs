@@ -1,0 +1,132 @@
+//! What OpenStack's workloads get from their host whatever the policies say: an address (DHCP, RFC
+//! 2131, RFC 8415), names (DNS), and the metadata service. Only for interfaces of endpoints whose
+//! orchestrator is `openstack`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::build::{counted, rule};
+use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
+
+/// The address and port that workloads ask for metadata.
+const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::new(169, 254, 169, 254), 80);
+/// The interfaces.
+const INTERFACES: &str = "openstack";
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DNS: u16 = 53;
+/// Ports of client and server.
+const DHCP: (u16, u16) = (68, 67);
+const DHCPV6: (u16, u16) = (546, 547);
+/// Router advertisement (RFC 4861 §4.2).
+const ROUTER_ADVERTISEMENT: u8 = 134;
+
+/// OpenStack's part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenStack {
+    /// Interfaces of its endpoints.
+    pub interfaces: BTreeSet<String>,
+    /// Where the metadata service is, if there is one.
+    pub metadata: Option<(Ipv4Addr, u16)>,
+}
+
+impl OpenStack {
+    fn rules(&self, make: impl FnOnce() -> Vec<Rule>) -> Vec<Rule> {
+        match self.interfaces.is_empty() {
+            true => Vec::new(),
+            false => make(),
+        }
+    }
+}
+
+fn on(side: Side, matches: impl IntoIterator<Item = Match>) -> Vec<Match> {
+    let mut all = vec![Match::InterfaceIn(side, INTERFACES.into())];
+    all.extend(matches);
+    all
+}
+
+/// Datagrams of one family from a port to a port.
+fn datagrams(family: Family, from: u16, to: u16) -> [Match; 3] {
+    [
+        Match::Family(family),
+        Match::Port(End::Source, UDP, from, Is::Yes),
+        Match::Port(End::Destination, UDP, to, Is::Yes),
+    ]
+}
+
+/// Who has no address yet asks for one from none.
+pub(super) fn sources(openstack: &OpenStack) -> Vec<Rule> {
+    openstack.rules(|| {
+        let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED).into();
+        let [_, from, to] = datagrams(Family::V4, DHCP.0, DHCP.1);
+        let unspecified = Match::InNet(End::Source, none, Is::Yes);
+        let [_, from_v6, to_v6] = datagrams(Family::V6, DHCPV6.0, DHCPV6.1);
+        vec![
+            rule(on(Side::Input, [unspecified, from, to]), Verdict::Accept),
+            rule(
+                on(Side::Input, [Match::SourceLinkLocal, from_v6, to_v6]),
+                Verdict::Accept,
+            ),
+        ]
+    })
+}
+
+/// What workloads may ask of their host.
+pub(super) fn to_host(openstack: &OpenStack) -> Vec<Rule> {
+    let dns = |protocol| vec![Match::Port(End::Destination, protocol, DNS, Is::Yes)];
+    let accept = |matches, words| counted(on(Side::Input, matches), Verdict::Accept, words);
+    openstack.rules(|| {
+        let mut rules = vec![
+            accept(datagrams(Family::V4, DHCP.0, DHCP.1).into(), "DHCP"),
+            accept(datagrams(Family::V6, DHCPV6.0, DHCPV6.1).into(), "DHCPv6"),
+            accept(dns(UDP), "DNS"),
+            accept(dns(TCP), "DNS"),
+        ];
+        if let Some((address, port)) = openstack.metadata {
+            let service = vec![
+                Match::InNet(End::Destination, IpAddr::V4(address).into(), Is::Yes),
+                Match::Port(End::Destination, TCP, port, Is::Yes),
+            ];
+            rules.push(accept(service, "metadata"));
+        }
+        rules
+    })
+}
+
+/// What a host may tell its workloads.
+pub(super) fn from_host(openstack: &OpenStack) -> Vec<Rule> {
+    let accept = |matches, words| counted(on(Side::Output, matches), Verdict::Accept, words);
+    openstack.rules(|| {
+        let advertisement = Match::IcmpType(Family::V6, ROUTER_ADVERTISEMENT, Is::Yes);
+        vec![
+            accept(datagrams(Family::V4, DHCP.1, DHCP.0).to_vec(), "DHCP"),
+            accept(datagrams(Family::V6, DHCPV6.1, DHCPV6.0).to_vec(), "DHCPv6"),
+            accept(vec![advertisement], "router advertisement"),
+        ]
+    })
+}
+
+/// What asks for metadata is sent to where the service is.
+pub(super) fn translations(openstack: &OpenStack) -> Vec<Rule> {
+    let Some((address, port)) = openstack.metadata else {
+        return Vec::new();
+    };
+    openstack.rules(|| {
+        let asked = [
+            Match::InNet(End::Destination, IpAddr::V4(METADATA.0).into(), Is::Yes),
+            Match::Port(End::Destination, TCP, METADATA.1, Is::Yes),
+        ];
+        vec![Rule {
+            action: Action::DestinationTo(address, port),
+            ..counted(on(Side::Input, asked), Verdict::Accept, "metadata")
+        }]
+    })
+}
+
+pub(super) fn sets(openstack: &OpenStack) -> BTreeMap<String, Set> {
+    let keys = openstack.interfaces.iter().cloned().map(Key::Interface);
+    match openstack.interfaces.is_empty() {
+        true => BTreeMap::new(),
+        false => [(INTERFACES.into(), Set::of(SetKind::Interface, keys))].into(),
+    }
+}
