@@ -217,6 +217,10 @@ impl<'g> Fleet<'g> {
 
     /// Waits until every node has so many sessions, and all of them are up.
     pub(crate) async fn sessions(&self, count: usize) {
+        for node in &self.nodes {
+            let begun = |status: &Status| status.facts.iter().any(|fact| fact.name == "listening");
+            node.speaker.reports("that it has begun", begun).await;
+        }
         let what = format!("{count} sessions of every node");
         self.wait(&what, async || {
             for node in &self.nodes {
