@@ -14,13 +14,13 @@ use crate::version::Version;
 #[serde(default)]
 pub(crate) struct Answer {
     /// Interfaces, on the host and in the container.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) interfaces: Vec<Interface>,
     /// Addresses.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) ips: Vec<Ip>,
     /// Routes of the container.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) routes: Vec<Route>,
     /// Name servers and the like.
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -65,6 +65,15 @@ pub(crate) struct Route {
     /// Fields that are not looked at here.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
+}
+
+/// What others write for an empty list is often `null`.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Fields of a route that only 1.1.0 has.
@@ -116,7 +125,7 @@ impl Answer {
         value["cniVersion"] = version.text().into();
         if version < Version::V1_0_0 {
             // Said once more, by number.
-            let ips = value["ips"].as_array_mut();
+            let ips = value.get_mut("ips").and_then(Value::as_array_mut);
             for (ip, written) in self.ips.iter().zip(ips.into_iter().flatten()) {
                 let family = if ip.address.addr().is_ipv4() {
                     "4"
@@ -127,7 +136,7 @@ impl Answer {
             }
         }
         if version < Version::V1_1_0 {
-            let routes = value["routes"].as_array_mut();
+            let routes = value.get_mut("routes").and_then(Value::as_array_mut);
             for route in routes.into_iter().flatten() {
                 if let Some(route) = route.as_object_mut() {
                     ROUTE_1_1_0
@@ -245,6 +254,22 @@ mod tests {
         );
         assert_eq!(oldest["ip6"]["ip"], "fd65::1/128");
         assert_eq!(oldest.get("interfaces"), None);
+    }
+
+    #[test]
+    fn nothing_is_written_as_null_and_null_is_read_as_nothing() {
+        for version in Version::ALL {
+            let little = Answer {
+                routes: Vec::new(),
+                dns: Value::Null,
+                ..answer()
+            };
+            let written = little.write(version).unwrap();
+            let fields = written.as_object().unwrap();
+            assert!(fields.values().all(|value| !value.is_null()), "{written}");
+        }
+        let read = Answer::read(&json!({"interfaces": null, "ips": null, "routes": null}));
+        assert_eq!(read.unwrap(), Answer::default());
     }
 
     #[test]

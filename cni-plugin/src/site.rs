@@ -44,8 +44,7 @@ impl<'a> Site<'a> {
             .await?
         else {
             let message = "the store is not set up: it has no ClusterInformation(default)";
-            let details =
-                "the first Node that is created sets it up: `cambric node init`, `cambric apply`";
+            let details = "the first Node that is created sets it up: `cambric apply`";
             return Err(Failure::new(Code::Later, message).details(details));
         };
         if information.value["spec"]["datastoreReady"] == Value::Bool(false) {
