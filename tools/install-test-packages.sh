@@ -15,12 +15,14 @@ bgpdump bgpdump
 c++ g++
 containerd containerd
 ctr containerd
+crun crun
 bgpctl openbgpd
 etcd etcd-server
 etcdctl etcd-client
 gobgp gobgpd
 gobgpd gobgpd
 ip iproute2
+iptables iptables
 nft nftables
 openssl openssl
 ping iputils-ping

@@ -3,9 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod host;
+mod runtime;
 
-use host::{Backing, Container, Fabric, PATIENCE, addresses};
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::net::{IpAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use host::{Backing, Container, Fabric, Node, PATIENCE, addresses};
 use interop_tests::in_ground;
+use lab::Process;
+use model::Kind;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 const ID: &str = "9f3c0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab";
@@ -137,7 +146,7 @@ fn containers_of_two_hosts_reach_each_other() {
             return;
         };
         let mut nodes = [fabric.node(1).await, fabric.node(2).await];
-        nodes.iter_mut().for_each(host::Node::start_bgp);
+        nodes.iter_mut().for_each(Node::start_bgp);
         let [here, there] = &nodes;
         let (one, two) = (
             Container::new(&fabric, "one").await,
@@ -155,5 +164,367 @@ fn containers_of_two_hosts_reach_each_other() {
             .await
             .unwrap();
         }
+    });
+}
+
+/// What a call wrote when it has ended well.
+async fn result(mut process: Process) -> Value {
+    let status = process.wait(PATIENCE).await.unwrap();
+    let text = process.log_tail();
+    assert!(status.success(), "{text}");
+    serde_json::from_str(&text).unwrap_or(Value::Null)
+}
+
+#[test]
+fn two_hundred_at_once_lose_nothing() {
+    in_ground(&[], "two hundred containers at once", async |ground| {
+        let Some(fabric) = Fabric::new(ground, Backing::Etcd).await else {
+            return;
+        };
+        let node = fabric.node(1).await;
+        let config = node.network(json!({"policy_setup_timeout_seconds": 60}));
+        let ids = (0..200).map(|number| format!("container{number}"));
+        let containers: Vec<Container> = ids.map(|id| Container::bare(&id)).collect();
+        let start = |command: &str, nth: usize, name: String| {
+            let call = node.call(command, &containers[nth], &config);
+            node.site.host.spawn(&name, &call).unwrap()
+        };
+        // One is asked for twice, at the same time.
+        let twice = start("ADD", 0, "twice".into());
+        let adding: Vec<Process> = (0..200)
+            .map(|nth| start("ADD", nth, format!("add{nth}")))
+            .collect();
+        let mut given = BTreeSet::new();
+        let mut first = None;
+        for process in adding {
+            let result = result(process).await;
+            given.extend(addresses(&result));
+            first.get_or_insert(result);
+        }
+        assert_eq!(given.len(), 400);
+        assert_eq!(Some(result(twice).await), first);
+        assert_eq!(node.interfaces().await.len(), 200);
+        let endpoints = fabric
+            .resources
+            .list(Kind::WorkloadEndpoint, None)
+            .await
+            .unwrap();
+        assert_eq!(endpoints.items.len(), 200);
+        let deleting: Vec<Process> = (0..200)
+            .map(|nth| start("DEL", nth, format!("del{nth}")))
+            .collect();
+        for process in deleting {
+            result(process).await;
+        }
+        assert_eq!(fabric.left().await, [""; 0]);
+        assert_eq!(node.interfaces().await, [""; 0]);
+    });
+}
+
+/// How many times an ADD is killed, each a bit later.
+const KILLS: u32 = 30;
+
+#[test]
+fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
+    in_ground(&[], "cni and SIGKILL", async |ground| {
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let node = fabric.node(1).await;
+        let config = node.network(json!({}));
+        let mut collected = config.clone();
+        collected["cni.dev/valid-attachments"] = json!([]);
+        let container = Container::bare(ID);
+        let began = Instant::now();
+        node.asks("ADD", &container, &config)
+            .await
+            .expect("connected");
+        let whole = began.elapsed();
+        node.asks("DEL", &container, &config)
+            .await
+            .expect("disconnected");
+        let mut cut = 0;
+        for nth in 0..KILLS {
+            let call = node.call("ADD", &container, &config);
+            let mut process = node.site.host.spawn("killed", &call).unwrap();
+            let _ = process.wait(whole * nth / KILLS).await;
+            cut += u32::from(process.signal(Signal::SIGKILL).is_ok());
+            process.wait(PATIENCE).await.unwrap();
+            match nth % 3 {
+                0 => drop(
+                    node.asks("DEL", &container, &config)
+                        .await
+                        .expect("disconnected"),
+                ),
+                1 => drop(
+                    node.asks("GC", &container, &collected)
+                        .await
+                        .expect("collected"),
+                ),
+                _ => {
+                    node.asks("ADD", &container, &config)
+                        .await
+                        .expect("connected");
+                    node.asks("DEL", &container, &config)
+                        .await
+                        .expect("disconnected");
+                }
+            }
+            assert_eq!(fabric.left().await, [""; 0], "after kill {nth}");
+            assert_eq!(node.interfaces().await, [""; 0], "after kill {nth}");
+        }
+        assert!(cut > KILLS / 3, "only {cut} calls were cut short");
+    });
+}
+
+#[test]
+fn a_pod_keeps_its_name_when_its_sandbox_is_made_anew() {
+    in_ground(&[], "cni and pods", async |ground| {
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let node = fabric.node(1).await;
+        let pod = |id: &str| {
+            let mut pod = Container::bare(id);
+            pod.args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME=web-0;\
+                        K8S_POD_SERVICE_ACCOUNT=web;K8S_POD_LABELS=app=web"
+                .to_owned();
+            pod
+        };
+        let address = r#"["10.65.7.7"]"#;
+        let annotations = json!({"cni.projectcalico.org/ipAddrs": address, "cni.projectcalico.org/hwAddr": "02:00:00:00:07:07"});
+        let config = node.network(json!({
+            "runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations},
+            "ipam": {"type": "cambric-ipam"},
+        }));
+        let (old, new) = (pod("old"), pod("new"));
+        let first = node.asks("ADD", &old, &config).await.expect("connected");
+        assert_eq!(first["interfaces"][0]["name"], "caliaa960f0d82e");
+        assert_eq!(first["interfaces"][1]["mac"], "02:00:00:00:07:07");
+        assert_eq!(addresses(&first), ["10.65.7.7".parse::<IpAddr>().unwrap()]);
+        let endpoints = fabric
+            .resources
+            .list(Kind::WorkloadEndpoint, Some("prod"))
+            .await
+            .unwrap()
+            .items;
+        let [endpoint] = &endpoints[..] else {
+            panic!("{endpoints:?}")
+        };
+        assert_eq!(endpoint.key.name(), "h1-k8s-web--0-eth0");
+        assert_eq!(
+            endpoint.value["spec"]["profiles"],
+            json!(["kns.prod", "ksa.prod.web"])
+        );
+        let labels = &endpoint.value["metadata"]["labels"];
+        for (label, value) in [
+            ("app", "web"),
+            ("projectcalico.org/namespace", "prod"),
+            ("projectcalico.org/orchestrator", "k8s"),
+            ("projectcalico.org/serviceaccount", "web"),
+        ] {
+            assert_eq!(labels[label], value, "{label}");
+        }
+
+        // The address is the old sandbox's until that is gone.
+        let taken = node.asks("ADD", &new, &config).await.unwrap_err();
+        assert_eq!(taken["code"], 100, "{taken}");
+        let other = node.network(json!({"ipam": {"type": "cambric-ipam"}}));
+        let second = node.asks("ADD", &new, &other).await.expect("connected");
+        assert_eq!(second["interfaces"][0]["name"], "caliaa960f0d82e");
+        node.asks("DEL", &old, &config).await.expect("disconnected");
+        let mut checked = other.clone();
+        checked["prevResult"] = second;
+        assert_eq!(node.asks("CHECK", &new, &checked).await, Ok(Value::Null));
+        node.asks("DEL", &new, &other).await.expect("disconnected");
+        assert_eq!(fabric.left().await, [""; 0]);
+    });
+}
+
+#[test]
+fn address_management_can_be_anothers_and_ours_can_serve_others() {
+    in_ground(&[], "cni and other address management", async |ground| {
+        if interop_tests::foreign("/usr/lib/cni/host-local").is_none() {
+            return;
+        }
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let node = fabric.node(1).await;
+        let container = Container::bare(ID);
+        let data = node.site.host.directory().join("host-local");
+        let delegated = node.network(json!({
+            "cniVersion": "1.0.0",
+            "ipam": {"type": "host-local", "subnet": "10.65.9.0/24", "dataDir": data},
+        }));
+        let first = node
+            .asks("ADD", &container, &delegated)
+            .await
+            .expect("connected");
+        assert_eq!(first["ips"][0]["address"], "10.65.9.2/32", "{first}");
+        let mut checked = delegated.clone();
+        checked["prevResult"] = first;
+        assert_eq!(
+            node.asks("CHECK", &container, &checked).await,
+            Ok(Value::Null)
+        );
+        node.asks("DEL", &container, &delegated)
+            .await
+            .expect("disconnected");
+        let missing = node.network(json!({"ipam": {"type": "no-such-plugin"}}));
+        assert_eq!(
+            node.asks("ADD", &container, &missing).await.unwrap_err()["code"],
+            7
+        );
+        assert_eq!(fabric.left().await, [""; 0]);
+
+        let mut own = node.network(json!({"type": "cambric-ipam"}));
+        let given = node.asks("ADD", &container, &own).await.expect("addresses");
+        assert_eq!(
+            (addresses(&given).len(), given.get("interfaces")),
+            (2, None)
+        );
+        own["prevResult"] = given;
+        assert_eq!(node.asks("CHECK", &container, &own).await, Ok(Value::Null));
+        assert_eq!(node.asks("DEL", &container, &own).await, Ok(Value::Null));
+        assert_eq!(
+            node.asks("CHECK", &container, &own).await.unwrap_err()["code"],
+            103
+        );
+        assert_eq!(fabric.left().await, [""; 0]);
+    });
+}
+
+#[test]
+fn status_tells_whether_a_container_could_be_added() {
+    in_ground(&[], "cni and STATUS", async |ground| {
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let mut node = fabric.node(1).await;
+        let config = node.network(json!({}));
+        let container = Container::bare(ID);
+        // Felix's first report comes 10 s after its start.
+        let silent = node.asks("STATUS", &container, &config).await.unwrap_err();
+        assert_eq!(silent["code"], 50, "{silent}");
+        fabric
+            .create(
+                "FelixConfiguration",
+                "default",
+                json!({"reportingInterval": "0s"}),
+            )
+            .await;
+        assert_eq!(
+            node.asks("STATUS", &container, &config).await,
+            Ok(Value::Null)
+        );
+        let none =
+            node.network(json!({"ipam": {"type": "cambric-ipam", "ipv4_pools": ["10.99.0.0/16"]}}));
+        let none = node.asks("STATUS", &container, &none).await.unwrap_err();
+        assert!(
+            none["code"] == 50 && none["msg"].as_str().unwrap().contains("10.99.0.0/16"),
+            "{none}"
+        );
+        let away = node.network(json!({"etcd_endpoints": "http://10.0.0.253:2379"}));
+        assert_eq!(
+            node.asks("STATUS", &container, &away).await.unwrap_err()["code"],
+            50
+        );
+        let newer = node.network(json!({"cniVersion": "9.9.9"}));
+        assert_eq!(
+            node.asks("ADD", &container, &newer).await.unwrap_err()["code"],
+            1
+        );
+        let version = node
+            .asks("VERSION", &container, &newer)
+            .await
+            .expect("versions");
+        assert!(
+            version["supportedVersions"]
+                .as_array()
+                .unwrap()
+                .contains(&json!("1.1.0"))
+        );
+        node.felix.kill().await.unwrap();
+    });
+}
+
+/// A server of the Perl that every Debian has.
+const SERVER: &str = "use IO::Socket::INET; \
+    my $s = IO::Socket::INET->new(LocalPort => 80, Listen => 5, ReuseAddr => 1) or die; \
+    while (my $c = $s->accept) { print $c 'hello'; close $c }";
+
+/// The first address of the endpoint of a host, when it is there.
+async fn address_on(fabric: &Fabric, node: &str) -> Result<IpAddr, String> {
+    let endpoints = fabric.resources.list(Kind::WorkloadEndpoint, None).await;
+    let endpoints = endpoints.map_err(|error| error.to_string())?.items;
+    let its = endpoints
+        .iter()
+        .find(|item| item.value["spec"]["node"] == node);
+    let address = its.and_then(|item| item.value["spec"]["ipNetworks"][0].as_str());
+    let address = address.ok_or("there is no endpoint")?;
+    Ok(address
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .expect("an address"))
+}
+
+#[test]
+fn containers_of_podman_and_containerd_reach_each_other() {
+    if !runtime::are_installed() {
+        return;
+    }
+    in_ground(&[], "podman and containerd", async |ground| {
+        let Some(fabric) = Fabric::new(ground, Backing::Etcd).await else {
+            return;
+        };
+        let mut nodes = [fabric.node(1).await, fabric.node(2).await];
+        for node in &mut nodes {
+            node.start_bgp();
+            node.prepare(&node.network(json!({}))).await;
+        }
+        let [podman, containerd] = &nodes;
+        let server = ["perl", "-e", SERVER];
+        podman
+            .podman_run(&["-d", "--name", "web", "-p", "8080:80"], &server)
+            .await;
+        let web = address_on(&fabric, "h1")
+            .await
+            .expect("an endpoint")
+            .to_string();
+        let _daemon = containerd.start_containerd().await;
+        // From the one to the other, as soon as BGP has told.
+        containerd
+            .ctr_to_end(
+                "ping",
+                &["/usr/bin/ping", "-n", "-c", "1", "-w", "30", &web],
+            )
+            .await;
+        let sleeper = containerd.ctr_spawn("sleeper", &["/usr/bin/sleep", "600"]);
+        let what = "the container has an endpoint";
+        let (other, _) = lab::until::<IpAddr, lab::Error>(PATIENCE, what, async || {
+            Ok(address_on(&fabric, "h2").await)
+        })
+        .await
+        .unwrap();
+        let ping = ["ping", "-n", "-c", "1", "-w", "30", &other.to_string()];
+        podman.podman_run(&["--rm"], &ping).await;
+
+        // Behind ours, portmap leads a port of the host into the container.
+        let mut greeting = String::new();
+        let mut stream =
+            TcpStream::connect_timeout(&"10.0.0.1:8080".parse().unwrap(), Duration::from_secs(10))
+                .unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        stream.read_to_string(&mut greeting).unwrap();
+        assert_eq!(greeting, "hello");
+
+        podman.podman_remove("web").await;
+        containerd.ctr_kill("sleeper", sleeper).await;
+        assert_eq!(fabric.left().await, [""; 0]);
     });
 }
