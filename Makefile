@@ -36,7 +36,7 @@ check: lint
 
 # The reflector beside its peers, and fabrics on a store, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
 bench: packages
-	$(CARGO) build --release --locked -p bench -p cambric-bgp-client -p cambric-felix -p cambric-route-reflector
+	$(CARGO) build --release --locked -p bench -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 	target/release/bench $(BENCH)
 
 # Says at once what is missing, before anything is built.

@@ -2,7 +2,7 @@
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Fib, Ipam, Keep, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
+    self, Churn, Cni, Fib, Ipam, Keep, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and what it is held against.
@@ -407,6 +407,41 @@ pub const BARS: &[Bar] = &[
         "ipam_hosts_s",
         "100 hosts start, 10 addresses each, s",
         20.0,
+        &[],
+    ),
+    bar(
+        Cni,
+        "cni_add_p50_ms",
+        "ADD to the answer, p50, ms",
+        60.0,
+        &[],
+    ),
+    bar(
+        Cni,
+        "cni_add_p99_ms",
+        "ADD to the answer, p99, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Cni,
+        "cni_del_p50_ms",
+        "DEL to the answer, p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Cni,
+        "cni_ptp_add_p50_ms",
+        "the same of ptp: ADD, p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Cni,
+        "cni_ptp_del_p50_ms",
+        "the same of ptp: DEL, p50, ms",
+        f64::INFINITY,
         &[],
     ),
 ];

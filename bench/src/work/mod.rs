@@ -3,6 +3,7 @@
 
 mod addresses;
 mod churn;
+mod containers;
 pub mod fanout;
 mod fib;
 pub mod internet;
@@ -52,6 +53,8 @@ pub enum Work {
     Watch,
     /// Addresses: 1,000 for one host, and 10 for each of 100 hosts that start at once
     Ipam,
+    /// Containers connected one after the other, beside the reference plugin ptp
+    Cni,
 }
 
 impl Work {
@@ -72,6 +75,7 @@ impl Work {
             Self::Many => "many",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
+            Self::Cni => "cni",
         }
     }
 
@@ -98,7 +102,8 @@ impl Work {
             | Self::Path
             | Self::Many
             | Self::Watch
-            | Self::Ipam => 3,
+            | Self::Ipam
+            | Self::Cni => 3,
             Self::Churn => 1,
         }
     }
@@ -120,6 +125,7 @@ impl Work {
             Self::Many => many::many(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),
+            Self::Cni => containers::containers(options),
         }
     }
 }

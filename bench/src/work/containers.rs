@@ -1,0 +1,165 @@
+//! cni: from a runtime's ADD to the plugin's answer, beside the reference plugin `ptp`.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use datastore::resources::Resources;
+use lab::fabric::Machine;
+use lab::{Lab, Program};
+use nix::sched::{CloneFlags, unshare};
+use serde_json::{Value, json};
+
+use crate::fabric::{self, Ground};
+use crate::stage::{Measures, Options, quantiles};
+
+/// The reference plugins of Debian.
+const REFERENCE: &str = "/usr/lib/cni";
+
+/// Containers are connected and disconnected one after the other, each once by `ptp` and once by ours,
+/// which answers when Felix has it in the kernel; `ptp` has nobody to wait for, and its addresses
+/// are a file's.
+pub(super) fn containers(options: &Options) -> Result<Measures> {
+    let count = if options.quick { 5 } else { 100 };
+    let ptp = Path::new(REFERENCE).join("ptp");
+    ensure!(
+        ptp.is_file(),
+        "{} is not there: `make bench` installs it",
+        ptp.display()
+    );
+    fabric::apart(async |lab: Lab| {
+        let ground = Ground::raise(lab, 1).await?;
+        let measured = measure(&ground, count).await;
+        ground.told(measured)
+    })
+}
+
+async fn measure(ground: &Ground, count: usize) -> Result<Measures> {
+    let node = ground.fabric.node(0)?;
+    let resources = Resources::new(ground.etcd.connect().await?);
+    for (kind, name, spec) in [
+        ("Node", node.plan.name.as_str(), json!({})),
+        ("IPPool", "pool", json!({"cidr": "10.77.0.0/16"})),
+    ] {
+        let resource = json!({
+            "kind": kind, "apiVersion": "projectcalico.org/v3", "metadata": {"name": name}, "spec": spec,
+        });
+        resources.create(resource).await?;
+    }
+    let plugins = [ours(ground, node)?, reference(node)?];
+    let mut taken = [vec![], vec![], vec![], vec![]];
+    for number in 0..count {
+        for (nth, plugin) in plugins.iter().enumerate() {
+            let container = namespace()?;
+            let call = async |command| plugin.call(node, command, number, &container).await;
+            let (add, del) = (call("ADD").await?, call("DEL").await?);
+            // The first is not like the others: a block is taken, files are read.
+            if number > 0 {
+                taken[2 * nth].push(add);
+                taken[2 * nth + 1].push(del);
+            }
+        }
+    }
+    let [add, del, ptp_add, ptp_del] = taken;
+    let [add_p50, add_p99] = quantiles(add, [0.5, 0.99])?;
+    let [del_p50] = quantiles(del, [0.5])?;
+    let [ptp_add_p50] = quantiles(ptp_add, [0.5])?;
+    let [ptp_del_p50] = quantiles(ptp_del, [0.5])?;
+    Ok(Measures::from([
+        ("cni_add_p50_ms", add_p50),
+        ("cni_add_p99_ms", add_p99),
+        ("cni_del_p50_ms", del_p50),
+        ("cni_ptp_add_p50_ms", ptp_add_p50),
+        ("cni_ptp_del_p50_ms", ptp_del_p50),
+    ]))
+}
+
+/// A plugin, and the file with its configuration.
+struct Plugin {
+    program: PathBuf,
+    config: PathBuf,
+}
+
+fn ours(ground: &Ground, node: &Machine) -> Result<Plugin> {
+    let program = std::env::current_exe()?.with_file_name("cambric-cni");
+    ensure!(
+        program.is_file(),
+        "{} is not there: `make bench` builds it",
+        program.display()
+    );
+    let config = json!({
+        "cniVersion": "1.0.0", "name": "ours", "type": "cambric-cni",
+        "etcd_endpoints": format!("http://{}", ground.fabric.plan.store_address()),
+        "nodename": node.plan.name, "policy": {"type": "k8s"}, "ipam": {"type": "cambric-ipam"},
+        "endpoint_status_dir": "/run/cambric/endpoint-status",
+    });
+    Plugin::new(program, node, &config)
+}
+
+fn reference(node: &Machine) -> Result<Plugin> {
+    let config = json!({
+        "cniVersion": "1.0.0", "name": "theirs", "type": "ptp",
+        "ipam": {"type": "host-local", "subnet": "10.78.0.0/16", "dataDir": node.host.directory().join("ipam")},
+    });
+    Plugin::new(Path::new(REFERENCE).join("ptp"), node, &config)
+}
+
+impl Plugin {
+    fn new(program: PathBuf, node: &Machine, config: &Value) -> Result<Self> {
+        let name = program
+            .file_name()
+            .context("a plugin has a name")?
+            .to_owned();
+        let file = node.host.directory().join(name).with_extension("json");
+        std::fs::write(&file, config.to_string())?;
+        Ok(Self {
+            program,
+            config: file,
+        })
+    }
+
+    /// How long a call takes, in milliseconds.
+    async fn call(
+        &self,
+        node: &Machine,
+        command: &str,
+        number: usize,
+        container: &File,
+    ) -> Result<f64> {
+        let netns = format!("/proc/{}/fd/{}", std::process::id(), container.as_raw_fd());
+        let program = Program::new("/bin/sh")
+            .args(["-c", "exec \"$0\" <\"$1\""])
+            .arg(&self.program)
+            .arg(&self.config)
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", format!("container{number}"))
+            .env("CNI_NETNS", netns)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", REFERENCE);
+        let began = Instant::now();
+        let (status, output) = node.host.output(&program).await?;
+        let took = began.elapsed();
+        let text = String::from_utf8_lossy(&output);
+        ensure!(
+            status.success(),
+            "{command} by {}: {text}",
+            self.program.display()
+        );
+        Ok(took.as_secs_f64() * 1e3)
+    }
+}
+
+/// A container's network namespace.
+fn namespace() -> Result<File> {
+    let made = thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        anyhow::Ok(File::open("/proc/thread-self/ns/net")?)
+    });
+    match made.join() {
+        Ok(file) => file,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
