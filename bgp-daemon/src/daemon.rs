@@ -70,13 +70,14 @@ impl<P: Program> Daemon<P> {
         let listen = intent.listen.clone();
         Ok(Self {
             listens: listen.clone(),
+            // Who has held a cluster id before has something to say at once.
+            enrol_at: source.is_some().then_some(bgp_io::bgp_fsm::Instant::ZERO),
             io: Io::new(speaker, IoConfig { listen })?,
             program,
             config,
             source,
             intent,
             fabric,
-            enrol_at: None,
             config_error: None,
             refused: None,
             memory,
