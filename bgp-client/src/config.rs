@@ -395,6 +395,20 @@ mod tests {
             let config = read(text).unwrap_or_else(|report| panic!("{report}"));
             assert!(config.intent().is_none(), "the store says it");
         }
+        let stored = |key| {
+            format!("hostname = \"a\"\n{key}\n[datastore]\nendpoints = [\"http://s:2379\"]\n")
+        };
+        assert!(read(&stored("absence_wait = 5")).is_ok());
+        for (key, said) in [
+            ("absence_wait = 4000", "at most 3600 seconds"),
+            ("registration_ttl = 15", "registers nowhere"),
+        ] {
+            let report = read(&stored(key)).expect_err("refused").to_string();
+            assert!(
+                report.contains("page.toml:2") && report.contains(said),
+                "{report}"
+            );
+        }
         // What the store says cannot be said here as well.
         let twice = "hostname = \"a\"\nasn = 1\n[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let report = read(twice).expect_err("refused").to_string();

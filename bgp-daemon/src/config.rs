@@ -71,6 +71,10 @@ impl<S: Settings> Config<S> {
             let message = "a reflector peers with all others: `reflectors` is for nodes";
             problems.push(Problem::at(reflectors.span(), message));
         }
+        if let (false, Some(ttl)) = (S::REFLECTS, &file.registration_ttl) {
+            let message = "registration_ttl is a reflector's: this daemon registers nowhere";
+            problems.push(Problem::at(ttl.span(), message));
+        }
         let settings = S::check(file.kernel.as_ref(), &mut problems);
         problems.finish()?;
         Ok(Self {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bgp_io::bgp_fsm::Instant;
 use datastore::{Error, Store};
 use futures_util::future::BoxFuture;
+use intent::store::Host;
 use tokio::time::{Instant as Clock, sleep_until, timeout};
 
 use crate::limits::REGISTRY_ANSWER_MAX;
@@ -21,10 +22,10 @@ pub(crate) struct Enrolment {
 }
 
 impl Enrolment {
-    /// Registers under a name. Must be called within a Tokio runtime.
-    pub(crate) fn new(name: &str, store: Arc<dyn Store>) -> Self {
+    /// Registers a host under its name. Must be called within a Tokio runtime.
+    pub(crate) fn new(host: &Host, store: Arc<dyn Store>) -> Self {
         Self {
-            registrar: Registrar::new(name),
+            registrar: Registrar::new(&host.name, host.registration_ttl),
             store,
             origin: Clock::now(),
             answer: None,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
@@ -19,7 +20,7 @@ use model::ReflectorState;
 
 use crate::drain::{Drain, FAREWELL};
 use crate::handover::Handover;
-use crate::limits::{ABSENCE_LOOK_EVERY, ABSENCE_MAX};
+use crate::limits::ABSENCE_LOOK_EVERY;
 
 #[cfg(test)]
 mod tests;
@@ -137,15 +138,27 @@ impl Fabric {
 }
 
 /// How long reflectors count whose registration is gone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Absences {
+    /// How long those count whose sessions are up.
+    wait: Duration,
     since: BTreeMap<String, Instant>,
     look_at: Option<Instant>,
 }
 
 impl Absences {
+    /// They count for so long, if their sessions are up.
+    pub const fn new(wait: Duration) -> Self {
+        Self {
+            wait,
+            since: BTreeMap::new(),
+            look_at: None,
+        }
+    }
+
     /// Looks at the sessions with them; returns whether somebody counts no more. Nobody is forgotten
-    /// while no reflector is registered at all: that is the store's trouble, not theirs.
+    /// while no reflector is registered at all, and that time does not count: that is the store's
+    /// trouble, not theirs.
     pub fn look(&mut self, now: Instant, fleet: &mut Fleet, speaker: &Speaker) -> bool {
         if self.look_at.is_some_and(|at| now < at) {
             return false;
@@ -157,6 +170,7 @@ impl Absences {
         }
         self.look_at = (!self.since.is_empty()).then_some(now + ABSENCE_LOOK_EVERY);
         if !fleet.is_registered() {
+            self.since.values_mut().for_each(|since| *since = now);
             return false;
         }
         let lives = |name: &str, since: Instant| {
@@ -167,7 +181,7 @@ impl Absences {
                 let peer = peers.find(|peer| peer.config.remote == address);
                 peer.is_some_and(|peer| peer.session.state() == State::Established)
             });
-            up && now < since + ABSENCE_MAX
+            up && now < since + self.wait
         };
         let since = self.since.iter();
         let gone = since.filter(|(name, since)| !lives(name, **since));

@@ -6,10 +6,6 @@ use std::time::Duration;
 /// thousand that come up at once are not written down a thousand times.
 pub const REMEMBER: Duration = Duration::from_secs(1);
 
-/// How long a reflector's registration outlives its last word; the store may make it longer. A
-/// reflector that restarts is back well within it.
-pub const REGISTRATION_TTL: Duration = Duration::from_secs(15);
-
 /// How often a reflector tells the store what only its load has changed of, at most.
 pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
 
@@ -58,10 +54,6 @@ pub const DRAIN_SURVEY_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it looks whether they have gone.
 pub const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// How long a reflector whose registration is gone but whose session is up counts as if it were
-/// registered: a store that comes back finds it there again by then.
-pub const ABSENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether such a session is still up.
 pub const ABSENCE_LOOK_EVERY: Duration = Duration::from_secs(1);

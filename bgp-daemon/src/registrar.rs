@@ -21,8 +21,7 @@ use intent::store::{ClusterWish, Wish};
 use model::{ClusterClaim, FabricKey, Registration};
 
 use crate::limits::{
-    CLUSTER_ID_TRIES_MAX, LOAD_TOLD_EVERY, REGISTRATION_TTL, REGISTRY_RETRY_MAX,
-    REGISTRY_RETRY_MIN, REREGISTER_EVERY,
+    CLUSTER_ID_TRIES_MAX, LOAD_TOLD_EVERY, REGISTRY_RETRY_MAX, REGISTRY_RETRY_MIN, REREGISTER_EVERY,
 };
 
 #[cfg(test)]
@@ -54,6 +53,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Registrar {
     name: String,
+    /// How long the registration is to outlive our last word.
+    ttl: Duration,
     wish: Option<Wish>,
     lease: Option<(LeaseId, Duration)>,
     /// When the lease was last known to live for its whole time.
@@ -80,10 +81,12 @@ enum UnderWay {
 }
 
 impl Registrar {
-    /// A registrar that has nothing to say yet.
-    pub fn new(name: impl Into<String>) -> Self {
+    /// A registrar that has nothing to say yet. What it will say outlives its last word for `ttl`;
+    /// the store may make that longer.
+    pub fn new(name: impl Into<String>, ttl: Duration) -> Self {
         Self {
             name: name.into(),
+            ttl,
             wish: None,
             lease: None,
             alive_at: Instant(0),
@@ -128,7 +131,7 @@ impl Registrar {
         }
         let (under_way, job) = match self.lease {
             None => {
-                let ttl_s = REGISTRATION_TTL.as_secs();
+                let ttl_s = self.ttl.as_secs();
                 (
                     UnderWay::Grant,
                     Job::Grant(ttl_s.try_into().unwrap_or(i64::MAX)),

@@ -60,8 +60,8 @@ impl Source {
         let ranges = View::prefixes(&host.name).into_iter().map(KeyRange::prefix);
         let enrols = host.reflects;
         Ok(Self {
-            enrolment: enrols.then(|| Enrolment::new(&host.name, store.clone())),
-            absences: Absences::default(),
+            enrolment: enrols.then(|| Enrolment::new(host, store.clone())),
+            absences: Absences::new(host.absence_wait),
             follower: follow_ready(store, ranges, seed, config.snapshot()),
             view: View::default(),
             host: host.clone(),

@@ -98,6 +98,8 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("next_hop_ipv6", TOLD),
     ("cluster_id", TOLD),
     ("restart_wait", "in force at the next restart"),
+    ("registration_ttl", RESTART),
+    ("absence_wait", RESTART),
     (
         "hostname",
         "stays up; in force from the next session on. With a store, takes a restart",

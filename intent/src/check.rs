@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use admin::config::{Problem, Problems, Report, Source};
@@ -15,8 +15,9 @@ use toml::Spanned;
 
 use crate::file::{BgpFile, listen_default};
 use crate::limits::{
-    BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX, REFLECTORS_MAX, RESTART_WAIT_S,
-    RESTART_WAIT_S_MAX,
+    ABSENCE_WAIT_S, ABSENCE_WAIT_S_MAX, BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX,
+    REFLECTORS_MAX, REGISTRATION_TTL_S, REGISTRATION_TTL_S_MAX, REGISTRATION_TTL_S_MIN,
+    RESTART_WAIT_S, RESTART_WAIT_S_MAX,
 };
 use crate::neighbor;
 use crate::session::Common;
@@ -91,6 +92,17 @@ impl<K, D, N> BgpFile<K, D, N> {
             let message = "reflectors are chosen out of the store, and no [datastore] is given";
             let problem = Problem::at(reflectors.span(), message);
             problems.push(problem.help("without a store each reflector is a [[neighbor]]"));
+        }
+        let of_fabric = [
+            ("registration_ttl", &self.registration_ttl),
+            ("absence_wait", &self.absence_wait),
+        ];
+        for (key, value) in of_fabric {
+            let Some(value) = value else { continue };
+            let message = format!(
+                "{key} is about reflectors that a store tells of, and no [datastore] is given"
+            );
+            problems.push(Problem::at(value.span(), message));
         }
         let mut notes = Vec::new();
         let families = family_set(&self.families, None, problems);
@@ -186,6 +198,8 @@ impl<K, D, N> BgpFile<K, D, N> {
             restart_wait: self.restart_wait(problems),
             reflects: false,
             reflectors: self.reflectors(problems),
+            registration_ttl: self.registration_ttl(problems),
+            absence_wait: self.absence_wait(problems),
         }
     }
 
@@ -252,14 +266,27 @@ impl<K, D, N> BgpFile<K, D, N> {
     }
 
     fn restart_wait(&self, problems: &mut Problems<'_>) -> Duration {
-        let Some(wait) = &self.restart_wait else {
-            return Duration::from_secs(RESTART_WAIT_S.into());
-        };
-        if *wait.get_ref() > RESTART_WAIT_S_MAX {
-            let message = format!("restart_wait is at most {RESTART_WAIT_S_MAX} seconds");
-            problems.push(Problem::at(wait.span(), message));
-        }
-        Duration::from_secs((*wait.get_ref()).into())
+        let value = self.restart_wait.as_ref();
+        let bounds = 0..=RESTART_WAIT_S_MAX;
+        seconds("restart_wait", value, RESTART_WAIT_S, bounds, problems)
+    }
+
+    fn registration_ttl(&self, problems: &mut Problems<'_>) -> Duration {
+        let bounds = REGISTRATION_TTL_S_MIN..=REGISTRATION_TTL_S_MAX;
+        let value = self.registration_ttl.as_ref();
+        seconds(
+            "registration_ttl",
+            value,
+            REGISTRATION_TTL_S,
+            bounds,
+            problems,
+        )
+    }
+
+    fn absence_wait(&self, problems: &mut Problems<'_>) -> Duration {
+        let value = self.absence_wait.as_ref();
+        let bounds = 0..=ABSENCE_WAIT_S_MAX;
+        seconds("absence_wait", value, ABSENCE_WAIT_S, bounds, problems)
     }
 
     fn hostname(&self, problems: &mut Problems<'_>) -> Option<String> {
@@ -271,6 +298,29 @@ impl<K, D, N> BgpFile<K, D, N> {
         }
         Some(text.clone())
     }
+}
+
+/// A time in seconds, which has bounds.
+fn seconds(
+    key: &str,
+    value: Option<&Spanned<u32>>,
+    default: u32,
+    bounds: RangeInclusive<u32>,
+    problems: &mut Problems<'_>,
+) -> Duration {
+    let Some(value) = value else {
+        return Duration::from_secs(default.into());
+    };
+    let (least, most) = (bounds.start(), bounds.end());
+    if value.get_ref() < least {
+        let message = format!("{key} is at least {least} seconds");
+        problems.push(Problem::at(value.span(), message));
+    }
+    if value.get_ref() > most {
+        let message = format!("{key} is at most {most} seconds");
+        problems.push(Problem::at(value.span(), message));
+    }
+    Duration::from_secs((*value.get_ref()).into())
 }
 
 /// What stands in for a missing value until its problem is told.

@@ -54,6 +54,11 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub cluster_id: Option<Spanned<Ipv4Addr>>,
     /// `restart_wait` in seconds: how long the choice of routes waits after a restart.
     pub restart_wait: Option<Spanned<u32>>,
+    /// `registration_ttl` in seconds: how long a reflector's registration outlives its last word.
+    pub registration_ttl: Option<Spanned<u32>>,
+    /// `absence_wait` in seconds: how long a reflector whose registration is gone but whose session
+    /// is up counts as if it were registered.
+    pub absence_wait: Option<Spanned<u32>>,
     /// `hostname`: what our OPEN tells of ourselves; nothing when absent. With a store, the name
     /// of our node there.
     pub hostname: Option<Spanned<String>>,

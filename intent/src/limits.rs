@@ -28,6 +28,24 @@ pub const RESTART_WAIT_S: u32 = 90;
 /// The longest `restart_wait`, in seconds.
 pub const RESTART_WAIT_S_MAX: u32 = 3600;
 
+/// How long a reflector's registration outlives its last word when `registration_ttl` is not given,
+/// in seconds; the store may make it longer. A reflector that restarts is back well within it.
+pub const REGISTRATION_TTL_S: u32 = 15;
+
+/// The shortest `registration_ttl`, in seconds: etcd grants no shorter lease.
+pub const REGISTRATION_TTL_S_MIN: u32 = 2;
+
+/// The longest `registration_ttl`, in seconds.
+pub const REGISTRATION_TTL_S_MAX: u32 = 3600;
+
+/// How long a reflector whose registration is gone but whose session is up counts as if it were
+/// registered when `absence_wait` is not given, in seconds: a store that comes back finds it there
+/// again by then.
+pub const ABSENCE_WAIT_S: u32 = 60;
+
+/// The longest `absence_wait`, in seconds.
+pub const ABSENCE_WAIT_S_MAX: u32 = 3600;
+
 /// The share of a prefix limit from which on the log warns when `warn` is not given, in per cent.
 pub const LIMIT_WARN_PERCENT: u8 = 75;
 

@@ -320,6 +320,16 @@ fn mistakes_are_told_with_their_place() {
             "at most 3600",
         ),
         (
+            format!("registration_ttl = 15\n{neighbor}"),
+            "3:20",
+            "no [datastore]",
+        ),
+        (
+            format!("absence_wait = 60\n{neighbor}"),
+            "3:16",
+            "no [datastore]",
+        ),
+        (
             format!("{neighbor}prefix_limit = [{{ max = 0 }}]\n"),
             "6:25",
             "at least 1",

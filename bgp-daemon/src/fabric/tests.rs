@@ -34,7 +34,7 @@ fn absences_are_looked_at_when_it_is_time_and_not_before() {
         assert!(view.take(key(number).as_bytes(), Some(value.as_bytes())));
     }
     let speaker = speaker();
-    let mut absences = Absences::default();
+    let mut absences = Absences::new(Duration::from_secs(60));
     let mut look = |view: &mut View, millis: u64| {
         let now = Instant::ZERO + Duration::from_millis(millis);
         absences.look(now, view.fleet_mut(), &speaker)

@@ -39,7 +39,7 @@ impl World {
         Self {
             core: Core::new(CoreConfig::default()),
             now: Duration::ZERO,
-            registrar: Registrar::new(NAME),
+            registrar: Registrar::new(NAME, Duration::from_secs(15)),
             jobs: 0,
         }
     }

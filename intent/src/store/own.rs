@@ -31,6 +31,11 @@ pub struct Host {
     pub reflects: bool,
     /// How many reflectors it peers with, whatever the store says.
     pub reflectors: Option<usize>,
+    /// How long its registration as a reflector outlives its last word.
+    pub registration_ttl: Duration,
+    /// How long a reflector whose registration is gone but whose session is up counts as if it were
+    /// registered.
+    pub absence_wait: Duration,
 }
 
 /// Passwords, by the name of a secret and the key within it.

@@ -25,6 +25,8 @@ fn host(name: &str) -> Host {
         restart_wait: Duration::from_secs(90),
         reflects: false,
         reflectors: None,
+        registration_ttl: Duration::from_secs(15),
+        absence_wait: Duration::from_secs(60),
     }
 }
 

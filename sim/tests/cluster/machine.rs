@@ -18,6 +18,12 @@ use datastore::mirror::{FeedId, Mirror, Output};
 use datastore::{Change, Core, Error, KeyRange, LeaseId, Status, Update};
 use intent::store::{Derived, Host, Secrets, View, derive};
 
+/// How long a registration outlives its reflector's last word.
+const REGISTRATION_TTL: Duration = Duration::from_secs(15);
+
+/// How long a reflector counts without one.
+const ABSENCE_WAIT: Duration = Duration::from_secs(60);
+
 /// What a machine says to the others, and what it has heard.
 pub(crate) struct Machine {
     pub(crate) name: String,
@@ -70,8 +76,10 @@ impl Machine {
             view: View::default(),
             in_sync: false,
             changed: true,
-            absences: Absences::default(),
-            registrar: self.reflects.then(|| Registrar::new(&self.name)),
+            absences: Absences::new(ABSENCE_WAIT),
+            registrar: self
+                .reflects
+                .then(|| Registrar::new(&self.name, REGISTRATION_TTL)),
         });
     }
 
@@ -121,6 +129,8 @@ impl Machine {
             restart_wait: Duration::from_secs(90),
             reflects: self.reflects,
             reflectors: None,
+            registration_ttl: REGISTRATION_TTL,
+            absence_wait: ABSENCE_WAIT,
         };
         let (cut, seed) = (self.cut, self.seed);
         let Some(run) = &mut self.run else { return };
