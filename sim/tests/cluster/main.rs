@@ -1,13 +1,15 @@
 //! A cluster of reflectors and its clients in one process, by seed: reflectors are killed and
-//! drained, machines are cut off from the store, and the store forgets. At all times every client
+//! drained, machines are cut off from the store, and the store forgets whose lease runs out. At all times every client
 //! has every route; at rest each has its two sessions; and only those move that must.
-//! `CAMBRIC_SIM_SEED=7` runs one seed with 500 clients.
+//! `CAMBRIC_SIM_SEED=7` runs one seed, `CAMBRIC_SIM_SEED=1..50` many; `CAMBRIC_SIM_NODES` sets how
+//! many clients there are.
 
 mod machine;
 mod world;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use intent::placement::{Candidate, choose};
 use sim::Chance;
@@ -23,6 +25,12 @@ enum Act {
     Lose(usize),
     /// It is drained, and undrained.
     Drain(usize),
+    /// The same, while every n-th client does not reach the store for so many seconds.
+    DrainApart(usize, usize, u64),
+    /// It does not reach the store for so long that it counts no more, although its sessions are up.
+    Hide(usize),
+    /// No reflector reaches the store for so many seconds, then one after the other does.
+    HideAll(u64),
     /// Nobody reaches the store for so many seconds; leases run out.
     StoreAway(u64),
     /// These do not reach the store for so many seconds: every n-th machine, beginning here.
@@ -32,11 +40,14 @@ enum Act {
 impl Act {
     fn draw(chance: &mut Chance, reflectors: usize) -> Self {
         let nth = chance.below(reflectors);
-        match chance.below(5) {
+        match chance.below(8) {
             0 => Self::Restart(nth, chance.within(1..=10)),
             1 => Self::Lose(nth),
             2 => Self::Drain(nth),
             3 => Self::StoreAway(chance.within(5..=90)),
+            4 => Self::Hide(nth),
+            5 => Self::HideAll(chance.within(5..=150)),
+            6 => Self::DrainApart(nth, 1 + chance.below(4), chance.within(5..=90)),
             _ => Self::Partition(chance.below(3), 1 + chance.below(4), chance.within(5..=45)),
         }
     }
@@ -88,6 +99,15 @@ fn rest(
     }
 }
 
+/// Who has not heard of a drain has the sessions that they had, also with the one that is drained.
+fn keep(world: &World, apart: &[usize], what: &dyn std::fmt::Debug) {
+    for &client in apart {
+        let machine = &world.machines[client];
+        let wanted = chosen(world, client, None);
+        assert_eq!(machine.sessions(), wanted, "{what:?}: {}", machine.name);
+    }
+}
+
 fn befall(world: &mut World, act: Act) {
     match act {
         Act::Restart(nth, seconds) => {
@@ -111,26 +131,44 @@ fn befall(world: &mut World, act: Act) {
             world.drain(nth, false);
             rest(world, Some(nth), None, &act);
         }
-        Act::StoreAway(seconds) => {
-            world
-                .machines
-                .iter_mut()
-                .for_each(|machine| machine.cut = true);
+        Act::DrainApart(nth, step, seconds) => {
+            let apart: Vec<usize> = (0..world.clients).step_by(step).collect();
+            world.cut(apart.iter().copied());
+            world.drain(nth, true);
             world.pass(seconds);
-            world
-                .machines
-                .iter_mut()
-                .for_each(|machine| machine.cut = false);
+            keep(world, &apart, &act);
+            world.mend();
+            rest(world, Some(nth), Some(nth), &act);
+            world.drain(nth, false);
+            rest(world, Some(nth), None, &act);
+        }
+        Act::Hide(nth) => {
+            let at = world.reflector(nth);
+            world.cut([at].into_iter());
+            world.pass(90);
+            rest(world, Some(nth), Some(nth), &act);
+            world.mend();
+            rest(world, Some(nth), None, &act);
+        }
+        Act::HideAll(seconds) => {
+            world.cut(world.clients..world.machines.len());
+            world.pass(seconds);
+            for at in world.clients..world.machines.len() {
+                world.machines[at].cut = false;
+                world.pass(8);
+            }
+            rest(world, None, None, &act);
+        }
+        Act::StoreAway(seconds) => {
+            world.cut(0..world.machines.len());
+            world.pass(seconds);
+            world.mend();
             rest(world, None, None, &act);
         }
         Act::Partition(first, step, seconds) => {
-            let some = world.machines.iter_mut().skip(first).step_by(step);
-            some.for_each(|machine| machine.cut = true);
+            world.cut((first..world.machines.len()).step_by(step));
             world.pass(seconds);
-            world
-                .machines
-                .iter_mut()
-                .for_each(|machine| machine.cut = false);
+            world.mend();
             rest(world, None, None, &act);
         }
     }
@@ -155,20 +193,35 @@ fn run(seed: u64, clients: usize, acts: usize) {
     }
 }
 
+/// `CAMBRIC_SIM_SEED=7`, or `1..50`.
+fn asked() -> Option<Range<u64>> {
+    let text = std::env::var("CAMBRIC_SIM_SEED").ok()?;
+    let (from, to) = text.split_once("..").unwrap_or((&text, ""));
+    let from: u64 = from.parse().expect("a number, or from..to");
+    Some(from..to.parse().unwrap_or(from + 1))
+}
+
+/// `CAMBRIC_SIM_NODES`: how many clients.
+fn clients() -> usize {
+    let text = std::env::var("CAMBRIC_SIM_NODES").ok();
+    text.map_or(24, |text| text.parse().expect("a number"))
+}
+
 #[test]
 fn only_those_move_that_must_and_no_route_is_lost() {
-    let asked = std::env::var("CAMBRIC_SIM_SEED").ok();
-    if let Some(seed) = asked.and_then(|seed| seed.parse().ok()) {
-        return run(seed, 500, 12);
-    }
-    for seed in 1..=6 {
-        run(seed, 24, 6);
+    for seed in asked().unwrap_or(1..7) {
+        run(seed, clients(), 6);
     }
 }
 
 #[test]
 fn five_hundred_clients() {
-    if std::env::var_os("CAMBRIC_SIM_SEED").is_none() {
-        run(1, 500, 2);
+    if asked().is_some() {
+        return;
+    }
+    let mut world = begin(500, 3);
+    for act in [Act::DrainApart(1, 3, 20), Act::Partition(0, 2, 20)] {
+        println!("500 clients, 3 reflectors: {act:?}");
+        befall(&mut world, act);
     }
 }

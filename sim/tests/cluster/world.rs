@@ -106,6 +106,20 @@ impl World {
             .expect("deleted");
     }
 
+    /// These do not reach the store from now on.
+    pub(crate) fn cut(&mut self, machines: impl Iterator<Item = usize>) {
+        for at in machines {
+            self.machines[at].cut = true;
+        }
+    }
+
+    /// Everybody reaches the store again.
+    pub(crate) fn mend(&mut self) {
+        for machine in &mut self.machines {
+            machine.cut = false;
+        }
+    }
+
     pub(crate) fn kill(&mut self, at: usize) {
         self.machines[at].kill();
         let ends = self.ends.keys().filter(|end| end.0 == at);
@@ -162,6 +176,12 @@ impl World {
             self.outputs(at);
             self.write_all(at);
         }
+        let waits = |(at, peer, conn): &&End| {
+            let speaker = self.machines[*at].speaker();
+            speaker.is_some_and(|speaker| speaker.wants_write(*peer, *conn))
+        };
+        let waiting = self.ends.keys().find(waits);
+        assert_eq!(waiting, None, "octets lie about that nobody will write");
     }
 
     fn read(&mut self, at: usize) {
@@ -272,23 +292,28 @@ impl World {
         }
     }
 
+    /// Writes until nothing comes: the speaker does not name this peer again for what is left.
     fn write(&mut self, end: End) {
         let Some(&other) = self.ends.get(&end) else {
             return;
         };
         let mut slices = Vec::new();
-        if let Some(speaker) = self.machines[end.0].speaker_mut() {
+        while let Some(speaker) = self.machines[end.0].speaker_mut() {
             speaker.fill(end.1, end.2, &mut slices, usize::MAX);
-            let octets = slices.concat();
-            speaker.sent(end.1, end.2, octets.len());
-            let inbox = &mut self.machines[other.0].inbox;
-            inbox
-                .entry((other.1, other.2))
-                .or_default()
-                .extend_from_slice(&octets);
-            if !octets.is_empty() {
-                self.dirty.extend([other.0, end.0]);
+            if slices.is_empty() {
+                break;
             }
+            let inbox = &mut self.machines[other.0].inbox;
+            let inbox = inbox.entry((other.1, other.2)).or_default();
+            let mut sent = 0;
+            for octets in slices.drain(..) {
+                inbox.extend_from_slice(&octets);
+                sent += octets.len();
+            }
+            if let Some(speaker) = self.machines[end.0].speaker_mut() {
+                speaker.sent(end.1, end.2, sent);
+            }
+            self.dirty.extend([other.0, end.0]);
         }
     }
 }

@@ -300,19 +300,26 @@ impl Network {
         }
     }
 
+    /// Writes until nothing comes: the speaker does not name this peer again for what is left.
     fn write(&mut self, (number, peer, conn): End) -> bool {
         let Some((other, _)) = self.ends.get(&(number, peer, conn)).cloned() else {
             return false;
         };
-        let mut slices = Vec::new();
-        let speaker = &mut self.nodes.get_mut(&number).expect("it is there").speaker;
-        speaker.fill(peer, conn, &mut slices, usize::MAX);
-        let octets = slices.concat();
-        speaker.sent(peer, conn, octets.len());
-        if let Some((_, pipe)) = self.ends.get_mut(&other) {
-            pipe.extend_from_slice(&octets);
+        let mut wrote = false;
+        loop {
+            let mut slices = Vec::new();
+            let speaker = &mut self.nodes.get_mut(&number).expect("it is there").speaker;
+            speaker.fill(peer, conn, &mut slices, usize::MAX);
+            let octets = slices.concat();
+            if octets.is_empty() {
+                return wrote;
+            }
+            wrote = true;
+            speaker.sent(peer, conn, octets.len());
+            if let Some((_, pipe)) = self.ends.get_mut(&other) {
+                pipe.extend_from_slice(&octets);
+            }
         }
-        !octets.is_empty()
     }
 
     fn deliver(&mut self) -> bool {
