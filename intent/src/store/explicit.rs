@@ -1,5 +1,6 @@
 //! Peerings beside the mesh: of all nodes, of some, of one, and the other sides of these.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use bgp_proto::Asn;
@@ -15,7 +16,7 @@ use crate::limits::RESTART_TIME_S_MAX;
 /// The peers that this node has by peerings, the ones that go before others first: those of all
 /// nodes, then those of some, then the other sides of peerings that other nodes have with us.
 pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
-    let mut wants = Vec::new();
+    let mut wants = Wants::default();
     for (name, spec) in of_node_itself(own) {
         let origin = match spec.is_global() {
             true => Origin::Global,
@@ -40,7 +41,15 @@ pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>>
         let from = ("the other side of BGPPeer ", &**name);
         take(own, from, spec, reverse(own, spec), &mut wants, faults);
     }
-    wants
+    wants.all
+}
+
+/// Peers in the order in which they were found, each address once.
+#[derive(Default)]
+struct Wants<'v> {
+    all: Vec<Want<'v>>,
+    /// At which port each address is dialled.
+    ports: BTreeMap<IpAddr, u16>,
 }
 
 /// The peerings that say that this node has them: those of all nodes first.
@@ -143,7 +152,7 @@ fn take<'v>(
     (side, name): (&str, &str),
     spec: &'v BgpPeerSpec,
     found: Vec<Want<'v>>,
-    wants: &mut Vec<Want<'v>>,
+    wants: &mut Wants<'v>,
     faults: &mut Vec<Fault>,
 ) {
     let key = || key_of(Kind::BgpPeer, name);
@@ -165,8 +174,8 @@ fn take<'v>(
         }
     };
     for mut want in found {
-        if let Some(first) = wants.iter().find(|first| first.remote == want.remote) {
-            if first.port != want.port {
+        if let Some(port) = wants.ports.get(&want.remote) {
+            if *port != want.port {
                 let reason = format!("{} is a peer already, at another port", want.remote);
                 faults.push(Fault::new(key(), "spec.peerIP", reason));
             }
@@ -191,7 +200,8 @@ fn take<'v>(
         want.filters = &spec.filters;
         want.from = format!("{side}{name}");
         want.password.clone_from(&password);
-        wants.push(want);
+        wants.ports.insert(want.remote, want.port);
+        wants.all.push(want);
     }
 }
 
