@@ -4,39 +4,24 @@
 //! `cargo bench -p rib` prints them beside the reference in `instructions.txt`;
 //! `cargo bench -p rib -- --write` makes them the reference. See `docs/design/bench.md`.
 
+mod callgrind;
 #[path = "../examples/measure/load.rs"]
 mod load;
 #[path = "../examples/measure/speaker.rs"]
 mod speaker;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::hint::black_box;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use bgp_proto::{Attributes, Ipv4Prefix, Net, Nlri, UpdateView};
 use bytes::BytesMut;
 use rib::{Budget, ExportSink, PeerId, Progress, Role, Run};
 
+use crate::callgrind::{Bench as Counted, Step, counted};
 use crate::load::{Dice, FAMILY, bundles, encode, external, prefixes, withdrawals};
 use crate::speaker::{Bench, Writer};
 
 /// As many that the tables are much larger than the cache that is counted.
 const ROUTES: usize = 50_000;
-/// The cache whose misses are told: 1 MiB, 16 ways, lines of 64 octets.
-const CACHE: &str = "--LL=1048576,16,64";
-const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
-/// Above this ratio to the reference a step has become worse: compilers differ by some per cent.
-const WORSE: f64 = 1.05;
-
-/// A step: it prepares what it needs, then does what is measured in [`counted`].
-struct Step {
-    name: &'static str,
-    what: &'static str,
-    run: fn(),
-}
 
 const STEPS: [Step; 10] = [
     Step {
@@ -90,12 +75,6 @@ const STEPS: [Step; 10] = [
         run: trim,
     },
 ];
-
-/// What is measured: callgrind counts while this runs.
-#[inline(never)]
-fn counted<T>(work: impl FnOnce() -> T) -> T {
-    black_box(work())
-}
 
 // --- the steps -----------------------------------------------------------------------------------
 
@@ -278,147 +257,13 @@ fn trim() {
     assert_eq!(bench.rib.stats().tombstones, 0);
 }
 
-// --- counting ------------------------------------------------------------------------------------
-
-/// For a route.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Cost {
-    instructions: f64,
-    misses: f64,
-}
-
-/// Runs a step under valgrind, in a process of its own.
-fn measure(step: &Step) -> Result<Cost, String> {
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("callgrind.{}", step.name));
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let status = Command::new("valgrind")
-        .args([
-            "--tool=callgrind",
-            "--toggle-collect=*counted*",
-            "--cache-sim=yes",
-            CACHE,
-        ])
-        .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(own)
-        .args(["--step", step.name])
-        .stderr(Stdio::null())
-        .status();
-    match status {
-        Ok(status) if status.success() => cost(&out),
-        Ok(status) => Err(format!("{}: {status} under valgrind", step.name)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(
-            "valgrind is not installed, and it is what counts: apt-get install valgrind".to_owned(),
-        ),
-        Err(error) => Err(format!("valgrind: {error}")),
-    }
-}
-
-/// The sums of a callgrind file.
-fn cost(file: &Path) -> Result<Cost, String> {
-    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let words = |key: &str| {
-        let line = text.lines().rev().find_map(|line| line.strip_prefix(key));
-        line.map(|line| line.split_whitespace().map(str::to_owned))
-    };
-    let (Some(names), Some(counts)) = (words("events:"), words("totals:")) else {
-        return Err(format!("{}: no totals", file.display()));
-    };
-    let counts: BTreeMap<String, f64> = names
-        .zip(counts.map(|count| count.parse().unwrap_or(0.0)))
-        .collect();
-    let sum = |names: &[&str]| {
-        let counts = names.iter().filter_map(|name| counts.get(*name));
-        counts.sum::<f64>() / ROUTES as f64
-    };
-    Ok(Cost {
-        instructions: sum(&["Ir"]),
-        misses: sum(&["DLmr", "DLmw"]),
-    })
-}
-
-/// The reference: a line a step.
-fn reference() -> BTreeMap<String, Cost> {
-    let text = fs::read_to_string(REFERENCE).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let name = words.next()?.to_owned();
-        let mut number = || words.next()?.parse().ok();
-        let (instructions, misses) = (number()?, number()?);
-        let cost = Cost {
-            instructions,
-            misses,
-        };
-        Some((name, cost))
-    });
-    lines.collect()
-}
-
-fn compare(write: bool) -> Result<(), String> {
-    let reference = reference();
-    println!("For a route, of {ROUTES}; a miss is one of a cache of 1 MiB.\n");
-    println!(
-        "{:<17} {:>12} {:>6} {:>7} {:>6}",
-        "step", "instructions", "ratio", "misses", "ratio"
-    );
-    let (mut text, mut worse) = (String::new(), Vec::new());
-    for step in &STEPS {
-        let cost = measure(step)?;
-        let before = reference.get(step.name);
-        let ratio = |now: f64, before: Option<f64>| match before {
-            Some(before) if before > 0.0 => format!("{:.3}", now / before),
-            _ => "-".to_owned(),
-        };
-        println!(
-            "{:<17} {:>12.1} {:>6} {:>7.2} {:>6}   {}",
-            step.name,
-            cost.instructions,
-            ratio(cost.instructions, before.map(|cost| cost.instructions)),
-            cost.misses,
-            ratio(cost.misses, before.map(|cost| cost.misses)),
-            step.what,
-        );
-        if before.is_some_and(|before| cost.instructions > WORSE * before.instructions) {
-            worse.push(step.name);
-        }
-        let Cost {
-            instructions,
-            misses,
-        } = cost;
-        text += &format!("{:<17} {instructions:>8.1} {misses:>6.2}\n", step.name);
-    }
-    if write {
-        return fs::write(REFERENCE, text).map_err(|error| format!("{REFERENCE}: {error}"));
-    }
-    if !worse.is_empty() {
-        return Err(format!(
-            "more instructions than the reference: {}",
-            worse.join(", ")
-        ));
-    }
-    Ok(())
-}
-
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, name] = arguments.as_slice()
-        && flag == "--step"
-    {
-        let step = STEPS.iter().find(|step| step.name == name);
-        return step.map_or(ExitCode::FAILURE, |step| {
-            (step.run)();
-            ExitCode::SUCCESS
-        });
-    }
-    let given = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    if !given("--bench") {
-        println!("this counts instructions: cargo bench -p rib");
-        return ExitCode::SUCCESS;
-    }
-    match compare(given("--write")) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    let bench = Counted {
+        package: env!("CARGO_PKG_NAME"),
+        unit: "a route",
+        units: ROUTES,
+        steps: &STEPS,
+        reference: concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt"),
+    };
+    bench.main()
 }
