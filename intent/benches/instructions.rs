@@ -103,6 +103,7 @@ fn host(name: &str) -> Host {
         next_hops: NextHops::Track,
         restart_wait: Duration::from_secs(90),
         reflects: name.starts_with("rr"),
+        reflectors: None,
         registration_ttl: Duration::from_secs(15),
         absence_wait: Duration::from_secs(60),
     }
