@@ -390,12 +390,12 @@ mod tests {
         let page = include_str!("../../docs/operate/bgp-resources.md");
         let examples = page.split("```toml\n").skip(1);
         let examples = examples.filter_map(|rest| rest.split("```").next());
-        let read = |text| Config::parse(&Source::new("page.toml", text));
+        let read = |text: &str| Config::parse(&Source::new("page.toml", text));
         for text in examples {
             let config = read(text).unwrap_or_else(|report| panic!("{report}"));
             assert!(config.intent().is_none(), "the store says it");
         }
-        let stored = |key| {
+        let stored = |key: &str| {
             format!("hostname = \"a\"\n{key}\n[datastore]\nendpoints = [\"http://s:2379\"]\n")
         };
         assert!(read(&stored("absence_wait = 5")).is_ok());
