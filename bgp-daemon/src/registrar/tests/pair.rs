@@ -51,7 +51,8 @@ impl Pair {
     }
 
     fn begin(&mut self, name: &'static str) {
-        self.registrars.insert(name, Registrar::new(name));
+        self.registrars
+            .insert(name, Registrar::new(name, Duration::from_secs(15)));
         self.settle();
     }
 
@@ -115,6 +116,8 @@ fn reflector(name: &str) -> Host {
         restart_wait: Duration::ZERO,
         reflects: true,
         reflectors: None,
+        registration_ttl: Duration::from_secs(15),
+        absence_wait: Duration::from_secs(60),
     }
 }
 
