@@ -256,3 +256,29 @@ fn what_openstacks_workloads_ask_of_their_host_passes() {
         assert_eq!(dns.recv_from(&mut octets).expect("the question").0, 4);
     });
 }
+
+#[test]
+fn an_address_outside_stands_for_a_workloads() {
+    lab("an_address_outside_stands_for_a_workloads", || {
+        let host = Host::new();
+        let all: Vec<Workload> = (1..=2).map(workload).collect();
+        default_group(&host, "a");
+        let nats = json!([
+            {"internalIP": "10.65.0.1", "externalIP": "192.0.2.1"},
+            {"internalIP": "fd65::1", "externalIP": "2001:db8::1"},
+        ]);
+        port_with(&host, 1, &["a"], &nats);
+        port(&host, 2, &["a"]);
+        up(&host, &[1, 2]);
+        host.until("a route", || {
+            run("ip route show proto 80").contains("192.0.2.1 dev tap1")
+                && run("ip -6 route show proto 80").contains("2001:db8::1 dev tap1")
+        });
+        let _server = serve(&all[0], 80);
+        assert!(reaches(&all[1], "192.0.2.1", 80) && reaches(&all[1], "2001:db8::1", 80));
+        assert!(reaches(&all[0], "192.0.2.1", 80), "itself");
+        port(&host, 1, &["a"]);
+        listed(&host, "no translation", |t| !t.contains("192.0.2.1"));
+        assert!(is_cut_off(&all[1], "192.0.2.1", 80) && reaches(&all[1], "10.65.0.1", 80));
+    });
+}

@@ -5,7 +5,8 @@ mod netns;
 
 use cambric_felix::apply::{Checked, Rules};
 use cambric_felix::render::{
-    EndpointRules, Passage, RuleInputs, Ruleset, ToHostAction, render, table_text,
+    Direction, EndpointRules, Family, Key, Passage, RuleInputs, Ruleset, Set, SetKind,
+    ToHostAction, compile, render, table_text, tier_chain, tier_name,
 };
 use netns::{lab, run};
 
@@ -104,6 +105,87 @@ fn our_own_text_is_taken_by_nft() {
         std::fs::write(file.path(), table_text(&two())).unwrap();
         run(&format!("nft -f {}", file.path().display()));
         assert_listed(&two());
+    });
+}
+
+/// Every kind of condition that policies come to, in chains that their endpoint asks.
+fn with_policies() -> Ruleset {
+    let rules = serde_json::json!([
+        {"action": "Allow", "ipVersion": 4, "protocol": "tcp", "source": {"selector": "has(web)"},
+         "destination": {"ports": [80]}},
+        {"action": "Deny", "protocol": 17, "source": {"notSelector": "has(web)"},
+         "destination": {"ports": [53, "8000:8010", 65535], "notPorts": ["8003:8004"]}},
+        {"action": "Log", "protocol": "SCTP", "source": {"ports": [7]}, "destination": {"notPorts": [9]}},
+        {"action": "Allow", "ipVersion": 6},
+        {"action": "Deny", "notProtocol": "TCP", "source": {"nets": ["10.0.0.0/8"],
+         "notNets": ["10.1.0.0/16", "10.3.0.0/16"]}, "destination": {"notNets": ["10.65.0.9/32"]}},
+        {"action": "Allow", "source": {"nets": ["192.0.2.0/25", "198.51.100.7/32", "fd65::/16",
+         "255.255.255.255/32", "2001:db8::/32"]}, "destination": {"nets": ["0.0.0.0/0", "::/0"]}},
+        {"action": "Allow", "protocol": "ICMP", "icmp": {"type": 8}, "notICMP": {"type": 8, "code": 3}},
+        {"action": "Deny", "protocol": "ICMPv6", "icmp": {"type": 128, "code": 0}},
+        {"action": "Allow", "protocol": 50},
+    ]);
+    let rules: Vec<model::Rule> = serde_json::from_value(rules).unwrap();
+    let mut inputs = RuleInputs {
+        interface_prefixes: vec!["tap".into()],
+        ..RuleInputs::default()
+    };
+    let member = |text: &str| Key::Address(text.parse().unwrap());
+    let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
+        let chain = compile(direction, "np/ns/p", Some("ns"), &rules);
+        assert_eq!(chain.unsupported, []);
+        let tier = tier_name(direction, "default", true, &[&chain]);
+        let tier_chain = tier_chain("default", true, &[&chain]);
+        inputs.chains.insert(tier.clone(), tier_chain.into());
+        inputs.chains.insert(chain.name.clone(), chain.chain);
+        inputs.sets.extend(chain.sets);
+        for id in chain.selectors.keys() {
+            for (family, text) in [(Family::V4, "10.65.0.2"), (Family::V6, "fd65::2")] {
+                let set = Set::of(SetKind::Address(family), [member(text)]);
+                inputs.sets.insert(id.set_name(family), set.into());
+            }
+        }
+        Passage {
+            through: vec![tier],
+            ..passage(false)
+        }
+    });
+    let endpoint = EndpointRules {
+        addresses: vec!["10.65.0.1".parse().unwrap(), "fd65::1".parse().unwrap()],
+        to: passages[0].clone(),
+        from: std::mem::replace(&mut passages[1], passage(false)),
+    };
+    inputs.endpoints.insert("tap1".into(), endpoint);
+    inputs.openstack.interfaces.insert("tap1".into());
+    inputs.openstack.metadata = Some(([127, 0, 0, 1].into(), 8775));
+    for (outside, inside) in [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")] {
+        let (outside, inside) = (outside.parse().unwrap(), inside.parse().unwrap());
+        inputs.floating.insert(outside, inside);
+    }
+    render(&inputs)
+}
+
+#[test]
+fn policies_are_in_the_kernel_what_their_text_says() {
+    lab("policies_are_in_the_kernel_what_their_text_says", || {
+        let wanted = with_policies();
+        let mut rules = Rules::open().unwrap();
+        rules.apply(&wanted).unwrap();
+        let by_us = run("nft list table inet cambric-felix");
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        run("nft delete table inet cambric-felix");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), table_text(&wanted)).unwrap();
+        run(&format!("nft -f {}", file.path().display()));
+        let by_nft = run("nft list table inet cambric-felix");
+        assert_eq!(normal(&by_us), normal(&by_nft));
+        // From there to others and back, in steps.
+        let mut rules = Rules::open().unwrap();
+        for step in [&wanted, &two(), &wanted, &ruleset(&[])] {
+            rules.apply(step).unwrap();
+        }
+        assert_eq!(rules.foreign_edits(), 0, "no step was refused");
+        assert_listed(&ruleset(&[]));
     });
 }
 

@@ -4,6 +4,8 @@
 mod calculator;
 mod desired;
 mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod profile;
 mod read;
 mod settings;
