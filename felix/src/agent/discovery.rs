@@ -103,6 +103,10 @@ impl Agent {
         });
         for (id, placement) in desired {
             let interface = &placement.endpoint.interface;
+            if interface.is_empty() {
+                // Its value cannot be read.
+                continue;
+            }
             let Some(arrival) = arrivals.get_mut(id) else {
                 let arrival = Arrival::awaited(interface, links, now + patience);
                 arrivals.insert(id.clone(), arrival);

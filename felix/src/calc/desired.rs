@@ -9,7 +9,7 @@ use model::{DEFAULT_ALLOW_PROFILE, Mac};
 use super::calculator::Calculator;
 use super::policy::Policy;
 use super::profile::{Outcome, Profile};
-use super::read::profile_key;
+use super::read::{local_id, profile_key};
 use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
 use crate::render::{
@@ -41,7 +41,8 @@ pub struct Desired {
 pub struct Placement {
     /// The endpoint, with the addresses that are its own.
     pub endpoint: Endpoint,
-    /// Why it is refused, if it is: it is not set up, or not with all its addresses.
+    /// Why it is refused, if it is: it is not set up, or not with all its addresses, or as it was
+    /// before its last value.
     pub denied: Option<String>,
 }
 
@@ -60,6 +61,9 @@ pub(super) fn desired(calculator: &Calculator) -> Desired {
     endpoints.sort_unstable_by(|(a_key, a), (b_key, b)| (&a.id, a_key).cmp(&(&b.id, b_key)));
     for (key, endpoint) in endpoints {
         builder.place(key, endpoint);
+    }
+    for (key, problem) in &calculator.refused {
+        builder.refuse(key, problem);
     }
     builder.finish()
 }
@@ -90,6 +94,26 @@ impl<'c> Builder<'c> {
             }
         };
         let id = endpoint.id.clone();
+        let placement = Placement { endpoint, denied };
+        self.desired.endpoints.insert(id, placement);
+    }
+
+    /// An endpoint of this host whose value cannot be read is refused, too.
+    fn refuse(&mut self, key: &str, problem: &Problem) {
+        let Some((id, resource)) = local_id(key, &self.calculator.hostname) else {
+            return;
+        };
+        let what = problem.what();
+        if let Some(placement) = self.desired.endpoints.get_mut(&id) {
+            placement.denied = Some(format!("{what}; the value before it stays in force"));
+            return;
+        }
+        let endpoint = Endpoint {
+            id: id.clone(),
+            resource,
+            ..Endpoint::default()
+        };
+        let denied = Some(what);
         let placement = Placement { endpoint, denied };
         self.desired.endpoints.insert(id, placement);
     }

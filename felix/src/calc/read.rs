@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::{EndpointName, Kind, Metadata, Resource, ResourceKey, Spec, WorkloadEndpointSpec};
+use model::{EndpointName, Key, Kind, Metadata, Resource, ResourceKey, Spec, WorkloadEndpointSpec};
 
 use super::policy::Member;
 use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
@@ -83,13 +83,10 @@ pub(super) fn endpoint(
         .ip_nats
         .iter()
         .map(|nat| (nat.external_ip, nat.internal_ip));
+    let (id, resource) = id(resource_key, &name);
     let endpoint = Endpoint {
-        id: EndpointId {
-            orchestrator: name.orchestrator().to_owned(),
-            workload: format!("{namespace}/{}", name.workload()),
-            endpoint: name.endpoint().to_owned(),
-        },
-        resource: format!("{namespace}/{}", resource_key.name()),
+        id,
+        resource,
         addresses,
         floating: floating.collect(),
         interface: spec.interface_name,
@@ -126,6 +123,27 @@ fn labels(
 /// Where a profile is stored.
 pub(super) fn profile_key(name: &str) -> String {
     format!("{}{name}", Kind::Profile.prefix())
+}
+
+/// What a workload endpoint is called, and its resource.
+fn id(key: &ResourceKey, name: &EndpointName) -> (EndpointId, String) {
+    let namespace = key.namespace().unwrap_or_default();
+    let id = EndpointId {
+        orchestrator: name.orchestrator().to_owned(),
+        workload: format!("{namespace}/{}", name.workload()),
+        endpoint: name.endpoint().to_owned(),
+    };
+    (id, format!("{namespace}/{}", key.name()))
+}
+
+/// The same of a value that cannot be read, if its name says that it is of this host.
+pub(super) fn local_id(key: &str, hostname: &str) -> Option<(EndpointId, String)> {
+    let Ok(Key::Resource(key)) = key.parse() else {
+        return None;
+    };
+    let name: EndpointName = key.name().parse().ok()?;
+    let ours = key.kind() == Kind::WorkloadEndpoint && name.node() == hostname;
+    ours.then(|| id(&key, &name))
 }
 
 fn addresses(key: &str, spec: &WorkloadEndpointSpec) -> Result<Vec<IpAddr>, Problem> {

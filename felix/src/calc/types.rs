@@ -30,7 +30,7 @@ impl fmt::Display for EndpointId {
 }
 
 /// A workload endpoint of this host, checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
     /// What it is called.
     pub id: EndpointId,
@@ -72,14 +72,19 @@ impl Problem {
             reason: reason.into(),
         }
     }
+
+    /// What is wrong, without the key.
+    pub fn what(&self) -> String {
+        match self.field.is_empty() {
+            true => self.reason.clone(),
+            false => format!("{}: {}", self.field, self.reason),
+        }
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.field.is_empty() {
-            true => write!(f, "{}: {}", self.key, self.reason),
-            false => write!(f, "{}: {}: {}", self.key, self.field, self.reason),
-        }
+        write!(f, "{}: {}", self.key, self.what())
     }
 }
 

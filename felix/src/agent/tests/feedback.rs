@@ -209,3 +209,25 @@ fn patience_may_be_endless() {
     world.pass(INTERFACE_PATIENCE * 100);
     assert_eq!(world.state().0, EndpointState::Down);
 }
+
+#[test]
+fn a_value_that_cannot_be_read_is_an_error_of_its_endpoint() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.0/24"]);
+    world.in_sync();
+    world.is_refused("spec.ipNetworks[0]: 10.65.0.0/24 is not a single address");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.settle();
+    assert_eq!(world.state(), (EndpointState::Up, None));
+    world.endpoint("a", "cali1", &["10.65.0.0/24"]);
+    world.settle();
+    world.is_refused("(/32 or /128); the value before it stays in force");
+    assert_eq!(world.routes().len(), 1);
+    // Another host's is that host's.
+    let other = key("a").replace("n1-", "n2-");
+    world.agent.change(&other, Some(b"{"));
+    world.agent.change(&key("a"), None);
+    world.settle();
+    assert_eq!(world.states(), []);
+}
