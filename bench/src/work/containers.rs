@@ -1,16 +1,12 @@
 //! cni: from a runtime's ADD to the plugin's answer, beside the reference plugin `ptp`.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use datastore::resources::Resources;
 use lab::fabric::Machine;
 use lab::{Lab, Program};
-use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
 use crate::fabric::{self, Ground};
@@ -49,13 +45,17 @@ async fn measure(ground: &Ground, count: usize) -> Result<Measures> {
         });
         resources.create(resource).await?;
     }
+    // Go's plugins find themselves by their process id, which is that of the lab's namespace.
+    run(node, "mount", &["-t", "proc", "proc", "/proc"]).await?;
     let plugins = [ours(ground, node)?, reference(node)?];
     let mut taken = [vec![], vec![], vec![], vec![]];
     for number in 0..count {
         for (nth, plugin) in plugins.iter().enumerate() {
-            let container = namespace()?;
-            let call = async |command| plugin.call(node, command, number, &container).await;
+            let container = format!("container{number}-{nth}");
+            run(node, "ip", &["netns", "add", &container]).await?;
+            let call = async |command| plugin.call(node, command, &container).await;
             let (add, del) = (call("ADD").await?, call("DEL").await?);
+            run(node, "ip", &["netns", "delete", &container]).await?;
             // The first is not like the others: a block is taken, files are read.
             if number > 0 {
                 taken[2 * nth].push(add);
@@ -122,21 +122,14 @@ impl Plugin {
     }
 
     /// How long a call takes, in milliseconds.
-    async fn call(
-        &self,
-        node: &Machine,
-        command: &str,
-        number: usize,
-        container: &File,
-    ) -> Result<f64> {
-        let netns = format!("/proc/{}/fd/{}", std::process::id(), container.as_raw_fd());
+    async fn call(&self, node: &Machine, command: &str, container: &str) -> Result<f64> {
         let program = Program::new("/bin/sh")
             .args(["-c", "exec \"$0\" <\"$1\""])
             .arg(&self.program)
             .arg(&self.config)
             .env("CNI_COMMAND", command)
-            .env("CNI_CONTAINERID", format!("container{number}"))
-            .env("CNI_NETNS", netns)
+            .env("CNI_CONTAINERID", container)
+            .env("CNI_NETNS", format!("/run/netns/{container}"))
             .env("CNI_IFNAME", "eth0")
             .env("CNI_PATH", REFERENCE);
         let began = Instant::now();
@@ -152,14 +145,10 @@ impl Plugin {
     }
 }
 
-/// A container's network namespace.
-fn namespace() -> Result<File> {
-    let made = thread::spawn(|| {
-        unshare(CloneFlags::CLONE_NEWNET)?;
-        anyhow::Ok(File::open("/proc/thread-self/ns/net")?)
-    });
-    match made.join() {
-        Ok(file) => file,
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
+/// Runs a program of the system on the node.
+async fn run(node: &Machine, program: &str, arguments: &[&str]) -> Result<()> {
+    let program = Program::new(program).args(arguments.iter().copied());
+    let (status, _) = node.host.output(&program).await?;
+    ensure!(status.success(), "{program:?}: {status}");
+    Ok(())
 }
