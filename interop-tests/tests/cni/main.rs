@@ -152,9 +152,11 @@ fn containers_of_two_hosts_reach_each_other() {
             Container::new(&fabric, "one").await,
             Container::new(&fabric, "two").await,
         );
-        let first = here.asks("ADD", &one, &here.network(json!({}))).await;
+        // With the network's own profile: in comes what is from the same network.
+        let more = json!({"policy": {}});
+        let first = here.asks("ADD", &one, &here.network(more.clone())).await;
         let first = first.expect("connected");
-        let second = there.asks("ADD", &two, &there.network(json!({}))).await;
+        let second = there.asks("ADD", &two, &there.network(more)).await;
         for address in addresses(&second.expect("connected")) {
             let what = format!("{address} answers");
             lab::until::<(), lab::Error>(PATIENCE, &what, async || {
