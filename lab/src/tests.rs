@@ -181,8 +181,8 @@ fn a_fabric_without_daemons_joins_its_machines_and_workloads() {
             };
             let plan = Plan::new(shape).unwrap();
             let mut fabric = Fabric::build(lab, plan.clone()).await.unwrap();
-            for (place, workload) in plan.workloads.clone() {
-                fabric.add_workload(workload, place).await.unwrap();
+            for (place, workload) in &plan.workloads {
+                fabric.add_workload(workload, *place).await.unwrap();
             }
             let (node, reflector) = (&plan.nodes[0], &plan.reflectors[0]);
             let pinger = Pinger::open(&fabric.nodes[0].host, node.v4, node.v6).unwrap();
@@ -193,21 +193,8 @@ fn a_fabric_without_daemons_joins_its_machines_and_workloads() {
             ] {
                 assert!(pinger.ping(to, SOON).await.is_some(), "no answer from {to}");
             }
-            let host_side = fabric.nodes[1].links.index("caliw2").await.unwrap();
-            assert!(host_side.is_some());
-            let node = fabric.nodes[0].host.clone();
-            let moved = &mut fabric.workloads[1];
-            moved.unplug().await.unwrap();
-            moved.plug(0, &node).await.unwrap();
-            assert_eq!(fabric.nodes[1].links.index("caliw2").await.unwrap(), None);
-            assert!(
-                fabric.nodes[0]
-                    .links
-                    .index("caliw2")
-                    .await
-                    .unwrap()
-                    .is_some()
-            );
+            assert!(fabric.workloads[1].pinger().is_err());
+            assert!(fabric.workloads[1].netns().exists());
             assert!(fabric.host("w2").is_some() && fabric.host("w3").is_none());
         },
     );

@@ -28,8 +28,40 @@ pub(super) enum Command {
     Status(NameArgs),
     /// Run a command on a host of a kept fabric
     Exec(ExecArgs),
+    /// Add a workload to a kept fabric, or take one away
+    #[command(subcommand)]
+    Workload(WorkloadCommand),
     /// Take a kept fabric down
     Down(NameArgs),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum WorkloadCommand {
+    /// Connect a new workload to a node, as a container runtime does: CNI's ADD
+    Add(AddWorkloadArgs),
+    /// Disconnect a workload and take it away: CNI's DEL
+    Del(DelWorkloadArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct AddWorkloadArgs {
+    #[command(flatten)]
+    pub(super) fabric: NameArgs,
+    /// Its name
+    #[arg(value_name = "WORKLOAD", value_parser = lab_name)]
+    pub(super) workload: String,
+    /// The node that it is connected to
+    #[arg(long, default_value = "node1", value_name = "NODE")]
+    pub(super) node: String,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct DelWorkloadArgs {
+    #[command(flatten)]
+    pub(super) fabric: NameArgs,
+    /// Its name
+    #[arg(value_name = "WORKLOAD")]
+    pub(super) workload: String,
 }
 
 #[derive(Clone, Debug, clap::Args)]

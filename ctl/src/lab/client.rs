@@ -1,4 +1,4 @@
-//! `cambric lab status`, `exec` and `down`: outside, with a keeper somewhere.
+//! `cambric lab status`, `workload`, `exec` and `down`: outside, with a keeper somewhere.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,6 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{Pid, getuid};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::args::{AddWorkloadArgs, DelWorkloadArgs};
 use super::keeper::{Answer, FabricStatus, Request};
 use super::limits::{ANSWER, DOWN};
 use super::programs;
@@ -127,6 +128,38 @@ fn table(status: &FabricStatus) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// `cambric lab workload add`
+pub(super) fn add_workload(add: &AddWorkloadArgs) -> Result<ExitCode> {
+    let ask = Request::AddWorkload {
+        workload: add.workload.clone(),
+        node: add.node.clone(),
+    };
+    match Keeper::find(&add.fabric.name)?.ask(&ask)? {
+        Answer::Connected { addresses } => {
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            let addresses = addresses.join(", ");
+            println!(
+                "{} at {}: {addresses}; every kernel leads to it",
+                add.workload, add.node
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+        other => unexpected(other),
+    }
+}
+
+/// `cambric lab workload del`
+pub(super) fn delete_workload(delete: &DelWorkloadArgs) -> Result<ExitCode> {
+    let workload = delete.workload.clone();
+    match Keeper::find(&delete.fabric.name)?.ask(&Request::DeleteWorkload { workload })? {
+        Answer::Disconnected {} => {
+            println!("{}: gone from every kernel", delete.workload);
+            Ok(ExitCode::SUCCESS)
+        }
+        other => unexpected(other),
+    }
 }
 
 /// `cambric lab exec`

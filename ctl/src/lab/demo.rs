@@ -15,7 +15,7 @@ use super::limits::{CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, LOG_LINES_SHOW
 use super::picture::Scene;
 use super::stage::{self, Stage};
 use super::usage::{self, DaemonUsage};
-use super::{kernels, reach, sessions};
+use super::{containers, kernels, reach, sessions};
 
 /// Runs the demo; the exit code says whether all was as it should be.
 pub(super) async fn run(args: &DemoArgs, inside: Inside, directory: PathBuf) -> Result<ExitCode> {
@@ -156,83 +156,36 @@ impl Show {
     /// The first workload goes to the last node, while another one keeps pinging it.
     async fn move_workload(&mut self, stage: &mut Stage) -> Result<()> {
         let place = stage.fabric.nodes.len() - 1;
-        let to = stage.fabric.node(place)?.host.clone();
         let Some(moving) = stage.fabric.workloads.first() else {
             return Ok(());
         };
-        let (workload, old) = (
-            moving.plan.clone(),
-            stage.fabric.node(moving.place)?.plan.clone(),
-        );
-        let watcher = stage
-            .fabric
-            .workloads
-            .iter()
-            .find(|w| w.plan.name != workload.name);
-        let flows = match watcher {
+        let name = moving.name.clone();
+        let from = stage.fabric.node(moving.place)?.plan.name.clone();
+        let to = stage.fabric.node(place)?.plan.name.clone();
+        let flows = match stage.fabric.workloads.get(1) {
             Some(watcher) => {
                 let pinger = watcher.pinger()?;
-                workload
-                    .addresses()
-                    .map(|to| pinger.flow(to, super::limits::FLOW_PERIOD))
-                    .into()
+                let flow = |to| pinger.flow(to, super::limits::FLOW_PERIOD);
+                moving.addresses().map(flow).collect()
             }
             None => Vec::new(),
         };
         sleep(FLOW_MARGIN / 4).await;
 
         let began = Instant::now();
-        let moving = stage
-            .fabric
-            .workloads
-            .first_mut()
-            .context("the workload is gone")?;
-        moving.unplug().await?;
-        moving.plug(place, &to).await?;
-        stage
-            .records
-            .move_endpoint(&workload, &old.name, to.name())
-            .await?;
-        stage.owners.extend(workload.nets().map(|net| (net, place)));
+        let addresses = stage.disconnect(&name).await?;
+        stage.connect(&name, place, &addresses).await?;
         let agreed = stage
             .kernels
             .agree(&mut stage.fabric, &stage.owners)
             .await?;
-        let pinger = stage
-            .fabric
-            .workloads
-            .first()
-            .context("the workload is gone")?
-            .pinger()?;
-        let others: Vec<_> = stage
-            .fabric
-            .workloads
-            .iter()
-            .skip(1)
-            .map(|w| &w.plan)
-            .collect();
-        for other in &others {
-            for address in other.addresses() {
-                until(
-                    CONVERGE,
-                    "the moved workload reaches the others",
-                    async || {
-                        let answer = pinger.ping(address, PING).await;
-                        anyhow::Ok(answer.ok_or_else(|| format!("no answer from {address}")))
-                    },
-                )
-                .await?;
-            }
-        }
+        reaches_all(stage, &name).await?;
         let mut away = Duration::ZERO;
         for flow in flows {
             away = away.max(flow.stop().await.gap);
         }
         let outcome = format!(
-            "{} went from {} to {}: every kernel follows; out of reach for {}",
-            workload.name,
-            old.name,
-            to.name(),
+            "{name} went from {from} to {to}, by DEL and ADD: every kernel follows;\nout of reach for {}",
             milliseconds(away.as_secs_f64() * 1e3),
         );
         self.journal.good("moved", Some(agreed - began), outcome);
@@ -315,36 +268,21 @@ impl Show {
         let Some(workload) = stage.fabric.workloads.last() else {
             return Ok(());
         };
-        let plan = workload.plan.clone();
-        let node = stage.fabric.node(workload.place)?.plan.name.clone();
+        let name = workload.name.clone();
         let began = Instant::now();
-        // Only its endpoint: that the link is still there shows that the store is obeyed.
-        stage.records.delete_endpoint(&plan, &node).await?;
-        for net in plan.nets() {
-            stage.owners.remove(&net);
-        }
+        let had = stage.disconnect(&name).await?;
         let agreed = stage
             .kernels
             .agree(&mut stage.fabric, &stage.owners)
             .await?;
-        let outcome = format!(
-            "{} deleted from the store: gone from every kernel",
-            plan.name
-        );
+        let outcome = format!("{name} disconnected by CNI: gone from every kernel");
         self.journal
             .good("withdrawn", Some(agreed - began), outcome);
-        if let Some(first) = stage.fabric.workloads.first()
-            && first.plan.name != plan.name
-            && first
-                .pinger()?
-                .ping(plan.addresses()[0], PING / 4)
-                .await
-                .is_some()
+        stage.fabric.workloads.pop();
+        if let (Some(first), Some(&gone)) = (stage.fabric.workloads.first(), had.first())
+            && first.pinger()?.ping(gone, PING / 4).await.is_some()
         {
-            bail!("{} still answers after it was deleted", plan.name);
-        }
-        if let Some(mut gone) = stage.fabric.workloads.pop() {
-            gone.unplug().await?;
+            bail!("{name} still answers after it was disconnected");
         }
         Ok(())
     }
@@ -373,6 +311,22 @@ impl Show {
             ));
         }
     }
+}
+
+/// Waits until a workload reaches every other.
+async fn reaches_all(stage: &Stage, name: &str) -> Result<()> {
+    let all = &stage.fabric.workloads;
+    let pinger = containers::workload(&stage.fabric, name)?.pinger()?;
+    let others = all.iter().filter(|other| other.name != name);
+    for address in others.flat_map(|other| other.addresses()) {
+        let what = "the moved workload reaches the others";
+        until(CONVERGE, what, async || {
+            let answer = pinger.ping(address, PING).await;
+            anyhow::Ok(answer.ok_or_else(|| format!("no answer from {address}")))
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// The ends of the logs, for the one who has to find out.

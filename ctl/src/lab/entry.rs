@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 
-use super::args::{Args, Command, DemoArgs, Inside, UpArgs};
+use super::args::{Args, Command, DemoArgs, Inside, UpArgs, WorkloadCommand};
 use super::{client, demo, keeper, programs};
 
 /// Runs `cambric lab …`. Must be called while the process has one thread only: entering a user
@@ -22,6 +22,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         (Command::Up(up), Some(inside)) => up_inside(&up, inside),
         (Command::Up(up), None) => up_outside(&up),
         (Command::Status(name), _) => client::status(&name.name),
+        (Command::Workload(WorkloadCommand::Add(add)), _) => client::add_workload(&add),
+        (Command::Workload(WorkloadCommand::Del(del)), _) => client::delete_workload(&del),
         (Command::Exec(exec), _) => client::exec(&exec.name.name, &exec.host, &exec.command),
         (Command::Down(name), _) => client::down(&name.name),
     }
@@ -31,6 +33,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 fn check(fabric: &super::args::FabricArgs) -> Result<()> {
     fabric.plan()?;
     programs::daemons()?;
+    programs::cni()?;
     programs::store(fabric.store)?;
     Ok(())
 }
@@ -88,6 +91,7 @@ fn up_outside(up: &UpArgs) -> Result<ExitCode> {
     let option = client::option(name);
     println!("\nNext: cambric lab status{option}");
     println!("      cambric lab exec{option} node1 -- cambric show neighbors");
+    println!("      cambric lab workload add{option} web --node node1");
     println!("      cambric lab down{option}");
     Ok(ExitCode::SUCCESS)
 }

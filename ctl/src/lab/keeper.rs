@@ -1,6 +1,7 @@
 //! `cambric lab up`, within its namespaces: keeps a fabric and answers about it.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +28,18 @@ use super::{kernels, sessions};
 pub(super) enum Request {
     /// How the fabric fares.
     Status {},
+    /// A new workload at a node.
+    AddWorkload {
+        /// Its name.
+        workload: String,
+        /// The node.
+        node: String,
+    },
+    /// A workload goes.
+    DeleteWorkload {
+        /// Its name.
+        workload: String,
+    },
     /// The namespaces of a host.
     Host {
         /// Its name.
@@ -40,6 +53,13 @@ pub(super) enum Request {
 pub(super) enum Answer {
     /// To [`Request::Status`].
     Status(FabricStatus),
+    /// To [`Request::AddWorkload`]: every kernel leads to these.
+    Connected {
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+    },
+    /// To [`Request::DeleteWorkload`]: no kernel leads to it any more.
+    Disconnected {},
     /// To [`Request::Host`]: descriptors in the keeper.
     Host {
         /// Network namespace.
@@ -59,6 +79,14 @@ pub(super) enum Answer {
         /// What.
         message: String,
     },
+}
+
+impl Answer {
+    fn failed(error: &anyhow::Error) -> Self {
+        Self::Error {
+            message: format!("{error:#}"),
+        }
+    }
 }
 
 /// How a fabric fares.
@@ -114,14 +142,14 @@ pub(super) async fn run(
             continue;
         };
         // One at a time: answers take milliseconds, and a silent asker is cut off.
-        let served = timeout(ANSWER, serve(stream, &stage)).await;
+        let served = timeout(ANSWER, serve(stream, &mut stage)).await;
         if let Ok(Err(error)) = served {
             say(&format!("a request failed: {error:#}"));
         }
     }
 }
 
-async fn serve(stream: UnixStream, stage: &Stage) -> Result<()> {
+async fn serve(stream: UnixStream, stage: &mut Stage) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     BufReader::new(read.take(REQUEST_OCTETS_MAX))
@@ -138,13 +166,21 @@ async fn serve(stream: UnixStream, stage: &Stage) -> Result<()> {
     Ok(write.write_all(text.as_bytes()).await?)
 }
 
-async fn answer(request: Request, stage: &Stage) -> Answer {
+async fn answer(request: Request, stage: &mut Stage) -> Answer {
     match request {
         Request::Status {} => match status(stage).await {
             Ok(status) => Answer::Status(status),
-            Err(error) => Answer::Error {
-                message: format!("{error:#}"),
-            },
+            Err(error) => Answer::failed(&error),
+        },
+        Request::AddWorkload { workload, node } => {
+            match stage.add_workload(&workload, &node).await {
+                Ok(addresses) => Answer::Connected { addresses },
+                Err(error) => Answer::failed(&error),
+            }
+        }
+        Request::DeleteWorkload { workload } => match stage.delete_workload(&workload).await {
+            Ok(()) => Answer::Disconnected {},
+            Err(error) => Answer::failed(&error),
         },
         Request::Host { name } => match stage.fabric.host(&name) {
             Some(host) => {
@@ -197,7 +233,7 @@ async fn status(stage: &Stage) -> Result<FabricStatus> {
                 .workloads
                 .iter()
                 .filter(|workload| workload.place == place);
-            status.workloads = here.map(|workload| workload.plan.name.clone()).collect();
+            status.workloads = here.map(|workload| workload.name.clone()).collect();
         }
         all.push(status);
     }

@@ -32,8 +32,14 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// For a keeper to be gone after it was killed.
 pub(super) const DOWN: Duration = Duration::from_secs(10);
 
-/// For a keeper to answer.
-pub(super) const ANSWER: Duration = Duration::from_secs(20);
+/// For Felix to set a workload up before the CNI plugin gives up, in seconds.
+pub(super) const CONNECT_SECONDS: u64 = 15;
+
+/// For the CNI plugin to answer.
+pub(super) const CONNECT: Duration = Duration::from_secs(CONNECT_SECONDS + 10);
+
+/// For a keeper to answer: a workload is connected, and all kernels agree.
+pub(super) const ANSWER: Duration = Duration::from_secs(60);
 
 /// Longest request that a keeper reads, in octets.
 pub(super) const REQUEST_OCTETS_MAX: u64 = 4_096;

@@ -6,6 +6,7 @@
 
 mod args;
 mod client;
+mod containers;
 mod demo;
 mod entry;
 mod journal;

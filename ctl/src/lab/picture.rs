@@ -25,7 +25,7 @@ impl Scene {
         let reflectors = fabric.reflectors.iter().map(|m| m.plan.name.clone());
         let nodes = fabric.nodes.iter().enumerate().map(|(place, node)| {
             let here = fabric.workloads.iter().filter(|w| w.place == place);
-            let workloads = here.map(|w| w.plan.name.clone()).collect();
+            let workloads = here.map(|w| w.name.clone()).collect();
             (node.plan.name.clone(), node.plan.v4.to_string(), workloads)
         });
         Self {

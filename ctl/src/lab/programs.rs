@@ -20,6 +20,11 @@ pub(super) fn daemons() -> Result<Programs> {
     })
 }
 
+/// The CNI plugin, beside this program.
+pub(super) fn cni() -> Result<PathBuf> {
+    beside("cambric-cni")
+}
+
 fn beside(name: &str) -> Result<PathBuf> {
     let own = own()?;
     let path = own.with_file_name(name);

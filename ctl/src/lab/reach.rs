@@ -25,13 +25,9 @@ pub(super) struct Pings {
 pub(super) async fn all_pairs(fabric: &Fabric) -> Result<Pings> {
     let mut pairs = Vec::new();
     for from in &fabric.workloads {
-        for to in fabric
-            .workloads
-            .iter()
-            .filter(|to| to.plan.name != from.plan.name)
-        {
-            for address in to.plan.addresses() {
-                pairs.push((from.plan.name.as_str(), from.pinger()?, address));
+        for to in fabric.workloads.iter().filter(|to| to.name != from.name) {
+            for address in to.addresses() {
+                pairs.push((from.name.as_str(), from.pinger()?, address));
             }
         }
     }
@@ -68,7 +64,7 @@ pub(super) fn ring(fabric: &Fabric) -> Result<Vec<Flow>> {
         let Some(to) = after.into_iter().find(|to| to.place != from.place) else {
             continue;
         };
-        for address in to.plan.addresses() {
+        for address in to.addresses() {
             flows.push(from.pinger()?.flow(address, FLOW_PERIOD));
         }
     }

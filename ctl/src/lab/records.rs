@@ -1,4 +1,4 @@
-//! What a fabric has in the store: nodes and workload endpoints, in Calico's keys.
+//! What a fabric has in the store before its workloads: nodes and pools, in Calico's keys.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,18 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use datastore::resources::Resources;
-use datastore::{Delete, EtcdOptions, EtcdStore, KeyRange, LeaseId, Op, Put, Store, Txn};
-use lab::fabric::{MachinePlan, WorkloadPlan};
+use datastore::{EtcdOptions, EtcdStore, LeaseId, Store};
+use ipnet::IpNet;
+use lab::fabric::MachinePlan;
 use model::{
-    AsNumber, DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, NodeBgp, NodeSpec, Resource, Spec,
-    WorkloadEndpointSpec, rfc3339_utc, uid_from_random,
+    AsNumber, IpPoolSpec, Network, NodeBgp, NodeSpec, Resource, Spec, rfc3339_utc, uid_from_random,
 };
-
-/// The namespace that the workloads are in.
-const NAMESPACE: &str = "lab";
-/// Their orchestrator, and their only interface.
-const ORCHESTRATOR: &str = "k8s";
-const ENDPOINT: &str = "eth0";
 
 /// A connection to the store.
 #[derive(Debug)]
@@ -54,64 +48,24 @@ impl Records {
         Ok(())
     }
 
-    /// Writes the endpoint of a workload at a node.
-    pub(super) async fn put_endpoint(&mut self, workload: &WorkloadPlan, node: &str) -> Result<()> {
-        let (key, value) = encode(endpoint(workload, node)?)?;
-        self.store
-            .put(key.into(), value.into(), LeaseId::NONE)
-            .await?;
+    /// Writes the pools that workloads' addresses are from.
+    pub(super) async fn put_pools(&mut self, nets: &[IpNet]) -> Result<()> {
+        for net in nets {
+            let name = match net {
+                IpNet::V4(_) => "workloads-ipv4",
+                IpNet::V6(_) => "workloads-ipv6",
+            };
+            let spec = IpPoolSpec {
+                cidr: Some(Network(*net)),
+                ..IpPoolSpec::default()
+            };
+            let (key, value) = encode(Resource::new(name, spec))?;
+            self.store
+                .put(key.into(), value.into(), LeaseId::NONE)
+                .await?;
+        }
         Ok(())
     }
-
-    /// Puts a workload's endpoint at another node, at one revision: its key says where it is.
-    pub(super) async fn move_endpoint(
-        &mut self,
-        workload: &WorkloadPlan,
-        from: &str,
-        to: &str,
-    ) -> Result<()> {
-        let old = endpoint(workload, from)?.key()?.to_string();
-        let (key, value) = encode(endpoint(workload, to)?)?;
-        let delete = Delete {
-            range: KeyRange::key(old),
-            previous: false,
-        };
-        let then = vec![Op::Delete(delete), Op::Put(Put::new(key, value))];
-        self.store
-            .txn(Txn {
-                then,
-                ..Txn::default()
-            })
-            .await?;
-        Ok(())
-    }
-
-    /// Deletes a workload's endpoint.
-    pub(super) async fn delete_endpoint(
-        &mut self,
-        workload: &WorkloadPlan,
-        node: &str,
-    ) -> Result<()> {
-        let key = endpoint(workload, node)?.key()?.to_string();
-        self.store.delete(key.into()).await?;
-        Ok(())
-    }
-}
-
-fn endpoint(workload: &WorkloadPlan, node: &str) -> Result<Resource<WorkloadEndpointSpec>> {
-    let name = EndpointName::new(node, ORCHESTRATOR, &workload.name, ENDPOINT)?;
-    let spec = WorkloadEndpointSpec {
-        orchestrator: ORCHESTRATOR.to_owned(),
-        node: node.to_owned(),
-        pod: workload.name.clone(),
-        endpoint: ENDPOINT.to_owned(),
-        ip_networks: workload.nets().map(Network).to_vec(),
-        profiles: vec![DEFAULT_ALLOW_PROFILE.to_owned()],
-        interface_name: workload.host_link(),
-        mac: Some(Mac(workload.mac)),
-        ..WorkloadEndpointSpec::default()
-    };
-    Ok(Resource::namespaced(NAMESPACE, &name.to_string(), spec))
 }
 
 /// Key and value to store, with what every new resource is given.
@@ -126,29 +80,4 @@ fn encode<S: Spec>(mut resource: Resource<S>) -> Result<(String, Vec<u8>)> {
         .unwrap_or_default();
     resource.metadata.creation_timestamp = rfc3339_utc(now.as_secs());
     Ok((resource.key()?.to_string(), resource.encode()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use model::Key;
-
-    use super::*;
-
-    #[test]
-    fn an_endpoint_is_where_calico_looks_for_it() {
-        let workload = WorkloadPlan::new(3);
-        let (key, value) = encode(endpoint(&workload, "node2").unwrap()).unwrap();
-        let wanted =
-            "/calico/resources/v3/projectcalico.org/workloadendpoints/lab/node2-k8s-w3-eth0";
-        assert_eq!(key, wanted);
-        assert!(matches!(key.parse(), Ok(Key::Resource(_))));
-        let read = Resource::<WorkloadEndpointSpec>::parse(&value).unwrap();
-        assert_eq!(read.spec.interface_name, "caliw3");
-        assert_eq!(read.spec.mac, Some(Mac([2, 0x65, 0, 0, 0, 3])));
-        assert_eq!(
-            read.metadata.labels["projectcalico.org/orchestrator"],
-            "k8s"
-        );
-        assert_eq!(read.metadata.uid.len(), 36);
-    }
 }

@@ -1,14 +1,18 @@
 //! A fabric brought up, with its store, its sessions and its workloads.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
-use lab::fabric::{Fabric, Owners, Place, WorkloadPlan};
+use anyhow::{Context, Result, bail};
+use futures_util::future::try_join_all;
+use ipnet::IpNet;
+use lab::fabric::{Fabric, Owners, Place};
 use lab::{Lab, until};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::args::{FabricArgs, Inside};
-use super::journal::Journal;
+use super::containers::{self, Containers};
+use super::journal::{Journal, milliseconds};
 use super::kernels::Kernels;
 use super::limits::{CONVERGE, PER_NODE, STORE};
 use super::records::Records;
@@ -19,8 +23,8 @@ use super::{programs, sessions};
 pub(super) struct Stage {
     /// Hosts, links, processes.
     pub(super) fabric: Fabric,
-    /// The store's contents.
-    pub(super) records: Records,
+    /// Who connects workloads.
+    containers: Containers,
     /// Where every workload prefix shall lead.
     pub(super) owners: Owners,
     /// The nodes' kernels.
@@ -45,11 +49,11 @@ pub(super) async fn build(
     let hosts = fabric.nodes.len() + fabric.reflectors.len() + fabric.plan.stores.len();
     let built = format!("{hosts} hosts on one bridge, each in namespaces of its own{how}");
     journal.good("built", Some(began.elapsed()), built);
-    let (fabric, records) = start_store(fabric, args, journal).await?;
+    let fabric = start_store(fabric, args, journal).await?;
     let kernels = Kernels::watch(&fabric)?;
     Ok(Stage {
+        containers: Containers::of(&fabric)?,
         fabric,
-        records,
         owners: Owners::new(),
         kernels,
     })
@@ -59,7 +63,7 @@ async fn start_store(
     mut fabric: Fabric,
     args: &FabricArgs,
     journal: &mut Journal,
-) -> Result<(Fabric, Records)> {
+) -> Result<Fabric> {
     let began = Instant::now();
     let directories = fabric.store_directories("store")?;
     fabric.start_store(&programs::serve(args.store, &fabric.plan, &directories)?)?;
@@ -78,6 +82,8 @@ async fn start_store(
             .await
             .context("writing a node to the store")?;
     }
+    let pools = Fabric::workload_nets();
+    records.put_pools(&pools).await.context("writing pools")?;
     let addresses: Vec<_> = fabric
         .plan
         .store_addresses()
@@ -89,7 +95,7 @@ async fn start_store(
         addresses.join(", ")
     );
     journal.good("store", Some(began.elapsed()), outcome);
-    Ok((fabric, records))
+    Ok(fabric)
 }
 
 impl Stage {
@@ -121,34 +127,125 @@ impl Stage {
         Ok(())
     }
 
-    /// Adds all workloads of the plan and waits until every kernel leads to each.
+    /// Connects all workloads of the plan and waits until every kernel leads to each.
     pub(super) async fn add_workloads(&mut self, journal: &mut Journal) -> Result<()> {
         let workloads = self.fabric.plan.workloads.clone();
-        for (place, workload) in &workloads {
-            self.fabric.add_workload(workload.clone(), *place).await?;
+        for (place, name) in &workloads {
+            self.fabric.add_workload(name, *place).await?;
         }
         let began = Instant::now();
-        for (place, workload) in &workloads {
-            self.announce(*place, workload).await?;
+        let mut slowest = Duration::ZERO;
+        for connected in self.connect_all().await? {
+            slowest = slowest.max(connected.took);
+            self.note(&connected)?;
         }
         let agreed = self.kernels.agree(&mut self.fabric, &self.owners).await?;
         let routes = self.owners.len() * self.fabric.nodes.len();
         let outcome = format!(
-            "{} workloads written to the store: every kernel leads to every one ({routes} routes)",
+            "{} containers connected by CNI, the slowest in {}:\nevery kernel leads to every one ({routes} routes)",
             workloads.len(),
+            milliseconds(slowest.as_secs_f64() * 1e3),
         );
         journal.good("converged", Some(agreed - began), outcome);
         Ok(())
     }
 
-    /// Writes a workload's endpoint into the store.
-    async fn announce(&mut self, place: Place, workload: &WorkloadPlan) -> Result<()> {
-        let node = &self.fabric.node(place)?.plan.name;
-        self.records
-            .put_endpoint(workload, node)
-            .await
-            .context("writing an endpoint")?;
-        self.owners.extend(workload.nets().map(|net| (net, place)));
+    /// Nodes at the same time, the workloads of each after one another.
+    async fn connect_all(&self) -> Result<Vec<Connected>> {
+        let nodes = (0..self.fabric.nodes.len()).map(async |place| {
+            let mut all = Vec::new();
+            for workload in self.fabric.workloads.iter().filter(|w| w.place == place) {
+                all.push(self.ask_for(&workload.name, place, &[]).await?);
+            }
+            anyhow::Ok(all)
+        });
+        Ok(try_join_all(nodes).await?.concat())
+    }
+
+    async fn ask_for(&self, name: &str, place: Place, wanted: &[IpAddr]) -> Result<Connected> {
+        let began = Instant::now();
+        let (v4, v6) = self
+            .containers
+            .add(&self.fabric, name, place, wanted)
+            .await?;
+        Ok(Connected {
+            name: name.to_owned(),
+            place,
+            v4,
+            v6,
+            took: began.elapsed(),
+        })
+    }
+
+    fn note(&mut self, connected: &Connected) -> Result<()> {
+        let all = &mut self.fabric.workloads;
+        let workload = all.iter_mut().find(|w| w.name == connected.name);
+        let workload = workload.context("the workload is gone")?;
+        workload.connected(connected.place, connected.v4, connected.v6)?;
+        let nets = workload.nets().map(|net| (net, connected.place));
+        self.owners.extend(nets);
         Ok(())
     }
+
+    /// Connects a workload to a node, with these addresses or with any.
+    pub(super) async fn connect(
+        &mut self,
+        name: &str,
+        place: Place,
+        wanted: &[IpAddr],
+    ) -> Result<()> {
+        let connected = self.ask_for(name, place, wanted).await?;
+        self.note(&connected)
+    }
+
+    /// Disconnects a workload from its node; returns the addresses that it had.
+    pub(super) async fn disconnect(&mut self, name: &str) -> Result<Vec<IpAddr>> {
+        self.containers.del(&self.fabric, name).await?;
+        let all = &mut self.fabric.workloads;
+        let workload = all.iter_mut().find(|w| w.name == name);
+        let workload = workload.context("the workload is gone")?;
+        let had: Vec<IpAddr> = workload.addresses().collect();
+        workload.disconnected();
+        for address in &had {
+            self.owners.remove(&IpNet::from(*address));
+        }
+        Ok(had)
+    }
+
+    /// Adds one more workload to a node, and waits until every kernel leads to it.
+    pub(super) async fn add_workload(&mut self, name: &str, node: &str) -> Result<Vec<IpAddr>> {
+        if self.fabric.host(name).is_some() {
+            bail!("there is a {name} already");
+        }
+        let nodes = &self.fabric.nodes;
+        let place = nodes.iter().position(|machine| machine.plan.name == node);
+        let place = place.with_context(|| format!("there is no node {node}"))?;
+        self.fabric.add_workload(name, place).await?;
+        if let Err(error) = self.connect(name, place, &[]).await {
+            self.fabric.workloads.retain(|w| w.name != name);
+            return Err(error);
+        }
+        self.kernels.agree(&mut self.fabric, &self.owners).await?;
+        let workload = containers::workload(&self.fabric, name)?;
+        Ok(workload.addresses().collect())
+    }
+
+    /// Takes a workload away, and waits until no kernel leads to it.
+    pub(super) async fn delete_workload(&mut self, name: &str) -> Result<()> {
+        containers::workload(&self.fabric, name)?;
+        self.disconnect(name).await?;
+        self.fabric.workloads.retain(|w| w.name != name);
+        self.kernels.agree(&mut self.fabric, &self.owners).await?;
+        Ok(())
+    }
+}
+
+/// What became of a connection.
+#[derive(Clone, Debug)]
+struct Connected {
+    name: String,
+    place: Place,
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+    took: Duration,
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::config;
-use super::plan::{MachinePlan, Place, Plan, WorkloadPlan};
+use super::plan::{MachinePlan, Place, Plan};
 use super::workload::Workload;
 use crate::lab::ensure_directory;
 use crate::limits::NEIGHBOURS_ASKED_MAX;
@@ -276,15 +276,14 @@ impl Fabric {
         Ok(())
     }
 
-    /// Adds a workload at a node.
+    /// Adds a workload for a node, which is not connected to it yet.
     ///
     /// # Errors
     ///
     /// Whatever the kernel refuses.
-    pub async fn add_workload(&mut self, plan: WorkloadPlan, place: Place) -> Result<(), Error> {
-        let host = self.lab.host(&plan.name).await?;
-        let node = &self.node(place)?.host;
-        let workload = Workload::new(host, plan, place, node).await?;
+    pub async fn add_workload(&mut self, name: &str, place: Place) -> Result<(), Error> {
+        let host = self.lab.host(name).await?;
+        let workload = Workload::new(host, name.to_owned(), place);
         self.workloads.push(workload);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Names and addresses of a fabric.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -36,7 +36,7 @@ pub struct Plan {
     /// The machines of the store's members: `fabric`, where the underlay's bridge is, then `store2`, …
     pub stores: Vec<MachinePlan>,
     /// `w1`, `w2`, …, at the places where they start.
-    pub workloads: Vec<(Place, WorkloadPlan)>,
+    pub workloads: Vec<(Place, String)>,
 }
 
 /// Index into [`Plan::nodes`].
@@ -52,19 +52,6 @@ pub struct MachinePlan {
     /// Its IPv6 address on the underlay.
     pub v6: Ipv6Addr,
     /// The MAC address of its link to the underlay.
-    pub mac: [u8; 6],
-}
-
-/// One workload: it keeps name and addresses wherever it moves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkloadPlan {
-    /// Its name.
-    pub name: String,
-    /// Its IPv4 address, a /32.
-    pub v4: Ipv4Addr,
-    /// Its IPv6 address, a /128.
-    pub v6: Ipv6Addr,
-    /// The MAC address of its link.
     pub mac: [u8; 6],
 }
 
@@ -119,7 +106,7 @@ impl Plan {
                 .map(|k| {
                     (
                         k / usize::from(shape.workloads_per_node),
-                        WorkloadPlan::new(k + 1),
+                        format!("w{}", k + 1),
                     )
                 })
                 .collect(),
@@ -213,40 +200,6 @@ impl MachinePlan {
     }
 }
 
-impl WorkloadPlan {
-    /// The `number`th workload, counted from 1.
-    pub fn new(number: usize) -> Self {
-        let number = u16::try_from(number).unwrap_or(u16::MAX);
-        let [high, low] = number.to_be_bytes();
-        Self {
-            name: format!("w{number}"),
-            v4: Ipv4Addr::new(10, 65, high, low),
-            v6: Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, number),
-            mac: [0x02, 0x65, 0, 0, high, low],
-        }
-    }
-
-    /// The name of the host's end of its link: what Felix takes for a workload's.
-    pub fn host_link(&self) -> String {
-        format!("cali{}", self.name)
-    }
-
-    /// Its MAC address as text.
-    pub fn mac_text(&self) -> String {
-        self.mac.map(|octet| format!("{octet:02x}")).join(":")
-    }
-
-    /// Its addresses as host prefixes, IPv4 first.
-    pub fn nets(&self) -> [IpNet; 2] {
-        self.addresses().map(IpNet::from)
-    }
-
-    /// Its addresses, IPv4 first.
-    pub const fn addresses(&self) -> [IpAddr; 2] {
-        [IpAddr::V4(self.v4), IpAddr::V6(self.v6)]
-    }
-}
-
 const NODES_BASE: u16 = 10;
 const STORE_HOST: u16 = 254;
 const UNDERLAY_V4_LENGTH: u8 = 24;
@@ -282,8 +235,8 @@ mod tests {
             v4.iter()
                 .all(|a| plan.underlay_v4().contains(&IpAddr::V4(*a)))
         );
-        let addresses: BTreeSet<_> = plan.workloads.iter().flat_map(|(_, w)| w.nets()).collect();
-        assert_eq!(addresses.len(), 4 * usize::from(NODES_MAX));
+        let workloads: BTreeSet<_> = plan.workloads.iter().map(|(_, name)| name).collect();
+        assert_eq!(workloads.len(), 2 * usize::from(NODES_MAX));
     }
 
     #[test]
@@ -301,15 +254,7 @@ mod tests {
             ["10.0.0.254:2379", "10.0.0.253:2379", "10.0.0.252:2379"]
         );
         let (place, last) = plan.workloads.last().unwrap();
-        assert_eq!((*place, last.name.as_str()), (3, "w8"));
-        assert_eq!(
-            last.nets().map(|n| n.to_string()),
-            ["10.65.0.8/32", "fd65::8/128"]
-        );
-        assert_eq!(
-            (last.host_link(), last.mac_text()),
-            ("caliw8".into(), "02:65:00:00:00:08".into())
-        );
+        assert_eq!((*place, last.as_str()), (3, "w8"));
     }
 
     #[test]

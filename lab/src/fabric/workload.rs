@@ -1,118 +1,86 @@
-//! Workloads: a host of their own, linked to a node.
+//! Workloads: containers, each with a host of its own that a CNI plugin connects to a node.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::plan::{Place, WorkloadPlan};
-use crate::{Error, Host, Links, Pinger, VethEnd};
+use super::plan::Place;
+use crate::{Error, Host, Pinger};
 
 /// One workload of a fabric.
 #[derive(Debug)]
 pub struct Workload {
-    /// Name and addresses.
-    pub plan: WorkloadPlan,
-    /// The node it is linked to.
+    /// Its name, which is also its container's id.
+    pub name: String,
+    /// The node where it is.
     pub place: Place,
     /// Its namespaces.
     pub host: Host,
-    links: Links,
-    pinger: Option<Pinger>,
+    connection: Option<Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+    pinger: Pinger,
 }
 
 impl Workload {
-    pub(super) async fn new(
-        host: Host,
-        plan: WorkloadPlan,
-        place: Place,
-        node: &Host,
-    ) -> Result<Self, Error> {
-        let links = host.links()?;
-        let mut workload = Self {
-            plan,
+    pub(super) const fn new(host: Host, name: String, place: Place) -> Self {
+        Self {
+            name,
             place,
             host,
-            links,
-            pinger: None,
-        };
-        workload.plug(place, node).await?;
-        Ok(workload)
+            connection: None,
+        }
     }
 
-    /// Takes the link away from the node where it is: the workload is off the network.
+    /// Its network namespace, as other processes find it.
+    pub fn netns(&self) -> PathBuf {
+        let descriptor = self.host.namespace_files().network;
+        PathBuf::from(format!("/proc/{}/fd/{descriptor}", std::process::id()))
+    }
+
+    /// Takes note of a connection to a node, with these addresses.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses.
-    pub async fn unplug(&mut self) -> Result<(), Error> {
-        self.pinger = None;
-        self.links.delete(INSIDE).await
-    }
-
-    /// Links the workload to a node, as an orchestrator does: one end at the node, without any
-    /// address or route there (that is Felix's work), the other with the workload's addresses
-    /// and Calico's default routes.
-    ///
-    /// # Errors
-    ///
-    /// If the kernel refuses.
-    pub async fn plug(&mut self, place: Place, node: &Host) -> Result<(), Error> {
-        let outside = self.plan.host_link();
-        let ends = (
-            VethEnd {
-                host: node,
-                name: &outside,
-                mac: Some(HOST_SIDE_MAC),
-            },
-            VethEnd {
-                host: &self.host,
-                name: INSIDE,
-                mac: Some(self.plan.mac),
-            },
-        );
-        self.links.add_veth(ends.0, ends.1).await?;
-        self.links.up(INSIDE).await?;
-        for net in self.plan.nets() {
-            self.links.add_address(INSIDE, net).await?;
-        }
-        node.links()?.up(&outside).await?;
-        for (net, gateway) in default_routes() {
-            self.links.add_route(net, gateway, INSIDE).await?;
-        }
+    /// If it cannot open sockets for pings.
+    pub fn connected(&mut self, place: Place, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<(), Error> {
+        let pinger = Pinger::open(&self.host, v4, v6)?;
         self.place = place;
-        self.pinger = Some(Pinger::open(&self.host, self.plan.v4, self.plan.v6)?);
+        self.connection = Some(Connection { v4, v6, pinger });
         Ok(())
     }
 
-    /// Its pinger, while it is plugged in.
+    /// Takes note that it has no connection any more.
+    pub fn disconnected(&mut self) {
+        self.connection = None;
+    }
+
+    /// Its addresses, IPv4 first; none while it is not connected.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let connection = self.connection.as_ref().into_iter();
+        connection.flat_map(|it| [IpAddr::V4(it.v4), IpAddr::V6(it.v6)])
+    }
+
+    /// Its addresses as host prefixes.
+    pub fn nets(&self) -> impl Iterator<Item = IpNet> {
+        self.addresses().map(IpNet::from)
+    }
+
+    /// Its pinger, while it is connected.
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] while it is unplugged.
+    /// [`Error::Unknown`] while it is not.
     pub fn pinger(&self) -> Result<&Pinger, Error> {
-        self.pinger.as_ref().ok_or_else(|| Error::Unknown {
-            kind: "link of",
-            name: self.plan.name.clone(),
-        })
+        let connection = self.connection.as_ref().ok_or_else(|| Error::Unknown {
+            kind: "connection of",
+            name: self.name.clone(),
+        })?;
+        Ok(&connection.pinger)
     }
-}
-
-/// The workload's own name for its link.
-const INSIDE: &str = "eth0";
-
-/// Every host side has the same MAC address, as with Calico: a workload that moves keeps its
-/// gateway's neighbour entry.
-const HOST_SIDE_MAC: [u8; 6] = [0xee; 6];
-
-/// A workload reaches all others through its host, which answers for the gateways by proxy ARP
-/// and with the link-local address.
-fn default_routes() -> [(IpNet, Option<std::net::IpAddr>); 3] {
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-    let v4_gateway = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
-    let v6_gateway = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
-    let all_v4 = IpNet::V4(ipnet::Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
-    let all_v6 = IpNet::V6(ipnet::Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0));
-    [
-        (IpNet::from(v4_gateway), None),
-        (all_v4, Some(v4_gateway)),
-        (all_v6, Some(v6_gateway)),
-    ]
 }

@@ -1,13 +1,48 @@
 //! Workloads: what the orchestrator and the CNI plugin do, in either order.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use fib_sync::{Hop, Owner, Route, RouteKey, TABLE_MAIN};
 use ipnet::IpNet;
-use lab::fabric::WorkloadPlan;
 use model::{DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec};
 
 use crate::agenda::{At, Event};
 use crate::scenario::Act;
 use crate::world::World;
+
+/// One workload: it keeps name and addresses wherever it moves.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkloadPlan {
+    /// `w1`, `w2`, …
+    pub(crate) name: String,
+    v4: Ipv4Addr,
+    v6: Ipv6Addr,
+    mac: [u8; 6],
+}
+
+impl WorkloadPlan {
+    /// The `number`th workload, counted from 1.
+    fn new(number: usize) -> Self {
+        let number = u16::try_from(number).unwrap_or(u16::MAX);
+        let [high, low] = number.to_be_bytes();
+        Self {
+            name: format!("w{number}"),
+            v4: Ipv4Addr::new(10, 65, high, low),
+            v6: Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, number),
+            mac: [0x02, 0x65, 0, 0, high, low],
+        }
+    }
+
+    /// The name of the host's end of its link: what Felix takes for a workload's.
+    pub(crate) fn host_link(&self) -> String {
+        format!("cali{}", self.name)
+    }
+
+    /// Its addresses as host prefixes, IPv4 first.
+    pub(crate) fn nets(&self) -> [IpNet; 2] {
+        [IpAddr::V4(self.v4), IpAddr::V6(self.v6)].map(IpNet::from)
+    }
+}
 
 /// What the scenario knows of a workload.
 #[derive(Clone, Debug)]
