@@ -53,5 +53,6 @@ test: packages
 	tools/fuzz.sh 30
 	target/release/cambric lab demo
 	target/release/cambric lab demo --store etcd --members 3
+	tools/kept-lab.sh
 	tools/package.sh
 	tools/package-lab.sh

@@ -13,7 +13,7 @@ use lab::until;
 fn programs(directory: &Path) {
     fs::copy(env!("CARGO_BIN_EXE_cambric"), directory.join("cambric"))
         .expect("the program can be copied");
-    for daemon in ["bgp-client", "felix", "route-reflector"] {
+    for daemon in ["bgp-client", "cni", "felix", "route-reflector"] {
         let path = directory.join(format!("cambric-{daemon}"));
         fs::write(&path, "#!/bin/sh\nexec sleep 1000\n").expect("a script is written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))

@@ -165,14 +165,15 @@ pub(super) fn delete_workload(delete: &DelWorkloadArgs) -> Result<ExitCode> {
 /// `cambric lab exec`
 pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCode> {
     let keeper = Keeper::find(name)?;
-    let (network, mounts, uts) = match keeper.ask(&Request::Host {
+    let (network, mounts, uts, store) = match keeper.ask(&Request::Host {
         name: host.to_owned(),
     })? {
         Answer::Host {
             network,
             mounts,
             uts,
-        } => (network, mounts, uts),
+            store,
+        } => (network, mounts, uts, store),
         Answer::NoHost { hosts } => {
             bail!(
                 "no host called {host} in this fabric; there are {}",
@@ -199,7 +200,8 @@ pub(super) fn exec(name: &str, host: &str, command: &[String]) -> Result<ExitCod
     }
     let (program, arguments) = command.split_first().context("no command")?;
     let mut process = Command::new(program);
-    process.args(arguments).env("PATH", path);
+    process.args(arguments);
+    process.env("PATH", path).env("ETCD_ENDPOINTS", store);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

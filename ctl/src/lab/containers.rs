@@ -25,11 +25,9 @@ pub(super) struct Containers {
 
 impl Containers {
     pub(super) fn of(fabric: &Fabric) -> Result<Self> {
-        let urls = fabric.plan.store_addresses();
-        let urls: Vec<_> = urls.map(|address| format!("http://{address}")).collect();
         Ok(Self {
             plugin: programs::cni()?,
-            endpoints: urls.join(","),
+            endpoints: fabric.plan.store_urls().join(","),
         })
     }
 

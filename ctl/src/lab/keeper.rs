@@ -68,6 +68,8 @@ pub(super) enum Answer {
         mounts: i32,
         /// UTS namespace.
         uts: i32,
+        /// Where the store answers, as `ETCD_ENDPOINTS` has it.
+        store: String,
     },
     /// There is no such host; these there are.
     NoHost {
@@ -193,6 +195,7 @@ async fn answer(request: Request, stage: &mut Stage) -> Answer {
                     network,
                     mounts,
                     uts,
+                    store: stage.fabric.plan.store_urls().join(","),
                 }
             }
             None => Answer::NoHost {

@@ -144,6 +144,14 @@ impl Plan {
         stores.map(|store| SocketAddr::from((store.v4, STORE_PORT)))
     }
 
+    /// Where they do, as clients of etcd are told.
+    pub fn store_urls(&self) -> Vec<String> {
+        let addresses = self.store_addresses();
+        addresses
+            .map(|address| format!("http://{address}"))
+            .collect()
+    }
+
     /// The prefix that all nodes' IPv4 addresses are from.
     pub fn underlay_v4(&self) -> IpNet {
         IpNet::V4(Ipv4Net::new_assert(
@@ -233,7 +241,7 @@ mod tests {
         assert_eq!((names.len(), v4.len(), v6.len()), (253, 253, 253));
         assert!(
             v4.iter()
-                .all(|a| plan.underlay_v4().contains(&IpAddr::V4(*a)))
+                .all(|a| plan.underlay_v4().contains(&std::net::IpAddr::V4(*a)))
         );
         let workloads: BTreeSet<_> = plan.workloads.iter().map(|(_, name)| name).collect();
         assert_eq!(workloads.len(), 2 * usize::from(NODES_MAX));

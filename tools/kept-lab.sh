@@ -1,0 +1,26 @@
+#!/bin/sh
+# A kept fabric, with the programs of target/release: a workload comes, answers, and goes.
+set -eu
+cd "$(dirname "$0")/.."
+cambric=target/release/cambric
+name="kept-$$"
+
+"$cambric" lab up --name "$name" --nodes 2 --reflectors 1 --workloads 1
+trap '"$cambric" lab down --name "$name"' EXIT
+trap 'exit 1' HUP INT TERM
+
+added=$("$cambric" lab workload add --name "$name" web --node node2)
+echo "$added"
+address=$(echo "$added" | sed -n 's/.*: \([0-9.]*\),.*/\1/p')
+"$cambric" lab exec --name "$name" w1 -- ping -c 1 -W 3 "$address"
+"$cambric" lab exec --name "$name" node1 -- cambric ipam show --ip "$address"
+"$cambric" lab status --name "$name"
+"$cambric" lab workload del --name "$name" web
+if "$cambric" lab exec --name "$name" w1 -- ping -c 1 -W 1 "$address"; then
+    echo "$address still answers" >&2
+    exit 1
+fi
+if "$cambric" lab workload del --name "$name" web; then
+    echo "a workload that is gone was taken away once more" >&2
+    exit 1
+fi
