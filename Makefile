@@ -42,6 +42,7 @@ bench: packages
 # Says at once what is missing, before anything is built.
 packages:
 	tools/install-test-packages.sh
+	tools/install-neutron-driver.sh
 
 # One test at a time: two cores are enough for one lab's daemons, not for several labs' at once.
 test: packages

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs what `make test` needs from Debian: foreign BGP daemons, etcd, container runtimes with
-# the reference CNI plugins, decoders, and a C++ compiler for libFuzzer.
+# the reference CNI plugins, Neutron with its database, decoders, and a C++ compiler for libFuzzer.
 #
 # Only what is missing, and only as root; otherwise says in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin:/usr/lib/frr"
 
-# program package
+# program or directory, package
 needed='
 bird bird2
 zebra frr
@@ -24,15 +24,21 @@ gobgpd gobgpd
 ip iproute2
 iptables iptables
 nft nftables
+mariadb mariadb-client-core
+mariadbd mariadb-server-core
 openssl openssl
 ping iputils-ping
 podman podman
 /usr/lib/cni/ptp containernetworking-plugins
+/usr/lib/python3/dist-packages/etcd3gw python3-etcd3gw
+/usr/lib/python3/dist-packages/neutron python3-neutron
+/usr/lib/python3/dist-packages/pip python3-pip
+/usr/lib/python3/dist-packages/pymysql python3-pymysql
 tshark tshark
 '
 
 missing=$(echo "$needed" | while read -r program package; do
-    [ -z "$program" ] || command -v "$program" >/dev/null || echo "$package"
+    [ -z "$program" ] || [ -d "$program" ] || command -v "$program" >/dev/null || echo "$package"
 done | sort -u | tr '\n' ' ')
 [ -n "$missing" ] || exit 0
 

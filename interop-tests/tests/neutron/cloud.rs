@@ -1,0 +1,314 @@
+//! A cloud's controller: etcd, MariaDB, and Neutron with its own driver for Calico.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use datastore::resources::Resources;
+use datastore::{EtcdOptions, EtcdStore, Store as _};
+use interop_tests::{Etcd, Ground, Site, foreign};
+use lab::{Process, Program, until};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// After how many seconds without a word Neutron takes a Felix for dead.
+pub(crate) const AGENT_DOWN_S: u64 = 8;
+
+/// The numbers of the controller and of etcd's host.
+const CONTROLLER: u8 = 8;
+const ETCD: u8 = 9;
+
+/// Where Debian's packages have what Neutron needs.
+const PYTHON: &str = "/usr/bin/python3";
+const PASTE: &str = "/usr/lib/python3/dist-packages/neutron/tests/etc/api-paste.ini";
+
+/// Prepares the controller, in its own mount namespace: processes by the numbers that Neutron has
+/// them under, and an empty database.
+const PREPARE: &str = "set -eu
+mount -t proc proc /proc
+mariadb-install-db --no-defaults --user=root --datadir=\"$PWD/db\" \
+    --auth-root-authentication-method=normal --skip-test-db >install.log 2>&1";
+
+/// The controller, and the switch that hosts are put on.
+pub(crate) struct Cloud {
+    pub(crate) resources: Resources,
+    pub(crate) url: String,
+    controller: Site,
+    server: Process,
+    _database: Process,
+    _etcd: Etcd,
+    /// The last to go: it waits for all processes.
+    pub(crate) ground: Ground,
+}
+
+/// The driver, which `tools/install-neutron-driver.sh` puts beside what was built.
+fn driver() -> Option<PathBuf> {
+    let test = std::env::current_exe().expect("a running test has a path");
+    let target = test.ancestors().nth(3).expect("the target directory");
+    let directory = target.join("networking-calico");
+    let found = directory.join("networking_calico").is_dir();
+    if !found {
+        println!(
+            "skipped: {} is not there; tools/install-neutron-driver.sh does that",
+            directory.display()
+        );
+    }
+    found.then_some(directory)
+}
+
+impl Cloud {
+    /// Starts a controller; none, with a notice, where anything of it is not installed.
+    pub(crate) async fn start(ground: Ground) -> Option<Self> {
+        let driver = driver()?;
+        for program in ["mariadbd", "mariadb", "mariadb-install-db"] {
+            foreign(program)?;
+        }
+        if !PathBuf::from(PASTE).exists() {
+            println!(
+                "skipped: python3-neutron is not installed; tools/install-test-packages.sh does that"
+            );
+            return None;
+        }
+        ground.join().await.expect("on the switch");
+        let etcd = Etcd::start(&ground, &[ETCD]).await.expect("etcd")?;
+        let url = format!("http://{}", etcd.endpoints()[0]);
+        let options = EtcdOptions::new([url.as_str()]);
+        let store = EtcdStore::connect(&options).await.expect("a store");
+        let controller = ground.site(CONTROLLER).await.expect("a host");
+        let database = database(&controller).await;
+        std::fs::create_dir(controller.host.directory().join("locks")).expect("made");
+        controller.save("neutron.conf", &configuration());
+        controller.save("server.py", include_str!("server.py"));
+        std::os::unix::fs::symlink(driver, controller.host.directory().join("driver"))
+            .expect("linked");
+        let mut server = neutron(&controller);
+        eventually("the store answers", async || {
+            let answer = store.get("/".into()).await;
+            answer.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
+        answers(&mut server).await;
+        Some(Self {
+            resources: Resources::new(store),
+            url,
+            controller,
+            server,
+            _database: database,
+            _etcd: etcd,
+            ground,
+        })
+    }
+
+    /// Neutron dies at once.
+    pub(crate) async fn kill(&mut self) {
+        self.server.kill().await.expect("killed");
+    }
+
+    /// Neutron comes back.
+    pub(crate) async fn restart(&mut self) {
+        self.server = neutron(&self.controller);
+        answers(&mut self.server).await;
+    }
+
+    /// The end of what Neutron has logged.
+    pub(crate) fn log(&self) -> String {
+        self.server.log_tail()
+    }
+
+    /// What Neutron answers.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Value) -> Result<Value, String> {
+        let text = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let request = format!(
+            "{method} /v2.0/{path} HTTP/1.0\r\nContent-Type: application/json\r\n\
+             X-Project-Id: {PROJECT}\r\nX-Roles: admin\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        );
+        let exchange = async {
+            let mut stream = TcpStream::connect((Site::v4(CONTROLLER), 9696)).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            Ok::<_, std::io::Error>(answer)
+        };
+        let answer = exchange.await.map_err(|error| error.to_string())?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let good = head
+            .split(' ')
+            .nth(1)
+            .is_some_and(|status| status.starts_with('2'));
+        if !good {
+            return Err(answer);
+        }
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(body).map_err(|error| format!("{error}: {answer}"))
+    }
+
+    /// Creates, by Neutron's API, an object of this kind; returns it.
+    pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
+        object["tenant_id"] = json!(PROJECT);
+        let path = format!("{kind}s").replace('_', "-");
+        let created = self.ask("POST", &path, json!({kind: object})).await;
+        let mut created = created.unwrap_or_else(|error| panic!("{kind}: {error}\n{}", self.log()));
+        created[kind].take()
+    }
+
+    /// Changes fields of a port.
+    pub(crate) async fn change_port(&self, id: &str, fields: Value) {
+        let changed = self
+            .ask("PUT", &format!("ports/{id}"), json!({"port": fields}))
+            .await;
+        changed.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Waits until Neutron shows a port in this state.
+    pub(crate) async fn port_is(&self, id: &str, status: &str) {
+        eventually(&format!("port {id} {status}"), async || {
+            let port = self.ask("GET", &format!("ports/{id}"), Value::Null).await?;
+            let found = &port["port"]["status"];
+            (found == status)
+                .then_some(())
+                .ok_or_else(|| found.to_string())
+        })
+        .await;
+    }
+
+    /// Waits until Neutron takes the Felix of a host for alive, or for dead.
+    pub(crate) async fn felix_is(&self, host: &str, alive: bool) -> Value {
+        eventually(&format!("Felix of {host} alive: {alive}"), async || {
+            let agents = self.ask("GET", "agents", Value::Null).await?;
+            let all = agents["agents"].as_array().ok_or("no agents")?;
+            let found = all
+                .iter()
+                .find(|agent| agent["host"] == host && agent["alive"] == alive);
+            found.cloned().ok_or_else(|| agents.to_string())
+        })
+        .await
+    }
+
+    /// What is stored under a key, as text.
+    pub(crate) async fn stored(&self, key: &str) -> Option<String> {
+        let found = self.resources.store().get(key.to_owned().into()).await;
+        let item = found.expect("an answer")?;
+        Some(String::from_utf8_lossy(&item.value).into_owned())
+    }
+}
+
+impl Drop for Cloud {
+    /// A test that fails says what Neutron said.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.log());
+        }
+    }
+}
+
+/// The project that everything belongs to.
+pub(crate) const PROJECT: &str = "p1";
+
+/// Waits until it is so; what lacks is in the error.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Result<T, String>,
+) -> T {
+    let asked = until(PATIENCE, what, async || Ok::<_, lab::Error>(probe().await));
+    asked.await.unwrap_or_else(|error| panic!("{error}")).0
+}
+
+/// A database server with an empty database, on a socket in the host's directory.
+async fn database(site: &Site) -> Process {
+    let run = |script: &str| {
+        let script = format!("cd /run/cambric\n{script}");
+        Program::new("/bin/sh").args(["-c", &script])
+    };
+    let (status, _) = site.host.output(&run(PREPARE)).await.expect("it runs");
+    assert!(status.success(), "{}", site.load("install.log"));
+    let program = Program::new(foreign("mariadbd").expect("installed")).args([
+        "--no-defaults",
+        "--user=root",
+        "--datadir=/run/cambric/db",
+        "--socket=/run/cambric/db/sock",
+        "--pid-file=/run/cambric/db/pid",
+        "--skip-networking",
+        // What is lost with the machine is of no interest here.
+        "--innodb-flush-log-at-trx-commit=0",
+    ]);
+    let process = site.host.spawn("mariadb", &program).expect("MariaDB");
+    let create =
+        run("exec mariadb --no-defaults -uroot -S db/sock -e 'create database neutron' 2>&1");
+    eventually("the database", async || {
+        let (status, output) = site.host.output(&create).await.expect("it runs");
+        let told = || String::from_utf8_lossy(&output).into_owned();
+        status.success().then_some(()).ok_or_else(told)
+    })
+    .await;
+    process
+}
+
+fn neutron(site: &Site) -> Process {
+    let program = Program::new(PYTHON)
+        .args(["-B", "/run/cambric/server.py"])
+        .args(["--config-file", "/run/cambric/neutron.conf"])
+        .env("PYTHONPATH", "/run/cambric/driver");
+    site.host.spawn("neutron", &program).expect("Neutron")
+}
+
+/// Waits until Neutron takes connections, unless it ends.
+async fn answers(server: &mut Process) {
+    let answers = until(PATIENCE, "Neutron answers", async || {
+        server.check()?;
+        let connected = TcpStream::connect((Site::v4(CONTROLLER), 9696)).await;
+        Ok::<_, lab::Error>(connected.map(drop).map_err(|error| error.to_string()))
+    });
+    answers.await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// What an operator sets (`docs/operate/openstack.md`), and what stands in for the rest of a cloud.
+fn configuration() -> String {
+    let (own, etcd) = (Site::v4(CONTROLLER), Site::v4(ETCD));
+    format!(
+        "[DEFAULT]
+core_plugin = ml2
+service_plugins =
+auth_strategy = noauth
+transport_url = fake:/
+bind_host = {own}
+api_workers = 0
+rpc_workers = 0
+rpc_state_report_workers = 0
+state_path = /run/cambric
+api_paste_config = {PASTE}
+agent_down_time = {AGENT_DOWN_S}
+notify_nova_on_port_status_changes = false
+notify_nova_on_port_data_changes = false
+[quotas]
+quota_driver = neutron.db.quota.driver_null.DbQuotaDriverNull
+[oslo_concurrency]
+lock_path = /run/cambric/locks
+[database]
+connection = mysql+pymysql://root@localhost/neutron?unix_socket=/run/cambric/db/sock
+[keystone_authtoken]
+username = x
+password = x
+project_name = x
+user_domain_name = x
+project_domain_name = x
+auth_url = http://127.0.0.1:1/
+[ml2]
+type_drivers = local,flat
+tenant_network_types = local
+mechanism_drivers = calico
+[calico]
+etcd_host = {etcd}
+etcd_port = 2379
+"
+    )
+}
