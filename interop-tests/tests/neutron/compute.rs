@@ -1,6 +1,8 @@
 //! Compute hosts, and what Nova would make on them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use interop_tests::{Site, own};
@@ -21,6 +23,10 @@ impl Compute {
     /// Starts Felix and BGP.
     pub(crate) async fn start(cloud: &Cloud, number: u8) -> Self {
         let site = cloud.ground.site(number).await.expect("a host");
+        // A host of a data centre has a way out, without which it does not answer for gateways.
+        let links = site.host.links().expect("links");
+        let out = links.add_route(everything(), Some(Site::v4(254).into()), "eth0");
+        out.await.expect("a default route");
         let datastore = format!("[datastore]\nendpoints = [\"{}\"]\n", cloud.url);
         let felix = format!(
             "hostname = \"h{number}\"\n{datastore}\
@@ -41,6 +47,18 @@ impl Compute {
         }
     }
 
+    /// Answers once at the place of the metadata service.
+    pub(crate) fn serve_metadata(&self) -> JoinHandle<std::io::Result<()>> {
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 8775));
+        let listener = self
+            .site
+            .host
+            .run(listen)
+            .expect("a thread")
+            .expect("a listener");
+        std::thread::spawn(move || listener.accept()?.0.write_all(b"metadata"))
+    }
+
     /// Felix comes back.
     pub(crate) fn restart(&mut self) {
         self.felix = felix_of(&self.site);
@@ -52,6 +70,10 @@ impl Compute {
         let (_, output) = self.site.host.output(&program).await.expect("it runs");
         String::from_utf8_lossy(&output).into_owned()
     }
+}
+
+fn everything() -> IpNet {
+    IpNet::new(Ipv4Addr::UNSPECIFIED.into(), 0).expect("a length that fits")
 }
 
 fn felix_of(site: &Site) -> Process {
@@ -122,8 +144,24 @@ impl Port {
             .await
             .expect("an address");
         inside.up("eth0").await.expect("up");
+        let gateway = Ipv4Addr::new(10, 65, 0, 1);
+        let out = inside.add_route(everything(), Some(gateway.into()), "eth0");
+        out.await.expect("a default route");
         let pinger = Pinger::open(&machine, self.address, Ipv6Addr::UNSPECIFIED).expect("sockets");
         self.machine = Some((machine, pinger));
+    }
+
+    /// What its machine reads from the metadata service, at once: nobody listens there but what
+    /// its host has put in the place.
+    pub(crate) fn reads_metadata(&self) -> std::io::Result<String> {
+        let machine = &self.machine.as_ref().expect("a machine").0;
+        let read = || {
+            let address = (Ipv4Addr::new(169, 254, 169, 254), 80).into();
+            let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text)
+        };
+        machine.run(read).expect("a thread")
     }
 
     /// The pings of its machine.

@@ -40,12 +40,8 @@ async fn is_written(cloud: &Cloud, port: &Port, group: &str) {
     );
 }
 
-/// A controller with two compute hosts, all of which have told Neutron that they live.
-async fn two_hosts(cloud: &Cloud) -> (Compute, Compute) {
-    let (one, two) = (
-        Compute::start(cloud, 1).await,
-        Compute::start(cloud, 2).await,
-    );
+/// Waits until Neutron has heard of both hosts.
+async fn both_live(cloud: &Cloud) {
     // Everything that there is of the cluster, the driver has said.
     let information = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
     eventually("the driver's word of the cluster", async || {
@@ -63,12 +59,26 @@ async fn two_hosts(cloud: &Cloud) -> (Compute, Compute) {
         create("Node", &format!("h{number}"), spec).await;
     }
     create("IPPool", "openstack", json!({"cidr": "10.65.0.0/16"})).await;
+    let elected = elected(cloud).await;
+    assert!(elected.starts_with("h8:"), "{elected}");
     for host in ["h1", "h2"] {
         let agent = cloud.felix_is(host, true).await;
         assert_eq!(agent["agent_type"], "Calico per-host agent (felix)");
         assert_eq!(agent["binary"], "calico-felix");
     }
-    (one, two)
+}
+
+/// The server that was elected to keep the store right.
+async fn elected(cloud: &Cloud) -> String {
+    let [newer, older] = ["v2/no-region", "v1"]
+        .map(|version| format!("/calico/openstack/{version}/neutron_election"));
+    eventually("an election", async || {
+        let found = cloud.stored(&newer).await.ok_or("none")?;
+        let same = cloud.stored(&older).await.as_ref() == Some(&found);
+        same.then_some(found)
+            .ok_or_else(|| "another one by the older key".to_owned())
+    })
+    .await
 }
 
 #[test]
@@ -85,7 +95,8 @@ fn neutron_drives_two_hosts_and_hears_back() {
 }
 
 async fn from_ports_to_restarts(mut cloud: Cloud) {
-    let (mut one, two) = two_hosts(&cloud).await;
+    let mut one = Compute::start(&cloud, 1).await;
+    let two = Compute::start(&cloud, 2).await;
     let network = cloud.create("network", json!({"name": "n"})).await["id"].take();
     let subnet = json!({"network_id": network, "ip_version": 4, "cidr": "10.65.0.0/24"});
     let subnet = cloud.create("subnet", subnet).await["id"].take();
@@ -103,6 +114,8 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
         .create("security_group", json!({"name": "other"}))
         .await["id"]
         .take();
+
+    both_live(&cloud).await;
 
     // Two of one group, and a third of another beside the first.
     let plain = json!({"network_id": network});
@@ -142,6 +155,11 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     for (from, to) in [(&a, &c), (&b, &c), (&c, &a), (&c, &b)] {
         from.reaches_not(to).await;
     }
+
+    // What every machine of OpenStack's gets from its host, whatever its group says.
+    let service = one.serve_metadata();
+    assert_eq!(c.reads_metadata().unwrap(), "metadata");
+    service.join().unwrap().unwrap();
 
     // A rule acts while everything runs, and so does its end; but not for who has begun.
     let before = one.rules().await;
@@ -211,6 +229,7 @@ async fn hears_of_death(cloud: &Cloud, one: &mut Compute, a: &Port, b: &Port) {
 /// Neutron is killed and comes back: it puts right what is wrong in the store, and no kernel hears
 /// of it.
 async fn restarts(cloud: &mut Cloud, hosts: [&Compute; 2], [a, b]: [&Port; 2], subnet_key: &str) {
+    let before = elected(cloud).await;
     cloud.kill().await;
     cloud
         .resources
@@ -230,7 +249,7 @@ async fn restarts(cloud: &mut Cloud, hosts: [&Compute; 2], [a, b]: [&Port; 2], s
     );
     put.await.unwrap();
 
-    let before = [hosts[0].rules().await, hosts[1].rules().await];
+    let rules = [hosts[0].rules().await, hosts[1].rules().await];
     let monitors = hosts.map(|host| lab::RouteMonitor::open(&host.site.host).unwrap());
     let begun = std::time::Instant::now();
     let flow = a
@@ -258,5 +277,6 @@ async fn restarts(cloud: &mut Cloud, hosts: [&Compute; 2], [a, b]: [&Port; 2], s
         let (events, missed) = monitor.events_since(begun.into());
         assert!(events.is_empty() && !missed, "{events:?}");
     }
-    assert_eq!(before, [hosts[0].rules().await, hosts[1].rules().await]);
+    assert_ne!(elected(cloud).await, before);
+    assert_eq!(rules, [hosts[0].rules().await, hosts[1].rules().await]);
 }
