@@ -150,9 +150,22 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
             Some(r#"{"status":"up"}"#)
         );
     }
-    a.reaches(&b).await;
-    b.reaches(&a).await;
-    for (from, to) in [(&a, &c), (&b, &c), (&c, &a), (&c, &b)] {
+    groups_decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
+    hears_down_and_error(&cloud, &one, &a, &c).await;
+    hears_of_death(&cloud, &mut one, &a, &b).await;
+    restarts(&mut cloud, [&one, &two], [&a, &b], &subnet_key).await;
+}
+
+/// Who reaches whom: `a` and `b` of the default group, and `c` of the other one, on the host of `a`.
+async fn groups_decide(
+    cloud: &Cloud,
+    one: &Compute,
+    [a, b, c]: [&Port; 3],
+    [default, other]: [&str; 2],
+) {
+    a.reaches(b).await;
+    b.reaches(a).await;
+    for (from, to) in [(a, c), (b, c), (c, a), (c, b)] {
         from.reaches_not(to).await;
     }
 
@@ -166,8 +179,8 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     let rule = json!({"security_group_id": other, "direction": "ingress", "ethertype": "IPv4",
         "protocol": "icmp", "remote_group_id": default});
     let rule = cloud.create("security_group_rule", rule).await["id"].take();
-    b.reaches(&c).await;
-    c.reaches_not(&a).await;
+    b.reaches(c).await;
+    c.reaches_not(a).await;
     let gone = format!("security-group-rules/{}", rule.as_str().unwrap());
     cloud.ask("DELETE", &gone, Value::Null).await.unwrap();
     eventually("the rules of before", async || {
@@ -175,11 +188,7 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
         (now == before).then_some(()).ok_or(now)
     })
     .await;
-    a.reaches_not(&c).await;
-
-    hears_down_and_error(&cloud, &one, &a, &c).await;
-    hears_of_death(&cloud, &mut one, &a, &b).await;
-    restarts(&mut cloud, [&one, &two], [&a, &b], &subnet_key).await;
+    a.reaches_not(c).await;
 }
 
 /// The interface of a port goes down and comes back; another port is refused.
