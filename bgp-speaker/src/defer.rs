@@ -1,6 +1,12 @@
 //! A restart of our own (RFC 4724 §4.1): routes are chosen and passed on only when all who kept
 //! theirs have sent them again.
 //!
+//! Families open in two steps, for what an internal peer that is no client of ours is told does not
+//! depend on others of its kind (RFC 4456 §6). It has our routes once they are whole but for those of
+//! its kind; then whoever restarts beside us can be waited for without that both wait for ever. Without
+//! that, reflectors that all restart at once would send markers before they have heard each other, and
+//! their clients would sweep what is still there.
+//!
 //! Nothing is held back inside the tables. Peers get no place in an update group and readers
 //! nothing to read in a family that is deferred, so what was decided early is seen by nobody.
 
@@ -11,8 +17,8 @@ use alloc::{
 use core::{net::IpAddr, time::Duration};
 
 use bgp_fsm::{Instant, Session};
-use bgp_proto::{Capability, Family, FamilySet};
-use rib::PeerId;
+use bgp_proto::{Capability, Family, FamilySet, GracefulRestart};
+use rib::{PeerId, Role};
 
 use crate::{
     event::{Event, Output},
@@ -39,6 +45,17 @@ enum Awaited {
     OwnRoutes,
     /// The End-of-RIB marker of this peer.
     Peer(IpAddr),
+    /// The same of an internal peer that is no client of ours.
+    Fellow(IpAddr),
+}
+
+impl Awaited {
+    const fn peer(address: IpAddr, role: Role) -> Self {
+        match role {
+            Role::Internal => Self::Fellow(address),
+            _ => Self::Peer(address),
+        }
+    }
 }
 
 /// The wait after a restart.
@@ -48,11 +65,34 @@ pub(crate) struct Deferral {
     /// When it ends at the latest; known once the speaker has started.
     until: Option<Instant>,
     waiting: BTreeMap<Family, BTreeSet<Awaited>>,
+    /// The families of these that fellows are fed already.
+    half_open: FamilySet,
 }
 
 impl Deferral {
     fn families(&self) -> FamilySet {
         self.waiting.keys().copied().collect()
+    }
+
+    /// The families that peers of this role are not fed.
+    fn withheld(&self, role: Role) -> FamilySet {
+        match role {
+            Role::Internal => self.families().difference(self.half_open),
+            _ => self.families(),
+        }
+    }
+
+    /// The families in which only fellows are waited for, or nobody, and were not before.
+    fn open_half(&mut self) -> FamilySet {
+        let fellow = |awaited: &Awaited| matches!(awaited, Awaited::Fellow(_));
+        let ready = self
+            .waiting
+            .iter()
+            .filter(|(_, who)| who.iter().all(fellow));
+        let ready: FamilySet = ready.map(|(&family, _)| family).collect();
+        let news = ready.difference(self.half_open);
+        self.half_open = self.half_open.union(news);
+        news
     }
 
     /// Waits for someone in these families, and in no others.
@@ -75,6 +115,7 @@ impl Speaker {
         self.deferral = Some(Deferral {
             waiting: families.map(|family| (family, BTreeSet::new())).collect(),
             until: None,
+            half_open: FamilySet::EMPTY,
             restart,
         });
         for peer in self.roster.ids() {
@@ -113,7 +154,7 @@ impl Speaker {
         let waiting = self.deferral.iter().flat_map(|d| d.waiting.values());
         let all = waiting.flatten().map(|awaited| match awaited {
             Awaited::OwnRoutes => None,
-            Awaited::Peer(address) => Some(*address),
+            Awaited::Peer(address) | Awaited::Fellow(address) => Some(*address),
         });
         all.collect()
     }
@@ -130,7 +171,7 @@ impl Speaker {
 
     /// The speaker starts, and with it the wait.
     pub(crate) fn begin_deferral(&mut self, now: Instant) {
-        let peers: Vec<(IpAddr, FamilySet)> = self.kept_by().collect();
+        let peers: Vec<(Awaited, FamilySet)> = self.kept_by().collect();
         let Some(deferral) = &mut self.deferral else {
             return;
         };
@@ -138,14 +179,40 @@ impl Speaker {
         if deferral.restart.own_routes {
             deferral.wait_for(Awaited::OwnRoutes, FamilySet::all());
         }
-        for (address, families) in peers {
-            deferral.wait_for(Awaited::Peer(address), families);
+        for (awaited, families) in peers {
+            deferral.wait_for(awaited, families);
         }
         self.end_waits();
     }
 
+    /// The families that a peer of this role is not told of yet.
+    pub(crate) fn withheld(&self, role: Role) -> FamilySet {
+        let deferral = self.deferral.as_ref();
+        deferral.map_or(FamilySet::EMPTY, |deferral| deferral.withheld(role))
+    }
+
+    /// A reflector waits for a fellow, too, that is configured meanwhile: they find each other as they
+    /// come back.
+    pub(crate) fn await_fellow(&mut self, peer: PeerId) {
+        let Some(config) = self.roster.get(peer).map(|state| &state.config) else {
+            return;
+        };
+        let ranges = self.config.ranges.iter().map(|range| &range.template);
+        let mut peers = self.config.peers.iter().chain(ranges);
+        let keeps = config.session.graceful_restart.is_some();
+        let awaited = Awaited::peer(config.remote, config.role);
+        if let (true, Awaited::Fellow(_)) = (keeps, awaited)
+            && let Some(deferral) = self.deferral.as_mut().filter(|d| d.until.is_some())
+            && peers.any(|peer| peer.role == Role::Client)
+        {
+            let address = config.remote;
+            deferral.wait_for(awaited, config.session.families);
+            self.stop_waiting(Awaited::Peer(address), FamilySet::all());
+        }
+    }
+
     /// The peers that may have kept our routes, as far as can be told before they come.
-    fn kept_by(&self) -> impl Iterator<Item = (IpAddr, FamilySet)> + '_ {
+    fn kept_by(&self) -> impl Iterator<Item = (Awaited, FamilySet)> + '_ {
         let configured = self.config.peers.iter().map(|peer| (peer.remote, peer));
         let dynamic = self.deferral.iter().flat_map(|d| &d.restart.dynamic);
         let dynamic = dynamic.filter_map(|&address| {
@@ -154,21 +221,24 @@ impl Speaker {
         });
         configured.chain(dynamic).filter_map(|(address, peer)| {
             peer.session.graceful_restart.as_ref()?;
-            Some((address, peer.session.families))
+            Some((Awaited::peer(address, peer.role), peer.session.families))
         })
     }
 
     /// A session is up: what its OPEN says decides whether the peer's markers are awaited. They
     /// never are from one without graceful restart, nor from one that has restarted itself: it
-    /// might wait for ours (RFC 4724 §4.1).
+    /// might wait for ours (RFC 4724 §4.1). A fellow has ours before we have its.
     pub(crate) fn await_markers(&mut self, peer: PeerId, negotiated: FamilySet) {
         let Some(state) = self.roster.get(peer) else {
             return;
         };
-        let address = state.config.remote;
-        let families = markers_of(&state.session).intersection(negotiated);
+        let awaited = Awaited::peer(state.config.remote, state.config.role);
+        let families = match (awaited, restarts(&state.session)) {
+            (Awaited::Fellow(_), _) | (_, false) => markers_of(&state.session),
+            _ => FamilySet::EMPTY,
+        };
         if let Some(deferral) = &mut self.deferral {
-            deferral.wait_for(Awaited::Peer(address), families);
+            deferral.wait_for(awaited, families.intersection(negotiated));
             self.end_waits();
         }
     }
@@ -176,13 +246,20 @@ impl Speaker {
     /// A peer has sent a family whole.
     pub(crate) fn marker_came(&mut self, peer: PeerId, family: Family) {
         if let Some(address) = self.roster.get(peer).map(|state| state.config.remote) {
-            self.stop_waiting(Awaited::Peer(address), family.into());
+            self.stop_waiting_for(address, family.into());
         }
     }
 
     /// A peer is configured no more.
     pub(crate) fn forget_awaited(&mut self, address: IpAddr) {
-        self.stop_waiting(Awaited::Peer(address), FamilySet::all());
+        self.stop_waiting_for(address, FamilySet::all());
+    }
+
+    /// It may have had another role when the wait began.
+    fn stop_waiting_for(&mut self, address: IpAddr, families: FamilySet) {
+        for awaited in [Awaited::Peer(address), Awaited::Fellow(address)] {
+            self.stop_waiting(awaited, families);
+        }
     }
 
     /// When the wait ends at the latest.
@@ -214,11 +291,13 @@ impl Speaker {
         }
     }
 
-    /// Opens the families in which nobody is waited for any more.
+    /// Opens the families in which nobody is waited for any more, and to fellows those in which only
+    /// fellows are.
     fn end_waits(&mut self) {
         let Some(deferral) = &mut self.deferral else {
             return;
         };
+        let half_open = deferral.open_half();
         let over = deferral.waiting.iter().filter(|(_, who)| who.is_empty());
         let over: FamilySet = over.map(|(&family, _)| family).collect();
         deferral.waiting.retain(|family, _| !over.contains(*family));
@@ -231,7 +310,11 @@ impl Speaker {
                 if last {
                     state.session.set_restarting(false);
                 }
-                Some(state.params.as_ref()?.families.intersection(over))
+                let open = match state.config.role {
+                    Role::Internal => over.union(half_open),
+                    _ => over,
+                };
+                Some(state.params.as_ref()?.families.intersection(open))
             });
             self.join(peer, families.unwrap_or_default());
         }
@@ -243,25 +326,28 @@ impl Speaker {
 }
 
 /// The families whose End-of-RIB marker a peer will send: those that its OPEN lists for graceful
-/// restart; all, if it lists none (RFC 4724 §3); none, if it has restarted itself.
+/// restart; all, if it lists none (RFC 4724 §3).
 fn markers_of(session: &Session) -> FamilySet {
-    let capabilities = session
-        .peer_open()
-        .into_iter()
-        .flat_map(|o| &o.capabilities);
-    let graceful = capabilities.rev().find_map(|capability| match capability {
-        Capability::GracefulRestart(graceful) => Some(graceful),
-        _ => None,
-    });
-    let Some(graceful) = graceful.filter(|graceful| !graceful.restart_state) else {
+    let Some(graceful) = graceful_of(session) else {
         return FamilySet::EMPTY;
     };
     if graceful.families.is_empty() {
         return FamilySet::all();
     }
-    graceful
-        .families
-        .iter()
-        .map(|&(family, _)| family)
-        .collect()
+    let families = graceful.families.iter();
+    families.map(|&(family, _)| family).collect()
+}
+
+/// Whether a peer says that it has restarted itself.
+fn restarts(session: &Session) -> bool {
+    graceful_of(session).is_some_and(|graceful| graceful.restart_state)
+}
+
+fn graceful_of(session: &Session) -> Option<&GracefulRestart> {
+    let open = session.peer_open()?;
+    let mut capabilities = open.capabilities.iter().rev();
+    capabilities.find_map(|capability| match capability {
+        Capability::GracefulRestart(graceful) => Some(graceful),
+        _ => None,
+    })
 }

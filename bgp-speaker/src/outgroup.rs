@@ -156,7 +156,8 @@ impl OutGroup {
         self.lanes.values().all(|lane| lane.places.is_empty())
     }
 
-    /// Lets a peer in: it is fed each family whole, then an End-of-RIB marker.
+    /// Lets a peer in: it is fed each family whole in which it is no member yet, then an End-of-RIB
+    /// marker.
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
         for family in families.iter() {
             let place = Place {
@@ -168,7 +169,8 @@ impl OutGroup {
                 .entry(family)
                 .or_default()
                 .places
-                .insert(peer, place);
+                .entry(peer)
+                .or_insert(place);
         }
     }
 

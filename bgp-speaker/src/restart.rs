@@ -27,11 +27,11 @@ impl Speaker {
             .and_then(|conn| state.session.ends(conn));
         let local = ends.map(|(local, _)| local.ip());
         state.local = local;
-        let cluster_id = state.config.cluster_id;
+        let (role, cluster_id) = (state.config.role, state.config.cluster_id);
         self.rib.peer_up(
             peer,
             PeerInfo {
-                role: state.config.role,
+                role,
                 asn: params.peer_asn,
                 id: params.peer_id,
                 address: state.config.remote,
@@ -61,7 +61,7 @@ impl Speaker {
         for family in lost.iter() {
             self.sweep(peer, family);
         }
-        self.join(peer, families.difference(self.deferred()));
+        self.join(peer, families.difference(self.withheld(role)));
         if let Some(params) = self.roster.get(peer).and_then(|state| state.params.clone()) {
             let params = alloc::boxed::Box::new(params);
             self.outputs

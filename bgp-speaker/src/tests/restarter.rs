@@ -164,6 +164,110 @@ fn two_that_restart_at_once_do_not_wait_for_each_other() {
     assert_eq!(wire.hear(two), markers);
 }
 
+/// A fellow, as another reflector is one, has our clients' routes before we have its: so it is
+/// waited for though it has restarted as well, and our clients' markers mean the whole fabric.
+#[test]
+fn reflectors_that_restart_at_once_hear_each_other_before_their_clients_do() {
+    for restart_state in [false, true] {
+        let mut config = config();
+        let mut fellow = neighbor(1, 9, rib::Role::Internal);
+        fellow.session.passive = true;
+        fellow.session.graceful_restart = graceful();
+        config.peers.push(fellow);
+        let mut wire = Wire::prepared(config, |speaker| {
+            speaker.restarted(Restart {
+                wait: Duration::from_secs(WAIT),
+                ..Restart::default()
+            });
+        });
+        let nine = graceful_open(9, |graceful| {
+            graceful.families.push((V6, true));
+            graceful.restart_state = restart_state;
+        });
+        let (nine, heard) = wire.greet(9, &nine);
+        assert_eq!(heard, [], "our clients' routes are not there yet");
+        let two = wire.connect(2, &client(2));
+        wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+        whole(&mut wire, two);
+        let told = vec![
+            Heard::Reach(vec!["10.65.0.2/32".into()]),
+            Heard::EndOfRib(V4),
+            Heard::EndOfRib(V6),
+        ];
+        assert_eq!(wire.hear(nine), told, "all that a fellow is told");
+        assert_eq!(wire.hear(two), [], "the fellow's clients are not there yet");
+        let waits_for = BTreeSet::from([Some(IpAddr::V4(address(9)))]);
+        assert_eq!(wire.speaker.awaited(), waits_for);
+        wire.say(nine, Say::Reach(&["10.65.0.9/32"]));
+        assert_eq!(wire.hear(two), []);
+        whole(&mut wire, nine);
+        let told = vec![
+            Heard::Reach(vec!["10.65.0.9/32".into()]),
+            Heard::EndOfRib(V4),
+            Heard::EndOfRib(V6),
+        ];
+        assert_eq!(
+            wire.hear(two),
+            told,
+            "everything, and only then the markers"
+        );
+        let again = wire.hear(nine).into_iter();
+        let again: Vec<_> = again.filter(|h| !matches!(h, Heard::Unreach(_))).collect();
+        assert_eq!(again, [], "nothing is told twice");
+    }
+}
+
+/// Reflectors that were all away for long register one after the other.
+#[test]
+fn a_fellow_that_is_configured_during_the_wait_is_waited_for() {
+    let mut wire = restarted(false);
+    let two = wire.connect(2, &client(2));
+    whole(&mut wire, two);
+    let mut more = config();
+    let mut fellow = neighbor(1, 9, rib::Role::Internal);
+    fellow.session.passive = true;
+    fellow.session.graceful_restart = graceful();
+    more.peers.push(fellow);
+    let now = wire.now;
+    wire.speaker.reconfigure(now, more).expect("taken");
+    let three = wire.connect(3, &client(3));
+    whole(&mut wire, three);
+    let waits_for = BTreeSet::from([Some(IpAddr::V4(address(9)))]);
+    assert_eq!(wire.speaker.awaited(), waits_for);
+    let now = wire.now;
+    wire.speaker.reconfigure(now, config()).expect("taken");
+    assert_eq!(wire.hear(two), [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+}
+
+/// One that comes late is told what there is; one that stays away is not waited for for ever.
+#[test]
+fn a_fellow_that_says_nothing_holds_no_other_fellow_up() {
+    let mut config = config();
+    for number in [8, 9] {
+        let mut fellow = neighbor(1, number, rib::Role::Internal);
+        fellow.session.passive = true;
+        fellow.session.graceful_restart = graceful();
+        config.peers.push(fellow);
+    }
+    let mut wire = Wire::prepared(config, |speaker| {
+        speaker.restarted(Restart {
+            wait: Duration::from_secs(WAIT),
+            ..Restart::default()
+        });
+    });
+    let two = wire.connect(2, &client(2));
+    whole(&mut wire, two);
+    let markers = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+    let (nine, heard) = wire.greet(9, &client(9));
+    assert_eq!(heard, markers);
+    whole(&mut wire, nine);
+    wire.pass(WAIT - 1, &[two, nine]);
+    assert_eq!(wire.hear(two), []);
+    wire.pass(1, &[two, nine]);
+    assert_eq!(wire.hear(two), markers);
+    assert_eq!(wire.hear(nine), []);
+}
+
 #[test]
 fn our_open_says_what_outlived_us() {
     let mut wire = restarted(false);
