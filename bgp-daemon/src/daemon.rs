@@ -280,8 +280,11 @@ impl<P: Program> Daemon<P> {
     }
 }
 
-/// Whether there may be more dynamic neighbours, or fewer.
+/// Whether there may be more dynamic neighbours, or fewer, or fewer that are awaited.
 const fn changes_peers(event: &Event) -> bool {
     use bgp_io::bgp_speaker::Event as Told;
-    matches!(event, Event::Gone(_) | Event::Speaker(Told::Up { .. }))
+    matches!(
+        event,
+        Event::Gone(_) | Event::Speaker(Told::Up { .. } | Told::Selected { .. })
+    )
 }

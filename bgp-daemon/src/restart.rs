@@ -39,7 +39,10 @@ pub fn remembered(speaker: &Speaker) -> BTreeSet<IpAddr> {
         .peers()
         .filter(|peer| peer.dynamic && may_keep_routes(peer));
     let present = dynamic.map(|peer| peer.config.remote);
+    let configured = speaker.peers().filter(|peer| !peer.dynamic);
+    let configured: BTreeSet<IpAddr> = configured.map(|peer| peer.config.remote).collect();
     let awaited = speaker.awaited().into_iter().flatten();
+    let awaited = awaited.filter(|address| !configured.contains(address));
     present.chain(awaited).collect()
 }
 
