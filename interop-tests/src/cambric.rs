@@ -42,15 +42,11 @@ fn socket(kind: Kind, site: &Site) -> PathBuf {
 }
 
 pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Process, Error> {
-    let daemon = daemon(kind);
-    let path = site.save(&file(kind), &config(kind, site, setup));
+    site.save(&file(kind), &config(kind, site, setup));
     for own in &setup.own {
         announce(site, own.net).await?;
     }
-    let program = Program::new(programs::own(&format!("cambric-{daemon}")))
-        .arg("--config")
-        .arg(path);
-    site.host.spawn(daemon, &program)
+    run(kind, site)
 }
 
 /// Starts a daemon that the store tells everything, as the node of its host's name; `keys` are
@@ -61,7 +57,6 @@ pub(crate) fn start_stored(
     stores: &[SocketAddr],
     keys: &str,
 ) -> Result<Process, Error> {
-    let daemon = daemon(kind);
     let mut text = format!(
         "{keys}hostname = \"h{}\"\ncontrol = \"{}\"\nlog = \"debug,h2=info,tower=info,hyper=info\"\n\n\
          [secrets]\ndir = \"{}\"\n",
@@ -75,10 +70,16 @@ pub(crate) fn start_stored(
     let stores = stores.iter().map(|store| format!("http://{store}"));
     let stores: Vec<String> = stores.collect();
     let _ = write!(text, "\n[datastore]\nendpoints = {stores:?}\n");
-    let path = site.save(&file(kind), &text);
+    site.save(&file(kind), &text);
+    run(kind, site)
+}
+
+/// Starts a daemon with the file that it has.
+pub(crate) fn run(kind: Kind, site: &Site) -> Result<Process, Error> {
+    let daemon = daemon(kind);
     let program = Program::new(programs::own(&format!("cambric-{daemon}")))
         .arg("--config")
-        .arg(path);
+        .arg(site.host.directory().join(file(kind)));
     site.host.spawn(daemon, &program)
 }
 

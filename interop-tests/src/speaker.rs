@@ -395,12 +395,12 @@ impl Speaker {
         Self::start(kind, site, setup).await
     }
 
-    /// The same for one that the store tells everything.
+    /// The same for one that the store tells everything, with the file that it had.
     ///
     /// # Errors
     /// If it cannot be started.
-    pub fn start_stored_again(&mut self, stores: &[SocketAddr]) -> Result<(), Error> {
-        self.process = cambric::start_stored(self.kind, &self.site, stores, "")?;
+    pub fn start_stored_again(&mut self) -> Result<(), Error> {
+        self.process = cambric::run(self.kind, &self.site)?;
         Ok(())
     }
 

@@ -13,36 +13,56 @@ use crate::watch::{Node, Watch};
 
 const NODES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-const REFLECTORS: [u8; 3] = [11, 12, 13];
+pub(crate) const REFLECTORS: [u8; 3] = [11, 12, 13];
 
-const ETCDS: [u8; 3] = [21, 22, 23];
+pub(crate) const ETCDS: [u8; 3] = [21, 22, 23];
 
 /// How long anything here may take.
 const SETTLED: Duration = Duration::from_secs(90);
 
 /// Sessions of a node with the two reflectors of its choice, one for each family.
-const CHOSEN: usize = 2 * 2;
+pub(crate) const CHOSEN: usize = 2 * 2;
 
 /// Sessions of a node with all others.
 const MESH: usize = (NODES.len() - 1) * 2;
+
+/// How long who is silent counts, as daemons are told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) registration_ttl: Duration,
+    pub(crate) absence_wait: Duration,
+}
+
+impl Patience {
+    fn keys(self, kind: Kind) -> String {
+        let absence_wait = self.absence_wait.as_secs();
+        let registration_ttl = self.registration_ttl.as_secs();
+        let keys = format!("absence_wait = {absence_wait}\n");
+        match kind {
+            Kind::Reflector => format!("{keys}registration_ttl = {registration_ttl}\n"),
+            _ => keys,
+        }
+    }
+}
 
 pub(crate) struct Fleet<'g> {
     pub(crate) ground: &'g Ground,
     pub(crate) etcd: Etcd,
     pub(crate) stores: Vec<SocketAddr>,
-    store: EtcdStore,
+    pub(crate) store: EtcdStore,
     pub(crate) nodes: Vec<Node>,
     pub(crate) reflectors: Vec<Speaker>,
 }
 
 impl<'g> Fleet<'g> {
     /// Everything but the reflectors is up, and all nodes are a mesh. `None` without etcd.
-    pub(crate) async fn start(ground: &'g Ground) -> Option<Self> {
+    pub(crate) async fn start(ground: &'g Ground, patience: Patience) -> Option<Self> {
         let mut fleet = Self::begin(ground, &ETCDS).await?;
         fleet.mesh(true).await;
         let stores = fleet.stores.clone();
         for number in NODES {
-            let start = |site| Speaker::start_stored(Kind::Client, site, &stores);
+            let keys = patience.keys(Kind::Client);
+            let start = |site| Speaker::start_stored_with(Kind::Client, site, &stores, &keys);
             fleet.add_node(number, start).await;
         }
         fleet.sessions(MESH).await;
@@ -85,12 +105,13 @@ impl<'g> Fleet<'g> {
     }
 
     /// Reflectors come, then the mesh is switched off.
-    pub(crate) async fn move_to_reflectors(&mut self) {
+    pub(crate) async fn move_to_reflectors(&mut self, patience: Patience) {
         let watch = self.watch("from mesh to reflectors");
         for number in REFLECTORS {
             self.write_node(number).await;
             let site = self.ground.site(number).await.expect("a host");
-            let speaker = Speaker::start_stored(Kind::Reflector, site, &self.stores);
+            let (kind, stores) = (Kind::Reflector, &self.stores);
+            let speaker = Speaker::start_stored_with(kind, site, stores, &patience.keys(kind));
             self.reflectors.push(speaker.expect("a reflector"));
         }
         self.registered(ReflectorState::Active, &REFLECTORS).await;
@@ -105,10 +126,7 @@ impl<'g> Fleet<'g> {
         let watch = self.watch("a reflector is killed");
         self.reflectors[nth].kill().await.expect("killed");
         self.someone_misses_a_session().await;
-        let stores = self.stores.clone();
-        self.reflectors[nth]
-            .start_stored_again(&stores)
-            .expect("started");
+        self.reflectors[nth].start_stored_again().expect("started");
         self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
         self.whole().await;
@@ -149,9 +167,8 @@ impl<'g> Fleet<'g> {
         }
         self.sessions(0).await;
         tokio::time::sleep(time).await;
-        let stores = self.stores.clone();
         for reflector in &mut self.reflectors {
-            reflector.start_stored_again(&stores).expect("started");
+            reflector.start_stored_again().expect("started");
         }
         self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;

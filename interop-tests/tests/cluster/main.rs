@@ -1,7 +1,11 @@
 //! A cluster of reflectors that runs itself: three etcds, three reflectors, eight nodes, and what
 //! befalls them. Whatever it is, no node's kernel loses a route and no ping is lost.
+//!
+//! With `CAMBRIC_LAB=full` registrations and absences last as long as they do by default, and what is
+//! away is away for longer.
 
 mod fleet;
+mod leases;
 mod outage;
 mod watch;
 
@@ -10,10 +14,10 @@ use std::time::Duration;
 
 use interop_tests::{Ground, in_ground};
 
-use fleet::Fleet;
+use fleet::{Fleet, Patience};
 
-/// How long something is away: with `CAMBRIC_LAB=full` the first, else the second, in seconds.
-fn away(full: u64, short: u64) -> Duration {
+/// How long something lasts: with `CAMBRIC_LAB=full` the first, else the second, in seconds.
+fn lasts(full: u64, short: u64) -> Duration {
     let asked = env::var_os(lab::LAB_VARIABLE);
     match asked.is_some_and(|value| value == "full") {
         true => Duration::from_secs(full),
@@ -25,18 +29,26 @@ fn away(full: u64, short: u64) -> Duration {
 fn a_cluster_of_reflectors_runs_itself() {
     let name = "a_cluster_of_reflectors_runs_itself";
     in_ground(&[], name, async |ground: Ground| {
-        let Some(mut fleet) = Fleet::start(&ground).await else {
+        let patience = Patience {
+            registration_ttl: lasts(15, 4),
+            // Longer than a reflector may take to try again.
+            absence_wait: lasts(60, 11),
+        };
+        let Some(mut fleet) = Fleet::start(&ground, patience).await else {
             return;
         };
-        fleet.move_to_reflectors().await;
+        fleet.move_to_reflectors(patience).await;
         for nth in 0..3 {
             fleet.a_reflector_is_killed(nth).await;
         }
         for nth in 0..3 {
             fleet.an_etcd_is_killed(nth).await;
         }
-        fleet.the_store_is_away(away(60, 6)).await;
-        fleet.all_reflectors_are_away(away(10, 3)).await;
+        fleet.the_store_is_away(lasts(60, 6)).await;
+        fleet.all_reflectors_are_away(lasts(10, 2)).await;
+        fleet.a_reflector_stays_away(0).await;
+        fleet.a_reflector_is_not_heard_of(1).await;
+        fleet.no_reflector_is_heard_of(patience.absence_wait).await;
         fleet.a_reflector_is_drained_under_load(1).await;
         fleet.move_to_mesh().await;
     });

@@ -1,0 +1,151 @@
+//! Registrations that run out: of a reflector that is gone, and of reflectors that live but do not
+//! reach the store.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use admin::report::Status;
+use datastore::Store as _;
+use interop_tests::Site;
+use ipnet::IpNet;
+use model::{FabricKey, ReflectorState};
+
+use crate::fleet::{CHOSEN, ETCDS, Fleet, REFLECTORS};
+
+/// With whom each node has sessions up.
+type Choices = Vec<BTreeSet<IpAddr>>;
+
+impl Fleet<'_> {
+    /// One is killed and stays away until its registration has run out: its clients have chosen
+    /// others then. When it is back, so are they.
+    pub(crate) async fn a_reflector_stays_away(&mut self, nth: usize) {
+        self.has_settled(nth).await;
+        let watch = self.watch("a reflector stays away");
+        let before = self.choices().await;
+        self.reflectors[nth].kill().await.expect("killed");
+        self.unregistered(&REFLECTORS[nth..=nth]).await;
+        self.chosen_are_others_than(nth).await;
+        self.reflectors[nth].start_stored_again().expect("started");
+        self.chosen_are(&before).await;
+        watch.end(&self.nodes).await;
+        self.whole().await;
+    }
+
+    /// One lives, but the store does not hear of it: it counts for a while by its sessions, then its
+    /// clients choose others.
+    pub(crate) async fn a_reflector_is_not_heard_of(&mut self, nth: usize) {
+        let watch = self.watch("a reflector is not heard of");
+        let before = self.choices().await;
+        self.reach_the_store(nth, false).await;
+        self.unregistered(&REFLECTORS[nth..=nth]).await;
+        self.chosen_are_others_than(nth).await;
+        self.reach_the_store(nth, true).await;
+        self.chosen_are(&before).await;
+        watch.end(&self.nodes).await;
+    }
+
+    /// The store hears of none of them for longer than one without a registration counts: that is
+    /// the store's trouble, and nothing moves, also when they come back, each when it tries again.
+    pub(crate) async fn no_reflector_is_heard_of(&mut self, absence_wait: Duration) {
+        let watch = self.watch("no reflector is heard of");
+        let before = self.choices().await;
+        for nth in 0..REFLECTORS.len() {
+            self.reach_the_store(nth, false).await;
+        }
+        self.unregistered(&REFLECTORS).await;
+        tokio::time::sleep(absence_wait + Duration::from_secs(2)).await;
+        assert_eq!(self.choices().await, before);
+        for nth in 0..REFLECTORS.len() {
+            self.reach_the_store(nth, true).await;
+        }
+        self.registered(ReflectorState::Active, &REFLECTORS).await;
+        assert_eq!(self.choices().await, before);
+        watch.end(&self.nodes).await;
+    }
+
+    /// Waits until a reflector has nobody to wait for, nor will its next life have but its clients.
+    async fn has_settled(&self, nth: usize) {
+        let reflector = &self.reflectors[nth];
+        let is_over = |status: &Status| !status.restarting;
+        reflector.reports("that its restart is over", is_over).await;
+        self.wait("what a reflector remembers", async || {
+            let neighbors = reflector.neighbors().await.neighbors.into_iter();
+            let clients = neighbors.filter(|one| one.role == "client");
+            let clients: BTreeSet<IpAddr> = clients.filter_map(|one| one.address).collect();
+            let text = reflector.site.load("route-reflector.restart");
+            let lines = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("neighbor "));
+            let kept: BTreeSet<IpAddr> = lines.filter_map(|line| line.parse().ok()).collect();
+            let differ = format!("{kept:?}, it has {clients:?}");
+            Ok((kept == clients).then_some(()).ok_or(differ))
+        })
+        .await;
+    }
+
+    /// Lets a reflector reach the store, or not: what it sends there goes nowhere.
+    async fn reach_the_store(&self, nth: usize, reaches: bool) {
+        let links = self.reflectors[nth].site.host.links().expect("its links");
+        for etcd in ETCDS {
+            let net = IpNet::from(IpAddr::from(Site::v4(etcd)));
+            let done = match reaches {
+                true => links.delete_route(net, None, "cali0").await,
+                false => links.add_route(net, None, "cali0").await,
+            };
+            done.expect("a route");
+        }
+    }
+
+    /// Waits until the store has no registration of these.
+    async fn unregistered(&self, hosts: &[u8]) {
+        self.wait(&format!("no word of {hosts:?}"), async || {
+            for host in hosts {
+                let key = FabricKey::Reflector(format!("h{host}")).to_string();
+                match self.store.get(key.into()).await {
+                    Ok(None) => {}
+                    other => return Ok(Err(format!("host {host}: {other:?}"))),
+                }
+            }
+            Ok(Ok(()))
+        })
+        .await;
+    }
+
+    /// Waits until every node has its sessions, and none with this reflector.
+    async fn chosen_are_others_than(&self, nth: usize) {
+        let host = REFLECTORS[nth];
+        let left = [IpAddr::from(Site::v4(host)), IpAddr::from(Site::v6(host))];
+        self.wait("another choice", async || {
+            let now = self.choices().await;
+            let moved = |choice: &BTreeSet<IpAddr>| left.iter().all(|gone| !choice.contains(gone));
+            Ok(now
+                .iter()
+                .all(moved)
+                .then_some(())
+                .ok_or_else(|| format!("{now:?}")))
+        })
+        .await;
+        self.sessions(CHOSEN).await;
+    }
+
+    async fn chosen_are(&self, before: &Choices) {
+        self.wait("the choice of before", async || {
+            let now = self.choices().await;
+            Ok((now == *before)
+                .then_some(())
+                .ok_or_else(|| format!("{now:?}")))
+        })
+        .await;
+    }
+
+    async fn choices(&self) -> Choices {
+        let mut choices = Vec::new();
+        for node in &self.nodes {
+            let neighbors = node.speaker.neighbors().await.neighbors;
+            let up = neighbors.iter().filter(|one| one.state == "Established");
+            choices.push(up.filter_map(|one| one.address).collect());
+        }
+        choices
+    }
+}
