@@ -87,7 +87,7 @@ impl Attaching<'_> {
             addresses: &addresses,
         };
         endpoint.write(site, found.as_ref()).await?;
-        self.set_up(mac).await?;
+        self.set_up(mac, &addresses).await?;
         Ok(self.answer(mac, &addresses, taken))
     }
 
@@ -108,7 +108,7 @@ impl Attaching<'_> {
         let mac = item.value["spec"]["mac"]
             .as_str()
             .and_then(|mac| mac.parse().ok());
-        self.set_up(mac).await?;
+        self.set_up(mac, &addresses).await?;
         Ok(Some(self.answer(mac, &addresses, taken)))
     }
 
@@ -159,7 +159,7 @@ impl Attaching<'_> {
     }
 
     /// Waits for Felix, as long as the configuration says.
-    async fn set_up(&self, mac: Option<Mac>) -> Result<(), Failure> {
+    async fn set_up(&self, mac: Option<Mac>, addresses: &[IpAddr]) -> Result<(), Failure> {
         let Some(limit) = self.site.config.felix else {
             return Ok(());
         };
@@ -168,6 +168,7 @@ impl Attaching<'_> {
             file: &self.identity.status_file(),
             interface: &self.identity.interface,
             mac,
+            addresses,
         };
         expected.wait(limit).await
     }

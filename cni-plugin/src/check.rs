@@ -43,7 +43,7 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
         forwards: config.forwards,
     };
     faults.extend(link::faults(&netns, &wanted).await?);
-    faults.extend(felix_fault(&config, &identity, previous));
+    faults.extend(felix_fault(&config, &identity, previous, &addresses));
     outcome(faults)
 }
 
@@ -109,7 +109,12 @@ fn answer_faults(previous: &Answer, identity: &Identity, addresses: &[IpAddr]) -
     faults
 }
 
-fn felix_fault(config: &Config, identity: &Identity, previous: &Answer) -> Option<String> {
+fn felix_fault(
+    config: &Config,
+    identity: &Identity,
+    previous: &Answer,
+    addresses: &[IpAddr],
+) -> Option<String> {
     config.felix?;
     let inside = previous
         .interfaces
@@ -120,6 +125,7 @@ fn felix_fault(config: &Config, identity: &Identity, previous: &Answer) -> Optio
         file: &identity.status_file(),
         interface: &identity.interface,
         mac: inside.and_then(|interface| interface.mac.parse().ok()),
+        addresses,
     };
     match expected.word() {
         Some(Word::Up) => None,

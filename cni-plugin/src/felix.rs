@@ -1,11 +1,13 @@
 //! Felix's word: an endpoint counts when it is in the kernel, not when it is in the store.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{EndpointFile, Mac};
+use model::{EndpointFile, Mac, Network};
 use notify::{RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -19,10 +21,11 @@ pub(crate) struct Expected<'a> {
     pub(crate) directory: &'a Path,
     /// Its file.
     pub(crate) file: &'a str,
-    /// Its interface and its Ethernet address: an endpoint of the same name that was there before
-    /// has others.
+    /// Its interface and its addresses: an endpoint of the same name that was there before has
+    /// others.
     pub(crate) interface: &'a str,
     pub(crate) mac: Option<Mac>,
+    pub(crate) addresses: &'a [IpAddr],
 }
 
 /// What Felix says.
@@ -50,7 +53,11 @@ impl Expected<'_> {
     fn read(&self, directory: &Path) -> Option<EndpointFile> {
         let text = fs::read(directory.join(self.file)).ok()?;
         let file: EndpointFile = serde_json::from_slice(&text).ok()?;
-        let is_its = file.iface_name == self.interface && file.mac == self.mac;
+        let networks = file.ipv4_nets.iter().chain(&file.ipv6_nets);
+        let told: BTreeSet<IpAddr> = networks.map(Network::address).collect();
+        let is_its = file.iface_name == self.interface
+            && file.mac == self.mac
+            && told == self.addresses.iter().copied().collect();
         is_its.then_some(file)
     }
 
@@ -103,6 +110,8 @@ impl Expected<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
     fn run<T>(test: impl AsyncFnOnce(&Path) -> T) -> T {
@@ -114,20 +123,29 @@ mod tests {
         runtime.block_on(test(&directory.path().join(EndpointFile::UP)))
     }
 
+    const NETWORKS: [&str; 2] = ["10.65.0.1/32", "fd65::1/128"];
+    const ADDRESSES: [IpAddr; 2] = [
+        IpAddr::V6(Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, 1)),
+        IpAddr::V4(Ipv4Addr::new(10, 65, 0, 1)),
+    ];
+
     fn expected(directory: &Path) -> Expected<'_> {
         Expected {
             directory,
             file: "cni default%2Fa eth0",
             interface: "cali1",
             mac: Some(Mac([2; 6])),
+            addresses: &ADDRESSES,
         }
     }
 
-    fn write(directory: &Path, mac: Mac, reason: &str) {
+    fn write(directory: &Path, mac: Mac, addresses: [&str; 2], reason: &str) {
         fs::create_dir_all(directory).unwrap();
         let file = EndpointFile {
             iface_name: "cali1".into(),
             mac: Some(mac),
+            ipv4_nets: vec![addresses[0].parse().unwrap()],
+            ipv6_nets: vec![addresses[1].parse().unwrap()],
             reason: reason.into(),
             ..EndpointFile::default()
         };
@@ -140,13 +158,19 @@ mod tests {
     #[test]
     fn it_waits_for_the_endpoint_and_no_other() {
         run(async |directory| {
-            // That of a container before.
-            write(directory, Mac([1; 6]), "");
+            // Those of containers before: by another interface, and by one with the same MAC address.
             let waiting = expected(directory);
-            assert_eq!(waiting.word(), None);
+            for (mac, addresses) in [
+                (Mac([1; 6]), NETWORKS),
+                (Mac([2; 6]), ["10.65.0.2/32", NETWORKS[1]]),
+                (Mac([2; 6]), [NETWORKS[0], "fd65::2/128"]),
+            ] {
+                write(directory, mac, addresses, "");
+                assert_eq!(waiting.word(), None, "{mac} {addresses:?}");
+            }
             let late = waiting.wait(Duration::ZERO).await.unwrap_err();
             assert_eq!(late.code, 11);
-            let write = async { write(directory, Mac([2; 6]), "") };
+            let write = async { write(directory, Mac([2; 6]), NETWORKS, "") };
             let (heard, ()) = tokio::join!(waiting.heard(), write);
             assert_eq!(heard.unwrap(), Word::Up);
         });
@@ -157,7 +181,7 @@ mod tests {
         run(async |directory| {
             let waiting = expected(directory);
             let refusals = waiting.refusals();
-            let write = async { write(&refusals, Mac([2; 6]), "no such prefix") };
+            let write = async { write(&refusals, Mac([2; 6]), NETWORKS, "no such prefix") };
             let (heard, ()) = tokio::join!(waiting.wait(Duration::from_secs(60)), write);
             let failure = heard.unwrap_err();
             assert_eq!(failure.code, 102);
