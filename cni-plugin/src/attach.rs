@@ -21,7 +21,8 @@ use crate::request::Request;
 use crate::site::Site;
 
 /// Connects a container; what it answers is the result in the configuration's version. One that is
-/// connected already gets the same answer again. When it fails it leaves nothing behind.
+/// connected already gets the same answer again. When it fails it leaves nothing of what it made, and
+/// does not touch a connection that was made before.
 pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     let config = Config::read(&request.config)?;
     let identity = Identity::of(request, &config)?;
@@ -36,7 +37,13 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
         facts: &facts,
         netns: &netns,
     };
-    match attaching.attach().await {
+    let host = Links::here()?;
+    // Nothing is made yet that would have to go when this fails.
+    let left = match attaching.look(&host).await? {
+        Before::Connected(answer) => return answer.write(config.version),
+        Before::Left(left) => left,
+    };
+    match attaching.attach(&host, left).await {
         Ok(answer) => answer.write(config.version),
         Err(failure) => {
             // What cannot be undone now is left to DEL, which the runtime calls next.
@@ -54,10 +61,23 @@ struct Attaching<'a> {
     netns: &'a Netns,
 }
 
+/// How things are before anything is done.
+enum Before {
+    /// All is there: the answer of the ADD that made it.
+    Connected(Answer),
+    Left(Left),
+}
+
+/// What is there of the attachment's names, and is to be replaced.
+struct Left {
+    item: Option<Item>,
+    link: Option<Link>,
+}
+
 impl Attaching<'_> {
-    async fn attach(&self) -> Result<Answer, Failure> {
+    /// Looks what there is; makes nothing but profiles.
+    async fn look(&self, host: &Links) -> Result<Before, Failure> {
         let (site, identity) = (self.site, self.identity);
-        let host = Links::here()?;
         let (ready, found, link, profiles) = tokio::join!(
             site.ready(),
             endpoint::find(site, identity),
@@ -66,27 +86,34 @@ impl Attaching<'_> {
         );
         ready?;
         profiles?;
-        let (found, link) = (found?, link?);
-        if let (Some(item), Some(link)) = (&found, &link)
+        let (item, link) = (found?, link?);
+        if let (Some(item), Some(link)) = (&item, &link)
             && let Some(answer) = self.again(item, link).await?
         {
-            return Ok(answer);
+            return Ok(Before::Connected(answer));
         }
-        if let Some(link) = link {
-            self.may_replace(&link)?;
+        if let Some(link) = &link {
+            self.may_replace(link)?;
+        }
+        Ok(Before::Left(Left { item, link }))
+    }
+
+    async fn attach(&self, host: &Links, left: Left) -> Result<Answer, Failure> {
+        let (site, identity) = (self.site, self.identity);
+        if let Some(link) = left.link {
             host.delete(&link).await?;
         }
         let taken = ipam::take(site, self.request, identity, self.facts).await?;
         let addresses: Vec<IpAddr> = taken.ips.iter().map(|ip| ip.address.addr()).collect();
         let routes = routes(site.config, &taken);
-        let mac = self.plug(&host, &addresses, &routes).await?;
+        let mac = self.plug(host, &addresses, &routes).await?;
         let endpoint = Endpoint {
             identity,
             facts: self.facts,
             mac,
             addresses: &addresses,
         };
-        endpoint.write(site, found.as_ref()).await?;
+        endpoint.write(site, left.item.as_ref()).await?;
         self.set_up(mac, &addresses).await?;
         Ok(self.answer(mac, &addresses, taken))
     }
