@@ -112,6 +112,7 @@ impl Attaching<'_> {
             facts: self.facts,
             mac,
             addresses: &addresses,
+            taken: &taken,
         };
         endpoint.write(site, left.item.as_ref()).await?;
         self.set_up(mac, &addresses).await?;
@@ -126,7 +127,7 @@ impl Attaching<'_> {
         let Some(addresses) = addresses_of(item).filter(|_| is_its) else {
             return Ok(None);
         };
-        let taken = Answer::default();
+        let taken = endpoint::taken(item)?;
         let routes = routes(self.site.config, &taken);
         let wanted = self.wanted(&addresses, &routes);
         if !link::faults(self.netns, &wanted).await?.is_empty() {

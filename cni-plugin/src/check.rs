@@ -27,8 +27,8 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     let netns = Netns::must_open(request.netns.as_deref())?;
     let site = Site::open(&config).await?;
     let mut faults = host_faults(&identity, &config).await?;
-    let addresses = match endpoint_addresses(&site, &identity).await? {
-        Ok(addresses) => addresses,
+    let (addresses, taken) = match endpoint_facts(&site, &identity).await? {
+        Ok(facts) => facts,
         Err(fault) => {
             faults.push(fault);
             return outcome(faults);
@@ -39,7 +39,7 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     let wanted = Wanted {
         ifname: &identity.ifname,
         addresses: &addresses,
-        routes: &routes(&config, &Answer::default()),
+        routes: &routes(&config, &taken),
         forwards: config.forwards,
     };
     faults.extend(link::faults(&netns, &wanted).await?);
@@ -74,10 +74,11 @@ async fn host_faults(identity: &Identity, config: &Config) -> Result<Vec<String>
     Ok(faults)
 }
 
-async fn endpoint_addresses(
+/// Addresses of the stored endpoint, and what came with them; or what is wrong with it.
+async fn endpoint_facts(
     site: &Site<'_>,
     identity: &Identity,
-) -> Result<Result<Vec<IpAddr>, String>, Failure> {
+) -> Result<Result<(Vec<IpAddr>, Answer), String>, Failure> {
     let name = &identity.name;
     let Some(item) = endpoint::find(site, identity).await? else {
         return Ok(Err(format!("endpoint {name} is not in the store")));
@@ -85,7 +86,10 @@ async fn endpoint_addresses(
     if !is_of(&item, &identity.container_id) {
         return Ok(Err(format!("endpoint {name} is that of another container")));
     }
-    Ok(addresses_of(&item).ok_or_else(|| format!("endpoint {name} has no addresses")))
+    let taken = endpoint::taken(&item)?;
+    Ok(addresses_of(&item)
+        .map(|addresses| (addresses, taken))
+        .ok_or_else(|| format!("endpoint {name} has no addresses")))
 }
 
 /// What the runtime was told, and is not so.

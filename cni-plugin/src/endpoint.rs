@@ -6,6 +6,7 @@ use datastore::resources::{Item, ResourceError};
 use model::{API_VERSION, Kind, Mac, WorkloadEndpointSpec};
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::failure::{Code, Failure};
 use crate::identity::{Facts, Identity};
 use crate::limits::WRITE_ATTEMPTS_MAX;
@@ -14,6 +15,9 @@ use crate::site::{Site, key, text};
 /// Which network's an endpoint is.
 pub(crate) const NETWORK_ANNOTATION: &str = "cni.cambric/network";
 
+/// What another plugin's address management gave besides addresses: routes and DNS, as in a result.
+const TAKEN_ANNOTATION: &str = "cni.cambric/ipam-result";
+
 /// What an endpoint has.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint<'a> {
@@ -21,6 +25,8 @@ pub(crate) struct Endpoint<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) mac: Option<Mac>,
     pub(crate) addresses: &'a [IpAddr],
+    /// What address management has answered.
+    pub(crate) taken: &'a Answer,
 }
 
 impl Endpoint<'_> {
@@ -50,13 +56,19 @@ impl Endpoint<'_> {
                 facts.service_account.clone(),
             );
         }
-        let spec = serde_json::to_value(spec)
-            .map_err(|error| Failure::new(Code::Decode, format!("the endpoint: {error}")))?;
+        let failed = |error| Failure::new(Code::Decode, format!("the endpoint: {error}"));
+        let spec = serde_json::to_value(spec).map_err(failed)?;
+        let mut annotations = json!({NETWORK_ANNOTATION: site.config.network});
+        let besides = besides_addresses(self.taken);
+        if besides != Answer::default() {
+            let besides = serde_json::to_string(&besides).map_err(failed)?;
+            annotations[TAKEN_ANNOTATION] = besides.into();
+        }
         Ok(json!({
             "kind": Kind::WorkloadEndpoint.name(), "apiVersion": API_VERSION,
             "metadata": {
                 "name": identity.name.to_string(), "namespace": identity.namespace,
-                "labels": labels, "annotations": {NETWORK_ANNOTATION: site.config.network},
+                "labels": labels, "annotations": annotations,
             },
             "spec": spec,
         }))
@@ -107,6 +119,29 @@ pub(crate) async fn find(site: &Site<'_>, identity: &Identity) -> Result<Option<
 /// Whether a stored endpoint is of this container.
 pub(crate) fn is_of(item: &Item, container_id: &str) -> bool {
     text(item, "containerID") == container_id
+}
+
+fn besides_addresses(taken: &Answer) -> Answer {
+    Answer {
+        routes: taken.routes.clone(),
+        dns: taken.dns.clone(),
+        ..Answer::default()
+    }
+}
+
+/// What address management has answered for a stored endpoint, its addresses left out.
+pub(crate) fn taken(item: &Item) -> Result<Answer, Failure> {
+    let kept = &item.value["metadata"]["annotations"][TAKEN_ANNOTATION];
+    let Some(text) = kept.as_str() else {
+        return Ok(Answer::default());
+    };
+    serde_json::from_str(text).map_err(|error| {
+        let message = format!(
+            "endpoint {}: annotation {TAKEN_ANNOTATION}: {error}",
+            item.key.name()
+        );
+        Failure::new(Code::Store, message)
+    })
 }
 
 /// Deletes an endpoint as it was read; one that others have written since is theirs.

@@ -27,7 +27,11 @@ pub(crate) async fn take(
     facts: &Facts,
 ) -> Result<Answer, Failure> {
     let answer = match &site.config.ipam.delegate {
-        Some(plugin) => Answer::read(&delegate(plugin, request).await?)?,
+        Some(plugin) => {
+            // If it cannot do that, it tells why when it is asked for addresses.
+            let _ = delegate_del(plugin, request).await;
+            Answer::read(&delegate(plugin, request).await?)?
+        }
         None => own::take(site, request, identity, facts).await?,
     };
     if answer.ips.is_empty() {
@@ -46,24 +50,22 @@ pub(crate) async fn give_back(
     identity: &Identity,
 ) -> Result<(), Failure> {
     match &site.config.ipam.delegate {
-        Some(plugin) => {
-            // ADD asks for it as well, when it fails.
-            let command = Command::Del;
-            delegate(
-                plugin,
-                &Request {
-                    command,
-                    ..request.clone()
-                },
-            )
-            .await?;
-        }
+        Some(plugin) => delegate_del(plugin, request).await?,
         None => {
             let _alone = lock::ipam().await?;
             own::give_back(site, &identity.handle).await?;
         }
     }
     Ok(())
+}
+
+/// DEL of another plugin, whatever is asked for here.
+async fn delegate_del(plugin: &str, request: &Request) -> Result<(), Failure> {
+    let del = Request {
+        command: Command::Del,
+        ..request.clone()
+    };
+    delegate(plugin, &del).await.map(drop)
 }
 
 /// What is wrong with the addresses of an attachment (CHECK).
