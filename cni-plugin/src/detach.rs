@@ -30,8 +30,7 @@ pub(crate) async fn remove(
 ) -> Result<(), Failure> {
     let found = endpoint::find(site, identity).await;
     // An interface can go while the store is away.
-    let item = found.as_ref().ok().and_then(Option::as_ref);
-    let unplugged = unplug(site, identity, item).await;
+    let unplugged = unplug(site, identity, found.as_ref()).await;
     if let Some(item) = found?.filter(|item| is_of(item, &identity.container_id)) {
         endpoint::delete(site, &item).await?;
     }
@@ -40,9 +39,15 @@ pub(crate) async fn remove(
 }
 
 /// Deletes the interface on the host, and with it the container's, if it is this attachment's.
-async fn unplug(site: &Site<'_>, identity: &Identity, item: Option<&Item>) -> Result<(), Failure> {
+async fn unplug(
+    site: &Site<'_>,
+    identity: &Identity,
+    found: Result<&Option<Item>, &Failure>,
+) -> Result<(), Failure> {
     let host = Links::here()?;
-    let own = item.filter(|item| is_of(item, &identity.container_id));
+    let item = found.map(Option::as_ref);
+    let own = item.unwrap_or_default();
+    let own = own.filter(|item| is_of(item, &identity.container_id));
     let name = own.map_or(identity.interface.as_str(), |item| {
         text(item, "interfaceName")
     });
@@ -50,8 +55,9 @@ async fn unplug(site: &Site<'_>, identity: &Identity, item: Option<&Item>) -> Re
         return Ok(());
     };
     let ours = link.alias == identity.alias(&site.config.network);
-    // Without an alias it was left half made, or is that of another plugin: then the endpoint tells.
-    let nobody_elses = link.alias.is_empty() && (own.is_some() || item.is_none());
+    // Without an alias it was left half made, or is that of another plugin, perhaps for the sandbox
+    // that the pod has now: the endpoint tells, and only the store tells that there is none.
+    let nobody_elses = link.alias.is_empty() && (own.is_some() || matches!(item, Ok(None)));
     if link.is_veth && (ours || nobody_elses) {
         host.delete(&link).await?;
     }

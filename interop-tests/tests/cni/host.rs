@@ -10,7 +10,7 @@ use std::time::Duration;
 use datastore::resources::Resources;
 use datastore::{EtcdOptions, EtcdStore, KeyRange, Store as _};
 use interop_tests::{Etcd, Ground, Site, Store, own};
-use lab::{Host, Pinger, Process, Program};
+use lab::{Host, Links, Pinger, Process, Program};
 use model::Kind;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) enum Backing {
 pub(crate) struct Fabric {
     pub(crate) resources: Resources,
     url: String,
-    _embedded: Option<Store>,
+    pub(crate) embedded: Option<Store>,
     _etcd: Option<Etcd>,
     /// The last to go: it waits for all processes.
     pub(crate) ground: Ground,
@@ -64,7 +64,7 @@ impl Fabric {
             ground,
             resources: Resources::new(store),
             url,
-            _embedded: embedded,
+            embedded,
             _etcd: etcd,
         };
         if backing == Backing::Etcd {
@@ -166,6 +166,16 @@ impl Node {
             .arg("--config")
             .arg(path);
         self._client = Some(self.site.host.spawn("bgp-client", &program).expect("BGP"));
+    }
+
+    /// Starts Felix again, with these variables.
+    pub(crate) fn restart_felix(&mut self, variables: &[(&str, &str)]) {
+        let path = self.site.host.directory().join("felix.toml");
+        let program = Program::new(own("cambric-felix")).arg("--config").arg(path);
+        let program = variables
+            .iter()
+            .fold(program, |program, (name, value)| program.env(name, value));
+        self.felix = self.site.host.spawn("felix", &program).expect("Felix");
     }
 
     /// The configuration of a network, with these fields besides or instead.
@@ -289,6 +299,16 @@ impl Container {
         }
     }
 
+    /// A sandbox of a pod.
+    pub(crate) fn pod(id: &str) -> Self {
+        Self {
+            args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME=web-0;\
+                   K8S_POD_SERVICE_ACCOUNT=web;K8S_POD_LABELS=app=web"
+                .to_owned(),
+            ..Self::bare(id)
+        }
+    }
+
     fn at(id: &str, descriptor: i32) -> Self {
         Self {
             id: id.to_owned(),
@@ -298,6 +318,12 @@ impl Container {
             _file: None,
             host: None,
         }
+    }
+
+    /// Its interfaces.
+    pub(crate) fn links(&self) -> Links {
+        let host = self.host.as_ref().expect("namespaces");
+        host.links().expect("links")
     }
 
     /// Whether a ping to this address is answered.

@@ -1,0 +1,149 @@
+//! What is asked for again, or too late, does no harm to a container that works.
+
+use std::net::IpAddr;
+
+use interop_tests::{READY, in_ground};
+use lab::{Program, VethEnd};
+use serde_json::{Value, json};
+
+use crate::ID;
+use crate::host::{Backing, Container, Fabric, Node, addresses};
+
+/// What is not to be acted upon.
+const LOCKED: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
+
+/// A repeated ADD that fails changes nothing: neither what is kept of containers, nor that the one
+/// reaches the other.
+async fn fails_and_leaves_all(
+    fabric: &Fabric,
+    node: &Node,
+    config: &Value,
+    (one, first): (&Container, &Value),
+    other: &Value,
+) {
+    let before = (fabric.left().await, node.interfaces().await);
+    let failed = node.asks("ADD", one, config).await.unwrap_err();
+    assert_eq!(failed["code"], 11, "{failed}");
+    let after = (fabric.left().await, node.interfaces().await);
+    assert_eq!(after, before, "{failed}");
+    for address in addresses(other) {
+        assert!(one.pings(first, address).await, "{address} after {failed}");
+    }
+}
+
+#[test]
+fn a_repeated_add_that_fails_leaves_the_container_connected() {
+    in_ground(&[], "cni and an ADD that fails again", async |ground| {
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let mut node = fabric.node(1).await;
+        let config = node.network(json!({}));
+        let (one, two) = (
+            Container::new(&fabric, ID).await,
+            Container::new(&fabric, "second").await,
+        );
+        let first = node.asks("ADD", &one, &config).await.expect("connected");
+        let second = node.asks("ADD", &two, &config).await.expect("connected");
+
+        // The store says that it is not to be acted upon.
+        let store = fabric.embedded.as_ref().expect("a store");
+        for (text, felix) in [(LOCKED, true), (READY, false)] {
+            store.put("clusterinformations", "default", text).await;
+            let mut hurried = config.clone();
+            if !felix {
+                // Nor is Felix there to say that the endpoint is up, and what it said is gone.
+                node.felix.kill().await.unwrap();
+                let files = "rm -r /run/cambric/endpoint-status";
+                let remove = Program::new("/bin/sh").args(["-c", files]);
+                let (status, _) = node.site.host.output(&remove).await.unwrap();
+                assert!(status.success());
+                hurried["policy_setup_timeout_seconds"] = 1.into();
+            }
+            fails_and_leaves_all(&fabric, &node, &hurried, (&one, &first), &second).await;
+        }
+        // Who does not wait for Felix has the same answer as before.
+        let unwatched = node.network(json!({"policy_setup_timeout_seconds": 0}));
+        assert_eq!(node.asks("ADD", &one, &unwatched).await, Ok(first));
+    });
+}
+
+#[test]
+fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
+    in_ground(&[], "cni and DEL without a store", async |ground| {
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let node = fabric.node(1).await;
+        let old = Container::pod("old");
+        // As Calico's plugin makes it: named by the pod, and nothing says for which sandbox.
+        let (name, host) = ("caliaa960f0d82e", &node.site.host);
+        let end = |name| VethEnd {
+            host,
+            name,
+            mac: None,
+        };
+        let links = host.links().unwrap();
+        links.add_veth(end(name), end("inside")).await.unwrap();
+        let away = node.network(json!({"etcd_endpoints": "http://10.0.0.253:2379"}));
+        let failed = node.asks("DEL", &old, &away).await.unwrap_err();
+        assert_eq!(failed["code"], 11, "{failed}");
+        assert_eq!(node.interfaces().await, [name]);
+        // The store knows that the pod has no endpoint.
+        let config = node.network(json!({}));
+        assert_eq!(node.asks("DEL", &old, &config).await, Ok(Value::Null));
+        assert_eq!(node.interfaces().await, [""; 0]);
+    });
+}
+
+#[test]
+fn what_another_plugin_gave_besides_addresses_is_known_later() {
+    in_ground(&[], "cni and routes of host-local", async |ground| {
+        if interop_tests::foreign("/usr/lib/cni/host-local").is_none() {
+            return;
+        }
+        let fabric = Fabric::new(ground, Backing::Embedded)
+            .await
+            .expect("a store");
+        let node = fabric.node(1).await;
+        let container = Container::new(&fabric, ID).await;
+        let data = node.site.host.directory().join("host-local");
+        let servers = node.site.save("resolv.conf", "nameserver 10.0.0.53\n");
+        let config = node.network(json!({
+            "cniVersion": "1.0.0", "include_default_routes": false,
+            "ipam": {
+                "type": "host-local", "subnet": "10.65.9.0/24", "dataDir": data,
+                "routes": [{"dst": "10.65.0.0/16"}], "resolvConf": servers,
+            },
+        }));
+        let first = node.asks("ADD", &container, &config).await;
+        let first = first.expect("connected");
+        assert_eq!(first["routes"], json!([{"dst": "10.65.0.0/16"}]));
+        assert_eq!(first["dns"]["nameservers"], json!(["10.0.0.53"]));
+        let again = node.asks("ADD", &container, &config).await;
+        assert_eq!(again, Ok(first.clone()));
+
+        let mut checked = config.clone();
+        checked["prevResult"] = first.clone();
+        let check = async || node.asks("CHECK", &container, &checked).await;
+        assert_eq!(check().await, Ok(Value::Null));
+        let links = container.links();
+        let gateway: IpAddr = "169.254.1.1".parse().unwrap();
+        let to = "10.65.0.0/16".parse().unwrap();
+        let deleted = links.delete_route(to, Some(gateway), "eth0").await;
+        deleted.expect("a route");
+        let changed = check().await.unwrap_err();
+        let message = "there is no route to 10.65.0.0/16 on eth0";
+        assert_eq!(
+            (&changed["code"], &changed["msg"]),
+            (&json!(103), &json!(message))
+        );
+
+        // What is not as it was is made anew, though host-local gives nothing twice.
+        let anew = node.asks("ADD", &container, &config).await;
+        assert_eq!(anew.expect("connected")["routes"], first["routes"]);
+        let removed = node.asks("DEL", &container, &config).await;
+        removed.expect("disconnected");
+        assert_eq!(fabric.left().await, [""; 0]);
+    });
+}
