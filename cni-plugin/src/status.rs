@@ -1,5 +1,6 @@
 //! STATUS: could a container be added now?
 
+use std::path::Path;
 use std::time::Duration;
 
 use ::ipam::Ipam;
@@ -71,7 +72,12 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Felix has reported lately that it lives, if it reports at all.
+/// Where Felix answers, unless its configuration says otherwise.
+const FELIX_SOCKET: &str = "/run/cambric/felix.sock";
+
+/// Felix has reported lately that it lives, or says so when it is asked. Of its settings the store's
+/// are known here, and not those of its environment and its file: a report that is missed may have
+/// been turned off there, or be another region's.
 async fn felix(site: &Site<'_>) -> Result<(), Failure> {
     let node = &site.config.node;
     let settings = [
@@ -98,9 +104,13 @@ async fn felix(site: &Site<'_>) -> Result<(), Failure> {
         region,
         host: node.clone(),
     };
-    if site.store.get(alive.to_string().into()).await?.is_none() {
-        let message = format!("Felix on {node} has not reported lately that it lives");
-        return Err(Failure::new(Code::Unavailable, message));
+    if site.store.get(alive.to_string().into()).await?.is_some() {
+        return Ok(());
     }
-    Ok(())
+    let asked = admin::client::call(Path::new(FELIX_SOCKET), &admin::Command::Status {}).await;
+    asked.map(drop).map_err(|error| {
+        let message = format!("Felix on {node} has not reported lately that it lives");
+        let details = format!("there is no {alive} in the store; {error}");
+        Failure::new(Code::Unavailable, message).details(details)
+    })
 }

@@ -99,7 +99,7 @@ pub const TABLE: &[Row] = &[
         ],
     ),
     row("felix", 4, &["fib-sync", "datastore", "model", "admin"]),
-    row("cni-plugin", 4, &["model", "datastore", "ipam"]),
+    row("cni-plugin", 4, &["model", "datastore", "ipam", "admin"]),
     row(
         "ctl",
         4,
