@@ -6,11 +6,11 @@
 //! one host do not contend for its blocks in the store.
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use sha1::{Digest, Sha1};
 use tokio::time::timeout;
 
 use crate::failure::{Code, Failure};
@@ -31,11 +31,15 @@ pub(crate) struct Lock {
 
 /// The lock of what has this name.
 pub(crate) async fn attachment(name: &str) -> Result<Lock, Failure> {
-    // The same in every process of this program. Two that meet in an octet only wait.
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    let at = i64::try_from(hasher.finish() >> 2).unwrap_or(i64::MAX - 1) + 1;
-    lock(at, name).await
+    lock(octet(name), name).await
+}
+
+/// The octet of an attachment: the same whichever version of this program asks. Two that meet in one
+/// only wait for each other.
+fn octet(name: &str) -> i64 {
+    let digest = Sha1::digest(name);
+    let number = digest.iter().take(7);
+    number.fold(0, |number, octet| number << 8 | i64::from(*octet)) + IPAM + 1
 }
 
 /// The lock of address management.
@@ -102,5 +106,18 @@ fn take(file: &File, at: i64, wait: Wait) -> nix::Result<()> {
             Err(Errno::EINTR) => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachment_has_the_same_octet_in_every_version() {
+        // The first 56 bits of SHA-1, and one.
+        assert_eq!(octet("h1-k8s-web--0-eth0"), 0x00df_9207_1f6b_7615 + 1);
+        assert_eq!(octet(""), 0x00da_39a3_ee5e_6b4b + 1);
+        assert!(octet("h1-cni-b-eth0") > IPAM);
     }
 }
