@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use ::ipam::Ipam;
 use datastore::resources::Item;
 use datastore::{KeyRange, Store as _};
 use model::{AllocationBlock, IpamKey, Kind};
@@ -15,7 +14,7 @@ use crate::config::{Attachment, Config};
 use crate::endpoint::{self, NETWORK_ANNOTATION};
 use crate::failure::{Code, Failure};
 use crate::identity::{alias_prefix, prefix};
-use crate::ipam::{CONTAINER, INTERFACE, NETWORK, NODE, delegate};
+use crate::ipam::{CONTAINER, INTERFACE, NETWORK, NODE, delegate, give_handle_back};
 use crate::link::{Link, Links};
 use crate::lock;
 use crate::request::Request;
@@ -152,9 +151,8 @@ async fn give_back(site: &Site<'_>, valid: &Valid) -> Result<(), Failure> {
             }
         }
     }
-    let ipam = Ipam::new(&site.store);
     for handle in handles {
-        ipam.release_handle(&handle).await?;
+        give_handle_back(site, &handle).await?;
     }
     Ok(())
 }

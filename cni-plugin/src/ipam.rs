@@ -7,7 +7,9 @@ mod own;
 use std::net::IpAddr;
 
 pub(crate) use delegate::run as delegate;
-pub(crate) use own::{CONTAINER, INTERFACE, NETWORK, NODE, node_labels};
+pub(crate) use own::{
+    CONTAINER, INTERFACE, NETWORK, NODE, give_back as give_handle_back, node_labels,
+};
 
 use serde_json::Value;
 

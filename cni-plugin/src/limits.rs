@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const REQUEST_OCTETS_MAX: u64 = 1024 * 1024;
 
 /// Octets of what a delegated plugin answers.
-pub const ANSWER_OCTETS_MAX: usize = 1024 * 1024;
+pub const ANSWER_OCTETS_MAX: u64 = 1024 * 1024;
 
 /// Octets of a container's id: an endpoint's name holds it.
 pub const CONTAINER_ID_OCTETS_MAX: usize = 128;

@@ -1,11 +1,12 @@
 //! Other plugins, run as the specification has it.
 
+use std::io;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command as Process;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command as Process};
 use tokio::time::timeout;
 
 use crate::failure::{Code, Failure};
@@ -28,31 +29,19 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| fail(&error))?;
-    let input = request.config.to_string();
-    let talk = async {
-        if let Some(mut stdin) = child.stdin.take() {
-            // One that does not read its input says why on its output.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-        child.wait_with_output().await
-    };
-    let output = match timeout(DELEGATE_TIMEOUT, talk).await {
+    let talk = converse(&mut child, request.config.to_string());
+    let (status, output) = match timeout(DELEGATE_TIMEOUT, talk).await {
         Ok(output) => output.map_err(|error| fail(&error))?,
         Err(_) => return Err(fail(&format!("no answer within {DELEGATE_TIMEOUT:?}"))),
     };
-    if output.stdout.len() > ANSWER_OCTETS_MAX {
-        return Err(fail(&format!(
-            "its answer has more than {ANSWER_OCTETS_MAX} octets"
-        )));
-    }
-    let answer: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-    if output.status.success() {
+    let answer: Option<Value> = serde_json::from_slice(&output).ok();
+    if status.success() {
         return Ok(answer.unwrap_or_default());
     }
     let said = answer.unwrap_or_default();
     let message = said["msg"]
         .as_str()
-        .map_or_else(|| output.status.to_string(), str::to_owned);
+        .map_or_else(|| status.to_string(), str::to_owned);
     let mut failure = fail(&message).details(said["details"].as_str().unwrap_or_default());
     // Its own number tells the runtime more than that it was a plugin of ours that failed.
     if let Some(code) = said["code"]
@@ -63,6 +52,34 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
         failure.code = code;
     }
     Err(failure)
+}
+
+/// Gives a plugin its input, and reads what it says until it ends. It is read while it is written
+/// to: it may say more than a pipe holds before it listens.
+async fn converse(child: &mut Child, input: String) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let tell = async {
+        if let Some(mut stdin) = stdin {
+            // One that does not read its input says why on its output.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        io::Result::Ok(())
+    };
+    let hear = async {
+        let mut output = Vec::new();
+        if let Some(stdout) = stdout {
+            let mut stdout = stdout.take(ANSWER_OCTETS_MAX + 1);
+            stdout.read_to_end(&mut output).await?;
+        }
+        if output.len() as u64 > ANSWER_OCTETS_MAX {
+            let message = format!("its answer has more than {ANSWER_OCTETS_MAX} octets");
+            return Err(io::Error::other(message));
+        }
+        Ok(output)
+    };
+    // One that says too much is not told to the end.
+    let (output, ()) = tokio::try_join!(hear, tell)?;
+    Ok((child.wait().await?, output))
 }
 
 const fn command(command: Command) -> &'static str {
@@ -91,4 +108,58 @@ fn find(plugin: &str, request: &Request) -> Result<PathBuf, Failure> {
         );
         Failure::new(Code::Config, message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::{collections::BTreeMap, fs};
+
+    use super::*;
+
+    /// What a plugin that is this script makes of a request of many octets.
+    fn asked(script: &str) -> Result<Value, Failure> {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("plugin");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let request = Request {
+            command: Command::Add,
+            container_id: "a".into(),
+            netns: None,
+            ifname: "eth0".into(),
+            args: BTreeMap::new(),
+            path: vec![directory.path().to_owned()],
+            config: Value::from("x".repeat(500_000)),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(run("plugin", &request))
+    }
+
+    #[test]
+    fn one_that_never_stops_talking_is_not_heard_out() {
+        let failure = asked("yes").unwrap_err();
+        assert_eq!(failure.code, Code::Delegate as u16);
+        let message = failure.message;
+        assert!(
+            message.ends_with("has more than 1048576 octets"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn one_may_talk_before_it_listens_or_not_listen_at_all() {
+        let long = "printf '\"%0500000d\"' 7";
+        let said = asked(&format!("{long}; cat >/dev/null")).unwrap();
+        assert_eq!(said.as_str().unwrap().len(), 500_000);
+        assert_eq!(
+            asked("echo '{\"ips\": []}'").unwrap()["ips"],
+            Value::Array(vec![])
+        );
+        let failed = asked("echo '{\"code\": 117, \"msg\": \"no\"}'; exit 1").unwrap_err();
+        assert_eq!(failed.code, 117);
+    }
 }

@@ -70,7 +70,7 @@ pub(super) async fn take(
         Ok(given) => Ok(answer(&given)),
         Err(failure) => {
             // As far as that is possible now: whoever tries again, or deletes, does it as well.
-            let _ = ipam.release_handle(&identity.handle).await;
+            let _ = give_back(site, &identity.handle).await;
             Err(failure)
         }
     }
@@ -120,7 +120,7 @@ async fn take_planned(
 }
 
 /// Gives back what a handle has.
-pub(super) async fn give_back(site: &Site<'_>, handle: &str) -> Result<(), Failure> {
+pub(crate) async fn give_back(site: &Site<'_>, handle: &str) -> Result<(), Failure> {
     let giving = async { Ipam::new(&site.store).release_handle(handle).await };
     match timeout(IPAM_TIMEOUT, giving).await {
         Ok(given) => given.map(drop).map_err(Failure::from),
