@@ -2,8 +2,8 @@
 
 use datastore::EtcdStore;
 use datastore::resources::{Item, ResourceError, Resources};
-use model::{Kind, ResourceKey};
-use serde_json::Value;
+use model::{ClusterInformationSpec, Kind, ResourceKey};
+use serde::Deserialize as _;
 
 use crate::config::Config;
 use crate::failure::{Code, Failure};
@@ -47,8 +47,10 @@ impl<'a> Site<'a> {
             let details = "the first Node that is created sets it up: `cambric apply`";
             return Err(Failure::new(Code::Later, message).details(details));
         };
-        if information.value["spec"]["datastoreReady"] == Value::Bool(false) {
-            let message = "the store is not ready: ClusterInformation(default) says so";
+        let spec = ClusterInformationSpec::deserialize(&information.value["spec"]);
+        if !spec.is_ok_and(|spec| spec.is_ready()) {
+            let message = "the store is not ready: \
+                ClusterInformation(default) does not say datastoreReady: true";
             return Err(Failure::new(Code::Later, message));
         }
         Ok(())

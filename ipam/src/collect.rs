@@ -95,7 +95,7 @@ pub enum Finding {
 
 /// Whether all can be seen that is needed to say that somebody is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store says that it is not ready, or has no nodes: nothing is collected")]
+#[error("the store does not say that it is ready, or has no nodes: nothing is collected")]
 pub struct NotReady;
 
 /// Looks again and again, and tells what has been as it is for long enough.

@@ -239,11 +239,11 @@ impl Ipam<'_> {
         let information = picture.resources::<ClusterInformationSpec>(&information);
         // A store without nodes, but with blocks of hosts, is one that is being filled again.
         let emptied = picture.nodes.is_empty() && !picture.blocks.is_empty();
-        picture.ready = !emptied
-            && information.iter().all(|(_, information)| {
-                let spec = information.as_ref().map(|information| &information.spec);
-                spec.is_some_and(|spec| spec.datastore_ready != Some(false))
-            });
+        let says_so = information.iter().any(|(name, information)| {
+            let information = information.as_ref().filter(|_| name == "default");
+            information.is_some_and(|information| information.spec.is_ready())
+        });
+        picture.ready = says_so && !emptied;
         Ok(picture)
     }
 }

@@ -76,7 +76,7 @@ impl Gate {
         match value.map(Resource::<ClusterInformationSpec>::parse) {
             Some(Ok(Resource { spec, .. })) => {
                 self.said = Some(Said {
-                    is_ready: spec.datastore_ready == Some(true),
+                    is_ready: spec.is_ready(),
                     guid: spec.cluster_guid,
                 });
             }

@@ -6,7 +6,7 @@ use datastore::{KeyRange, Local, Store};
 use ipam::{Ipam, IpamError, Request};
 use serde_json::{Value, json};
 
-use crate::gc::{collect_all, endpoint, node, put};
+use crate::gc::{collect_all, endpoint, node, put, ready};
 use crate::tools::{configure, pool, request, sound, take, taker};
 
 const BLOCK: &str = "/calico/ipam/v2/assignment/ipv4/block/10.65.3.64-30";
@@ -191,7 +191,7 @@ async fn the_settings_mean_what_they_mean_to_calico() {
 
 #[tokio::test]
 async fn blocks_of_load_balancers_are_left_to_them() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.3.64/29", 30)];
     let mut lent = block();
     lent["affinity"] = json!("virtual:load-balancer");

@@ -20,6 +20,20 @@ pub(crate) async fn put(store: &dyn Store, key: &str, value: &Value) {
         .unwrap();
 }
 
+/// What a store says of itself.
+const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
+
+fn information(ready: &Value) -> Value {
+    json!({"metadata": {"name": "default"}, "spec": {"datastoreReady": ready}})
+}
+
+/// A store that says that it may be acted upon.
+pub(crate) async fn ready() -> Local {
+    let store = Local::empty();
+    put(&store, INFORMATION, &information(&json!(true))).await;
+    store
+}
+
 pub(crate) async fn node(store: &dyn Store, name: &str) {
     let key = format!("{RESOURCES}nodes/{name}");
     put(
@@ -77,7 +91,7 @@ pub(crate) async fn collect_all(store: &dyn Store) {
 
 #[tokio::test]
 async fn what_nobody_uses_is_given_back_after_the_grace_period() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "a").await;
     let used = take(&store, "a", "a.1", 1, &pools).await.unwrap()[0];
@@ -126,7 +140,7 @@ async fn what_nobody_uses_is_given_back_after_the_grace_period() {
 
 #[tokio::test]
 async fn a_finding_that_has_changed_is_another_one() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.0.0/32", 32)];
     node(&store, "a").await;
     take(&store, "a", "a.1", 1, &pools).await.unwrap();
@@ -166,17 +180,23 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
         let [_, last] = looks.map(|now| collector.look(now, &picture));
         last
     };
-    // A store without a node has been emptied, or not been filled yet.
+    // A store that does not say that it is ready has been emptied, or is not filled yet: other nodes
+    // and endpoints may be still to come.
     assert_eq!(look().await, Err(NotReady));
     node(&store, "b").await;
-    assert_eq!(look().await.unwrap().len(), 2);
-    // One that is being migrated is left alone.
-    let ready =
-        |ready: bool| json!({"metadata": {"name": "default"}, "spec": {"datastoreReady": ready}});
-    let information = format!("{RESOURCES}clusterinformations/default");
-    put(&store, &information, &ready(false)).await;
     assert_eq!(look().await, Err(NotReady));
-    put(&store, &information, &ready(true)).await;
+    // One that is being migrated is left alone, and so is what cannot be told from one.
+    for unready in [json!(false), Value::Null, json!("true")] {
+        put(&store, INFORMATION, &information(&unready)).await;
+        assert_eq!(look().await, Err(NotReady), "{unready}");
+    }
+    let other = INFORMATION.replace("default", "other");
+    put(&store, &other, &information(&json!(true))).await;
+    assert_eq!(look().await, Err(NotReady));
+    put(&store, INFORMATION, &information(&json!(true))).await;
+    assert_eq!(look().await.unwrap().len(), 2);
+    delete(&store, &format!("{RESOURCES}nodes/b")).await;
+    assert_eq!(look().await, Err(NotReady), "no node");
     node(&store, "a").await;
     assert_eq!(look().await.unwrap().len(), 1);
     // An endpoint of the node cannot be read: nobody knows what its addresses are.
@@ -194,7 +214,7 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
 
 #[tokio::test]
 async fn addresses_that_are_no_workloads_are_judged_by_what_they_are() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "a").await;
     for (handle, attributes) in [
@@ -237,7 +257,7 @@ async fn addresses_that_are_no_workloads_are_judged_by_what_they_are() {
 
 #[tokio::test]
 async fn a_host_keeps_a_block_of_each_family() {
-    let store = Local::empty();
+    let store = ready().await;
     let (v4, v6) = ([pool("10.65.0.0/24", 30)], [pool("fd65::/120", 124)]);
     node(&store, "a").await;
     for (at, pools) in [(0, &v4), (1, &v4), (2, &v4), (3, &v6)] {
@@ -286,7 +306,7 @@ async fn a_host_keeps_a_block_of_each_family() {
 
 #[tokio::test]
 async fn what_calicos_writers_leave_half_done_is_mended() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.0.0/30", 30)];
     node(&store, "a").await;
     let address = take(&store, "a", "a.1", 1, &pools).await.unwrap()[0];
@@ -356,7 +376,7 @@ async fn what_calicos_writers_leave_half_done_is_mended() {
 
 #[tokio::test]
 async fn what_has_cooled_down_in_a_block_of_nobodys_is_forgotten() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.0.0/30", 30)];
     node(&store, "b").await;
     let config = |cool_down_s: u32| {
@@ -384,7 +404,7 @@ async fn what_has_cooled_down_in_a_block_of_nobodys_is_forgotten() {
 
 #[tokio::test]
 async fn a_node_that_comes_back_keeps_its_blocks() {
-    let store = Local::empty();
+    let store = ready().await;
     let pools = [pool("10.65.0.0/24", 28)];
     node(&store, "b").await;
     take(&store, "a", "a.1", 1, &pools).await.unwrap();

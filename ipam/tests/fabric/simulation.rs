@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use datastore::{KeyRange, Local, Store};
+use datastore::{KeyRange, Store};
 use ipam::{AddressRequest, Collector, Ipam, IpamError, Time};
 
 use crate::flaky::Flaky;
-use crate::gc::{collect_all, endpoint, node};
+use crate::gc::{collect_all, endpoint, node, ready};
 use crate::tools::{pool, request, sound, taker};
 
 const HOSTS: usize = 100;
@@ -209,7 +209,7 @@ fn simulate(seed: u64) -> (usize, usize) {
         .unwrap();
     let _inside = runtime.enter();
     let world = Rc::new(World {
-        store: Flaky::slow(Local::empty(), seed),
+        store: Flaky::slow(runtime.block_on(ready()), seed),
         held: RefCell::default(),
         given: Cell::new(0),
         working: Cell::new(HOSTS),

@@ -33,7 +33,7 @@ pub struct ClusterInformationSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub calico_version: String,
-    /// False while the store is not to be acted upon.
+    /// Whether the store may be acted upon, see [`Self::is_ready`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore_ready: Option<bool>,
     /// The variant of the software.
@@ -46,6 +46,13 @@ pub struct ClusterInformationSpec {
     /// Fields that are not known here.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+impl ClusterInformationSpec {
+    /// Whether the store may be acted upon: it must say so. One that says nothing is not filled yet.
+    pub fn is_ready(&self) -> bool {
+        self.datastore_ready == Some(true)
+    }
 }
 
 impl Spec for ClusterInformationSpec {
