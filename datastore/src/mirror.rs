@@ -160,7 +160,9 @@ impl Mirror {
     /// A mirror for a consumer that acts by what it is told. It mirrors ClusterInformation too, and
     /// once the consumer has a picture tells it something only while ClusterInformation `default`
     /// is there, says `datastoreReady: true`, and has the `clusterGUID` of the store before, where
-    /// both have one. What a list lacks counts when that was read again after it.
+    /// both have one. Where a list lacks what was known, or a watch tells that a range was emptied,
+    /// it tells nothing before that was read again: each range is watched for itself, and what was
+    /// deleted at once is not heard of at once.
     pub fn gated(ranges: impl IntoIterator<Item = KeyRange>, seed: u64) -> Self {
         let mut mirror = Self::new([gate::range()].into_iter().chain(ranges), seed);
         mirror.state.gate = Some(Gate::new());
@@ -181,7 +183,8 @@ impl Mirror {
             self.state.put(item, 0);
         }
         for feed in &mut self.feeds {
-            feed.restore(now, cluster, revision);
+            let keys = self.state.count(feed.range());
+            feed.restore(now, cluster, revision, keys);
         }
         if let Some(gate) = &mut self.state.gate {
             gate.pass();
@@ -223,28 +226,55 @@ impl Mirror {
             feed.listed(now, id, page, state, outputs)
         });
         if let Some(Listed::InWhole { lacks }) = listed {
-            self.doubt(now, feed, lacks);
+            if lacks {
+                self.doubt(now, feed);
+            }
+            self.settle_doubt(now, feed);
         }
     }
 
-    /// A range was read to its end. If it lacks something, the store may have been emptied, and what
-    /// it said of itself before that counts no more.
-    fn doubt(&mut self, now: Duration, read: FeedId, lacks: bool) {
-        let Some(gate) = &mut self.state.gate else {
+    /// The store may have been emptied: what it has said of itself counts no more until it was read
+    /// again, as of what this feed knows or later.
+    fn doubt(&mut self, now: Duration, feed: FeedId) {
+        let Some(gates) = self.gates_feed().filter(|gates| *gates != feed) else {
             return;
         };
-        let range = gate::range();
-        let Some(at) = self.feeds.iter().position(|f| f.range().covers(&range)) else {
-            return;
-        };
-        if read == FeedId(at) {
-            gate.is_doubted = false;
-        } else if lacks && self.has_picture {
-            gate.is_doubted = true;
-            self.with(FeedId(at), |id, feed, _, outputs| {
-                feed.read_again(now, id, outputs);
+        let then = self.feeds.get(feed.0).and_then(Feed::as_of);
+        if let (true, Some(gate), Some(then)) = (self.has_picture, &mut self.state.gate, then) {
+            gate.doubt(then);
+            self.with(gates, |id, feed, _, outputs| {
+                feed.read_as_of(now, id, then, outputs);
             });
         }
+    }
+
+    /// A feed was read. If it was what the store says of itself, and not too early, that counts again.
+    fn settle_doubt(&mut self, now: Duration, feed: FeedId) {
+        let read = self.feeds.get(feed.0).and_then(Feed::as_of);
+        let is_gates = self.gates_feed() == Some(feed);
+        let Some(gate) = self.state.gate.as_mut().filter(|_| is_gates) else {
+            return;
+        };
+        let is_old = |then: &Header, read: Header| {
+            read.cluster == then.cluster && read.revision < then.revision
+        };
+        gate.doubt = gate
+            .doubt
+            .filter(|then| read.is_some_and(|read| is_old(then, read)));
+        if let Some(then) = gate.doubt {
+            self.with(feed, |id, feed, _, outputs| {
+                feed.read_as_of(now, id, then, outputs);
+            });
+        }
+    }
+
+    /// The feed that brings what the store says of itself.
+    fn gates_feed(&self) -> Option<FeedId> {
+        let range = gate::range();
+        let mut feeds = self.feeds.iter();
+        feeds
+            .position(|feed| feed.range().covers(&range))
+            .map(FeedId)
     }
 
     /// The watch has begun, or has not.
@@ -256,9 +286,12 @@ impl Mirror {
 
     /// The watch brought something, or is over.
     pub fn watched(&mut self, now: Duration, feed: FeedId, batch: Result<Batch, Error>) {
-        self.with(feed, |id, feed, state, outputs| {
+        let was_emptied = self.with(feed, |id, feed, state, outputs| {
             feed.watched(now, id, batch, state, outputs)
         });
+        if was_emptied == Some(true) {
+            self.doubt(now, feed);
+        }
     }
 
     /// Acts on every deadline that has passed; also begins.
@@ -292,7 +325,7 @@ impl Mirror {
     /// Whether what is known is kept from a consumer that has a picture.
     fn is_held(&self) -> bool {
         let gate = self.state.gate.as_ref();
-        let is_shut = gate.is_some_and(|gate| gate.is_doubted || gate.unready().is_some());
+        let is_shut = gate.is_some_and(|gate| gate.doubt.is_some() || gate.unready().is_some());
         self.has_picture && (is_shut || self.history().is_none())
     }
 

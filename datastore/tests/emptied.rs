@@ -10,9 +10,12 @@ use std::time::Duration;
 use common::{Etcd, Picture, soon};
 use datastore::resources::Resources;
 use datastore::{
-    EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Revision, SnapshotOptions, Status, Store,
-    Unready, follow_ready,
+    Delete, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Op, Revision, SnapshotOptions,
+    Status, Store, Txn, Unready, follow_ready,
 };
+
+/// How often all is deleted.
+const ROUNDS: usize = 30;
 
 /// A store, and a consumer that has a picture of it.
 struct Bench {
@@ -165,4 +168,41 @@ async fn a_snapshot_is_not_forgotten_for_an_etcd_that_lost_all() {
     bench.is_unready(Unready::Other).await;
     assert!(bench.picture.was_restored && bench.held() == 2);
     assert_eq!(std::fs::read(&options.file).unwrap(), snapshot);
+}
+
+/// What `etcdctl del --prefix` does, under the eyes of everybody. Each range has a watch of its own,
+/// and which of them tells its part first is chance.
+#[tokio::test]
+async fn an_etcd_whose_keys_are_all_deleted_takes_nothing_away() {
+    let Some(mut bench) = Bench::new().await else {
+        return;
+    };
+    let key = format!("{}default", model::Kind::ClusterInformation.prefix());
+    let words = soon("its word", bench.store.get(key.clone().into())).await;
+    let words = words.unwrap().unwrap().value;
+    for _ in 0..ROUNDS {
+        let all = Txn {
+            then: vec![Op::Delete(Delete {
+                range: KeyRange::prefix("/"),
+                previous: false,
+            })],
+            ..Txn::default()
+        };
+        soon("the deletion", bench.store.txn(all)).await.unwrap();
+        let Bench {
+            picture, follower, ..
+        } = &mut bench;
+        while picture.status != Some(Status::Unready(Unready::Silent)) {
+            picture.take(soon("the end", follower.next()).await);
+            let held = picture.keys_below("/a/") + picture.keys_below("/b/");
+            assert_eq!(held, 2);
+        }
+        for key in ["/a/1", "/b/1"] {
+            bench.put(key).await;
+        }
+        let says = (bench.store).put(key.clone().into(), words.clone(), LeaseId::NONE);
+        soon("a write", says).await.unwrap();
+        bench.until("sync", Status::InSync).await;
+        assert_eq!(bench.held(), 2);
+    }
 }

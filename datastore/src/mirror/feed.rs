@@ -26,6 +26,8 @@ pub(super) struct Feed {
     floor: Option<(Revision, Duration)>,
     /// Some of what is known may be of the history before this one, until a list has ended.
     other_history: bool,
+    /// How many keys there are, as far as is known.
+    keys: usize,
     /// Whether the range was ever read in whole.
     listed_once: bool,
     /// Counts lists; keys remember the last that saw them.
@@ -91,6 +93,7 @@ impl Feed {
             known: Revision::ZERO,
             floor: None,
             other_history: false,
+            keys: 0,
             listed_once: false,
             lists: 0,
             failures: 0,
@@ -99,10 +102,12 @@ impl Feed {
         }
     }
 
-    /// An earlier run knew this history as far as this revision. A list that is older is refused,
-    /// but not for ever: the history may have been restored from a copy.
-    pub(super) fn restore(&mut self, now: Duration, cluster: u64, revision: Revision) {
+    /// An earlier run knew this history as far as this revision, and so many keys of the range. A
+    /// list that is older is refused, but not for ever: the history may have been restored from a
+    /// copy.
+    pub(super) fn restore(&mut self, now: Duration, cluster: u64, revision: Revision, keys: usize) {
         self.cluster = Some(cluster);
+        self.keys = keys;
         self.floor = Some((revision, now + SNAPSHOT_HOLDS));
     }
 
@@ -112,6 +117,12 @@ impl Feed {
 
     pub(super) const fn cluster(&self) -> Option<u64> {
         self.cluster
+    }
+
+    /// What is known is of this history, and as of this revision.
+    pub(super) fn as_of(&self) -> Option<Header> {
+        let revision = self.known;
+        self.cluster.map(|cluster| Header { cluster, revision })
     }
 
     /// How often the range was listed.
@@ -206,6 +217,24 @@ impl Feed {
         self.list(now, id, outputs);
     }
 
+    /// Reads the range anew, as of then or later, unless it is being read already: who asks must
+    /// look what came of it. What is older is refused, as long as the history is the same.
+    pub(super) fn read_as_of(
+        &mut self,
+        now: Duration,
+        id: FeedId,
+        then: Header,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        if matches!(self.phase, Phase::Listing { .. }) {
+            return;
+        }
+        if self.cluster == Some(then.cluster) {
+            self.known = self.known.max(then.revision);
+        }
+        self.read_again(now, id, outputs);
+    }
+
     pub(super) fn listed(
         &mut self,
         now: Duration,
@@ -248,7 +277,8 @@ impl Feed {
         self.known = revision;
         let last = page.items.last().map(|item| item.key.clone());
         for item in page.items {
-            state.listed(item, self.lists, self.other_history);
+            let is_new = state.listed(item, self.lists, self.other_history);
+            self.keys += usize::from(is_new);
         }
         if let (true, Some(last)) = (page.more, last) {
             query.range = self.range.after(&last);
@@ -260,12 +290,13 @@ impl Feed {
             });
             return Listed::InPart;
         }
-        let lacks = state.sweep(&self.range, self.lists, revision);
+        let gone = state.sweep(&self.range, self.lists, revision);
+        self.keys = self.keys.saturating_sub(gone);
         self.other_history = false;
         self.listed_once = true;
         self.contact_lost = None;
         self.open(now, id, outputs);
-        Listed::InWhole { lacks }
+        Listed::InWhole { lacks: gone > 0 }
     }
 
     pub(super) fn opened(
@@ -297,6 +328,7 @@ impl Feed {
         }
     }
 
+    /// Whether some revision has left nothing of what there was.
     pub(super) fn watched(
         &mut self,
         now: Duration,
@@ -304,7 +336,7 @@ impl Feed {
         batch: Result<Batch, Error>,
         state: &mut State,
         outputs: &mut VecDeque<Output>,
-    ) {
+    ) -> bool {
         let Phase::Watching {
             opened,
             quiet_since,
@@ -312,7 +344,7 @@ impl Feed {
             ..
         } = &mut self.phase
         else {
-            return;
+            return false;
         };
         if now >= *opened + STEADY_AFTER {
             self.failures = 0;
@@ -320,7 +352,7 @@ impl Feed {
         match batch {
             Ok(batch) => {
                 (*quiet_since, *probed) = (now, false);
-                self.apply(batch, state);
+                return self.apply(batch, state);
             }
             Err(Error::Compacted { .. }) => {
                 // Not the store's failure: this range was quiet for longer than the history lasts.
@@ -328,22 +360,34 @@ impl Feed {
             }
             Err(error) => self.failed(now, after(&error)),
         }
+        false
     }
 
     /// Applies changes that are newer than what is known. A sign of life says nothing about what
     /// is known: older servers send it before the changes that it counts.
-    fn apply(&mut self, batch: Batch, state: &mut State) {
+    ///
+    /// Whether nothing was left at some time, even if something has come since.
+    fn apply(&mut self, batch: Batch, state: &mut State) -> bool {
         let known = self.known;
+        let mut was_emptied = false;
         for event in batch.events {
             if event.item.mod_revision <= known || !self.range.contains(&event.item.key) {
                 continue;
             }
             self.known = self.known.max(event.item.mod_revision);
             match event.kind {
-                EventKind::Put => state.put(event.item, self.lists),
-                EventKind::Delete => state.delete(&event.item.key, event.item.mod_revision),
+                EventKind::Put => {
+                    let is_new = state.put(event.item, self.lists);
+                    self.keys += usize::from(is_new);
+                }
+                EventKind::Delete => {
+                    let was_there = state.delete(&event.item.key, event.item.mod_revision);
+                    self.keys = self.keys.saturating_sub(usize::from(was_there));
+                    was_emptied |= was_there && self.keys == 0;
+                }
             }
         }
+        was_emptied
     }
 
     fn list(&mut self, now: Duration, id: FeedId, outputs: &mut VecDeque<Output>) {

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use model::{ClusterInformationSpec, Kind, Resource};
 
-use crate::kv::KeyRange;
+use crate::kv::{Header, KeyRange};
 
 /// Where a store says of itself what it is.
 pub(super) fn key() -> Bytes {
@@ -54,8 +54,8 @@ pub(super) struct Gate {
     said: Option<Said>,
     /// Number of the store that is acted upon, empty if it has none.
     guid: String,
-    /// What the store said is to be read again before it counts.
-    pub(super) is_doubted: bool,
+    /// As of when what the store said must be read before it counts again.
+    pub(super) doubt: Option<Header>,
 }
 
 impl Gate {
@@ -64,7 +64,7 @@ impl Gate {
             key: key(),
             said: None,
             guid: String::new(),
-            is_doubted: false,
+            doubt: None,
         }
     }
 
@@ -83,6 +83,13 @@ impl Gate {
             Some(Err(_)) => {}
             None => self.said = None,
         }
+    }
+
+    /// What the store said counts when it was read again, as of then or later.
+    pub(super) fn doubt(&mut self, then: Header) {
+        let same = self.doubt.filter(|doubt| doubt.cluster == then.cluster);
+        let revision = same.map_or(then.revision, |doubt| doubt.revision.max(then.revision));
+        self.doubt = Some(Header { revision, ..then });
     }
 
     /// The store is acted upon as it is.

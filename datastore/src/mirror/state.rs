@@ -33,6 +33,17 @@ struct Known {
     sum: u64,
 }
 
+impl Known {
+    /// Whether the store has the key, as far as is known.
+    const fn is_there(&self) -> bool {
+        match self.pending {
+            Some(Pending::Put(_)) => true,
+            Some(Pending::Delete) => false,
+            None => self.delivered,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Pending {
     /// Apart: most keys have been told.
@@ -44,7 +55,9 @@ impl State {
     /// A list has the key so. What is known already changes nothing, unless the history is
     /// another one, where the same revision may stand for something else; so it may in a copy of
     /// the history that was restored, which an earlier run's snapshot is not of.
-    pub(super) fn listed(&mut self, item: KeyValue, list: u64, other_history: bool) {
+    ///
+    /// Whether it was not there before.
+    pub(super) fn listed(&mut self, item: KeyValue, list: u64, other_history: bool) -> bool {
         let known = self.keys.get(&item.key);
         let known = known.map(|known| (known.revision, known.sum));
         if known != Some((item.mod_revision, sum(&item.value))) || other_history {
@@ -53,29 +66,33 @@ impl State {
         if let Some(known) = self.keys.get_mut(&item.key) {
             known.seen = list;
         }
+        false
     }
 
-    /// A key is so now.
-    pub(super) fn put(&mut self, item: KeyValue, list: u64) {
+    /// A key is so now. Whether it was not there before.
+    pub(super) fn put(&mut self, item: KeyValue, list: u64) -> bool {
         if let Some(gate) = &mut self.gate {
             gate.note(&item.key, Some(&item.value));
         }
         let known = self.keys.entry(item.key.clone()).or_default();
+        let is_new = !known.is_there();
         known.seen = list;
         known.revision = item.mod_revision;
         known.sum = sum(&item.value);
         self.untold.insert(item.key.clone());
         known.pending = Some(Pending::Put(Box::new(item)));
+        is_new
     }
 
-    /// A key is gone. What the consumer never had is forgotten without a word.
-    pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) {
+    /// A key is gone. What the consumer never had is forgotten without a word. Whether it was there.
+    pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) -> bool {
         if let Some(gate) = &mut self.gate {
             gate.note(key, None);
         }
         let Some(known) = self.keys.get_mut(key) else {
-            return;
+            return false;
         };
+        let was_there = known.is_there();
         if known.delivered {
             known.revision = revision;
             known.pending = Some(Pending::Delete);
@@ -84,23 +101,29 @@ impl State {
             self.keys.remove(key);
             self.untold.remove(key);
         }
+        was_there
     }
 
-    /// Deletes every key of the range that a list did not see. Whether there was any.
-    pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) -> bool {
+    /// Deletes every key of the range that a list did not see; tells how many.
+    pub(super) fn sweep(&mut self, range: &KeyRange, seen: u64, revision: Revision) -> usize {
         let gone: Vec<Bytes> = self
             .keys
             .range(range.start.clone()..)
             .take_while(|(key, _)| range.contains(key))
-            .filter(|(_, known)| {
-                known.seen != seen && !matches!(known.pending, Some(Pending::Delete))
-            })
+            .filter(|(_, known)| known.seen != seen && known.is_there())
             .map(|(key, _)| key.clone())
             .collect();
         for key in &gone {
             self.delete(key, revision);
         }
-        !gone.is_empty()
+        gone.len()
+    }
+
+    /// How many keys of the range there are.
+    pub(super) fn count(&self, range: &KeyRange) -> usize {
+        let keys = self.keys.iter();
+        keys.filter(|(key, known)| range.contains(key) && known.is_there())
+            .count()
     }
 
     /// Whether the consumer knows all that is known.

@@ -386,6 +386,7 @@ enum Action {
     Answer,
     Forget,
     Bring,
+    BringOf(usize),
     Consume(usize),
     Pass,
 }
@@ -403,7 +404,8 @@ fn action() -> impl Strategy<Value = Action> {
         2 => Just(Action::Replace),
         10 => Just(Action::Answer),
         3 => Just(Action::Forget),
-        8 => Just(Action::Bring),
+        4 => Just(Action::Bring),
+        8 => (0..3_usize).prop_map(Action::BringOf),
         6 => (1..4_usize).prop_map(Action::Consume),
         4 => Just(Action::Pass),
     ]
@@ -435,6 +437,7 @@ impl World {
                 self.asked.pop_front();
             }
             Action::Bring => drop(self.bring()),
+            Action::BringOf(feed) => drop(self.bring_of(FeedId(feed))),
             Action::Consume(max) => drop(self.consume(max)),
             Action::Pass => self.pass(),
         }

@@ -245,6 +245,77 @@ fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
     }
 }
 
+/// What `etcdctl del --prefix` does: all is gone at one revision, and each watch tells its own part.
+#[test]
+fn what_is_deleted_together_with_the_stores_word_is_told_in_no_order() {
+    for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|feeds| feeds.map(FeedId)) {
+        let mut world = world();
+        let before = world.consumer.state.clone();
+        world.delete(KeyRange::prefix("/"));
+        // Who fills it again changes nothing before the store says what it is.
+        world.put("/a/9", "new");
+        for feed in order {
+            world.bring_of(feed);
+            world.consume(usize::MAX);
+            assert_eq!(world.consumer.state, before, "{order:?}");
+        }
+        world.calm();
+        let silent = Some(Status::Unready(Unready::Silent));
+        assert_eq!(
+            (&world.consumer.state, world.consumer.status),
+            (&before, silent)
+        );
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+        assert_eq!(held(&world), ["/a/9"]);
+    }
+}
+
+#[test]
+fn a_lone_deletion_is_told_without_a_question() {
+    let mut world = world();
+    world.delete(KeyRange::key("/a/2"));
+    assert!(world.bring_of(FeedId(1)) && world.consume(usize::MAX));
+    assert_eq!(held(&world), ["/a/1", "/a/3", "/b/1"]);
+    assert!(world.asked.is_empty(), "{:?}", world.asked);
+    // The last of its range is told after one: it is what a store that was emptied looks like.
+    world.delete(KeyRange::key("/b/1"));
+    assert!(world.bring_of(FeedId(2)) && !world.consume(usize::MAX));
+    assert!(world.answer() && world.consume(usize::MAX));
+    assert_eq!(held(&world), ["/a/1", "/a/3"]);
+    world.settle();
+    world.check_in_sync();
+    assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
+}
+
+/// However many ranges are emptied while the question is under way, its answer is waited for.
+#[test]
+fn a_question_is_not_asked_anew_before_it_is_answered() {
+    let mut world = world();
+    let lists = |world: &World| world.mirror.feeds[0].lists();
+    let before = lists(&world);
+    world.delete(KeyRange::prefix("/a/"));
+    assert!(world.bring_of(FeedId(1)));
+    world.ask();
+    for nth in 0..10 {
+        world.put("/b/1", &nth.to_string());
+        world.delete(KeyRange::key("/b/1"));
+        assert!(world.bring_of(FeedId(2)));
+    }
+    assert_eq!(lists(&world), before + 1);
+    // It is answered as of now, which is late enough; a stale answer is not.
+    world.core.set_faults(Faults {
+        stale_by: 1,
+        ..Faults::default()
+    });
+    assert!(world.answer() && !world.consume(usize::MAX));
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(held(&world), Vec::<Bytes>::new());
+    assert!(lists(&world) > before + 1);
+}
+
 #[test]
 fn without_a_picture_an_empty_store_is_none() {
     let mut world = World::gated();
@@ -274,6 +345,15 @@ fn saying() -> impl Strategy<Value = Saying> {
     ]
 }
 
+/// What may happen to a store that nobody fills again, but for others' keys.
+fn emptied() -> impl Strategy<Value = Action> {
+    let harmless = |action: &Action| match action {
+        Action::Put(key, _) => key.starts_with("/c/"),
+        action => !matches!(action, Action::Faults(_, 1.., _)),
+    };
+    action().prop_filter("harmless", harmless)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
@@ -301,6 +381,31 @@ proptest! {
             world.restart();
         }
         world.core.set_faults(Faults::default());
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+    }
+
+    /// Whatever is late, lost or compacted, nothing that was deleted together with what the store
+    /// says of itself is told before it says so again.
+    #[test]
+    fn nothing_of_an_emptying_is_told(
+        actions in prop::collection::vec(emptied(), 1..80),
+        restart in any::<bool>(),
+    ) {
+        let mut world = world();
+        let before = world.consumer.state.clone();
+        world.delete(KeyRange::prefix("/"));
+        if restart {
+            world.restart();
+        }
+        for action in actions {
+            world.act(action);
+            let state = &world.consumer.state;
+            prop_assert!(state == &before || restart && world.consumer.deletes == 0);
+        }
+        world.calm();
+        prop_assert_eq!(&before, &world.consumer.state);
         world.say("one", true);
         world.calm();
         world.check_in_sync();

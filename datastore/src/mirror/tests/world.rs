@@ -160,24 +160,29 @@ impl World {
 
     /// Every watch brings what it has.
     pub(super) fn bring(&mut self) -> bool {
-        self.ask();
         let mut brought = false;
         for feed in (0..self.mirror.feeds()).map(FeedId) {
-            let Some(watch) = self.watches.get_mut(&feed) else {
-                continue;
-            };
-            let batch = match self.core.poll_watch(watch) {
-                WatchPoll::Idle => continue,
-                WatchPoll::Events(batch) => Ok(batch),
-                WatchPoll::Ended(error) => {
-                    self.watches.remove(&feed);
-                    Err(error)
-                }
-            };
-            brought = true;
-            self.mirror.watched(self.now, feed, batch);
+            brought |= self.bring_of(feed);
         }
         brought
+    }
+
+    /// One watch brings what it has.
+    pub(super) fn bring_of(&mut self, feed: FeedId) -> bool {
+        self.ask();
+        let Some(watch) = self.watches.get_mut(&feed) else {
+            return false;
+        };
+        let batch = match self.core.poll_watch(watch) {
+            WatchPoll::Idle => return false,
+            WatchPoll::Events(batch) => Ok(batch),
+            WatchPoll::Ended(error) => {
+                self.watches.remove(&feed);
+                Err(error)
+            }
+        };
+        self.mirror.watched(self.now, feed, batch);
+        true
     }
 
     pub(super) fn consume(&mut self, max: usize) -> bool {
