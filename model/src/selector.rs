@@ -22,17 +22,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A selector: the text that somebody wrote, and what it means.
-#[derive(Debug, Clone)]
+/// A selector: the text that somebody wrote, and what it means. The default selects everything.
+#[derive(Debug, Clone, Default)]
 pub struct Selector {
     text: String,
     expression: Expression,
 }
 
 /// What a selector means.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) enum Expression {
     /// Everything.
+    #[default]
     All,
     /// Everything too; where a namespace is selected, what lies in none.
     Global,

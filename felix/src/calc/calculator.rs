@@ -38,7 +38,7 @@ pub struct Calculator {
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
     pub(super) profiles: BTreeMap<String, Profile>,
-    /// All policies that are for workloads, by key.
+    /// All policies, by key.
     pub(super) policies: BTreeMap<String, Policy>,
     pub(super) tiers: Tiers,
     /// Which rules this host needs, and the addresses that they ask for.
@@ -183,18 +183,23 @@ impl Calculator {
         value: Option<&[u8]>,
     ) -> Result<(), Problem> {
         let read = match value {
-            Some(octets) => policy(key, resource, octets),
+            Some(octets) => policy(key, resource, octets).map(Some),
             None => Ok(None),
         };
         let (policy, outcome) = match (read, value) {
             (Ok(policy), _) => (policy, Ok(())),
             // Nothing of it is known to be good.
-            (Err(problem), Some(octets)) if self.policies.get(key).is_none_or(|old| old.broken) => {
-                (broken(resource, octets, &problem), Err(problem))
+            (Err(mut problem), Some(octets))
+                if self.policies.get(key).is_none_or(|old| old.broken) =>
+            {
+                let (policy, words) = broken(resource, octets, &problem);
+                problem.reason = format!("{}; {words}", problem.reason);
+                (Some(policy), Err(problem))
             }
             (Err(problem), _) => return Err(problem),
         };
-        let list = policy.as_ref().map(|policy| List {
+        let asked = policy.as_ref().filter(|policy| policy.is_asked());
+        let list = asked.map(|policy| List {
             subjects: Some(policy.subjects.clone()),
             selectors: selectors(policy.sides()),
             labels: BTreeMap::new(),

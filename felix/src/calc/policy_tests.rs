@@ -117,6 +117,20 @@ fn any_policy() -> impl Strategy<Value = (String, Value)> {
     )
 }
 
+/// The rules of a direction of a profile: all, nothing, or what their conditions say.
+fn any_profile_rules() -> impl Strategy<Value = Value> {
+    let allow = json!({"action": "Allow"});
+    let of_c = json!({"action": "Allow", "source": {"selector": "has(c)"}});
+    let not_udp = json!({"action": "Deny", "protocol": 17});
+    prop::sample::select(vec![
+        json!([]),
+        json!([allow]),
+        json!([{"action": "Deny"}]),
+        json!([of_c]),
+        json!([not_udp, allow]),
+    ])
+}
+
 fn any_value() -> impl Strategy<Value = (String, Value)> {
     let labels = prop::collection::btree_set(any_label(), 0..3);
     let endpoints =
@@ -128,16 +142,12 @@ fn any_value() -> impl Strategy<Value = (String, Value)> {
         let spec = json!({"order": 1, "defaultAction": action});
         (format!("{PREFIX}tiers/first"), json!({"spec": spec}))
     });
-    let profiles = (any_label(), any::<bool>()).prop_map(|(label, open)| {
-        let rules = if open {
-            json!([{"action": "Allow"}])
-        } else {
-            json!([{"action": "Allow",
-            "source": {"selector": "has(c)"}}])
-        };
-        let spec = json!({"labelsToApply": {label: ""}, "ingress": rules});
-        (format!("{PREFIX}profiles/open"), json!({"spec": spec}))
-    });
+    let profiles = (any_label(), any_profile_rules(), any_profile_rules()).prop_map(
+        |(label, ingress, egress)| {
+            let spec = json!({"labelsToApply": {label: ""}, "ingress": ingress, "egress": egress});
+            (format!("{PREFIX}profiles/open"), json!({"spec": spec}))
+        },
+    );
     prop_oneof![4 => endpoints, 4 => any_policy(), 1 => tiers, 1 => profiles]
 }
 
@@ -173,9 +183,10 @@ proptest! {
     fn packets_meet_what_was_written(
         values in prop::collection::vec(any_value(), 1..25),
         packets in prop::collection::vec(any_packet(), 1..20),
+        profile in any::<bool>(),
     ) {
         let mut stored: BTreeMap<String, Value> = values.into_iter().collect();
-        let (key, value) = endpoint(0, 1, &["a", "b"], false);
+        let (key, value) = endpoint(0, 1, &["a", "b"], profile);
         stored.insert(key, value);
         let desired = told(&stored).desired();
         for packet in packets {
@@ -281,7 +292,7 @@ fn holds(desired: &Desired, condition: &Match, packet: &Packet) -> bool {
 }
 
 /// The same from the stored values, with the words of the data model alone: slow and plain. The
-/// workload is `vm1` of `h0`, which names no profile.
+/// workload is `vm1` of `h0`, which names no profile or `open`.
 fn reference(stored: &BTreeMap<String, Value>, ingress: bool, packet: &Packet) -> bool {
     let own = &stored[&endpoint(0, 1, &[], false).0];
     let field = if ingress { "ingress" } else { "egress" };
@@ -335,7 +346,13 @@ fn reference(stored: &BTreeMap<String, Value>, ingress: bool, packet: &Packet) -
         }
         at = end;
     }
-    false
+    let names = own["spec"]["profiles"].as_array().unwrap();
+    let profile = stored.get(&format!("{PREFIX}profiles/open"));
+    let rules = profile.filter(|_| !names.is_empty());
+    let rules = rules.and_then(|profile| profile["spec"][field].as_array());
+    let mut rules = rules.into_iter().flatten();
+    let decisive = rules.find(|rule| matches(stored, rule, packet));
+    decisive.is_some_and(|rule| rule["action"] == "Allow")
 }
 
 trait Ranked {
@@ -525,4 +542,178 @@ fn a_policy_that_cannot_be_read_closes_its_endpoints_until_it_can() {
         [Match::Connection(ConnectionStates::EstablishedOrRelated)]
     );
     assert!(!matches!(rule.action, Action::Lookup(Side::Input, _)));
+}
+
+/// A packet from `10.65.1.1` to `vm1` of `h0`, or back.
+fn between(ingress: bool) -> Packet {
+    let (there, here) = ("10.65.1.1".parse().unwrap(), "10.65.0.1".parse().unwrap());
+    Packet {
+        source: if ingress { there } else { here },
+        destination: if ingress { here } else { there },
+        protocol: 6,
+        port: 80,
+    }
+}
+
+/// Whether `vm1` may be sent something, and whether it may send something.
+fn open_sides(calculator: &Calculator) -> [bool; 2] {
+    [(true, "to-tap1"), (false, "from-tap1")]
+        .map(|(ingress, chain)| walk(&calculator.desired(), chain, &between(ingress)) == Some(true))
+}
+
+/// `vm1` of `h0`, to which the tier `default` allows everything.
+fn all_open() -> Calculator {
+    let (key, value) = endpoint(0, 1, &["a"], false);
+    let rules = json!([{"action": "Allow"}]);
+    let allow = json!({"order": 1, "selector": "", "ingress": rules, "egress": rules});
+    let (open, allow) = policy("open", &allow);
+    told([(&key, &value), (&open, &allow)])
+}
+
+#[test]
+fn what_cannot_be_read_of_a_policy_closes_what_it_may_be_for_and_no_more() {
+    const OPEN: [bool; 2] = [true, true];
+    const CLOSED: [bool; 2] = [false, false];
+    let ours = format!("{PREFIX}networkpolicies/openstack/bad");
+    let others = format!("{PREFIX}networkpolicies/prod/bad");
+    let global = format!("{PREFIX}globalnetworkpolicies/bad");
+    let deny = r#"[{"action":"Sing"}]"#;
+    for (key, value, sides) in [
+        // Nothing can be read but the key.
+        (&ours, "{".to_owned(), CLOSED),
+        (&others, "{".to_owned(), OPEN),
+        (&global, "{".to_owned(), CLOSED),
+        (&global, "[]".to_owned(), CLOSED),
+        (&global, r#"{"spec":7}"#.to_owned(), CLOSED),
+        // A selector. What else says whom it is for counts.
+        (
+            &ours,
+            r#"{"spec":{"order":0,"selector":"has("}}"#.to_owned(),
+            [false, true],
+        ),
+        (
+            &others,
+            r#"{"spec":{"order":0,"selector":"has("}}"#.to_owned(),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"selector":"has(","types":["Egress"]}}"#.to_owned(),
+            [true, false],
+        ),
+        (
+            &global,
+            r#"{"spec":{"selector":"has(b)","namespaceSelector":3}}"#.to_owned(),
+            OPEN,
+        ),
+        // Rules: their directions alone, and others' not.
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"ingress":{deny}}}}}"#),
+            [false, true],
+        ),
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"egress":{deny}}}}}"#),
+            [true, false],
+        ),
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"types":["Egress"],"ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"selector":"has(b)","ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"ingress":7}}"#.to_owned(),
+            CLOSED,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"types":["Ingress"],"ingress":7}}"#.to_owned(),
+            [false, true],
+        ),
+        // The directions, the place and the tier themselves.
+        (
+            &global,
+            r#"{"spec":{"order":0,"types":["Sideways"]}}"#.to_owned(),
+            CLOSED,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":"last"}}"#.to_owned(),
+            [false, true],
+        ),
+        (&global, r#"{"spec":{"tier":7}}"#.to_owned(), [false, true]),
+        // It comes after the one that allows.
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":2,"ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        // What comes before the rule that cannot be read.
+        (
+            &global,
+            r#"{"spec":{"order":0,"ingress":[{"action":"Allow"},{"action":"Sing"}]}}"#.to_owned(),
+            OPEN,
+        ),
+        // For interfaces of hosts.
+        (
+            &global,
+            format!(r#"{{"spec":{{"doNotTrack":true,"ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"preDNAT":true,"selector":"has("}}"#.to_owned(),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"doNotTrack":"yes"}}"#.to_owned(),
+            [false, true],
+        ),
+        // What does not matter here.
+        (
+            &global,
+            r#"{"metadata":7,"spec":{"selector":"has(b)"}}"#.to_owned(),
+            OPEN,
+        ),
+    ] {
+        let mut calculator = all_open();
+        let told = calculator.change(key, Some(value.as_bytes())).cloned();
+        let problem = told.unwrap_or_else(|| panic!("{value}: not told"));
+        assert!(problem.reason.contains("; "), "{problem}");
+        assert_eq!(open_sides(&calculator), sides, "{key} {value}");
+        calculator.change(key, None);
+        assert_eq!(open_sides(&calculator), OPEN, "{key} {value}");
+    }
+}
+
+#[test]
+fn a_policy_for_hosts_that_can_no_longer_be_read_stays_one() {
+    let mut calculator = all_open();
+    let key = format!("{PREFIX}globalnetworkpolicies/hosts");
+    let value = json!({"spec": {"doNotTrack": true, "ingress": [{"action": "Deny"}]}});
+    tell(&mut calculator, &key, Some(&value));
+    assert!(calculator.change(&key, Some(b"{")).is_some());
+    assert_eq!(open_sides(&calculator), [true, true]);
+}
+
+/// After a restart nothing is known from before: what was a `Deny` must not be open then.
+#[test]
+fn a_restart_opens_nothing() {
+    let mut calculator = all_open();
+    let deny = json!({"order": 0, "ingress": [{"action": "Deny"}]});
+    let (key, deny) = policy("deny", &deny);
+    tell(&mut calculator, &key, Some(&deny));
+    calculator.change(&key, Some(b"not JSON"));
+    assert_eq!(open_sides(&calculator), [false, true], "the last good one");
+    let mut restarted = all_open();
+    restarted.change(&key, Some(b"not JSON"));
+    assert_eq!(open_sides(&restarted), [false, false]);
 }

@@ -157,14 +157,15 @@ impl Compiled {
 
     /// The chain of a policy that cannot be read: nothing passes.
     pub fn closed(direction: Direction, id: &str, reason: &str) -> Self {
+        Self::empty(direction, id).then_closed(reason)
+    }
+
+    /// The same rules, after which nothing passes.
+    #[must_use]
+    pub fn then_closed(mut self, reason: &str) -> Self {
         let rule = counted(Vec::new(), Verdict::Drop, comment(reason));
-        Self {
-            chain: Arc::new(Chain {
-                hook: None,
-                rules: vec![rule],
-            }),
-            ..Self::empty(direction, id)
-        }
+        Arc::make_mut(&mut self.chain).rules.push(rule);
+        self
     }
 
     pub(super) fn use_selector(&mut self, selector: Selector) -> SetId {

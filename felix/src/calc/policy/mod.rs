@@ -3,7 +3,9 @@
 mod index;
 mod order;
 mod read;
+mod salvage;
 
 pub(super) use index::{Index, List, Member};
 pub(super) use order::Tiers;
-pub(super) use read::{Policy, broken, policy};
+pub(super) use read::{Policy, policy};
+pub(super) use salvage::broken;

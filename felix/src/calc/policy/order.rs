@@ -10,6 +10,9 @@ use crate::render::{Compiled, Direction};
 /// The order of the tier `default` where it is not stored (as in Calico).
 const DEFAULT_TIER_ORDER: f64 = 1_000_000.0;
 
+/// Stands for the tier of a policy that does not tell it: no tier is called so.
+pub(super) const BEFORE_ALL: &str = "";
+
 /// The stored tiers, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tiers(BTreeMap<String, Tier>);
@@ -51,6 +54,13 @@ impl Tiers {
     fn get(&self, name: &str) -> (Tier, bool) {
         match self.0.get(name) {
             Some(tier) => (*tier, false),
+            None if name == BEFORE_ALL => {
+                let tier = Tier {
+                    order: f64::NEG_INFINITY,
+                    denies: true,
+                };
+                (tier, false)
+            }
             None => {
                 let known = name == DEFAULT_TIER;
                 let order = if known {

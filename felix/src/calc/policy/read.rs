@@ -1,7 +1,6 @@
 //! Reads policies.
 
 use model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector};
-use serde_json::Value;
 
 use super::super::read::resource;
 use super::super::types::Problem;
@@ -18,7 +17,8 @@ pub(crate) struct Policy {
     pub(crate) name: String,
     /// The endpoints that it is for.
     pub(crate) subjects: Selector,
-    /// Rules for what they are sent, if it is for that.
+    /// Rules for what they are sent, if it is for that. (Those that are for interfaces of hosts have
+    /// neither these nor the others.)
     pub(crate) ingress: Option<Compiled>,
     /// Rules for what they send, if it is for that.
     pub(crate) egress: Option<Compiled>,
@@ -34,25 +34,26 @@ impl Policy {
         }
     }
 
+    /// Whether workloads ask it.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.sides().next().is_some()
+    }
+
     pub(crate) fn sides(&self) -> impl Iterator<Item = &Compiled> {
         [&self.ingress, &self.egress].into_iter().flatten()
     }
 }
 
 /// Kind, namespace and stored name, in short.
-fn id(key: &ResourceKey) -> String {
+pub(super) fn id(key: &ResourceKey) -> String {
     match key.namespace() {
         Some(namespace) => format!("np/{namespace}/{}", key.name()),
         None => format!("gnp/{}", key.name()),
     }
 }
 
-/// Reads a policy; `None` if it is none of workloads' business.
-pub(crate) fn policy(
-    text: &str,
-    key: &ResourceKey,
-    octets: &[u8],
-) -> Result<Option<Policy>, Problem> {
+/// Reads a policy.
+pub(crate) fn policy(text: &str, key: &ResourceKey, octets: &[u8]) -> Result<Policy, Problem> {
     match key.kind() {
         Kind::GlobalNetworkPolicy => of_spec::<true>(text, key, octets),
         _ => of_spec::<false>(text, key, octets),
@@ -63,13 +64,10 @@ fn of_spec<const GLOBAL: bool>(
     text: &str,
     key: &ResourceKey,
     octets: &[u8],
-) -> Result<Option<Policy>, Problem> {
+) -> Result<Policy, Problem> {
     let mut read: Resource<PolicySpec<GLOBAL>> = resource(text, octets)?;
     // The key tells the name, whatever the value says.
     key.name().clone_into(&mut read.metadata.name);
-    if !read.spec.is_for_workloads() {
-        return Ok(None);
-    }
     let spec = &read.spec;
     let subjects = subjects(
         key.namespace(),
@@ -81,11 +79,10 @@ fn of_spec<const GLOBAL: bool>(
     let types = spec.effective_types();
     let id = id(key);
     let side = |kind, direction, rules| {
-        types
-            .contains(&kind)
-            .then(|| compile(direction, &id, key.namespace(), rules))
+        let asked = spec.is_for_workloads() && types.contains(&kind);
+        asked.then(|| compile(direction, &id, key.namespace(), rules))
     };
-    Ok(Some(Policy {
+    Ok(Policy {
         tier: spec.effective_tier().to_owned(),
         order: place(spec.order.as_ref()),
         name: read.real_name(),
@@ -93,41 +90,6 @@ fn of_spec<const GLOBAL: bool>(
         ingress: side(PolicyType::Ingress, Direction::Ingress, &spec.ingress),
         egress: side(PolicyType::Egress, Direction::Egress, &spec.egress),
         broken: false,
-    }))
-}
-
-/// What stands in for a policy that cannot be read and of which nothing is known from before: it
-/// closes the endpoints that it is for, as far as that can be told.
-pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> Option<Policy> {
-    let value: Value = serde_json::from_slice(octets).ok()?;
-    let spec = value.get("spec")?;
-    let text = |field: &str| match spec.get(field) {
-        None | Some(Value::Null) => Some(""),
-        Some(value) => value.as_str(),
-    };
-    let subjects = subjects(
-        key.namespace(),
-        text("selector")?,
-        text("namespaceSelector")?,
-        text("serviceAccountSelector")?,
-    );
-    let id = id(key);
-    let reason = format!("{}: {}", problem.field, problem.reason);
-    let closed = |direction| Some(Compiled::closed(direction, &id, &reason));
-    Some(Policy {
-        tier: text("tier")
-            .filter(|tier| !tier.is_empty())
-            .unwrap_or(model::DEFAULT_TIER)
-            .to_owned(),
-        order: spec
-            .get("order")
-            .and_then(Value::as_f64)
-            .unwrap_or(f64::INFINITY),
-        name: key.name().to_owned(),
-        subjects: subjects.ok()?,
-        ingress: closed(Direction::Ingress),
-        egress: closed(Direction::Egress),
-        broken: true,
     })
 }
 

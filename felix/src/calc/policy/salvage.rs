@@ -1,0 +1,178 @@
+//! What stands in for a policy that cannot be read, while nothing is known of it from before.
+//!
+//! It may have been the one that denies, so it must not count as absent; nor may it cost more than
+//! it must. Whatever of it can be read is followed. A rule that cannot be read drops all that comes
+//! to it. If it cannot be told which endpoints, directions or place it is for, it closes all that
+//! it may be for, before all others that it may come before.
+
+use model::{Metadata, PolicySpec, PolicyType, Resource, ResourceKey, Rule, Selector};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::super::types::Problem;
+use super::order::BEFORE_ALL;
+use super::read::{Policy, id, place};
+use crate::render::{Compiled, Direction, compile, subjects};
+
+/// The fields of a spec; `None` if not even they can be told apart.
+#[derive(Clone, Copy)]
+struct Fields<'v>(Option<&'v Map<String, Value>>);
+
+impl<'v> Fields<'v> {
+    /// A field, or what it is if it is absent; `None` if it cannot be read.
+    fn get<T: DeserializeOwned + Default>(self, name: &str) -> Option<T> {
+        match self.0?.get(name) {
+            None | Some(Value::Null) => Some(T::default()),
+            Some(value) => T::deserialize(value).ok(),
+        }
+    }
+
+    fn selector(self, name: &str) -> Option<String> {
+        let text: String = self.get(name)?;
+        let reads = text.trim().is_empty() || text.parse::<Selector>().is_ok();
+        reads.then_some(text)
+    }
+
+    /// The rules of a direction.
+    fn rules(self, direction: Direction) -> Rules {
+        let stored: Option<Vec<Value>> = self.get(direction.field());
+        let mut rules = Rules {
+            given: stored.as_ref().map(|stored| !stored.is_empty()),
+            good: Vec::new(),
+            whole: false,
+        };
+        for rule in stored.iter().flatten() {
+            match Rule::deserialize(rule) {
+                Ok(rule) => rules.good.push(rule),
+                Err(_) => return rules,
+            }
+        }
+        rules.whole = stored.is_some();
+        rules
+    }
+}
+
+/// The rules of a direction, as far as they can be read.
+struct Rules {
+    /// Whether there are any, if that can be told.
+    given: Option<bool>,
+    /// Those before the first that cannot be read.
+    good: Vec<Rule>,
+    /// These are all.
+    whole: bool,
+}
+
+/// What stands in for it, and words that say so.
+pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Policy, String) {
+    let value: Option<Value> = serde_json::from_slice(octets).ok();
+    let nothing = Map::new();
+    let fields =
+        Fields(value.as_ref().and_then(Value::as_object).and_then(
+            |whole| match whole.get("spec") {
+                None | Some(Value::Null) => Some(&nothing),
+                Some(spec) => spec.as_object(),
+            },
+        ));
+    let metadata = value.as_ref().and_then(|value| value.get("metadata"));
+    let selectors = ["selector", "namespaceSelector", "serviceAccountSelector"];
+    let [selector, namespaces, accounts] = selectors.map(|name| fields.selector(name));
+    let untracked: Option<bool> = fields.get("doNotTrack");
+    let untranslated: Option<bool> = fields.get("preDNAT");
+    let (tier, order) = (fields.get::<String>("tier"), fields.get("order"));
+    let ingress = fields.rules(Direction::Ingress);
+    let egress = fields.rules(Direction::Egress);
+    let types = types(fields, &ingress, &egress);
+
+    let of_hosts = untracked == Some(true) || untranslated == Some(true);
+    let is_placed = tier.is_some() && order.is_some();
+    let is_for = [&selector, &namespaces, &accounts];
+    let is_known = is_placed
+        && is_for.iter().all(|part| part.is_some())
+        && types.is_some()
+        && untracked.is_some()
+        && untranslated.is_some();
+    let reason = problem.what();
+    let id = id(key);
+    let side = |kind, direction, rules: &Rules| {
+        let asked = types.as_ref().is_none_or(|types| types.contains(&kind));
+        (asked && !of_hosts).then(|| match is_known {
+            true if rules.whole => compile(direction, &id, key.namespace(), &rules.good),
+            true => compile(direction, &id, key.namespace(), &rules.good).then_closed(&reason),
+            false => Compiled::closed(direction, &id, &reason),
+        })
+    };
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let subjects = subjects(
+        key.namespace(),
+        &part(&selector),
+        &part(&namespaces),
+        &part(&accounts),
+    );
+    let policy = Policy {
+        name: name(key, metadata, tier.as_deref()),
+        tier: match tier.as_deref() {
+            None => BEFORE_ALL.to_owned(),
+            Some("") => model::DEFAULT_TIER.to_owned(),
+            Some(tier) => tier.to_owned(),
+        },
+        order: match &order {
+            None => f64::NEG_INFINITY,
+            Some(order) => place(Option::as_ref(order)),
+        },
+        // Each part was found to be a selector.
+        subjects: subjects.unwrap_or_default(),
+        ingress: side(PolicyType::Ingress, Direction::Ingress, &ingress),
+        egress: side(PolicyType::Egress, Direction::Egress, &egress),
+        broken: true,
+    };
+    let words = words(&policy, is_known);
+    (policy, words)
+}
+
+/// The directions that it is for, as [`PolicySpec::effective_types`] has them; `None` if that
+/// cannot be told.
+fn types(fields: Fields<'_>, ingress: &Rules, egress: &Rules) -> Option<Vec<PolicyType>> {
+    let given: Vec<PolicyType> = fields.get("types")?;
+    if !given.is_empty() {
+        return Some(given);
+    }
+    Some(match (ingress.given?, egress.given?) {
+        (true, true) => vec![PolicyType::Ingress, PolicyType::Egress],
+        (false, true) => vec![PolicyType::Egress],
+        (_, false) => vec![PolicyType::Ingress],
+    })
+}
+
+/// The name that people use, as far as it can be told.
+fn name(key: &ResourceKey, metadata: Option<&Value>, tier: Option<&str>) -> String {
+    let metadata = metadata.and_then(|metadata| Metadata::deserialize(metadata).ok());
+    let resource = Resource {
+        metadata: Metadata {
+            name: key.name().to_owned(),
+            ..metadata.unwrap_or_default()
+        },
+        spec: PolicySpec::<true> {
+            tier: tier.unwrap_or_default().to_owned(),
+            ..PolicySpec::default()
+        },
+        ..Resource::default()
+    };
+    resource.real_name()
+}
+
+/// What is done instead.
+fn words(policy: &Policy, is_known: bool) -> String {
+    let closes = match (&policy.ingress, &policy.egress) {
+        (None, None) => return "no workload asks it".into(),
+        (Some(_), Some(_)) => "ingress and egress",
+        (Some(_), None) => "ingress",
+        (None, Some(_)) => "egress",
+    };
+    match is_known {
+        true => {
+            "what can be read is followed; a rule that cannot drops all that comes to it".into()
+        }
+        false => format!("until it can be read, it closes {closes} of all that it may be for"),
+    }
+}
