@@ -119,14 +119,14 @@ impl Calculator {
             Some(octets) => read::endpoint(key, resource, octets, &self.hostname)?,
             None => Read::Absent,
         };
-        let (local, member) = match read {
-            Read::Absent => (None, None),
-            Read::Local(endpoint, member) => (Some(endpoint), Some(member)),
-            Read::Remote(member) => (None, Some(member)),
+        let (local, member, problem) = match read {
+            Read::Absent => (None, None, None),
+            Read::Local(endpoint, member) => (Some(endpoint), Some(member), None),
+            Read::Remote(member, problem) => (None, Some(member), problem),
             // As an endpoint of others it stays what it was.
-            Read::Unreadable => {
+            Read::Unreadable(problem) => {
                 self.changed |= self.endpoints.remove(key).is_some();
-                return Ok(());
+                return Err(problem);
             }
         };
         self.changed |= match local {
@@ -138,7 +138,7 @@ impl Calculator {
             }
         };
         self.changed |= self.index.put_member(key, member);
-        Ok(())
+        problem.map_or(Ok(()), Err)
     }
 
     fn profile(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {

@@ -717,3 +717,35 @@ fn a_restart_opens_nothing() {
     restarted.change(&key, Some(b"not JSON"));
     assert_eq!(open_sides(&restarted), [false, false]);
 }
+
+/// What selects another host's endpoint holds for the addresses of it that can be read.
+#[test]
+fn one_bad_address_of_another_hosts_endpoint_does_not_lose_the_others() {
+    let (key, value) = endpoint(0, 1, &["a"], false);
+    let deny = json!([{"action": "Deny", "source": {"selector": "has(b)"}}, {"action": "Allow"}]);
+    let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));
+    let (other, good) = endpoint(1, 1, &["b"], false);
+    let reach = |calculator: &Calculator| {
+        walk(&calculator.desired(), "to-tap1", &between(true)) == Some(true)
+    };
+    for bad in ["10.65.1.300/32", "10.65.0.0/24", "127.0.0.1/32"] {
+        let mut calculator = told([(&key, &value), (&rules, &deny)]);
+        assert!(reach(&calculator), "nobody has that address");
+        let mut some = good.clone();
+        some["spec"]["ipNetworks"] = json!([bad, "10.65.1.1/32"]);
+        let told = calculator
+            .change(&other, Some(some.to_string().as_bytes()))
+            .cloned();
+        let words = told.expect("a problem").to_string();
+        assert!(words.contains("spec.ipNetworks[0]"), "{words}");
+        assert!(words.ends_with("the other addresses count"), "{words}");
+        assert!(!reach(&calculator), "{bad}");
+        // With no good one left it stays what it was.
+        some["spec"]["ipNetworks"] = json!([bad]);
+        tell(&mut calculator, &other, Some(&some));
+        assert!(!reach(&calculator), "{bad}");
+        assert!(!calculator.desired().problems.is_empty());
+        tell(&mut calculator, &other, None);
+        assert!(reach(&calculator) && calculator.desired().problems.is_empty());
+    }
+}

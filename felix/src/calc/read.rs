@@ -1,10 +1,14 @@
-//! Reads stored values. A value is taken as a whole or not at all; what is wrong with it names the
-//! field.
+//! Reads stored values. A value is taken as a whole or not at all, but for addresses of other hosts'
+//! endpoints; what is wrong with it names the field.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::{EndpointName, Key, Kind, Metadata, Resource, ResourceKey, Spec, WorkloadEndpointSpec};
+use model::{
+    EndpointName, Key, Kind, Metadata, Network, Resource, ResourceKey, Spec, WorkloadEndpointSpec,
+};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::policy::Member;
 use super::types::{Endpoint, EndpointId, Problem, is_interface_name};
@@ -23,12 +27,12 @@ const TAKEN_ON: [&str; 2] = ["pcns.", "pcsa."];
 pub(super) enum Read {
     /// One of ours, and what rules can tell of it.
     Local(Endpoint, Member),
-    /// Another host's.
-    Remote(Member),
+    /// Another host's, and what is wrong with some of its addresses, which are left out.
+    Remote(Member, Option<Problem>),
     /// One without addresses: as if it were not there.
     Absent,
-    /// Another host's that cannot be read.
-    Unreadable,
+    /// Another host's that cannot be read, or none of its addresses.
+    Unreadable(Problem),
 }
 
 /// Reads a resource.
@@ -50,8 +54,8 @@ pub(super) fn endpoint(
     let parsed = match resource::<WorkloadEndpointSpec>(key, octets) {
         Ok(parsed) => parsed,
         // Unreadable, but by its name it is another host's business.
-        Err(_) if name.as_ref().is_ok_and(|name| name.node() != hostname) => {
-            return Ok(Read::Unreadable);
+        Err(problem) if name.as_ref().is_ok_and(|name| name.node() != hostname) => {
+            return Ok(salvage(key, resource_key, octets, hostname, problem));
         }
         Err(problem) => return Err(problem),
     };
@@ -67,8 +71,11 @@ pub(super) fn endpoint(
         local,
     };
     if spec.node != hostname {
-        let addresses = addresses(key, &spec).unwrap_or_default();
-        return Ok(Read::Remote(member(addresses, false)));
+        let (addresses, problem) = addresses(key, &spec);
+        return Ok(match problem {
+            Some(problem) if addresses.is_empty() => Read::Unreadable(problem),
+            problem => Read::Remote(member(addresses, false), problem.map(left_out)),
+        });
     }
     let name = name
         .or_else(|_| spec.name())
@@ -77,7 +84,10 @@ pub(super) fn endpoint(
         let reason = format!("'{}' is not the name of an interface", spec.interface_name);
         return Err(Problem::new(key, "spec.interfaceName", reason));
     }
-    let addresses = addresses(key, &spec)?;
+    let addresses = match addresses(key, &spec) {
+        (addresses, None) => addresses,
+        (_, Some(problem)) => return Err(problem),
+    };
     let member = member(addresses.clone(), true);
     let floating = spec
         .ip_nats
@@ -94,6 +104,36 @@ pub(super) fn endpoint(
         profiles: spec.profiles,
     };
     Ok(Read::Local(endpoint, member))
+}
+
+/// Another host's endpoint that cannot be read as a whole, without those of its addresses that are
+/// none: rules that deny the others are to go on to hold.
+fn salvage(
+    key: &str,
+    resource_key: &ResourceKey,
+    octets: &[u8],
+    hostname: &str,
+    problem: Problem,
+) -> Read {
+    let without = || {
+        let mut value: Value = serde_json::from_slice(octets).ok()?;
+        let networks = value.pointer_mut("/spec/ipNetworks")?.as_array_mut()?;
+        let all = networks.len();
+        networks.retain(|network| Network::deserialize(network).is_ok());
+        let some = !networks.is_empty() && networks.len() < all;
+        some.then(|| value.to_string())
+    };
+    // Without those it reads, or something else is wrong with it.
+    match without().map(|text| endpoint(key, resource_key, text.as_bytes(), hostname)) {
+        Some(Ok(Read::Remote(member, _))) => Read::Remote(member, Some(left_out(problem))),
+        _ => Read::Unreadable(problem),
+    }
+}
+
+/// The problem of some address, with what is done instead.
+fn left_out(problem: Problem) -> Problem {
+    let reason = format!("{}; the other addresses count", problem.reason);
+    Problem { reason, ..problem }
 }
 
 /// The labels that selectors see.
@@ -146,24 +186,26 @@ pub(super) fn local_id(key: &str, hostname: &str) -> Option<(EndpointId, String)
     ours.then(|| id(&key, &name))
 }
 
-fn addresses(key: &str, spec: &WorkloadEndpointSpec) -> Result<Vec<IpAddr>, Problem> {
+/// Its addresses that can be a workload's, and what is wrong with the first that cannot.
+fn addresses(key: &str, spec: &WorkloadEndpointSpec) -> (Vec<IpAddr>, Option<Problem>) {
     let mut addresses = Vec::with_capacity(spec.ip_networks.len());
+    let mut problem = None;
     for (at, network) in spec.ip_networks.iter().enumerate() {
-        let field = format!("spec.ipNetworks[{at}]");
-        if !network.is_host() {
-            let reason = format!("{network} is not a single address (/32 or /128)");
-            return Err(Problem::new(key, field, reason));
-        }
         let address = network.address();
-        if !can_be_workload(address) {
-            let reason = format!("{address} cannot be the address of a workload");
-            return Err(Problem::new(key, field, reason));
-        }
-        addresses.push(address);
+        let reason = if !network.is_host() {
+            format!("{network} is not a single address (/32 or /128)")
+        } else if !can_be_workload(address) {
+            format!("{address} cannot be the address of a workload")
+        } else {
+            addresses.push(address);
+            continue;
+        };
+        let field = format!("spec.ipNetworks[{at}]");
+        problem.get_or_insert_with(|| Problem::new(key, field, reason));
     }
     addresses.sort_unstable();
     addresses.dedup();
-    Ok(addresses)
+    (addresses, problem)
 }
 
 /// An address that can be routed to one interface.

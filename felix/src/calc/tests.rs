@@ -227,9 +227,10 @@ fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
 }
 
 #[test]
-fn a_bad_value_of_another_hosts_endpoint_is_not_our_problem() {
+fn a_bad_value_of_another_hosts_endpoint_is_told_and_refuses_none_of_ours() {
     let mut calculator = Calculator::new("r1-c08", None);
-    assert_eq!(calculator.change(&endpoint_key("a"), Some(b"{")), None);
+    assert!(calculator.change(&endpoint_key("a"), Some(b"{")).is_some());
+    assert_eq!(calculator.desired().endpoints.len(), 0);
     assert_eq!(calculator.change(&key("nodes", "x"), Some(b"{")), None);
     assert_eq!(calculator.change("/registry/else", Some(b"{")), None);
 }
