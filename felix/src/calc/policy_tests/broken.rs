@@ -1,0 +1,254 @@
+//! What cannot be read, of policies and of other hosts' endpoints, opens nothing.
+
+use serde_json::json;
+
+use super::{PREFIX, Packet, endpoint, policy, tell, told, walk};
+use crate::calc::Calculator;
+use crate::render::{Action, ConnectionStates, Match, Rule, Side};
+
+/// A packet from `10.65.1.1` to `vm1` of `h0`, or back.
+fn between(ingress: bool) -> Packet {
+    let (there, here) = ("10.65.1.1".parse().unwrap(), "10.65.0.1".parse().unwrap());
+    Packet {
+        source: if ingress { there } else { here },
+        destination: if ingress { here } else { there },
+        protocol: 6,
+        port: 80,
+    }
+}
+
+/// Whether `vm1` may be sent something, and whether it may send something.
+fn open_sides(calculator: &Calculator) -> [bool; 2] {
+    [(true, "to-tap1"), (false, "from-tap1")]
+        .map(|(ingress, chain)| walk(&calculator.desired(), chain, &between(ingress)) == Some(true))
+}
+
+/// `vm1` of `h0`, to which the tier `default` allows everything.
+fn all_open() -> Calculator {
+    let (key, value) = endpoint(0, 1, &["a"], false);
+    let rules = json!([{"action": "Allow"}]);
+    let allow = json!({"order": 1, "selector": "", "ingress": rules, "egress": rules});
+    let (open, allow) = policy("open", &allow);
+    told([(&key, &value), (&open, &allow)])
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_closes_its_endpoints_until_it_can() {
+    let (key, value) = endpoint(0, 1, &["a"], false);
+    let mut calculator = told([(&key, &value)]);
+    let packet = Packet {
+        source: "10.65.1.1".parse().unwrap(),
+        destination: "10.65.0.1".parse().unwrap(),
+        protocol: 6,
+        port: 80,
+    };
+    let (open, allow) = policy(
+        "q",
+        &json!({"order": 2, "selector": "has(a)", "ingress": [{"action": "Allow"}]}),
+    );
+    tell(&mut calculator, &open, Some(&allow));
+    let passes = |calculator: &Calculator| walk(&calculator.desired(), "to-tap1", &packet);
+    assert_eq!(passes(&calculator), Some(true));
+    let bad = json!({"order": 1, "selector": "has(a)", "ingress": [{"action": "Sing"}]});
+    let (other, bad) = policy("p", &bad);
+    tell(&mut calculator, &other, Some(&bad));
+    assert_eq!(passes(&calculator), Some(false), "it comes first");
+    let problems = calculator.desired().problems;
+    assert!(
+        problems
+            .iter()
+            .any(|p| p.to_string().contains("p: spec.ingress[0].action: ")),
+        "{problems:?}"
+    );
+    tell(&mut calculator, &other, None);
+    assert_eq!(passes(&calculator), Some(true));
+    // What was good stays in force.
+    tell(&mut calculator, &open, Some(&bad));
+    assert_eq!(passes(&calculator), Some(true));
+    let rule = Rule::clone(&calculator.desired().rules.chains["to-tap1"].rules[0]);
+    assert_eq!(
+        rule.matches,
+        [Match::Connection(ConnectionStates::EstablishedOrRelated)]
+    );
+    assert!(!matches!(rule.action, Action::Lookup(Side::Input, _)));
+}
+
+#[test]
+fn what_cannot_be_read_of_a_policy_closes_what_it_may_be_for_and_no_more() {
+    const OPEN: [bool; 2] = [true, true];
+    const CLOSED: [bool; 2] = [false, false];
+    let ours = format!("{PREFIX}networkpolicies/openstack/bad");
+    let others = format!("{PREFIX}networkpolicies/prod/bad");
+    let global = format!("{PREFIX}globalnetworkpolicies/bad");
+    let deny = r#"[{"action":"Sing"}]"#;
+    for (key, value, sides) in [
+        // Nothing can be read but the key.
+        (&ours, "{".to_owned(), CLOSED),
+        (&others, "{".to_owned(), OPEN),
+        (&global, "{".to_owned(), CLOSED),
+        (&global, "[]".to_owned(), CLOSED),
+        (&global, r#"{"spec":7}"#.to_owned(), CLOSED),
+        // A selector. What else says whom it is for counts.
+        (
+            &ours,
+            r#"{"spec":{"order":0,"selector":"has("}}"#.to_owned(),
+            [false, true],
+        ),
+        (
+            &others,
+            r#"{"spec":{"order":0,"selector":"has("}}"#.to_owned(),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"selector":"has(","types":["Egress"]}}"#.to_owned(),
+            [true, false],
+        ),
+        (
+            &global,
+            r#"{"spec":{"selector":"has(b)","namespaceSelector":3}}"#.to_owned(),
+            OPEN,
+        ),
+        // Rules: their directions alone, and others' not.
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"ingress":{deny}}}}}"#),
+            [false, true],
+        ),
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"egress":{deny}}}}}"#),
+            [true, false],
+        ),
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"types":["Egress"],"ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":0,"selector":"has(b)","ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"ingress":7}}"#.to_owned(),
+            CLOSED,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"types":["Ingress"],"ingress":7}}"#.to_owned(),
+            [false, true],
+        ),
+        // The directions, the place and the tier themselves.
+        (
+            &global,
+            r#"{"spec":{"order":0,"types":["Sideways"]}}"#.to_owned(),
+            CLOSED,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":"last"}}"#.to_owned(),
+            [false, true],
+        ),
+        (&global, r#"{"spec":{"tier":7}}"#.to_owned(), [false, true]),
+        // It comes after the one that allows.
+        (
+            &global,
+            format!(r#"{{"spec":{{"order":2,"ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        // What comes before the rule that cannot be read.
+        (
+            &global,
+            r#"{"spec":{"order":0,"ingress":[{"action":"Allow"},{"action":"Sing"}]}}"#.to_owned(),
+            OPEN,
+        ),
+        // For interfaces of hosts.
+        (
+            &global,
+            format!(r#"{{"spec":{{"doNotTrack":true,"ingress":{deny}}}}}"#),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"preDNAT":true,"selector":"has("}}"#.to_owned(),
+            OPEN,
+        ),
+        (
+            &global,
+            r#"{"spec":{"order":0,"doNotTrack":"yes"}}"#.to_owned(),
+            [false, true],
+        ),
+        // What does not matter here.
+        (
+            &global,
+            r#"{"metadata":7,"spec":{"selector":"has(b)"}}"#.to_owned(),
+            OPEN,
+        ),
+    ] {
+        let mut calculator = all_open();
+        let told = calculator.change(key, Some(value.as_bytes())).cloned();
+        let problem = told.unwrap_or_else(|| panic!("{value}: not told"));
+        assert!(problem.reason.contains("; "), "{problem}");
+        assert_eq!(open_sides(&calculator), sides, "{key} {value}");
+        calculator.change(key, None);
+        assert_eq!(open_sides(&calculator), OPEN, "{key} {value}");
+    }
+}
+
+#[test]
+fn a_policy_for_hosts_that_can_no_longer_be_read_stays_one() {
+    let mut calculator = all_open();
+    let key = format!("{PREFIX}globalnetworkpolicies/hosts");
+    let value = json!({"spec": {"doNotTrack": true, "ingress": [{"action": "Deny"}]}});
+    tell(&mut calculator, &key, Some(&value));
+    assert!(calculator.change(&key, Some(b"{")).is_some());
+    assert_eq!(open_sides(&calculator), [true, true]);
+}
+
+/// After a restart nothing is known from before: what was a `Deny` must not be open then.
+#[test]
+fn a_restart_opens_nothing() {
+    let mut calculator = all_open();
+    let deny = json!({"order": 0, "ingress": [{"action": "Deny"}]});
+    let (key, deny) = policy("deny", &deny);
+    tell(&mut calculator, &key, Some(&deny));
+    calculator.change(&key, Some(b"not JSON"));
+    assert_eq!(open_sides(&calculator), [false, true], "the last good one");
+    let mut restarted = all_open();
+    restarted.change(&key, Some(b"not JSON"));
+    assert_eq!(open_sides(&restarted), [false, false]);
+}
+
+/// What selects another host's endpoint holds for the addresses of it that can be read.
+#[test]
+fn one_bad_address_of_another_hosts_endpoint_does_not_lose_the_others() {
+    let (key, value) = endpoint(0, 1, &["a"], false);
+    let deny = json!([{"action": "Deny", "source": {"selector": "has(b)"}}, {"action": "Allow"}]);
+    let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));
+    let (other, good) = endpoint(1, 1, &["b"], false);
+    let reach = |calculator: &Calculator| {
+        walk(&calculator.desired(), "to-tap1", &between(true)) == Some(true)
+    };
+    for bad in ["10.65.1.300/32", "10.65.0.0/24", "127.0.0.1/32"] {
+        let mut calculator = told([(&key, &value), (&rules, &deny)]);
+        assert!(reach(&calculator), "nobody has that address");
+        let mut some = good.clone();
+        some["spec"]["ipNetworks"] = json!([bad, "10.65.1.1/32"]);
+        let told = calculator
+            .change(&other, Some(some.to_string().as_bytes()))
+            .cloned();
+        let words = told.expect("a problem").to_string();
+        assert!(words.contains("spec.ipNetworks[0]"), "{words}");
+        assert!(words.ends_with("the other addresses count"), "{words}");
+        assert!(!reach(&calculator), "{bad}");
+        // With no good one left it stays what it was.
+        some["spec"]["ipNetworks"] = json!([bad]);
+        tell(&mut calculator, &other, Some(&some));
+        assert!(!reach(&calculator), "{bad}");
+        assert!(!calculator.desired().problems.is_empty());
+        tell(&mut calculator, &other, None);
+        assert!(reach(&calculator) && calculator.desired().problems.is_empty());
+    }
+}
