@@ -21,13 +21,14 @@
 //! ```
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -35,7 +36,7 @@ use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::bird::{self, View};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
-use crate::{Command, Reply};
+use crate::{Command, Reply, metrics};
 
 /// The bound socket. Dropping it closes the socket and removes its file.
 #[derive(Debug)]
@@ -49,16 +50,47 @@ pub struct Control {
 #[derive(Debug)]
 struct Door {
     acceptor: JoinHandle<()>,
-    path: PathBuf,
+    /// Its file, if it has one.
+    path: Option<PathBuf>,
 }
 
-/// How the clients of a socket speak.
-#[derive(Clone, Copy, Debug)]
-enum Tongue {
+/// A socket, by how its clients speak.
+#[derive(Debug)]
+enum Listener {
     /// Lines of JSON.
-    Ours,
-    /// BIRD's.
-    Bird(View),
+    Ours(UnixListener),
+    /// BIRD's language.
+    Bird(UnixListener, View),
+    /// HTTP.
+    Metrics(TcpListener),
+}
+
+/// One client of a socket.
+#[derive(Debug)]
+enum Client {
+    Ours(UnixStream),
+    Bird(UnixStream, View),
+    Metrics(TcpStream),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Client> {
+        Ok(match self {
+            Self::Ours(listener) => Client::Ours(listener.accept().await?.0),
+            Self::Bird(listener, view) => Client::Bird(listener.accept().await?.0, *view),
+            Self::Metrics(listener) => Client::Metrics(listener.accept().await?.0),
+        })
+    }
+}
+
+impl Client {
+    async fn serve(self, requests: mpsc::Sender<Request>) {
+        match self {
+            Self::Ours(stream) => serve(stream, requests).await,
+            Self::Bird(stream, view) => bird::serve(stream, requests, view).await,
+            Self::Metrics(stream) => metrics::serve(stream, requests).await,
+        }
+    }
 }
 
 impl Control {
@@ -75,7 +107,7 @@ impl Control {
             sender,
             doors: Vec::new(),
         };
-        control.open(path.into(), Tongue::Ours)?;
+        control.open(path.into(), Listener::Ours)?;
         Ok(control)
     }
 
@@ -86,17 +118,43 @@ impl Control {
     ///
     /// As [`bind`](Self::bind).
     pub fn bind_bird(&mut self, path: impl Into<PathBuf>, view: View) -> Result<(), BindError> {
-        self.open(path.into(), Tongue::Bird(view))
+        self.open(path.into(), |listener| Listener::Bird(listener, view))
     }
 
-    fn open(&mut self, path: PathBuf, tongue: Tongue) -> Result<(), BindError> {
-        let listener = match bind_listener(&path) {
-            Ok(listener) => listener,
-            Err(cause) => return Err(BindError::new(path, cause)),
+    /// Answers scrapers on a TCP address, too; see [`metrics`]. Returns the address, whose port the
+    /// kernel has chosen if it was 0.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on.
+    pub fn bind_metrics(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
+        let bind = || {
+            let listener = std::net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let bound = listener.local_addr()?;
+            Ok((TcpListener::from_std(listener)?, bound))
         };
-        let acceptor = tokio::spawn(accept(listener, self.sender.clone(), tongue));
-        self.doors.push(Door { acceptor, path });
+        let (listener, bound) = bind().map_err(|cause| BindError::Metrics(address, cause))?;
+        tracing::info!("metrics on http://{bound}/metrics");
+        self.admit(Listener::Metrics(listener), None);
+        Ok(bound)
+    }
+
+    fn open(
+        &mut self,
+        path: PathBuf,
+        listener: impl FnOnce(UnixListener) -> Listener,
+    ) -> Result<(), BindError> {
+        match bind_listener(&path) {
+            Ok(bound) => self.admit(listener(bound), Some(path)),
+            Err(cause) => return Err(BindError::new(path, cause)),
+        }
         Ok(())
+    }
+
+    fn admit(&mut self, listener: Listener, path: Option<PathBuf>) {
+        let acceptor = tokio::spawn(accept(listener, self.sender.clone()));
+        self.doors.push(Door { acceptor, path });
     }
 
     /// Waits for the next request. Cancel-safe: no request is lost when the future is dropped.
@@ -112,8 +170,10 @@ impl Control {
 impl Drop for Door {
     fn drop(&mut self) {
         self.acceptor.abort();
-        // A file that is gone already is what we want.
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            // A file that is gone already is what we want.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -132,7 +192,7 @@ impl Request {
     }
 }
 
-/// Why the control socket cannot be bound.
+/// Why a socket for operators cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another daemon answers there.
@@ -151,6 +211,9 @@ pub enum BindError {
     /// Anything else.
     #[error("control socket {0}: {1}")]
     Io(PathBuf, io::Error),
+    /// The address for scrapers cannot be had.
+    #[error("metrics: cannot listen on {0}: {1}; set another `metrics.listen`")]
+    Metrics(SocketAddr, io::Error),
 }
 
 impl BindError {
@@ -197,7 +260,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>, tongue: Tongue) {
+async fn accept(listener: Listener, requests: mpsc::Sender<Request>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut serving = tokio::task::JoinSet::new();
     loop {
@@ -206,19 +269,16 @@ async fn accept(listener: UnixListener, requests: mpsc::Sender<Request>, tongue:
             return;
         };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok(client) => {
                 let requests = requests.clone();
                 serving.spawn(async move {
-                    match tongue {
-                        Tongue::Ours => serve(stream, requests).await,
-                        Tongue::Bird(view) => bird::serve(stream, requests, view).await,
-                    }
+                    client.serve(requests).await;
                     drop(slot);
                 });
             }
             Err(error) => {
                 // Out of descriptors or the like: wait for one of ours to be given back.
-                tracing::warn!(%error, "control socket cannot accept");
+                tracing::warn!(%error, "a socket for operators cannot accept");
                 if serving.join_next().await.is_none() {
                     tokio::time::sleep(WRITE).await;
                 }

@@ -5,6 +5,7 @@
 //! * [`control`]: the daemon's end of the control socket, and [`client`], the other end. One JSON
 //!   request and one JSON reply a line.
 //! * [`bird`]: the same questions in the language of BIRD's control socket.
+//! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
 //! * [`report`]: what the replies say, shared by the daemons and the command line.
 //! * [`daemon`]: logging and signals; [`program`]: the command line of a daemon.
 //!
@@ -18,6 +19,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod limits;
+pub mod metrics;
 pub mod program;
 pub mod report;
 

@@ -34,3 +34,12 @@ pub const REPLY: Duration = Duration::from_secs(15);
 
 /// Octets of a configuration file.
 pub const CONFIG_OCTETS_MAX: u64 = 16 * 1024 * 1024;
+
+/// Octets of the head of an HTTP request.
+pub const METRICS_HEAD_OCTETS_MAX: usize = 8 * 1024;
+
+/// A scraper that has not sent its request for this long is closed.
+pub const METRICS_READ: Duration = Duration::from_secs(5);
+
+/// A scraper that has not read its answer this long after it came is closed.
+pub const METRICS_SCRAPE: Duration = Duration::from_secs(20);

@@ -3,6 +3,7 @@
 //!
 //! Fields are only ever added, so that scripts keep working.
 
+mod figures;
 mod limits;
 mod settings;
 
@@ -11,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub use figures::{EndpointFigures, KernelFigures, StoreFigures, TableFigures};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 pub use settings::{NeighborSettings, Settings};
 
@@ -45,6 +47,14 @@ pub struct Status {
     pub config_error: Option<String>,
     /// Further facts, name and value, in the order to print them.
     pub facts: Vec<Fact>,
+    /// The store, where one is mirrored.
+    pub store: Option<StoreFigures>,
+    /// The tables of BGP, in a BGP daemon.
+    pub tables: Option<TableFigures>,
+    /// Kernel routes, in a daemon that keeps some.
+    pub kernel: Option<KernelFigures>,
+    /// Endpoints and their packet filter, in felix.
+    pub endpoints: Option<EndpointFigures>,
 }
 
 /// A named fact of a [`Status`].

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use admin::report::{Fact, Fib, FibHop, FibRoute, Limit, Path, Routes};
+use admin::report::{Fact, Fib, FibHop, FibRoute, KernelFigures, Limit, Path, Routes};
 use fib_sync::watch::Resolution;
 use fib_sync::{FibStatus, FibView, Hop, Route, RouteKey};
 use intent::store::IPIP_INTERFACE;
@@ -147,6 +147,19 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
             value,
         })
         .collect()
+}
+
+/// What is counted of kernel routes.
+pub(crate) fn figures(node: &Node) -> KernelFigures {
+    let sum = node.reconciler().summary();
+    KernelFigures {
+        wanted: sum.wanted as u64,
+        installed: sum.acked as u64,
+        pending: sum.pending as u64,
+        failed: (sum.failed + sum.conflicts) as u64,
+        drift: sum.drift,
+        writes: sum.puts + sum.deletes,
+    }
 }
 
 /// The limits of the kernel side.

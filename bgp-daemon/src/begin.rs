@@ -56,6 +56,7 @@ fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: In
         waiting_for: vec![waiting(source)],
         notes,
         facts: vec![fact(source)],
+        store: Some(source.figures()),
         ..process::<P>(config, started)
     }
 }

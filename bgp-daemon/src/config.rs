@@ -158,6 +158,7 @@ impl<S: Settings> Config<S> {
                 "bird6_control",
                 self.file.bird6_control != new.file.bird6_control,
             ),
+            ("metrics", self.file.metrics != new.file.metrics),
             ("log", self.file.log != new.file.log),
             ("log_format", self.file.log_format != new.file.log_format),
             ("secrets", self.secrets() != new.secrets()),

@@ -20,7 +20,7 @@ pub enum Failure<E: Error> {
     /// The log level is none.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The control socket cannot be bound.
+    /// The control socket, or the one for scrapers, cannot be bound.
     #[error(transparent)]
     Control(#[from] BindError),
     /// A BGP socket cannot be had.
@@ -61,6 +61,9 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     let mut control = Control::bind(config.control())?;
     for (path, view) in config.bird_controls() {
         control.bind_bird(path, view)?;
+    }
+    if let Some(metrics) = &config.file.metrics {
+        control.bind_metrics(metrics.listen)?;
     }
     let mut source = match config.store() {
         Some(store) => Some(Source::open(&config, store, chance()).await?),

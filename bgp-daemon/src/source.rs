@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use admin::report::StoreFigures;
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
@@ -222,6 +223,22 @@ impl Source {
             Status::InSync => "in sync",
             Status::Lost => "away",
             Status::Unready(_) => "not ready",
+        }
+    }
+
+    /// The same in numbers.
+    pub(crate) fn figures(&self) -> StoreFigures {
+        let enrolment = self.enrolment.as_ref();
+        StoreFigures {
+            in_sync: self.status == Status::InSync,
+            away: self.status == Status::Lost,
+            unready: matches!(self.status, Status::Unready(_)),
+            snapshot_age_s: match self.status {
+                Status::Snapshot { age_s } => Some(age_s),
+                _ => None,
+            },
+            bad_values: self.view.faults().count() as u64,
+            registered: enrolment.map(|enrolment| enrolment.registrar.trouble().is_none()),
         }
     }
 

@@ -56,6 +56,7 @@ impl Speaker {
         if self.malformed.len() >= MALFORMED_KEPT {
             self.malformed.pop_front();
         }
+        self.malformed_total += 1;
         self.malformed.push_back(Malformed {
             at: now,
             peer: self.peer_name(peer).into(),

@@ -42,6 +42,7 @@ pub struct Speaker {
     pub(crate) outputs: VecDeque<Output>,
     writable: VecDeque<PeerId>,
     pub(crate) malformed: VecDeque<Malformed>,
+    pub(crate) malformed_total: u64,
     /// Peers whose sessions have to start over.
     lost: Vec<PeerId>,
     /// Peers whose sessions were ended to begin again.
@@ -86,6 +87,7 @@ impl Speaker {
             outputs: VecDeque::new(),
             writable: VecDeque::new(),
             malformed: VecDeque::new(),
+            malformed_total: 0,
             lost: Vec::new(),
             parted: Vec::new(),
             leaving: VecDeque::new(),
@@ -339,6 +341,11 @@ impl Speaker {
     ) -> impl Iterator<Item = (PeerId, SentPath)> + 'a {
         let groups = self.groups.iter().flatten();
         groups.flat_map(move |group| group.sent(&self.rib, family, net))
+    }
+
+    /// How many malformed messages there were.
+    pub const fn malformed_total(&self) -> u64 {
+        self.malformed_total
     }
 
     /// The last malformed messages, oldest first.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use admin::config::{Problem, Report, Source};
 use admin::daemon::{LogFormat, host_name};
+use admin::metrics::MetricsSection;
 use datastore::{EtcdOptions, SnapshotOptions};
 use model::EndpointFile;
 use serde::Deserialize;
@@ -29,6 +30,8 @@ pub use environment::Environment;
 pub struct Config {
     /// The control socket.
     pub control: PathBuf,
+    /// Where scrapers are answered, if anywhere.
+    pub metrics: Option<MetricsSection>,
     /// Log level or directives.
     pub log: String,
     /// How log lines look.
@@ -54,6 +57,7 @@ struct File {
     hostname: Option<Spanned<String>>,
     #[serde(default = "control")]
     control: PathBuf,
+    metrics: Option<MetricsSection>,
     #[serde(default = "log")]
     log: Spanned<String>,
     #[serde(default)]
@@ -144,6 +148,7 @@ impl Config {
             .unwrap_or(file.endpoint_status_path_prefix);
         Ok(Self {
             control: file.control,
+            metrics: file.metrics,
             log: file.log.into_inner(),
             log_format: file.log_format,
             datastore: file.datastore,

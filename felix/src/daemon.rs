@@ -40,7 +40,7 @@ pub enum DaemonError {
     /// The connection to the routing table broke.
     #[error("the connection to the kernel's routing table broke: {0}")]
     FibClosed(OpError),
-    /// No control socket.
+    /// No control socket, or none for scrapers.
     #[error(transparent)]
     Control(#[from] BindError),
     /// The store's options are wrong.
@@ -126,7 +126,10 @@ impl Daemon {
             tables: vec![config.agent.table],
             ..NetlinkConfig::default()
         })?;
-        let control = Control::bind(&config.control)?;
+        let mut control = Control::bind(&config.control)?;
+        if let Some(metrics) = config.metrics {
+            control.bind_metrics(metrics.listen)?;
+        }
         let clock = Clock::start();
         let hostname = config.agent.hostname.clone();
         let chance = chance();

@@ -1,7 +1,8 @@
 //! What the control socket answers.
 
 use admin::report::{
-    Endpoint, Endpoints, Fact, Fib, FibHop, FibRoute, Rule, Rules, Status, UnclaimedInterface,
+    Endpoint, EndpointFigures, Endpoints, Fact, Fib, FibHop, FibRoute, KernelFigures, Rule, Rules,
+    Status, StoreFigures, UnclaimedInterface,
 };
 use fib_sync::{FibStatus, FibView, Hop, Instant};
 use ipnet::IpNet;
@@ -186,6 +187,16 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         config: process.config,
         config_error: process.config_error,
         facts: facts(agent, host),
+        store: Some(StoreFigures {
+            in_sync: agent.is_store_in_sync(),
+            away: process.store_lost,
+            unready: agent.waiting_for().iter().any(is_unready),
+            snapshot_age_s: process.snapshot_age_s,
+            bad_values: agent.desired().refused as u64,
+            registered: None,
+        }),
+        kernel: Some(kernel(agent)),
+        endpoints: Some(figures(agent, host)),
         ..Status::default()
     }
 }
@@ -199,6 +210,40 @@ fn waiting(waiting: &Waiting) -> String {
         Waiting::Host(reason) => format!("the host to forward: {reason}"),
         Waiting::Routes => "the routing table to be in step".into(),
     }
+}
+
+const fn is_unready(waiting: &Waiting) -> bool {
+    matches!(waiting, Waiting::StoreReady(_))
+}
+
+fn kernel(agent: &Agent) -> KernelFigures {
+    let sum = agent.route_summary();
+    KernelFigures {
+        wanted: sum.wanted as u64,
+        installed: sum.acked as u64,
+        pending: sum.pending as u64,
+        failed: (sum.failed + sum.conflicts) as u64,
+        drift: sum.drift,
+        writes: sum.puts + sum.deletes,
+    }
+}
+
+fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
+    let mut figures = EndpointFigures {
+        unclaimed: agent.unclaimed().count() as u64,
+        rules_in_sync: agent.rules_in_sync(),
+        rules_transactions: host.rules().transactions(),
+        rules_foreign_edits: host.rules().foreign_edits(),
+        ..EndpointFigures::default()
+    };
+    for view in agent.endpoints() {
+        *match view.state {
+            EndpointState::Up => &mut figures.up,
+            EndpointState::Down => &mut figures.down,
+            EndpointState::Error => &mut figures.error,
+        } += 1;
+    }
+    figures
 }
 
 fn facts(agent: &Agent, host: &mut LinuxHost) -> Vec<Fact> {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use admin::daemon::LogFormat;
+use admin::metrics::MetricsSection;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
@@ -35,6 +36,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub bird_control: Option<PathBuf>,
     /// `bird6_control`: that of its IPv6 half, where there are two.
     pub bird6_control: Option<PathBuf>,
+    /// `[metrics]`: where scrapers are answered; nowhere when absent.
+    pub metrics: Option<MetricsSection>,
     /// `log`: level or directives.
     #[serde(default = "log_default")]
     pub log: String,

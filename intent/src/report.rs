@@ -14,4 +14,4 @@ pub use malformed::malformed;
 pub use neighbors::{find, neighbors, waiting};
 pub use routes::routes;
 pub use settings::settings;
-pub use status::{Line, Weight, facts, line};
+pub use status::{Line, Weight, facts, line, tables};

@@ -34,6 +34,8 @@ pub struct Desired {
     pub endpoints: BTreeMap<EndpointId, Placement>,
     /// What cannot be followed, or not in full.
     pub problems: BTreeSet<Problem>,
+    /// How many values are refused; of each the one before, if any, stays in force.
+    pub refused: usize,
 }
 
 /// Whether an endpoint has its interface.
@@ -52,6 +54,7 @@ pub(super) fn desired(calculator: &Calculator) -> Desired {
         desired: Desired {
             settings: calculator.settings(),
             problems: calculator.refused.values().cloned().collect(),
+            refused: calculator.refused.len(),
             ..Desired::default()
         },
         inputs: RuleInputs::default(),

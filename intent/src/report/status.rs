@@ -1,6 +1,6 @@
 //! The tables as a whole, and what happens to sessions.
 
-use admin::report::Fact;
+use admin::report::{Fact, TableFigures};
 use bgp_fsm::{DownReason, State};
 use bgp_speaker::{Event, LimitAction, LimitLevel, Speaker};
 use rib::{NextHops, PeerId};
@@ -30,6 +30,17 @@ pub fn facts(speaker: &Speaker) -> Vec<Fact> {
         value,
     })
     .into()
+}
+
+/// What a speaker's tables count.
+pub fn tables(speaker: &Speaker) -> TableFigures {
+    let stats = speaker.rib().stats();
+    TableFigures {
+        prefixes: stats.prefixes as u64,
+        paths: stats.paths as u64,
+        attribute_sets: stats.attribute_sets as u64,
+        malformed: speaker.malformed_total(),
+    }
 }
 
 /// How much an operator should care about a [`Line`].

@@ -1,0 +1,246 @@
+//! Reports in numbers.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::report::{
+    EndpointFigures, KernelFigures, Neighbor, NeighborFamily, Neighbors, Status, StoreFigures,
+    TableFigures,
+};
+
+/// What every name begins with.
+const PREFIX: &str = "cambric";
+
+/// The text of one scrape.
+pub(super) fn render(status: Status, neighbors: Neighbors) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Reports { status, neighbors }));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Reports {
+    status: Status,
+    neighbors: Neighbors,
+}
+
+impl Collector for Reports {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(encoder);
+        page.daemon(&self.status)?;
+        if let Some(store) = &self.status.store {
+            page.store(store)?;
+        }
+        if let Some(tables) = &self.status.tables {
+            page.tables(tables)?;
+            page.neighbors(&self.neighbors.neighbors)?;
+        }
+        if let Some(kernel) = &self.status.kernel {
+            page.kernel(kernel)?;
+        }
+        if let Some(endpoints) = &self.status.endpoints {
+            page.endpoints(endpoints)?;
+        }
+        Ok(())
+    }
+}
+
+type Labels<'r> = Vec<(&'static str, &'r str)>;
+
+struct Page<'e>(DescriptorEncoder<'e>);
+
+impl Page<'_> {
+    fn daemon(&mut self, status: &Status) -> fmt::Result {
+        let labels = vec![
+            ("daemon", status.daemon.clone()),
+            ("version", status.version.clone()),
+        ];
+        let build = Info::new(labels);
+        let help = "The program and its version.";
+        self.single("build", help, &build)?;
+        self.gauge(
+            "uptime_seconds",
+            "Seconds since the start.",
+            status.uptime_s,
+        )?;
+        if let Some(kib) = status.resident_kib {
+            let help = "Resident memory.";
+            self.gauge("resident_memory_bytes", help, kib.saturating_mul(1024))?;
+        }
+        let help = "All that the daemon should do is done.";
+        self.gauge("ready", help, status.ready.into())?;
+        let help = "Things that the daemon waits for.";
+        self.gauge("waiting_for", help, count(&status.waiting_for))?;
+        let help = "Things that an operator should know: the notes of the status.";
+        self.gauge("notes", help, count(&status.notes))?;
+        let help = "The last reload was refused, or takes a restart.";
+        self.gauge("config_error", help, status.config_error.is_some().into())
+    }
+
+    fn store(&mut self, store: &StoreFigures) -> fmt::Result {
+        let help = "Everything of the store was read, is watched and acted upon.";
+        self.gauge("store_in_sync", help, store.in_sync.into())?;
+        let help = "The store has been away for a while; what was read stays in force.";
+        self.gauge("store_away", help, store.away.into())?;
+        let help = "The store is not to be acted upon; what was read before stays in force.";
+        self.gauge("store_unready", help, store.unready.into())?;
+        let help = "What is acted upon is the snapshot of an earlier run.";
+        let snapshot = store.snapshot_age_s.is_some();
+        self.gauge("store_snapshot", help, snapshot.into())?;
+        let help = "Keys whose value is refused; the last good one stays in force.";
+        self.gauge("store_bad_values", help, store.bad_values)?;
+        let Some(registered) = store.registered else {
+            return Ok(());
+        };
+        let help = "The registration in the store is as it should be.";
+        self.gauge("store_registered", help, registered.into())
+    }
+
+    fn tables(&mut self, tables: &TableFigures) -> fmt::Result {
+        let help = "Prefixes with a path, all families.";
+        self.gauge("table_prefixes", help, tables.prefixes)?;
+        self.gauge("table_paths", "Paths, all families.", tables.paths)?;
+        let help = "Different sets of attributes that paths have.";
+        self.gauge("table_attribute_sets", help, tables.attribute_sets)?;
+        let help = "Malformed messages of all neighbors (RFC 7606).";
+        self.counter("malformed_messages", help, tables.malformed)
+    }
+
+    fn neighbors(&mut self, all: &[Neighbor]) -> fmt::Result {
+        let each = |number: fn(&Neighbor) -> u64| {
+            let samples = all.iter();
+            samples.map(move |one| (vec![("neighbor", one.name.as_str())], number(one)))
+        };
+        let help = "The session is established.";
+        let up = |one: &Neighbor| one.since_s.is_some().into();
+        self.gauges("neighbor_up", help, each(up))?;
+        let help = "How often the session was established.";
+        let established = |one: &Neighbor| one.flaps + u64::from(one.since_s.is_some());
+        self.counters("neighbor_established", help, each(established))?;
+        let help = "BGP messages received.";
+        self.counters("neighbor_messages_in", help, each(|one| one.messages_in))?;
+        let help = "BGP messages sent.";
+        self.counters("neighbor_messages_out", help, each(|one| one.messages_out))?;
+        let help = "UPDATE messages received.";
+        self.counters("neighbor_updates_in", help, each(|one| one.updates_in))?;
+        let help = "UPDATE messages sent.";
+        self.counters("neighbor_updates_out", help, each(|one| one.updates_out))?;
+        self.families(all)
+    }
+
+    fn families(&mut self, all: &[Neighbor]) -> fmt::Result {
+        let each = |number: fn(&NeighborFamily) -> u64| {
+            all.iter().flat_map(move |one| {
+                one.families.iter().map(move |family| {
+                    let of = ("neighbor", one.name.as_str());
+                    (vec![of, ("family", family.family.as_str())], number(family))
+                })
+            })
+        };
+        let help = "Paths held from it.";
+        self.gauges("neighbor_paths_received", help, each(|one| one.received))?;
+        let help = "Paths held from it that the import policy accepts.";
+        self.gauges("neighbor_paths_accepted", help, each(|one| one.accepted))?;
+        let help = "Accepted paths that cannot be used.";
+        self.gauges(
+            "neighbor_paths_ineligible",
+            help,
+            each(|one| one.ineligible),
+        )?;
+        let help = "Announcements refused for the limit of paths.";
+        self.counters("neighbor_paths_limited", help, each(|one| one.limited))
+    }
+
+    fn kernel(&mut self, kernel: &KernelFigures) -> fmt::Result {
+        let help = "Kernel routes that should be there.";
+        self.gauge("kernel_routes_wanted", help, kernel.wanted)?;
+        let help = "Wanted kernel routes that the kernel has confirmed.";
+        self.gauge("kernel_routes_installed", help, kernel.installed)?;
+        let help = "Wanted kernel routes that are on their way.";
+        self.gauge("kernel_routes_pending", help, kernel.pending)?;
+        let help = "Wanted kernel routes that the kernel refuses.";
+        self.gauge("kernel_routes_failed", help, kernel.failed)?;
+        let help = "Kernel routes of ours that others deleted or changed.";
+        self.counter("kernel_routes_drift", help, kernel.drift)?;
+        let help = "Kernel routes put and deleted.";
+        self.counter("kernel_writes", help, kernel.writes)
+    }
+
+    fn endpoints(&mut self, figures: &EndpointFigures) -> fmt::Result {
+        let states = [
+            ("up", figures.up),
+            ("down", figures.down),
+            ("error", figures.error),
+        ];
+        let states = states.map(|(state, number)| (vec![("state", state)], number));
+        self.gauges("endpoints", "Workload endpoints of this host.", states)?;
+        let help = "Interfaces of workloads that are no endpoint's.";
+        self.gauge("unclaimed_interfaces", help, figures.unclaimed)?;
+        let help = "What the kernel holds of the packet filter is what is wanted.";
+        self.gauge("rules_in_sync", help, figures.rules_in_sync.into())?;
+        let help = "Changes of the packet filter.";
+        self.counter("rules_transactions", help, figures.rules_transactions)?;
+        let help = "Changes of the packet filter by others that were undone.";
+        self.counter("rules_foreign_edits", help, figures.rules_foreign_edits)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, number: u64) -> fmt::Result {
+        self.single(name, help, &ConstGauge::new(number))
+    }
+
+    fn counter(&mut self, name: &str, help: &str, number: u64) -> fmt::Result {
+        self.single(name, help, &ConstCounter::new(number))
+    }
+
+    fn single(&mut self, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
+        let kind = metric.metric_type();
+        metric.encode(self.0.encode_descriptor(name, help, None, kind)?)
+    }
+
+    fn gauges<'r>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'r>, u64)>,
+    ) -> fmt::Result {
+        self.family(name, help, samples, ConstGauge::new)
+    }
+
+    /// The names of their samples end with `_total`.
+    fn counters<'r>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'r>, u64)>,
+    ) -> fmt::Result {
+        self.family(name, help, samples, ConstCounter::new)
+    }
+
+    fn family<'r, M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Labels<'r>, u64)>,
+        metric: fn(u64) -> M,
+    ) -> fmt::Result {
+        let kind = metric(0).metric_type();
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, number) in samples {
+            metric(number).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn count(all: &[String]) -> u64 {
+    all.len() as u64
+}

@@ -1,0 +1,247 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::page::render;
+use crate::control::Control;
+use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
+use crate::report::{
+    EndpointFigures, KernelFigures, Neighbor, NeighborFamily, Neighbors, Status, StoreFigures,
+    TableFigures,
+};
+use crate::{Command, Reply};
+
+/// A status that has everything that any daemon has.
+fn everything() -> (Status, Neighbors) {
+    let status = Status {
+        daemon: "cambric-test".into(),
+        version: "1.2.3".into(),
+        uptime_s: 7,
+        resident_kib: Some(2),
+        ready: true,
+        notes: vec!["a".into(), "b".into()],
+        store: Some(StoreFigures {
+            bad_values: 3,
+            registered: Some(true),
+            ..StoreFigures::default()
+        }),
+        tables: Some(TableFigures::default()),
+        kernel: Some(KernelFigures {
+            wanted: 5,
+            installed: 4,
+            ..KernelFigures::default()
+        }),
+        endpoints: Some(EndpointFigures {
+            down: 2,
+            ..EndpointFigures::default()
+        }),
+        ..Status::default()
+    };
+    let neighbor = Neighbor {
+        name: "a \"b\"\\\nc".into(),
+        since_s: Some(1),
+        flaps: 2,
+        messages_in: u64::MAX,
+        families: vec![NeighborFamily {
+            family: "ipv4-unicast".into(),
+            received: 9,
+            ..NeighborFamily::default()
+        }],
+        ..Neighbor::default()
+    };
+    let neighbors = Neighbors {
+        neighbors: vec![neighbor],
+        ..Neighbors::default()
+    };
+    (status, neighbors)
+}
+
+fn page() -> String {
+    let (status, neighbors) = everything();
+    render(status, neighbors).expect("it is text")
+}
+
+/// The families of a page, each with its type.
+fn families(page: &str) -> BTreeMap<&str, &str> {
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types
+        .map(|line| line.split_once(' ').expect("a type"))
+        .collect()
+}
+
+#[test]
+fn a_page_is_open_metrics_text() {
+    let page = page();
+    assert!(page.ends_with("\n# EOF\n"), "{page}");
+    let families = families(&page);
+    let mut samples = BTreeSet::new();
+    let mut family = "";
+    for line in page.lines() {
+        if let Some(described) = line.strip_prefix("# ") {
+            family = described.split(' ').nth(1).unwrap_or_default();
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
+        value.parse::<u64>().expect("a number");
+        // Samples stand below their family's description, and no series twice.
+        let name = series.split('{').next().expect("a name");
+        let suffix = match families.get(family) {
+            Some(&"counter") => "_total",
+            Some(&"info") => "_info",
+            Some(&"gauge") => "",
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(name, format!("{family}{suffix}"));
+        assert!(name.starts_with("cambric_"), "{name}");
+        assert!(samples.insert(series), "{series} twice");
+    }
+}
+
+#[test]
+fn a_page_says_what_the_reports_say() {
+    let page = page();
+    for line in [
+        "cambric_build_info{daemon=\"cambric-test\",version=\"1.2.3\"} 1",
+        "cambric_uptime_seconds 7",
+        "cambric_resident_memory_bytes 2048",
+        "cambric_ready 1",
+        "cambric_notes 2",
+        "cambric_store_in_sync 0",
+        "cambric_store_bad_values 3",
+        "cambric_store_registered 1",
+        "cambric_kernel_routes_wanted 5",
+        "cambric_kernel_routes_installed 4",
+        "cambric_endpoints{state=\"down\"} 2",
+        "cambric_neighbor_up{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 1",
+        "cambric_neighbor_established_total{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 3",
+        "cambric_neighbor_messages_in_total{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 18446744073709551615",
+        "cambric_neighbor_paths_received{neighbor=\"a \\\"b\\\"\\\\\\nc\",family=\"ipv4-unicast\"} 9",
+    ] {
+        assert!(page.lines().any(|one| one == line), "{line} in\n{page}");
+    }
+}
+
+#[test]
+fn what_a_daemon_has_not_is_not_on_its_page() {
+    let page = render(Status::default(), Neighbors::default()).expect("it is text");
+    for absent in ["store", "kernel", "endpoints", "neighbor"] {
+        assert!(!page.contains(&format!("cambric_{absent}")), "{page}");
+    }
+}
+
+/// Every name that is on a page of ours is on the operators' page, with its type, and the other way
+/// round.
+#[test]
+fn the_operators_page_names_them_all() {
+    let page = page();
+    let documented = include_str!("../../../docs/operate/metrics.md");
+    let rows = documented.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `cambric_")?.split(" | ");
+        let name = cells.next()?.trim_end_matches('`');
+        let name = name.split('{').next()?;
+        Some((format!("cambric_{name}"), cells.next()?.to_owned()))
+    });
+    let samples = families(&page).into_iter().map(|(family, kind)| {
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        (format!("{family}{suffix}"), kind.to_owned())
+    });
+    let (rows, samples): (BTreeSet<_>, BTreeSet<_>) = (rows.collect(), samples.collect());
+    assert_eq!(rows, samples);
+}
+
+/// A daemon that answers, and where it is scraped.
+async fn daemon() -> (tempfile::TempDir, SocketAddr) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut control = Control::bind(directory.path().join("c.sock")).expect("bound");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let address = control.bind_metrics(any).expect("bound");
+    tokio::spawn(async move {
+        loop {
+            let request = control.next().await;
+            let (status, neighbors) = everything();
+            let reply = match request.command {
+                Command::Status {} => Reply::Status(status),
+                Command::Neighbors {} => Reply::Neighbors(neighbors),
+                _ => Reply::error("not asked here"),
+            };
+            request.reply(reply);
+        }
+    });
+    (directory, address)
+}
+
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("connected");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("answered");
+    answer
+}
+
+#[tokio::test]
+async fn a_scrape_is_answered_and_nothing_else() {
+    let (_directory, address) = daemon().await;
+    let answer = exchange(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(head.contains(kind), "{head}");
+    assert_eq!(body, page());
+    for (request, code) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
+        (
+            "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            "405",
+        ),
+        ("nonsense\r\n\r\n", "400"),
+    ] {
+        let answer = exchange(address, request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{answer}");
+    }
+    let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(9000));
+    let answer = exchange(address, &long).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn who_does_not_ask_is_closed_and_holds_nobody_up_for_longer() {
+    let (_directory, address) = daemon().await;
+    let mut silent = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        stream.write_all(b"GET /met").await.expect("sent");
+        silent.push(stream);
+    }
+    // All places are taken, until those who have them have said too little for too long.
+    let scrape = exchange(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = tokio::time::timeout(METRICS_READ + Duration::from_secs(20), scrape).await;
+    assert!(answer.expect("in time").ends_with("# EOF\n"));
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        // Closed; what was said before is of no matter.
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_had_is_told() {
+    let (_directory, taken) = daemon().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut control = Control::bind(directory.path().join("c.sock")).expect("bound");
+    let error = control
+        .bind_metrics(taken)
+        .expect_err("it is taken")
+        .to_string();
+    let words = format!("metrics: cannot listen on {taken}: ");
+    assert!(
+        error.starts_with(&words) && error.contains("metrics.listen"),
+        "{error}"
+    );
+}

@@ -1,0 +1,73 @@
+//! What daemons count: the numbers behind the facts of a status, for machines.
+
+use serde::{Deserialize, Serialize};
+
+/// The store, as the daemon mirrors it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreFigures {
+    /// Everything of the store was read, is watched, and is acted upon.
+    pub in_sync: bool,
+    /// It has been away for a while; what was read before stays in force.
+    pub away: bool,
+    /// It says that it is not to be acted upon, or is another one than before.
+    pub unready: bool,
+    /// What is acted upon is the snapshot of an earlier run; how old that was at the start.
+    pub snapshot_age_s: Option<u64>,
+    /// Keys whose value is refused now; of each the last good one, if any, stays in force.
+    pub bad_values: u64,
+    /// A registration that the daemon keeps there is as it should be.
+    pub registered: Option<bool>,
+}
+
+/// The tables of a BGP speaker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TableFigures {
+    /// Prefixes with a path.
+    pub prefixes: u64,
+    /// Paths.
+    pub paths: u64,
+    /// Different sets of attributes that they have.
+    pub attribute_sets: u64,
+    /// Malformed messages since the start (RFC 7606).
+    pub malformed: u64,
+}
+
+/// The kernel routes that the daemon keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelFigures {
+    /// Routes that should be there.
+    pub wanted: u64,
+    /// Of these, such as the kernel has confirmed.
+    pub installed: u64,
+    /// Of these, such as are on their way.
+    pub pending: u64,
+    /// Of these, such as the kernel refuses.
+    pub failed: u64,
+    /// Routes that others deleted or changed, since the start.
+    pub drift: u64,
+    /// Writes since the start: routes put and deleted.
+    pub writes: u64,
+}
+
+/// What felix keeps on its host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndpointFigures {
+    /// Endpoints that are up.
+    pub up: u64,
+    /// Endpoints whose interface is absent or down.
+    pub down: u64,
+    /// Endpoints that are refused.
+    pub error: u64,
+    /// Interfaces of workloads by their names that are no endpoint's.
+    pub unclaimed: u64,
+    /// What the kernel holds of the packet filter is what is wanted.
+    pub rules_in_sync: bool,
+    /// Changes of the packet filter since the start.
+    pub rules_transactions: u64,
+    /// Changes of the packet filter by others that were undone.
+    pub rules_foreign_edits: u64,
+}
