@@ -48,13 +48,13 @@ pub struct Status {
     /// Further facts, name and value, in the order to print them.
     pub facts: Vec<Fact>,
     /// The store, where one is mirrored.
-    pub store: Option<StoreFigures>,
+    pub store: Option<Box<StoreFigures>>,
     /// The tables of BGP, in a BGP daemon.
-    pub tables: Option<TableFigures>,
+    pub tables: Option<Box<TableFigures>>,
     /// Kernel routes, in a daemon that keeps some.
-    pub kernel: Option<KernelFigures>,
+    pub kernel: Option<Box<KernelFigures>>,
     /// Endpoints and their packet filter, in felix.
-    pub endpoints: Option<EndpointFigures>,
+    pub endpoints: Option<Box<EndpointFigures>>,
 }
 
 /// A named fact of a [`Status`].

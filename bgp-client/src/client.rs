@@ -147,7 +147,7 @@ impl Program for Client {
     fn report(&self, status: &mut Status) {
         status.waiting_for.extend(report::waiting(&self.node));
         status.facts.extend(report::facts(&self.node));
-        status.kernel = Some(report::figures(&self.node));
+        status.kernel = Some(report::figures(&self.node).into());
         status.notes.extend(report::notes(&self.node));
         if !self.fib.has_large_buffers() {
             let note = "netlink receive buffers are small: see CAP_NET_ADMIN";

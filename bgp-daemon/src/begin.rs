@@ -56,7 +56,7 @@ fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: In
         waiting_for: vec![waiting(source)],
         notes,
         facts: vec![fact(source)],
-        store: Some(source.figures()),
+        store: Some(source.figures().into()),
         ..process::<P>(config, started)
     }
 }

@@ -217,8 +217,8 @@ impl<P: Program> Daemon<P> {
                 .or(self.refused.as_ref())
                 .cloned(),
             facts: report::facts(self.io.speaker()),
-            tables: Some(report::tables(self.io.speaker())),
-            store: self.source.as_ref().map(Source::figures),
+            tables: Some(report::tables(self.io.speaker()).into()),
+            store: self.source.as_ref().map(|source| source.figures().into()),
             ..begin::process::<P>(&self.config, self.started)
         };
         if let Some(source) = &self.source {

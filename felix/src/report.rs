@@ -187,16 +187,16 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         config: process.config,
         config_error: process.config_error,
         facts: facts(agent, host),
-        store: Some(StoreFigures {
+        store: Some(Box::new(StoreFigures {
             in_sync: agent.is_store_in_sync(),
             away: process.store_lost,
             unready: agent.waiting_for().iter().any(is_unready),
             snapshot_age_s: process.snapshot_age_s,
             bad_values: agent.desired().refused as u64,
             registered: None,
-        }),
-        kernel: Some(kernel(agent)),
-        endpoints: Some(figures(agent, host)),
+        })),
+        kernel: Some(kernel(agent).into()),
+        endpoints: Some(figures(agent, host).into()),
         ..Status::default()
     }
 }

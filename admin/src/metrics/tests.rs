@@ -10,7 +10,6 @@ use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
     EndpointFigures, KernelFigures, Neighbor, NeighborFamily, Neighbors, Status, StoreFigures,
-    TableFigures,
 };
 use crate::{Command, Reply};
 
@@ -23,21 +22,21 @@ fn everything() -> (Status, Neighbors) {
         resident_kib: Some(2),
         ready: true,
         notes: vec!["a".into(), "b".into()],
-        store: Some(StoreFigures {
+        store: Some(Box::new(StoreFigures {
             bad_values: 3,
             registered: Some(true),
             ..StoreFigures::default()
-        }),
-        tables: Some(TableFigures::default()),
-        kernel: Some(KernelFigures {
+        })),
+        tables: Some(Box::default()),
+        kernel: Some(Box::new(KernelFigures {
             wanted: 5,
             installed: 4,
             ..KernelFigures::default()
-        }),
-        endpoints: Some(EndpointFigures {
+        })),
+        endpoints: Some(Box::new(EndpointFigures {
             down: 2,
             ..EndpointFigures::default()
-        }),
+        })),
         ..Status::default()
     };
     let neighbor = Neighbor {
