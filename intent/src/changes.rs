@@ -90,6 +90,7 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("control", RESTART),
     ("bird_control", RESTART),
     ("bird6_control", RESTART),
+    ("metrics", RESTART),
     ("log", RESTART),
     ("log_format", RESTART),
     ("families", RESTART),
