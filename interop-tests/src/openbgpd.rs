@@ -87,7 +87,8 @@ fn peer(site: &Site, setup: &Setup, neighbor: &Neighbor) -> String {
         let _ = writeln!(text, " tcp md5sig password {password}");
     }
     if neighbor.ttl_security {
-        text.push_str(" ttl-security yes\n");
+        // Dialled by us alone: after a lost collision it would rest for 30 s.
+        text.push_str(" ttl-security yes\n passive\n");
     }
     if neighbor.add_path {
         text.push_str(" announce add-path recv yes\n announce add-path send all\n");

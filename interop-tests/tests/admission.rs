@@ -170,15 +170,17 @@ async fn ttl_security(kind: Kind, ground: Ground) {
         setup.carrying(IPV4).ttl_security()
     };
     let setup = [2, 3, 4].into_iter().fold(Setup::fabric(), secured);
-    let reflector = ground
-        .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
-        .await;
     let client = |number: u8| {
         let setup = secured(Setup::fabric(), 1);
         setup.announcing(&format!("10.65.{number}.0/24"))
     };
+    // They listen before anyone dials: OpenBGPD may leave a connection that comes while it starts
+    // without an answer.
     let one = ground.speaker(kind, 2, &client(2)).await;
     let two = ground.speaker(kind, 3, &client(3)).await;
+    let reflector = ground
+        .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
+        .await;
     // It sends with the TTL that any socket has.
     let site = ground.site(4).await.expect("a host");
     let opening = Opening::of(&site, ASN);
