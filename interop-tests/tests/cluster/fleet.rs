@@ -192,7 +192,7 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
 
         let watch = self.watch("and undrained");
-        assert!(self.store.delete(key.into()).await.expect("an answer"));
+        self.delete(&key).await;
         self.registered(ReflectorState::Active, &drained).await;
         self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
@@ -307,13 +307,7 @@ impl<'g> Fleet<'g> {
     /// value that it cannot read, until that is gone.
     pub(crate) async fn a_word_passes(&self) {
         let key = format!("{RESOURCES_PREFIX}nodes/rumour");
-        self.wait("a write", async || {
-            let written = self
-                .store
-                .put(key.clone().into(), "?".into(), LeaseId::NONE);
-            Ok(written.await.map(drop).map_err(|error| error.to_string()))
-        })
-        .await;
+        self.put(&key, "?").await;
         let nodes = self.nodes.iter().map(|node| &node.speaker);
         let speakers: Vec<&Speaker> = nodes.chain(&self.reflectors).collect();
         let complains = |status: &Status| {
@@ -323,7 +317,7 @@ impl<'g> Fleet<'g> {
         for speaker in &speakers {
             speaker.reports("a rumour", complains).await;
         }
-        assert!(self.store.delete(key.into()).await.expect("an answer"));
+        self.delete(&key).await;
         for speaker in &speakers {
             let calm = |status: &Status| !complains(status);
             speaker.reports("that the rumour is over", calm).await;
@@ -348,10 +342,22 @@ impl<'g> Fleet<'g> {
         }
     }
 
+    /// Asks again when there is no answer: a server that was just ended took the connection along.
     pub(crate) async fn put(&self, key: &str, value: &str) {
-        let (key, value) = (key.to_owned().into(), value.to_owned().into());
-        let written = self.store.put(key, value, LeaseId::NONE);
-        written.await.expect("written");
+        let put = async || {
+            let (key, value) = (key.to_owned().into(), value.to_owned().into());
+            let done = self.store.put(key, value, LeaseId::NONE).await;
+            Ok(done.map(drop).map_err(|error| error.to_string()))
+        };
+        self.wait(&format!("{key} written"), put).await;
+    }
+
+    pub(crate) async fn delete(&self, key: &str) {
+        let delete = async || {
+            let done = self.store.delete(key.to_owned().into()).await;
+            Ok(done.map(drop).map_err(|error| error.to_string()))
+        };
+        self.wait(&format!("{key} deleted"), delete).await;
     }
 
     pub(crate) async fn write_node(&self, number: u8) {
