@@ -5,7 +5,9 @@
 //! * [`tree`]: what the `no_std` core pulls in;
 //! * [`sizes`]: lengths of files;
 //! * [`words`]: markers of unfinished work, and paths of somebody's machine;
-//! * [`documents`]: dependencies with their reasons, invariants with their tests.
+//! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
+//!   tests;
+//! * [`links`]: documents that point to documents.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ pub mod directions;
 pub mod documents;
 pub mod fences;
 pub mod files;
+pub mod links;
 pub mod metadata;
 pub mod sizes;
 #[cfg(test)]
@@ -75,6 +78,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(sizes::check(&files));
     findings.extend(words::check(&files));
     findings.extend(documents::check(&workspace, &files));
+    findings.extend(links::check(&files));
     findings.sort();
     Ok(findings)
 }

@@ -27,6 +27,7 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     match find(files, ARCHITECTURE) {
         Some(file) => {
             findings.extend(members(workspace, file));
+            findings.extend(starts(file, files));
             findings.extend(tests_exist(file, files));
         }
         None => findings.push(Finding::file(ARCHITECTURE, "missing")),
@@ -76,6 +77,32 @@ fn members(workspace: &Workspace, file: &File) -> Vec<Finding> {
     absent
         .map(|name| Finding::file(ARCHITECTURE, format!("`{name}` is not on the map")))
         .collect()
+}
+
+/// Every file that the map tells to start reading at stands: in a row "| floor | `crate` | … |
+/// `file`, `directory` |", below the crate's sources.
+fn starts(map: &File, files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in map.text.lines().enumerate() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let ["", floor, name, _, starts, ""] = cells[..] else {
+            continue;
+        };
+        if floor.parse::<u8>().is_err() {
+            continue;
+        }
+        let sources = Path::new(name.trim_matches('`')).join("src");
+        let starts = starts.split(", ").map(|start| start.trim_matches('`'));
+        let absent = starts.filter(|start| {
+            let path = sources.join(start);
+            !files.iter().any(|file| file.path.starts_with(&path))
+        });
+        findings.extend(absent.map(|start| {
+            let text = format!("no `{start}` in `{}`", sources.display());
+            Finding::line(&map.path, index + 1, text)
+        }));
+    }
+    findings
 }
 
 /// Every test that the map names exists: "§ `crate` `function`".

@@ -1,6 +1,6 @@
 use super::files::File;
 use super::metadata::{Package, Workspace};
-use super::{Finding, directions, documents, fences, sizes, tree, words};
+use super::{Finding, directions, documents, fences, links, sizes, tree, words};
 
 /// The repository itself is tidy.
 #[test]
@@ -188,7 +188,8 @@ fn documents_keep_up() {
         ),
         File::new(
             "ARCHITECTURE.md",
-            "`sim`\nI6 § `rib` `order_free`; § `rib` `absent_test`\n",
+            "`sim`\nI6 § `rib` `order_free`; § `rib` `absent_test`\n\
+             | 1 | `rib` | tables | `tests.rs`, `decide` |\n",
         ),
         File::new("rib/src/tests.rs", "fn order_free() {}\n"),
     ];
@@ -201,5 +202,33 @@ fn documents_keep_up() {
         "{found}"
     );
     assert!(!found.contains("order_free"), "{found}");
+    assert!(
+        found.contains("ARCHITECTURE.md:3: no `decide` in `rib/src`"),
+        "{found}"
+    );
+    assert!(!found.contains("tests.rs"), "{found}");
     assert!(texts(&documents::check(&workspace, &[])).contains("missing"));
+}
+
+#[test]
+fn dead_links_are_found() {
+    let start = "[a](docs/a.md), [below](docs), [b](docs/b.md) and [web](https://example.org/x)\n\
+        [at](docs/a.md#what-it-is), [off](docs/a.md#gone), see docs/a.md. `docs/c.dot`\n";
+    let files = [
+        File::new("README.md", start),
+        File::new(
+            "docs/a.md",
+            "# `What` it is?\n[up](../README.md) [here](#what-it-is)\n",
+        ),
+    ];
+    let found = texts(&links::check(&files));
+    let found: Vec<&str> = found.lines().collect();
+    assert_eq!(
+        found,
+        [
+            "README.md:1: `docs/b.md` leads nowhere",
+            "README.md:2: `docs/a.md#gone` leads nowhere",
+            "README.md:2: `docs/c.dot` leads nowhere",
+        ]
+    );
 }
