@@ -3,7 +3,7 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     format,
-    string::String,
+    string::{String, ToString},
     vec::Vec,
 };
 use core::{
@@ -12,9 +12,11 @@ use core::{
     ops::Deref,
 };
 
-use bgp_fsm::SessionConfig;
+use bgp_fsm::{PeerAs, SessionConfig};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
 use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
+
+use crate::limits::BGP_PORT;
 
 /// The whole configuration of a [`crate::Speaker`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +44,58 @@ pub struct SpeakerConfig {
 }
 
 impl SpeakerConfig {
+    /// A speaker with tables for IPv4 and IPv6 unicast that takes next hops as reachable and has
+    /// no peers yet; what else there is to decide is as little as it can be.
+    #[must_use]
+    pub const fn new(local_asn: Asn, router_id: RouterId) -> Self {
+        Self {
+            local_asn,
+            router_id,
+            cluster_id: None,
+            families: FamilySet::UNICAST,
+            multipath_max: 1,
+            next_hops: NextHops::AssumeReachable,
+            own_next_hop_v4: None,
+            own_next_hop_v6: None,
+            peers: Vec::new(),
+            ranges: Vec::new(),
+        }
+    }
+
+    /// A peer of this speaker, to be put among its [`peers`](Self::peers): named by its address,
+    /// offered this speaker's families. Inside our AS everything is accepted and announced; with an
+    /// external one nothing is before it has a policy (RFC 8212).
+    #[must_use]
+    pub fn neighbor(&self, remote: IpAddr, role: Role) -> PeerConfig {
+        let (peer_asn, policy) = match role.is_internal() {
+            true => (PeerAs::Internal, Policy::AcceptAll),
+            false => (PeerAs::External, Policy::RejectAll),
+        };
+        PeerConfig {
+            name: remote.to_string(),
+            remote,
+            port: BGP_PORT,
+            local: None,
+            role,
+            session: SessionConfig {
+                local_asn: self.local_asn,
+                local_id: self.router_id,
+                peer_asn,
+                families: self.families,
+                ..SessionConfig::default()
+            },
+            next_hop: NextHopMode::Auto,
+            import: policy.clone(),
+            own_as_max: 0,
+            export: policy,
+            send_paths: BTreeMap::new(),
+            cluster_id: None,
+            prefix_limits: BTreeMap::new(),
+            ttl_security_hops: None,
+            password: None,
+        }
+    }
+
     /// The longest range that covers an address, and its place among the ranges.
     #[must_use]
     pub fn range_of(&self, address: IpAddr) -> Option<(usize, &RangeConfig)> {

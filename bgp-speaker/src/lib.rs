@@ -13,6 +13,36 @@
 //! * [`config`]: what an operator decides.
 //! * [`Speaker`]: the value itself.
 //! * [`Input`], [`Output`], [`Event`]: what goes in and what comes out.
+//!
+//! ```
+//! use bgp_speaker::bgp_fsm::Instant;
+//! use bgp_speaker::bgp_proto::{Asn, Attributes, Family, Net, RouterId};
+//! use bgp_speaker::rib::{Budget, Progress, Role};
+//! use bgp_speaker::{Input, Output, Speaker, SpeakerConfig};
+//!
+//! let mut config = SpeakerConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?));
+//! config.peers.push(config.neighbor("192.0.2.2".parse()?, Role::Internal));
+//! let mut speaker = Speaker::new(config, 7);
+//! let now = Instant::ZERO;
+//! speaker.start(now);
+//!
+//! // What happens is told, here a route of our own; work is done in bites.
+//! let (family, net) = (Family::IPV4_UNICAST, Net::V4("198.51.100.7/32".parse()?));
+//! let attributes = Some(Attributes::default());
+//! speaker.handle(now, Input::Local { family, net, attributes, interface: None });
+//! while speaker.run(now, Budget(1000)) == Progress::More {}
+//! assert!(speaker.rib().lookup(family, net).is_some_and(|route| route.best().is_some()));
+//!
+//! // What there is to do is asked for. Once the driver has connected it tells of it, and moves
+//! // octets: Speaker::poll_writable, fill and sent one way, bgp_fsm::Input::Received the other.
+//! let outputs: Vec<Output> = std::iter::from_fn(|| speaker.poll_output()).collect();
+//! assert!(outputs.iter().any(|output| {
+//!     matches!(output, Output::Dial { remote, .. } if remote.to_string() == "192.0.2.2:179")
+//! }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The README has two speakers that meet in memory.
 
 extern crate alloc;
 
@@ -52,3 +82,8 @@ pub use reconfigure::{NeedsRestart, Reconfigured};
 pub use refresh::NoRefresh;
 pub use speaker::{ReaderId, Speaker};
 pub use usage::{Level, RangeUsage, Usage};
+
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

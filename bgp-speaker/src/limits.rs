@@ -46,5 +46,8 @@ pub const STALE_PATHS_MAX: core::time::Duration = core::time::Duration::from_sec
 /// bound): what it has not sent again by then goes.
 pub const REFRESH_MAX: core::time::Duration = core::time::Duration::from_secs(360);
 
+/// The port of BGP (RFC 4271 §8.2.1).
+pub const BGP_PORT: u16 = 179;
+
 /// Ids of forgotten peers that rest before the one forgotten the longest ago is given out again.
 pub const IDS_RESTING: usize = 64;

@@ -4,17 +4,17 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
-use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig, State};
+use bgp_fsm::{Conn, Instant, State};
 use bgp_proto::{
-    Asn, Attributes, Capability, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop, Nlri,
-    Open, RouterId, UpdateWriter, next_frame,
+    Asn, Attributes, Capability, EncodeParams, Family, Ipv4Prefix, Net, NextHop, Nlri, Open,
+    RouterId, UpdateWriter, next_frame,
 };
 use bgp_speaker::limits::FEED_KEPT;
-use bgp_speaker::{Input, PeerConfig, RangeConfig, Speaker, SpeakerConfig};
+use bgp_speaker::{Input, RangeConfig, Speaker, SpeakerConfig};
 use bytes::BytesMut;
-use rib::{Budget, NextHopMode, NextHops, PeerId, Policy, Progress, Role};
+use rib::{Budget, PeerId, Progress, Role};
 
 /// A client whose session is up and which has taken everything: at most so many octets, the room
 /// that growing tables of clients keep free included.
@@ -59,47 +59,13 @@ const NOW: Instant = Instant(1_000_000_000);
 
 /// A reflector for whoever dials.
 fn reflector(clients: usize) -> Speaker {
-    let template = PeerConfig {
-        name: "node".to_owned(),
-        remote: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        port: 179,
-        local: None,
-        role: Role::Client,
-        session: SessionConfig {
-            local_asn: ASN,
-            local_id: RouterId(OURS),
-            peer_asn: PeerAs::Internal,
-            families: FamilySet::UNICAST,
-            ..SessionConfig::default()
-        },
-        next_hop: NextHopMode::Auto,
-        import: Policy::AcceptAll,
-        own_as_max: 0,
-        export: Policy::AcceptAll,
-        send_paths: Default::default(),
-        ttl_security_hops: None,
-        cluster_id: None,
-        prefix_limits: Default::default(),
-        password: None,
-    };
-    let range = RangeConfig {
+    let mut config = SpeakerConfig::new(ASN, RouterId(OURS));
+    config.ranges.push(RangeConfig {
         name: "nodes".to_owned(),
         prefix: "10.0.0.0/8".parse().expect("a prefix"),
         limit: u16::try_from(clients).expect("not so many"),
-        template,
-    };
-    let config = SpeakerConfig {
-        local_asn: ASN,
-        router_id: RouterId(OURS),
-        cluster_id: None,
-        families: FamilySet::UNICAST,
-        multipath_max: 1,
-        next_hops: NextHops::AssumeReachable,
-        peers: vec![],
-        ranges: vec![range],
-        own_next_hop_v4: None,
-        own_next_hop_v6: None,
-    };
+        template: config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client),
+    });
     let mut speaker = Speaker::new(config, 7);
     speaker.start(NOW);
     speaker

@@ -1,16 +1,16 @@
 //! A whole speaker with two peers up: one sends what the fuzzer likes, the other must end with
 //! nothing once the first is gone.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
-use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig};
+use bgp_fsm::{Conn, Instant, PeerAs};
 use bgp_proto::{
     AddPathMode, Asn, Capability, Family, FamilySet, MessageKind, Notification, Open, RouterId,
     UpdateWriter, next_frame,
 };
 use bgp_speaker::{
-    Input, PeerConfig, Speaker, SpeakerConfig,
-    rib::{Budget, NextHopMode, NextHops, PeerId, Policy, Progress, Role},
+    Input, Speaker, SpeakerConfig,
+    rib::{Budget, PeerId, Policy, Progress, Role},
 };
 use bytes::BytesMut;
 
@@ -54,50 +54,23 @@ pub fn speaker(data: &[u8]) {
 }
 
 fn config() -> SpeakerConfig {
-    SpeakerConfig {
-        local_asn: Asn(64512),
-        router_id: RouterId(Ipv4Addr::new(10, 0, 0, 1)),
-        cluster_id: None,
-        families: FamilySet::UNICAST,
-        multipath_max: 2,
-        next_hops: NextHops::AssumeReachable,
-        peers: vec![peer(2, Role::Client), peer(3, Role::External)],
-        ranges: vec![],
-        own_next_hop_v4: None,
-        own_next_hop_v6: Some("fd00::1".parse().expect("an address")),
+    let mut config = SpeakerConfig::new(Asn(64512), RouterId(address(1)));
+    config.multipath_max = 2;
+    config.own_next_hop_v6 = Some("fd00::1".parse().expect("an address"));
+    for (host, role) in [(2, Role::Client), (3, Role::External)] {
+        let mut peer = config.neighbor(address(host).into(), role);
+        peer.session.peer_asn = PeerAs::Any;
+        peer.session.passive = true;
+        peer.session.add_path_send = FamilySet::UNICAST;
+        peer.import = Policy::AcceptAll;
+        peer.export = Policy::AcceptAll;
+        config.peers.push(peer);
     }
+    config
 }
 
 fn address(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, host)
-}
-
-fn peer(host: u8, role: Role) -> PeerConfig {
-    PeerConfig {
-        name: format!("n{host}"),
-        remote: IpAddr::V4(address(host)),
-        port: 179,
-        local: None,
-        role,
-        session: SessionConfig {
-            local_asn: Asn(64512),
-            local_id: RouterId(address(1)),
-            peer_asn: PeerAs::Any,
-            passive: true,
-            families: FamilySet::UNICAST,
-            add_path_send: FamilySet::UNICAST,
-            ..SessionConfig::default()
-        },
-        next_hop: NextHopMode::Auto,
-        import: Policy::AcceptAll,
-        own_as_max: 0,
-        export: Policy::AcceptAll,
-        send_paths: Default::default(),
-        ttl_security_hops: None,
-        cluster_id: None,
-        prefix_limits: Default::default(),
-        password: None,
-    }
 }
 
 fn establish(speaker: &mut Speaker, host: u8) -> PeerId {

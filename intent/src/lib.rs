@@ -48,8 +48,3 @@ pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, NoStore, SecretsSecti
 pub use prefix_limit::{ActionWord, LimitKeys};
 pub use rib::NextHops;
 pub use session::no_policy;
-
-/// The example of the README, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-pub struct Readme;

@@ -56,8 +56,7 @@ pub const LIMIT_REST_S: u32 = 300;
 /// The longest `restart_after`, in seconds: a day.
 pub const LIMIT_REST_S_MAX: u32 = 86_400;
 
-/// The port of BGP.
-pub const BGP_PORT: u16 = 179;
+pub use bgp_speaker::limits::BGP_PORT;
 
 /// Reflectors that a client peers with unless it is told otherwise.
 pub const REFLECTORS: usize = 2;

@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use bgp_io::bgp_speaker::PeerConfig;
-
 use super::*;
 use crate::handover::tests::network::Network;
 use crate::handover::tests::{NODES, config, node, peer, reflector};
@@ -14,12 +12,10 @@ const SECOND: Duration = Duration::from_secs(1);
 fn by_hand(number: u8, clients: impl IntoIterator<Item = u8>) -> SpeakerConfig {
     let mut of = reflector(number);
     of.ranges.clear();
-    let clients = clients.into_iter().map(|client| PeerConfig {
-        session: bgp_io::bgp_fsm::SessionConfig {
-            passive: true,
-            ..peer(number, client, Role::Client).session
-        },
-        ..peer(number, client, Role::Client)
+    let clients = clients.into_iter().map(|client| {
+        let mut client = peer(number, client, Role::Client);
+        client.session.passive = true;
+        client
     });
     of.peers.extend(clients);
     of

@@ -1,25 +1,13 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bgp_io::bgp_proto::{Asn, FamilySet, RouterId};
-use bgp_io::rib::NextHops;
+use bgp_io::bgp_proto::{Asn, RouterId};
 use intent::store::View;
 
 use super::*;
 
 fn speaker() -> Speaker {
-    let config = SpeakerConfig {
-        local_asn: Asn(64512),
-        router_id: RouterId(Ipv4Addr::new(10, 0, 0, 1)),
-        cluster_id: None,
-        families: FamilySet::UNICAST,
-        multipath_max: 1,
-        next_hops: NextHops::AssumeReachable,
-        peers: Vec::new(),
-        ranges: Vec::new(),
-        own_next_hop_v4: None,
-        own_next_hop_v6: None,
-    };
+    let config = SpeakerConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, 1)));
     Speaker::new(config, 0)
 }
 

@@ -1,10 +1,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bgp_io::bgp_fsm::SessionConfig;
-use bgp_io::bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_io::bgp_proto::{Asn, RouterId};
 use bgp_io::bgp_speaker::RangeConfig;
-use bgp_io::rib::{NextHopMode, NextHops, Policy, Role};
+use bgp_io::rib::{Policy, Role};
 
 use super::*;
 
@@ -24,43 +23,17 @@ pub(crate) fn config(
     ranges: Vec<RangeConfig>,
 ) -> SpeakerConfig {
     SpeakerConfig {
-        local_asn: Asn(64512),
-        router_id: RouterId(Ipv4Addr::new(10, 0, 0, number)),
-        cluster_id: None,
-        families: FamilySet::UNICAST,
-        multipath_max: 1,
-        next_hops: NextHops::AssumeReachable,
         peers,
         ranges,
-        own_next_hop_v4: None,
-        own_next_hop_v6: None,
+        ..SpeakerConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, number)))
     }
 }
 
 pub(crate) fn peer(us: u8, them: u8, role: Role) -> PeerConfig {
-    PeerConfig {
-        name: format!("n{them}"),
-        remote: address(them),
-        port: 179,
-        local: None,
-        role,
-        session: SessionConfig {
-            local_asn: Asn(64512),
-            local_id: RouterId(Ipv4Addr::new(10, 0, 0, us)),
-            passive: us < them && them < 10,
-            families: FamilySet::UNICAST,
-            ..SessionConfig::default()
-        },
-        next_hop: NextHopMode::Auto,
-        import: Policy::AcceptAll,
-        own_as_max: 0,
-        export: Policy::AcceptAll,
-        send_paths: Default::default(),
-        ttl_security_hops: None,
-        cluster_id: None,
-        prefix_limits: Default::default(),
-        password: None,
-    }
+    let mut peer = config(us, vec![], vec![]).neighbor(address(them), role);
+    peer.name = format!("n{them}");
+    peer.session.passive = us < them && them < 10;
+    peer
 }
 
 pub(crate) fn reflector(number: u8) -> SpeakerConfig {

@@ -4,13 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use bgp_io::bgp_fsm::{PeerAs, SessionConfig, State};
+use bgp_io::bgp_fsm::State;
 use bgp_io::bgp_proto::{
-    Asn, Attributes, Capability, Family, FamilySet, Frame, Ipv4Prefix, Net, NextHop, Open,
-    RouterId, next_frame,
+    Asn, Attributes, Capability, Family, Frame, Ipv4Prefix, Net, NextHop, Open, RouterId,
+    next_frame,
 };
 use bgp_io::bgp_speaker::{PeerConfig, SpeakerConfig};
-use bgp_io::rib::{NextHopMode, NextHops, Policy, Role};
+use bgp_io::rib::Role;
 use bgp_io::{Event, Input, Io, IoConfig, Speaker, bgp_speaker};
 use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,48 +29,19 @@ pub(crate) fn host(last: u8) -> Ipv4Addr {
 
 /// A speaker of AS 64512 at 127.0.0.`last`, without peers.
 pub(crate) fn speaker(last: u8) -> SpeakerConfig {
-    SpeakerConfig {
-        local_asn: Asn(64512),
-        router_id: RouterId(host(last)),
-        cluster_id: None,
-        families: FamilySet::UNICAST,
-        multipath_max: 1,
-        next_hops: NextHops::AssumeReachable,
-        peers: vec![],
-        ranges: vec![],
-        own_next_hop_v4: None,
-        own_next_hop_v6: None,
-    }
+    SpeakerConfig::new(Asn(64512), RouterId(host(last)))
 }
 
 /// The neighbor at `remote` of the speaker at 127.0.0.`last`: it waits for the neighbor's dial unless
 /// `port` is given.
 pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfig {
-    PeerConfig {
-        name: format!("n-{remote}"),
-        remote,
-        port: port.unwrap_or(179),
-        local: remote.is_ipv4().then_some(IpAddr::V4(host(last))),
-        role: Role::Internal,
-        session: SessionConfig {
-            local_asn: Asn(64512),
-            local_id: RouterId(host(last)),
-            peer_asn: PeerAs::Internal,
-            passive: port.is_none(),
-            connect_retry_s: 1,
-            families: FamilySet::UNICAST,
-            ..SessionConfig::default()
-        },
-        next_hop: NextHopMode::Auto,
-        import: Policy::AcceptAll,
-        own_as_max: 0,
-        export: Policy::AcceptAll,
-        send_paths: Default::default(),
-        ttl_security_hops: None,
-        cluster_id: None,
-        prefix_limits: Default::default(),
-        password: None,
-    }
+    let mut peer = speaker(last).neighbor(remote, Role::Internal);
+    peer.name = format!("n-{remote}");
+    peer.port = port.unwrap_or(peer.port);
+    peer.local = remote.is_ipv4().then_some(IpAddr::V4(host(last)));
+    peer.session.passive = port.is_none();
+    peer.session.connect_retry_s = 1;
+    peer
 }
 
 /// A driver that listens at 127.0.0.`last` on any free port.

@@ -4,12 +4,10 @@ use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
-use bgp_fsm::{Conn, Instant, PeerAs, SessionConfig, State};
-use bgp_proto::{
-    AsPath, Asn, Attributes, Family, FamilySet, Ipv4Prefix, Net, Origin, RouterId, next_frame,
-};
+use bgp_fsm::{Conn, Instant, State};
+use bgp_proto::{AsPath, Asn, Attributes, Family, Ipv4Prefix, Net, Origin, RouterId, next_frame};
 use bytes::BytesMut;
-use rib::{Budget, NextHopMode, NextHops, PeerId, Policy, Progress, Role};
+use rib::{Budget, PeerId, Progress, Role};
 
 use crate::{Event, Input, Output, PeerConfig, RangeConfig, Speaker, SpeakerConfig};
 
@@ -39,44 +37,14 @@ pub(super) fn prefix(text: &str) -> Net<'static> {
 
 /// A speaker of AS 64512 without peers.
 pub(super) fn speaker_config(number: usize) -> SpeakerConfig {
-    SpeakerConfig {
-        local_asn: Asn(64512),
-        router_id: RouterId(address(number)),
-        cluster_id: None,
-        families: FamilySet::UNICAST,
-        multipath_max: 1,
-        next_hops: NextHops::AssumeReachable,
-        peers: vec![],
-        ranges: vec![],
-        own_next_hop_v4: None,
-        own_next_hop_v6: None,
-    }
+    SpeakerConfig::new(Asn(64512), RouterId(address(number)))
 }
 
 /// A neighbour of speaker `us` in the same AS.
 pub(super) fn neighbor(us: usize, them: usize, role: Role) -> PeerConfig {
     PeerConfig {
         name: format!("n{them}"),
-        remote: IpAddr::V4(address(them)),
-        port: 179,
-        local: None,
-        role,
-        session: SessionConfig {
-            local_asn: Asn(64512),
-            local_id: RouterId(address(us)),
-            peer_asn: PeerAs::Internal,
-            families: FamilySet::UNICAST,
-            ..SessionConfig::default()
-        },
-        next_hop: NextHopMode::Auto,
-        import: Policy::AcceptAll,
-        own_as_max: 0,
-        export: Policy::AcceptAll,
-        send_paths: Default::default(),
-        ttl_security_hops: None,
-        cluster_id: None,
-        prefix_limits: Default::default(),
-        password: None,
+        ..speaker_config(us).neighbor(address(them).into(), role)
     }
 }
 
