@@ -12,6 +12,41 @@
 //! * What is wrong with a received UPDATE is a list of [`Fault`]s, each with the [`Remedy`]
 //!   that RFC 7606 asks for, never an early return that loses the rest.
 //! * What is sent is one canonical encoding ([`Attributes::encode`], [`UpdateWriter`]).
+//!
+//! ```
+//! use bgp_proto::{
+//!     AsPath, Asn, Attributes, EncodeParams, Family, FamilySet, Net, NextHop, Nlri, SessionParams,
+//!     UpdateView, UpdateWriter, next_frame,
+//! };
+//! use bytes::BytesMut;
+//!
+//! // What the two OPENs of a session settled; bgp-fsm makes one of these.
+//! let families = FamilySet::UNICAST;
+//! let session = SessionParams { as4: true, families, ..SessionParams::default() };
+//!
+//! let attributes = Attributes { as_path: AsPath::sequence(&[Asn(65001)]), ..Attributes::default() };
+//! let mut block = Vec::new();
+//! attributes.encode(session.as4, &mut block);
+//! let (family, next_hop) = (Family::IPV4_UNICAST, NextHop::V4("192.0.2.1".parse()?));
+//! let net = Net::V4("198.51.100.0/24".parse()?);
+//! let mut octets = BytesMut::new();
+//! let params = EncodeParams::new(&session, family);
+//! let mut message = UpdateWriter::reach(&mut octets, family, &block, &next_hop, &params);
+//! message.push(&Nlri::new(net))?;
+//! message.finish();
+//!
+//! // A stream is cut into messages, an UPDATE into batches of one family each.
+//! let frame = next_frame(&mut octets, session.octets_max()).expect("a header").expect("in full");
+//! let (update, faults) = UpdateView::parse(&frame.body, &session).expect("lengths that fit");
+//! assert!(faults.is_empty());
+//! for batch in update.batches() {
+//!     assert_eq!(batch.reach.map(|nlri| nlri.map(|nlri| nlri.net)).next(), Some(Ok(net)));
+//!     let (received, faults) = batch.attrs.expect("announces").parse();
+//!     assert!(faults.is_empty());
+//!     assert_eq!(received.as_path.to_string(), "65001");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![no_std]
 #![cfg_attr(
     not(test),

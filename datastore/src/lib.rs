@@ -10,6 +10,34 @@
 //!   time; [`Follower`] runs it against a port.
 //! - [`manifests`] reads YAML, and fills a store from a directory of it.
 //! - [`resources`] creates, replaces, reads and deletes resources as Calico's clients do.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use datastore::{Change, KeyRange, LeaseId, Local, Status, Store, Update, follow};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A store within this process; EtcdStore::connect has the same port.
+//! let store: Arc<dyn Store> = Arc::new(Local::empty());
+//! store.put("/fabric/a".into(), "1".into(), LeaseId::NONE).await?;
+//!
+//! let mut follower = follow(Arc::clone(&store), [KeyRange::prefix("/fabric/")], 7);
+//! let mut known = Vec::new();
+//! loop {
+//!     for update in follower.next().await {
+//!         match update {
+//!             Update::Change(Change::Put(item)) => known.push((item.key, item.value)),
+//!             Update::Change(Change::Delete(key)) => known.retain(|(known, _)| *known != key),
+//!             Update::Status(Status::InSync) => {
+//!                 assert_eq!(known, [("/fabric/a".into(), "1".into())]);
+//!                 return Ok(()); // a daemon acts now, and goes on
+//!             }
+//!             Update::Status(_) => {}
+//!         }
+//!     }
+//! }
+//! # }
+//! ```
 
 mod beside;
 pub mod core;

@@ -5,6 +5,35 @@
 //! reachability of next hops. Both run as well against [`memory::Kernel`], a kernel in a value that
 //! can refuse, lose and overrun, as against `netlink::NetlinkFib`, the driver for Linux.
 //!
+//! ```
+//! use fib_sync::memory::Kernel;
+//! use fib_sync::{
+//!     Instant, Owner, Reconciler, ReconcilerConfig, Route, RouteKey, TABLE_MAIN,
+//! };
+//!
+//! let mut kernel = Kernel::new(7);
+//! let interface = kernel.add_link("tap0");
+//! kernel.set_link_up(interface, true);
+//! let program = kernel.attach();
+//!
+//! let (now, owner) = (Instant(0), Owner(80));
+//! let mut routes = Reconciler::new(now, ReconcilerConfig::new(owner));
+//! let key = RouteKey::new(TABLE_MAIN, "198.51.100.7/32".parse()?, 256, 0);
+//! routes.want(key, Route::device(owner, interface));
+//!
+//! // The loop of a driver; with `NetlinkFib` it waits for events, and for `poll_timeout`.
+//! loop {
+//!     while let Some(command) = routes.poll_command(now) {
+//!         kernel.submit(program, command);
+//!     }
+//!     let Some(event) = kernel.poll(program) else { break };
+//!     routes.handle(now, &event);
+//! }
+//! assert!(routes.in_sync());
+//! assert!(kernel.route(&key).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Whose route it is, `rtm_protocol` tells ([`Owner`]). Routes of other owners are read, named when
 //! they are in the way, and never changed: the first write of a key is exclusive, only a route known
 //! to be ours is replaced, and a delete names the protocol.

@@ -20,6 +20,31 @@
 //!   what has not been for long enough to be sure, and [`Ipam::mend`] sets one of those right.
 //! - [`Block`] is what can be done to one block, a plain value; [`Pool`] is what blocks are cut out of.
 //!
+//! ```
+//! use datastore::Local;
+//! use ipam::{Ipam, Pool, Request, Taker};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Local::empty();
+//! let ipam = Ipam::new(&store);
+//! let pools = [Pool { cidr: "10.65.0.0/16".parse()?, block_size: 26 }];
+//! let taker = Taker { handle: "net.web-0".to_owned(), attributes: Default::default() };
+//! let request = Request {
+//!     host: "node1",
+//!     taker: &taker,
+//!     count: 1,
+//!     pools: &pools,
+//!     reserved: &[],
+//!     blocks_max: None,
+//! };
+//! let given = ipam.assign(&request).await?;
+//! assert!(pools[0].cidr.contains(&given[0].address));
+//! assert_eq!(ipam.release_handle("net.web-0").await?, [given[0].address]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! **Deadlines and crashes.** Every future here can be dropped at any time, so a caller puts one
 //! deadline around as many of them as it likes. What has been done by then is whole transactions. An
 //! answer that is lost, like a deadline that passes, leaves open whether addresses were taken. They

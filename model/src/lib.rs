@@ -14,6 +14,25 @@
 //!   [`EndpointFile`] what it tells its host.
 //! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
 //!
+//! ```
+//! use model::{Key, NodeSpec, Resource};
+//!
+//! let key: Key = "/calico/resources/v3/projectcalico.org/nodes/node1".parse()?;
+//! let value = br#"{"kind": "Node", "apiVersion": "projectcalico.org/v3",
+//!     "metadata": {"name": "node1", "labels": {"rack": "r1"}},
+//!     "spec": {"bgp": {"ipv4Address": "10.0.0.11/24"}}}"#;
+//! let mut node: Resource<NodeSpec> = Resource::parse(value)?;
+//! assert!(matches!(key, Key::Resource(key) if key == node.key()?));
+//!
+//! let selector: model::Selector = "rack in {'r1', 'r2'}".parse()?;
+//! assert!(selector.matches(&node.metadata.labels));
+//!
+//! let bgp = node.spec.bgp.as_mut().expect("speaks BGP");
+//! bgp.ipv4_address = Some("10.0.0.12/24".parse()?);
+//! assert!(node.encode().is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Nothing here does I/O, reads a clock or draws a random number.
 
 mod endpoint_file;

@@ -15,6 +15,45 @@
 //! Path attributes are interned before they are parsed, so that each distinct set is parsed and
 //! kept once however many prefixes and messages carry it.
 //!
+//! ```
+//! use bgp_proto::{Asn, Family, FamilySet, Net, PeerKind, RouterId, SessionParams, UpdateView};
+//! use rib::{Budget, PeerId, PeerInfo, Policy, Progress, Rib, RibConfig, Role};
+//!
+//! let (asn, us) = (Asn(64512), RouterId("192.0.2.1".parse()?));
+//! let mut rib = Rib::new(RibConfig { local_asn: asn, router_id: us, ..RibConfig::default() }, 7);
+//! let peer = PeerId(1);
+//! let address = "192.0.2.2".parse()?;
+//! rib.peer_up(peer, PeerInfo {
+//!     role: Role::Internal,
+//!     asn,
+//!     id: RouterId(address),
+//!     address: address.into(),
+//!     local: Some(us.0.into()),
+//!     import: Policy::AcceptAll,
+//!     own_as_max: 0,
+//!     cluster_id: Default::default(),
+//! });
+//!
+//! let body = [
+//!     0, 0, 0, 21, // nothing withdrawn, 21 octets of attributes
+//!     0x40, 1, 1, 0, 0x40, 2, 0, // ORIGIN, AS_PATH
+//!     0x40, 3, 4, 192, 0, 2, 2, 0x40, 5, 4, 0, 0, 0, 100, // NEXT_HOP, LOCAL_PREF
+//!     24, 198, 51, 100, // 198.51.100.0/24
+//! ];
+//! let (kind, families) = (PeerKind::Internal, FamilySet::UNICAST);
+//! let session = SessionParams { kind, as4: true, families, ..SessionParams::default() };
+//! let (update, _) = UpdateView::parse(&body, &session).expect("lengths that fit");
+//! for batch in update.batches() {
+//!     assert!(rib.ingest(peer, &batch).faults.is_empty());
+//! }
+//! while rib.decide(Budget(1000)) == Progress::More {}
+//!
+//! let net = Net::V4("198.51.100.0/24".parse()?);
+//! let route = rib.lookup(Family::IPV4_UNICAST, net).expect("is known");
+//! assert_eq!(route.best().map(|path| path.peer), Some(peer));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The outcome never depends on the seed of a hasher nor on how work is cut into bites; the
 //! design is in `docs/design/export-log.md`.
 
