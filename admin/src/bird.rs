@@ -25,7 +25,8 @@ pub(crate) use serve::serve;
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "+cambric");
 
 /// How a neighbour appears: by its name, in which tools look for Calico's `Mesh_`, `Global_` and
-/// `Node_`. One that was given none is specific to this node.
+/// `Node_`, and know no other. One that was given none is specific to this node; a reflector of the
+/// fabric is everybody's.
 fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {
     if dynamic || name.parse() == Ok(address) {
         return format!("Node_{address}").replace(['.', ':'], "_");
@@ -34,7 +35,11 @@ fn protocol_name(name: &str, address: IpAddr, dynamic: bool) -> String {
         c if c.is_ascii_alphanumeric() => c,
         _ => '_',
     };
-    name.chars().map(symbol).collect()
+    let (kind, rest) = match name.strip_prefix("Reflector_") {
+        Some(address) => ("Global_", address),
+        None => ("", name),
+    };
+    kind.chars().chain(rest.chars().map(symbol)).collect()
 }
 
 /// When something was, the way BIRD 1 shortens it: the time of a day, or the day.

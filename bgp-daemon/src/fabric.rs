@@ -52,12 +52,10 @@ impl Fabric {
     /// store does not say.
     pub fn want(&mut self, now: Instant, derived: &Derived) -> Option<SpeakerConfig> {
         self.wish.clone_from(&derived.wish);
-        let draining = self.wish.as_ref().map(|wish| wish.registration.state);
-        self.drain.want(
-            now,
-            draining == Some(ReflectorState::Draining),
-            &derived.reflectors,
-        );
+        if let Some(wish) = &self.wish {
+            let draining = wish.registration.state == ReflectorState::Draining;
+            self.drain.want(now, draining, &derived.reflectors);
+        }
         let wanted = &derived.intent.as_ref()?.speaker;
         self.handover.want(now, wanted, &derived.chosen);
         self.wanted = Some(wanted.clone());

@@ -24,7 +24,7 @@ pub struct Candidate<'a> {
     pub name: &'a str,
     /// What it shares its fate with.
     pub zone: &'a str,
-    /// How large a share of the clients it takes; 0 takes none.
+    /// How large a share of the clients it takes; 0 takes none while another takes any.
     pub weight: u32,
 }
 
@@ -35,9 +35,13 @@ pub fn choose<'a>(
     candidates: impl IntoIterator<Item = Candidate<'a>>,
     k: usize,
 ) -> Vec<&'a str> {
-    let candidates = candidates.into_iter().filter(|one| one.weight > 0);
-    let mut ranked: Vec<(Score, Candidate<'a>)> = candidates
-        .map(|one| (Score::of(client, one.name, one.weight), one))
+    let mut candidates: Vec<Candidate<'a>> = candidates.into_iter().collect();
+    if candidates.iter().any(|one| one.weight > 0) {
+        candidates.retain(|one| one.weight > 0);
+    }
+    let ranked = candidates.into_iter();
+    let mut ranked: Vec<(Score, Candidate<'a>)> = ranked
+        .map(|one| (Score::of(client, one.name, one.weight.max(1)), one))
         .collect();
     ranked.sort_by(|(a, one), (b, other)| a.cmp(b).then_with(|| one.name.cmp(other.name)));
     let mut zones = BTreeSet::new();

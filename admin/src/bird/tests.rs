@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 
 use super::ask::{Ask, RouteAsk, fits};
 use super::lines::Lines;
-use super::{View, protocols, routes, status};
+use super::{View, protocol_name, protocols, routes, status};
 use crate::control::Control;
 use crate::limits::BIRD_LINE_OCTETS_MAX;
 use crate::report::{Fact, Neighbor, NeighborFamily, Neighbors, Path, Route, Routes, Status};
@@ -407,4 +407,11 @@ async fn what_the_daemon_does_not_answer_is_an_error_of_birds() {
     stream.write_all(b"show route\n").await.expect("write");
     drop(control.next().await);
     assert_eq!(reply(&mut stream).await, "8004 the daemon gave no answer\n");
+}
+
+#[test]
+fn a_reflector_of_the_fabric_is_a_peer_that_tools_know() {
+    let address = "10.20.1.8".parse().expect("an address");
+    let name = protocol_name("Reflector_10_20_1_8", address, false);
+    assert_eq!(name, "Global_10_20_1_8");
 }

@@ -65,6 +65,8 @@ fn cluster_ids_begin_with_the_identifier_and_go_on_for_ever() {
 fn who_has_no_weight_is_not_chosen() {
     let candidates = [of("rr-1", "a", 0), of("rr-2", "b", 1)];
     assert_eq!(choose("node-1", candidates, 2), ["rr-2"]);
+    let nobody = [of("rr-1", "a", 0), of("rr-2", "b", 0)];
+    assert_eq!(choose("node-1", nobody, 2).len(), 2, "there is nobody else");
     assert!(choose("node-1", [], 2).is_empty());
 }
 

@@ -126,18 +126,29 @@ fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
 }
 
 /// The sessions of a client with the reflectors that it has chosen. It dials, they wait.
+///
+/// It chooses for IPv4 and for IPv6, each among those that it can reach so: the same ones where all
+/// have both.
 fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
     let eligible = own.view.fleet.eligible(alone);
-    let candidates = eligible.iter().map(|(name, said)| Candidate {
-        name,
-        zone: &said.zone,
-        weight: said.weight,
+    let families: [fn(&IpAddr) -> bool; 2] = [IpAddr::is_ipv4, IpAddr::is_ipv6];
+    let sessions = families.into_iter().flat_map(|is_of_family| {
+        let reached = eligible.iter().map(|(name, said)| {
+            let mut wants = with(own, name, said, |_, _| false);
+            wants.retain(|want| is_of_family(&want.remote));
+            (*name, *said, wants)
+        });
+        let reached: Vec<_> = reached.filter(|(_, _, wants)| !wants.is_empty()).collect();
+        let candidates = reached.iter().map(|(name, said, _)| Candidate {
+            name,
+            zone: &said.zone,
+            weight: said.weight,
+        });
+        let chosen = choose(&own.host.name, candidates, count);
+        let chosen = reached.into_iter().filter(move |(name, _, _)| chosen.contains(name));
+        chosen.flat_map(|(_, _, wants)| wants)
     });
-    let chosen = choose(&own.host.name, candidates, count);
-    let chosen = eligible.iter().filter(|(name, _)| chosen.contains(name));
-    chosen
-        .flat_map(|(name, said)| with(own, name, said, |_, _| false))
-        .collect()
+    sessions.collect()
 }
 
 /// The sessions with reflectors at these addresses, wanted or not.

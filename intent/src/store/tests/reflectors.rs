@@ -120,6 +120,20 @@ fn a_client_dials_two_reflectors_beside_the_mesh() {
     assert_eq!(all.len(), 3, "each is somebody's");
 }
 
+/// Two reflectors of the three have IPv4 only, one has IPv6 only.
+#[test]
+fn a_client_chooses_for_each_family_among_those_that_it_reaches() {
+    let mut view = fabric();
+    (1..=2).for_each(|at| register(&mut view, at, "active"));
+    let six = r#"{"asNumber":64512,"ipv6Address":"fd00::1:3","clusterID":"10.0.1.3","zone":"z3",
+        "state":"active"}"#;
+    assert!(put(&mut view, "reflector/rr3", six));
+    let all = ["10_0_1_1", "10_0_1_2", "fd00__1_3"].map(|at| format!("Reflector_{at}"));
+    for at in 1..=8 {
+        assert_eq!(choice(&view, &format!("n{at}")), BTreeSet::from(all.clone()));
+    }
+}
+
 /// Whoever keeps sessions of yesterday has them as the store says today.
 #[test]
 fn peers_of_before_are_derived_as_they_would_be() {
