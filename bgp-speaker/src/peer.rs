@@ -81,6 +81,11 @@ impl Peer {
         new.local.is_some() && new.local != self.local
     }
 
+    /// Whether it has something to lose: a session, or routes that are kept for the next one.
+    pub(crate) fn is_there(&self) -> bool {
+        self.params.is_some() || self.stale_until.is_some()
+    }
+
     /// Whether nothing would be lost by forgetting a peer that is dynamic or no longer configured.
     pub(crate) fn is_spent(&self) -> bool {
         (self.doomed || self.range.is_some())

@@ -3,15 +3,16 @@
 //! A session starts over when its transport has to be another, or when its two OPENs would settle
 //! on something else. In the latter case, which includes that we are another speaker from now on, by
 //! our AS or our BGP Identifier, it does so as after a graceful restart: both sides keep each other's
-//! routes meanwhile if they can (RFC 4724). All the rest changes under it: an update group is left for another, what the
-//! peer has sent is judged again, keys and intervals are exchanged. [`crate::changes`] has it field
+//! routes meanwhile if they can (RFC 4724). All the rest changes under it: an update group is left
+//! for another, what the peer has sent is judged again, keys and intervals are exchanged, and what
+//! came out of a range is configured by name or the other way round. [`crate::changes`] has it field
 //! by field.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
 
 use bgp_fsm::{Instant, PeerAs, negotiate};
-use bgp_proto::{Notification, Prefix, SessionParams, notification::cease};
+use bgp_proto::{Notification, SessionParams, notification::cease};
 use rib::PeerId;
 
 use crate::{
@@ -70,21 +71,20 @@ impl Speaker {
     ) -> Result<Reconfigured, NeedsRestart> {
         self.same_tables(&new)?;
         let mut done = Reconfigured::default();
-        let old_ranges = core::mem::replace(&mut self.config, new.clone()).ranges;
+        self.config = new.clone();
         let wanted: BTreeSet<IpAddr> = new.peers.iter().map(|peer| peer.remote).collect();
+        self.roster.leave_ranges();
         for id in self.roster.ids() {
             let Some(peer) = self.roster.get(id) else {
                 continue;
             };
             let remote = peer.config.remote;
-            let config = match peer.range.and_then(|range| old_ranges.get(range)) {
-                _ if wanted.contains(&remote) => peer.range.is_none().then_some(None),
-                Some(range) => self.of_range(range.prefix, remote).map(Some),
-                None => None,
-            };
-            match config {
-                Some(None) => {} // Its turn comes with the configured ones.
-                Some(Some((range, config))) => self.revise(now, id, range, config, &mut done),
+            if wanted.contains(&remote) {
+                continue; // Its turn comes with the configured ones.
+            }
+            // A limit is for those who come, not for those who are there.
+            match self.config.range_of(remote).filter(|_| peer.is_there()) {
+                Some((at, range)) => self.revise(now, id, at, range.peer(remote), &mut done),
                 None => {
                     done.removed.push(self.peer_name(id).into());
                     self.deconfigure(now, id);
@@ -117,7 +117,7 @@ impl Speaker {
             .map_or(Ok(()), |(_, what)| Err(what))
     }
 
-    /// A neighbour out of a range takes its new configuration, or is gone.
+    /// A neighbour that a range covers now takes the configuration that this gives it, or is gone.
     fn revise(
         &mut self,
         now: Instant,
@@ -183,13 +183,6 @@ impl Speaker {
             self.await_fellow(id);
             self.session_input(now, id, bgp_fsm::Input::Start);
         }
-    }
-
-    /// What a neighbour out of a range of this prefix becomes, and the range's new place, if no
-    /// longer range covers it now.
-    fn of_range(&self, prefix: Prefix, remote: IpAddr) -> Option<(usize, PeerConfig)> {
-        let (at, range) = self.config.range_of(remote)?;
-        (range.prefix == prefix).then(|| (at, range.peer(remote)))
     }
 
     /// Whether a peer can take a new configuration with its session up: its transport and what the

@@ -62,13 +62,12 @@ impl Speaker {
     pub fn usage(&self) -> Usage {
         let ranges = self.config.ranges.iter().enumerate().map(|(at, range)| {
             let marks = self.roster.marks(range.prefix);
+            let now = self.roster.out_of(at);
+            let peak = marks.peak.max(now); // One may come out of another range, or be taken over.
             RangeUsage {
                 prefix: range.prefix,
                 limit: range.limit,
-                peers: Level {
-                    now: self.roster.out_of(at),
-                    peak: marks.peak,
-                },
+                peers: Level { now, peak },
                 refused: marks.refused,
             }
         });

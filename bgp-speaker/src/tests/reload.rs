@@ -203,6 +203,54 @@ fn a_range_changes_around_its_clients() {
     assert_ne!(wire.state(client), State::Established);
 }
 
+/// Who came out of a range is configured by its address, and comes out of the range again: its
+/// session stays up, and its routes with it.
+#[test]
+fn a_client_of_a_range_becomes_a_neighbor_and_back() {
+    let mut wire = Wire::new(config(|_| {}));
+    let client = wire.connect(7, &open(7));
+    wire.say(client, Say::Reach(&FOUR));
+    let mut named = config(|_| {});
+    let mut peer = neighbor(1, 7, Role::Client);
+    peer.session.passive = true;
+    named.peers.push(peer);
+    let is_dynamic = |wire: &Wire| {
+        let mut peers = wire.speaker.peers();
+        let peer = peers.find(|peer| peer.id == client).expect("there");
+        (peer.dynamic, peer.session.state())
+    };
+    for _ in 0..2 {
+        assert_eq!(is_dynamic(&wire), (true, State::Established));
+        gently(&mut wire, named.clone());
+        assert_eq!(is_dynamic(&wire), (false, State::Established));
+        gently(&mut wire, config(|_| {}));
+    }
+    assert_eq!(wire.prefixes(), FOUR);
+    // It stays where there would be no room for it if it came now; one who is not there does not.
+    gently(&mut wire, named);
+    let mut full = config(|_| {});
+    full.ranges[0].limit = 0;
+    gently(&mut wire, full.clone());
+    assert_eq!(is_dynamic(&wire), (true, State::Established));
+    full.peers.remove(1);
+    assert_eq!(reload(&mut wire, full).0, ["n3"]);
+}
+
+/// Another range covers a client from now on.
+#[test]
+fn a_client_goes_from_range_to_range() {
+    let mut wire = Wire::new(config(|_| {}));
+    let client = wire.connect(7, &open(7));
+    let mut new = config(|_| {});
+    let mut own = clients(1, 1);
+    own.name = "own".into();
+    own.prefix = "10.0.0.7/32".parse().expect("a prefix");
+    new.ranges.push(own);
+    gently(&mut wire, new);
+    assert_eq!(wire.state(client), State::Established);
+    assert_eq!(wire.speaker.peer_name(client), "own-10.0.0.7");
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Announce(u8),
