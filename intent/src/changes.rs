@@ -145,7 +145,7 @@ pub const STORE_KEYS: &[Key] = &[
         "where nodes use several paths at once (`multipath`), **starts over**, as both OPENs settle \
          on something else: a reflector then sends its clients several",
     ),
-    key("Node: `metadata.labels`", &[], COME_AND_GO),
+    key("Node: `metadata.labels`", &[], SELECTED),
     key(
         "Node: `spec.wireguard`",
         &[],
@@ -213,7 +213,7 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`",
         &[],
-        COME_AND_GO,
+        SELECTED,
     ),
     key(
         "BGPPeer `spec.peerIP`",
@@ -269,6 +269,9 @@ pub const STORE_KEYS: &[Key] = &[
 
 const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
                            carry their routes; all others stay up";
+const SELECTED: &str = "those of peers that come begin, those of peers that go end at once (whoever \
+                        moves a reflector's label gives it to the new one first, and takes it from \
+                        the old one when that one's sessions are up); all others stay up";
 const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
 const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";
 const UNSEEN: &str = "stays up; not looked at";
