@@ -145,7 +145,9 @@ fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
             weight: said.weight,
         });
         let chosen = choose(&own.host.name, candidates, count);
-        let chosen = reached.into_iter().filter(move |(name, _, _)| chosen.contains(name));
+        let chosen = reached
+            .into_iter()
+            .filter(move |(name, _, _)| chosen.contains(name));
         chosen.flat_map(|(_, _, wants)| wants)
     });
     sessions.collect()

@@ -130,7 +130,10 @@ fn a_client_chooses_for_each_family_among_those_that_it_reaches() {
     assert!(put(&mut view, "reflector/rr3", six));
     let all = ["10_0_1_1", "10_0_1_2", "fd00__1_3"].map(|at| format!("Reflector_{at}"));
     for at in 1..=8 {
-        assert_eq!(choice(&view, &format!("n{at}")), BTreeSet::from(all.clone()));
+        assert_eq!(
+            choice(&view, &format!("n{at}")),
+            BTreeSet::from(all.clone())
+        );
     }
 }
 
