@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what `make test` needs from Debian: foreign BGP daemons, etcd, container runtimes with
-# the reference CNI plugins, Neutron with its database, decoders, and a C++ compiler for libFuzzer.
+# the reference CNI plugins, Neutron with its database, decoders, systemd for the hosts that packages
+# are installed in, and a C++ compiler for libFuzzer.
 #
 # Only what is missing, and only as root; otherwise says in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
@@ -13,6 +14,7 @@ bird bird2
 zebra frr
 bgpdump bgpdump
 c++ g++
+capsh libcap2-bin
 containerd containerd
 ctr containerd
 crun crun
@@ -29,6 +31,8 @@ mariadbd mariadb-server-core
 openssl openssl
 ping iputils-ping
 podman podman
+pgrep procps
+/lib/systemd/systemd systemd
 /usr/lib/cni/ptp containernetworking-plugins
 /usr/lib/python3/dist-packages/etcd3gw python3-etcd3gw
 /usr/lib/python3/dist-packages/neutron python3-neutron
@@ -59,14 +63,17 @@ fi
 echo "installing for the tests: $missing"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
+# What is installed need not survive a power failure in that very minute: half the time.
 # shellcheck disable=SC2086  # one word a package
-apt-get install -qq -y --no-install-recommends $missing >/dev/null
+apt-get install -qq -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
+    $missing >/dev/null
 
 # Nor at the next boot, for those that were not here before.
 if command -v systemctl >/dev/null; then
     for package in $missing; do
-        dpkg -L "$package" | sed -n 's|^\(/usr\)\?/lib/systemd/system/\([^@/]*\.service\)$|\2|p'
-    done | while read -r service; do
-        systemctl disable --quiet "$service" 2>/dev/null || true
+        dpkg -L "$package" |
+            sed -nE 's!^(/usr)?/lib/systemd/system/([^@/]*[.](service|socket|timer))$!\2!p'
+    done | while read -r unit; do
+        systemctl disable --quiet "$unit" 2>/dev/null || true
     done
 fi
