@@ -1,106 +1,56 @@
 #!/bin/sh
-# Installs the Debian packages into a root of its own and runs the daemons from there, in hosts of a
-# lab: as the units say, with their user, their capabilities and no others. As root.
+# Installs the Debian packages in three hosts of a lab, each with a systemd of its own, as
+# docs/operate/install.md has an operator do it; then looks at what systemd runs: as whom and with
+# which rights, that it routes, how it comes back, and that a purge leaves nothing. As root.
 #
-# The root is this machine's own under an overlay, in a mount namespace: nothing that is written
-# reaches the machine, and all of it is gone with this script.
+# The hosts are in namespaces, with this machine's files under overlays (tools/package-host.sh):
+# nothing that is written reaches the machine, and all of it is gone with this script.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
 
-if [ "$(id -u)" -ne 0 ]; then
-    echo 'skipped: the packages can be installed into a lab by root only'
+skip() {
+    echo "skipped: the packages are not installed into a lab: $*"
     exit 0
-fi
+}
+if [ "$(id -u)" -ne 0 ]; then skip 'only root can do that'; fi
 if [ "${1:-}" != --inside ]; then
     cd "$(dirname "$0")/.."
-    packages="${CARGO_TARGET_DIR:-target}/debian"
+    [ -x /lib/systemd/systemd ] || skip 'systemd is not installed'
     exec unshare --mount --net --pid --uts --ipc --fork --kill-child --mount-proc \
-        -- "$0" --inside "$(realpath "$packages")" "$(realpath packaging/systemd)"
+        -- "$0" --inside "$(realpath "${CARGO_TARGET_DIR:-target}/debian")" "$PWD"
 fi
-packages=$2
-units=$3
-fail() {
-    echo "the packages do not work: $*" >&2
-    tail -n 20 /root/*.log >&2 2>/dev/null || true
-    exit 1
-}
+packages=$2 repository=$3
 
-# A machine of its own.
 mount --make-rprivate /
 mount -t tmpfs lab /mnt
-mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work /mnt/root
-mkdir -p /mnt/root/packages /mnt/root/units
-cp "$packages"/cambric*.deb /mnt/root/packages
-cp "$units"/*.service /mnt/root/units
-for directory in /proc /sys /dev; do mount --rbind "$directory" "/mnt/root$directory"; done
-mount -t tmpfs run /mnt/root/run
-mount -t tmpfs tmp /mnt/root/tmp
-mount -t tmpfs home /mnt/root/root
-cd /mnt/root
-pivot_root . mnt
-umount -l /mnt
-cd /
+mkdir /mnt/cgroup
+mount -t cgroup2 cgroup2 /mnt/cgroup 2>/dev/null || skip 'no cgroup2 can be mounted here'
+group=$(mktemp -d /mnt/cgroup/cambric-package-lab.XXXXXX 2>/dev/null) ||
+    skip 'no control group can be made here'
 
-printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-chmod 755 /usr/sbin/policy-rc.d
-dpkg -i /packages/cambric*.deb >/root/dpkg.log 2>&1 || fail 'dpkg -i'
-for daemon in bgp-client route-reflector felix; do
-    unit=/usr/lib/systemd/system/cambric-$daemon.service
-    cmp "$unit" "/units/cambric-$daemon.service" || fail "$unit"
-    [ "$(stat -c '%U:%G %a' "/etc/cambric/$daemon.toml")" = 'root:cambric 640' ] ||
-        fail "owner and mode of /etc/cambric/$daemon.toml"
-    "/usr/bin/cambric-$daemon" --check >/dev/null || fail "/etc/cambric/$daemon.toml"
-    if command -v systemd-analyze >/dev/null; then
-        found=$(systemd-analyze verify "$unit" 2>&1 | grep "cambric-$daemon" || true)
-        [ -z "$found" ] || fail "$found"
-        # Tenths: 2.0 and below.
-        systemd-analyze security --offline=true --threshold=20 "$unit" >/root/security.log ||
-            fail "$unit is too permissive"
-    fi
-done
-unit=/usr/lib/systemd/system/cambric-ipam-gc.service
-cmp "$unit" /units/cambric-ipam-gc.service || fail "$unit"
-[ "$(stat -c '%U:%G %a' /etc/cambric/ipam-gc.env)" = 'root:cambric 640' ] ||
-    fail 'owner and mode of /etc/cambric/ipam-gc.env'
+hosts=
+clean() {
+    for host in $hosts; do kill -KILL "$(cat "/mnt/$host/pid")" 2>/dev/null || true; done
+    wait
+    find "$group" -depth -type d -exec rmdir {} \;
+}
+trap clean EXIT
+trap 'exit 1' HUP INT TERM
 
-# Three hosts on a switch.
-sysctl -qw net.ipv6.conf.all.disable_ipv6=1
-ip link add switch type bridge
-ip link set switch up
-for number in 1 2 3; do
-    ip netns add "h$number"
-    ip link add "port$number" type veth peer name eth0 netns "h$number"
-    ip link set "port$number" master switch up
-    ip -n "h$number" address add "10.0.0.$number/24" dev eth0
-    ip -n "h$number" link set eth0 up
-    ip -n "h$number" link set lo up
-done
-for number in 1 2; do
-    ip -n "h$number" link add cali0 type veth peer name workload0
-    ip -n "h$number" link set cali0 up
-    ip -n "h$number" link set workload0 up
-done
+# Runs a command in a host.
+in_host() {
+    host=$1
+    shift
+    timeout --kill-after=5 120 nsenter --target "$(cat "/mnt/$host/pid")" --all -- "$@"
+}
 
-# What the unit of a daemon says under this key.
-says() { sed -n "s|^$2=||p" "/usr/lib/systemd/system/cambric-$1.service"; }
-
-# Starts a daemon in a host as systemd would. Without systemd, the file system stays writable as far
-# as the user may, and system calls are not filtered.
-start() {
-    host=$1 daemon=$2
-    user=$(says "$daemon" User)
-    for directory in $(says "$daemon" RuntimeDirectory); do
-        install -d -o "$user" -g "$(says "$daemon" Group)" \
-            -m "$(says "$daemon" RuntimeDirectoryMode)" "/run/$directory"
+fail() {
+    echo "the packages do not work: $*" >&2
+    for host in $hosts; do
+        in_host "$host" systemctl --failed --no-legend >&2 || true
+        in_host "$host" journalctl --no-pager --quiet --lines=40 >&2 || cat "/mnt/$host/log" >&2
     done
-    capabilities=$(says "$daemon" AmbientCapabilities | tr 'A-Z ' 'a-z,' | sed 's/cap_/+/g')
-    # shellcheck disable=SC2046  # a line of words, as systemd would split it
-    ip netns exec "$host" setpriv --reuid "$user" --regid "$(says "$daemon" Group)" --clear-groups \
-        --inh-caps "-all,$capabilities" --ambient-caps "-all,$capabilities" \
-        --bounding-set "-all,$capabilities" --no-new-privs \
-        -- $(says "$daemon" ExecStart | sed "s|/etc/cambric|${3:-/etc/cambric}|") \
-        >>"/root/$daemon-$host.log" 2>&1 &
+    exit 1
 }
 
 # Asks again until it is so.
@@ -115,19 +65,167 @@ await() {
     done
 }
 
-# The files as they were installed, with what has to be set; the second client has its own.
-cd /etc/cambric
+# Process 1 of a host, by the number that it has here.
+first_process() { pgrep --parent "$1" >"/mnt/$2/pid"; }
+
+# Boots a host that has a port of the switch, and the packages with these names.
+boot() {
+    host=$1 address=$2
+    shift 2
+    mkdir -p "/mnt/$host/upper" "/mnt/$host/work" "/mnt/$host/root"
+    root=/mnt/$host/root
+    mount -t overlay -o "lowerdir=/,upperdir=/mnt/$host/upper,workdir=/mnt/$host/work" \
+        overlay "$root" 2>/dev/null || skip 'no overlay can be mounted over the root here'
+    # Of this machine's own services, none.
+    rm -rf "$root"/etc/systemd/system/* "$root"/etc/rc?.d "$root/etc/fstab"
+    rm -f "$root/usr/sbin/policy-rc.d"
+    echo "$host" >"$root/etc/hostname"
+    mkdir "$root/packages"
+    mount --bind "$packages" "$root/packages"
+    mkdir "$group/$host"
+    (
+        # 0: the process that writes it.
+        echo 0 >"$group/$host/cgroup.procs"
+        exec unshare --cgroup --mount --net --pid --uts --ipc --fork --kill-child \
+            -- "$repository/tools/package-host.sh" "/mnt/$host"
+    ) >"/mnt/$host/log" 2>&1 &
+    outer=$!
+    await "a process for $host" first_process "$outer" "$host"
+    hosts="$hosts $host"
+    ip link add "port-$host" type veth peer name eth0 netns "$(cat "/mnt/$host/pid")"
+    ip link set "port-$host" master switch up
+    await "systemd in $host" in_host "$host" systemctl is-active basic.target
+    in_host "$host" ip address add "$address/24" dev eth0
+    in_host "$host" ip link set eth0 up
+    names=
+    for package in "$@"; do names="$names $(cd "$packages" && echo "${package}"_*.deb)"; done
+    # shellcheck disable=SC2086  # a file a package
+    in_host "$host" sh -c 'cd /packages && dpkg -i "$@"' sh $names >"/mnt/$host/dpkg.log" 2>&1 ||
+        fail "dpkg -i in $host: $(cat "/mnt/$host/dpkg.log")"
+}
+
+# What systemd says of a unit in a host.
+property() { in_host "$1" systemctl show --property="$3" --value "cambric-$2.service"; }
+
+# A unit as it is after the installation: what the repository has, tight, and neither enabled nor
+# started; its configuration is for the daemon's eyes only.
+installed() {
+    host=$1 daemon=$2 config=$3 unit=cambric-$2.service
+    cmp "/mnt/$host/root/usr/lib/systemd/system/$unit" "$repository/packaging/systemd/$unit" ||
+        fail "$unit is not the repository's"
+    [ "$(in_host "$host" stat -c '%U:%G %a' "/etc/cambric/$config")" = 'root:cambric 640' ] ||
+        fail "owner and mode of /etc/cambric/$config"
+    found=$(in_host "$host" systemd-analyze verify "$unit" 2>&1 | grep "$unit" || true)
+    [ -z "$found" ] || fail "$found"
+    [ "$(property "$host" "$daemon" ActiveState)" = inactive ] || fail "$unit was started"
+    [ "$(property "$host" "$daemon" UnitFileState)" = disabled ] || fail "$unit was enabled"
+}
+
+# What the unit of a daemon says under this key.
+says() { sed -n "s|^$2=||p" "$repository/packaging/systemd/cambric-$1.service"; }
+
+# One capability a line, in order.
+sorted() { tr 'A-Z, ' 'a-z\n\n' | sed '/^$/d' | sort; }
+
+# A daemon that runs is who its unit says, and may do what its unit says: not less, not more.
+confined() {
+    host=$1 daemon=$2 unit=cambric-$2.service
+    status=/mnt/$host/status
+    in_host "$host" cat "/proc/$(property "$host" "$daemon" MainPID)/status" >"$status"
+    user=$(in_host "$host" id -u cambric)
+    [ "$(sed -n 's/^Uid:\t//p' "$status")" = "$user	$user	$user	$user" ] || fail "the user of $unit"
+    grep -qx 'NoNewPrivs:	1' "$status" || fail "$unit can gain privileges"
+    grep -qx 'Seccomp:	2' "$status" || fail "system calls of $unit are not filtered"
+    for set in CapInh:Ambient CapPrm:Ambient CapEff:Ambient CapBnd:Bounding CapAmb:Ambient; do
+        case "$set" in
+        *:Ambient) wanted=$(says "$daemon" AmbientCapabilities | sorted) ;;
+        *) wanted=$(says "$daemon" CapabilityBoundingSet | sorted) ;;
+        esac
+        has=$(capsh --decode="$(sed -n "s/^${set%:*}:\t//p" "$status")" | sed 's/^[^=]*=//' | sorted)
+        [ "$has" = "$wanted" ] || fail "${set%:*} of $unit: $has, not $wanted"
+    done
+    # Tenths: 2.0 and below.
+    in_host "$host" systemd-analyze security --no-pager --threshold=20 "$unit" >"/mnt/$host/security" ||
+        fail "$unit is too permissive"
+    sed -n 's/.*for cambric/cambric/p' "/mnt/$host/security"
+}
+
+# Starts a daemon as an operator would, and looks at it.
+start() {
+    host=$1 daemon=$2 unit=cambric-$2.service
+    in_host "$host" "/usr/bin/cambric-$daemon" --check >/dev/null || fail "--check of $daemon"
+    in_host "$host" systemctl enable --quiet --now "$unit" || fail "start of $unit"
+    confined "$host" "$daemon"
+    [ "$(in_host "$host" stat -c '%U:%G %a' /run/cambric)" = 'cambric:cambric 750' ] ||
+        fail 'owner and mode of /run/cambric'
+    answers "$host" "$daemon" || fail "cambric show status of $daemon"
+    await "a line of $daemon in the journal" logged "$host" "$daemon"
+}
+logged() {
+    # A process is known to the kernel by 15 octets of its name.
+    in_host "$1" journalctl --quiet --unit="cambric-$2.service" \
+        _COMM="$(echo "cambric-$2" | cut -c -15)" | grep -q .
+}
+answers() { in_host "$1" cambric show status --socket "/run/cambric/$2.sock" >/dev/null; }
+
+# Is another process than this one, and up.
+is_new() {
+    [ "$(property "$1" "$2" ActiveState)" = active ] && [ "$(property "$1" "$2" MainPID)" != "$3" ] &&
+        answers "$1" "$2"
+}
+
+# A daemon that is restarted comes back, and one that is killed, too.
+comes_back() {
+    host=$1 daemon=$2 unit=cambric-$2.service
+    before=$(property "$host" "$daemon" MainPID)
+    in_host "$host" systemctl restart "$unit" || fail "restart of $unit"
+    is_new "$host" "$daemon" "$before" || fail "$unit after a restart"
+    before=$(property "$host" "$daemon" MainPID)
+    in_host "$host" systemctl kill --kill-who=main --signal=KILL "$unit"
+    await "$unit after a SIGKILL" is_new "$host" "$daemon" "$before"
+    [ "$(property "$host" "$daemon" NRestarts)" = 1 ] || fail "$unit is not restarted once"
+    confined "$host" "$daemon" >/dev/null
+}
+
+# Of the packages nothing is left but their user; and what was there before is not of this host.
+purged() {
+    host=$1
+    in_host "$host" sh -c "dpkg --purge \$(dpkg-query -f '\${Package}\n' -W 'cambric*')" \
+        >"/mnt/$host/dpkg.log" 2>&1 || fail "dpkg --purge in $host: $(cat "/mnt/$host/dpkg.log")"
+    ! in_host "$host" pgrep '^cambric' >/dev/null || fail "a purge in $host leaves daemons"
+    left=$(find "/mnt/$host/upper" -name '*cambric*' ! -type c
+        in_host "$host" find /run /tmp /dev/shm -name '*cambric*')
+    [ -z "$left" ] || fail "a purge in $host leaves" "$left"
+}
+
+ip link add switch type bridge
+ip link set switch up
+boot h1 10.0.0.1 cambric cambric-bgp-client cambric-felix cambric-cni
+boot h2 10.0.0.2 cambric cambric-bgp-client
+boot h3 10.0.0.3 cambric cambric-route-reflector
+installed h1 bgp-client bgp-client.toml
+installed h1 felix felix.toml
+installed h1 ipam-gc ipam-gc.env
+installed h3 route-reflector route-reflector.toml
+
+# The files as they were installed, with what has to be set.
+cd /mnt/h3/root/etc/cambric
 sed -i 's|^router_id = .*|router_id = "10.0.0.3"|' route-reflector.toml
 printf '[[neighbor_range]]\nprefix = "10.0.0.0/24"\nasn = 64512\nlimit = 9\n' >>route-reflector.toml
 printf 'route_reflector_client = true\n' >>route-reflector.toml
-printf '[[neighbor]]\naddress = "10.0.0.3"\nasn = 64512\n' >>bgp-client.toml
-sed -i 's|^router_id = .*|router_id = "10.0.0.1"|' bgp-client.toml
-mkdir -m 750 /etc/second
-sed -e 's|10.0.0.1|10.0.0.2|' -e 's|^#control = .*|control = "/run/cambric/second.sock"|' \
-    bgp-client.toml >/etc/second/bgp-client.toml
-chgrp -R cambric /etc/second
-mkdir /root/manifests
-cat >/root/manifests/endpoint.yaml <<YAML
+for number in 1 2; do
+    cd "/mnt/h$number/root/etc/cambric"
+    printf '[[neighbor]]\naddress = "10.0.0.3"\nasn = 64512\n' >>bgp-client.toml
+    sed -i "s|^router_id = .*|router_id = \"10.0.0.$number\"|" bgp-client.toml
+done
+
+# A store with one workload of h1.
+in_host h1 ip link set lo up
+in_host h1 ip link add cali0 type veth peer name workload0
+in_host h1 ip link set cali0 up
+in_host h1 ip link set workload0 up
+mkdir /mnt/h1/root/manifests
+cat >/mnt/h1/root/manifests/endpoint.yaml <<YAML
 apiVersion: projectcalico.org/v3
 kind: WorkloadEndpoint
 metadata:
@@ -142,37 +240,54 @@ spec:
   mac: aa:bb:cc:00:11:22
   ipNetworks: ["10.65.1.3/32"]
 YAML
-printf 'hostname = "h1"\n' | cat - felix.toml >felix.new
-cat felix.new >felix.toml
+in_host h1 systemd-run --quiet --unit=store \
+    cambric store serve --listen 127.0.0.1:2379 --manifests /manifests
 
-ip netns exec h1 cambric store serve --listen 127.0.0.1:2379 --manifests /root/manifests \
-    >/root/store.log 2>&1 &
 start h3 route-reflector
 start h1 bgp-client
-start h2 bgp-client /etc/second
+start h2 bgp-client
 start h1 felix
+in_host h1 systemctl start cambric-ipam-gc || fail 'start of cambric-ipam-gc'
+confined h1 ipam-gc
 
 # From the store through felix, the kernel, BGP and the reflector into the other kernel.
-has_route() { ip -n "$1" -4 route show proto "$2" | grep -q "^$3"; }
-await 'the route of the workload, by felix' has_route h1 80 '10.65.1.3 dev cali0'
-await 'the file that tells plugins' test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
-await 'the same on the other host, by BGP' has_route h2 119 '10.65.1.3 via 10.0.0.1'
-for socket in bgp-client route-reflector felix; do
-    cambric show status --socket "/run/cambric/$socket.sock" >/root/status.log 2>&1 ||
-        fail "cambric show status of $socket"
-done
-# They run as who they should be, with no more than they need.
-for daemon in bgp-client route-reflector felix; do
-    pid=$(pgrep -n -x -f "/usr/bin/cambric-$daemon --config /etc/cambric/$daemon.toml")
-    [ "$(stat -c %U "/proc/$pid")" = cambric ] || fail "the user of $daemon"
-    if command -v capsh >/dev/null; then
-        has=$(capsh --decode="$(sed -n 's/^CapEff:\t//p' "/proc/$pid/status")")
-        for word in $(says "$daemon" AmbientCapabilities | tr 'A-Z' 'a-z'); do
-            has=$(echo ",${has#*=}," | sed "s/,$word,/,/; s/^,*//; s/,*$//")
-        done
-        [ -z "$has" ] || fail "$daemon has $has, too"
-    fi
-done
-dpkg --purge cambric-bgp-client >>/root/dpkg.log 2>&1 || fail 'dpkg --purge'
-[ ! -e /etc/cambric/bgp-client.toml ] || fail 'a purge leaves the configuration'
-echo 'the packages install, and their daemons run and route as their units have them run'
+has_route() { in_host "$1" ip -4 route show proto "$2" | grep -q "^$3"; }
+routes() {
+    await 'the route of the workload, by felix' has_route h1 80 '10.65.1.3 dev cali0'
+    await 'the same on the other host, by BGP' has_route h2 119 '10.65.1.3 via 10.0.0.1'
+}
+routes
+await 'the file that tells plugins' \
+    in_host h1 test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
+
+# A reload takes a neighbour over, and away, in the same process.
+reload() { in_host h3 systemctl reload cambric-route-reflector || fail 'systemctl reload'; }
+knows() { in_host h3 cambric show neighbors | grep -qF 10.0.0.99; }
+knows_not() { ! knows; }
+before=$(property h3 route-reflector MainPID)
+cd /mnt/h3/root/etc/cambric
+cp -p route-reflector.toml /mnt/h3/before.toml
+printf '[[neighbor]]\naddress = "10.0.0.99"\nasn = 64512\n' >>route-reflector.toml
+reload
+await 'a neighbour, by a reload' knows
+cat /mnt/h3/before.toml >route-reflector.toml
+reload
+await 'no such neighbour, by a reload' knows_not
+cd /
+[ "$(property h3 route-reflector MainPID)" = "$before" ] || fail 'a reload is a restart'
+
+comes_back h3 route-reflector
+comes_back h1 bgp-client
+comes_back h1 felix
+routes
+
+# An upgrade restarts what runs.
+before=$(property h2 bgp-client MainPID)
+in_host h2 sh -c 'dpkg -i /packages/cambric-bgp-client_*.deb' >/mnt/h2/dpkg.log 2>&1 ||
+    fail "an upgrade: $(cat /mnt/h2/dpkg.log)"
+await 'a restart by an upgrade' is_new h2 bgp-client "$before"
+routes
+
+in_host h1 systemctl stop store
+for host in $hosts; do purged "$host"; done
+echo 'the packages install, systemd runs their daemons as the units say, and they route'
