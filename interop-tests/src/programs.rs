@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    fs::Metadata,
     path::{Path, PathBuf},
 };
 
@@ -25,9 +26,10 @@ pub fn own(name: &str) -> PathBuf {
         .chain(beside)
         .map(|directory| directory.join(name))
         .collect();
+    // A file: cargo-deb has directories with these names beside what is built.
     let built = candidates
         .iter()
-        .filter_map(|path| Some((path.metadata().ok()?, path)));
+        .filter_map(|path| Some((path.metadata().ok().filter(Metadata::is_file)?, path)));
     let newest = built.max_by_key(|(file, _)| file.modified().ok());
     let found = newest.map(|(_, path)| path.clone());
     found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `make build`"))

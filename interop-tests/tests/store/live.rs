@@ -6,9 +6,7 @@ use interop_tests::{Ground, Kind, Own, Setup, Site, Speaker, Store, in_ground};
 use ipnet::IpNet;
 use model::RESOURCES_PREFIX;
 
-use super::{LIVE, begun, net};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::{LIVE, PATIENCE, begun, net};
 
 /// How often each change is made, and taken back.
 const TRIES: usize = 4;

@@ -19,6 +19,9 @@ const NORMAL: u32 = 2_147_482_623;
 /// From a write to the store until the daemon does as it says.
 const LIVE: Duration = Duration::from_millis(100);
 
+/// The longest for anything that may take its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
 }
@@ -139,17 +142,20 @@ fn nodes_in_the_store_are_a_mesh() {
     });
 }
 
-/// Whether the kernel of a host drops what goes to a block and to nobody in it.
-fn drops(speaker: &Speaker, block: &str) -> bool {
-    let read = || std::fs::read_to_string("/proc/thread-self/net/route");
-    let routes = speaker.site.host.run(read).expect("a thread");
+/// Waits until the kernel of a host drops what goes to a block and to nobody in it, or no longer
+/// does. Neighbours may be told before.
+async fn drops(speaker: &Speaker, block: &str, wanted: bool) {
     let address = Ipv4Addr::from_str(block).expect("an address");
     let address = u32::from_le_bytes(address.octets());
     let line = format!("*\t{address:08X}\t");
-    routes
-        .expect("a table")
-        .lines()
-        .any(|route| route.starts_with(&line))
+    let read = || std::fs::read_to_string("/proc/thread-self/net/route");
+    let what = format!("{block} is dropped: {wanted}");
+    let waited = lab::until(PATIENCE, &what, async || {
+        let routes = speaker.site.host.run(read)?.expect("a table");
+        let dropped = routes.lines().any(|route| route.starts_with(&line));
+        Ok::<_, lab::Error>((dropped == wanted).then_some(()).ok_or(routes))
+    });
+    waited.await.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
@@ -190,7 +196,7 @@ fn a_peering_has_a_password_and_is_told_blocks() {
         let borrowed = ("10.65.9.9/32", route());
         tor.holds(&table([("10.65.1.0/26", route()), borrowed.clone()]))
             .await;
-        assert!(drops(&us, "10.65.1.0"));
+        drops(&us, "10.65.1.0", true).await;
 
         // Pools that are kept are withdrawn, and come back, over the same session.
         let kept = r#"{"spec":{"cidr":"10.65.0.0/16","disableBGPExport":true}}"#;
@@ -215,7 +221,7 @@ fn a_peering_has_a_password_and_is_told_blocks() {
         store.write(key, r#"{"state":"pending"}"#).await;
         tor.holds(&table([("10.65.1.5/32", route()), borrowed]))
             .await;
-        assert!(!drops(&us, "10.65.1.0"));
+        drops(&us, "10.65.1.0", false).await;
         us.stood(|_| true).await;
     });
 }

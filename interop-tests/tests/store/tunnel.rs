@@ -7,9 +7,7 @@ use admin::report::Status;
 use interop_tests::{Kind, Setup, Site, in_ground};
 use lab::{Error, Links, VethEnd, until};
 
-use super::{begun, net};
-
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+use super::{PATIENCE, begun, net};
 
 /// The interface and the gateway of the kernel's route to a net; `None` where it has none.
 async fn way(links: &Links, to: &str) -> Option<(u32, IpAddr)> {
