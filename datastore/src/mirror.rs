@@ -162,7 +162,8 @@ impl Mirror {
     /// is there, says `datastoreReady: true`, and has the `clusterGUID` of the store before, where
     /// both have one. Where a list lacks what was known, or a watch tells that a range was emptied,
     /// it tells nothing before that was read again: each range is watched for itself, and what was
-    /// deleted at once is not heard of at once.
+    /// deleted at once is not heard of at once. Where ClusterInformation comes to say so, each range
+    /// must be known as of then.
     pub fn gated(ranges: impl IntoIterator<Item = KeyRange>, seed: u64) -> Self {
         let mut mirror = Self::new([gate::range()].into_iter().chain(ranges), seed);
         mirror.state.gate = Some(Gate::new());
@@ -188,6 +189,7 @@ impl Mirror {
         }
         if let Some(gate) = &mut self.state.gate {
             gate.pass();
+            gate.since = Revision::ZERO; // The earlier run knew it all.
         }
         self.restored = Some(age.as_secs());
     }
@@ -230,7 +232,9 @@ impl Mirror {
                 self.doubt(now, feed);
             }
             self.settle_doubt(now, feed);
+            self.settle_wait(now, feed);
         }
+        self.await_all(now, feed);
     }
 
     /// The store may have been emptied: what it has said of itself counts no more until it was read
@@ -268,6 +272,47 @@ impl Mirror {
         }
     }
 
+    /// A feed has brought something. If the store has come to say that it may be acted upon, every
+    /// feed must know what it held then: each is watched for itself, and may not have heard of it.
+    fn await_all(&mut self, now: Duration, feed: FeedId) {
+        if self.gates_feed() == Some(feed) {
+            for feed in (0..self.feeds.len()).map(FeedId) {
+                self.await_if_behind(now, feed);
+            }
+        }
+    }
+
+    /// A feed was read. That was enough, unless it was too early.
+    fn settle_wait(&mut self, now: Duration, feed: FeedId) {
+        if let Some(gate) = &mut self.state.gate {
+            gate.awaited.remove(&feed);
+        }
+        self.await_if_behind(now, feed);
+    }
+
+    fn await_if_behind(&mut self, now: Duration, feed: FeedId) {
+        let as_of = |feed: FeedId| self.feeds.get(feed.0).and_then(Feed::as_of);
+        let (gates, own) = (self.gates_feed().and_then(as_of), as_of(feed));
+        let Some(gate) = self
+            .state
+            .gate
+            .as_mut()
+            .filter(|gate| gate.unready().is_none())
+        else {
+            return;
+        };
+        let (Some(Header { cluster, .. }), Some(own)) = (gates, own) else {
+            return;
+        };
+        let revision = gate.since;
+        if own.cluster == cluster && own.revision < revision {
+            gate.awaited.insert(feed);
+            self.with(feed, |id, feed, _, outputs| {
+                feed.read_as_of(now, id, Header { cluster, revision }, outputs);
+            });
+        }
+    }
+
     /// The feed that brings what the store says of itself.
     fn gates_feed(&self) -> Option<FeedId> {
         let range = gate::range();
@@ -292,6 +337,7 @@ impl Mirror {
         if was_emptied == Some(true) {
             self.doubt(now, feed);
         }
+        self.await_all(now, feed);
     }
 
     /// Acts on every deadline that has passed; also begins.
@@ -324,8 +370,7 @@ impl Mirror {
 
     /// Whether what is known is kept from a consumer that has a picture.
     fn is_held(&self) -> bool {
-        let gate = self.state.gate.as_ref();
-        let is_shut = gate.is_some_and(|gate| gate.doubt.is_some() || gate.unready().is_some());
+        let is_shut = self.state.gate.as_ref().is_some_and(Gate::is_shut);
         self.has_picture && (is_shut || self.history().is_none())
     }
 

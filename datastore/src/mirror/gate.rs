@@ -1,11 +1,13 @@
 //! Whether a store may be acted upon.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
 use model::{ClusterInformationSpec, Kind, Resource};
 
-use crate::kv::{Header, KeyRange};
+use super::FeedId;
+use crate::kv::{Header, KeyRange, Revision};
 
 /// Where a store says of itself what it is.
 pub(super) fn key() -> Bytes {
@@ -56,6 +58,10 @@ pub(super) struct Gate {
     guid: String,
     /// As of when what the store said must be read before it counts again.
     pub(super) doubt: Option<Header>,
+    /// When the store came to say that it may be acted upon: what it held then must be known.
+    pub(super) since: Revision,
+    /// Feeds that are read because they may not know that.
+    pub(super) awaited: BTreeSet<FeedId>,
 }
 
 impl Gate {
@@ -65,14 +71,18 @@ impl Gate {
             said: None,
             guid: String::new(),
             doubt: None,
+            since: Revision::ZERO,
+            awaited: BTreeSet::new(),
         }
     }
 
-    /// A key has this value now, or none. A value that does not read leaves the one before it.
-    pub(super) fn note(&mut self, key: &Bytes, value: Option<&[u8]>) {
+    /// A key has this value since then, or none. A value that does not read leaves the one before
+    /// it.
+    pub(super) fn note(&mut self, key: &Bytes, value: Option<&[u8]>, revision: Revision) {
         if *key != self.key {
             return;
         }
+        let was_ready = self.unready().is_none();
         match value.map(Resource::<ClusterInformationSpec>::parse) {
             Some(Ok(Resource { spec, .. })) => {
                 self.said = Some(Said {
@@ -83,6 +93,21 @@ impl Gate {
             Some(Err(_)) => {}
             None => self.said = None,
         }
+        if !was_ready {
+            self.since = revision;
+        }
+    }
+
+    /// What the store said was said by another one than that which speaks now.
+    pub(super) fn forget(&mut self, key: &Bytes) {
+        if *key == self.key {
+            self.said = None;
+        }
+    }
+
+    /// Whether what is known is not to be told.
+    pub(super) fn is_shut(&self) -> bool {
+        self.doubt.is_some() || !self.awaited.is_empty() || self.unready().is_some()
     }
 
     /// What the store said counts when it was read again, as of then or later.

@@ -61,6 +61,9 @@ impl State {
         let known = self.keys.get(&item.key);
         let known = known.map(|known| (known.revision, known.sum));
         if known != Some((item.mod_revision, sum(&item.value))) || other_history {
+            if let (true, Some(gate)) = (other_history, &mut self.gate) {
+                gate.forget(&item.key);
+            }
             return self.put(item, list);
         }
         if let Some(known) = self.keys.get_mut(&item.key) {
@@ -72,7 +75,7 @@ impl State {
     /// A key is so now. Whether it was not there before.
     pub(super) fn put(&mut self, item: KeyValue, list: u64) -> bool {
         if let Some(gate) = &mut self.gate {
-            gate.note(&item.key, Some(&item.value));
+            gate.note(&item.key, Some(&item.value), item.mod_revision);
         }
         let known = self.keys.entry(item.key.clone()).or_default();
         let is_new = !known.is_there();
@@ -87,7 +90,7 @@ impl State {
     /// A key is gone. What the consumer never had is forgotten without a word. Whether it was there.
     pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) -> bool {
         if let Some(gate) = &mut self.gate {
-            gate.note(key, None);
+            gate.note(key, None, revision);
         }
         let Some(known) = self.keys.get_mut(key) else {
             return false;

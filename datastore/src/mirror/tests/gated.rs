@@ -204,6 +204,60 @@ fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
     assert_eq!((held(&world).len(), world.consumer.status), (3, silent));
 }
 
+/// Who fills a locked store unlocks it last; each watch tells its own part, in no order.
+#[test]
+fn what_was_written_before_an_unlocking_is_told_with_it() {
+    let feeds = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [1, 0, 2]];
+    for order in feeds.map(|feeds| feeds.map(FeedId)) {
+        for is_anew in [false, true] {
+            let mut world = world();
+            let all = held(&world);
+            match is_anew {
+                true => world.replace(),
+                false => world.delete(KeyRange::prefix("/a/")),
+            }
+            world.say("one", false);
+            world.calm();
+            let is_whole = |world: &World| held(world) == all;
+            fill(&mut world);
+            world.say("one", true);
+            for feed in order {
+                world.bring_of(feed);
+                world.consume(usize::MAX);
+                assert!(is_whole(&world), "{order:?}: {:?}", held(&world));
+            }
+            while world.answer() {
+                world.consume(usize::MAX);
+                assert!(is_whole(&world), "{order:?}: {:?}", held(&world));
+            }
+            world.settle();
+            world.check_in_sync();
+        }
+    }
+}
+
+/// Nor is it in sync with less for who had no picture before.
+#[test]
+fn a_first_picture_has_what_was_written_before_the_store_was_ready() {
+    for says in [None, Some(false)] {
+        let mut world = World::gated();
+        if let Some(is_ready) = says {
+            world.say("one", is_ready);
+        }
+        world.settle();
+        fill(&mut world);
+        world.say("one", true);
+        for feed in (0..3).map(FeedId) {
+            world.bring_of(feed);
+            world.consume(usize::MAX);
+            let is_in_sync = world.consumer.status == Some(Status::InSync);
+            assert!(!is_in_sync || held(&world).len() == 4);
+        }
+        world.settle();
+        world.check_in_sync();
+    }
+}
+
 /// The same number, as an etcd has that begins anew with the same members and token.
 #[test]
 fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
