@@ -45,12 +45,13 @@ packages:
 	tools/install-neutron-driver.sh
 
 # One test at a time: two cores are enough for one lab's daemons, not for several labs' at once.
+# All are run, so that a run shows everything that fails.
 test: packages
 	$(MAKE) lint build
 	@[ "$$(id -u)" -eq 0 ] || echo 'not root: tests that need namespaces are skipped'
 	env $$([ "$$(id -u)" -ne 0 ] || echo CAMBRIC_LAB=1) \
 	    PATH="$$PATH:/usr/sbin:/sbin:/usr/lib/frr" \
-	    $(CARGO) test --workspace --locked -- --test-threads=1
+	    $(CARGO) test --workspace --locked --no-fail-fast -- --test-threads=1
 	tools/fuzz.sh 30
 	target/release/cambric lab demo
 	target/release/cambric lab demo --store etcd --members 3
