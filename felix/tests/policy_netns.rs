@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// How long an answer is waited for at first, where none is wished.
 const SILENCE: Duration = Duration::from_millis(700);
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(30);
 
 /// Workload `n` behind `tap<n>`: 10.65.0.n, fd65::n.
 fn workload(n: u8) -> Workload {

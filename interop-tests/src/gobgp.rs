@@ -27,7 +27,7 @@ const FAMILIES: &[(&str, &str)] = &[
 ];
 
 /// How long the daemon may take until its API answers.
-const UP: Duration = Duration::from_secs(20);
+const UP: Duration = Duration::from_secs(60);
 
 pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     let mut text = format!(

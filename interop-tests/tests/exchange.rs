@@ -95,7 +95,7 @@ async fn external(kind: Kind, ground: Ground) {
 async fn installed(client: &Speaker, nets: &[&str]) {
     let mut wanted: Vec<String> = nets.iter().map(|&net| net.to_owned()).collect();
     wanted.sort();
-    let limit = std::time::Duration::from_secs(20);
+    let limit = std::time::Duration::from_secs(60);
     let held = lab::until(limit, "the kernel's routes", async || {
         let routes = client.site.host.links()?.routes().await?;
         let own = routes.iter().filter(|route| route.protocol == 119);

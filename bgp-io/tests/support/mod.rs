@@ -18,7 +18,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
 /// How long a test waits for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a test waits to be sure that something does not come.
 pub(crate) const DOUBT: Duration = Duration::from_millis(1_500);

@@ -14,7 +14,7 @@ use fib_sync::{
 pub(crate) const US: Owner = Owner(119);
 
 /// How long a test waits for anything.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs a test in a namespace of its own, with `lo`, `up0` and `up1` up.
 pub(crate) fn in_namespace(test: impl AsyncFnOnce() + Send + 'static) {
