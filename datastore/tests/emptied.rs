@@ -7,8 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Etcd, Picture, soon};
-use datastore::resources::Resources;
+use common::{Etcd, Picture, initialize, put, soon};
 use datastore::{
     Delete, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Op, Revision, SnapshotOptions,
     Status, Store, Txn, Unready, follow_ready,
@@ -53,14 +52,11 @@ impl Bench {
     }
 
     async fn put(&self, key: &'static str) -> Revision {
-        let put = self.store.put(key.into(), "x".into(), LeaseId::NONE);
-        soon("a write", put).await.unwrap()
+        put(&self.store, key, "x").await
     }
 
-    /// What a first write by a Calico client does.
     async fn initialize(&self) {
-        let resources = Resources::new(self.store.clone());
-        resources.initialize().await.unwrap();
+        initialize(&self.store).await;
     }
 
     async fn until(&mut self, what: &str, status: Status) {

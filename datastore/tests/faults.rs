@@ -6,10 +6,9 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Counted, Cut, Etcd, Picture, Proxy, command, program, soon};
-use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, follow};
+use common::{Counted, Cut, Etcd, Picture, Proxy, command, program, put};
+use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Store, follow};
 use futures_util::future::join_all;
 
 /// A mirror of `/a/` and `/b/`, in sync.
@@ -47,17 +46,6 @@ impl Mirrored {
         })
         .await;
     }
-}
-
-/// Writes, until it has worked: a cluster without a leader cannot.
-async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
-    let written = async {
-        while let Err(error) = store.put(key.into(), value.into(), LeaseId::NONE).await {
-            assert!(error.is_transient(), "{error}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    soon("a write", written).await;
 }
 
 async fn client(urls: Vec<String>) -> EtcdStore {

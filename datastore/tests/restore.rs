@@ -7,14 +7,8 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Etcd, Picture, command, program};
-use datastore::resources::Resources;
-use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, follow_ready};
-
-async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
-    let put = store.put(key.into(), value.into(), LeaseId::NONE);
-    put.await.unwrap();
-}
+use common::{Etcd, Picture, command, initialize, insist, program, put};
+use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Store, follow_ready};
 
 fn mirror(store: &EtcdStore) -> Follower {
     let store = Arc::new(store.clone());
@@ -53,8 +47,7 @@ async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore
     let store = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
         .await
         .unwrap();
-    let resources = Resources::new(store.clone());
-    resources.initialize().await.unwrap();
+    initialize(&store).await;
     put(&store, "/a/1", "saved").await;
     put(&store, "/a/2", "saved").await;
     let directory = tempfile::tempdir().unwrap();
@@ -62,7 +55,7 @@ async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore
     command(etcdctl, directory.path(), &arguments).await;
     put(&store, "/a/1", "lost").await;
     put(&store, "/a/3", "lost").await;
-    store.delete("/a/2".into()).await.unwrap();
+    insist("a deletion", async || store.delete("/a/2".into()).await).await;
     (directory, store)
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Etcd, certificates, soon, tls, users};
+use common::{Etcd, certificates, insist, soon, tls, users};
 use datastore::{Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Store, TlsFiles, WatchRequest};
 
 #[tokio::test]
@@ -50,7 +50,8 @@ async fn users_may_do_what_they_may_do() {
     // A member that restarts forgets its tokens: another one is asked for.
     etcd.members[0].kill().await;
     assert!(etcd.members[0].start().await);
-    assert!(felix.get("/calico/a".into()).await.unwrap().is_some());
+    let again = insist("a read", async || felix.get("/calico/a".into()).await).await;
+    assert!(again.is_some());
 
     std::fs::write(files.path().join("password"), "wrong").unwrap();
     let stranger = EtcdStore::connect(&options).await.unwrap();

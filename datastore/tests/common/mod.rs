@@ -13,8 +13,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use datastore::resources::{ResourceError, Resources};
 use datastore::serve::{ServeConfig, Server};
-use datastore::{EtcdOptions, EtcdStore};
+use datastore::{Error, EtcdOptions, EtcdStore, LeaseId, Revision, Store};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -25,7 +26,7 @@ pub(crate) use relay::{Cut, Relay};
 pub(crate) use secured::{certificates, tls, users};
 
 /// Longer than anything here takes; a test that waits so long has failed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Waits for something, but not for ever.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -33,6 +34,39 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         Ok(done) => done,
         Err(_) => panic!("waited too long: {what}"),
     }
+}
+
+/// Asks until there is an answer: a server that was just ended took the connection along, and a
+/// cluster without a leader has none.
+pub(crate) async fn insist<T>(what: &str, ask: impl AsyncFn() -> Result<T, Error>) -> T {
+    let answered = async {
+        loop {
+            match ask().await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(error.is_transient(), "{what}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    soon(what, answered).await
+}
+
+pub(crate) async fn put(store: &EtcdStore, key: &'static str, value: &'static str) -> Revision {
+    let write = async || store.put(key.into(), value.into(), LeaseId::NONE).await;
+    insist("a write", write).await
+}
+
+/// What a first write by a Calico client does.
+pub(crate) async fn initialize(store: &EtcdStore) {
+    let resources = Resources::new(store.clone());
+    let initialize = async || {
+        let done = resources.initialize().await;
+        done.map_err(|error| match error {
+            ResourceError::Store(error) => error,
+            other => panic!("{other}"),
+        })
+    };
+    insist("the first write", initialize).await;
 }
 
 /// A served store of its own.

@@ -21,7 +21,7 @@ use super::{Workload, run};
 pub(crate) const OPEN: &[&str] = &["projectcalico-default-allow"];
 pub(crate) const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
 /// How long anything may take at most.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A Felix in a thread of its own, in the namespace of the thread that starts it.
 pub(crate) struct Running {
@@ -124,13 +124,18 @@ impl Host {
         self.runtime.handle()
     }
 
+    /// Asks again when there is no answer: a server that was just ended took the connection along.
     pub(crate) fn put(&self, key: &str, value: &Value) {
-        let put = self.store.put(
-            key.to_owned().into(),
-            value.to_string().into(),
-            LeaseId::default(),
-        );
-        self.handle().block_on(put).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let put = || {
+            let (key, value) = (key.to_owned().into(), value.to_string().into());
+            let put = self.store.put(key, value, LeaseId::default());
+            self.handle().block_on(put)
+        };
+        while let Err(error) = put() {
+            assert!(error.is_transient() && Instant::now() < deadline, "{error}");
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn delete(&self, key: &str) {
