@@ -79,7 +79,7 @@ impl Intake {
             return Ok(());
         }
         let update = Update::parse(body)?;
-        self.withdrawn_v4(session, update.withdrawn)?;
+        self.each_v4(session, update.withdrawn, withdrawn(session))?;
         if update.attributes.is_empty() {
             return Ok(());
         }
@@ -88,7 +88,7 @@ impl Intake {
             return self.announced_v4(session, update.announced, self.last.1);
         }
         let received = Received::parse(update.attributes)?;
-        self.withdrawn_v6(session, received.withdrawn_v6)?;
+        self.each_v6(session, received.withdrawn_v6, withdrawn(session))?;
         if update.announced.is_empty() && received.announced_v6.is_empty() {
             return Ok(());
         }
@@ -130,93 +130,67 @@ impl Intake {
     }
 
     fn announced_v4(&mut self, session: usize, octets: &[u8], tag: Tag) -> Result<()> {
-        let Some(tag) = self.unless_echo(session, tag) else {
-            return Ok(());
-        };
-        let Self {
-            routes,
-            ledger,
-            counts,
-            path_ids,
-            ..
-        } = self;
-        prefixes_v4(octets, path_ids[session], |address, length| {
-            let Some(number) = routes.prefixes.find_v4(address, length) else {
-                bail!(
-                    "{:x?} is no prefix of this workload",
-                    Prefix::V4(address, length)
-                );
-            };
-            counts.prefixes += 1;
-            ledger.note(session, number, tag);
-            Ok(())
-        })
-    }
-
-    fn withdrawn_v4(&mut self, session: usize, octets: &[u8]) -> Result<()> {
-        let Self {
-            routes,
-            ledger,
-            counts,
-            path_ids,
-            ..
-        } = self;
-        prefixes_v4(octets, path_ids[session], |address, length| {
-            let Some(number) = routes.prefixes.find_v4(address, length) else {
-                bail!(
-                    "{:x?} is no prefix of this workload",
-                    Prefix::V4(address, length)
-                );
-            };
-            counts.prefixes += 1;
-            if !ledger.is_own(session, number) {
-                ledger.note(session, number, NONE);
-            }
-            Ok(())
-        })
+        match self.unless_echo(session, tag) {
+            Some(tag) => self.each_v4(session, octets, |ledger, prefix| {
+                ledger.note(session, prefix, tag);
+            }),
+            None => Ok(()),
+        }
     }
 
     fn announced_v6(&mut self, session: usize, octets: &[u8], tag: Tag) -> Result<()> {
         if octets.is_empty() {
             return Ok(());
         }
-        let Some(tag) = self.unless_echo(session, tag) else {
-            return Ok(());
-        };
-        let Self {
-            routes,
-            ledger,
-            counts,
-            path_ids,
-            ..
-        } = self;
-        prefixes_v6(octets, path_ids[session], |half| {
-            let Some(number) = routes.prefixes.find_v6(half) else {
-                bail!("{:x?} is no prefix of this workload", Prefix::V6(half));
+        match self.unless_echo(session, tag) {
+            Some(tag) => self.each_v6(session, octets, |ledger, prefix| {
+                ledger.note(session, prefix, tag);
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Enters each IPv4 prefix in the ledger.
+    fn each_v4(
+        &mut self,
+        session: usize,
+        octets: &[u8],
+        enter: impl Fn(&mut Ledger, usize),
+    ) -> Result<()> {
+        prefixes_v4(octets, self.path_ids[session], |address, length| {
+            let Some(number) = self.routes.prefixes.find_v4(address, length) else {
+                let prefix = Prefix::V4(address, length);
+                bail!("{prefix:x?} is no prefix of this workload");
             };
-            counts.prefixes += 1;
-            ledger.note(session, number, tag);
+            self.counts.prefixes += 1;
+            enter(&mut self.ledger, number);
             Ok(())
         })
     }
 
-    fn withdrawn_v6(&mut self, session: usize, octets: &[u8]) -> Result<()> {
-        let Self {
-            routes,
-            ledger,
-            counts,
-            path_ids,
-            ..
-        } = self;
-        prefixes_v6(octets, path_ids[session], |half| {
-            let Some(number) = routes.prefixes.find_v6(half) else {
+    /// Enters each IPv6 prefix in the ledger.
+    fn each_v6(
+        &mut self,
+        session: usize,
+        octets: &[u8],
+        enter: impl Fn(&mut Ledger, usize),
+    ) -> Result<()> {
+        prefixes_v6(octets, self.path_ids[session], |half| {
+            let Some(number) = self.routes.prefixes.find_v6(half) else {
                 bail!("{:x?} is no prefix of this workload", Prefix::V6(half));
             };
-            counts.prefixes += 1;
-            if !ledger.is_own(session, number) {
-                ledger.note(session, number, NONE);
-            }
+            self.counts.prefixes += 1;
+            enter(&mut self.ledger, number);
             Ok(())
         })
+    }
+}
+
+/// How a withdrawal is entered: a client's own route is not withdrawn from it.
+fn withdrawn(session: usize) -> impl Fn(&mut Ledger, usize) {
+    move |ledger, prefix| {
+        if !ledger.is_own(session, prefix) {
+            ledger.note(session, prefix, NONE);
+        }
     }
 }

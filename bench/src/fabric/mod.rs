@@ -50,6 +50,23 @@ pub fn apart(work: impl AsyncFnOnce(Lab) -> Result<Measures> + Send) -> Result<M
     })
 }
 
+/// Does a work on a fabric of which nothing runs but the store.
+pub fn beside_etcd(
+    work: impl AsyncFnOnce(&mut Fabric, &Etcd) -> Result<Measures> + Send,
+) -> Result<Measures> {
+    apart(async |lab: Lab| {
+        let plan = Plan::new(Shape {
+            nodes: 1,
+            reflectors: 1,
+            workloads_per_node: 0,
+            mesh: false,
+        })?;
+        let mut fabric = Fabric::build(lab, plan).await?;
+        let etcd = Etcd::start(&mut fabric).await?;
+        work(&mut fabric, &etcd).await
+    })
+}
+
 impl Ground {
     /// Starts etcd, two reflectors and so many nodes; nothing is in the store.
     pub async fn raise(lab: Lab, nodes: u16) -> Result<Self> {

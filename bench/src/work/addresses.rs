@@ -8,8 +8,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use datastore::{EtcdStore, LeaseId, Store};
 use ipam::{Ipam, Pool, Request, Taker};
-use lab::Lab;
-use lab::fabric::{Fabric, Plan, Shape};
+use lab::fabric::Fabric;
 use tokio::task::JoinSet;
 
 use crate::fabric::{self, Etcd};
@@ -26,19 +25,10 @@ pub(super) fn addresses(options: &Options) -> Result<Measures> {
     } else {
         (1000, 100, 10)
     };
-    fabric::apart(async |lab: Lab| {
-        // A fabric of which nothing runs but the store.
-        let plan = Plan::new(Shape {
-            nodes: 1,
-            reflectors: 1,
-            workloads_per_node: 0,
-            mesh: false,
-        })?;
-        let mut fabric = Fabric::build(lab, plan).await?;
-        let etcd = Etcd::start(&mut fabric).await?;
-        let (one, requests) = one_host(&fabric, &etcd, assigns).await?;
-        let bare = bare(&etcd, assigns).await?;
-        let many = many_hosts(&etcd, hosts, workloads).await?;
+    fabric::beside_etcd(async |fabric, etcd| {
+        let (one, requests) = one_host(fabric, etcd, assigns).await?;
+        let bare = bare(etcd, assigns).await?;
+        let many = many_hosts(etcd, hosts, workloads).await?;
         let together: f64 = one.iter().sum();
         let [p50, p99] = quantiles(one, [0.5, 0.99])?;
         Ok(Measures::from([

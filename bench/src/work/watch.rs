@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use datastore::{Change, KeyRange, LeaseId, Status, Update, follow};
-use lab::Lab;
-use lab::fabric::{Fabric, Plan, Shape};
+use lab::fabric::Fabric;
 use model::Kind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -42,21 +41,12 @@ pub(super) fn watch(options: &Options) -> Result<Measures> {
     } else {
         (200, 10_000)
     };
-    fabric::apart(async |lab: Lab| {
-        // A fabric of which nothing runs but the store.
-        let plan = Plan::new(Shape {
-            nodes: 1,
-            reflectors: 1,
-            workloads_per_node: 0,
-            mesh: false,
-        })?;
-        let mut fabric = Fabric::build(lab, plan).await?;
-        let etcd = Etcd::start(&mut fabric).await?;
+    fabric::beside_etcd(async |fabric, etcd| {
         for number in 0..keys {
             let endpoint = Endpoint::new(number, &format!("node{}", number % 100));
             write(&*etcd.store, &endpoint, endpoint.address()).await?;
         }
-        measure(&mut fabric, &etcd, watchers, keys as usize).await
+        measure(fabric, etcd, watchers, keys as usize).await
     })
 }
 
