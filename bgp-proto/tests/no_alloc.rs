@@ -1,9 +1,8 @@
 //! Splitting an UPDATE, hashing its attributes and walking its routes does not allocate.
 #![allow(clippy::unwrap_used)] // helpers of tests
-#![allow(unsafe_code)] // counting allocations needs an allocator
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::hash::{DefaultHasher, Hasher};
 
 use bgp_proto::{
@@ -12,32 +11,11 @@ use bgp_proto::{
 };
 use bytes::BytesMut;
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// How many allocations `work` makes on this thread.
 fn allocations(work: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.get();
+    let before = counting::allocations();
     work();
-    ALLOCATIONS.get() - before
+    counting::allocations() - before
 }
 
 fn message(family: Family, next_hop: NextHop) -> BytesMut {

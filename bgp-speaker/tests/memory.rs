@@ -1,9 +1,9 @@
 //! What a client costs a reflector, as `docs/numbers.md` says: a speaker with twice as many clients
 //! takes so many octets more, besides what waits for sockets and what the clients announce.
-#![allow(unsafe_code)] // the counting allocator
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../bgp-proto/tests/counting/mod.rs"]
+mod counting;
+
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bgp_fsm::{Conn, Instant, State};
@@ -19,39 +19,6 @@ use rib::{Budget, PeerId, Progress, Role};
 /// A client whose session is up and which has taken everything: at most so many octets, the room
 /// that growing tables of clients keep free included.
 const CLIENT: usize = 4096;
-
-thread_local! {
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-/// What malloc takes for a request: eight octets more, in steps of sixteen.
-const fn rounded(octets: usize) -> usize {
-    (octets + 8).next_multiple_of(16)
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.set(LIVE.get().wrapping_add(rounded(layout.size())));
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get().wrapping_sub(rounded(layout.size())));
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let live = LIVE.get().wrapping_sub(rounded(layout.size()));
-        LIVE.set(live.wrapping_add(rounded(size)));
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ASN: Asn = Asn(64_512);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -166,7 +133,7 @@ fn settle(speaker: &mut Speaker) -> usize {
 
 /// Octets that a speaker holds when so many clients have taken the routes of one of them.
 fn held(clients: usize, routes: u32) -> usize {
-    let before = LIVE.get();
+    let before = counting::live();
     let mut speaker = reflector(clients);
     let peers: Vec<PeerId> = (1..=clients)
         .map(|number| connect(&mut speaker, number))
@@ -187,7 +154,7 @@ fn held(clients: usize, routes: u32) -> usize {
     assert_eq!(speaker.run(later, Budget(1000)), Progress::Done);
     assert_eq!(speaker.ring_octets(), 0, "nothing waits");
     drop(peers);
-    LIVE.get().wrapping_sub(before)
+    counting::live().wrapping_sub(before)
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Memory is a formula: what `docs/numbers.md` says of octets a prefix, a path, an attribute set
 //! and a group is the most that the tables take. Room that a growing vector or index keeps free is
 //! part of it.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../bgp-proto/tests/counting/mod.rs"]
+mod counting;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
@@ -32,39 +32,6 @@ const RAW_SETS: usize = 2 * rib::limits::RAW_SETS_MAX;
 const GROUP: usize = 2 * 2 + 1;
 /// Everything that does not grow.
 const BASE: usize = 64 << 10;
-
-thread_local! {
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-/// What malloc takes for a request: eight octets more, in steps of sixteen.
-const fn rounded(octets: usize) -> usize {
-    (octets + 8).next_multiple_of(16)
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.set(LIVE.get().wrapping_add(rounded(layout.size())));
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        LIVE.set(LIVE.get().wrapping_sub(rounded(layout.size())));
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let live = LIVE.get().wrapping_sub(rounded(layout.size()));
-        LIVE.set(live.wrapping_add(rounded(size)));
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ASN: Asn = Asn(64_512);
 
@@ -194,7 +161,7 @@ fn fill(rib: &mut Rib, size: Size) {
 
 /// Octets that the tables hold when all is decided and one group has been told.
 fn held(size: Size) -> usize {
-    let before = LIVE.get();
+    let before = counting::live();
     let mut rib = Rib::new(
         RibConfig {
             local_asn: ASN,
@@ -221,7 +188,7 @@ fn held(size: Size) -> usize {
         rib.trim(family, &[]);
     }
     // What another thread has allocated may be given back in this one.
-    let held = LIVE.get().wrapping_sub(before);
+    let held = counting::live().wrapping_sub(before);
     let stats = rib.stats();
     assert_eq!(stats.attribute_sets, size.sets);
     held

@@ -1,8 +1,8 @@
 //! Receiving what is already interned allocates nothing.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../bgp-proto/tests/counting/mod.rs"]
+mod counting;
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{
@@ -14,32 +14,6 @@ use rib::{
     Budget, Cursor, DecisionRules, NextHops, PeerId, PeerInfo, Policy, Progress, Rib, RibConfig,
     Role,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const PREFIXES: u32 = 500;
 
@@ -165,10 +139,10 @@ fn receiving_what_is_interned_allocates_nothing() {
         }
         round(&mut rib, &messages, &params, &mut cursor);
         round(&mut rib, &messages, &params, &mut cursor);
-        let before = ALLOCATIONS.get();
+        let before = counting::allocations();
         round(&mut rib, &messages, &params, &mut cursor);
         assert_eq!(
-            ALLOCATIONS.get() - before,
+            counting::allocations() - before,
             0,
             "with {multipath_max} paths in use at once"
         );
@@ -180,7 +154,7 @@ fn receiving_what_is_interned_allocates_nothing() {
 fn the_first_coming_of_a_set_does_allocate() {
     // So that the count above counts.
     let mut rib = rib(1);
-    let before = ALLOCATIONS.get();
+    let before = counting::allocations();
     ingest(&mut rib, PeerId(1), &message(&attributes(1)), &params());
-    assert!(ALLOCATIONS.get() > before);
+    assert!(counting::allocations() > before);
 }
