@@ -12,6 +12,7 @@ mod model;
 #[path = "../naive/mod.rs"]
 mod naive;
 mod parts;
+mod readers;
 mod regressions;
 mod world;
 

@@ -9,16 +9,16 @@ use bgp_proto::{
 };
 use bytes::BytesMut;
 use rib::{
-    Budget, Change, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Policy, Progress,
-    Reach, Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
+    Budget, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Policy, Progress, Reach,
+    Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
-use crate::ear::{Ear, Said};
+use crate::ear::Said;
 use crate::events::{Event, NETS, PEERS, Variant};
 use crate::model::{CLUSTER_ID, From, LOCAL_ASN, Model, ModelPath, ROUTER_ID, Told};
 use crate::parts::{
-    GroupKey, address_of, attributes_of, index_of, info_of, interface_of, net_of, octets_of,
-    role_of, rules_of,
+    GroupKey, address_of, attributes_of, info_of, interface_of, net_of, octets_of, role_of,
+    rules_of,
 };
 
 #[derive(Clone, Debug)]
@@ -507,155 +507,6 @@ impl World {
                 Track::Unwatch(address) => assert_eq!(self.watched.remove(&address), Some(())),
             }
         }
-    }
-
-    fn export(&mut self, group: GroupKey, budget: u32) -> Progress {
-        let family = self.setup.family;
-        let mut ear = Ear {
-            family,
-            add_path: group.1.is_some(),
-            said: Vec::new(),
-            last_run: 0,
-            transcript: &mut self.transcript,
-        };
-        let progress = self
-            .rib
-            .export(self.groups[&group], family, Budget(budget), &mut ear);
-        let said = ear.said;
-        for (&id, member) in &mut self.members {
-            if self.setup.group_of(id) != group || !matches!(member.mode, Mode::Shared) {
-                continue;
-            }
-            said.iter().for_each(|said| member.take(id, said));
-            if progress == Progress::Lost {
-                *member = Member {
-                    mode: Mode::Private(Cursor::feed()),
-                    holds: BTreeMap::new(),
-                };
-            }
-        }
-        progress
-    }
-
-    fn private(&mut self, peer: PeerId, budget: u32) -> Progress {
-        let family = self.setup.family;
-        let Some(member) = self.members.get_mut(&peer) else {
-            return Progress::Done;
-        };
-        let Mode::Private(cursor) = &mut member.mode else {
-            return Progress::Done;
-        };
-        let group = self.setup.group_of(peer);
-        let mut ear = Ear {
-            family,
-            add_path: group.1.is_some(),
-            said: Vec::new(),
-            last_run: 0,
-            transcript: &mut self.transcript,
-        };
-        let (id, budget) = (self.groups[&group], Budget(budget));
-        let progress = self
-            .rib
-            .export_private(id, family, cursor, budget, &mut ear);
-        let said = ear.said;
-        for said in &said {
-            member.take(peer, said);
-        }
-        match progress {
-            Progress::Done => member.mode = Mode::Shared,
-            Progress::More => {}
-            Progress::Lost => member.holds.clear(),
-        }
-        progress
-    }
-
-    fn lag(&mut self, peer: PeerId) {
-        let group = self.groups[&self.setup.group_of(peer)];
-        let cursor = self.rib.group_cursor(group, self.setup.family);
-        if let Some(member) = self.members.get_mut(&peer)
-            && matches!(member.mode, Mode::Shared)
-        {
-            member.mode = Mode::Private(cursor);
-        }
-    }
-
-    /// A member goes over to another group.
-    fn go_over(&mut self, peer: PeerId, send: SendPaths) {
-        let old = self.setup.group_of(peer);
-        if old.1.is_none() {
-            return;
-        }
-        let from = self.groups[&old];
-        let cursor = self.rib.group_cursor(from, self.setup.family);
-        self.setup.sends[usize::from(peer.0)] = Some(send);
-        let new = self.setup.group_of(peer);
-        let to = match self.groups.get(&new) {
-            Some(to) => *to,
-            None => {
-                let rules = rules_of(self.setup.family, new, &self.setup.export);
-                self.rib.add_group(rules)
-            }
-        };
-        self.groups.insert(new, to);
-        if let Some(member) = self.members.get_mut(&peer)
-            && to != from
-        {
-            self.rib.adopt(to, from);
-            member.mode = Mode::Private(match member.mode {
-                Mode::Shared => cursor.anew(),
-                Mode::Private(cursor) => cursor.anew(),
-            });
-        }
-    }
-
-    fn again(&mut self, peer: PeerId) {
-        let group = self.groups[&self.setup.group_of(peer)];
-        let cursor = self.rib.group_cursor(group, self.setup.family);
-        if let Some(member) = self.members.get_mut(&peer) {
-            member.mode = Mode::Private(match member.mode {
-                Mode::Shared => cursor.again(),
-                Mode::Private(cursor) => cursor.again(),
-            });
-        }
-    }
-
-    fn read(&mut self, budget: u32) -> Progress {
-        let (family, fib) = (self.setup.family, &mut self.fib);
-        let mut reader = |change: Change<'_>| {
-            let net = index_of(family, change.net).0;
-            match change.route {
-                Some(route) => {
-                    let paths = route.paths();
-                    let paths: Vec<_> = paths
-                        .map(|path| (path.peer, path.path_id, path.attributes.clone()))
-                        .collect();
-                    fib.insert(net, paths);
-                }
-                None => {
-                    fib.remove(&net);
-                }
-            }
-        };
-        let progress = self
-            .rib
-            .changes(family, &mut self.reader, Budget(budget), &mut reader);
-        if progress == Progress::Lost {
-            self.fib.clear();
-        }
-        progress
-    }
-
-    fn trim(&mut self) {
-        let mut held = vec![self.reader];
-        held.extend(
-            self.members
-                .values()
-                .filter_map(|member| match member.mode {
-                    Mode::Private(cursor) => Some(cursor),
-                    Mode::Shared => None,
-                }),
-        );
-        self.rib.trim(self.setup.family, &held);
     }
 
     /// Lets everything come to rest.

@@ -11,6 +11,9 @@ use rib::{Policy, Role, RouteContext, Verdict};
 
 use super::*;
 
+mod identity;
+mod passwords;
+
 const FABRIC: &str = "/cambric/v1/";
 
 /// Eight nodes, n1 to n8, and three reflectors, rr1 to rr3, each in a zone of its own.
@@ -280,116 +283,6 @@ fn a_reflector_accepts_every_node_and_peers_with_the_others() {
 }
 
 #[test]
-fn a_reflector_waits_for_its_cluster_id_unless_it_is_given_one() {
-    let mut view = fabric();
-    let waits = derived(&view, "rr1");
-    assert!(waits.intent.is_none() && waits.faults.is_empty());
-    let router_id = Ipv4Addr::new(10, 0, 1, 1);
-    let wish = waits.wish.expect("it wants one");
-    assert_eq!(
-        wish.cluster,
-        ClusterWish::Own {
-            router_id,
-            held: None,
-            avoid: BTreeSet::new()
-        }
-    );
-    assert!(put(&mut view, "cluster/0.0.0.9", r#"{"reflector":"rr1"}"#));
-    let held = Some(Ipv4Addr::new(0, 0, 0, 9));
-    assert_eq!(
-        speaker(&view, "rr1").cluster_id().0,
-        Ipv4Addr::new(0, 0, 0, 9)
-    );
-    let wish = derived(&view, "rr1").wish.expect("it has one");
-    let own = ClusterWish::Own {
-        router_id,
-        held,
-        avoid: BTreeSet::new(),
-    };
-    assert_eq!(wish.cluster, own);
-
-    let value = r#"{"metadata":{"name":"rr1","labels":{"topology.kubernetes.io/zone":"east",
-        "cambric.io/reflector-weight":"250"}},"spec":{"bgp":{"ipv4Address":"10.0.1.1/24",
-        "asNumber":64999,"routeReflectorClusterID":"0.0.0.1"}}}"#;
-    assert!(view.take(format!("{NODES}rr1").as_bytes(), Some(value.as_bytes())));
-    let wish = derived(&view, "rr1").wish.expect("it has one");
-    assert_eq!(wish.cluster, ClusterWish::Given(Ipv4Addr::new(0, 0, 0, 1)));
-    let told = wish.registration;
-    assert_eq!(
-        (told.zone.as_str(), told.weight, told.as_number.0),
-        ("east", 250, 64999)
-    );
-    assert_eq!(told.ipv4_address, Some(router_id));
-}
-
-#[test]
-fn a_cluster_id_is_avoided_that_is_anothers() {
-    let mut view = registered();
-    let [one, two, nine] = [
-        Ipv4Addr::new(10, 0, 1, 1),
-        Ipv4Addr::new(10, 0, 1, 2),
-        Ipv4Addr::new(0, 0, 0, 9),
-    ];
-    let wish = |view: &View| match derived(view, "rr1").wish.expect("it has one").cluster {
-        ClusterWish::Own { held, avoid, .. } => (held, avoid),
-        ClusterWish::Given(id) => panic!("nobody gave it {id}"),
-    };
-    let of_others = BTreeSet::from([two, Ipv4Addr::new(10, 0, 1, 3)]);
-    assert_eq!(wish(&view), (Some(one), of_others.clone()));
-    // Another one is registered under it, but the claim is ours.
-    let same = r#"{"asNumber":64512,"ipv4Address":"10.0.1.3","clusterID":"10.0.1.1"}"#;
-    assert!(put(&mut view, "reflector/rr3", same));
-    assert_eq!(wish(&view), (Some(one), BTreeSet::from([two])));
-    // A node is given it, on purpose: of two claims the other one is in force.
-    let given =
-        r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24","routeReflectorClusterID":"10.0.1.1"}}}"#;
-    assert!(view.take(format!("{NODES}n1").as_bytes(), Some(given.as_bytes())));
-    assert_eq!(wish(&view), (Some(one), BTreeSet::from([one, two])));
-    let told = derived(&view, "rr1").faults;
-    assert!(
-        told.len() == 1 && told[0].to_string().contains("gives it up"),
-        "{told:?}"
-    );
-    assert!(put(&mut view, "cluster/0.0.0.9", r#"{"reflector":"rr1"}"#));
-    assert_eq!(wish(&view), (Some(nine), BTreeSet::from([one, two])));
-    assert_eq!(speaker(&view, "rr1").cluster_id().0, nine);
-}
-
-#[test]
-fn a_weight_that_is_no_number_is_told() {
-    let mut view = registered();
-    for (text, weight) in [
-        ("0", 0),
-        ("250", 250),
-        ("much", 100),
-        ("-1", 100),
-        ("4294967296", 100),
-    ] {
-        let value = format!(
-            r#"{{"metadata":{{"name":"rr1","labels":{{"cambric.io/reflector-weight":"{text}"}}}},
-                "spec":{{"bgp":{{"ipv4Address":"10.0.1.1/24"}}}}}}"#
-        );
-        assert!(view.take(format!("{NODES}rr1").as_bytes(), Some(value.as_bytes())));
-        let derived = derived(&view, "rr1");
-        assert_eq!(
-            derived.wish.expect("it has one").registration.weight,
-            weight
-        );
-        let told: Vec<String> = derived.faults.iter().map(Fault::to_string).collect();
-        match text.parse::<u32>() {
-            Ok(_) => assert!(told.is_empty(), "{told:?}"),
-            Err(_) => assert_eq!(
-                told,
-                [format!(
-                    "{NODES}rr1: metadata.labels[cambric.io/reflector-weight]: \"{text}\" is no \
-                     whole number from 0 to 4294967295: the weight is 100"
-                )]
-            ),
-        }
-    }
-}
-
-#[test]
 fn whoever_is_about_to_go_is_chosen_by_nobody_unless_all_are() {
     let mut view = registered();
     let before: Vec<_> = (1..=8).map(|at| choice(&view, &format!("n{at}"))).collect();
@@ -535,107 +428,6 @@ fn told(policy: &Policy, net: &str, source: Role) -> bool {
         interface: None,
     });
     !matches!(verdict, Verdict::Reject)
-}
-
-/// Who leaves the mesh for reflectors keeps its password.
-#[test]
-fn sessions_with_reflectors_have_the_password_of_the_mesh() {
-    let mut view = registered();
-    let settings = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false,
-        "nodeMeshPassword":{"secretKeyRef":{"name":"bgp","key":"mesh"}}}}"#;
-    let put = |view: &mut View, key: &str, value: &str| {
-        let key = format!("/calico/resources/v3/projectcalico.org/{key}");
-        assert!(view.take(key.as_bytes(), Some(value.as_bytes())));
-    };
-    put(&mut view, "bgpconfigurations/default", settings);
-    let derived = |view: &View, name: &str, secrets: &Secrets| {
-        let reflects = name.starts_with("rr");
-        derive(
-            view,
-            &Host {
-                reflects,
-                ..host(name)
-            },
-            secrets,
-        )
-    };
-    let none = Secrets::new();
-    let secrets = Secrets::from([(("bgp".into(), "mesh".into()), "word".into())]);
-    for (name, peers, ranges) in [("n1", 2, 0), ("rr1", 2, 8)] {
-        let without = derived(&view, name, &none);
-        let told: Vec<String> = without.faults.iter().map(Fault::to_string).collect();
-        assert!(
-            told.len() == 1 && told[0].contains("spec.nodeMeshPassword: the secret bgp/mesh"),
-            "{told:?}"
-        );
-        assert!(without.chosen.peers.is_empty());
-        let speaker = without.intent.expect("a speaker").speaker;
-        assert!(
-            speaker.peers.is_empty() && speaker.ranges.is_empty(),
-            "{name}"
-        );
-
-        let with = derived(&view, name, &secrets);
-        assert_eq!(with.faults, []);
-        assert_eq!(with.chosen.peers.len(), peers);
-        let speaker = with.intent.expect("a speaker").speaker;
-        assert_eq!((speaker.peers.len(), speaker.ranges.len()), (peers, ranges));
-        let templates = speaker.ranges.iter().map(|range| &range.template);
-        for peer in speaker.peers.iter().chain(templates) {
-            assert_eq!(peer.password, Some("word".into()), "{name} {}", peer.name);
-        }
-    }
-    // A peering is as it says itself, on both sides: no key of a range covers it.
-    let peering = r#"{"spec":{"node":"n1","peerSelector":"is == 'rr1'"}}"#;
-    put(&mut view, "bgppeers/own", peering);
-    let rr1 = r#"{"metadata":{"name":"rr1","labels":{"is":"rr1"}},
-        "spec":{"bgp":{"ipv4Address":"10.0.1.1/24"}}}"#;
-    put(&mut view, "nodes/rr1", rr1);
-    let speaker = derived(&view, "rr1", &secrets)
-        .intent
-        .expect("a speaker")
-        .speaker;
-    let n1 = "10.0.0.1".parse().expect("an address");
-    let by_hand = speaker.peers.iter().find(|peer| peer.remote == n1);
-    assert_eq!(by_hand.expect("the other side of it").password, None);
-    assert!(speaker.ranges.iter().all(|range| !range.covers(n1)));
-    assert_eq!(speaker.ranges.len(), 7);
-}
-
-/// A password that nobody needs is nobody's trouble.
-#[test]
-fn a_password_without_a_session_is_not_asked_for() {
-    let mut view = view(&[("a", r#""ipv4Address":"10.0.0.1/24""#)]);
-    let settings = r#"{"metadata":{"name":"default"},"spec":{
-        "nodeMeshPassword":{"secretKeyRef":{"name":"bgp","key":"mesh"}}}}"#;
-    let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/default";
-    assert!(view.take(key.as_bytes(), Some(settings.as_bytes())));
-    assert_eq!(derive(&view, &host("a"), &Secrets::new()).faults, []);
-}
-
-/// A machine that was a reflector once, and is a node like any other now.
-#[test]
-fn a_node_that_counts_as_a_reflector_is_told() {
-    let mut view = registered();
-    let notes = |view: &View, name: &str| {
-        let derived = derive(view, &host(name), &Secrets::new());
-        let notes = derived.intent.expect("a speaker").notes.into_iter();
-        notes
-            .filter(|note| note.contains("cambric reflector remove"))
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(notes(&view, "n1").len(), 0);
-    let told = notes(&view, "rr1");
-    assert!(
-        told.len() == 1 && told[0].contains("\"cambric reflector remove rr1\""),
-        "{told:?}"
-    );
-    assert!(delete(&mut view, "reflector/rr1") && view.fleet_mut().forget("rr1"));
-    assert_eq!(notes(&view, "rr1"), told, "its cluster id is still held");
-    let reflector = derived(&view, "rr1").intent.expect("a speaker");
-    assert!(!reflector.notes.iter().any(|note| note.contains("remove")));
-    assert!(delete(&mut view, "cluster/10.0.1.1"));
-    assert_eq!(notes(&view, "rr1").len(), 0);
 }
 
 #[test]

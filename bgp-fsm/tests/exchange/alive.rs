@@ -1,0 +1,191 @@
+//! Signs of life: hold timers, keepalives, and peers that do not read.
+
+use super::*;
+
+#[test]
+fn a_peer_that_is_silent_is_told_and_left() {
+    let mut peer = Exchange::established(config(), peer_open());
+    peer.pass(89);
+    while peer.recv().is_some() {}
+    assert_eq!(peer.session.state(), State::Established);
+    peer.pass(1);
+    recv!(
+        peer,
+        Msg::Notification(Notification {
+            code: 4,
+            subcode: 0,
+            ..
+        })
+    );
+    assert_eq!(downs(&mut peer), notified(4, 0));
+}
+
+#[test]
+fn any_sign_of_life_restarts_the_hold_timer() {
+    let mut peer = Exchange::established(config(), peer_open());
+    for message in [
+        Msg::Keepalive,
+        Msg::Update(&[0, 0, 0, 0]),
+        Msg::Refresh(RouteRefresh::request(Family::IPV4_UNICAST)),
+        Msg::Keepalive,
+    ] {
+        peer.pass(80);
+        send!(peer, message);
+        while peer.recv().is_some() {}
+    }
+    assert_eq!(peer.session.state(), State::Established);
+}
+
+#[test]
+fn the_open_may_take_four_minutes() {
+    let mut peer = Exchange::connected(config());
+    recv!(peer, Msg::Open(_));
+    peer.pass(239);
+    assert_eq!(peer.session.state(), State::OpenSent);
+    peer.pass(1);
+    recv!(peer, Msg::Notification(Notification { code: 4, .. }));
+}
+
+#[test]
+fn keepalives_come_at_a_third_of_the_smaller_hold_time() {
+    let mut peer = Exchange::established(
+        config(),
+        Open {
+            hold_time: 30,
+            ..peer_open()
+        },
+    );
+    let mut times = Vec::new();
+    for tenth in 0..3_000_u32 {
+        peer.pass(0);
+        peer.now += Duration::from_millis(100);
+        if peer.session.poll_timeout().is_some_and(|at| at <= peer.now) {
+            peer.handle(Input::Timeout);
+        }
+        if tenth % 100 == 0 {
+            send!(peer, Msg::Keepalive);
+        }
+        while peer.recv().is_some() {
+            times.push(tenth);
+        }
+    }
+    let gaps: Vec<u32> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(
+        gaps.iter().all(|gap| (74..=101).contains(gap)),
+        "RFC 4271 §10: {gaps:?}"
+    );
+    assert!(gaps.iter().max() > gaps.iter().min(), "jitter");
+}
+
+#[test]
+fn without_a_hold_time_nothing_is_expected_and_nothing_said() {
+    let mut peer = Exchange::established(
+        config(),
+        Open {
+            hold_time: 0,
+            ..peer_open()
+        },
+    );
+    peer.pass(100_000);
+    recv!(peer, nothing);
+    assert_eq!(peer.session.state(), State::Established);
+}
+
+#[test]
+fn one_keepalive_waits_at_most_while_the_socket_is_full() {
+    let mut peer = Exchange::established(config(), peer_open());
+    for _ in 0..10 {
+        peer.pass(40);
+        send!(peer, Msg::Keepalive);
+    }
+    recv!(peer, Msg::Keepalive);
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_left() {
+    // RFC 9687: eight minutes, or what is configured.
+    for (send_hold_s, patience) in [(None, 480), (Some(10), 10)] {
+        let mut peer = Exchange::established(
+            SessionConfig {
+                send_hold_s,
+                ..config()
+            },
+            peer_open(),
+        );
+        peer.pass_alive(60);
+        peer.session.queue(Msg::Update(&[0; 100]).encode());
+        while peer.session.state() == State::Established {
+            peer.pass(1);
+            send!(peer, Msg::Keepalive);
+            assert!(
+                peer.now < bgp_fsm::Instant::from_secs(3_000),
+                "given up at last"
+            );
+        }
+        assert_eq!(downs(&mut peer), notified(8, 0));
+        let since = peer
+            .session
+            .stats()
+            .last_error
+            .as_ref()
+            .expect("an error")
+            .0;
+        let stalled = since - bgp_fsm::Instant::from_secs(1_060);
+        let range = Duration::from_secs(patience)..=Duration::from_secs(patience + 31);
+        assert!(range.contains(&stalled), "{stalled:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_reads_slowly_is_kept() {
+    let slow = SessionConfig {
+        send_hold_s: Some(10),
+        ..config()
+    };
+    let mut peer = Exchange::established(slow, peer_open());
+    peer.session.queue(Msg::Update(&[0; 1_000]).encode());
+    for _ in 0..100 {
+        peer.pass(9);
+        peer.session.sent(Conn::Inbound, 10);
+        send!(peer, Msg::Keepalive);
+    }
+    assert_eq!(peer.session.state(), State::Established);
+}
+
+#[test]
+fn octets_that_we_leave_unread_keep_the_peer_alive_up_to_a_cap() {
+    let mut peer = Exchange::established(config(), peer_open());
+    peer.pass(60);
+    peer.handle(Input::ReadPaused { unread: true });
+    peer.pass(60);
+    assert_eq!(
+        peer.session.state(),
+        State::Established,
+        "the hold timer has not fired"
+    );
+    // Read on: what lay there gets the time to be read.
+    peer.handle(Input::ReadPaused { unread: false });
+    peer.pass(29);
+    assert_eq!(peer.session.state(), State::Established);
+    send!(peer, Msg::Keepalive);
+    peer.handle(Input::ReadPaused { unread: true });
+    peer.pass(3 * 90 - 1);
+    assert_eq!(peer.session.state(), State::Established);
+    peer.pass(2);
+    assert_ne!(
+        peer.session.state(),
+        State::Established,
+        "three hold times and no more"
+    );
+    assert_eq!(downs(&mut peer), notified(4, 0));
+}
+
+#[test]
+fn nothing_unread_is_no_excuse() {
+    let mut peer = Exchange::established(config(), peer_open());
+    peer.handle(Input::ReadPaused { unread: true });
+    peer.pass(10);
+    peer.handle(Input::ReadPaused { unread: false });
+    peer.pass(81);
+    assert_eq!(downs(&mut peer), notified(4, 0));
+}

@@ -1,0 +1,175 @@
+//! Graceful restart (RFC 4724, RFC 8538): what a restart and an end keep.
+
+use super::*;
+
+fn graceful() -> (SessionConfig, Open) {
+    let ours = GracefulRestartConfig {
+        time_s: 60,
+        ..GracefulRestartConfig::default()
+    };
+    let theirs = GracefulRestart {
+        families: vec![(Family::IPV4_UNICAST, true), (Family::L2VPN_EVPN, true)],
+        time_s: 120,
+        ..GracefulRestart::default()
+    };
+    let mut open = peer_open();
+    open.capabilities.push(Capability::GracefulRestart(theirs));
+    (
+        SessionConfig {
+            graceful_restart: Some(ours),
+            ..config()
+        },
+        open,
+    )
+}
+
+#[test]
+fn a_peer_that_restarted_takes_the_place_of_its_former_self() {
+    // RFC 4724 §5
+    let (config, open) = graceful();
+    let mut peer = Exchange::established(config, open);
+    let kept = &peer.session.params().expect("up").peer_graceful;
+    assert_eq!(
+        kept.as_ref().map(|g| g.families.as_slice()),
+        Some([(Family::IPV4_UNICAST, true)].as_slice())
+    );
+    peer.pass(5);
+    let refused = peer
+        .connect()
+        .expect_err("too young: this may be a late collision");
+    assert_eq!(
+        (refused.code, refused.subcode),
+        (CEASE, cease::CONNECTION_COLLISION_RESOLUTION)
+    );
+    peer.pass(5);
+    peer.connect().expect("restarted");
+    assert_eq!(downs(&mut peer), [DownReason::Reopened]);
+    recv!(peer, Msg::Open(_));
+}
+
+#[test]
+fn without_graceful_restart_the_established_connection_is_kept() {
+    let mut peer = Exchange::established(config(), peer_open());
+    peer.pass_alive(60);
+    assert!(peer.session.admit(peer.now).is_err());
+    assert_eq!(peer.session.state(), State::Established);
+}
+
+#[test]
+fn our_open_tells_of_our_restart_until_it_is_over() {
+    let (config, open) = graceful();
+    let mut peer = Exchange::start(config);
+    peer.session.set_restarting(true);
+    let flag = |peer: &mut Exchange| {
+        peer.connect().expect("admitted");
+        let Some(Msg::Open(open)) = peer.recv() else {
+            panic!("no OPEN")
+        };
+        open.capabilities.iter().find_map(|c| match c {
+            Capability::GracefulRestart(graceful) => {
+                Some((graceful.restart_state, graceful.time_s))
+            }
+            _ => None,
+        })
+    };
+    assert_eq!(flag(&mut peer), Some((true, 60)));
+    send!(peer, Msg::Open(open), Msg::Keepalive);
+    peer.session.set_restarting(false);
+    peer.handle(Input::Closed(Conn::Inbound));
+    assert_eq!(flag(&mut peer), Some((false, 60)));
+}
+
+/// An OPEN of a peer that restarts gracefully, with or without the N bit.
+fn graceful_peer(notification: bool) -> Open {
+    let mut open = peer_open();
+    open.capabilities
+        .push(Capability::GracefulRestart(GracefulRestart {
+            notification,
+            families: vec![(Family::IPV4_UNICAST, true)],
+            ..GracefulRestart::default()
+        }));
+    open
+}
+
+#[test]
+fn who_leaves_to_come_back_gives_no_reason_to_forget_it() {
+    let bye = Notification::administrative_shutdown("upgrade");
+    let (config, _) = graceful();
+    // RFC 4724 §4.2: any NOTIFICATION would be the end.
+    let mut peer = Exchange::established(config.clone(), graceful_peer(false));
+    peer.handle(Input::Leave(bye.clone()));
+    recv!(peer, nothing);
+    let told = peer.outputs();
+    assert!(told.iter().any(|o| matches!(o, Output::Close(_))));
+    assert!(
+        told.iter()
+            .any(|o| matches!(o, Output::Down(DownReason::Left)))
+    );
+    assert!(peer.connect().is_err(), "left, not just down");
+    // RFC 8538 §3: a Cease that is no hard reset; and who is no helper is told as ever.
+    for open in [graceful_peer(true), peer_open()] {
+        let mut peer = Exchange::established(config.clone(), open);
+        peer.handle(Input::Leave(bye.clone()));
+        assert_eq!(peer.recv(), Some(Msg::Notification(bye.clone())));
+        assert_eq!(downs(&mut peer), [DownReason::Sent(bye.clone())]);
+    }
+}
+
+/// RFC 8538 §4
+#[test]
+fn who_leaves_for_good_says_so() {
+    let (config, _) = graceful();
+    for (subcode, hard) in [
+        (cease::ADMINISTRATIVE_SHUTDOWN, true),
+        (cease::PEER_DECONFIGURED, true),
+        (cease::OTHER_CONFIGURATION_CHANGE, false),
+    ] {
+        let bye = Notification::cease(subcode);
+        let mut peer = Exchange::established(config.clone(), graceful_peer(true));
+        peer.handle(Input::Stop(bye.clone()));
+        let expected = if hard {
+            Notification::hard_reset(&bye)
+        } else {
+            bye.clone()
+        };
+        assert_eq!(peer.recv(), Some(Msg::Notification(expected)));
+        let mut peer = Exchange::established(config.clone(), graceful_peer(false));
+        peer.handle(Input::Stop(bye.clone()));
+        assert_eq!(peer.recv(), Some(Msg::Notification(bye)));
+    }
+    let limit = Notification::cease(cease::MAXIMUM_PREFIXES_REACHED);
+    let mut peer = Exchange::established(config, graceful_peer(true));
+    peer.handle(Input::Rejected(limit.clone()));
+    assert_eq!(
+        downs(&mut peer),
+        [DownReason::Sent(Notification::hard_reset(&limit))]
+    );
+}
+
+#[test]
+fn which_ends_keep_the_routes() {
+    // RFC 4724 §4.2, RFC 8538 §3
+    let reset = Notification::cease(cease::HARD_RESET);
+    let bye = Notification::cease(cease::ADMINISTRATIVE_RESET);
+    assert!(DownReason::TransportLost.is_graceful(false));
+    assert!(!DownReason::Received(bye.clone()).is_graceful(false));
+    assert!(DownReason::Received(bye).is_graceful(true));
+    assert!(!DownReason::Received(reset).is_graceful(true));
+}
+
+#[test]
+fn a_session_knows_when_its_peer_has_left() {
+    let mut peer = Exchange::start(config());
+    assert!(!peer.session.is_deserted(), "nobody has come yet");
+    peer.session.admit(peer.now).expect("admitted");
+    assert!(!peer.session.is_deserted(), "one is coming");
+    peer.connect().expect("admitted");
+    assert!(!peer.session.is_deserted());
+    // Gone before its OPEN: the machine waits in Active, for nobody.
+    peer.handle(Input::Closed(Conn::Inbound));
+    assert_eq!(peer.session.state(), State::Active);
+    assert!(peer.session.is_deserted());
+    peer.connect().expect("back again");
+    peer.connect().expect("anew, in the place of the older");
+    assert!(!peer.session.is_deserted());
+}

@@ -1,0 +1,152 @@
+//! What a node has to do beside its sessions.
+
+use super::*;
+
+#[test]
+fn duties_of_a_node() {
+    let settings = (
+        "bgpconfigurations/default",
+        r#"{"metadata":{"name":"default"},"spec":{
+        "serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"serviceExternalIPs":[{"cidr":"203.0.113.7/32"}]}}"#,
+    );
+    let tor = (
+        "bgppeers/tor",
+        r#"{"spec":{"node":"a","peerIP":"10.9.0.1","asNumber":64700,"reachableBy":"10.0.0.254"}}"#,
+    );
+    let mut contents = with(ADDRESSES);
+    contents.extend([settings, tor]);
+    let Duties {
+        blocks,
+        services,
+        gateways,
+        programming,
+    } = of(&contents, "a").duties;
+    let texts = |nets: &dyn Fn() -> Vec<String>| nets();
+    assert_eq!(
+        texts(&|| blocks.iter().map(ToString::to_string).collect()),
+        ["10.65.1.0/26", "10.65.1.64/26", "10.65.1.200/32"]
+    );
+    assert_eq!(
+        texts(&|| services.iter().map(ToString::to_string).collect()),
+        ["10.96.0.0/12"]
+    );
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    assert_eq!(
+        gateways,
+        BTreeMap::from([(ip("10.9.0.1"), ip("10.0.0.254"))])
+    );
+    assert!(of(&contents, "b").duties.gateways.is_empty());
+    let way = |net: &str| programming.way(net.parse().expect("a prefix"), ip("10.0.1.5"));
+    assert_eq!(way("10.65.9.0/26"), Way::Direct);
+    assert_eq!(way("0.0.0.0/0"), Way::Direct);
+    assert_eq!(way("10.67.9.0/26"), Way::Theirs, "VXLAN is Felix's");
+    assert_eq!(
+        way("10.68.9.0/26"),
+        Way::Theirs,
+        "so is IP-in-IP, by default"
+    );
+    assert_eq!(
+        way("10.97.0.0/16"),
+        Way::Theirs,
+        "services are everybody's own"
+    );
+}
+
+#[test]
+fn pools_with_tunnels_when_they_are_ours() {
+    let settings = (
+        "bgpconfigurations/default",
+        r#"{"metadata":{"name":"default"},"spec":{"programClusterRoutes":"EnabledIPIPOnly"}}"#,
+    );
+    let mut contents = with(ADDRESSES);
+    contents.push(settings);
+    let programming = of(&contents, "a").duties.programming;
+    let way = |net: &str, next_hop: &str| {
+        let next_hop = next_hop.parse().expect("an address");
+        programming.way(net.parse().expect("a prefix"), next_hop)
+    };
+    assert_eq!(
+        way("10.68.9.0/26", "10.0.0.2"),
+        Way::Direct,
+        "the same subnet"
+    );
+    assert!(matches!(
+        way("10.68.9.0/26", "10.0.1.5"),
+        Way::Tunnel { .. }
+    ));
+    assert!(matches!(
+        way("10.69.9.0/26", "10.0.0.2"),
+        Way::Tunnel { .. }
+    ));
+    assert_eq!(
+        way("10.65.9.0/26", "10.0.0.2"),
+        Way::Theirs,
+        "the other one's"
+    );
+}
+
+/// Who knows what its encapsulation is: routes into it may be Felix's.
+#[test]
+fn a_pool_that_was_never_readable_is_left_to_felix() {
+    let bad = r#"{"spec":{"cidr":"10.70.1.0/16","vxlanMode":"Sometimes"}}"#;
+    let good = r#"{"spec":{"cidr":"10.70.0.0/16","vxlanMode":"Never"}}"#;
+    let pool = key("ippools/new");
+    let mut view = known(&with(&[("ippools/new", bad)]));
+    let way = |view: &View| {
+        let derived = derive(view, &host("a"), &Secrets::new());
+        assert!(derived.intent.is_some());
+        let [net, via] = ["10.70.1.0/26", "10.0.0.9/32"].map(|net| net.parse::<IpNet>());
+        let [net, via] = [net.expect("a net"), via.expect("an address")];
+        (
+            derived.duties.programming.way(net, via.addr()),
+            derived.faults.len(),
+        )
+    };
+    assert_eq!(way(&view), (Way::Theirs, 1));
+    let moved = bad.replace("10.70.", "10.71.");
+    assert!(
+        view.take(pool.as_bytes(), Some(moved.as_bytes())),
+        "the range is another"
+    );
+    assert_eq!(way(&view), (Way::Direct, 1));
+    assert!(view.take(pool.as_bytes(), Some(good.as_bytes())));
+    assert_eq!(way(&view), (Way::Direct, 0));
+    assert!(view.take(pool.as_bytes(), Some(bad.as_bytes())));
+    assert_eq!(way(&view), (Way::Direct, 1), "the last good value stays");
+    assert!(view.take(pool.as_bytes(), None));
+    assert_eq!(view, known(NODES));
+    for useless in ["{", r#"{"spec":{"cidr":"ten"}}"#, "[]"] {
+        assert!(view.take(pool.as_bytes(), Some(useless.as_bytes())));
+        assert_eq!(
+            way(&view),
+            (Way::Direct, 1),
+            "a range that nobody can have read"
+        );
+    }
+}
+
+#[test]
+fn nodes_with_wireguard_are_reached_by_felix() {
+    let node = |name: &str, address: &str| {
+        let text = format!(
+            r#"{{"spec":{{"bgp":{{"ipv4Address":"{address}/24"}},"wireguard":{{"interfaceIPv4Address":"10.65.0.9"}}}}}}"#
+        );
+        (format!("nodes/{name}"), text)
+    };
+    let nodes = [node("a", "10.0.0.1"), node("f", "10.0.0.6")];
+    let mut contents = with(&[]);
+    contents.extend(
+        nodes
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str())),
+    );
+    let way = |node: &str| {
+        let programming = of(&contents, node).duties.programming;
+        programming.way(
+            "10.65.9.0/26".parse().expect("a prefix"),
+            "10.0.0.6".parse().expect("one"),
+        )
+    };
+    assert_eq!(way("a"), Way::Theirs);
+    assert_eq!(way("b"), Way::Direct, "it has no WireGuard itself");
+}
