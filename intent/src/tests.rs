@@ -273,207 +273,72 @@ fn ranges_are_passive_and_most_specific_first() {
     assert!(ranges[0].covers(IpAddr::from([10, 0, 0, 7])));
 }
 
+/// What is wrong, where, and what is said of it. A semicolon stands for the end of a line, a word in
+/// capitals for a section that is good so far.
+const MISTAKES: &str = r#"
+NEIGHBOR hold_time = 2                                            | 6:13 | 0 or at least 3
+NEIGHBOR add_path = "sned"                                        | 6:12 | did you mean `send`?
+NEIGHBOR add_path_send = 2                                        | 6:17 | set add_path to
+NEIGHBOR add_path = "send"; add_path_send = 65                    | 7:17 | 1 to 64 can be sent
+NEIGHBOR add_path = "send"; add_path_send = "ecmp"                | 7:17 | "equal-cost", or how many
+NEIGHBOR add_path = "send"; add_path_send = { ipv4-unicast = 0 }  | 7:34 | 1 to 64 can be sent
+NEIGHBOR add_path = "send"; add_path_send = { l2vpn-evpn = 2 }    | 7:19 | no table for l2vpn-evpn
+restart_wait = 9999; NEIGHBOR                                     | 3:16 | at most 3600
+registration_ttl = 15; NEIGHBOR                                   | 3:20 | no [datastore]
+absence_wait = 60; NEIGHBOR                                       | 3:16 | no [datastore]
+NEIGHBOR prefix_limit = [{ max = 0 }]                             | 6:25 | at least 1
+NEIGHBOR prefix_limit = [{ max = 9, warn = 101 }]                 | 6:35 | 1 to 100
+NEIGHBOR prefix_limit = [{ max = 9, restart_after = 5 }]          | 6:44 | action = "restart"
+NEIGHBOR prefix_limit = [{ max = 9 }, { max = 8 }]                | 6:30 | a second limit for ipv4-unicast
+NEIGHBOR cluster_id = "10.0.0.8"                                  | 6:14 | only a route reflector client
+NEIGHBOR hold_tiem = 9                                            | 6:1  | did you mean `hold_time`?
+NEIGHBOR families = ["ipv4-unicats"]                              | 6:13 | unknown family
+NEIGHBOR import = "acept"                                         | 6:10 | did you mean `accept`?
+NEIGHBOR ttl_security = 255                                       | 6:16 | 1 to 254
+NEIGHBOR graceful_restart = 4096                                  | 6:20 | at most 4095
+NEIGHBOR source = "fd00::1"                                       | 6:10 | different IP versions
+NEIGHBOR source = "10.0.0.1"                                      | 6:10 | no neighbour of itself
+NEIGHBOR password = ""                                            | 6:12 | 1 to 80
+NEIGHBOR port = 0                                                 | 6:8  | port 0
+NEIGHBOR connect_retry = 0                                        | 6:17 | at least 1 second
+EXTERNAL route_reflector_client = true                            | 6:26 | our own AS
+NEIGHBOR EXTERNAL                                                 | 7:11 | neighbor 10.0.0.1 is given twice
+families = ["ipv4-unicast"]; NEIGHBOR families = ["ipv6-unicast"] | 7:13 | no table
+RANGE limit = 5; prefix = "10.0.0.7/24"                           | 6:10 | did you mean 10.0.0.0/24?
+RANGE limit = 0; prefix = "10.0.0.0/24"                           | 5:9  | admits nobody
+RANGE prefix = "10.0.0.0/24"                                      | 3:1  | missing field `limit`
+[[neighbor]]; address = "224.0.0.1"; asn = 1                      | 4:11 | not a unicast
+[[neighbor]]; address = "fe80::1"; asn = 1                        | 4:11 | link-local
+[[neighbor]]; address = "10.0.0.1"; asn = 0                       | 5:7  | AS number
+[[neighbor]]; address = "10.0.0.1"; asn = 23456                   | 5:7  | AS number
+multipath = 0                                                     | 3:13 | 1 to 256
+families = []; multipath = 0                                      | 4:13 | 1 to 256
+cluster_id = "0.0.0.0"                                            | 3:14 | not a cluster
+next_hop_ipv4 = "0.0.0.0"                                         | 3:17 | not a unicast
+listen = ["0.0.0.0:179", "0.0.0.0:179"]                           | 3:26 | twice
+[kernel]; install = true                                          | 3:1  | never writes a route
+"#;
+
 #[test]
 fn mistakes_are_told_with_their_place() {
-    let neighbor = "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\n";
-    let external = "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 65001\n";
-    let range = "[[neighbor_range]]\nasn = 64512\n";
-    for (text, place, said) in [
-        (
-            format!("{neighbor}hold_time = 2\n"),
-            "6:13",
-            "0 or at least 3",
-        ),
-        (
-            format!("{neighbor}add_path = \"sned\"\n"),
-            "6:12",
-            "did you mean `send`?",
-        ),
-        (
-            format!("{neighbor}add_path_send = 2\n"),
-            "6:17",
-            "set add_path to",
-        ),
-        (
-            format!("{neighbor}add_path = \"send\"\nadd_path_send = 65\n"),
-            "7:17",
-            "1 to 64 can be sent",
-        ),
-        (
-            format!("{neighbor}add_path = \"send\"\nadd_path_send = \"ecmp\"\n"),
-            "7:17",
-            "\"equal-cost\", or how many",
-        ),
-        (
-            format!("{neighbor}add_path = \"send\"\nadd_path_send = {{ ipv4-unicast = 0 }}\n"),
-            "7:34",
-            "1 to 64 can be sent",
-        ),
-        (
-            format!("{neighbor}add_path = \"send\"\nadd_path_send = {{ l2vpn-evpn = 2 }}\n"),
-            "7:19",
-            "no table for l2vpn-evpn",
-        ),
-        (
-            format!("restart_wait = 9999\n{neighbor}"),
-            "3:16",
-            "at most 3600",
-        ),
-        (
-            format!("registration_ttl = 15\n{neighbor}"),
-            "3:20",
-            "no [datastore]",
-        ),
-        (
-            format!("absence_wait = 60\n{neighbor}"),
-            "3:16",
-            "no [datastore]",
-        ),
-        (
-            format!("{neighbor}prefix_limit = [{{ max = 0 }}]\n"),
-            "6:25",
-            "at least 1",
-        ),
-        (
-            format!("{neighbor}prefix_limit = [{{ max = 9, warn = 101 }}]\n"),
-            "6:35",
-            "1 to 100",
-        ),
-        (
-            format!("{neighbor}prefix_limit = [{{ max = 9, restart_after = 5 }}]\n"),
-            "6:44",
-            "action = \"restart\"",
-        ),
-        (
-            format!("{neighbor}prefix_limit = [{{ max = 9 }}, {{ max = 8 }}]\n"),
-            "6:30",
-            "a second limit for ipv4-unicast",
-        ),
-        (
-            format!("{neighbor}cluster_id = \"10.0.0.8\"\n"),
-            "6:14",
-            "only a route reflector client",
-        ),
-        (
-            format!("{neighbor}hold_tiem = 9\n"),
-            "6:1",
-            "did you mean `hold_time`?",
-        ),
-        (
-            format!("{neighbor}families = [\"ipv4-unicats\"]\n"),
-            "6:13",
-            "unknown family",
-        ),
-        (
-            format!("{neighbor}import = \"acept\"\n"),
-            "6:10",
-            "did you mean `accept`?",
-        ),
-        (
-            format!("{neighbor}ttl_security = 255\n"),
-            "6:16",
-            "1 to 254",
-        ),
-        (
-            format!("{neighbor}graceful_restart = 4096\n"),
-            "6:20",
-            "at most 4095",
-        ),
-        (
-            format!("{neighbor}source = \"fd00::1\"\n"),
-            "6:10",
-            "different IP versions",
-        ),
-        (
-            format!("{neighbor}source = \"10.0.0.1\"\n"),
-            "6:10",
-            "no neighbour of itself",
-        ),
-        (format!("{neighbor}password = \"\"\n"), "6:12", "1 to 80"),
-        (format!("{neighbor}port = 0\n"), "6:8", "port 0"),
-        (
-            format!("{neighbor}connect_retry = 0\n"),
-            "6:17",
-            "at least 1 second",
-        ),
-        (
-            format!("{external}route_reflector_client = true\n"),
-            "6:26",
-            "our own AS",
-        ),
-        (
-            format!("{neighbor}{external}"),
-            "7:11",
-            "neighbor 10.0.0.1 is given twice",
-        ),
-        (
-            format!("families = [\"ipv4-unicast\"]\n{neighbor}families = [\"ipv6-unicast\"]\n"),
-            "7:13",
-            "no table",
-        ),
-        (
-            format!("{range}limit = 5\nprefix = \"10.0.0.7/24\"\n"),
-            "6:10",
-            "did you mean 10.0.0.0/24?",
-        ),
-        (
-            format!("{range}limit = 0\nprefix = \"10.0.0.0/24\"\n"),
-            "5:9",
-            "admits nobody",
-        ),
-        (
-            format!("{range}prefix = \"10.0.0.0/24\"\n"),
-            "3:1",
-            "missing field `limit`",
-        ),
-        (
-            "[[neighbor]]\naddress = \"224.0.0.1\"\nasn = 1\n".to_owned(),
-            "4:11",
-            "not a unicast",
-        ),
-        (
-            "[[neighbor]]\naddress = \"fe80::1\"\nasn = 1\n".to_owned(),
-            "4:11",
-            "link-local",
-        ),
-        (
-            "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 0\n".to_owned(),
-            "5:7",
-            "AS number",
-        ),
-        (
-            "[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 23456\n".to_owned(),
-            "5:7",
-            "AS number",
-        ),
-        ("multipath = 0\n".to_owned(), "3:13", "1 to 256"),
-        (
-            "families = []\nmultipath = 0\n".to_owned(),
-            "4:13",
-            "1 to 256",
-        ),
-        (
-            "cluster_id = \"0.0.0.0\"\n".to_owned(),
-            "3:14",
-            "not a cluster",
-        ),
-        (
-            "next_hop_ipv4 = \"0.0.0.0\"\n".to_owned(),
-            "3:17",
-            "not a unicast",
-        ),
-        (
-            "listen = [\"0.0.0.0:179\", \"0.0.0.0:179\"]\n".to_owned(),
-            "3:26",
-            "twice",
-        ),
-        (
-            "[kernel]\ninstall = true\n".to_owned(),
-            "3:1",
-            "never writes a route",
-        ),
-    ] {
-        let report = bad(&text, place);
+    for row in MISTAKES.trim().lines() {
+        let cells: Vec<&str> = row.split(" | ").map(str::trim).collect();
+        let [mistake, place, said] = cells[..] else {
+            panic!("not three cells: {row}");
+        };
+        let text = mistake
+            .replace(
+                "NEIGHBOR",
+                "[[neighbor]]; address = \"10.0.0.1\"; asn = 64512;",
+            )
+            .replace(
+                "EXTERNAL",
+                "[[neighbor]]; address = \"10.0.0.1\"; asn = 65001;",
+            )
+            .replace("RANGE", "[[neighbor_range]]; asn = 64512;")
+            .replace("; ", "\n");
+        let text = text.trim_end_matches(';');
+        let report = bad(&format!("{text}\n"), place);
         assert!(report.contains(said), "{said:?} not in\n{report}");
     }
 }
