@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use admin::report::Status;
 use interop_tests::{
-    Ground, Kind, Own, Route, Setup, Site, Speaker, Table, in_ground, shown_external, table,
+    Ground, Kind, Own, Route, Setup, Site, Speaker, Store, Table, in_ground, shown_external, table,
 };
 use ipnet::IpNet;
 
@@ -55,6 +55,23 @@ async fn neighbors_are(speaker: &Speaker, expected: &[&str]) -> Duration {
     begun.elapsed()
 }
 
+/// How long a daemon takes to see nodes come and go beside one that stays, try by try.
+async fn come_and_go(store: &Store, one: &Speaker) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for number in 4..9 {
+        let [v4, v6] = [
+            format!("Mesh_10_0_0_{number}"),
+            format!("Mesh_fd00__{number}"),
+        ];
+        store.node(number, "").await;
+        let all = ["Mesh_10_0_0_2", &v4, "Mesh_fd00__2", &v6];
+        took.push(neighbors_are(one, &all).await);
+        store.delete("nodes", &format!("h{number}")).await;
+        took.push(neighbors_are(one, &["Mesh_10_0_0_2", "Mesh_fd00__2"]).await);
+    }
+    took
+}
+
 #[test]
 fn nodes_in_the_store_are_a_mesh() {
     in_ground(&[], "nodes_in_the_store_are_a_mesh", async |ground| {
@@ -88,18 +105,7 @@ fn nodes_in_the_store_are_a_mesh() {
 
         // Nodes come and go: the neighbours are there at once, and nobody else's session ends. What
         // else the machine does at the moment does not count, so the best of some tries does.
-        let mut took = Vec::new();
-        for number in 4..9 {
-            let [v4, v6] = [
-                format!("Mesh_10_0_0_{number}"),
-                format!("Mesh_fd00__{number}"),
-            ];
-            store.node(number, "").await;
-            let all = ["Mesh_10_0_0_2", &v4, "Mesh_fd00__2", &v6];
-            took.push(neighbors_are(&one, &all).await);
-            store.delete("nodes", &format!("h{number}")).await;
-            took.push(neighbors_are(&one, &["Mesh_10_0_0_2", "Mesh_fd00__2"]).await);
-        }
+        let took = come_and_go(&store, &one).await;
         println!("from a write to the store until it is in force: {took:?}");
         assert!(
             took.iter().min().is_some_and(|best| *best < LIVE),
