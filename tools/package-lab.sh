@@ -25,7 +25,7 @@ mount --make-rprivate /
 mount -t tmpfs lab /mnt
 mkdir /mnt/cgroup
 mount -t cgroup2 cgroup2 /mnt/cgroup 2>/dev/null || skip 'no cgroup2 can be mounted here'
-group=$(mktemp -d /mnt/cgroup/cambric-package-lab.XXXXXX 2>/dev/null) ||
+group=$(mktemp -d -p /mnt/cgroup 2>/dev/null) ||
     skip 'no control group can be made here'
 
 hosts=
