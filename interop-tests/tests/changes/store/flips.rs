@@ -194,10 +194,6 @@ const FLIPS: &[(&str, &[Flip])] = &[
         ],
     ),
     (
-        "BGPPeer `spec.localWorkloadSelector`",
-        &[flip(WORKLOADS, "", "")],
-    ),
-    (
         "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`",
         &[
             field(PEERING, r#""spec":{"node":"h1","#),
@@ -272,6 +268,10 @@ const FLIPS: &[(&str, &[Flip])] = &[
     (
         "BGPPeer `spec.reachableBy`",
         &[field(PEERING, r#""spec":{"reachableBy":"10.0.0.2","#)],
+    ),
+    (
+        "BGPPeer `spec.localWorkloadSelector`",
+        &[flip(WORKLOADS, "", "")],
     ),
     (
         "IPPool: all; block affinities",
