@@ -92,7 +92,7 @@ impl Endpoint<'_> {
             };
             match written {
                 Ok(_) => return Ok(()),
-                // Somebody else has written it meanwhile: what is theirs is looked at again.
+                // Somebody else has written it meanwhile: it goes over what is there now.
                 Err(
                     ResourceError::Exists(_)
                     | ResourceError::Stale { .. }

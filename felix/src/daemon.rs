@@ -16,11 +16,11 @@ use fib_sync::{Event, Fib, Instant, OpError};
 use futures_util::FutureExt;
 use tracing::{info, warn};
 
-use crate::agent::{Agent, EndpointView};
+use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::config::Config;
 use crate::endpoint_files::EndpointFiles;
-use crate::limits::EVENTS_PER_TURN;
+use crate::limits::{EVENTS_PER_TURN, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
 use crate::status::{Outcome, Reporter};
 use crate::store;
@@ -84,6 +84,8 @@ pub struct Daemon {
     signals: Option<Signals>,
     store: Arc<dyn Store>,
     follower: Follower,
+    /// When the store's next changes are taken.
+    updates_at: Instant,
     store_lost: bool,
     /// The age of the snapshot that is acted upon, for want of the store.
     snapshot_age_s: Option<u64>,
@@ -145,6 +147,7 @@ impl Daemon {
             signals: None,
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             store,
+            updates_at: clock.now(),
             store_lost: false,
             snapshot_age_s: None,
             reporter: Reporter::new(clock.now(), &*hostname, chance),
@@ -206,16 +209,14 @@ impl Daemon {
 
     /// Tells others how the endpoints fare.
     fn tell(&mut self, now: Instant) {
-        let settings = &self.agent.desired().settings;
-        self.reporter.settings(now, settings);
-        let views: Vec<EndpointView<'_>> = self.agent.endpoints().collect();
+        self.reporter.settings(now, &self.agent.desired().settings);
+        let changed = self.agent.take_untold();
+        let views = || changed.iter().map(|id| (id, self.agent.endpoint(id)));
         if let Some(files) = &mut self.files {
-            files.tell(now, &views, self.agent.is_settled());
+            files.tell(now, views(), self.agent.is_settled());
         }
-        if settings.endpoint_reporting {
-            let states = views.iter().map(|view| (view.id, view.reported()));
-            self.reporter.endpoints(states);
-        }
+        let states = views().map(|(id, view)| (id, view.map(|view| view.reported())));
+        self.reporter.endpoints(states);
     }
 
     async fn wake(
@@ -235,7 +236,9 @@ impl Daemon {
             signal = next_signal(self.signals.as_mut()) => Wake::Signal(signal),
             event = self.fib.event() => Wake::Kernel(event),
             request = self.control.next() => Wake::Request(request),
-            updates = self.follower.next() => Wake::Store(updates),
+            updates = next_updates(&mut self.follower, self.clock, self.updates_at) => {
+                Wake::Store(updates)
+            }
             outcome = run_errand(errand) => Wake::Reported(outcome),
             () = self.clock.reach(deadline) => Wake::Time,
         }
@@ -261,6 +264,9 @@ impl Daemon {
     }
 
     fn updates(&mut self, updates: Vec<Update>) {
+        if self.agent.is_store_in_sync() {
+            self.updates_at = self.clock.now() + UPDATES_GAP;
+        }
         for update in updates {
             match update {
                 Update::Change(Change::Put(item)) => {
@@ -348,6 +354,14 @@ async fn next_signal(signals: Option<&mut Signals>) -> Signal {
         Some(signals) => signals.next().await,
         None => pending().await,
     }
+}
+
+/// What comes too early waits in the follower, where a newer value takes the place of an older.
+async fn next_updates(follower: &mut Follower, clock: Clock, at: Instant) -> Vec<Update> {
+    if clock.now() < at {
+        clock.reach(Some(at)).await;
+    }
+    follower.next().await
 }
 
 async fn run_errand(errand: &mut Option<Errand>) -> Outcome {

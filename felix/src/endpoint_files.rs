@@ -26,6 +26,10 @@ mod tests;
 pub struct EndpointFiles {
     up: Directory,
     error: Directory,
+    /// All endpoints of this host.
+    endpoints: BTreeMap<EndpointId, (EndpointState, Told)>,
+    /// Those whose files may not be as they should.
+    pending: BTreeSet<EndpointId>,
     retry: Retry,
 }
 
@@ -62,19 +66,47 @@ impl EndpointFiles {
         Self {
             up: directory(EndpointState::Up, EndpointFile::UP),
             error: directory(EndpointState::Error, EndpointFile::ERROR),
+            endpoints: BTreeMap::new(),
+            pending: BTreeSet::new(),
             retry: Retry::Due,
         }
     }
 
-    /// Makes the files say how all endpoints of this host fare, which are given in the order of
-    /// their ids. To be called once the store has been read in full; `settled` is whether endpoints
-    /// had the time to come up since.
-    pub fn tell(&mut self, now: Instant, views: &[EndpointView<'_>], settled: bool) {
+    /// Makes the files say how endpoints of this host fare: those that are given, of which some may
+    /// have gone. All others fare as they did. To be called once the store has been read in full;
+    /// `settled` is whether endpoints had the time to come up since.
+    pub fn tell<'v>(
+        &mut self,
+        now: Instant,
+        changed: impl IntoIterator<Item = (&'v EndpointId, Option<EndpointView<'v>>)>,
+        settled: bool,
+    ) {
+        for (id, view) in changed {
+            match view.map(|view| (view.state, Told::of(view))) {
+                Some(told) => self.endpoints.insert(id.clone(), told),
+                None => self.endpoints.remove(id),
+            };
+            self.pending.insert(id.clone());
+        }
         if self.retry.reason().is_some() && !self.retry.is_due(now) {
             return;
         }
-        let up = self.up.tell(views, settled);
-        let outcome = self.error.tell(views, settled).and(up);
+        let mut undone = BTreeSet::new();
+        let mut outcome = Ok(());
+        for id in std::mem::take(&mut self.pending) {
+            let told = self.endpoints.get(&id);
+            let up = self.up.tell(&id, told);
+            let done = self.error.tell(&id, told).and(up);
+            if done.is_err() {
+                undone.insert(id);
+            }
+            outcome = outcome.and(done);
+        }
+        self.pending = undone;
+        for directory in [&mut self.up, &mut self.error] {
+            let cleaned = directory.clean(&self.endpoints, settled);
+            outcome = outcome.and(cleaned);
+        }
         if let Some(reason) = self.retry.note(now, outcome) {
             warn!(reason, "plugins cannot be told of endpoints");
         }
@@ -92,31 +124,24 @@ impl EndpointFiles {
 }
 
 impl Directory {
-    /// Does what can be done; tells what failed first.
-    fn tell(&mut self, views: &[EndpointView<'_>], settled: bool) -> Result<(), String> {
+    /// Writes the file of an endpoint, or takes it away.
+    fn tell(
+        &mut self,
+        id: &EndpointId,
+        told: Option<&(EndpointState, Told)>,
+    ) -> Result<(), String> {
         self.look()?;
-        let mut failed = None;
-        let mut note =
-            |outcome: Result<(), String>| failed = failed.take().or_else(|| outcome.err());
-        let is_wanted = |id: &EndpointId| {
-            let at = views.binary_search_by(|view| view.id.cmp(id));
-            at.is_ok_and(|at| views[at].state == self.state)
-        };
-        let gone = self.held.keys().filter(|id| !is_wanted(id));
-        let gone: Vec<EndpointId> = gone.cloned().collect();
-        for id in gone {
-            let outcome = self.remove(&name(&id));
-            if outcome.is_ok() {
-                self.held.remove(&id);
+        let told = told.filter(|(state, _)| *state == self.state);
+        match told {
+            Some((_, told)) if self.held.get(id) == Some(told) => Ok(()),
+            Some((_, told)) => self.write(id, told),
+            None if self.held.contains_key(id) => {
+                self.remove(&name(id))?;
+                self.held.remove(id);
+                Ok(())
             }
-            note(outcome);
+            None => Ok(()),
         }
-        let state = self.state;
-        for view in views.iter().filter(|view| view.state == state) {
-            note(self.write(view));
-        }
-        note(self.clean(views, settled));
-        failed.map_or(Ok(()), Err)
     }
 
     /// Makes the directory, and looks what an earlier run left there.
@@ -135,23 +160,14 @@ impl Directory {
         Ok(())
     }
 
-    fn write(&mut self, view: &EndpointView<'_>) -> Result<(), String> {
-        let (endpoint, reason) = (&view.placement.endpoint, &view.reason);
-        let same = |told: &Told| told.endpoint == *endpoint && told.reason == *reason;
-        if self.held.get(view.id).is_some_and(same) {
-            return Ok(());
-        }
-        let told = Told {
-            endpoint: endpoint.clone(),
-            reason: reason.clone(),
-        };
-        let name = name(view.id);
+    fn write(&mut self, id: &EndpointId, told: &Told) -> Result<(), String> {
+        let name = name(id);
         let path = self.path.join(&name);
         let octets = serde_json::to_vec(&told.file()).map_err(|error| error.to_string())?;
         fs::write(&self.draft, octets)
             .and_then(|()| fs::rename(&self.draft, &path))
             .map_err(|error| at(&path, &error))?;
-        self.held.insert(view.id.clone(), told);
+        self.held.insert(id.clone(), told.clone());
         if let Some(left) = &mut self.left {
             left.remove(&name);
         }
@@ -159,14 +175,18 @@ impl Directory {
     }
 
     /// Takes away what an earlier run left and this one does not want.
-    fn clean(&mut self, views: &[EndpointView<'_>], settled: bool) -> Result<(), String> {
+    fn clean(
+        &mut self,
+        endpoints: &BTreeMap<EndpointId, (EndpointState, Told)>,
+        settled: bool,
+    ) -> Result<(), String> {
+        self.look()?;
         let Some(left) = self.left.as_ref().filter(|left| !left.is_empty()) else {
             return Ok(());
         };
         // A refusal of an earlier run is no reason for a plugin to fail now.
-        let may_come = |_: &&EndpointView<'_>| !settled && self.state == EndpointState::Up;
-        let kept = views.iter().filter(may_come).map(|view| name(view.id));
-        let kept: BTreeSet<String> = kept.collect();
+        let may_come = |_: &&EndpointId| !settled && self.state == EndpointState::Up;
+        let kept: BTreeSet<String> = endpoints.keys().filter(may_come).map(name).collect();
         let gone: Vec<String> = left.difference(&kept).cloned().collect();
         for name in gone {
             self.remove(&name)?;
@@ -187,6 +207,13 @@ impl Directory {
 }
 
 impl Told {
+    fn of(view: EndpointView<'_>) -> Self {
+        Self {
+            endpoint: view.placement.endpoint.clone(),
+            reason: view.reason,
+        }
+    }
+
     fn file(&self) -> EndpointFile {
         let endpoint = &self.endpoint;
         let networks = |ipv4| {

@@ -11,8 +11,8 @@ pub const INTERFACE_PREFIXES_MAX: usize = 16;
 /// How often a transaction is begun anew when others write to nftables at the same time.
 pub const TRANSACTION_ATTEMPTS: u32 = 8;
 
-/// How long at least between two listings of the packet filter, by which it is known again: while
-/// endpoints change all the time, only some transactions are followed by one.
+/// How long after a transaction the packet filter is listed, by which it is known again. Each further
+/// transaction puts that off: a listing takes the longer the more endpoints there are.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);
 
 /// How long at least between two rounds of forgetting connections: each walks over the table of
@@ -81,6 +81,10 @@ pub const HOST_NAME_OCTETS_MAX: usize = 253;
 
 /// Kernel events handled between two turns of the agent.
 pub const EVENTS_PER_TURN: usize = 4096;
+
+/// How long at least between two times that the store's changes are taken: the first is taken at once,
+/// and those that come right after it together.
+pub const UPDATES_GAP: Duration = Duration::from_millis(5);
 
 /// Octets of the name of a set of endpoints' addresses (as in Calico).
 pub const SET_NAME_OCTETS_MAX: usize = 31;

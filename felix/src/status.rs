@@ -72,8 +72,9 @@ pub struct Reporter {
     /// The half without a lease follows the half with one.
     own_value: Option<Vec<u8>>,
     first_done: bool,
-    /// States to report, by key. `None` until the host is in step with the store.
-    wanted: Option<BTreeMap<String, EndpointStatus>>,
+    /// States to report, by key, each with its endpoint. `None` until the host is in step with the
+    /// store.
+    wanted: Option<BTreeMap<String, (EndpointId, EndpointStatus)>>,
     /// What the store is believed to hold; `None`: it must be listed.
     held: Option<BTreeMap<String, Option<EndpointStatus>>>,
     /// Endpoints that an earlier run has seen at work, until somebody asks for them.
@@ -126,36 +127,51 @@ impl Reporter {
 
     /// The settings in force, as often as one likes; a change of region begins anew there.
     pub fn settings(&mut self, now: Instant, settings: &Settings) {
-        if settings.region != self.settings.region {
-            self.held = None;
-        }
         if self.settled && settings.reporting_interval < self.settings.reporting_interval {
             // Who wants to hear more often does not wait for the end of a long time.
             self.own_due = self.own_due.min(now + settings.reporting_interval);
         }
         self.settled = true;
-        if self.settings != *settings {
-            self.settings = settings.clone();
+        if self.settings == *settings {
+            return;
+        }
+        let moved = self.settings.region != settings.region;
+        self.settings = settings.clone();
+        if moved {
+            self.held = None;
+            let wanted = self.wanted.take().map(BTreeMap::into_values);
+            let wanted = wanted.map(|all| all.map(|(id, state)| (self.key(&id), (id, state))));
+            self.wanted = wanted.map(Iterator::collect);
         }
     }
 
-    /// The endpoints' states. To be called only once the host is in step with the store: before
-    /// that nothing is known to be gone.
+    /// States of endpoints: of those that are given, some of which may have gone; all others are as
+    /// they were. To be called only once the host is in step with the store: before that nothing is
+    /// known to be gone.
     pub fn endpoints<'e>(
         &mut self,
-        states: impl Iterator<Item = (&'e EndpointId, EndpointStatus)>,
+        changed: impl IntoIterator<Item = (&'e EndpointId, Option<EndpointStatus>)>,
     ) {
-        let key = |id: &EndpointId| {
-            StatusKey::Workload {
-                region: self.settings.region.clone(),
-                host: self.hostname.clone(),
-                orchestrator: id.orchestrator.clone(),
-                workload: id.workload.clone(),
-                endpoint: id.endpoint.clone(),
-            }
-            .to_string()
-        };
-        self.wanted = Some(states.map(|(id, state)| (key(id), state)).collect());
+        let mut wanted = self.wanted.take().unwrap_or_default();
+        for (id, state) in changed {
+            let key = self.key(id);
+            match state {
+                Some(state) => wanted.insert(key, (id.clone(), state)),
+                None => wanted.remove(&key),
+            };
+        }
+        self.wanted = Some(wanted);
+    }
+
+    fn key(&self, id: &EndpointId) -> String {
+        StatusKey::Workload {
+            region: self.settings.region.clone(),
+            host: self.hostname.clone(),
+            orchestrator: id.orchestrator.clone(),
+            workload: id.workload.clone(),
+            endpoint: id.endpoint.clone(),
+        }
+        .to_string()
     }
 
     /// Endpoints that an earlier run has reported as up or down, which is to say that it had seen
@@ -322,7 +338,7 @@ impl Reporter {
 /// The first key after `last`, round and round, that the store should hold otherwise: its state, or
 /// `None` if it must go. One that changes all the time does not keep the others back.
 fn next_difference(
-    wanted: &BTreeMap<String, EndpointStatus>,
+    wanted: &BTreeMap<String, (EndpointId, EndpointStatus)>,
     held: &BTreeMap<String, Option<EndpointStatus>>,
     last: &str,
 ) -> Option<(String, Option<EndpointStatus>)> {
@@ -334,7 +350,8 @@ fn next_difference(
     let after = keys.range::<str, _>((Bound::Excluded(last), Bound::Unbounded));
     let before = keys.range::<str, _>((Bound::Unbounded, Bound::Included(last)));
     after.chain(before).find_map(|key| {
-        let (want, have) = (wanted.get(*key), held.get(*key));
+        let want = wanted.get(*key).map(|(_, state)| state);
+        let have = held.get(*key);
         let same = have.is_some_and(|have| have.as_ref() == want) && want.is_some();
         (!same).then(|| ((*key).to_owned(), want.cloned()))
     })

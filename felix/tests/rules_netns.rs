@@ -5,8 +5,8 @@ mod netns;
 
 use cambric_felix::apply::{Checked, Rules};
 use cambric_felix::render::{
-    Direction, EndpointRules, Family, Key, Passage, RuleInputs, Ruleset, Set, SetKind,
-    ToHostAction, compile, render, table_text, tier_chain, tier_name,
+    Direction, EndpointRules, Family, Frame, Key, Passage, RuleInputs, Ruleset, Set, SetKind,
+    Touched, compile, render, table_text, tier_chain, tier_name,
 };
 use netns::{lab, run};
 
@@ -27,12 +27,16 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
                 .collect(),
             from: passage(*from),
             to: passage(*to),
+            openstack: false,
+            floating: Vec::new(),
         };
         ((*name).to_owned(), rules)
     });
     render(&RuleInputs {
-        interface_prefixes: vec!["cali".into(), "tap".into()],
-        to_host: ToHostAction::Drop,
+        frame: Frame {
+            interface_prefixes: vec!["cali".into(), "tap".into()],
+            ..Frame::default()
+        },
         endpoints: endpoints.collect(),
         ..RuleInputs::default()
     })
@@ -71,6 +75,12 @@ fn normal(text: &str) -> Vec<String> {
     blocks
 }
 
+fn apply(rules: &mut Rules, wanted: &Ruleset) {
+    let nothing = Ruleset::default();
+    let touched = Touched::between(rules.held().unwrap_or(&nothing), wanted);
+    rules.apply(wanted, &touched).unwrap();
+}
+
 fn assert_listed(wanted: &Ruleset) {
     let listed = run("nft list table inet cambric-felix");
     assert_eq!(normal(&listed), normal(&table_text(wanted)), "{listed}");
@@ -90,7 +100,7 @@ fn what_is_written_is_what_nft_lists() {
             ]),
             ruleset(&[]),
         ] {
-            rules.apply(&wanted).unwrap();
+            apply(&mut rules, &wanted);
             assert_listed(&wanted);
         }
         assert!(rules.present().unwrap());
@@ -127,7 +137,11 @@ fn with_policies() -> Ruleset {
     ]);
     let rules: Vec<model::Rule> = serde_json::from_value(rules).unwrap();
     let mut inputs = RuleInputs {
-        interface_prefixes: vec!["tap".into()],
+        frame: Frame {
+            interface_prefixes: vec!["tap".into()],
+            metadata: Some(([127, 0, 0, 1].into(), 8775)),
+            ..Frame::default()
+        },
         ..RuleInputs::default()
     };
     let member = |text: &str| Key::Address(text.parse().unwrap());
@@ -154,14 +168,12 @@ fn with_policies() -> Ruleset {
         addresses: vec!["10.65.0.1".parse().unwrap(), "fd65::1".parse().unwrap()],
         to: passages[0].clone(),
         from: std::mem::replace(&mut passages[1], passage(false)),
+        openstack: true,
+        floating: [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")]
+            .map(|(outside, inside)| (outside.parse().unwrap(), inside.parse().unwrap()))
+            .into(),
     };
     inputs.endpoints.insert("tap1".into(), endpoint);
-    inputs.openstack.interfaces.insert("tap1".into());
-    inputs.openstack.metadata = Some(([127, 0, 0, 1].into(), 8775));
-    for (outside, inside) in [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")] {
-        let (outside, inside) = (outside.parse().unwrap(), inside.parse().unwrap());
-        inputs.floating.insert(outside, inside);
-    }
     render(&inputs)
 }
 
@@ -170,7 +182,7 @@ fn policies_are_in_the_kernel_what_their_text_says() {
     lab("policies_are_in_the_kernel_what_their_text_says", || {
         let wanted = with_policies();
         let mut rules = Rules::open().unwrap();
-        rules.apply(&wanted).unwrap();
+        apply(&mut rules, &wanted);
         let by_us = run("nft list table inet cambric-felix");
         assert_eq!(rules.check().unwrap(), Checked::Intact);
         run("nft delete table inet cambric-felix");
@@ -182,7 +194,7 @@ fn policies_are_in_the_kernel_what_their_text_says() {
         // From there to others and back, in steps.
         let mut rules = Rules::open().unwrap();
         for step in [&wanted, &two(), &wanted, &ruleset(&[])] {
-            rules.apply(step).unwrap();
+            apply(&mut rules, step);
         }
         assert_eq!(rules.foreign_edits(), 0, "no step was refused");
         assert_listed(&ruleset(&[]));
@@ -193,7 +205,7 @@ fn policies_are_in_the_kernel_what_their_text_says() {
 fn a_change_leaves_the_other_endpoints_counters_alone() {
     lab("a_change_leaves_the_other_endpoints_counters_alone", || {
         let mut rules = Rules::open().unwrap();
-        rules.apply(&two()).unwrap();
+        apply(&mut rules, &two());
         let handles = || {
             let listed = run("nft -a list chain inet cambric-felix from-cali1");
             listed
@@ -203,14 +215,8 @@ fn a_change_leaves_the_other_endpoints_counters_alone() {
                 .collect::<Vec<_>>()
         };
         let before = handles();
-        rules
-            .apply(&ruleset(&[(
-                "cali1",
-                &["10.65.0.1", "fd65::1"],
-                true,
-                true,
-            )]))
-            .unwrap();
+        let one: (&str, &[&str], bool, bool) = ("cali1", &["10.65.0.1", "fd65::1"], true, true);
+        apply(&mut rules, &ruleset(&[one]));
         assert_eq!(handles(), before);
         assert_eq!(rules.packets().unwrap()["from-cali1"], [Some(0)]);
     });
@@ -221,7 +227,7 @@ fn a_foreign_edit_is_healed() {
     lab("a_foreign_edit_is_healed", || {
         let mut rules = Rules::open().unwrap();
         assert_eq!(rules.check().unwrap(), Checked::Nothing);
-        rules.apply(&two()).unwrap();
+        apply(&mut rules, &two());
         assert_eq!(rules.check().unwrap(), Checked::Intact);
         // Other tables are none of our business.
         run("nft add table ip elsewhere");
@@ -243,15 +249,15 @@ fn a_foreign_edit_is_healed() {
             assert_eq!(rules.check().unwrap(), Checked::Intact, "{edit}");
         }
         // Nor does one pass that comes right after a transaction of ours.
-        rules.apply(&ruleset(&[])).unwrap();
-        rules.apply(&two()).unwrap();
+        apply(&mut rules, &ruleset(&[]));
+        apply(&mut rules, &two());
         assert!(rules.is_unlisted());
         run(edits[2]);
         assert_eq!(rules.check().unwrap(), Checked::Healed);
         assert_listed(&two());
         run("nft delete table inet cambric-felix");
         let other = ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
-        rules.apply(&other).unwrap();
+        apply(&mut rules, &other);
         assert_listed(&other);
     });
 }
@@ -259,11 +265,11 @@ fn a_foreign_edit_is_healed() {
 #[test]
 fn an_earlier_runs_table_is_replaced_as_a_whole() {
     lab("an_earlier_runs_table_is_replaced_as_a_whole", || {
-        Rules::open().unwrap().apply(&two()).unwrap();
+        apply(&mut Rules::open().unwrap(), &two());
         run("nft add chain inet cambric-felix stray");
         let mut rules = Rules::open().unwrap();
         assert!(rules.present().unwrap());
-        rules.apply(&two()).unwrap();
+        apply(&mut rules, &two());
         assert_listed(&two());
     });
 }
@@ -293,10 +299,10 @@ fn a_thousand_endpoints_fit_one_transaction() {
             .collect();
         let mut rules = Rules::open().unwrap();
         let start = std::time::Instant::now();
-        rules.apply(&ruleset(&endpoints)).unwrap();
+        apply(&mut rules, &ruleset(&endpoints));
         let whole = start.elapsed();
         let start = std::time::Instant::now();
-        rules.apply(&ruleset(&endpoints[1..])).unwrap();
+        apply(&mut rules, &ruleset(&endpoints[1..]));
         let one = start.elapsed();
         let start = std::time::Instant::now();
         assert_eq!(rules.check().unwrap(), Checked::Intact);

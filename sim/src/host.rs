@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use cambric_felix::agent::{Failed, Host};
 use cambric_felix::apply::{Checked, Neighbour};
-use cambric_felix::render::Ruleset;
+use cambric_felix::render::{Ruleset, Touched};
 use fib_sync::Link;
 
 use crate::chance::Chance;
@@ -49,7 +49,7 @@ impl Host for SimHost {
         Ok(self.rules.is_some())
     }
 
-    fn write_rules(&mut self, wanted: &Ruleset) -> Result<(), Failed> {
+    fn write_rules(&mut self, wanted: &Ruleset, _: &Touched) -> Result<(), Failed> {
         self.luck()?;
         self.rules = Some(wanted.clone());
         Ok(())

@@ -11,12 +11,12 @@ use tracing::warn;
 
 use super::discovery::Discovery;
 use super::host::Host;
-use super::interface::{Entries, Links, Setup, is_up};
+use super::interface::{Agenda, Entries, Links, Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{GATEWAY_IPV4, GATEWAY_IPV6};
-use crate::calc::{Calculator, Desired};
+use crate::calc::{Calculator, EndpointId};
 use crate::limits::{INTERFACE_PATIENCE, INTERFACE_REFRESH, RULES_CHECK};
-use crate::render::Ruleset;
+use crate::render::Touched;
 
 /// The end of the grace period, once it is over.
 pub(super) const GRACE_OVER: Instant = Instant(u64::MAX);
@@ -64,8 +64,7 @@ impl AgentConfig {
 pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) calculator: Calculator,
-    pub(super) desired: Desired,
-    /// The store's values changed since `desired` was made.
+    /// All has to be looked at, whatever the store has told.
     stale: bool,
     /// The store was read in full at least once.
     pub(super) in_sync: bool,
@@ -75,11 +74,19 @@ pub struct Agent {
     in_part: bool,
     /// Why the store is not to be acted upon, if it is not.
     pub(super) unready: Option<Unready>,
-    /// `desired` was made at least once.
+    /// What the store has told was settled at least once.
     pub(super) active: bool,
     pub(super) links: Links,
-    /// The rules in force.
-    pub(super) rules: Ruleset,
+    /// Interfaces to look at in the next turn, by name.
+    pub(super) due: BTreeSet<String>,
+    /// When others are to be looked at although nothing happens.
+    pub(super) agenda: Agenda,
+    /// Endpoints that may fare otherwise than was told.
+    pub(super) untold: BTreeSet<EndpointId>,
+    /// What of the wanted rules may not be in force.
+    pub(super) unwritten: Touched,
+    /// Interfaces with routes that wait for rules to be in force.
+    pub(super) unguarded: BTreeSet<String>,
     pub(super) rules_written: Retry,
     pub(super) rules_check: Instant,
     /// Whether rules of some kind are known to be in force, since an earlier run or this one.
@@ -94,8 +101,10 @@ pub struct Agent {
     pub(super) entries: Entries,
     pub(super) discovery: Discovery,
     pub(super) adopted: Retry,
-    /// Routes handed to the reconciler: address to interface index.
-    pub(super) routed: BTreeMap<IpAddr, u32>,
+    /// Routes handed to the reconciler: interface and address to interface index.
+    pub(super) routed: BTreeMap<(String, IpAddr), u32>,
+    /// Addresses whose routes may not be in the kernel as wanted.
+    pub(super) unsettled: BTreeSet<IpAddr>,
     /// Those of them that the kernel refuses time and again, and why.
     pub(super) refused_routes: BTreeMap<IpAddr, String>,
     pub(super) reconciler: Reconciler,
@@ -117,7 +126,6 @@ impl Agent {
         };
         let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()));
         Self {
-            desired: Desired::default(),
             stale: true,
             in_sync: false,
             restored: false,
@@ -125,7 +133,11 @@ impl Agent {
             unready: None,
             active: false,
             links: Links::default(),
-            rules: Ruleset::default(),
+            due: BTreeSet::new(),
+            agenda: Agenda::default(),
+            untold: BTreeSet::new(),
+            unwritten: Touched::default(),
+            unguarded: BTreeSet::new(),
             rules_written: Retry::default(),
             rules_check: now + RULES_CHECK,
             guarded: false,
@@ -138,6 +150,7 @@ impl Agent {
             discovery: Discovery::default(),
             adopted: Retry::default(),
             routed: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             refused_routes: BTreeMap::new(),
             reconciler: Reconciler::new(now, reconciler),
             grace: None,
@@ -151,7 +164,6 @@ impl Agent {
         if let Some(problem) = self.calculator.change(key, value) {
             warn!(%problem, "value refused; the one before stays in force");
         }
-        self.stale |= self.calculator.take_changed();
     }
 
     /// The store has been read in full: what it does not hold is not there.
@@ -189,8 +201,8 @@ impl Agent {
         match event {
             Event::Link(link) => self.link(link),
             Event::LinkGone(index) => {
-                self.links.remove(*index);
                 self.forget_setup(*index);
+                self.links.remove(*index);
             }
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
                 self.forget_setup(gone.interface);
@@ -198,6 +210,10 @@ impl Agent {
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V4(GATEWAY_IPV4) => {
                 self.host_refresh = Instant(0);
             }
+            Event::Applied(key, _) | Event::Changed { key, .. } | Event::Gone(key, _) => {
+                self.unsettled.insert(key.prefix.addr());
+            }
+            Event::DumpDone { .. } => self.doubt_routes(),
             Event::Overrun => self.doubt(),
             _ => {}
         }
@@ -215,17 +231,23 @@ impl Agent {
             self.guard(now, host);
             return;
         }
-        if self.in_sync {
-            self.discover(now);
+        self.adopt(now, host);
+        let mut due = std::mem::take(&mut self.due);
+        self.agenda.take(now, &mut due);
+        for name in &due {
+            self.withdraw(name, host);
         }
-        self.withdraw(host);
-        self.write_rules(now, host);
+        if self.write_rules(now, host) {
+            due.append(&mut self.unguarded);
+        }
         if !left.is_empty() {
             host.forget(&left);
         }
         self.configure(now, host);
-        self.announce(now, host);
-        self.note_refused_routes();
+        for name in &due {
+            self.set_up(now, name, host);
+        }
+        self.note_routes();
         if self.in_sync {
             self.end_grace(now);
         }
@@ -238,25 +260,17 @@ impl Agent {
 
     /// When to [`turn`](Self::turn) although nothing happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let setups = self
-            .setups
-            .values()
-            .map(|setup| match setup.configured.timeout() {
-                Some(at) => at,
-                None => setup.refresh,
-            });
         let single = [
             self.rules_written.timeout(),
             self.host_configured.timeout(),
             self.adopted.timeout(),
-            self.entries.timeout(),
-            self.discovery.timeout(),
+            self.agenda.next(),
             self.reconciler.poll_timeout(),
             self.grace,
             Some(self.rules_check),
             Some(self.host_refresh),
         ];
-        single.into_iter().flatten().chain(setups).min()
+        single.into_iter().flatten().min()
     }
 
     fn link(&mut self, link: &Link) {
@@ -269,6 +283,7 @@ impl Agent {
             self.forget_setup(link.index);
         }
         self.links.put(link);
+        self.due.insert(link.name.clone());
     }
 
     /// Events were lost: an interface may have been down and up again, bare of what it had.
@@ -278,31 +293,55 @@ impl Agent {
         }
         self.entries.made.clear();
         self.adopted = Retry::Due;
+        self.stale = true;
+        self.doubt_routes();
     }
 
-    /// Brings `desired` up to date. Returns the addresses that are gone or have moved.
+    /// Any route may be otherwise than it was thought to be.
+    fn doubt_routes(&mut self) {
+        let routed = self.routed.keys().map(|(_, address)| *address);
+        self.unsettled.extend(routed);
+    }
+
+    /// Brings what is desired up to date. Returns the addresses that are gone or have moved.
     fn recalculate(&mut self) -> BTreeSet<IpAddr> {
         // A store that is being read again, or for the first time since a snapshot, leaves what was
         // desired before in force.
         let known = self.in_sync || self.restored;
         let in_part = self.active && (self.in_part || !self.in_sync);
-        if !self.stale || !known || in_part {
-            return BTreeSet::new();
+        let left = if known && !in_part && (self.stale || self.calculator.has_news()) {
+            self.active = true;
+            let settled = self.calculator.settle();
+            self.unwritten.merge(settled.rules);
+            self.due.extend(settled.interfaces);
+            self.untold.extend(settled.endpoints);
+            self.stale |= settled.settings;
+            settled.left
+        } else {
+            BTreeSet::new()
+        };
+        if self.active && std::mem::take(&mut self.stale) {
+            let desired = self.calculator.desired();
+            let wanted = desired.interfaces.keys();
+            let routed = self.routed.keys().map(|(name, _)| name);
+            self.due.extend(wanted.chain(routed).cloned());
+            self.due.extend(self.setups.keys().cloned());
+            self.due.extend(self.links.names().map(str::to_owned));
+            self.untold.extend(desired.endpoints.keys().cloned());
         }
-        self.stale = false;
-        self.active = true;
-        let old = std::mem::replace(&mut self.desired, self.calculator.desired());
-        let moved =
-            |(address, name): &(IpAddr, String)| self.desired.routes.get(address) != Some(name);
-        old.routes
-            .into_iter()
-            .filter(moved)
-            .map(|(address, _)| address)
-            .collect()
+        left
     }
 
+    /// What was done to the interface of this index is void.
     fn forget_setup(&mut self, index: u32) {
-        self.setups.retain(|_, setup| setup.index != index);
+        if let Some(link) = self.links.at(index) {
+            let name = link.name.clone();
+            let is_of = |setup: &Setup| setup.index == index;
+            if self.setups.get(&name).is_some_and(is_of) {
+                self.setups.remove(&name);
+            }
+            self.due.insert(name);
+        }
         self.entries.drop_interface(index);
     }
 }

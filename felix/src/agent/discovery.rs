@@ -6,21 +6,21 @@ use fib_sync::Instant;
 use tracing::warn;
 
 use super::core::Agent;
-use super::interface::Links;
 use crate::calc::EndpointId;
 use crate::limits::UNCLAIMED_NOTICE;
 
-/// What is waited for, on either side.
+/// What is waited for, on either side, by interface.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Discovery {
-    arrivals: BTreeMap<EndpointId, Arrival>,
-    /// Interfaces of ours, by name. Nothing passes them.
+    /// Interfaces that endpoints have.
+    arrivals: BTreeMap<String, Arrival>,
+    /// Interfaces of ours that no endpoint has. Nothing passes them.
     unclaimed: BTreeMap<String, Unclaimed>,
 }
 
 #[derive(Clone, Debug)]
 struct Arrival {
-    interface: String,
+    endpoint: EndpointId,
     state: Coming,
 }
 
@@ -37,38 +37,11 @@ struct Unclaimed {
     told: bool,
 }
 
-impl Arrival {
-    fn awaited(interface: &str, links: &Links, until: Instant) -> Self {
-        Self {
-            interface: interface.to_owned(),
-            state: match links.named(interface) {
-                Some(_) => Coming::Came,
-                None => Coming::Awaited { until },
-            },
-        }
-    }
-}
-
 impl Discovery {
-    /// Whether the endpoint's interface has not come in the time that it had.
-    pub(super) fn is_overdue(&self, id: &EndpointId) -> bool {
-        let arrival = self.arrivals.get(id);
+    /// Whether the interface has not come in the time that it had.
+    pub(super) fn is_overdue(&self, interface: &str) -> bool {
+        let arrival = self.arrivals.get(interface);
         arrival.is_some_and(|arrival| arrival.state == Coming::Overdue)
-    }
-
-    /// When there is something to tell although nothing happened.
-    pub(super) fn timeout(&self) -> Option<Instant> {
-        let overdue = self
-            .arrivals
-            .values()
-            .filter_map(|arrival| match arrival.state {
-                Coming::Awaited { until } => Some(until),
-                Coming::Overdue | Coming::Came => None,
-            });
-        let untold = self.unclaimed.values().filter(|one| !one.told);
-        overdue
-            .chain(untold.map(|one| one.since + UNCLAIMED_NOTICE))
-            .min()
     }
 }
 
@@ -76,8 +49,14 @@ impl Agent {
     /// An earlier run has seen the endpoint's interface: if it is not there now, its workload has
     /// been stopped.
     pub fn presume_seen(&mut self, id: &EndpointId) {
-        if let Some(arrival) = self.discovery.arrivals.get_mut(id) {
+        let Some(placement) = self.calculator.desired().endpoints.get(id) else {
+            return;
+        };
+        let interface = &placement.endpoint.interface;
+        let arrival = self.discovery.arrivals.get_mut(interface);
+        if let Some(arrival) = arrival.filter(|arrival| arrival.endpoint == *id) {
             arrival.state = Coming::Came;
+            self.due.insert(interface.clone());
         }
     }
 
@@ -87,65 +66,64 @@ impl Agent {
         unclaimed.map(|(name, one)| (name.as_str(), one.since))
     }
 
-    /// Looks who is missing whom.
-    pub(super) fn discover(&mut self, now: Instant) {
-        self.await_interfaces(now);
-        self.find_unclaimed(now);
+    /// Looks who is missing whom. Returns when to look again.
+    pub(super) fn discover(&mut self, now: Instant, name: &str) -> Option<Instant> {
+        let coming = self.await_interface(now, name);
+        coming.or_else(|| self.find_unclaimed(now, name))
     }
 
-    fn await_interfaces(&mut self, now: Instant) {
-        let (desired, links) = (&self.desired.endpoints, &self.links);
+    fn await_interface(&mut self, now: Instant, name: &str) -> Option<Instant> {
         let arrivals = &mut self.discovery.arrivals;
-        let patience = self.config.interface_patience;
-        arrivals.retain(|id, arrival| {
-            let placement = desired.get(id);
-            placement.is_some_and(|placement| placement.endpoint.interface == arrival.interface)
-        });
-        for (id, placement) in desired {
-            let interface = &placement.endpoint.interface;
-            if interface.is_empty() {
-                // Its value cannot be read.
-                continue;
-            }
-            let Some(arrival) = arrivals.get_mut(id) else {
-                let arrival = Arrival::awaited(interface, links, now + patience);
-                arrivals.insert(id.clone(), arrival);
-                continue;
-            };
-            match arrival.state {
-                Coming::Came => {}
-                _ if links.named(interface).is_some() => arrival.state = Coming::Came,
-                Coming::Awaited { until } if until <= now => {
-                    arrival.state = Coming::Overdue;
-                    warn!(endpoint = %id, interface, "the interface has not come");
-                }
-                Coming::Awaited { .. } | Coming::Overdue => {}
-            }
+        let Some(endpoint) = self.calculator.desired().interfaces.get(name) else {
+            arrivals.remove(name);
+            return None;
+        };
+        let until = now + self.config.interface_patience;
+        let awaited = || Arrival {
+            endpoint: endpoint.id.clone(),
+            state: Coming::Awaited { until },
+        };
+        let arrival = arrivals.entry(name.to_owned()).or_insert_with(awaited);
+        if arrival.endpoint != endpoint.id {
+            *arrival = awaited();
         }
+        match arrival.state {
+            Coming::Came => {}
+            _ if self.links.named(name).is_some() => arrival.state = Coming::Came,
+            Coming::Awaited { until } if until <= now => {
+                arrival.state = Coming::Overdue;
+                warn!(endpoint = %endpoint.id, interface = name, "the interface has not come");
+            }
+            Coming::Awaited { until } => return Some(until),
+            Coming::Overdue => {}
+        }
+        None
     }
 
-    fn find_unclaimed(&mut self, now: Instant) {
-        let desired = &self.desired;
-        let links = &self.links;
-        let is_unclaimed = |name: &str| {
-            desired.settings.is_workload_interface(name) && !desired.interfaces.contains_key(name)
+    fn find_unclaimed(&mut self, now: Instant, name: &str) -> Option<Instant> {
+        let desired = self.calculator.desired();
+        let is_unclaimed = self.links.named(name).is_some()
+            && desired.settings.is_workload_interface(name)
+            && !desired.interfaces.contains_key(name);
+        let all = &mut self.discovery.unclaimed;
+        if !is_unclaimed {
+            all.remove(name);
+            return None;
+        }
+        let new = Unclaimed {
+            since: now,
+            told: false,
         };
-        let unclaimed = &mut self.discovery.unclaimed;
-        unclaimed.retain(|name, _| links.named(name).is_some() && is_unclaimed(name));
-        for name in links.names().filter(|name| is_unclaimed(name)) {
-            if !unclaimed.contains_key(name) {
-                let (since, told) = (now, false);
-                unclaimed.insert(name.to_owned(), Unclaimed { since, told });
-            }
+        let one = all.entry(name.to_owned()).or_insert(new);
+        let at = one.since + UNCLAIMED_NOTICE;
+        if one.told || now < at {
+            return (!one.told).then_some(at);
         }
-        for (interface, one) in unclaimed {
-            if !one.told && one.since + UNCLAIMED_NOTICE <= now {
-                one.told = true;
-                warn!(
-                    interface,
-                    "no endpoint claims the interface; nothing passes it"
-                );
-            }
-        }
+        one.told = true;
+        warn!(
+            interface = name,
+            "no endpoint claims the interface; nothing passes it"
+        );
+        None
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use fib_sync::Link;
 
 use crate::apply::{Checked, Neighbour};
-use crate::render::Ruleset;
+use crate::render::{Ruleset, Touched};
 
 /// The host. Every call is carried out before it returns; what fails is tried again later.
 pub trait Host {
@@ -18,12 +18,13 @@ pub trait Host {
     /// It cannot be told.
     fn rules_present(&mut self) -> Result<bool, Failed>;
 
-    /// Replaces the packet filter, all at once.
+    /// Replaces the packet filter, all at once. What was not `touched` is as it was when it was
+    /// written last, if it was.
     ///
     /// # Errors
     ///
     /// Nothing was changed.
-    fn write_rules(&mut self, wanted: &Ruleset) -> Result<(), Failed>;
+    fn write_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), Failed>;
 
     /// Looks whether the packet filter is as it was left, and heals it.
     ///

@@ -1,12 +1,15 @@
 //! Interfaces that endpoints want, and what was done to them.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 
 use fib_sync::{Instant, Link};
 
 use super::retry::Retry;
 use crate::apply::Neighbour;
+
+/// No address comes before it.
+pub(super) const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The kernel's links, by index and by name.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +68,51 @@ pub(super) struct Setup {
     pub(super) refresh: Instant,
 }
 
+impl Setup {
+    /// When it is tried or looked at again.
+    pub(super) fn timeout(&self) -> Instant {
+        self.configured.timeout().unwrap_or(self.refresh)
+    }
+}
+
+/// When interfaces are to be looked at although nothing happens to them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Agenda {
+    at: BTreeMap<String, Instant>,
+    order: BTreeSet<(Instant, String)>,
+}
+
+impl Agenda {
+    /// Sets the time of one; without, it has none any more.
+    pub(super) fn set(&mut self, name: &str, at: Option<Instant>) {
+        if self.at.get(name).copied() == at {
+            return;
+        }
+        if let Some(old) = self.at.remove(name) {
+            self.order.remove(&(old, name.to_owned()));
+        }
+        if let Some(at) = at {
+            self.at.insert(name.to_owned(), at);
+            self.order.insert((at, name.to_owned()));
+        }
+    }
+
+    /// Takes those whose time has come.
+    pub(super) fn take(&mut self, now: Instant, due: &mut BTreeSet<String>) {
+        while self.next().is_some_and(|at| at <= now)
+            && let Some((_, name)) = self.order.pop_first()
+        {
+            self.at.remove(&name);
+            due.insert(name);
+        }
+    }
+
+    /// The next time.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.order.first().map(|(at, _)| *at)
+    }
+}
+
 /// Permanent neighbour entries: wanted, and made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
@@ -77,15 +125,26 @@ pub(super) struct Entries {
 impl Entries {
     /// An interface is gone or down, and its entries with it.
     pub(super) fn drop_interface(&mut self, index: u32) {
-        self.made.retain(|(interface, _), _| *interface != index);
-        self.refused.retain(|(interface, _), _| *interface != index);
+        for (address, _) in self.made_on(index) {
+            self.made.remove(&(index, address));
+        }
+        for address in self.refused_on(index) {
+            self.refused.remove(&(index, address));
+        }
     }
 
-    /// The next time that something is to be tried again.
-    pub(super) fn timeout(&self) -> Option<Instant> {
-        self.refused
-            .values()
-            .filter_map(|(_, retry)| retry.timeout())
-            .min()
+    /// Those that were made on an interface.
+    pub(super) fn made_on(&self, index: u32) -> Vec<(IpAddr, Neighbour)> {
+        let made = self.made.range((index, LOWEST)..);
+        let made = made.take_while(|((interface, _), _)| *interface == index);
+        made.map(|((_, address), entry)| (*address, *entry))
+            .collect()
+    }
+
+    /// Those that were refused on an interface.
+    pub(super) fn refused_on(&self, index: u32) -> Vec<IpAddr> {
+        let refused = self.refused.range((index, LOWEST)..);
+        let refused = refused.take_while(|((interface, _), _)| *interface == index);
+        refused.map(|((_, address), _)| *address).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! What an agent can tell of itself.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use datastore::Unready;
@@ -56,7 +57,7 @@ pub enum Waiting {
 impl Agent {
     /// What should be.
     pub const fn desired(&self) -> &Desired {
-        &self.desired
+        self.calculator.desired()
     }
 
     /// Whether the store has been read in full.
@@ -88,20 +89,34 @@ impl Agent {
 
     /// Whether the wanted packet filter is in force.
     pub fn rules_in_sync(&self) -> bool {
-        self.active && self.rules == self.desired.rules
+        self.active && self.unwritten.is_empty()
     }
 
     /// Every endpoint of this host.
     pub fn endpoints(&self) -> impl Iterator<Item = EndpointView<'_>> {
-        self.desired.endpoints.iter().map(|(id, placement)| {
-            let obstacle = self.obstacle(id, placement);
-            EndpointView {
-                id,
-                placement,
-                state: obstacle.as_ref().map_or(EndpointState::Up, |one| one.state),
-                reason: obstacle.map(|one| one.reason),
-            }
-        })
+        let endpoints = self.desired().endpoints.iter();
+        endpoints.map(|(id, placement)| self.view(id, placement))
+    }
+
+    /// One of them.
+    pub fn endpoint(&self, id: &EndpointId) -> Option<EndpointView<'_>> {
+        let (id, placement) = self.desired().endpoints.get_key_value(id)?;
+        Some(self.view(id, placement))
+    }
+
+    /// Endpoints that may have gone, or fare otherwise than at the last call.
+    pub fn take_untold(&mut self) -> BTreeSet<EndpointId> {
+        std::mem::take(&mut self.untold)
+    }
+
+    fn view<'a>(&'a self, id: &'a EndpointId, placement: &'a Placement) -> EndpointView<'a> {
+        let obstacle = self.obstacle(placement);
+        EndpointView {
+            id,
+            placement,
+            state: obstacle.as_ref().map_or(EndpointState::Up, |one| one.state),
+            reason: obstacle.map(|one| one.reason),
+        }
     }
 
     /// Every route wanted or held.
@@ -140,14 +155,14 @@ impl Agent {
     }
 
     /// What keeps an endpoint from being up.
-    fn obstacle(&self, id: &EndpointId, placement: &Placement) -> Option<Obstacle> {
+    fn obstacle(&self, placement: &Placement) -> Option<Obstacle> {
         if let Some(reason) = &placement.denied {
             return Some(Obstacle::refused(true, reason.clone()));
         }
         let endpoint = &placement.endpoint;
         let name = &endpoint.interface;
         let Some(link) = self.links.named(name) else {
-            return Some(match self.discovery.is_overdue(id) {
+            return Some(match self.discovery.is_overdue(name) {
                 true => {
                     let seconds = self.config.interface_patience.as_secs();
                     let reason = format!("interface {name} has not come within {seconds} s");
@@ -173,7 +188,7 @@ impl Agent {
             }
         }
         let all = || endpoint.addresses.iter();
-        let missing = all().filter_map(|address| self.route_obstacle(*address));
+        let missing = all().filter_map(|address| self.route_obstacle(name, *address));
         let unknown = all().filter_map(|address| self.neighbour_obstacle(link.index, *address));
         // An error says more than what is only not there yet.
         let (mut errors, mut waits) = missing
@@ -183,8 +198,8 @@ impl Agent {
         errors.into_iter().next()
     }
 
-    fn route_obstacle(&self, address: IpAddr) -> Option<Obstacle> {
-        if !self.routed.contains_key(&address) {
+    fn route_obstacle(&self, interface: &str, address: IpAddr) -> Option<Obstacle> {
+        if !self.routed.contains_key(&(interface.to_owned(), address)) {
             let reason = self.rules_problem().unwrap_or("not written yet");
             let reason = format!("no route to {address}: packet filter {reason}");
             return Some(Obstacle::refused(self.rules_written.is_lasting(), reason));
@@ -198,32 +213,40 @@ impl Agent {
         (!is_there).then(|| Obstacle::down(format!("route to {address} is on its way")))
     }
 
-    /// Keeps in mind which routes the kernel refuses for good: while one is tried again, it is no
-    /// less refused.
-    pub(super) fn note_refused_routes(&mut self) {
-        let mut refused = std::mem::take(&mut self.refused_routes);
-        refused.retain(|address, _| self.routed.contains_key(address));
-        for address in self.routed.keys() {
-            let view = self.reconciler.lookup(&self.route_key(*address));
+    /// Looks at routes that may not be in the kernel as wanted, and keeps in mind which of them it
+    /// refuses for good: while one is tried again, it is no less refused.
+    pub(super) fn note_routes(&mut self) {
+        for address in std::mem::take(&mut self.unsettled) {
+            let desired = self.calculator.desired();
+            let holder = desired.routes.get(&address);
+            let Some(endpoint) = holder.and_then(|name| desired.interfaces.get(name)) else {
+                continue;
+            };
+            let place = (endpoint.interface.clone(), address);
+            if !self.routed.contains_key(&place) {
+                continue;
+            }
+            self.untold.insert(endpoint.id.clone());
+            let view = self.reconciler.lookup(&self.route_key(address));
             // Without the number of attempts, the reason stays the same.
             let why = match view.as_ref().map(|view| &view.status) {
+                Some(FibStatus::Acked) | None => {
+                    self.refused_routes.remove(&address);
+                    continue;
+                }
                 Some(FibStatus::Failed {
                     error, attempts, ..
-                }) if *attempts >= REFUSAL_ATTEMPTS => error.to_string(),
+                }) if *attempts >= REFUSAL_ATTEMPTS => Some(error.to_string()),
                 Some(status @ FibStatus::Conflict { attempts, .. })
                     if *attempts >= REFUSAL_ATTEMPTS =>
                 {
-                    status.to_string()
+                    Some(status.to_string())
                 }
-                Some(FibStatus::Acked) | None => {
-                    refused.remove(address);
-                    continue;
-                }
-                Some(_) => continue,
+                Some(_) => None,
             };
-            refused.insert(*address, why);
+            self.refused_routes.extend(why.map(|why| (address, why)));
+            self.unsettled.insert(address);
         }
-        self.refused_routes = refused;
     }
 
     fn neighbour_obstacle(&self, interface: u32, address: IpAddr) -> Option<Obstacle> {

@@ -1,5 +1,6 @@
 //! The steps of a turn.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fib_sync::{Instant, Owner, Route, RouteKey};
@@ -7,11 +8,12 @@ use tracing::{info, warn};
 
 use super::core::{Agent, GRACE_OVER};
 use super::host::Host;
-use super::interface::{Setup, is_up};
+use super::interface::{LOWEST, Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{Checked, Neighbour};
+use crate::calc::Endpoint;
 use crate::limits::{INTERFACE_REFRESH, ROUTE_GRACE, RULES_CHECK};
-use crate::render::{FLOATING, Key, RuleInputs, SOURCES, render};
+use crate::render::{Frame, Key, RuleInputs, Touched, floating, render, source};
 
 impl Agent {
     /// Before anything is known of endpoints: if an earlier run left no rules, nothing passes; if
@@ -21,15 +23,20 @@ impl Agent {
             return;
         }
         let inputs = RuleInputs {
-            interface_prefixes: self.calculator.settings().interface_prefixes,
+            frame: Frame {
+                interface_prefixes: self.calculator.settings().interface_prefixes,
+                ..Frame::default()
+            },
             ..RuleInputs::default()
         };
+        let closed = render(&inputs);
+        let everything = Touched::between(&closed, &closed);
         let outcome = match host.rules_present() {
             Ok(true) => {
                 self.inherited = true;
                 Ok(())
             }
-            Ok(false) => host.write_rules(&render(&inputs)),
+            Ok(false) => host.write_rules(&closed, &everything),
             Err(failed) => Err(failed),
         };
         self.guarded = outcome.is_ok();
@@ -38,63 +45,63 @@ impl Agent {
         }
     }
 
-    /// Takes away at once what is not wanted any more.
-    pub(super) fn withdraw(&mut self, host: &mut dyn Host) {
-        let routed: Vec<(IpAddr, u32)> = self.routed.iter().map(|(a, i)| (*a, *i)).collect();
-        for (address, index) in routed {
-            let wanted = self.desired.routes.get(&address);
-            let link = wanted.and_then(|name| self.links.named(name));
-            if link.is_some_and(|link| link.index == index && is_up(link)) {
+    /// Takes away at once what is not wanted any more on an interface.
+    pub(super) fn withdraw(&mut self, name: &str, host: &mut dyn Host) {
+        let desired = self.calculator.desired();
+        let link = self.links.named(name);
+        let up = link.filter(|link| is_up(link)).map(|link| link.index);
+        for (address, index) in self.routed_on(name) {
+            let wanted = desired.routes.get(&address).is_some_and(|on| on == name);
+            if wanted && up == Some(index) {
                 continue;
             }
-            self.routed.remove(&address);
+            self.routed.remove(&(name.to_owned(), address));
+            self.refused_routes.remove(&address);
             self.reconciler.unwant(&self.route_key(address));
         }
+        let endpoint = desired.interfaces.get(name);
+        let index = link.map(|link| link.index);
+        if endpoint.is_none() || self.setups.get(name).map(|setup| setup.index) != index {
+            self.setups.remove(name);
+        }
         // What an earlier run made is not ours to remove before the store has been read.
-        let unwanted: Vec<Neighbour> = self
-            .entries
-            .made
-            .values()
-            .filter(|entry| !self.is_provisional() && !self.wants_entry(entry))
-            .copied()
-            .collect();
-        for entry in unwanted {
-            self.entries.made.remove(&(entry.interface, entry.address));
+        let Some(index) = index.filter(|_| !self.is_provisional()) else {
+            return;
+        };
+        for (address, entry) in self.entries.made_on(index) {
+            if endpoint.is_some_and(|endpoint| endpoint.mac_of(address) == Some(entry.mac)) {
+                continue;
+            }
+            self.entries.made.remove(&(index, address));
             if let Err(reason) = host.delete_neighbour(&entry) {
-                warn!(address = %entry.address, %reason, "neighbour entry not removed");
+                warn!(%address, %reason, "neighbour entry not removed");
             }
         }
-        let (links, desired) = (&self.links, &self.desired);
-        self.setups.retain(|name, setup| {
-            desired.interfaces.contains_key(name)
-                && links
-                    .named(name)
-                    .is_some_and(|link| link.index == setup.index)
-        });
     }
 
-    fn wants_entry(&self, entry: &Neighbour) -> bool {
-        let Some(link) = self.links.at(entry.interface) else {
-            return false;
-        };
-        let wanted = self
-            .desired
-            .neighbours
-            .get(&(link.name.clone(), entry.address));
-        wanted == Some(&entry.mac)
+    /// The routes over an interface that were handed to the reconciler.
+    fn routed_on(&self, name: &str) -> Vec<(IpAddr, u32)> {
+        let routed = self.routed.range((name.to_owned(), LOWEST)..);
+        let routed = routed.take_while(|((on, _), _)| on == name);
+        routed
+            .map(|((_, address), index)| (*address, *index))
+            .collect()
     }
 
-    pub(super) fn write_rules(&mut self, now: Instant, host: &mut dyn Host) {
+    /// Returns whether it was tried.
+    pub(super) fn write_rules(&mut self, now: Instant, host: &mut dyn Host) -> bool {
         if self.keeps_rules() {
-            return;
+            return false;
         }
-        if self.rules != self.desired.rules && self.rules_written.is_done() {
+        if !self.unwritten.is_empty() && self.rules_written.is_done() {
             self.rules_written = Retry::Due;
         }
-        if self.rules_written.is_due(now) {
-            let outcome = host.write_rules(&self.desired.rules);
+        let due = self.rules_written.is_due(now);
+        if due {
+            let rules = self.calculator.desired().rules();
+            let outcome = host.write_rules(rules, &self.unwritten);
             if outcome.is_ok() {
-                self.rules = self.desired.rules.clone();
+                self.unwritten = Touched::default();
                 self.guarded = true;
                 self.rules_check = now + RULES_CHECK;
             }
@@ -102,6 +109,7 @@ impl Agent {
                 warn!(reason, "packet filter not written; it is tried again");
             }
         }
+        due
     }
 
     /// Whether the rules of an earlier run stay: written anew from what it knew, they might lack
@@ -129,131 +137,166 @@ impl Agent {
             }
         }
         if self.host_configured.is_due(now) {
-            let outcome = host.configure(self.desired.settings.ipv6);
+            let ipv6 = self.calculator.desired().settings.ipv6;
+            let outcome = host.configure(ipv6);
             if let Some(reason) = self.host_configured.note(now, outcome) {
                 warn!(reason, "this host does not forward");
             }
         }
-        for (name, endpoint) in &self.desired.interfaces {
-            let Some(link) = self.links.named(name).filter(|link| is_up(link)) else {
+    }
+
+    /// Does to an interface what is due, and notes when to look at it again.
+    pub(super) fn set_up(&mut self, now: Instant, name: &str, host: &mut dyn Host) {
+        let mut again = Vec::new();
+        if let Some(endpoint) = self.calculator.desired().interfaces.get(name).cloned() {
+            if let Some(index) = self.configure_interface(now, &endpoint, host) {
+                self.announce(index, &endpoint);
+                again.extend(self.put_entries(now, index, &endpoint, host));
+            }
+            self.untold.insert(endpoint.id);
+        }
+        if self.in_sync {
+            again.extend(self.discover(now, name));
+        }
+        again.extend(self.setups.get(name).map(Setup::timeout));
+        self.agenda.set(name, again.into_iter().min());
+    }
+
+    /// Returns the interface's index once it is configured.
+    fn configure_interface(
+        &mut self,
+        now: Instant,
+        endpoint: &Endpoint,
+        host: &mut dyn Host,
+    ) -> Option<u32> {
+        let name = &endpoint.interface;
+        let link = self.links.named(name).filter(|link| is_up(link))?;
+        let ipv6 = endpoint.addresses.iter().any(IpAddr::is_ipv6);
+        let setup = self.setups.entry(name.clone()).or_insert_with(|| Setup {
+            index: link.index,
+            configured: Retry::Due,
+            fresh: true,
+            ipv6,
+            refresh: now + INTERFACE_REFRESH,
+        });
+        if setup.refresh <= now || (ipv6 && !setup.ipv6) {
+            setup.refresh = now + INTERFACE_REFRESH;
+            setup.ipv6 = ipv6;
+            if setup.configured.is_done() {
+                setup.configured = Retry::Due;
+            }
+        }
+        if setup.configured.is_due(now) {
+            let outcome = host.configure_interface(link, ipv6);
+            if let Some(reason) = setup.configured.note(now, outcome) {
+                warn!(
+                    interface = name,
+                    reason, "not configured; it is tried again"
+                );
+            }
+            if setup.configured.is_done() && std::mem::take(&mut setup.fresh) {
+                info!(interface = name, endpoint = %endpoint.id, "configured");
+            }
+        }
+        setup.configured.is_done().then_some(setup.index)
+    }
+
+    /// Routes of an endpoint whose interface and rules are in place.
+    fn announce(&mut self, index: u32, endpoint: &Endpoint) {
+        let name = &endpoint.interface;
+        for address in endpoint.routes() {
+            let place = (name.clone(), address);
+            if self.routed.get(&place) == Some(&index) {
                 continue;
-            };
-            let ipv6 = endpoint.addresses.iter().any(IpAddr::is_ipv6);
-            let setup = self.setups.entry(name.clone()).or_insert_with(|| Setup {
-                index: link.index,
-                configured: Retry::Due,
-                fresh: true,
-                ipv6,
-                refresh: now + INTERFACE_REFRESH,
-            });
-            if setup.refresh <= now || (ipv6 && !setup.ipv6) {
-                setup.refresh = now + INTERFACE_REFRESH;
-                setup.ipv6 = ipv6;
-                if setup.configured.is_done() {
-                    setup.configured = Retry::Due;
-                }
             }
-            if setup.configured.is_due(now) {
-                let outcome = host.configure_interface(link, ipv6);
-                if let Some(reason) = setup.configured.note(now, outcome) {
-                    warn!(
-                        interface = name,
-                        reason, "not configured; it is tried again"
-                    );
-                }
-                if setup.configured.is_done() && std::mem::take(&mut setup.fresh) {
-                    info!(interface = name, endpoint = %endpoint.id, "configured");
-                }
+            if !self.is_guarded(endpoint, address) {
+                self.unguarded.insert(name.clone());
+                continue;
             }
+            self.routed.insert(place, index);
+            self.unsettled.insert(address);
+            let route = Route::device(Owner(self.config.route_protocol), index);
+            self.reconciler.want(self.route_key(address), route);
         }
     }
 
-    /// Routes and neighbour entries of endpoints whose interface and rules are in place.
-    pub(super) fn announce(&mut self, now: Instant, host: &mut dyn Host) {
-        self.adopt(now, host);
-        for (address, name) in &self.desired.routes {
-            let Some(setup) = self.setups.get(name).filter(|s| s.configured.is_done()) else {
-                continue;
-            };
-            if self.routed.get(address) == Some(&setup.index) || !self.is_guarded(name, *address) {
-                continue;
-            }
-            self.routed.insert(*address, setup.index);
-            let route = Route::device(Owner(self.config.route_protocol), setup.index);
-            self.reconciler.want(self.route_key(*address), route);
+    /// Returns when what was refused is tried again.
+    fn put_entries(
+        &mut self,
+        now: Instant,
+        index: u32,
+        endpoint: &Endpoint,
+        host: &mut dyn Host,
+    ) -> Option<Instant> {
+        let mut refused = BTreeMap::new();
+        for address in self.entries.refused_on(index) {
+            let key = (index, address);
+            refused.extend(self.entries.refused.remove(&key).map(|one| (address, one)));
         }
-        self.put_entries(now, host);
-    }
-
-    fn put_entries(&mut self, now: Instant, host: &mut dyn Host) {
-        for ((name, address), mac) in &self.desired.neighbours {
-            let Some(setup) = self.setups.get(name).filter(|s| s.configured.is_done()) else {
+        let mut again = None;
+        for address in &endpoint.addresses {
+            let Some(mac) = endpoint.mac else {
                 continue;
             };
-            let key = (setup.index, *address);
+            let key = (index, *address);
             let entry = Neighbour {
-                interface: setup.index,
+                interface: index,
                 address: *address,
-                mac: *mac,
+                mac,
             };
             if self.entries.made.get(&key) == Some(&entry) {
                 continue;
             }
-            let mut retry = match self.entries.refused.remove(&key) {
+            let mut retry = match refused.remove(address) {
                 Some((refused, retry)) if refused == entry => retry,
                 _ => Retry::Due,
             };
             if retry.is_due(now)
                 && let Some(reason) = retry.note(now, host.put_neighbour(&entry))
             {
-                warn!(interface = name, %address, reason, "no neighbour entry");
+                let interface = &endpoint.interface;
+                warn!(interface, %address, reason, "no neighbour entry");
             }
-            match retry.is_done() {
-                true => self.entries.made.insert(key, entry).map(drop),
-                false => self.entries.refused.insert(key, (entry, retry)).map(drop),
-            };
+            if retry.is_done() {
+                self.entries.made.insert(key, entry);
+            } else {
+                again = again.into_iter().chain(retry.timeout()).min();
+                self.entries.refused.insert(key, (entry, retry));
+            }
         }
-        let desired = &self.desired.neighbours;
-        let links = &self.links;
-        self.entries.refused.retain(|(index, address), _| {
-            let link = links.at(*index);
-            link.is_some_and(|link| desired.contains_key(&(link.name.clone(), *address)))
-        });
+        again
     }
 
-    /// Neighbour entries of an earlier run are taken over; the next turn removes the unwanted.
-    fn adopt(&mut self, now: Instant, host: &mut dyn Host) {
+    /// Neighbour entries of an earlier run are taken over; those that nobody wants go.
+    pub(super) fn adopt(&mut self, now: Instant, host: &mut dyn Host) {
         if !self.adopted.is_due(now) {
             return;
         }
         let found = host.neighbours();
         let outcome = found.map(|found| {
-            let found = found
-                .into_iter()
-                .map(|entry| ((entry.interface, entry.address), entry));
-            self.entries.made.extend(found);
+            for entry in found {
+                let link = self.links.at(entry.interface);
+                self.due.extend(link.map(|link| link.name.clone()));
+                let key = (entry.interface, entry.address);
+                self.entries.made.insert(key, entry);
+            }
         });
         if let Some(reason) = self.adopted.note(now, outcome) {
             warn!(reason, "neighbour entries cannot be read");
         }
     }
 
-    /// Whether the rules in force let the address be used on the interface.
-    fn is_guarded(&self, name: &str, address: IpAddr) -> bool {
+    /// Whether the rules in force let the address be used on its interface.
+    fn is_guarded(&self, endpoint: &Endpoint, address: IpAddr) -> bool {
         if self.keeps_rules() {
             // If they hold nothing for it, nothing passes.
             return true;
         }
-        let key = match address {
-            IpAddr::V4(v4) => Key::InterfaceIpv4(name.to_owned(), v4),
-            IpAddr::V6(v6) => Key::InterfaceIpv6(name.to_owned(), v6),
+        let (set, key) = match endpoint.addresses.contains(&address) {
+            true => source(&endpoint.interface, address),
+            false => (floating(address), Key::Address(address)),
         };
-        let outside = Key::Address(address);
-        let holds = |key: &Key, sets: &[&str]| {
-            let mut sets = sets.iter().filter_map(|name| self.rules.sets.get(*name));
-            sets.any(|set| set.elements.contains_key(key))
-        };
-        holds(&key, &SOURCES) || holds(&outside, &FLOATING)
+        !self.unwritten.has_element(set, &key)
     }
 
     pub(super) fn route_key(&self, address: IpAddr) -> RouteKey {

@@ -15,7 +15,7 @@ use super::rules::{Checked, Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, Host};
 use crate::limits::{FORGET_GAP, LISTING_GAP};
-use crate::render::Ruleset;
+use crate::render::{Ruleset, Touched};
 
 /// This host, in the network namespace of the calling thread.
 #[derive(Debug)]
@@ -28,8 +28,10 @@ pub struct LinuxHost {
     /// Addresses whose connections are still to be forgotten.
     forgetting: BTreeSet<IpAddr>,
     forgetter: Option<JoinHandle<()>>,
-    /// When the packet filter may be listed again.
+    /// When the packet filter is listed, if no further transaction comes before.
     listing_at: Instant,
+    /// After how many transactions.
+    listing_of: u64,
     /// When connections may be forgotten again.
     forgetting_at: Instant,
 }
@@ -62,6 +64,7 @@ impl LinuxHost {
             forgetting: BTreeSet::new(),
             forgetter: None,
             listing_at: Instant(0),
+            listing_of: 0,
             forgetting_at: Instant(0),
         })
     }
@@ -73,11 +76,15 @@ impl LinuxHost {
 
     /// Does what can wait until all else is done.
     pub fn go_on(&mut self, now: Instant) {
-        if self.rules.is_unlisted() && self.listing_at <= now {
-            self.listing_at = now + LISTING_GAP;
-            if let Err(error) = self.rules.list() {
-                debug!(%error, "packet filter not listed");
-            }
+        let made = self.rules.transactions();
+        if self.listing_of != made {
+            (self.listing_of, self.listing_at) = (made, now + LISTING_GAP);
+        }
+        if self.rules.is_unlisted()
+            && self.listing_at <= now
+            && let Err(error) = self.rules.list()
+        {
+            debug!(%error, "packet filter not listed");
         }
         if !self.forgetting.is_empty() && self.forgetting_at <= now {
             self.forgetting_at = now + FORGET_GAP;
@@ -135,8 +142,8 @@ impl Host for LinuxHost {
         self.rules.present().map_err(failed)
     }
 
-    fn write_rules(&mut self, wanted: &Ruleset) -> Result<(), Failed> {
-        self.rules.apply(wanted).map_err(failed)
+    fn write_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), Failed> {
+        self.rules.apply(wanted, touched).map_err(failed)
     }
 
     fn check_rules(&mut self) -> Result<Checked, Failed> {

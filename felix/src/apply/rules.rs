@@ -16,7 +16,7 @@ use super::attributes::{find, of_netfilter, text, walk};
 use super::encode::{messages, number};
 use super::netlink::{Refused, Requests, Row};
 use crate::limits::TRANSACTION_ATTEMPTS;
-use crate::render::{Change, Ruleset, TABLE, changes, creation, rule_text};
+use crate::render::{Change, Ruleset, TABLE, Touched, changes, creation, rule_text};
 
 /// Netlink protocol of netfilter.
 const NETLINK_NETFILTER: isize = 12;
@@ -141,27 +141,23 @@ impl Rules {
     }
 
     /// Makes the table hold `wanted`, in one transaction. The first write replaces whatever an
-    /// earlier run left; later ones write the difference.
+    /// earlier run left; later ones write the difference, which is among what was `touched`.
     ///
     /// # Errors
     ///
     /// Nothing was changed; the next attempt writes the table as a whole.
-    pub fn apply(&mut self, wanted: &Ruleset) -> Result<(), RulesError> {
-        let steps = match &self.held {
-            Some(held) if held == wanted => return Ok(()),
-            Some(held) => changes(held, wanted),
-            None => creation(wanted),
-        };
-        match self.transact(&steps) {
-            Ok(()) => {}
-            // The table is not what we took it for: write it as a whole.
-            Err(_) if self.held.is_some() => {
-                self.held = None;
-                self.foreign_edits += 1;
-                self.transact(&creation(wanted))?;
+    pub fn apply(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), RulesError> {
+        if let Some(mut held) = self.held.take() {
+            let steps = changes(&held, wanted, touched);
+            if steps.is_empty() || self.transact(&steps).is_ok() {
+                held.follow(wanted, touched);
+                self.held = Some(held);
+                return Ok(());
             }
-            Err(error) => return Err(error),
+            // The table is not what we took it for: write it as a whole.
+            self.foreign_edits += 1;
         }
+        self.transact(&creation(wanted))?;
         self.held = Some(wanted.clone());
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! What the store says, and what follows from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
     DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec, ResourceKey, Selector,
     TierSpec,
 };
 
-use super::desired::{Desired, desired};
+use super::desired::Desired;
+use super::place::Places;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::profile::Profile;
 use super::read::{self, Read, profile_key};
@@ -49,9 +50,29 @@ pub struct Calculator {
     pub(super) own: Option<FelixConfigurationSpec>,
     /// Values that were refused, by key.
     pub(super) refused: BTreeMap<String, Problem>,
-    /// Whether anything of the above has changed since it was last asked: most of what the store
-    /// says is about other hosts.
-    changed: bool,
+    /// What of the above is not yet settled: most of what the store says is about other hosts.
+    pub(super) news: News,
+    /// What followed when it was last settled, and from what.
+    pub(super) desired: Desired,
+    pub(super) places: Places,
+}
+
+/// What has been told and is not yet settled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct News {
+    /// Keys of endpoints of this host, also of those that are none any more.
+    pub(super) endpoints: BTreeSet<String>,
+    /// Keys of values that are refused, or no longer.
+    pub(super) refused: BTreeSet<String>,
+    /// Tiers, which all endpoints have to do with.
+    pub(super) tiers: bool,
+    pub(super) settings: bool,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        self.endpoints.is_empty() && self.refused.is_empty() && !self.tiers && !self.settings
+    }
 }
 
 impl Calculator {
@@ -68,7 +89,12 @@ impl Calculator {
             cluster_wide: None,
             own: None,
             refused: BTreeMap::new(),
-            changed: false,
+            news: News {
+                settings: true,
+                ..News::default()
+            },
+            desired: Desired::default(),
+            places: Places::default(),
         }
     }
 
@@ -87,19 +113,21 @@ impl Calculator {
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
             _ => return None,
         };
-        self.changed |= self.refused.remove(key).is_some() || outcome.is_err();
+        if self.refused.remove(key).is_some() || outcome.is_err() {
+            self.news.refused.insert(key.to_owned());
+        }
         let problem = outcome.err()?;
         Some(self.refused.entry(key.to_owned()).or_insert(problem))
     }
 
-    /// Whether anything that matters here has changed since the last call.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+    /// Whether anything that matters here was told since it was [settled](Self::settle).
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty() || self.index.is_touched()
     }
 
-    /// What follows for this host.
-    pub fn desired(&self) -> Desired {
-        desired(self)
+    /// What followed for this host when it was [settled](Self::settle) last.
+    pub const fn desired(&self) -> &Desired {
+        &self.desired
     }
 
     /// Settings in force.
@@ -125,20 +153,24 @@ impl Calculator {
             Read::Remote(member, problem) => (None, Some(member), problem),
             // As an endpoint of others it stays what it was.
             Read::Unreadable(problem) => {
-                self.changed |= self.endpoints.remove(key).is_some();
+                self.put_endpoint(key, None);
                 return Err(problem);
             }
         };
-        self.changed |= match local {
-            None => self.endpoints.remove(key).is_some(),
-            Some(endpoint) if self.endpoints.get(key) == Some(&endpoint) => false,
-            Some(endpoint) => {
-                self.endpoints.insert(key.to_owned(), endpoint);
-                true
-            }
-        };
-        self.changed |= self.index.put_member(key, member);
+        self.put_endpoint(key, local);
+        self.index.put_member(key, member);
         problem.map_or(Ok(()), Err)
+    }
+
+    fn put_endpoint(&mut self, key: &str, endpoint: Option<Endpoint>) {
+        if self.endpoints.get(key) == endpoint.as_ref() {
+            return;
+        }
+        match endpoint {
+            Some(endpoint) => self.endpoints.insert(key.to_owned(), endpoint),
+            None => self.endpoints.remove(key),
+        };
+        self.news.endpoints.insert(key.to_owned());
     }
 
     fn profile(&mut self, key: &str, name: &str, value: Option<&[u8]>) -> Result<(), Problem> {
@@ -153,13 +185,17 @@ impl Calculator {
             }
             None => None,
         };
+        if self.profiles.get(name) == profile.as_ref() {
+            return Ok(());
+        }
         let list = profile.as_ref().map(|profile| List {
             subjects: None,
             selectors: selectors(profile.chains()),
             labels: profile.labels.clone(),
         });
         let key = profile_key(name);
-        self.changed |= self.index.put_list(&key, list) || self.index.is_used(&key);
+        self.index.put_list(&key, list);
+        self.index.touch_users(&key);
         match profile {
             Some(profile) => self.profiles.insert(name.to_owned(), profile),
             None => self.profiles.remove(name),
@@ -172,7 +208,7 @@ impl Calculator {
             Some(octets) => Some(read::resource::<TierSpec>(key, octets)?.spec),
             None => None,
         };
-        self.changed |= self.tiers.put(name, spec.as_ref());
+        self.news.tiers |= self.tiers.put(name, spec.as_ref());
         Ok(())
     }
 
@@ -198,15 +234,17 @@ impl Calculator {
             }
             (Err(problem), _) => return Err(problem),
         };
+        if self.policies.get(key) == policy.as_ref() {
+            return outcome;
+        }
         let asked = policy.as_ref().filter(|policy| policy.is_asked());
         let list = asked.map(|policy| List {
             subjects: Some(policy.subjects.clone()),
             selectors: selectors(policy.sides()),
             labels: BTreeMap::new(),
         });
-        // What the policy was mattered if it was in use, and what it is now, if it still is.
-        self.changed |= self.index.is_used(key);
-        self.changed |= self.index.put_list(key, list) || self.index.is_used(key);
+        self.index.put_list(key, list);
+        self.index.touch_users(key);
         match policy {
             Some(policy) => self.policies.insert(key.to_owned(), policy),
             None => self.policies.remove(key),
@@ -231,7 +269,7 @@ impl Calculator {
         if let Some((field, reason)) = spec.as_ref().and_then(fault) {
             return Err(Problem::new(key, field, reason));
         }
-        self.changed = true;
+        self.news.settings = true;
         match own {
             true => self.own = spec,
             false => self.cluster_wide = spec,

@@ -3,18 +3,21 @@
 
 mod calculator;
 mod desired;
+mod endpoint;
+mod place;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
 mod profile;
 mod read;
 mod settings;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod types;
 
 pub use calculator::{Calculator, KINDS};
-pub use desired::{Desired, Placement};
+pub use desired::{Desired, Placement, Settled};
 pub(crate) use read::interface_prefixes;
 pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};

@@ -1,7 +1,8 @@
+mod history;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -56,6 +57,18 @@ fn tell(calculator: &mut Calculator, key: &str, value: Option<&Value>) -> Option
         .cloned()
 }
 
+/// What is desired once all that was told is settled.
+pub(super) trait Settled {
+    fn settled(&mut self) -> Desired;
+}
+
+impl Settled for Calculator {
+    fn settled(&mut self) -> Desired {
+        self.settle();
+        self.desired().clone()
+    }
+}
+
 fn problems(desired: &Desired) -> Vec<String> {
     desired.problems.iter().map(ToString::to_string).collect()
 }
@@ -65,13 +78,13 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn last_rule(desired: &Desired, chain: &str) -> String {
-    rule_text(desired.rules.chains[chain].rules.last().unwrap())
+    rule_text(desired.rules().chains[chain].rules.last().unwrap())
 }
 
 #[test]
 fn an_endpoint_of_this_host_gets_all_it_needs() {
     let networks = ["fd65::3:70/128", "10.65.3.70/32"];
-    let desired = told(&[(endpoint_key("web"), open("web", "cali1", &networks))]).desired();
+    let desired = told(&[(endpoint_key("web"), open("web", "cali1", &networks))]).settled();
     assert_eq!(desired.interfaces.keys().collect::<Vec<_>>(), ["cali1"]);
     assert_eq!(
         desired.interfaces["cali1"].resource,
@@ -83,7 +96,8 @@ fn an_endpoint_of_this_host_gets_all_it_needs() {
     ]
     .into();
     assert_eq!(desired.routes, routes);
-    assert_eq!(desired.neighbours.len(), 2);
+    let mac = desired.interfaces["cali1"].mac.unwrap();
+    assert_eq!(mac.to_string(), "aa:bb:cc:00:11:22");
     let id = desired.endpoints.keys().next().unwrap();
     assert_eq!(id.to_string(), "k8s/prod/web/eth0");
     assert_eq!(desired.endpoints[id].denied, None);
@@ -98,9 +112,9 @@ fn an_endpoint_of_this_host_gets_all_it_needs() {
 fn other_hosts_endpoints_and_those_without_addresses_are_as_if_absent() {
     let other = endpoint("r1-c08", "a", "cali1", &["10.65.0.1/32"], &[]);
     let bare = open("b", "cali2", &[]);
-    let calculator = told(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
-    let none = Calculator::new(HOST, None);
-    assert_eq!(calculator.desired(), none.desired());
+    let mut calculator = told(&[(endpoint_key("a"), other), (endpoint_key("b"), bare)]);
+    let mut none = Calculator::new(HOST, None);
+    assert_eq!(calculator.settled(), none.settled());
 }
 
 #[test]
@@ -111,9 +125,9 @@ fn an_endpoint_that_loses_its_addresses_or_moves_away_goes() {
         None,
     ] {
         let mut calculator = told(&[(endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"]))]);
-        assert_eq!(calculator.desired().routes.len(), 1);
+        assert_eq!(calculator.settled().routes.len(), 1);
         tell(&mut calculator, &endpoint_key("a"), gone.as_ref());
-        assert_eq!(calculator.desired(), Calculator::new(HOST, None).desired());
+        assert_eq!(calculator.settled(), Calculator::new(HOST, None).settled());
     }
 }
 
@@ -124,7 +138,7 @@ fn of_two_endpoints_with_one_interface_the_lower_id_wins_and_the_other_takes_ove
         (b.clone(), open("b", "cali1", &["10.65.0.2/32"])),
         (a.clone(), open("a", "cali1", &["10.65.0.1/32"])),
     ]);
-    let desired = calculator.desired();
+    let desired = calculator.settled();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
         [&ip("10.65.0.1")]
@@ -142,7 +156,7 @@ fn of_two_endpoints_with_one_interface_the_lower_id_wins_and_the_other_takes_ove
         )]
     );
     tell(&mut calculator, &a, None);
-    let desired = calculator.desired();
+    let desired = calculator.settled();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
         [&ip("10.65.0.2")]
@@ -159,10 +173,10 @@ fn an_address_belongs_to_one_endpoint() {
             open("b", "cali2", &["10.65.0.1/32", "10.65.0.2/32"]),
         ),
     ])
-    .desired();
+    .settled();
     assert_eq!(desired.routes[&ip("10.65.0.1")], "cali1");
     assert_eq!(desired.interfaces["cali2"].addresses, [ip("10.65.0.2")]);
-    assert_eq!(desired.rules.sets["sources-ipv4"].elements.len(), 2);
+    assert_eq!(desired.rules().sets["sources-ipv4"].elements.len(), 2);
     assert_eq!(desired.problems.len(), 1);
 }
 
@@ -205,7 +219,7 @@ fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
         ),
     ];
     let mut calculator = told(&[(a.clone(), good.clone())]);
-    let before = calculator.desired();
+    let before = calculator.settled();
     for (bad, field, words) in cases {
         let problem = tell(&mut calculator, &a, Some(&bad)).expect(field);
         assert_eq!(
@@ -213,9 +227,9 @@ fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
             (a.as_str(), field)
         );
         assert!(problem.reason.contains(words), "{problem}");
-        let desired = calculator.desired();
+        let desired = calculator.settled();
         assert_eq!(desired.routes, before.routes);
-        assert_eq!(desired.rules, before.rules);
+        assert_eq!(desired.rules(), before.rules());
         assert_eq!(desired.problems, [problem].into());
     }
     assert_eq!(
@@ -223,14 +237,14 @@ fn a_bad_value_leaves_the_last_good_one_in_force_and_names_key_and_field() {
         Some(String::new())
     );
     assert_eq!(tell(&mut calculator, &a, Some(&good)), None);
-    assert_eq!(calculator.desired(), before);
+    assert_eq!(calculator.settled(), before);
 }
 
 #[test]
 fn a_bad_value_of_another_hosts_endpoint_is_told_and_refuses_none_of_ours() {
     let mut calculator = Calculator::new("r1-c08", None);
     assert!(calculator.change(&endpoint_key("a"), Some(b"{")).is_some());
-    assert_eq!(calculator.desired().endpoints.len(), 0);
+    assert_eq!(calculator.settled().endpoints.len(), 0);
     assert_eq!(calculator.change(&key("nodes", "x"), Some(b"{")), None);
     assert_eq!(calculator.change("/registry/else", Some(b"{")), None);
 }
@@ -238,7 +252,7 @@ fn a_bad_value_of_another_hosts_endpoint_is_told_and_refuses_none_of_ours() {
 #[test]
 fn an_interface_without_our_prefix_is_refused_until_the_prefix_is_ours() {
     let mut calculator = told(&[(endpoint_key("a"), open("a", "veth1", &["10.65.0.1/32"]))]);
-    let desired = calculator.desired();
+    let desired = calculator.settled();
     assert!(desired.routes.is_empty());
     assert!(
         problems(&desired)[0]
@@ -250,7 +264,7 @@ fn an_interface_without_our_prefix_is_refused_until_the_prefix_is_ours() {
         &key("felixconfigurations", "default"),
         Some(&config),
     );
-    assert_eq!(calculator.desired().routes.len(), 1);
+    assert_eq!(calculator.settled().routes.len(), 1);
 }
 
 /// The rules of the chains of both directions, with those of the profile's chains in their place.
@@ -265,11 +279,11 @@ fn rules_of(profile: &Value) -> ([Vec<String>; 2], Vec<String>) {
             endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], &["p"]),
         ),
     ])
-    .desired();
+    .settled();
     let texts = |chain: &str| -> Vec<String> {
-        let rules = desired.rules.chains[chain].rules.iter();
+        let rules = desired.rules().chains[chain].rules.iter();
         let inner = rules.flat_map(|rule| match &rule.action {
-            Action::Verdict(Verdict::Jump(name)) => desired.rules.chains[name].rules.clone(),
+            Action::Verdict(Verdict::Jump(name)) => desired.rules().chains[name].rules.clone(),
             _ => vec![rule.clone()],
         });
         let texts = inner.map(|rule| rule_text(&rule).replace("counter ", ""));
@@ -339,7 +353,7 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
 fn a_missing_profile_closes_and_an_endpoint_without_any_passes_nothing() {
     let reasons = |profiles: &[&str]| {
         let value = endpoint(HOST, "a", "cali1", &["10.65.0.1/32"], profiles);
-        let desired = told(&[(endpoint_key("a"), value)]).desired();
+        let desired = told(&[(endpoint_key("a"), value)]).settled();
         (last_rule(&desired, "from-cali1"), desired.problems.len())
     };
     assert_eq!(
@@ -360,7 +374,7 @@ fn default_allow_cannot_be_overwritten() {
         (key("profiles", "projectcalico-default-allow"), deny),
         (endpoint_key("a"), open("a", "cali1", &["10.65.0.1/32"])),
     ])
-    .desired();
+    .settled();
     assert!(last_rule(&desired, "from-cali1").starts_with("counter accept"));
 }
 
@@ -426,151 +440,18 @@ fn without_ipv6_support_ipv6_addresses_are_left_out() {
             open("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]),
         ),
     ])
-    .desired();
+    .settled();
     assert_eq!(
         desired.routes.keys().collect::<Vec<_>>(),
         [&ip("10.65.0.1")]
     );
-    assert!(desired.rules.sets["sources-ipv6"].elements.is_empty());
-}
-
-// Metamorphic: however the same end state of the store is told, the outcome is the same.
-
-fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {
-    let networks = prop::sample::subsequence(
-        vec![
-            "10.65.0.1/32",
-            "10.65.0.2/32",
-            "10.65.0.3",
-            "fd65::1/128",
-            "fd65::2/128",
-        ],
-        0..4,
-    );
-    let profiles = prop::sample::subsequence(vec!["p", "q", "projectcalico-default-allow"], 0..=2);
-    let interface = prop::sample::select(vec!["cali1", "cali2", "tap3", "eth0"]);
-    let node = prop::sample::select(vec![HOST, HOST, HOST, "r1-c08"]);
-    let value = (node, interface, networks, profiles).prop_map(
-        move |(node, interface, networks, profiles)| {
-            endpoint(node, &format!("w{nth}"), interface, &networks, &profiles)
-        },
-    );
-    prop::option::weighted(0.8, value)
-}
-
-fn any_profile() -> impl Strategy<Value = Option<Value>> {
-    let rules = || {
-        prop::sample::subsequence(
-            vec![
-                json!({"action": "Deny", "protocol": "UDP"}),
-                json!({"action": "Allow", "protocol": "TCP"}),
-                json!({"action": "Allow"}),
-                json!({"action": "Deny"}),
-            ],
-            0..=2,
-        )
-    };
-    let value = (rules(), rules()).prop_map(|(i, e)| json!({"spec": {"ingress": i, "egress": e}}));
-    prop::option::weighted(0.8, value)
-}
-
-fn any_settings() -> impl Strategy<Value = Option<Value>> {
-    let action = prop::sample::select(vec!["Drop", "Accept", "Return"]);
-    let prefix = prop::sample::select(vec!["", "cali", "tap,eth"]);
-    let value = (action, prefix).prop_map(
-        |(a, p)| json!({"spec": {"defaultEndpointToHostAction": a, "interfacePrefix": p}}),
-    );
-    prop::option::weighted(0.8, value)
-}
-
-/// Changes of some keys, each key with several values one after the other.
-fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
-    let endpoint = |nth: usize| {
-        any_value(nth)
-            .prop_map(move |v| (endpoint_key(&format!("w{nth}")), v))
-            .boxed()
-    };
-    let profile = |name: &'static str| {
-        any_profile()
-            .prop_map(move |v| (key("profiles", name), v))
-            .boxed()
-    };
-    let settings = |name: &'static str| {
-        any_settings()
-            .prop_map(move |v| (key("felixconfigurations", name), v))
-            .boxed()
-    };
-    let mut any: Vec<_> = (0..4).map(endpoint).collect();
-    any.extend([
-        profile("p"),
-        profile("q"),
-        settings("default"),
-        settings("node.r1-c07"),
-    ]);
-    prop::collection::vec(prop::strategy::Union::new(any), 0..24)
-}
-
-fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
-    let mut calculator = Calculator::new(HOST, None);
-    for (key, value) in changes {
-        tell(&mut calculator, key, value.as_ref());
-    }
-    calculator.desired()
-}
-
-/// Only the last value of each key, in the order of the keys.
-fn squashed(changes: &[(String, Option<Value>)]) -> Vec<(String, Option<Value>)> {
-    let last: BTreeMap<String, Option<Value>> = changes.iter().cloned().collect();
-    last.into_iter().collect()
-}
-
-proptest! {
-    #[test]
-    fn reversed_shuffled_split_squashed_and_doubled_changes_end_alike(
-        changes in any_changes(),
-        shuffled in any_changes().prop_flat_map(|c| (Just(squashed(&c)), Just(squashed(&c)).prop_shuffle())),
-    ) {
-        let expected = outcome(&changes);
-        let squashed = squashed(&changes);
-        prop_assert_eq!(&outcome(&squashed), &expected, "squashed");
-        let reversed: Vec<_> = squashed.iter().rev().cloned().collect();
-        prop_assert_eq!(&outcome(&reversed), &expected, "reversed");
-        let doubled: Vec<_> = changes.iter().flat_map(|c| [c.clone(), c.clone()]).collect();
-        prop_assert_eq!(&outcome(&doubled), &expected, "doubled");
-        // Split: every value is taken away before it comes.
-        let split: Vec<_> = changes.iter().flat_map(|(k, v)| [(k.clone(), None), (k.clone(), v.clone())]).collect();
-        prop_assert_eq!(&outcome(&split), &expected, "split");
-        prop_assert_eq!(outcome(&shuffled.1), outcome(&shuffled.0), "shuffled");
-    }
-
-    #[test]
-    fn whatever_is_routed_is_guarded(changes in any_changes()) {
-        let desired = outcome(&changes);
-        let elements = |set: &str| desired.rules.sets[set].elements.len();
-        prop_assert_eq!(desired.routes.len(), elements("sources-ipv4") + elements("sources-ipv6"));
-        for name in desired.routes.values() {
-            prop_assert!(desired.interfaces.contains_key(name));
-            prop_assert!(desired.settings.is_workload_interface(name));
-        }
-        prop_assert_eq!(desired.interfaces.len(), elements("workloads"));
-    }
-
-    #[test]
-    fn any_octets_are_answered(octets in prop::collection::vec(any::<u8>(), 0..64), text in "\\PC*") {
-        let mut calculator = Calculator::new(HOST, None);
-        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default"] {
-            let name = format!("/calico/resources/v3/projectcalico.org/{name}");
-            calculator.change(&name, Some(&octets));
-            calculator.change(&name, Some(text.as_bytes()));
-            calculator.change(&text, Some(&octets));
-        }
-        calculator.desired();
-    }
+    assert!(desired.rules().sets["sources-ipv6"].elements.is_empty());
 }
 
 #[test]
 fn only_what_concerns_this_host_is_a_change() {
     let mut calculator = Calculator::new("h1", None);
+    calculator.settle();
     let endpoint = |node: &str, name: &str| {
         let resource = format!("{node}-k8s-{name}-eth0");
         let value = json!({
@@ -589,7 +470,10 @@ fn only_what_concerns_this_host_is_a_change() {
     };
     let mut changes = |(key, value): (String, String), there: bool| {
         let problem = calculator.change(&key, there.then_some(value.as_bytes()));
-        (problem.is_some(), calculator.take_changed())
+        let problem = problem.is_some();
+        let news = calculator.has_news();
+        calculator.settle();
+        (problem, news)
     };
     assert_eq!(changes(endpoint("h2", "a"), true), (false, false));
     assert_eq!(changes(endpoint("h1", "a"), true), (false, true));

@@ -48,6 +48,19 @@ pub struct Endpoint {
     pub floating: Vec<(IpAddr, IpAddr)>,
 }
 
+impl Endpoint {
+    /// What leads to it: its addresses, and those outside that stand for them.
+    pub fn routes(&self) -> impl Iterator<Item = IpAddr> {
+        let outside = self.floating.iter().map(|(outside, _)| *outside);
+        self.addresses.iter().copied().chain(outside)
+    }
+
+    /// The neighbour entry of an address.
+    pub fn mac_of(&self, address: IpAddr) -> Option<Mac> {
+        self.mac.filter(|_| self.addresses.contains(&address))
+    }
+}
+
 /// A value of the store that cannot be followed, or not in full.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {

@@ -14,6 +14,7 @@ struct World {
     files: EndpointFiles,
     now: Instant,
     placements: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
+    told: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
 }
 
 impl World {
@@ -24,6 +25,7 @@ impl World {
             directory,
             now: Instant(0),
             placements: BTreeMap::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -58,15 +60,21 @@ impl World {
     }
 
     fn tell(&mut self, settled: bool) {
-        let views = self.placements.iter();
-        let views = views.map(|(id, (placement, state, reason))| EndpointView {
-            id,
-            placement,
-            state: *state,
-            reason: reason.clone(),
+        let ids = self.placements.keys().chain(self.told.keys());
+        let changed = ids.filter(|id| self.placements.get(*id) != self.told.get(*id));
+        let changed: BTreeSet<&EndpointId> = changed.collect();
+        let views = changed.into_iter().map(|id| {
+            let now = self.placements.get(id);
+            let view = now.map(|(placement, state, reason)| EndpointView {
+                id,
+                placement,
+                state: *state,
+                reason: reason.clone(),
+            });
+            (id, view)
         });
-        let views: Vec<_> = views.collect();
-        self.files.tell(self.now, &views, settled);
+        self.files.tell(self.now, views, settled);
+        self.told = self.placements.clone();
     }
 
     fn files(&self) -> Vec<String> {

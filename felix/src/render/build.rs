@@ -22,9 +22,10 @@
 //! that says nothing returns. So no packet is marked on its way.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use super::assembly::{Assembly, Part, Used};
 use super::openstack::{self, OpenStack};
 use super::ruleset::{
     Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Value,
@@ -48,30 +49,34 @@ const FROM_HOST: &str = "host-to-workload";
 // chains, `from-<interface>` and `to-<interface>`.
 const DISPATCH_FROM: &str = "dispatch-from";
 const DISPATCH_TO: &str = "dispatch-to";
+/// The source addresses that interfaces may use, by family.
 const SOURCES_IPV4: &str = "sources-ipv4";
 const SOURCES_IPV6: &str = "sources-ipv6";
-/// The sets of the source addresses that interfaces may use.
-pub const SOURCES: [&str; 2] = [SOURCES_IPV4, SOURCES_IPV6];
 const WORKLOADS: &str = "workloads";
 const DISCOVERY: &str = "neighbour-discovery";
 
 /// What the ruleset is made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleInputs {
-    /// Beginnings of interface names that are ours, each 1 to 15 octets.
-    pub interface_prefixes: Vec<String>,
-    /// What becomes of workload traffic to the host itself that its endpoint may send.
-    pub to_host: ToHostAction,
+    /// What every host has.
+    pub frame: Frame,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
     /// Chains that passages lead through, and those that these lead to.
     pub chains: BTreeMap<String, Arc<Chain>>,
     /// The sets that these chains ask.
     pub sets: BTreeMap<String, Arc<Set>>,
-    /// What OpenStack's workloads get from their host.
-    pub openstack: OpenStack,
-    /// Addresses outside, each with the workload's address that it stands for.
-    pub floating: BTreeMap<IpAddr, IpAddr>,
+}
+
+/// What of the ruleset no endpoint decides about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Beginnings of interface names that are ours, each 1 to 15 octets.
+    pub interface_prefixes: Vec<String>,
+    /// What becomes of workload traffic to the host itself that its endpoint may send.
+    pub to_host: ToHostAction,
+    /// Where OpenStack's metadata service is, if there is one.
+    pub metadata: Option<(Ipv4Addr, u16)>,
 }
 
 /// The part of one endpoint.
@@ -83,6 +88,10 @@ pub struct EndpointRules {
     pub from: Passage,
     /// Traffic that it is sent (ingress in policy).
     pub to: Passage,
+    /// Whether it gets what OpenStack's workloads get from their host.
+    pub openstack: bool,
+    /// Addresses outside, each with the one of its own that it stands for.
+    pub floating: Vec<(IpAddr, IpAddr)>,
 }
 
 /// Whether traffic of one direction passes, and why.
@@ -115,36 +124,70 @@ pub enum ToHostAction {
     Return,
 }
 
-/// Builds the whole ruleset.
+/// Builds a whole ruleset.
 pub fn render(inputs: &RuleInputs) -> Ruleset {
-    let mut ruleset = Ruleset {
+    let mut assembly = Assembly::default();
+    assembly.set_frame(inputs.frame.clone());
+    assembly.add(&Part {
         chains: inputs.chains.clone(),
         sets: inputs.sets.clone(),
-    };
-    let shared = shared_chains(inputs).into_iter();
-    let shared = shared.chain(translate::chains(inputs));
-    ruleset
-        .chains
-        .extend(shared.map(|(name, chain)| (name, Arc::new(chain))));
-    let sets = sets(inputs).into_iter().chain(translate::sets(inputs));
-    ruleset
-        .sets
-        .extend(sets.map(|(name, set)| (name, Arc::new(set))));
+        elements: Vec::new(),
+    });
     for (interface, endpoint) in &inputs.endpoints {
-        let (from, to) = (&endpoint.from, &endpoint.to);
-        ruleset
-            .chains
-            .insert(from_chain(interface), Arc::new(endpoint_chain(from, to)));
-        ruleset
-            .chains
-            .insert(to_chain(interface), Arc::new(endpoint_chain(to, from)));
+        assembly.add(&endpoint_part(interface, endpoint));
     }
-    ruleset
+    assembly.close();
+    assembly.ruleset().clone()
 }
 
-fn shared_chains(inputs: &RuleInputs) -> BTreeMap<String, Chain> {
-    let goto = |side, chain: &str| dispatch_prefixes(inputs, side, &Verdict::Goto(chain.into()));
-    [
+/// What an endpoint adds, besides the chains that its passages lead through.
+pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
+    let (from, to) = (&endpoint.from, &endpoint.to);
+    let (from_name, to_name) = (from_chain(interface), to_chain(interface));
+    let key = || Key::Interface(interface.to_owned());
+    let goto = |chain: &String| Some(Value::Verdict(Verdict::Goto(chain.clone())));
+    let mut elements = vec![
+        (DISPATCH_FROM, key(), goto(&from_name)),
+        (DISPATCH_TO, key(), goto(&to_name)),
+        (WORKLOADS, key(), None),
+    ];
+    elements.extend(endpoint.addresses.iter().map(|address| {
+        let (set, key) = source(interface, *address);
+        (set, key, None)
+    }));
+    let mut part = Part {
+        chains: [
+            (from_name, Arc::new(endpoint_chain(from, to))),
+            (to_name, Arc::new(endpoint_chain(to, from))),
+        ]
+        .into(),
+        sets: BTreeMap::new(),
+        elements,
+    };
+    if endpoint.openstack {
+        openstack::endpoint(interface, &mut part);
+    }
+    translate::endpoint(&endpoint.floating, &mut part);
+    part
+}
+
+/// Where it is written that an address may be the source of what comes in by an interface.
+pub fn source(interface: &str, address: IpAddr) -> (&'static str, Key) {
+    let name = interface.to_owned();
+    match address {
+        IpAddr::V4(v4) => (SOURCES_IPV4, Key::InterfaceIpv4(name, v4)),
+        IpAddr::V6(v6) => (SOURCES_IPV6, Key::InterfaceIpv6(name, v6)),
+    }
+}
+
+/// The frame's chains.
+pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> {
+    let goto = |side, chain: &str| dispatch_prefixes(frame, side, &Verdict::Goto(chain.into()));
+    let openstack = OpenStack {
+        used: used.openstack,
+        metadata: frame.metadata,
+    };
+    let mut chains: BTreeMap<String, Chain> = [
         base(
             "prerouting",
             Hook::Prerouting,
@@ -163,12 +206,28 @@ fn shared_chains(inputs: &RuleInputs) -> BTreeMap<String, Chain> {
             goto(Side::Input, TO_HOST),
         ),
         base("output", Hook::Output, goto(Side::Output, FROM_HOST)),
-        chain(SOURCE_CHECK, source_check(&inputs.openstack)),
+        chain(SOURCE_CHECK, source_check(openstack)),
         chain(DISPATCH_FROM, dispatch(Side::Input, DISPATCH_FROM)),
         chain(DISPATCH_TO, dispatch(Side::Output, DISPATCH_TO)),
-        chain(SERVICES, services(&inputs.openstack)),
-        chain(TO_HOST, to_host(inputs)),
-        chain(FROM_HOST, from_host(&inputs.openstack)),
+        chain(SERVICES, services(openstack)),
+        chain(TO_HOST, to_host(frame.to_host, openstack)),
+        chain(FROM_HOST, from_host(openstack)),
+    ]
+    .into();
+    chains.extend(translate::chains(openstack, used.floating));
+    chains
+}
+
+/// The frame's sets, which are always there. Endpoints put elements into all but the last.
+pub(super) fn base_sets() -> BTreeMap<String, Set> {
+    let discovery = NEIGHBOUR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
+    [
+        (DISPATCH_FROM.into(), Set::of(SetKind::InterfaceVerdict, [])),
+        (DISPATCH_TO.into(), Set::of(SetKind::InterfaceVerdict, [])),
+        (SOURCES_IPV4.into(), Set::of(SetKind::InterfaceIpv4, [])),
+        (SOURCES_IPV6.into(), Set::of(SetKind::InterfaceIpv6, [])),
+        (WORKLOADS.into(), Set::of(SetKind::Interface, [])),
+        (DISCOVERY.into(), Set::of(SetKind::Icmpv6Type, discovery)),
     ]
     .into()
 }
@@ -199,8 +258,8 @@ pub(super) fn counted(matches: Vec<Match>, verdict: Verdict, comment: impl Into<
     }
 }
 
-fn dispatch_prefixes(inputs: &RuleInputs, side: Side, verdict: &Verdict) -> Vec<Rule> {
-    inputs
+fn dispatch_prefixes(frame: &Frame, side: Side, verdict: &Verdict) -> Vec<Rule> {
+    frame
         .interface_prefixes
         .iter()
         .map(|prefix| {
@@ -223,7 +282,7 @@ fn dispatch(side: Side, map: &str) -> Vec<Rule> {
     ]
 }
 
-fn source_check(openstack: &OpenStack) -> Vec<Rule> {
+fn source_check(openstack: OpenStack) -> Vec<Rule> {
     let discovery = || {
         [
             Match::Icmpv6TypeIn(DISCOVERY.into()),
@@ -265,27 +324,27 @@ fn discovery(side: Side) -> Rule {
 }
 
 /// What a workload's host offers it whatever the policies say, then what the workload may send.
-fn services(openstack: &OpenStack) -> Vec<Rule> {
+fn services(openstack: OpenStack) -> Vec<Rule> {
     let mut rules = vec![discovery(Side::Input)];
     rules.extend(openstack::to_host(openstack));
     rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_FROM.into())));
     rules
 }
 
-fn to_host(inputs: &RuleInputs) -> Vec<Rule> {
-    let (verdict, words) = match inputs.to_host {
+fn to_host(action: ToHostAction, openstack: OpenStack) -> Vec<Rule> {
+    let (verdict, words) = match action {
         ToHostAction::Drop => (Verdict::Drop, "endpoint to host: drop"),
         ToHostAction::Accept => (Verdict::Accept, "endpoint to host: accept"),
         ToHostAction::Return => (Verdict::Return, "endpoint to host: return"),
     };
     let mut rules = vec![discovery(Side::Input)];
-    rules.extend(openstack::to_host(&inputs.openstack));
+    rules.extend(openstack::to_host(openstack));
     rules.push(rule(vec![answers()], Verdict::Accept));
     rules.push(counted(Vec::new(), verdict, words));
     rules
 }
 
-fn from_host(openstack: &OpenStack) -> Vec<Rule> {
+fn from_host(openstack: OpenStack) -> Vec<Rule> {
     let mut rules = vec![discovery(Side::Output)];
     rules.extend(openstack::from_host(openstack));
     rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_TO.into())));
@@ -324,46 +383,4 @@ fn from_chain(interface: &str) -> String {
 
 fn to_chain(interface: &str) -> String {
     format!("to-{interface}")
-}
-
-fn sets(inputs: &RuleInputs) -> BTreeMap<String, Set> {
-    let names = || inputs.endpoints.keys().cloned();
-    let sources = || {
-        inputs.endpoints.iter().flat_map(|(name, endpoint)| {
-            endpoint.addresses.iter().map(move |address| match address {
-                IpAddr::V4(v4) => Key::InterfaceIpv4(name.clone(), *v4),
-                IpAddr::V6(v6) => Key::InterfaceIpv6(name.clone(), *v6),
-            })
-        })
-    };
-    let ipv4 = sources().filter(|key| matches!(key, Key::InterfaceIpv4(..)));
-    let ipv6 = sources().filter(|key| matches!(key, Key::InterfaceIpv6(..)));
-    let discovery = NEIGHBOUR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
-    let mut sets: BTreeMap<String, Set> = [
-        (DISPATCH_FROM.into(), verdicts(inputs, from_chain)),
-        (DISPATCH_TO.into(), verdicts(inputs, to_chain)),
-        (SOURCES_IPV4.into(), Set::of(SetKind::InterfaceIpv4, ipv4)),
-        (SOURCES_IPV6.into(), Set::of(SetKind::InterfaceIpv6, ipv6)),
-        (
-            WORKLOADS.into(),
-            Set::of(SetKind::Interface, names().map(Key::Interface)),
-        ),
-        (DISCOVERY.into(), Set::of(SetKind::Icmpv6Type, discovery)),
-    ]
-    .into();
-    sets.extend(openstack::sets(&inputs.openstack));
-    sets
-}
-
-fn verdicts(inputs: &RuleInputs, chain: fn(&str) -> String) -> Set {
-    let element = |name: &String| {
-        (
-            Key::Interface(name.clone()),
-            Some(Value::Verdict(Verdict::Goto(chain(name)))),
-        )
-    };
-    Set {
-        kind: SetKind::InterfaceVerdict,
-        elements: inputs.endpoints.keys().map(element).collect(),
-    }
 }

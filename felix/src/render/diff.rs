@@ -1,8 +1,8 @@
 //! The difference of two rulesets, as steps of one transaction.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
+use super::assembly::Touched;
 use super::ruleset::{Chain, Hook, Key, Rule, Ruleset, Set, SetKind, Value};
 
 /// One step. Steps are in an order that the kernel takes: nothing is named before it is there or
@@ -36,118 +36,157 @@ pub enum Change {
 /// made.
 pub fn creation(wanted: &Ruleset) -> Vec<Change> {
     let mut steps = vec![Change::AddTable, Change::DeleteTable, Change::AddTable];
-    steps.extend(changes(&Ruleset::default(), wanted));
+    let nothing = Ruleset::default();
+    let everything = Touched::between(&nothing, wanted);
+    steps.extend(changes(&nothing, wanted, &everything));
     steps
 }
 
-/// Turns a table that holds `held` into one that holds `wanted`. What both have in common is left
-/// alone, with its counters.
-pub fn changes(held: &Ruleset, wanted: &Ruleset) -> Vec<Change> {
+/// Turns a table that holds `held` into one that holds `wanted`, which differ in nothing but what
+/// was touched. What both have in common is left alone, with its counters.
+pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Change> {
+    let pairs = Pairs::of(held, wanted, touched);
     // A chain whose hook or a set whose kind differs cannot be changed in place.
-    if reshaped(held, wanted) {
+    if pairs.reshaped() {
         return creation(wanted);
     }
     let mut steps = Vec::new();
-    add_shells(held, wanted, &mut steps);
-    delete_elements(held, wanted, &mut steps);
-    write_rules(held, wanted, &mut steps);
-    add_elements(held, wanted, &mut steps);
-    delete_shells(held, wanted, &mut steps);
+    pairs.add_shells(&mut steps);
+    pairs.delete_elements(&mut steps);
+    pairs.write_rules(&mut steps);
+    pairs.add_elements(&mut steps);
+    pairs.delete_shells(&mut steps);
     steps
 }
 
-fn reshaped(held: &Ruleset, wanted: &Ruleset) -> bool {
-    let chain = |(name, chain): (&String, &Arc<Chain>)| {
-        held.chains
-            .get(name)
-            .is_some_and(|old| old.hook != chain.hook)
-    };
-    let set = |(name, set): (&String, &Arc<Set>)| {
-        held.sets.get(name).is_some_and(|old| old.kind != set.kind)
-    };
-    wanted.chains.iter().any(chain) || wanted.sets.iter().any(set)
+/// What was touched, as it is and as it should be.
+struct Pairs<'r> {
+    chains: Vec<(&'r String, Option<&'r Chain>, Option<&'r Chain>)>,
+    sets: Vec<SetPair<'r>>,
 }
 
-fn add_shells(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
-    for (name, chain) in absent(&wanted.chains, &held.chains) {
-        steps.push(Change::AddChain(name.clone(), chain.hook));
-    }
-    for (name, set) in absent(&wanted.sets, &held.sets) {
-        steps.push(Change::AddSet(name.clone(), set.kind));
-    }
+struct SetPair<'r> {
+    name: &'r String,
+    keys: &'r BTreeSet<Key>,
+    old: Option<&'r Set>,
+    new: Option<&'r Set>,
 }
 
-fn delete_elements(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
-    for (name, old) in &held.sets {
-        let kept = wanted.sets.get(name);
-        if kept.is_some_and(|kept| Arc::ptr_eq(kept, old)) {
-            continue;
-        }
-        let kept = kept.map(|set| &set.elements);
-        let gone: Vec<Key> = old
-            .elements
-            .iter()
-            .filter(|(key, value)| kept.and_then(|kept| kept.get(key)) != Some(value))
-            .map(|(key, _)| key.clone())
-            .collect();
-        if !gone.is_empty() {
-            steps.push(Change::DeleteElements(name.clone(), old.kind, gone));
-        }
+impl<'r> SetPair<'r> {
+    /// The elements of one that the other has not, or otherwise.
+    fn beyond(
+        &self,
+        one: Option<&'r Set>,
+        other: Option<&'r Set>,
+    ) -> Vec<(&'r Key, &'r Option<Value>)> {
+        let Some(one) = one else {
+            return Vec::new();
+        };
+        let Some(other) = other else {
+            return one.elements.iter().collect();
+        };
+        let touched = self.keys.iter();
+        let touched = touched.filter_map(|key| one.elements.get_key_value(key));
+        touched
+            .filter(|(key, value)| other.elements.get(*key) != Some(*value))
+            .collect()
     }
 }
 
-fn write_rules(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
-    for (name, chain) in &wanted.chains {
-        let old = held.chains.get(name);
-        if old.is_some_and(|old| Arc::ptr_eq(old, chain)) {
-            continue;
-        }
-        let old = old.map_or(&[][..], |old| &old.rules);
-        if old == chain.rules {
-            continue;
-        }
-        if !old.is_empty() {
-            steps.push(Change::FlushChain(name.clone()));
-        }
-        let rules = chain.rules.iter();
-        steps.extend(rules.map(|rule| Change::AddRule(name.clone(), rule.clone())));
-    }
-}
-
-fn add_elements(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
-    for (name, set) in &wanted.sets {
-        let old = held.sets.get(name);
-        if old.is_some_and(|old| Arc::ptr_eq(old, set)) {
-            continue;
-        }
-        let old = old.map(|old| &old.elements);
-        let new: Vec<(Key, Option<Value>)> = set
-            .elements
-            .iter()
-            .filter(|(key, value)| old.and_then(|old| old.get(key)) != Some(value))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        if !new.is_empty() {
-            steps.push(Change::AddElements(name.clone(), set.kind, new));
+impl<'r> Pairs<'r> {
+    fn of(held: &'r Ruleset, wanted: &'r Ruleset, touched: &'r Touched) -> Self {
+        let chain = |ruleset: &'r Ruleset, name| ruleset.chains.get(name).map(|chain| &**chain);
+        let chains = touched.chains.iter();
+        let sets = touched.sets.iter();
+        Self {
+            chains: chains
+                .map(|name| (name, chain(held, name), chain(wanted, name)))
+                .collect(),
+            sets: sets
+                .map(|(name, keys)| SetPair {
+                    name,
+                    keys,
+                    old: held.sets.get(name),
+                    new: wanted.sets.get(name),
+                })
+                .collect(),
         }
     }
-}
 
-fn delete_shells(held: &Ruleset, wanted: &Ruleset, steps: &mut Vec<Change>) {
-    let gone: Vec<&String> = absent(&held.chains, &wanted.chains)
-        .map(|(name, _)| name)
-        .collect();
-    // All are emptied before any is removed: they may name each other.
-    steps.extend(gone.iter().map(|name| Change::FlushChain((*name).clone())));
-    steps.extend(gone.iter().map(|name| Change::DeleteChain((*name).clone())));
-    for (name, _) in absent(&held.sets, &wanted.sets) {
-        steps.push(Change::DeleteSet(name.clone()));
+    fn reshaped(&self) -> bool {
+        let chain = |(_, old, new): &(_, Option<&Chain>, Option<&Chain>)| {
+            old.zip(*new).is_some_and(|(old, new)| old.hook != new.hook)
+        };
+        let set = |set: &SetPair<'_>| {
+            let both = set.old.zip(set.new);
+            both.is_some_and(|(old, new)| old.kind != new.kind)
+        };
+        self.chains.iter().any(chain) || self.sets.iter().any(set)
     }
-}
 
-fn absent<'m, V>(
-    from: &'m BTreeMap<String, V>,
-    other: &'m BTreeMap<String, V>,
-) -> impl Iterator<Item = (&'m String, &'m V)> {
-    from.iter().filter(|(name, _)| !other.contains_key(*name))
+    fn add_shells(&self, steps: &mut Vec<Change>) {
+        for (name, old, new) in &self.chains {
+            if let (None, Some(chain)) = (old, new) {
+                steps.push(Change::AddChain((*name).clone(), chain.hook));
+            }
+        }
+        for set in &self.sets {
+            if let (None, Some(new)) = (set.old, set.new) {
+                steps.push(Change::AddSet(set.name.clone(), new.kind));
+            }
+        }
+    }
+
+    fn delete_elements(&self, steps: &mut Vec<Change>) {
+        for set in &self.sets {
+            let gone = set.beyond(set.old, set.new).into_iter();
+            let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
+            if let (Some(old), false) = (set.old, gone.is_empty()) {
+                steps.push(Change::DeleteElements(set.name.clone(), old.kind, gone));
+            }
+        }
+    }
+
+    fn write_rules(&self, steps: &mut Vec<Change>) {
+        for (name, old, new) in &self.chains {
+            let Some(new) = new else {
+                continue;
+            };
+            let old = old.map_or(&[][..], |old| &old.rules);
+            if old == new.rules {
+                continue;
+            }
+            if !old.is_empty() {
+                steps.push(Change::FlushChain((*name).clone()));
+            }
+            let rules = new.rules.iter();
+            steps.extend(rules.map(|rule| Change::AddRule((*name).clone(), rule.clone())));
+        }
+    }
+
+    fn add_elements(&self, steps: &mut Vec<Change>) {
+        for set in &self.sets {
+            let new = set.beyond(set.new, set.old).into_iter();
+            let come: Vec<(Key, Option<Value>)> = new
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            if let (Some(new), false) = (set.new, come.is_empty()) {
+                steps.push(Change::AddElements(set.name.clone(), new.kind, come));
+            }
+        }
+    }
+
+    fn delete_shells(&self, steps: &mut Vec<Change>) {
+        let gone = || {
+            let gone = self.chains.iter();
+            let gone = gone.filter(|(_, old, new)| old.is_some() && new.is_none());
+            gone.map(|(name, ..)| (*name).clone())
+        };
+        // All are emptied before any is removed: they may name each other.
+        steps.extend(gone().map(Change::FlushChain));
+        steps.extend(gone().map(Change::DeleteChain));
+        let gone = self.sets.iter();
+        let gone = gone.filter(|set| set.old.is_some() && set.new.is_none());
+        steps.extend(gone.map(|set| Change::DeleteSet(set.name.clone())));
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! All of it is pure: the kernel sees a [`Ruleset`] only through `apply::rules`.
 
+mod assembly;
 mod build;
 mod conditions;
 mod diff;
@@ -14,16 +15,17 @@ mod tests;
 mod text;
 mod translate;
 
+pub use assembly::{Assembly, Part, Touched};
 pub use build::{
-    EndpointRules, NEIGHBOUR_DISCOVERY, Passage, RuleInputs, SOURCES, TABLE, ToHostAction, render,
+    EndpointRules, Frame, NEIGHBOUR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
+    endpoint_part, render, source,
 };
 pub use diff::{Change, changes, creation};
 pub use names::SetId;
-pub use openstack::OpenStack;
 pub use policy::{Compiled, Direction, Unsupported, compile, subjects, tier_chain, tier_name};
 pub use ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, Value, Verdict,
 };
 pub use text::{rule_text, table_text};
-pub use translate::FLOATING;
+pub use translate::floating;

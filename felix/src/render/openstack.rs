@@ -2,16 +2,17 @@
 //! 2131, RFC 8415), names (DNS), and the metadata service. Only for interfaces of endpoints whose
 //! orchestrator is `openstack`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
+use super::assembly::Part;
 use super::build::{counted, rule};
 use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
 
 /// The address and port that workloads ask for metadata.
 const METADATA: (Ipv4Addr, u16) = (Ipv4Addr::new(169, 254, 169, 254), 80);
-/// The interfaces.
-const INTERFACES: &str = "openstack";
+/// The set of the interfaces.
+pub(super) const INTERFACES: &str = "openstack";
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DNS: u16 = 53;
@@ -21,20 +22,20 @@ const DHCPV6: (u16, u16) = (546, 547);
 /// Router advertisement (RFC 4861 §4.2).
 const ROUTER_ADVERTISEMENT: u8 = 134;
 
-/// OpenStack's part.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenStack {
-    /// Interfaces of its endpoints.
-    pub interfaces: BTreeSet<String>,
+/// OpenStack's part of the frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenStack {
+    /// Whether there is an endpoint of it.
+    pub(super) used: bool,
     /// Where the metadata service is, if there is one.
-    pub metadata: Option<(Ipv4Addr, u16)>,
+    pub(super) metadata: Option<(Ipv4Addr, u16)>,
 }
 
 impl OpenStack {
-    fn rules(&self, make: impl FnOnce() -> Vec<Rule>) -> Vec<Rule> {
-        match self.interfaces.is_empty() {
-            true => Vec::new(),
-            false => make(),
+    fn rules(self, make: impl FnOnce() -> Vec<Rule>) -> Vec<Rule> {
+        match self.used {
+            true => make(),
+            false => Vec::new(),
         }
     }
 }
@@ -55,7 +56,7 @@ fn datagrams(family: Family, from: u16, to: u16) -> [Match; 3] {
 }
 
 /// Who has no address yet asks for one from none.
-pub(super) fn sources(openstack: &OpenStack) -> Vec<Rule> {
+pub(super) fn sources(openstack: OpenStack) -> Vec<Rule> {
     openstack.rules(|| {
         let none = IpAddr::V4(Ipv4Addr::UNSPECIFIED).into();
         let [_, from, to] = datagrams(Family::V4, DHCP.0, DHCP.1);
@@ -72,7 +73,7 @@ pub(super) fn sources(openstack: &OpenStack) -> Vec<Rule> {
 }
 
 /// What workloads may ask of their host.
-pub(super) fn to_host(openstack: &OpenStack) -> Vec<Rule> {
+pub(super) fn to_host(openstack: OpenStack) -> Vec<Rule> {
     let dns = |protocol| vec![Match::Port(End::Destination, protocol, DNS, Is::Yes)];
     let accept = |matches, words| counted(on(Side::Input, matches), Verdict::Accept, words);
     openstack.rules(|| {
@@ -94,7 +95,7 @@ pub(super) fn to_host(openstack: &OpenStack) -> Vec<Rule> {
 }
 
 /// What a host may tell its workloads.
-pub(super) fn from_host(openstack: &OpenStack) -> Vec<Rule> {
+pub(super) fn from_host(openstack: OpenStack) -> Vec<Rule> {
     let accept = |matches, words| counted(on(Side::Output, matches), Verdict::Accept, words);
     openstack.rules(|| {
         let advertisement = Match::IcmpType(Family::V6, ROUTER_ADVERTISEMENT, Is::Yes);
@@ -107,7 +108,7 @@ pub(super) fn from_host(openstack: &OpenStack) -> Vec<Rule> {
 }
 
 /// What asks for metadata is sent to where the service is.
-pub(super) fn translations(openstack: &OpenStack) -> Vec<Rule> {
+pub(super) fn translations(openstack: OpenStack) -> Vec<Rule> {
     let Some((address, port)) = openstack.metadata else {
         return Vec::new();
     };
@@ -123,10 +124,10 @@ pub(super) fn translations(openstack: &OpenStack) -> Vec<Rule> {
     })
 }
 
-pub(super) fn sets(openstack: &OpenStack) -> BTreeMap<String, Set> {
-    let keys = openstack.interfaces.iter().cloned().map(Key::Interface);
-    match openstack.interfaces.is_empty() {
-        true => BTreeMap::new(),
-        false => [(INTERFACES.into(), Set::of(SetKind::Interface, keys))].into(),
-    }
+/// What an endpoint adds.
+pub(super) fn endpoint(interface: &str, part: &mut Part) {
+    let set = Arc::new(Set::of(SetKind::Interface, []));
+    part.sets.insert(INTERFACES.into(), set);
+    let key = Key::Interface(interface.to_owned());
+    part.elements.push((INTERFACES, key, None));
 }

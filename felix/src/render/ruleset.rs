@@ -6,17 +6,45 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::assembly::Touched;
+
 /// Everything inside the one table: chains with their rules, sets and verdict maps with their
-/// elements. Both are shared, so that what did not change costs neither a copy nor a comparison.
+/// elements. Chains are shared: they are replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruleset {
     /// Chains by name.
     pub chains: BTreeMap<String, Arc<Chain>>,
     /// Sets and maps by name.
-    pub sets: BTreeMap<String, Arc<Set>>,
+    pub sets: BTreeMap<String, Set>,
 }
 
 impl Ruleset {
+    /// Takes what was touched from `wanted`, which is then the same in all.
+    pub fn follow(&mut self, wanted: &Self, touched: &Touched) {
+        for name in &touched.chains {
+            match wanted.chains.get(name) {
+                Some(chain) => self.chains.insert(name.clone(), Arc::clone(chain)),
+                None => self.chains.remove(name),
+            };
+        }
+        for (name, keys) in &touched.sets {
+            let Some(set) = wanted.sets.get(name) else {
+                self.sets.remove(name);
+                continue;
+            };
+            let Some(held) = self.sets.get_mut(name).filter(|held| held.kind == set.kind) else {
+                self.sets.insert(name.clone(), set.clone());
+                continue;
+            };
+            for key in keys {
+                match set.elements.get(key) {
+                    Some(value) => held.elements.insert(key.clone(), value.clone()).map(drop),
+                    None => held.elements.remove(key).map(drop),
+                };
+            }
+        }
+    }
+
     /// Number of rules over all chains.
     pub fn rules(&self) -> usize {
         self.chains.values().map(|chain| chain.rules.len()).sum()

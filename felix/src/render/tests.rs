@@ -28,12 +28,17 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
                 "no profile allows it"
             },
         ),
+        openstack: false,
+        floating: Vec::new(),
     }
 }
 
 fn inputs() -> RuleInputs {
     RuleInputs {
-        interface_prefixes: vec!["cali".into(), "tap".into()],
+        frame: Frame {
+            interface_prefixes: vec!["cali".into(), "tap".into()],
+            ..Frame::default()
+        },
         endpoints: [
             (
                 "cali1".to_owned(),
@@ -60,11 +65,14 @@ fn text_is_the_golden_one() {
 
 #[test]
 fn a_host_without_endpoints_passes_nothing_of_ours() {
-    let inputs = RuleInputs {
+    let frame = Frame {
         interface_prefixes: vec!["cali".into()],
-        ..RuleInputs::default()
+        ..Frame::default()
     };
-    let ruleset = render(&inputs);
+    let ruleset = render(&RuleInputs {
+        frame,
+        ..RuleInputs::default()
+    });
     let last = |chain: &str| ruleset.chains[chain].rules.last().unwrap().action.clone();
     for chain in ["workload-source", "dispatch-from", "dispatch-to"] {
         assert_eq!(last(chain), Action::Verdict(Verdict::Drop), "{chain}");
@@ -96,12 +104,16 @@ fn set_of(condition: &Match) -> Option<&String> {
 #[test]
 fn every_name_that_a_rule_uses_exists() {
     let mut inputs = inputs();
-    inputs.openstack.interfaces.insert("tap3".into());
-    inputs.openstack.metadata = Some(([127, 0, 0, 1].into(), 8775));
+    inputs.endpoints.get_mut("tap3").unwrap().openstack = true;
+    inputs.frame.metadata = Some(([127, 0, 0, 1].into(), 8775));
     for (outside, inside) in [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")] {
+        let pair = (outside.parse().unwrap(), inside.parse().unwrap());
         inputs
+            .endpoints
+            .get_mut("cali1")
+            .unwrap()
             .floating
-            .insert(outside.parse().unwrap(), inside.parse().unwrap());
+            .push(pair);
     }
     let ruleset = render(&inputs);
     let chain = |verdict: &Verdict| match verdict {
@@ -157,10 +169,9 @@ fn answers_pass_a_closed_direction_only_beside_an_open_one() {
 #[test]
 fn endpoint_to_host_actions() {
     let last = |to_host| {
-        let ruleset = render(&RuleInputs {
-            to_host,
-            ..inputs()
-        });
+        let mut inputs = inputs();
+        inputs.frame.to_host = to_host;
+        let ruleset = render(&inputs);
         rule_text(ruleset.chains["workload-to-host"].rules.last().unwrap())
     };
     assert!(last(ToHostAction::Drop).starts_with("counter drop"));
@@ -174,12 +185,16 @@ fn one_more_endpoint_touches_nothing_of_the_others() {
     let old = render(&more);
     more.endpoints
         .insert("cali9".into(), endpoint(&["10.65.0.9"], true, true));
-    for step in changes(&old, &render(&more)) {
+    for step in between(&old, &render(&more)) {
         let text = format!("{step:?}");
         assert!(text.contains("cali9"), "{text}");
         assert!(!matches!(step, Change::FlushChain(_)), "{text}");
     }
-    assert_eq!(changes(&old, &old), []);
+    assert_eq!(between(&old, &old), []);
+}
+
+fn between(old: &Ruleset, new: &Ruleset) -> Vec<Change> {
+    changes(old, new, &Touched::between(old, new))
 }
 
 /// A table that takes steps as the kernel does, and refuses what it would refuse.
@@ -210,7 +225,7 @@ impl Kernel {
                 assert!(
                     table
                         .sets
-                        .insert(name.clone(), Set::of(*kind, []).into())
+                        .insert(name.clone(), Set::of(*kind, []))
                         .is_none()
                 );
             }
@@ -282,7 +297,7 @@ fn chain_mut<'t>(table: &'t mut Ruleset, name: &str) -> &'t mut Chain {
 }
 
 fn set_mut<'t>(table: &'t mut Ruleset, name: &str) -> &'t mut Set {
-    std::sync::Arc::make_mut(table.sets.get_mut(name).unwrap())
+    table.sets.get_mut(name).unwrap()
 }
 
 prop_compose! {
@@ -306,11 +321,14 @@ prop_compose! {
         endpoints in prop::collection::btree_map("cali[0-4]", any_endpoint(), 0..5),
     ) -> RuleInputs {
         RuleInputs {
-            interface_prefixes: prefixes.into_iter().map(str::to_owned).collect(),
-            to_host: match action {
-                0 => ToHostAction::Drop,
-                1 => ToHostAction::Accept,
-                _ => ToHostAction::Return,
+            frame: Frame {
+                interface_prefixes: prefixes.into_iter().map(str::to_owned).collect(),
+                to_host: match action {
+                    0 => ToHostAction::Drop,
+                    1 => ToHostAction::Accept,
+                    _ => ToHostAction::Return,
+                },
+                metadata: None,
             },
             endpoints,
             ..RuleInputs::default()
@@ -326,7 +344,7 @@ proptest! {
         for inputs in &all {
             let wanted = render(inputs);
             let steps = match &held {
-                Some(held) => changes(held, &wanted),
+                Some(held) => between(held, &wanted),
                 None => creation(&wanted),
             };
             steps.iter().for_each(|step| kernel.take(step));

@@ -7,76 +7,85 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::build::{RuleInputs, base, rule};
-use super::openstack;
+use super::assembly::Part;
+use super::build::{base, rule};
+use super::openstack::{self, OpenStack};
 use super::ruleset::{Action, Chain, Family, Hook, Key, Rule, Set, SetKind, Value, Verdict};
 
 /// The map from addresses outside, by family.
-pub const FLOATING: [&str; 2] = ["floating-ipv4", "floating-ipv6"];
+pub(super) const FLOATING: [&str; 2] = ["floating-ipv4", "floating-ipv6"];
 /// The map from a workload's address twice.
 const TO_ITSELF: [&str; 2] = ["floating-to-itself-ipv4", "floating-to-itself-ipv6"];
 
-/// The chains, where there is anything to translate.
-pub(super) fn chains(inputs: &RuleInputs) -> BTreeMap<String, Chain> {
+/// The chains, where there is anything to translate: `floating` is whether there are addresses
+/// outside, by family.
+pub(super) fn chains(openstack: OpenStack, floating: [bool; 2]) -> BTreeMap<String, Chain> {
     let by = |names: [&'static str; 2], action: fn(Family, String) -> Action| {
-        let families = used(inputs).map(move |(family, at)| action(family, names[at].into()));
-        families
-            .map(|action| Rule {
-                action,
-                ..rule(Vec::new(), Verdict::Accept)
-            })
-            .collect::<Vec<Rule>>()
+        let families = Family::ALL.into_iter().zip(names).zip(floating);
+        let used = families.filter(|(_, used)| *used);
+        used.map(|((family, name), _)| Rule {
+            action: action(family, name.into()),
+            ..rule(Vec::new(), Verdict::Accept)
+        })
+        .collect::<Vec<Rule>>()
     };
-    let floating = || by(FLOATING, Action::DestinationBy);
-    let mut destinations = openstack::translations(&inputs.openstack);
-    destinations.extend(floating());
+    let mut destinations = openstack::translations(openstack);
+    destinations.extend(by(FLOATING, Action::DestinationBy));
+    let own = by(FLOATING, Action::DestinationBy);
+    let source = by(TO_ITSELF, Action::SourceBy);
     [
         base("translate", Hook::TranslateDestination, destinations),
-        base("translate-own", Hook::TranslateOwnDestination, floating()),
-        base(
-            "translate-source",
-            Hook::TranslateSource,
-            by(TO_ITSELF, Action::SourceBy),
-        ),
+        base("translate-own", Hook::TranslateOwnDestination, own),
+        base("translate-source", Hook::TranslateSource, source),
     ]
     .into_iter()
     .filter(|(_, chain)| !chain.rules.is_empty())
     .collect()
 }
 
-/// The families of addresses outside, each with its place in the names above.
-fn used(inputs: &RuleInputs) -> impl Iterator<Item = (Family, usize)> {
-    let used = |family| {
-        let mut outside = inputs.floating.keys();
-        outside.any(|address| Family::of(*address) == family)
-    };
-    let families = Family::ALL.into_iter().zip(0..);
-    families.filter(move |(family, _)| used(*family))
+/// What an endpoint with addresses outside adds.
+pub(super) fn endpoint(floating: &[(IpAddr, IpAddr)], part: &mut Part) {
+    let mut itself: BTreeMap<IpAddr, IpAddr> = BTreeMap::new();
+    for (outside, inside) in floating {
+        let family = Family::of(*outside);
+        let name = by_family(FLOATING, *outside);
+        for (name, kind) in [
+            (name, SetKind::AddressMap(family)),
+            (
+                by_family(TO_ITSELF, *outside),
+                SetKind::AddressPairMap(family),
+            ),
+        ] {
+            part.sets.insert(name.into(), Arc::new(Set::of(kind, [])));
+        }
+        let value = Some(Value::Address(*inside));
+        part.elements.push((name, Key::Address(*outside), value));
+        // Of several addresses outside it is known to itself by the first.
+        let first = itself.entry(*inside).or_insert(*outside);
+        *first = (*first).min(*outside);
+    }
+    part.elements
+        .extend(itself.into_iter().map(|(inside, outside)| {
+            let key = Key::AddressPair(inside, inside);
+            (
+                by_family(TO_ITSELF, inside),
+                key,
+                Some(Value::Address(outside)),
+            )
+        }));
 }
 
-pub(super) fn sets(inputs: &RuleInputs) -> BTreeMap<String, Set> {
-    let mut sets = BTreeMap::new();
-    for (family, at) in used(inputs) {
-        let of_family = |(outside, _): &(&IpAddr, &IpAddr)| Family::of(**outside) == family;
-        let floating = || inputs.floating.iter().filter(of_family);
-        let to = |address: &IpAddr| Some(Value::Address(*address));
-        let elements = floating().map(|(outside, inside)| (Key::Address(*outside), to(inside)));
-        let set = Set {
-            kind: SetKind::AddressMap(family),
-            elements: elements.collect(),
-        };
-        sets.insert(FLOATING[at].into(), set);
-        // Of several addresses outside it is known to itself by the first.
-        let itself = floating().rev();
-        let itself = itself
-            .map(|(outside, inside)| (Key::AddressPair(*inside, *inside), to(outside)))
-            .collect();
-        let set = Set {
-            kind: SetKind::AddressPairMap(family),
-            elements: itself,
-        };
-        sets.insert(TO_ITSELF[at].into(), set);
+/// The map that an address outside is written in.
+pub fn floating(outside: IpAddr) -> &'static str {
+    by_family(FLOATING, outside)
+}
+
+const fn by_family(names: [&'static str; 2], address: IpAddr) -> &'static str {
+    let [v4, v6] = names;
+    match address {
+        IpAddr::V4(_) => v4,
+        IpAddr::V6(_) => v6,
     }
-    sets
 }

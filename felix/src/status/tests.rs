@@ -27,7 +27,7 @@ fn reporter(endpoint_reporting: bool) -> Reporter {
 }
 
 fn state(reporter: &mut Reporter, state: EndpointState) {
-    reporter.endpoints([(&id(), state.into())].into_iter());
+    reporter.endpoints([(&id(), Some(state.into()))]);
 }
 
 /// The next job, at the time it becomes due.
@@ -202,7 +202,7 @@ fn a_key_goes_with_its_endpoint() {
         now,
         Outcome::Listed(vec![(ENDPOINT.into(), br#"{"status":"down"}"#.to_vec())]),
     );
-    reporter.endpoints(std::iter::empty());
+    reporter.endpoints([(&id(), None)]);
     let (_, job) = next(&mut reporter);
     assert_eq!(
         job,
@@ -279,12 +279,12 @@ fn an_error_has_its_reason_beside_it() {
         status: EndpointState::Error,
         reason: Some(reason.into()),
     };
-    reporter.endpoints([(&id(), status("taken"))].into_iter());
+    reporter.endpoints([(&id(), Some(status("taken")))]);
     let (now, _) = next(&mut reporter);
     let found = (ENDPOINT.into(), br#"{"status":"error"}"#.to_vec());
     reporter.done(now, Outcome::Listed(vec![found]));
     for reason in ["taken", "refused"] {
-        reporter.endpoints([(&id(), status(reason))].into_iter());
+        reporter.endpoints([(&id(), Some(status(reason)))]);
         let (now, job) = next(&mut reporter);
         let put = Job::Put {
             key: ENDPOINT.into(),
@@ -311,7 +311,7 @@ fn one_that_flaps_keeps_no_other_back() {
             "eth0" => flap.into(),
             _ => EndpointState::Up.into(),
         };
-        reporter.endpoints(ids.iter().map(|id| (id, state(id))));
+        reporter.endpoints(ids.iter().map(|id| (id, Some(state(id)))));
     };
     tell(&mut reporter, EndpointState::Up);
     let (now, _) = next(&mut reporter);

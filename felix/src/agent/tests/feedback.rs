@@ -1,5 +1,6 @@
 //! What is said of endpoints that cannot be, and of interfaces that nobody claims.
 
+use fib_sync::Fib as _;
 use model::EndpointStatus;
 
 use super::*;

@@ -7,11 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use model::Selector;
 
-use crate::render::{Family, Key, Set, SetId, SetKind};
+use crate::render::SetId;
 
 /// An endpoint of any host, as far as rules can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,9 +46,25 @@ pub(crate) struct Index {
     selecting: BTreeSet<String>,
     /// Keys of the lists that a local endpoint uses.
     used: BTreeMap<String, BTreeSet<String>>,
-    /// Number of local endpoints that use a list; none that is zero.
-    users: BTreeMap<String, usize>,
+    /// The same the other way round; no list without endpoint.
+    users: BTreeMap<String, BTreeSet<String>>,
     sets: BTreeMap<SetId, Members>,
+    touched: Touched,
+}
+
+/// What of the index may be different.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    /// Keys of local endpoints that use other lists now, or lists that are others.
+    pub(crate) endpoints: BTreeSet<String>,
+    /// Sets, with the addresses that came or went.
+    pub(crate) sets: BTreeMap<SetId, BTreeSet<IpAddr>>,
+}
+
+impl Touched {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.endpoints.is_empty() && self.sets.is_empty()
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,60 +82,41 @@ struct Members {
     users: usize,
     /// Each with the number of endpoints that have it.
     addresses: BTreeMap<IpAddr, usize>,
-    rendered: [Arc<Set>; 2],
 }
 
 impl Index {
-    /// Takes note of an endpoint, or that there is none. Returns whether anything is different for
-    /// this host's rules.
-    pub(crate) fn put_member(&mut self, key: &str, member: Option<Member>) -> bool {
-        if self.members.get(key).map(|entry| &entry.member) == member.as_ref() {
-            return false;
+    /// Takes note of an endpoint, or that there is none.
+    pub(crate) fn put_member(&mut self, key: &str, member: Option<Member>) {
+        let old = self.members.get(key).map(|entry| &entry.member);
+        if old == member.as_ref() {
+            return;
         }
-        let named = |entry: &Entry| entry.member.profiles.clone();
-        let old = self.members.get(key).map(named).unwrap_or_default();
-        let new = member.as_ref().map(|m| m.profiles.clone());
-        let new = new.unwrap_or_default();
+        let names = |member: Option<&Member>| member.map(|member| member.profiles.clone());
+        let (old, new) = (names(old), names(member.as_ref()));
         if old != new {
-            for list in &old {
-                if let Some(names) = self.named_by.get_mut(list) {
-                    names.remove(key);
-                    if names.is_empty() {
-                        self.named_by.remove(list);
-                    }
-                }
+            for list in old.into_iter().flatten() {
+                drop_pair(&mut self.named_by, &list, key);
             }
-            for list in new {
-                self.named_by
-                    .entry(list)
-                    .or_default()
-                    .insert(key.to_owned());
+            for list in new.into_iter().flatten() {
+                let names = self.named_by.entry(list).or_default();
+                names.insert(key.to_owned());
             }
         }
         let entry = member.map(|member| self.entry(member));
-        self.replace(key, entry)
+        self.replace(key, entry);
     }
 
-    /// Takes note of a list of rules, or that there is none. Returns as above.
-    pub(crate) fn put_list(&mut self, key: &str, list: Option<List>) -> bool {
+    /// Takes note of a list of rules, or that there is none.
+    pub(crate) fn put_list(&mut self, key: &str, list: Option<List>) {
         let old = self.lists.get(key).cloned();
         if old == list {
-            return false;
+            return;
         }
-        let mut changed = false;
-        let users = self.users.get(key).copied().unwrap_or(0);
-        // Sets that are still asked for are not to be made anew.
-        if users > 0
-            && let Some(list) = &list
-        {
-            self.ask(&list.selectors);
+        if self.users.contains_key(key) {
+            // Sets that are still asked for are not to be made anew.
+            self.ask(list.as_ref().map(|list| &list.selectors));
+            self.ask_no_more(old.as_ref().map(|list| &list.selectors));
         }
-        if users > 0
-            && let Some(old) = &old
-        {
-            self.ask_no_more(&old.selectors);
-        }
-        changed |= users > 0;
         let selects = list.as_ref().is_some_and(|list| list.subjects.is_some());
         match selects {
             true => self.selecting.insert(key.to_owned()),
@@ -135,26 +131,25 @@ impl Index {
             None => self.lists.remove(key),
         };
         if relabelled {
-            let names: Vec<String> = self
-                .named_by
-                .get(key)
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect();
+            let names = self.named_by.get(key).cloned().unwrap_or_default();
             for name in names {
                 let entry = self.members.get(&name).map(|entry| entry.member.clone());
                 let entry = entry.map(|member| self.entry(member));
-                changed |= self.replace(&name, entry);
+                self.replace(&name, entry);
             }
         }
         if resubjected {
             let local: Vec<String> = self.used.keys().cloned().collect();
             for endpoint in local {
-                changed |= self.reuse(&endpoint);
+                self.reuse(&endpoint);
             }
         }
-        changed
+    }
+
+    /// The rules of a list are others: what its endpoints use is different.
+    pub(crate) fn touch_users(&mut self, list: &str) {
+        let users = self.users.get(list).into_iter().flatten();
+        self.touched.endpoints.extend(users.cloned());
     }
 
     /// Keys of the lists that a local endpoint uses.
@@ -162,17 +157,20 @@ impl Index {
         self.used.get(endpoint).into_iter().flatten()
     }
 
-    /// Whether some local endpoint uses the list.
-    pub(crate) fn is_used(&self, list: &str) -> bool {
-        self.users.contains_key(list)
+    /// The addresses of a set, each with the number of endpoints that have it; `None` if nobody
+    /// asks for the set.
+    pub(crate) fn addresses(&self, set: &SetId) -> Option<&BTreeMap<IpAddr, usize>> {
+        self.sets.get(set).map(|set| &set.addresses)
     }
 
-    /// The sets of addresses, with their names in the kernel.
-    pub(crate) fn sets(&self) -> impl Iterator<Item = (String, Arc<Set>)> {
-        self.sets.iter().flat_map(|(id, members)| {
-            let sets = Family::ALL.into_iter().zip(&members.rendered);
-            sets.map(|(family, set)| (id.set_name(family), Arc::clone(set)))
-        })
+    /// What may be different since the last call.
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Whether anything may be.
+    pub(crate) fn is_touched(&self) -> bool {
+        !self.touched.is_empty()
     }
 
     fn entry(&self, member: Member) -> Entry {
@@ -186,10 +184,9 @@ impl Index {
         Entry { member, labels }
     }
 
-    fn replace(&mut self, key: &str, entry: Option<Entry>) -> bool {
-        let mut changed = false;
+    fn replace(&mut self, key: &str, entry: Option<Entry>) {
         let old = self.members.get(key);
-        for set in self.sets.values_mut() {
+        for (id, set) in &mut self.sets {
             let addresses = |entry: Option<&Entry>| match entry {
                 Some(entry) if set.selector.matches(&entry.labels) => {
                     entry.member.addresses.clone()
@@ -197,17 +194,27 @@ impl Index {
                 _ => Vec::new(),
             };
             let (gone, come) = (addresses(old), addresses(entry.as_ref()));
-            changed |= gone != come && set.exchange(&gone, &come);
+            if gone == come {
+                continue;
+            }
+            let changed = set.exchange(&gone, &come);
+            if !changed.is_empty() {
+                self.touched
+                    .sets
+                    .entry(id.clone())
+                    .or_default()
+                    .extend(changed);
+            }
         }
         match entry {
             Some(entry) => self.members.insert(key.to_owned(), entry),
             None => self.members.remove(key),
         };
-        self.reuse(key) || changed
+        self.reuse(key);
     }
 
     /// Works out anew which lists an endpoint uses.
-    fn reuse(&mut self, endpoint: &str) -> bool {
+    fn reuse(&mut self, endpoint: &str) {
         let entry = self
             .members
             .get(endpoint)
@@ -230,33 +237,30 @@ impl Index {
             false => self.used.remove(endpoint),
         };
         let old = old.unwrap_or_default();
+        if old != new {
+            self.touched.endpoints.insert(endpoint.to_owned());
+        }
         for list in new.difference(&old) {
-            let users = self.users.entry(list.clone()).or_insert(0);
-            *users += 1;
-            if *users == 1 {
+            let users = self.users.entry(list.clone()).or_default();
+            users.insert(endpoint.to_owned());
+            if users.len() == 1 {
                 self.ask_of(list, Self::ask);
             }
         }
         for list in old.difference(&new) {
-            let Some(users) = self.users.get_mut(list) else {
-                continue;
-            };
-            *users -= 1;
-            if *users == 0 {
-                self.users.remove(list);
+            if drop_pair(&mut self.users, list, endpoint) {
                 self.ask_of(list, Self::ask_no_more);
             }
         }
-        old != new
     }
 
-    fn ask_of(&mut self, list: &str, act: fn(&mut Self, &BTreeMap<SetId, Selector>)) {
+    fn ask_of(&mut self, list: &str, act: fn(&mut Self, Option<&BTreeMap<SetId, Selector>>)) {
         let selectors = self.lists.get(list).map(|list| list.selectors.clone());
-        act(self, &selectors.unwrap_or_default());
+        act(self, selectors.as_ref());
     }
 
-    fn ask(&mut self, selectors: &BTreeMap<SetId, Selector>) {
-        for (id, selector) in selectors {
+    fn ask(&mut self, selectors: Option<&BTreeMap<SetId, Selector>>) {
+        for (id, selector) in selectors.into_iter().flatten() {
             if let Some(set) = self.sets.get_mut(id) {
                 set.users += 1;
                 continue;
@@ -265,40 +269,48 @@ impl Index {
                 selector: selector.clone(),
                 users: 1,
                 addresses: BTreeMap::new(),
-                rendered: Family::ALL.map(|family| Arc::new(Set::of(SetKind::Address(family), []))),
             };
             let selected = self.members.values();
             let selected = selected.filter(|entry| selector.matches(&entry.labels));
             let addresses = selected.flat_map(|entry| entry.member.addresses.iter().copied());
-            set.exchange(&[], &addresses.collect::<Vec<IpAddr>>());
+            let come = set.exchange(&[], &addresses.collect::<Vec<IpAddr>>());
+            self.touched
+                .sets
+                .entry(id.clone())
+                .or_default()
+                .extend(come);
             self.sets.insert(id.clone(), set);
         }
     }
 
-    fn ask_no_more(&mut self, selectors: &BTreeMap<SetId, Selector>) {
-        for id in selectors.keys() {
+    fn ask_no_more(&mut self, selectors: Option<&BTreeMap<SetId, Selector>>) {
+        for id in selectors.into_iter().flat_map(BTreeMap::keys) {
             let Some(set) = self.sets.get_mut(id) else {
                 continue;
             };
             set.users -= 1;
-            if set.users == 0 {
-                self.sets.remove(id);
+            if set.users == 0
+                && let Some(gone) = self.sets.remove(id)
+            {
+                self.touched
+                    .sets
+                    .entry(id.clone())
+                    .or_default()
+                    .extend(gone.addresses.into_keys());
             }
         }
     }
 }
 
 impl Members {
-    /// Counts addresses off and on. Returns whether others are in the set now.
-    fn exchange(&mut self, gone: &[IpAddr], come: &[IpAddr]) -> bool {
-        let mut changed = false;
+    /// Counts addresses off and on. Returns those that came or went.
+    fn exchange(&mut self, gone: &[IpAddr], come: &[IpAddr]) -> Vec<IpAddr> {
+        let mut changed = Vec::new();
         for address in come {
             let count = self.addresses.entry(*address).or_insert(0);
             *count += 1;
             if *count == 1 {
-                let set = Arc::make_mut(self.rendered_mut(*address));
-                set.elements.insert(Key::Address(*address), None);
-                changed = true;
+                changed.push(*address);
             }
         }
         for address in gone {
@@ -308,19 +320,22 @@ impl Members {
             *count -= 1;
             if *count == 0 {
                 self.addresses.remove(address);
-                let set = Arc::make_mut(self.rendered_mut(*address));
-                set.elements.remove(&Key::Address(*address));
-                changed = true;
+                changed.push(*address);
             }
         }
         changed
     }
+}
 
-    const fn rendered_mut(&mut self, address: IpAddr) -> &mut Arc<Set> {
-        let [v4, v6] = &mut self.rendered;
-        match address {
-            IpAddr::V4(_) => v4,
-            IpAddr::V6(_) => v6,
-        }
+/// Takes one out of the set of a key, and the set with the last of it; returns whether it did that.
+fn drop_pair(pairs: &mut BTreeMap<String, BTreeSet<String>>, key: &str, one: &str) -> bool {
+    let Some(set) = pairs.get_mut(key) else {
+        return false;
+    };
+    let was = set.remove(one);
+    let last = was && set.is_empty();
+    if last {
+        pairs.remove(key);
     }
+    last
 }

@@ -5,7 +5,7 @@ mod order;
 mod read;
 mod salvage;
 
-pub(super) use index::{Index, List, Member};
+pub(super) use index::{Index, List, Member, Touched};
 pub(super) use order::Tiers;
 pub(super) use read::{Policy, policy};
 pub(super) use salvage::broken;

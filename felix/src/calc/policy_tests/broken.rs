@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{PREFIX, Packet, endpoint, policy, tell, told, walk};
 use crate::calc::Calculator;
+use crate::calc::tests::Settled as _;
 use crate::render::{Action, ConnectionStates, Match, Rule, Side};
 
 /// A packet from `10.65.1.1` to `vm1` of `h0`, or back.
@@ -19,8 +20,9 @@ fn between(ingress: bool) -> Packet {
 
 /// Whether `vm1` may be sent something, and whether it may send something.
 fn open_sides(calculator: &Calculator) -> [bool; 2] {
-    [(true, "to-tap1"), (false, "from-tap1")]
-        .map(|(ingress, chain)| walk(&calculator.desired(), chain, &between(ingress)) == Some(true))
+    [(true, "to-tap1"), (false, "from-tap1")].map(|(ingress, chain)| {
+        walk(&calculator.clone().settled(), chain, &between(ingress)) == Some(true)
+    })
 }
 
 /// `vm1` of `h0`, to which the tier `default` allows everything.
@@ -47,13 +49,13 @@ fn a_policy_that_cannot_be_read_closes_its_endpoints_until_it_can() {
         &json!({"order": 2, "selector": "has(a)", "ingress": [{"action": "Allow"}]}),
     );
     tell(&mut calculator, &open, Some(&allow));
-    let passes = |calculator: &Calculator| walk(&calculator.desired(), "to-tap1", &packet);
+    let passes = |calculator: &Calculator| walk(&calculator.clone().settled(), "to-tap1", &packet);
     assert_eq!(passes(&calculator), Some(true));
     let bad = json!({"order": 1, "selector": "has(a)", "ingress": [{"action": "Sing"}]});
     let (other, bad) = policy("p", &bad);
     tell(&mut calculator, &other, Some(&bad));
     assert_eq!(passes(&calculator), Some(false), "it comes first");
-    let problems = calculator.desired().problems;
+    let problems = calculator.clone().settled().problems;
     assert!(
         problems
             .iter()
@@ -65,7 +67,7 @@ fn a_policy_that_cannot_be_read_closes_its_endpoints_until_it_can() {
     // What was good stays in force.
     tell(&mut calculator, &open, Some(&bad));
     assert_eq!(passes(&calculator), Some(true));
-    let rule = Rule::clone(&calculator.desired().rules.chains["to-tap1"].rules[0]);
+    let rule = Rule::clone(&calculator.clone().settled().rules().chains["to-tap1"].rules[0]);
     assert_eq!(
         rule.matches,
         [Match::Connection(ConnectionStates::EstablishedOrRelated)]
@@ -229,7 +231,7 @@ fn one_bad_address_of_another_hosts_endpoint_does_not_lose_the_others() {
     let (rules, deny) = policy("p", &json!({"selector": "has(a)", "ingress": deny}));
     let (other, good) = endpoint(1, 1, &["b"], false);
     let reach = |calculator: &Calculator| {
-        walk(&calculator.desired(), "to-tap1", &between(true)) == Some(true)
+        walk(&calculator.clone().settled(), "to-tap1", &between(true)) == Some(true)
     };
     for bad in ["10.65.1.300/32", "10.65.0.0/24", "127.0.0.1/32"] {
         let mut calculator = told([(&key, &value), (&rules, &deny)]);
@@ -247,8 +249,8 @@ fn one_bad_address_of_another_hosts_endpoint_does_not_lose_the_others() {
         some["spec"]["ipNetworks"] = json!([bad]);
         tell(&mut calculator, &other, Some(&some));
         assert!(!reach(&calculator), "{bad}");
-        assert!(!calculator.desired().problems.is_empty());
+        assert!(!calculator.clone().settled().problems.is_empty());
         tell(&mut calculator, &other, None);
-        assert!(reach(&calculator) && calculator.desired().problems.is_empty());
+        assert!(reach(&calculator) && calculator.clone().settled().problems.is_empty());
     }
 }

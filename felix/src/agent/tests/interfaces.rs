@@ -1,0 +1,86 @@
+//! Interfaces that go, come, and are replaced.
+
+use super::*;
+
+#[test]
+fn an_interface_that_goes_down_and_comes_up_is_set_up_anew() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32", "fd65::1/128"]);
+    world.in_sync();
+    assert_eq!(world.host.configured[&index], 1);
+    world.kernel.borrow_mut().set_link_up(index, false);
+    // The kernel drops entries with the link.
+    world.host.neighbours.clear();
+    world.settle();
+    assert_eq!(world.routes(), BTreeMap::new());
+    assert_eq!(world.state().1.as_deref(), Some("interface cali1 is down"));
+    assert!(
+        world.host.forgotten.is_empty(),
+        "the addresses are still the endpoint's"
+    );
+    assert!(world.guards("cali1", [10, 65, 0, 1]), "rules stay");
+    world.kernel.borrow_mut().set_link_up(index, true);
+    world.settle();
+    assert_eq!(world.host.configured[&index], 2);
+    assert_eq!((world.routes().len(), world.host.neighbours.len()), (2, 2));
+}
+
+#[test]
+fn a_replaced_interface_is_a_new_one() {
+    let mut world = World::new();
+    let old = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.kernel.borrow_mut().remove_link(old);
+    world.settle();
+    assert_eq!(world.routes(), BTreeMap::new());
+    let new = world.link("cali1");
+    world.settle();
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), new)].into());
+    world.kernel.borrow_mut().rename_link(new, "other");
+    world.settle();
+    assert_eq!(world.routes(), BTreeMap::new());
+}
+
+#[test]
+fn the_gateways_address_is_given_back() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["fd65::1/128"]);
+    world.in_sync();
+    let gateway = ipnet::IpNet::new(GATEWAY_IPV6.into(), 64).unwrap();
+    world.kernel.borrow_mut().add_address(index, gateway);
+    world.settle();
+    world.kernel.borrow_mut().remove_address(index, gateway);
+    world.settle();
+    assert_eq!(world.host.configured[&index], 2);
+}
+
+#[test]
+fn an_overrun_makes_no_gap_and_everything_is_looked_at_again() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.host.neighbours.clear();
+    let attachment = world.fib.attachment();
+    world.kernel.borrow_mut().overrun(attachment);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.host.configured[&index], 2);
+    assert_eq!((world.routes().len(), world.host.neighbours.len()), (1, 1));
+}
+
+#[test]
+fn an_address_that_moves_between_interfaces_is_forgotten_and_routed_anew() {
+    let mut world = World::new();
+    world.link("cali1");
+    let second = world.link("cali2");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.endpoint("a", "cali2", &["10.65.0.1/32"]);
+    world.settle();
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), second)].into());
+    assert!(world.guards("cali2", [10, 65, 0, 1]) && !world.guards("cali1", [10, 65, 0, 1]));
+    assert_eq!(world.host.forgotten.len(), 1);
+}

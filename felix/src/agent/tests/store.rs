@@ -1,0 +1,170 @@
+//! What is done while the store is unread, unready, away, or known from a snapshot.
+
+use super::*;
+
+#[test]
+fn before_the_store_is_read_nothing_passes_and_nothing_is_touched() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    let stale = RouteKey::new(254, "10.65.0.9/32".parse().unwrap(), 256, 0);
+    world
+        .kernel
+        .borrow_mut()
+        .add_route(stale, Route::device(Owner(80), index))
+        .unwrap();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.pass(Duration::from_secs(300));
+    let rules = world.host.rules.clone().expect("the closed rules");
+    assert!(rules.sets["workloads"].elements.is_empty());
+    assert_eq!(world.routes(), [("10.65.0.9/32".to_owned(), index)].into());
+    assert_eq!(world.agent.waiting_for()[0], Waiting::Store);
+}
+
+#[test]
+fn a_restart_leaves_rules_and_routes_in_force_and_then_removes_strays() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.link("cali2");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+    world.in_sync();
+    let rules = world.host.rules.clone();
+    assert_eq!(world.routes().len(), 2);
+    world.restart();
+    world.pass(Duration::from_secs(60));
+    assert_eq!(
+        world.host.rules, rules,
+        "rules stay while the store is not read"
+    );
+    assert_eq!(world.routes().len(), 2);
+    // b went while the agent was dead.
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    assert!(world.guards("cali1", [10, 65, 0, 1]) && !world.guards("cali2", [10, 65, 0, 2]));
+    assert_eq!(world.routes().len(), 2, "strays have some grace");
+    world.pass(Duration::from_secs(11));
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+    assert_eq!(world.host.neighbours.len(), 1, "the entry of b is gone");
+}
+
+#[test]
+fn what_a_store_tells_by_and_by_counts_when_all_of_it_is_there() {
+    for (lost, from_snapshot) in [(true, false), (false, false), (false, true)] {
+        let mut world = World::new();
+        let tell = |world: &mut World| {
+            world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+            world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+        };
+        world.link("cali1");
+        world.link("cali2");
+        tell(&mut world);
+        world.in_sync();
+        let (rules, routes) = (world.host.rules.clone(), world.routes());
+        assert_eq!(routes.len(), 2);
+        if from_snapshot {
+            world.restart();
+            tell(&mut world);
+            world.agent.store_restored();
+            world.settle();
+        }
+        // Away, or another one in its place.
+        match lost {
+            true => world.agent.store_unread(),
+            false => world.agent.store_unready(Unready::Silent),
+        }
+        for gone in [&key("a"), &key("b")] {
+            world.agent.change(gone, None);
+            world.settle();
+        }
+        world.pass(Duration::from_secs(600));
+        assert_eq!(world.routes(), routes);
+        assert_eq!(world.host.rules, rules);
+        let waits = world.agent.waiting_for().first().cloned();
+        assert_eq!(
+            waits,
+            (!lost).then_some(Waiting::StoreReady(Unready::Silent))
+        );
+
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.in_sync();
+        world.pass(Duration::from_secs(600));
+        assert_eq!(
+            world.routes().into_keys().collect::<Vec<_>>(),
+            ["10.65.0.1/32"]
+        );
+        assert_eq!(world.agent.waiting_for(), []);
+    }
+}
+
+#[test]
+fn on_a_bare_host_a_snapshot_sets_endpoints_up() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.agent.store_restored();
+    world.settle();
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+    assert!(world.guards("cali1", [10, 65, 0, 1]));
+    assert_eq!(world.agent.waiting_for(), [Waiting::Store]);
+    world.in_sync();
+    assert_eq!(world.agent.waiting_for(), []);
+}
+
+#[test]
+fn nothing_is_removed_on_the_strength_of_a_snapshot() {
+    let mut world = World::new();
+    let indices = ["cali1", "cali2", "cali3"].map(|name| world.link(name));
+    for (nth, id) in ["a", "b", "c"].into_iter().enumerate() {
+        world.endpoint(
+            id,
+            &format!("cali{}", nth + 1),
+            &[&format!("10.65.0.{}/32", nth + 1)],
+        );
+    }
+    world.in_sync();
+    let (rules, routes) = (world.host.rules.clone(), world.routes());
+    let neighbours = world.host.neighbours.clone();
+    assert_eq!((routes.len(), neighbours.len()), (3, 3));
+
+    // The snapshot knows one of the three.
+    world.restart();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.agent.store_restored();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.host.rules, rules);
+    assert_eq!(world.routes(), routes);
+    assert_eq!(world.host.neighbours, neighbours);
+
+    // The store is read: what it does not hold goes.
+    world.endpoint("b", "cali2", &["10.65.0.2/32"]);
+    world.in_sync();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(
+        world.routes(),
+        [
+            ("10.65.0.1/32".to_owned(), indices[0]),
+            ("10.65.0.2/32".to_owned(), indices[1]),
+        ]
+        .into()
+    );
+    assert_eq!(world.host.neighbours.len(), 2);
+    assert!(!world.guards("cali3", [10, 65, 0, 3]));
+}
+
+#[test]
+fn an_interface_that_comes_back_while_the_store_is_away_gets_its_route_again() {
+    let mut world = World::new();
+    let index = world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.restart();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.agent.store_restored();
+    world.settle();
+    world.kernel.borrow_mut().remove_link(index);
+    world.settle();
+    assert_eq!(world.routes(), BTreeMap::new());
+    let index = world.link("cali1");
+    world.settle();
+    assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+}

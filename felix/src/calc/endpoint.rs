@@ -1,0 +1,271 @@
+//! What becomes of one endpoint: what it gets of what it wants, and what it adds to the packet
+//! filter.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use model::DEFAULT_ALLOW_PROFILE;
+
+use super::calculator::Calculator;
+use super::desired::Placement;
+use super::place::{Claim, Order, Place};
+use super::policy::Policy;
+use super::profile::{Outcome, Profile};
+use super::read::profile_key;
+use super::types::{Endpoint, Problem};
+use crate::render::{
+    Compiled, Direction, EndpointRules, Part, Passage, endpoint_part, tier_chain, tier_name,
+};
+
+/// Of its endpoints the host takes care in OpenStack's way.
+const OPENSTACK: &str = "openstack";
+
+static DEFAULT_ALLOW: Profile = Profile::default_allow();
+
+impl Calculator {
+    /// Given the places of those before it.
+    pub(super) fn place(&self, order: &Order, endpoint: &Endpoint) -> Place {
+        let mut builder = Builder {
+            calculator: self,
+            order,
+            part: Part::default(),
+            problems: BTreeSet::new(),
+        };
+        let mut endpoint = endpoint.clone();
+        let denial = builder.denial(&endpoint);
+        let has_interface = denial.is_none();
+        let denied = match denial {
+            Some(reason) => {
+                builder.problem("spec.interfaceName", &reason);
+                Some(reason)
+            }
+            None => {
+                let refused = builder.take_addresses(&mut endpoint);
+                builder.set_up(&mut endpoint);
+                refused
+            }
+        };
+        Place {
+            placement: Placement { endpoint, denied },
+            has_interface,
+            part: builder.part,
+            problems: builder.problems,
+        }
+    }
+}
+
+struct Builder<'c> {
+    calculator: &'c Calculator,
+    order: &'c Order,
+    part: Part,
+    problems: BTreeSet<Problem>,
+}
+
+impl<'c> Builder<'c> {
+    /// Who has an address already.
+    fn holder(&self, address: IpAddr) -> Option<&'c Endpoint> {
+        let places = &self.calculator.places;
+        places.holder(self.order, &Claim::Address(address))
+    }
+
+    /// Why the endpoint cannot have its interface.
+    fn denial(&self, endpoint: &Endpoint) -> Option<String> {
+        let name = &endpoint.interface;
+        let settings = &self.calculator.desired.settings;
+        if !settings.is_workload_interface(name) {
+            let prefixes = settings.interface_prefixes.join(", ");
+            return Some(format!(
+                "{name} does not begin with an interface prefix ({prefixes})"
+            ));
+        }
+        let claim = Claim::Interface(name.clone());
+        let holder = self.calculator.places.holder(self.order, &claim)?;
+        Some(format!("{name} is the interface of endpoint {}", holder.id))
+    }
+
+    /// Leaves the endpoint those addresses that no other has. Returns why one is refused.
+    fn take_addresses(&mut self, endpoint: &mut Endpoint) -> Option<String> {
+        let mut refused = None;
+        let ipv6 = self.calculator.desired.settings.ipv6;
+        let mut kept = Vec::with_capacity(endpoint.addresses.len());
+        for address in std::mem::take(&mut endpoint.addresses) {
+            let reason = match self.holder(address) {
+                None if ipv6 || address.is_ipv4() => {
+                    kept.push(address);
+                    continue;
+                }
+                None => format!("{address} is left out: ipv6Support is off"),
+                Some(holder) => {
+                    let reason = format!("{address} is the address of endpoint {}", holder.id);
+                    refused.get_or_insert(reason).clone()
+                }
+            };
+            self.problem("spec.ipNetworks", &reason);
+        }
+        endpoint.addresses = kept;
+        refused
+    }
+
+    fn set_up(&mut self, endpoint: &mut Endpoint) {
+        let openstack = endpoint.id.orchestrator == OPENSTACK;
+        self.take_floating(endpoint, openstack);
+        let rules = EndpointRules {
+            addresses: endpoint.addresses.clone(),
+            from: self.passage(endpoint, Direction::Egress),
+            to: self.passage(endpoint, Direction::Ingress),
+            openstack,
+            floating: endpoint.floating.clone(),
+        };
+        let own = endpoint_part(&endpoint.interface, &rules);
+        self.part.chains.extend(own.chains);
+        self.part.sets.extend(own.sets);
+        self.part.elements.extend(own.elements);
+    }
+
+    /// Leaves the endpoint the addresses outside that stand for addresses of its own.
+    fn take_floating(&mut self, endpoint: &mut Endpoint, openstack: bool) {
+        let wanted = std::mem::take(&mut endpoint.floating);
+        if !self.calculator.desired.settings.floating_ips && !openstack {
+            return;
+        }
+        for (at, (outside, inside)) in wanted.into_iter().enumerate() {
+            let other = match endpoint.routes().any(|own| own == outside) {
+                true => Some(&endpoint.interface),
+                false => self.holder(outside).map(|holder| &holder.interface),
+            };
+            let reason = if !endpoint.addresses.contains(&inside) {
+                format!("{inside} is not an address of the endpoint")
+            } else if outside.is_ipv4() != inside.is_ipv4() {
+                format!("{outside} cannot stand for {inside}")
+            } else if let Some(other) = other {
+                format!("{outside} belongs to the endpoint on {other}")
+            } else {
+                endpoint.floating.push((outside, inside));
+                continue;
+            };
+            self.problem(&format!("spec.ipNATs[{at}]"), &reason);
+        }
+    }
+
+    /// Tiers in order, then profiles in order: the first that says something decides; if none does,
+    /// nothing passes.
+    fn passage(&mut self, endpoint: &Endpoint, direction: Direction) -> Passage {
+        let mut through = self.tiers(direction);
+        for name in &endpoint.profiles {
+            let Some(profile) = self.profile(name) else {
+                let reason = format!("profile {name} does not exist");
+                self.problem_of(
+                    &profile_key(name),
+                    "",
+                    &format!("{reason}; its endpoints pass nothing"),
+                );
+                return Passage {
+                    through,
+                    allowed: false,
+                    reason,
+                };
+            };
+            let allowed = match profile.side(direction) {
+                Outcome::Allow => true,
+                Outcome::Deny => false,
+                Outcome::Next => continue,
+                Outcome::Ask(chain) => {
+                    self.take_sets(&profile_key(name), chain);
+                    self.take_chain(chain);
+                    through.push(chain.name.clone());
+                    continue;
+                }
+            };
+            return Passage {
+                through,
+                allowed,
+                reason: format!("profile {name}"),
+            };
+        }
+        let reason = match (through.is_empty(), endpoint.profiles.is_empty()) {
+            (false, _) => "no policy or profile allows it",
+            (true, true) => "no profile or policy",
+            (true, false) => "no profile allows it",
+        };
+        Passage {
+            through,
+            allowed: false,
+            reason: reason.into(),
+        }
+    }
+
+    /// The chains of the tiers that have policies for the endpoint.
+    fn tiers(&mut self, direction: Direction) -> Vec<String> {
+        let (calculator, order) = (self.calculator, self.order);
+        let policies = || {
+            let used = calculator.index.used(&order.key);
+            used.filter_map(|key| Some((key, calculator.policies.get(key)?)))
+        };
+        for (key, policy) in policies() {
+            if let Some(side) = policy.side(direction) {
+                self.take_sets(key, side);
+                // The rules of one that passes stand in the chain of its tier instead.
+                if !side.passes {
+                    self.take_chain(side);
+                }
+            }
+        }
+        let mut through = Vec::new();
+        for asked in calculator.tiers.asked(direction, policies()) {
+            if asked.unknown {
+                self.unknown_tier(asked.tier, policies());
+            }
+            let name = tier_name(direction, asked.tier, asked.denies, &asked.policies);
+            let chain = tier_chain(asked.tier, asked.denies, &asked.policies);
+            self.part.chains.insert(name.clone(), Arc::new(chain));
+            through.push(name);
+        }
+        through
+    }
+
+    fn unknown_tier<'p>(
+        &mut self,
+        tier: &str,
+        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+    ) {
+        let reason = format!(
+            "there is no tier {tier}; it is taken for the last one, and for one that denies"
+        );
+        for (key, _) in policies.filter(|(_, policy)| policy.tier == tier) {
+            self.problem_of(key, "spec.tier", &reason);
+        }
+    }
+
+    fn take_chain(&mut self, chain: &Compiled) {
+        let (name, rules) = (chain.name.clone(), Arc::clone(&chain.chain));
+        self.part.chains.insert(name, rules);
+    }
+
+    /// Takes the sets that rules ask, and says what of the rules is not followed.
+    fn take_sets(&mut self, key: &str, chain: &Compiled) {
+        let sets = chain.sets.iter();
+        let sets = sets.map(|(name, set)| (name.clone(), Arc::clone(set)));
+        self.part.sets.extend(sets);
+        for fault in &chain.unsupported {
+            self.problem_of(key, &fault.field, &fault.reason);
+        }
+    }
+
+    fn profile(&self, name: &str) -> Option<&'c Profile> {
+        match name {
+            DEFAULT_ALLOW_PROFILE => Some(&DEFAULT_ALLOW),
+            _ => self.calculator.profiles.get(name),
+        }
+    }
+
+    fn problem(&mut self, field: &str, reason: &str) {
+        let key = &self.order.key;
+        self.problems.insert(Problem::new(key, field, reason));
+    }
+
+    /// A problem of what the endpoint needs.
+    fn problem_of(&mut self, key: &str, field: &str, reason: &str) {
+        self.problems.insert(Problem::new(key, field, reason));
+    }
+}

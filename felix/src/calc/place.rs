@@ -1,0 +1,192 @@
+//! Which endpoint has what several may want: interfaces and addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::Bound;
+
+use super::desired::Placement;
+use super::types::{Endpoint, EndpointId, Problem};
+use crate::render::Part;
+
+/// An endpoint's turn: of two that want the same thing, the lower one has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order {
+    pub(super) id: EndpointId,
+    pub(super) key: String,
+}
+
+/// What an endpoint may want.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    Interface(String),
+    Address(IpAddr),
+}
+
+/// What has become of an endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) placement: Placement,
+    /// Whether it has its interface.
+    pub(super) has_interface: bool,
+    /// What it adds to the packet filter.
+    pub(super) part: Part,
+    /// What is wrong with it, or with what it needs.
+    pub(super) problems: BTreeSet<Problem>,
+}
+
+impl Place {
+    /// The endpoint, if it has its interface: with what is its own.
+    pub(super) fn holder(&self) -> Option<&Endpoint> {
+        self.has_interface.then_some(&self.placement.endpoint)
+    }
+
+    /// What it has taken, with the interface that all of it is on.
+    pub(super) fn takes(&self) -> BTreeMap<Claim, String> {
+        let holder = self.holder();
+        let taken = holder.into_iter().flat_map(|endpoint| {
+            let interface = Claim::Interface(endpoint.interface.clone());
+            let addresses = endpoint.routes().map(Claim::Address);
+            let claims = addresses.chain([interface]);
+            claims.map(|claim| (claim, endpoint.interface.clone()))
+        });
+        taken.collect()
+    }
+}
+
+/// All endpoints of this host, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    places: BTreeMap<Order, Place>,
+    /// The turn of each key, and what it wants.
+    claims: BTreeMap<String, (EndpointId, BTreeSet<Claim>)>,
+    claimants: BTreeMap<Claim, BTreeSet<Order>>,
+    /// How many have a problem; none that is zero.
+    problems: BTreeMap<Problem, usize>,
+    /// Values that are refused, by key.
+    pub(super) refused: BTreeMap<String, Problem>,
+    /// Those of them that are endpoints of this host, with their resources.
+    pub(super) refused_here: BTreeMap<Order, String>,
+}
+
+impl Places {
+    /// Takes note of what a key's endpoint wants. Returns the turns that it had and has.
+    pub(super) fn claim(&mut self, key: &str, endpoint: Option<&Endpoint>) -> Vec<Order> {
+        let mut turns = Vec::new();
+        if let Some((id, claims)) = self.claims.remove(key) {
+            let key = key.to_owned();
+            let order = Order { id, key };
+            for claim in claims {
+                if let Some(claimants) = self.claimants.get_mut(&claim) {
+                    claimants.remove(&order);
+                    if claimants.is_empty() {
+                        self.claimants.remove(&claim);
+                    }
+                }
+            }
+            turns.push(order);
+        }
+        if let Some(endpoint) = endpoint {
+            let (id, key) = (endpoint.id.clone(), key.to_owned());
+            let mut claims: BTreeSet<Claim> = endpoint.routes().map(Claim::Address).collect();
+            claims.insert(Claim::Interface(endpoint.interface.clone()));
+            self.claims
+                .insert(key.clone(), (id.clone(), claims.clone()));
+            let order = Order { id, key };
+            for claim in claims {
+                let claimants = self.claimants.entry(claim).or_default();
+                claimants.insert(order.clone());
+            }
+            turns.push(order);
+        }
+        turns
+    }
+
+    /// The turns of keys.
+    pub(super) fn orders<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k String>,
+    ) -> impl Iterator<Item = Order> {
+        keys.filter_map(|key| {
+            let (id, _) = self.claims.get(key)?;
+            let (id, key) = (id.clone(), key.clone());
+            Some(Order { id, key })
+        })
+    }
+
+    /// Those whose turn comes later and who want one of the things.
+    pub(super) fn after<'c>(
+        &self,
+        order: &Order,
+        claims: impl Iterator<Item = (&'c Claim, &'c String)>,
+    ) -> BTreeSet<Order> {
+        let later = (Bound::Excluded(order), Bound::Unbounded);
+        let claimants = claims.filter_map(|(claim, _)| self.claimants.get(claim));
+        claimants
+            .flat_map(|claimants| claimants.range::<Order, _>(later))
+            .cloned()
+            .collect()
+    }
+
+    /// Who has a thing before the turn of `order` comes.
+    pub(super) fn holder(&self, order: &Order, claim: &Claim) -> Option<&Endpoint> {
+        let earlier = (Bound::Unbounded, Bound::Excluded(order));
+        let mut claimants = self.claimants.get(claim)?.range::<Order, _>(earlier);
+        claimants.find_map(|order| {
+            let endpoint = self.places.get(order)?.holder()?;
+            let has = match claim {
+                Claim::Interface(_) => true,
+                Claim::Address(address) => endpoint.routes().any(|one| one == *address),
+            };
+            has.then_some(endpoint)
+        })
+    }
+
+    pub(super) fn get(&self, order: &Order) -> Option<&Place> {
+        self.places.get(order)
+    }
+
+    /// Returns what was there.
+    pub(super) fn exchange(&mut self, order: &Order, new: Option<Place>) -> Option<Place> {
+        match new {
+            Some(place) => self.places.insert(order.clone(), place),
+            None => self.places.remove(order),
+        }
+    }
+
+    /// The last place of an id; there is more than one only if two keys tell the same id.
+    pub(super) fn last(
+        &self,
+        id: &EndpointId,
+        from: (Bound<&Order>, Bound<&Order>),
+    ) -> Option<&Place> {
+        let places = self.places.range::<Order, _>(from);
+        let places = places.take_while(|(order, _)| order.id == *id);
+        places.last().map(|(_, place)| place)
+    }
+
+    /// Counts problems off and on.
+    pub(super) fn count_problems(
+        &mut self,
+        gone: &BTreeSet<Problem>,
+        come: &BTreeSet<Problem>,
+        all: &mut BTreeSet<Problem>,
+    ) {
+        for problem in come {
+            let count = self.problems.entry(problem.clone()).or_default();
+            *count += 1;
+            if *count == 1 {
+                all.insert(problem.clone());
+            }
+        }
+        for problem in gone {
+            let Some(count) = self.problems.get_mut(problem) else {
+                continue;
+            };
+            *count -= 1;
+            if *count == 0 {
+                self.problems.remove(problem);
+                all.remove(problem);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a change costs among many endpoints: counted, since time says little on a busy machine.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{PREFIX, endpoint, policy, tell, told};
+use crate::calc::Calculator;
+use crate::render::changes;
+
+const ENDPOINTS: usize = 10_000;
+const GROUPS: usize = 20;
+
+fn key(n: usize) -> String {
+    format!("{PREFIX}workloadendpoints/openstack/h0-openstack-vm{n}-p")
+}
+
+fn member(n: usize, group: usize, address: &str) -> Value {
+    let (_, mut value) = endpoint(0, n, &[&format!("g{group}")], false);
+    value["spec"]["ipNetworks"] = json!([format!("{address}/32")]);
+    value
+}
+
+/// Each in one of the groups, whose members may speak to each other.
+fn many() -> Calculator {
+    let mut stored = BTreeMap::new();
+    for n in 0..ENDPOINTS {
+        let address = format!("10.66.{}.{}", n / 250, n % 250);
+        stored.insert(key(n), member(n, n % GROUPS, &address));
+    }
+    for n in 0..GROUPS {
+        let selector = format!("has(g{n})");
+        let spec = json!({"selector": selector, "ingress": [{"action": "Allow", "source":
+            {"selector": selector}}], "egress": [{"action": "Allow"}]});
+        let (key, value) = policy(&format!("g{n}"), &spec);
+        stored.insert(key, value);
+    }
+    told(&stored)
+}
+
+#[test]
+fn a_change_among_many_is_a_few_steps() {
+    let mut calculator = many();
+    let start = std::time::Instant::now();
+    let whole = calculator.settle();
+    println!(
+        "{ENDPOINTS} endpoints, {GROUPS} policies: {:?}",
+        start.elapsed()
+    );
+    assert_eq!(whole.endpoints.len(), ENDPOINTS);
+    let before = calculator.desired().rules().clone();
+    // To another group, to another address, and one of another host to another address.
+    let other = endpoint(1, 7, &["g7"], false);
+    let changes_of_one = [
+        (key(7), member(7, 8, "10.66.0.7"), 1, 14),
+        (key(8), member(8, 8, "10.67.0.8"), 1, 4),
+        (other.0, other.1, 0, 2),
+    ];
+    let mut held = before;
+    for (key, value, places, steps_max) in changes_of_one {
+        let start = std::time::Instant::now();
+        tell(&mut calculator, &key, Some(&value));
+        let told = start.elapsed();
+        let settled = calculator.settle();
+        println!("told {told:?}, and settled {:?}", start.elapsed());
+        // What is looked at is what changed.
+        assert_eq!(settled.endpoints.len(), places);
+        assert_eq!(settled.interfaces.len(), places);
+        assert!(settled.rules.chains.len() <= 8, "{:?}", settled.rules);
+        let keys: usize = settled.rules.sets.values().map(|keys| keys.len()).sum();
+        assert!(keys <= 8, "{:?}", settled.rules);
+        let wanted = calculator.desired().rules();
+        let steps = changes(&held, wanted, &settled.rules);
+        assert!(!steps.is_empty() && steps.len() <= steps_max, "{steps:#?}");
+        held.follow(wanted, &settled.rules);
+    }
+    assert!(held == *calculator.desired().rules());
+}

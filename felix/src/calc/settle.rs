@@ -1,0 +1,207 @@
+//! From what was told to what is different: it costs what changed, not what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use super::calculator::Calculator;
+use super::desired::{Placement, Settled};
+use super::place::{Order, Place};
+use super::policy::Touched;
+use super::read::local_id;
+use super::types::{Endpoint, EndpointId, Problem};
+use crate::render::{Family, Frame, Key, SetKind};
+
+impl Calculator {
+    /// Brings [`desired`](Self::desired) up to date with all that was told. What comes of it is
+    /// what would come of the same values told to a new one.
+    pub fn settle(&mut self) -> Settled {
+        let news = std::mem::take(&mut self.news);
+        let touched = self.index.take_touched();
+        let mut settled = Settled {
+            settings: news.settings && self.take_settings(),
+            ..Settled::default()
+        };
+        let mut due: BTreeSet<Order> = BTreeSet::new();
+        for key in &news.endpoints {
+            due.extend(self.places.claim(key, self.endpoints.get(key)));
+        }
+        due.extend(self.places.orders(touched.endpoints.iter()));
+        if settled.settings || news.tiers {
+            due.extend(self.places.orders(self.endpoints.keys()));
+        }
+        let replaced = self.replace(due);
+        self.apply(replaced, &mut settled);
+        self.exchange_members(touched);
+        for key in news.refused {
+            settled.endpoints.extend(self.refuse(key));
+        }
+        self.desired.refused = self.refused.len();
+        for id in &settled.endpoints {
+            match self.placement(id) {
+                Some(placement) => self.desired.endpoints.insert(id.clone(), placement),
+                None => self.desired.endpoints.remove(id),
+            };
+        }
+        self.desired.rules.close();
+        settled.rules = self.desired.rules.take_touched();
+        settled
+    }
+
+    /// Returns whether the settings are others.
+    fn take_settings(&mut self) -> bool {
+        let settings = self.settings();
+        self.desired.rules.set_frame(Frame {
+            interface_prefixes: settings.interface_prefixes.clone(),
+            to_host: settings.to_host,
+            metadata: settings.metadata,
+        });
+        let changed = self.desired.settings != settings;
+        self.desired.settings = settings;
+        changed
+    }
+
+    /// Works out anew the places of endpoints, and of those after them that want what they have
+    /// taken or left: of two that want the same thing, the lower one has it. Returns what was in
+    /// these places.
+    fn replace(&mut self, mut due: BTreeSet<Order>) -> BTreeMap<Order, Option<Place>> {
+        let mut replaced = BTreeMap::new();
+        while let Some(order) = due.pop_first() {
+            let endpoint = self.endpoints.get(&order.key);
+            let new = endpoint
+                .filter(|endpoint| endpoint.id == order.id)
+                .map(|endpoint| self.place(&order, endpoint));
+            let old = self.places.exchange(&order, new);
+            let new = self.places.get(&order);
+            let takes = |place: Option<&Place>| place.map(Place::takes).unwrap_or_default();
+            let (before, after) = (takes(old.as_ref()), takes(new));
+            if before != after {
+                due.extend(self.places.after(&order, before.iter().chain(&after)));
+            }
+            replaced.insert(order, old);
+        }
+        replaced
+    }
+
+    /// Takes the old places out of what is desired, and then puts the new ones in.
+    fn apply(&mut self, replaced: BTreeMap<Order, Option<Place>>, settled: &mut Settled) {
+        let desired = &mut self.desired;
+        let old = || replaced.values().flatten();
+        for place in old() {
+            let Some(endpoint) = place.holder() else {
+                continue;
+            };
+            desired.rules.remove(&place.part);
+            desired.interfaces.remove(&endpoint.interface);
+            for address in endpoint.routes() {
+                desired.routes.remove(&address);
+            }
+        }
+        for place in replaced.keys().filter_map(|order| self.places.get(order)) {
+            let Some(endpoint) = place.holder() else {
+                continue;
+            };
+            let name = &endpoint.interface;
+            desired.rules.add(&place.part);
+            desired.interfaces.insert(name.clone(), endpoint.clone());
+            for address in endpoint.routes() {
+                desired.routes.insert(address, name.clone());
+            }
+            settled.interfaces.insert(name.clone());
+        }
+        for endpoint in old().filter_map(Place::holder) {
+            settled.interfaces.insert(endpoint.interface.clone());
+            let routes = &desired.routes;
+            let left = endpoint.routes();
+            let left = left.filter(|address| routes.get(address) != Some(&endpoint.interface));
+            settled.left.extend(left);
+        }
+        for (order, old) in replaced {
+            let problems = |place: Option<&Place>| match place {
+                Some(place) => place.problems.clone(),
+                None => BTreeSet::new(),
+            };
+            let (gone, come) = (problems(old.as_ref()), problems(self.places.get(&order)));
+            self.places
+                .count_problems(&gone, &come, &mut self.desired.problems);
+            settled.endpoints.insert(order.id);
+        }
+    }
+
+    /// Puts addresses into the sets of selectors, and takes them out.
+    fn exchange_members(&mut self, touched: Touched) {
+        let rules = &mut self.desired.rules;
+        for (id, changed) in touched.sets {
+            let names = Family::ALL.map(|family| (family, id.set_name(family)));
+            let Some(addresses) = self.index.addresses(&id) else {
+                names.iter().for_each(|(_, name)| rules.remove_set(name));
+                continue;
+            };
+            for (family, name) in names {
+                rules.put_set(&name, SetKind::Address(family));
+                let of_family = changed.iter().filter(|one| Family::of(**one) == family);
+                for address in of_family {
+                    let is_there = addresses.contains_key(address);
+                    rules.put_element(&name, &Key::Address(*address), is_there.then_some(None));
+                }
+            }
+        }
+    }
+
+    /// Takes note that a value is refused, or no longer. Returns the endpoint of this host that it
+    /// is about.
+    fn refuse(&mut self, key: String) -> Option<EndpointId> {
+        let new = self.refused.get(&key);
+        let old = match new {
+            Some(problem) => self.places.refused.insert(key.clone(), problem.clone()),
+            None => self.places.refused.remove(&key),
+        };
+        let set = |problem: Option<&Problem>| problem.into_iter().cloned().collect();
+        let (gone, come) = (set(old.as_ref()), set(new));
+        let is_refused = new.is_some();
+        self.places
+            .count_problems(&gone, &come, &mut self.desired.problems);
+        let (id, resource) = local_id(&key, &self.hostname)?;
+        let order = Order {
+            id: id.clone(),
+            key,
+        };
+        match is_refused {
+            true => self.places.refused_here.insert(order, resource),
+            false => self.places.refused_here.remove(&order),
+        };
+        Some(id)
+    }
+
+    /// What is said of an endpoint. One whose value cannot be read is refused, too.
+    fn placement(&self, id: &EndpointId) -> Option<Placement> {
+        let from = Order {
+            id: id.clone(),
+            key: String::new(),
+        };
+        let from = (Bound::Included(&from), Bound::Unbounded);
+        let mut placement = self
+            .places
+            .last(id, from)
+            .map(|place| place.placement.clone());
+        let refused = self.places.refused_here.range::<Order, _>(from);
+        for (order, resource) in refused.take_while(|(order, _)| order.id == *id) {
+            let problem = self.places.refused.get(&order.key);
+            let what = problem.map(Problem::what).unwrap_or_default();
+            match &mut placement {
+                Some(placement) => {
+                    placement.denied = Some(format!("{what}; the value before it stays in force"));
+                }
+                None => {
+                    let endpoint = Endpoint {
+                        id: id.clone(),
+                        resource: resource.clone(),
+                        ..Endpoint::default()
+                    };
+                    let denied = Some(what);
+                    placement = Some(Placement { endpoint, denied });
+                }
+            }
+        }
+        placement
+    }
+}

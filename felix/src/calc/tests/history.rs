@@ -1,0 +1,190 @@
+//! Metamorphic: however the same end state of the store is told, the outcome is the same.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::render::Ruleset;
+
+fn any_value(nth: usize) -> impl Strategy<Value = Option<Value>> {
+    let networks = prop::sample::subsequence(
+        vec![
+            "10.65.0.1/32",
+            "10.65.0.2/32",
+            "10.65.0.3",
+            "fd65::1/128",
+            "fd65::2/128",
+        ],
+        0..4,
+    );
+    let profiles = prop::sample::subsequence(vec!["p", "q", "projectcalico-default-allow"], 0..=2);
+    let interface = prop::sample::select(vec!["cali1", "cali2", "tap3", "eth0"]);
+    let node = prop::sample::select(vec![HOST, HOST, HOST, "r1-c08"]);
+    let inside = prop::sample::select(vec!["10.65.0.1", "10.65.0.3", "fd65::1"]);
+    let outside = prop::sample::select(vec!["192.0.2.1", "10.65.0.2", "2001:db8::1"]);
+    let floating = prop::collection::vec((inside, outside), 0..3);
+    let value = (node, interface, networks, profiles, floating).prop_map(
+        move |(node, interface, networks, profiles, floating)| {
+            let name = format!("w{nth}");
+            let mut value = endpoint(node, &name, interface, &networks, &profiles);
+            let nats = floating
+                .iter()
+                .map(|(inside, outside)| json!({"internalIP": inside, "externalIP": outside}));
+            value["spec"]["ipNATs"] = nats.collect();
+            value
+        },
+    );
+    prop::option::weighted(0.8, value)
+}
+
+fn any_profile() -> impl Strategy<Value = Option<Value>> {
+    let rules = || {
+        prop::sample::subsequence(
+            vec![
+                json!({"action": "Deny", "protocol": "UDP"}),
+                json!({"action": "Allow", "protocol": "TCP"}),
+                json!({"action": "Allow"}),
+                json!({"action": "Deny"}),
+            ],
+            0..=2,
+        )
+    };
+    let value = (rules(), rules()).prop_map(|(i, e)| json!({"spec": {"ingress": i, "egress": e}}));
+    prop::option::weighted(0.8, value)
+}
+
+fn any_settings() -> impl Strategy<Value = Option<Value>> {
+    let action = prop::sample::select(vec!["Drop", "Accept", "Return"]);
+    let prefix = prop::sample::select(vec!["", "cali", "tap,eth"]);
+    let floating = prop::sample::select(vec!["Enabled", "Disabled"]);
+    let value = (action, prefix, floating, any::<bool>()).prop_map(|(a, p, f, v6)| {
+        json!({"spec": {"defaultEndpointToHostAction": a, "interfacePrefix": p,
+            "floatingIPs": f, "ipv6Support": v6}})
+    });
+    prop::option::weighted(0.8, value)
+}
+
+/// Changes of some keys, each key with several values one after the other.
+fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
+    let endpoint = |nth: usize| {
+        any_value(nth)
+            .prop_map(move |v| (endpoint_key(&format!("w{nth}")), v))
+            .boxed()
+    };
+    let profile = |name: &'static str| {
+        any_profile()
+            .prop_map(move |v| (key("profiles", name), v))
+            .boxed()
+    };
+    let settings = |name: &'static str| {
+        any_settings()
+            .prop_map(move |v| (key("felixconfigurations", name), v))
+            .boxed()
+    };
+    let mut any: Vec<_> = (0..4).map(endpoint).collect();
+    any.extend([
+        profile("p"),
+        profile("q"),
+        settings("default"),
+        settings("node.r1-c07"),
+    ]);
+    prop::collection::vec(prop::strategy::Union::new(any), 0..24)
+}
+
+/// What comes of changes that are settled all at once.
+fn outcome(changes: &[(String, Option<Value>)]) -> Desired {
+    let mut calculator = Calculator::new(HOST, None);
+    for (key, value) in changes {
+        tell(&mut calculator, key, value.as_ref());
+    }
+    calculator.settled()
+}
+
+/// The same of changes that are settled one by one, each of which must be told in full.
+fn followed(changes: &[(String, Option<Value>)]) -> Desired {
+    let mut calculator = Calculator::new(HOST, None);
+    let mut rules = Ruleset::default();
+    for (key, value) in changes {
+        tell(&mut calculator, key, value.as_ref());
+        let before = calculator.desired().clone();
+        let settled = calculator.settle();
+        let after = calculator.desired();
+        rules.follow(after.rules(), &settled.rules);
+        assert_eq!(rules, *after.rules(), "not touched");
+        let interfaces = different(&before.interfaces, &after.interfaces);
+        assert!(interfaces.is_subset(&settled.interfaces));
+        let endpoints = different(&before.endpoints, &after.endpoints);
+        assert!(endpoints.is_subset(&settled.endpoints));
+        let left = before.routes.iter();
+        let left = left.filter(|(address, name)| after.routes.get(*address) != Some(*name));
+        let left: BTreeSet<IpAddr> = left.map(|(address, _)| *address).collect();
+        assert_eq!(left, settled.left);
+        assert!(before.settings == after.settings || settled.settings);
+    }
+    calculator.settled()
+}
+
+/// Keys with other values.
+fn different<K: Ord + Clone, V: PartialEq>(
+    one: &BTreeMap<K, V>,
+    other: &BTreeMap<K, V>,
+) -> BTreeSet<K> {
+    let keys = one.keys().chain(other.keys());
+    let different = keys.filter(|key| one.get(*key) != other.get(*key));
+    different.cloned().collect()
+}
+
+/// Only the last value of each key, in the order of the keys.
+fn squashed(changes: &[(String, Option<Value>)]) -> Vec<(String, Option<Value>)> {
+    let last: BTreeMap<String, Option<Value>> = changes.iter().cloned().collect();
+    last.into_iter().collect()
+}
+
+proptest! {
+    #[test]
+    fn reversed_shuffled_split_squashed_and_doubled_changes_end_alike(
+        changes in any_changes(),
+        shuffled in any_changes().prop_flat_map(|c| (Just(squashed(&c)), Just(squashed(&c)).prop_shuffle())),
+    ) {
+        let expected = outcome(&changes);
+        let squashed = squashed(&changes);
+        prop_assert_eq!(&followed(&changes), &expected, "one by one");
+        prop_assert_eq!(&outcome(&squashed), &expected, "squashed");
+        let reversed: Vec<_> = squashed.iter().rev().cloned().collect();
+        prop_assert_eq!(&outcome(&reversed), &expected, "reversed");
+        let doubled: Vec<_> = changes.iter().flat_map(|c| [c.clone(), c.clone()]).collect();
+        prop_assert_eq!(&outcome(&doubled), &expected, "doubled");
+        // Split: every value is taken away before it comes.
+        let split: Vec<_> = changes.iter().flat_map(|(k, v)| [(k.clone(), None), (k.clone(), v.clone())]).collect();
+        prop_assert_eq!(&outcome(&split), &expected, "split");
+        prop_assert_eq!(outcome(&shuffled.1), outcome(&shuffled.0), "shuffled");
+    }
+
+    #[test]
+    fn whatever_is_routed_is_guarded(changes in any_changes()) {
+        let desired = outcome(&changes);
+        let elements = |set: &str| desired.rules().sets[set].elements.len();
+        let floating = ["floating-ipv4", "floating-ipv6"]
+            .map(|set| desired.rules().sets.get(set).map_or(0, |set| set.elements.len()));
+        let sources = elements("sources-ipv4") + elements("sources-ipv6");
+        prop_assert_eq!(desired.routes.len(), sources + floating[0] + floating[1]);
+        for name in desired.routes.values() {
+            prop_assert!(desired.interfaces.contains_key(name));
+            prop_assert!(desired.settings.is_workload_interface(name));
+        }
+        prop_assert_eq!(desired.interfaces.len(), elements("workloads"));
+    }
+
+    #[test]
+    fn any_octets_are_answered(octets in prop::collection::vec(any::<u8>(), 0..64), text in "\\PC*") {
+        let mut calculator = Calculator::new(HOST, None);
+        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default"] {
+            let name = format!("/calico/resources/v3/projectcalico.org/{name}");
+            calculator.change(&name, Some(&octets));
+            calculator.change(&name, Some(text.as_bytes()));
+            calculator.change(&text, Some(&octets));
+        }
+        calculator.settled();
+    }
+}

@@ -1,0 +1,253 @@
+//! The ruleset as a sum: the frame that every host has, and the parts of its endpoints. A part that
+//! comes or goes costs what is in it, not what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::build::{Frame, base_chains, base_sets};
+use super::openstack;
+use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
+use super::translate::FLOATING;
+
+/// What one endpoint adds to the ruleset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Chains by name. Parts may share them.
+    pub chains: BTreeMap<String, Arc<Chain>>,
+    /// Sets by name. Parts may share them.
+    pub sets: BTreeMap<String, Arc<Set>>,
+    /// Elements of sets of this part, of others, or of the frame. No two parts have the same.
+    pub elements: Vec<(&'static str, Key, Option<Value>)>,
+}
+
+/// Names and keys of what may be different: all that two rulesets have to be compared by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Chains.
+    pub chains: BTreeSet<String>,
+    /// Sets, each with the keys of elements. A set that came or went stands for all of its own.
+    pub sets: BTreeMap<String, BTreeSet<Key>>,
+}
+
+impl Touched {
+    /// Everything in either.
+    pub fn between(one: &Ruleset, other: &Ruleset) -> Self {
+        let mut touched = Self::default();
+        for ruleset in [one, other] {
+            touched.chains.extend(ruleset.chains.keys().cloned());
+            for (name, set) in &ruleset.sets {
+                let keys = touched.sets.entry(name.clone()).or_default();
+                keys.extend(set.elements.keys().cloned());
+            }
+        }
+        touched
+    }
+
+    /// Whether it is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.chains.is_empty() && self.sets.is_empty()
+    }
+
+    /// Whether an element is among it.
+    pub fn has_element(&self, set: &str, key: &Key) -> bool {
+        self.sets.get(set).is_some_and(|keys| keys.contains(key))
+    }
+
+    /// Adds what is in the other.
+    pub fn merge(&mut self, other: Self) {
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        self.chains.extend(other.chains);
+        for (name, keys) in other.sets {
+            self.sets.entry(name).or_default().extend(keys);
+        }
+    }
+
+    fn chain(&mut self, name: &str) {
+        self.chains.insert(name.to_owned());
+    }
+
+    fn set(&mut self, name: &str) -> &mut BTreeSet<Key> {
+        self.sets.entry(name.to_owned()).or_default()
+    }
+}
+
+/// A ruleset, put together.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    frame: Frame,
+    ruleset: Ruleset,
+    /// How many parts have a chain or a set; none that is zero.
+    chains: BTreeMap<String, usize>,
+    sets: BTreeMap<String, usize>,
+    /// Names of the frame's chains, and what they were made from.
+    base: BTreeSet<String>,
+    made_from: Option<(Frame, Used)>,
+    touched: Touched,
+}
+
+/// What of the frame is there only while some endpoint needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) openstack: bool,
+    /// Addresses outside, by family.
+    pub(super) floating: [bool; 2],
+}
+
+impl Default for Assembly {
+    fn default() -> Self {
+        let ruleset = Ruleset {
+            sets: base_sets(),
+            ..Ruleset::default()
+        };
+        Self {
+            touched: Touched::between(&ruleset, &Ruleset::default()),
+            frame: Frame::default(),
+            ruleset,
+            chains: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            base: BTreeSet::new(),
+            made_from: None,
+        }
+    }
+}
+
+/// Two are the same if their rulesets are, whatever these were put together from.
+impl PartialEq for Assembly {
+    fn eq(&self, other: &Self) -> bool {
+        self.ruleset == other.ruleset
+    }
+}
+
+impl Assembly {
+    /// The ruleset, as it was when it was [closed](Self::close) last.
+    pub const fn ruleset(&self) -> &Ruleset {
+        &self.ruleset
+    }
+
+    /// Takes another frame.
+    pub fn set_frame(&mut self, frame: Frame) {
+        self.frame = frame;
+    }
+
+    /// Adds a part.
+    pub fn add(&mut self, part: &Part) {
+        for (name, chain) in &part.chains {
+            *self.chains.entry(name.clone()).or_default() += 1;
+            let held = self.ruleset.chains.get(name);
+            if !held.is_some_and(|held| Arc::ptr_eq(held, chain)) {
+                self.ruleset.chains.insert(name.clone(), Arc::clone(chain));
+                self.touched.chain(name);
+            }
+        }
+        for (name, set) in &part.sets {
+            let count = self.sets.entry(name.clone()).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.ruleset.sets.insert(name.clone(), Set::clone(set));
+                self.touched.set(name);
+            }
+        }
+        for (name, key, value) in &part.elements {
+            self.put_element(name, key, Some(value.clone()));
+        }
+    }
+
+    /// Takes away a part that was added.
+    pub fn remove(&mut self, part: &Part) {
+        for (name, key, _) in &part.elements {
+            self.put_element(name, key, None);
+        }
+        for name in part.chains.keys() {
+            if count_off(&mut self.chains, name) {
+                self.ruleset.chains.remove(name);
+                self.touched.chain(name);
+            }
+        }
+        for name in part.sets.keys() {
+            if count_off(&mut self.sets, name) {
+                self.remove_set(name);
+            }
+        }
+    }
+
+    /// Makes a set of no part, if it is not there.
+    pub fn put_set(&mut self, name: &str, kind: SetKind) {
+        if !self.ruleset.sets.contains_key(name) {
+            self.ruleset.sets.insert(name.into(), Set::of(kind, []));
+            self.touched.set(name);
+        }
+    }
+
+    /// Removes such a set.
+    pub fn remove_set(&mut self, name: &str) {
+        if let Some(set) = self.ruleset.sets.remove(name) {
+            // Before it is written, another one may take its place.
+            self.touched.set(name).extend(set.elements.into_keys());
+        }
+    }
+
+    /// Puts an element with its value into a set that is there, or takes it out.
+    pub fn put_element(&mut self, set: &str, key: &Key, value: Option<Option<Value>>) {
+        let Some(elements) = self.ruleset.sets.get_mut(set).map(|set| &mut set.elements) else {
+            return;
+        };
+        match value {
+            Some(value) => elements.insert(key.clone(), value).map(drop),
+            None => elements.remove(key).map(drop),
+        };
+        self.touched.set(set).insert(key.clone());
+    }
+
+    /// Brings the frame up to date with the parts. To be called when all have come and gone.
+    pub fn close(&mut self) {
+        let used = Used {
+            openstack: self.sets.contains_key(openstack::INTERFACES),
+            floating: FLOATING.map(|name| self.sets.contains_key(name)),
+        };
+        let from = (self.frame.clone(), used);
+        if self.made_from.as_ref() == Some(&from) {
+            return;
+        }
+        let new = base_chains(&self.frame, used);
+        for name in std::mem::take(&mut self.base) {
+            if !new.contains_key(&name) {
+                self.ruleset.chains.remove(&name);
+                self.touched.chain(&name);
+            }
+        }
+        for (name, chain) in new {
+            self.base.insert(name.clone());
+            if self
+                .ruleset
+                .chains
+                .get(&name)
+                .is_none_or(|old| **old != chain)
+            {
+                self.touched.chain(&name);
+                self.ruleset.chains.insert(name, Arc::new(chain));
+            }
+        }
+        self.made_from = Some(from);
+    }
+
+    /// What may be different since the last call.
+    pub fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+}
+
+/// Whether it was the last.
+fn count_off(counts: &mut BTreeMap<String, usize>, name: &str) -> bool {
+    let Some(count) = counts.get_mut(name) else {
+        return false;
+    };
+    *count -= 1;
+    let last = *count == 0;
+    if last {
+        counts.remove(name);
+    }
+    last
+}
