@@ -202,6 +202,7 @@ impl Agent {
             Event::Link(link) => self.link(link),
             Event::LinkGone(index) => {
                 self.forget_setup(*index);
+                self.entries.drop_interface(*index);
                 self.links.remove(*index);
             }
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
@@ -279,8 +280,11 @@ impl Agent {
             .at(link.index)
             .is_some_and(|old| old.name != link.name);
         if renamed || !is_up(link) {
-            // The kernel drops addresses and entries of a link that goes down.
             self.forget_setup(link.index);
+        }
+        if !is_up(link) {
+            // The kernel drops addresses and entries of a link that goes down.
+            self.entries.drop_interface(link.index);
         }
         self.links.put(link);
         self.due.insert(link.name.clone());
@@ -342,6 +346,5 @@ impl Agent {
             }
             self.due.insert(name);
         }
-        self.entries.drop_interface(index);
     }
 }

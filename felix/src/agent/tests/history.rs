@@ -119,7 +119,9 @@ impl Told {
             Act::Up(interface, up) => {
                 if let Some(index) = self.link(*interface) {
                     self.world.kernel.borrow_mut().set_link_up(index, *up);
-                    self.drop_entries(index);
+                    if !*up {
+                        self.drop_entries(index);
+                    }
                 }
             }
             Act::Goes(interface) => {

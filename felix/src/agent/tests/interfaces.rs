@@ -33,14 +33,17 @@ fn a_replaced_interface_is_a_new_one() {
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.in_sync();
     world.kernel.borrow_mut().remove_link(old);
+    world.host.neighbours.clear();
     world.settle();
     assert_eq!(world.routes(), BTreeMap::new());
     let new = world.link("cali1");
     world.settle();
     assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), new)].into());
+    assert_eq!(world.host.neighbours.len(), 1);
     world.kernel.borrow_mut().rename_link(new, "other");
     world.settle();
     assert_eq!(world.routes(), BTreeMap::new());
+    assert!(world.host.neighbours.is_empty(), "it stays up");
 }
 
 #[test]
