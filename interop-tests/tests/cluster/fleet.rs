@@ -161,7 +161,6 @@ impl<'g> Fleet<'g> {
 
     /// All reflectors are killed at once, and come back.
     pub(crate) async fn all_reflectors_are_away(&mut self, time: Duration) {
-        self.all_have_settled().await;
         let watch = self.watch("all reflectors are away");
         for reflector in &mut self.reflectors {
             reflector.kill().await.expect("killed");

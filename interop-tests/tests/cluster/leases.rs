@@ -32,24 +32,6 @@ impl Fleet<'_> {
         self.whole().await;
     }
 
-    /// All are killed and stay away until no registration is left: routes are kept all the same, and
-    /// who comes back is found.
-    pub(crate) async fn all_reflectors_stay_away(&mut self) {
-        self.all_have_settled().await;
-        let watch = self.watch("all reflectors stay away");
-        for reflector in &mut self.reflectors {
-            reflector.kill().await.expect("killed");
-        }
-        self.unregistered(&REFLECTORS).await;
-        for reflector in &mut self.reflectors {
-            reflector.start_stored_again().expect("started");
-        }
-        self.registered(ReflectorState::Active, &REFLECTORS).await;
-        self.sessions(CHOSEN).await;
-        watch.end(&self.nodes).await;
-        self.whole().await;
-    }
-
     /// One lives, but the store does not hear of it: it counts for a while by its sessions, then its
     /// clients choose others.
     pub(crate) async fn a_reflector_is_not_heard_of(&mut self, nth: usize) {
@@ -80,24 +62,6 @@ impl Fleet<'_> {
         self.registered(ReflectorState::Active, &REFLECTORS).await;
         assert_eq!(self.choices().await, before);
         watch.end(&self.nodes).await;
-    }
-
-    /// Waits until all reflectors have settled, and no node keeps what one has said before a restart:
-    /// that would go with the next one (RFC 4724 §4.2).
-    pub(crate) async fn all_have_settled(&self) {
-        for nth in 0..REFLECTORS.len() {
-            self.has_settled(nth).await;
-        }
-        self.wait("that nothing is stale", async || {
-            for node in &self.nodes {
-                let mut neighbors = node.speaker.neighbors().await.neighbors.into_iter();
-                if let Some(one) = neighbors.find(|one| one.stale_for_s.is_some()) {
-                    return Ok(Err(format!("host {}: {one:?}", node.number)));
-                }
-            }
-            Ok(Ok(()))
-        })
-        .await;
     }
 
     /// Waits until a reflector has nobody to wait for, nor will its next life have but its clients.

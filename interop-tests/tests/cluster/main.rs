@@ -46,7 +46,6 @@ fn a_cluster_of_reflectors_runs_itself() {
         }
         fleet.the_store_is_away(lasts(60, 6)).await;
         fleet.all_reflectors_are_away(lasts(10, 2)).await;
-        fleet.all_reflectors_stay_away().await;
         fleet.a_reflector_stays_away(0).await;
         fleet.a_reflector_is_not_heard_of(1).await;
         fleet.no_reflector_is_heard_of(patience.absence_wait).await;
