@@ -37,6 +37,7 @@ pgrep procps
 /usr/lib/python3/dist-packages/etcd3gw python3-etcd3gw
 /usr/lib/python3/dist-packages/neutron python3-neutron
 /usr/lib/python3/dist-packages/pip python3-pip
+/usr/lib/python3.11/lib2to3 python3-lib2to3
 /usr/lib/python3/dist-packages/pymysql python3-pymysql
 tshark tshark
 '

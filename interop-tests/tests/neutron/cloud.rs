@@ -15,8 +15,10 @@ use tokio::net::TcpStream;
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// After how many seconds without a word Neutron takes a Felix for dead.
-pub(crate) const AGENT_DOWN_S: u64 = 8;
+/// After how many seconds without a word Neutron takes a Felix for dead: at first never, so that ports
+/// are bound however busy the machine is; and after Neutron came back.
+const AGENT_DOWN_S: u64 = 600;
+const AGENT_DOWN_SOON_S: u64 = 8;
 
 /// The numbers of the controller and of etcd's host.
 const CONTROLLER: u8 = 8;
@@ -26,12 +28,18 @@ const ETCD: u8 = 9;
 const PYTHON: &str = "/usr/bin/python3";
 const PASTE: &str = "/usr/lib/python3/dist-packages/neutron/tests/etc/api-paste.ini";
 
-/// Prepares the controller, in its own mount namespace: processes by the numbers that Neutron has
-/// them under, and an empty database.
-const PREPARE: &str = "set -eu
+/// A database server with an empty database, in the memory of the controller's own mount namespace,
+/// where processes have the numbers that Neutron has them under, too.
+const DATABASE: &str = "set -eu
+cd /run/cambric
 mount -t proc proc /proc
-mariadb-install-db --no-defaults --user=root --datadir=\"$PWD/db\" \
-    --auth-root-authentication-method=normal --skip-test-db >install.log 2>&1";
+mkdir db
+mount -t tmpfs tmpfs db
+echo 'create database if not exists neutron;' >create.sql
+options='--no-defaults --user=root --datadir=/run/cambric/db/data --innodb-log-file-size=8M'
+mariadb-install-db $options --auth-root-authentication-method=normal --skip-test-db
+exec mariadbd $options --socket=/run/cambric/db/sock --pid-file=/run/cambric/db/pid \
+    --skip-networking --innodb-flush-log-at-trx-commit=0 --init-file=/run/cambric/create.sql";
 
 /// The controller, and the switch that hosts are put on.
 pub(crate) struct Cloud {
@@ -39,7 +47,7 @@ pub(crate) struct Cloud {
     pub(crate) url: String,
     controller: Site,
     server: Process,
-    _database: Process,
+    database: Process,
     _etcd: Etcd,
     /// The last to go: it waits for all processes.
     pub(crate) ground: Ground,
@@ -50,7 +58,7 @@ fn driver() -> Option<PathBuf> {
     let test = std::env::current_exe().expect("a running test has a path");
     let target = test.ancestors().nth(3).expect("the target directory");
     let directory = target.join("networking-calico");
-    let found = directory.join("networking_calico").is_dir();
+    let found = directory.join("translated-3.12.0").exists();
     if !found {
         println!(
             "skipped: {} is not there; tools/install-neutron-driver.sh does that",
@@ -61,10 +69,11 @@ fn driver() -> Option<PathBuf> {
 }
 
 impl Cloud {
-    /// Starts a controller; none, with a notice, where anything of it is not installed.
+    /// Starts a controller, which does not answer yet; none, with a notice, where anything of it is
+    /// not installed.
     pub(crate) async fn start(ground: Ground) -> Option<Self> {
         let driver = driver()?;
-        for program in ["mariadbd", "mariadb", "mariadb-install-db"] {
+        for program in ["mariadbd", "mariadb-install-db"] {
             foreign(program)?;
         }
         if !PathBuf::from(PASTE).exists() {
@@ -75,32 +84,46 @@ impl Cloud {
         }
         ground.join().await.expect("on the switch");
         let etcd = Etcd::start(&ground, &[ETCD]).await.expect("etcd")?;
-        let url = format!("http://{}", etcd.endpoints()[0]);
-        let options = EtcdOptions::new([url.as_str()]);
-        let store = EtcdStore::connect(&options).await.expect("a store");
         let controller = ground.site(CONTROLLER).await.expect("a host");
-        let database = database(&controller).await;
         std::fs::create_dir(controller.host.directory().join("locks")).expect("made");
-        controller.save("neutron.conf", &configuration());
+        controller.save("neutron.conf", &configuration(AGENT_DOWN_S));
+        controller.save("ported.py", include_str!("ported.py"));
         controller.save("server.py", include_str!("server.py"));
         std::os::unix::fs::symlink(driver, controller.host.directory().join("driver"))
             .expect("linked");
-        let mut server = neutron(&controller);
+        // Neutron waits for its database.
+        let program = Program::new("/bin/sh").args(["-c", DATABASE]);
+        let database = controller.host.spawn("mariadb", &program).expect("MariaDB");
+        let server = neutron(&controller);
+
+        let url = format!("http://{}", etcd.endpoints()[0]);
+        let options = EtcdOptions::new([url.as_str()]);
+        let store = EtcdStore::connect(&options).await.expect("a store");
         eventually("the store answers", async || {
             let answer = store.get("/".into()).await;
             answer.map(drop).map_err(|error| error.to_string())
         })
         .await;
-        answers(&mut server).await;
         Some(Self {
             resources: Resources::new(store),
             url,
             controller,
             server,
-            _database: database,
+            database,
             _etcd: etcd,
             ground,
         })
+    }
+
+    /// Waits until Neutron takes connections, unless it ends.
+    pub(crate) async fn answers(&mut self) {
+        let answers = until(PATIENCE, "Neutron answers", async || {
+            self.database.check()?;
+            self.server.check()?;
+            let connected = TcpStream::connect((Site::v4(CONTROLLER), 9696)).await;
+            Ok::<_, lab::Error>(connected.map(drop).map_err(|error| error.to_string()))
+        });
+        answers.await.unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Neutron dies at once.
@@ -108,10 +131,12 @@ impl Cloud {
         self.server.kill().await.expect("killed");
     }
 
-    /// Neutron comes back.
+    /// Neutron comes back, and takes who says nothing for dead soon.
     pub(crate) async fn restart(&mut self) {
+        self.controller
+            .save("neutron.conf", &configuration(AGENT_DOWN_SOON_S));
         self.server = neutron(&self.controller);
-        answers(&mut self.server).await;
+        self.answers().await;
     }
 
     /// The end of what Neutron has logged.
@@ -223,36 +248,6 @@ pub(crate) async fn eventually<T>(
     asked.await.unwrap_or_else(|error| panic!("{error}")).0
 }
 
-/// A database server with an empty database, on a socket in the host's directory.
-async fn database(site: &Site) -> Process {
-    let run = |script: &str| {
-        let script = format!("cd /run/cambric\n{script}");
-        Program::new("/bin/sh").args(["-c", &script])
-    };
-    let (status, _) = site.host.output(&run(PREPARE)).await.expect("it runs");
-    assert!(status.success(), "{}", site.load("install.log"));
-    let program = Program::new(foreign("mariadbd").expect("installed")).args([
-        "--no-defaults",
-        "--user=root",
-        "--datadir=/run/cambric/db",
-        "--socket=/run/cambric/db/sock",
-        "--pid-file=/run/cambric/db/pid",
-        "--skip-networking",
-        // What is lost with the machine is of no interest here.
-        "--innodb-flush-log-at-trx-commit=0",
-    ]);
-    let process = site.host.spawn("mariadb", &program).expect("MariaDB");
-    let create =
-        run("exec mariadb --no-defaults -uroot -S db/sock -e 'create database neutron' 2>&1");
-    eventually("the database", async || {
-        let (status, output) = site.host.output(&create).await.expect("it runs");
-        let told = || String::from_utf8_lossy(&output).into_owned();
-        status.success().then_some(()).ok_or_else(told)
-    })
-    .await;
-    process
-}
-
 fn neutron(site: &Site) -> Process {
     let program = Program::new(PYTHON)
         .args(["-B", "/run/cambric/server.py"])
@@ -261,18 +256,8 @@ fn neutron(site: &Site) -> Process {
     site.host.spawn("neutron", &program).expect("Neutron")
 }
 
-/// Waits until Neutron takes connections, unless it ends.
-async fn answers(server: &mut Process) {
-    let answers = until(PATIENCE, "Neutron answers", async || {
-        server.check()?;
-        let connected = TcpStream::connect((Site::v4(CONTROLLER), 9696)).await;
-        Ok::<_, lab::Error>(connected.map(drop).map_err(|error| error.to_string()))
-    });
-    answers.await.unwrap_or_else(|error| panic!("{error}"));
-}
-
 /// What an operator sets (`docs/operate/openstack.md`), and what stands in for the rest of a cloud.
-fn configuration() -> String {
+fn configuration(agent_down_s: u64) -> String {
     let (own, etcd) = (Site::v4(CONTROLLER), Site::v4(ETCD));
     format!(
         "[DEFAULT]
@@ -286,7 +271,7 @@ rpc_workers = 0
 rpc_state_report_workers = 0
 state_path = /run/cambric
 api_paste_config = {PASTE}
-agent_down_time = {AGENT_DOWN_S}
+agent_down_time = {agent_down_s}
 notify_nova_on_port_status_changes = false
 notify_nova_on_port_data_changes = false
 [quotas]
@@ -295,6 +280,8 @@ quota_driver = neutron.db.quota.driver_null.DbQuotaDriverNull
 lock_path = /run/cambric/locks
 [database]
 connection = mysql+pymysql://root@localhost/neutron?unix_socket=/run/cambric/db/sock
+max_retries = -1
+retry_interval = 1
 [keystone_authtoken]
 username = x
 password = x

@@ -5,8 +5,11 @@
 mod cloud;
 mod compute;
 
-use cloud::{AGENT_DOWN_S, Cloud, PROJECT, eventually};
+use std::time::Duration;
+
+use cloud::{Cloud, PROJECT, eventually};
 use compute::{Compute, Port};
+use datastore::LeaseId;
 use interop_tests::in_ground;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -97,6 +100,7 @@ fn neutron_drives_two_hosts_and_hears_back() {
 async fn from_ports_to_restarts(mut cloud: Cloud) {
     let mut one = Compute::start(&cloud, 1).await;
     let two = Compute::start(&cloud, 2).await;
+    cloud.answers().await;
     let network = cloud.create("network", json!({"name": "n"})).await["id"].take();
     let subnet = json!({"network_id": network, "ip_version": 4, "cidr": "10.65.0.0/24"});
     let subnet = cloud.create("subnet", subnet).await["id"].take();
@@ -152,8 +156,7 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     }
     groups_decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
     hears_down_and_error(&cloud, &one, &a, &c).await;
-    hears_of_death(&cloud, &mut one, &a, &b).await;
-    restarts(&mut cloud, [&one, &two], [&a, &b], &subnet_key).await;
+    outlives(&mut cloud, (&mut one, &two), [&a, &b, &c], &subnet_key).await;
 }
 
 /// Who reaches whom: `a` and `b` of the default group, and `c` of the other one, on the host of `a`.
@@ -165,9 +168,12 @@ async fn groups_decide(
 ) {
     a.reaches(b).await;
     b.reaches(a).await;
-    for (from, to) in [(a, c), (b, c), (c, a), (c, b)] {
-        from.reaches_not(to).await;
-    }
+    tokio::join!(
+        a.reaches_not(c),
+        b.reaches_not(c),
+        c.reaches_not(a),
+        c.reaches_not(b)
+    );
 
     // What every machine of OpenStack's gets from its host, whatever its group says.
     let service = one.serve_metadata();
@@ -218,74 +224,70 @@ async fn hears_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) 
     cloud.port_is(&a.id, "ACTIVE").await;
 }
 
-/// Felix is killed: its key goes with its lease, Neutron takes it for dead, and packets go on.
-async fn hears_of_death(cloud: &Cloud, one: &mut Compute, a: &Port, b: &Port) {
+/// A Felix and Neutron are killed. The key of Felix goes with its lease, and Neutron, when it comes
+/// back, takes that one for dead; what is wrong in the store it puts right, and no kernel hears of it.
+/// Packets go on all the while.
+async fn outlives(
+    cloud: &mut Cloud,
+    (one, two): (&mut Compute, &Compute),
+    [a, b, c]: [&Port; 3],
+    subnet_key: &str,
+) {
     let status = "/calico/felix/v2/no-region/host/h1/status";
     assert!(cloud.stored(status).await.is_some());
-    one.felix.signal(Signal::SIGKILL).unwrap();
-    eventually("the end of its lease", async || {
-        cloud.stored(status).await.map_or(Ok(()), Err)
-    })
-    .await;
-    cloud.felix_is("h1", false).await;
-    cloud.felix_is("h2", true).await;
-    a.reaches(b).await;
-    one.restart();
-    cloud.felix_is("h1", true).await;
-    println!("a Felix that says nothing for {AGENT_DOWN_S} s is dead, and comes back");
-}
-
-/// Neutron is killed and comes back: it puts right what is wrong in the store, and no kernel hears
-/// of it.
-async fn restarts(cloud: &mut Cloud, hosts: [&Compute; 2], [a, b]: [&Port; 2], subnet_key: &str) {
     let before = elected(cloud).await;
-    cloud.kill().await;
-    cloud
-        .resources
-        .store()
-        .delete(subnet_key.to_owned().into())
-        .await
-        .unwrap();
-    // A port of a host that nobody knows, deleted while Neutron was away.
-    let stray = a.endpoint_key().replace("/h1-", "/h9-");
-    let value = cloud.stored(&a.endpoint_key()).await.unwrap();
-    let value = value.replace(r#""node": "h1""#, r#""node": "h9""#);
-    assert!(value.contains("h9"), "{value}");
-    let put = cloud.resources.store().put(
-        stray.clone().into(),
-        value.clone().into(),
-        datastore::LeaseId::default(),
-    );
-    put.await.unwrap();
-
-    let rules = [hosts[0].rules().await, hosts[1].rules().await];
-    let monitors = hosts.map(|host| lab::RouteMonitor::open(&host.site.host).unwrap());
+    let rules = [one.rules().await, two.rules().await];
+    let monitors = [&*one, two].map(|host| lab::RouteMonitor::open(&host.site.host).unwrap());
     let begun = std::time::Instant::now();
-    let flow = a
-        .pinger()
-        .flow(b.address.into(), std::time::Duration::from_millis(20));
+    let flow = a.pinger().flow(b.address.into(), Duration::from_millis(20));
+
+    one.felix.signal(Signal::SIGKILL).unwrap();
+    cloud.kill().await;
+    let stray = spoil(cloud, a, subnet_key).await;
     cloud.restart().await;
+    // The driver begins its work with the first change, instead of a while after its start.
+    cloud.change_port(&c.id, json!({"name": "c"})).await;
     eventually("the subnet is written again", async || {
-        cloud
-            .stored(subnet_key)
-            .await
-            .map(drop)
-            .ok_or_else(|| "nothing".to_owned())
+        let written = cloud.stored(subnet_key).await;
+        written.map(drop).ok_or_else(|| "nothing".to_owned())
     })
     .await;
     eventually("the stray port goes", async || {
         cloud.stored(&stray).await.map_or(Ok(()), Err)
     })
     .await;
+    eventually("the end of the lease of Felix", async || {
+        cloud.stored(status).await.map_or(Ok(()), Err)
+    })
+    .await;
+    cloud.felix_is("h1", false).await;
+    cloud.felix_is("h2", true).await;
     for port in [a, b] {
         cloud.port_is(&port.id, "ACTIVE").await;
     }
+    assert_ne!(elected(cloud).await, before);
     let report = flow.stop().await;
     assert_eq!(report.lost(), 0, "{report:?}");
     for monitor in &monitors {
         let (events, missed) = monitor.events_since(begun.into());
         assert!(events.is_empty() && !missed, "{events:?}");
     }
-    assert_ne!(elected(cloud).await, before);
-    assert_eq!(rules, [hosts[0].rules().await, hosts[1].rules().await]);
+    assert_eq!(rules, [one.rules().await, two.rules().await]);
+
+    one.restart();
+    cloud.felix_is("h1", true).await;
+}
+
+/// Takes a subnet away, and adds a port of a host that nobody knows, as if it had been deleted while
+/// Neutron was away; returns its key.
+async fn spoil(cloud: &Cloud, port: &Port, subnet_key: &str) -> String {
+    let store = cloud.resources.store();
+    store.delete(subnet_key.to_owned().into()).await.unwrap();
+    let stray = port.endpoint_key().replace("/h1-", "/h9-");
+    let value = cloud.stored(&port.endpoint_key()).await.unwrap();
+    let value = value.replace(r#""node": "h1""#, r#""node": "h9""#);
+    assert!(value.contains("h9"), "{value}");
+    let put = store.put(stray.clone().into(), value.into(), LeaseId::default());
+    put.await.unwrap();
+    stray
 }
