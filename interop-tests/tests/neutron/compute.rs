@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -9,8 +10,13 @@ use interop_tests::{Site, own};
 use ipnet::IpNet;
 use lab::{Host, Pinger, Process, Program, VethEnd};
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
 
 use crate::cloud::{Cloud, eventually};
+
+/// How long an answer may take until it is asked for again.
+const SOON: Duration = Duration::from_millis(300);
 
 /// A compute host, whose name is `h<number>`.
 pub(crate) struct Compute {
@@ -25,7 +31,11 @@ impl Compute {
         let site = cloud.ground.site(number).await.expect("a host");
         // A host of a data centre has a way out, without which it does not answer for gateways.
         let links = site.host.links().expect("links");
-        let out = links.add_route(everything(), Some(Site::v4(254).into()), "eth0");
+        let out = links.add_route(
+            everything(Site::v4(254).into()),
+            Some(Site::v4(254).into()),
+            "eth0",
+        );
         out.await.expect("a default route");
         let datastore = format!("[datastore]\nendpoints = [\"{}\"]\n", cloud.url);
         let felix = format!(
@@ -64,6 +74,15 @@ impl Compute {
         self.felix = felix_of(&self.site);
     }
 
+    /// Waits until the rules of the host are these.
+    pub(crate) async fn rules_are(&self, expected: &str) {
+        eventually("the rules of before", async || {
+            let now = self.rules().await;
+            (now == expected).then_some(()).ok_or(now)
+        })
+        .await;
+    }
+
     /// The rules of the host, without what they have counted.
     pub(crate) async fn rules(&self) -> String {
         let program = Program::new("nft").args(["-s", "list", "ruleset"]);
@@ -72,8 +91,13 @@ impl Compute {
     }
 }
 
-fn everything() -> IpNet {
-    IpNet::new(Ipv4Addr::UNSPECIFIED.into(), 0).expect("a length that fits")
+/// All addresses of the family of this one.
+fn everything(like: IpAddr) -> IpNet {
+    let any: IpAddr = match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    IpNet::new(any, 0).expect("a length that fits")
 }
 
 fn felix_of(site: &Site) -> Process {
@@ -87,10 +111,18 @@ pub(crate) struct Port {
     pub(crate) id: String,
     pub(crate) tap: String,
     pub(crate) address: Ipv4Addr,
+    pub(crate) address_v6: Ipv6Addr,
     pub(crate) mac: String,
     pub(crate) device: String,
     pub(crate) host: String,
-    machine: Option<(Host, Pinger)>,
+    machine: Option<Machine>,
+}
+
+/// A machine with its interface.
+struct Machine {
+    host: Host,
+    pinger: Pinger,
+    listeners: Mutex<Vec<TcpListener>>,
 }
 
 impl Port {
@@ -105,11 +137,23 @@ impl Port {
         // The driver has bound it: there is a live Felix on its host.
         assert_eq!(port["binding:vif_type"], "tap", "{port}");
         let id = text(&port["id"]);
+        let addresses = port["fixed_ips"].as_array().expect("addresses");
+        let addresses: Vec<IpAddr> = addresses
+            .iter()
+            .map(|fixed| text(&fixed["ip_address"]).parse().expect("an address"))
+            .collect();
+        let v4 = addresses.iter().find_map(|address| match address {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        let v6 = addresses.iter().find_map(|address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(*v6),
+        });
         Self {
             tap: format!("tap{}", &id[..11]),
-            address: text(&port["fixed_ips"][0]["ip_address"])
-                .parse()
-                .expect("an address"),
+            address: v4.expect("an IPv4 address"),
+            address_v6: v6.expect("an IPv6 address"),
             mac: text(&port["mac_address"]),
             id,
             device,
@@ -118,8 +162,8 @@ impl Port {
         }
     }
 
-    /// Makes the machine and its interface as Nova does, and has it use its address as DHCP would.
-    pub(crate) async fn plug(&mut self, cloud: &Cloud, at: &Compute) {
+    /// Makes the machine and its interface as Nova does.
+    async fn machine(&self, cloud: &Cloud, at: &Compute) -> Host {
         let machine = cloud.ground.host(&self.device).await.expect("a machine");
         let octets: Vec<u8> = self
             .mac
@@ -137,61 +181,158 @@ impl Port {
             .await
             .expect("an interface");
         links.up(&self.tap).await.expect("up");
+        machine
+    }
+
+    /// Makes the machine, and has it use its addresses as it would have heard them by DHCP.
+    pub(crate) async fn plug(&mut self, cloud: &Cloud, at: &Compute) {
+        let machine = self.machine(cloud, at).await;
         let inside = machine.links().expect("links");
-        let address = IpNet::new(self.address.into(), 24).expect("a length that fits");
-        inside
-            .add_address("eth0", address)
-            .await
-            .expect("an address");
         inside.up("eth0").await.expect("up");
-        let gateway = Ipv4Addr::new(10, 65, 0, 1);
-        let out = inside.add_route(everything(), Some(gateway.into()), "eth0");
-        out.await.expect("a default route");
-        let pinger = Pinger::open(&machine, self.address, Ipv6Addr::UNSPECIFIED).expect("sockets");
-        self.machine = Some((machine, pinger));
+        let gateways: [(IpAddr, u8, IpAddr); 2] = [
+            (self.address.into(), 24, Ipv4Addr::new(10, 65, 0, 1).into()),
+            (
+                self.address_v6.into(),
+                128,
+                Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).into(),
+            ),
+        ];
+        for (address, length, gateway) in gateways {
+            let own = IpNet::new(address, length).expect("a length that fits");
+            inside.add_address("eth0", own).await.expect("an address");
+            let out = inside.add_route(everything(address), Some(gateway), "eth0");
+            out.await.expect("a default route");
+        }
+        let pinger = Pinger::open(&machine, self.address, self.address_v6).expect("sockets");
+        self.machine = Some(Machine {
+            host: machine,
+            pinger,
+            listeners: Mutex::default(),
+        });
     }
 
     /// What its machine reads from the metadata service, at once: nobody listens there but what
     /// its host has put in the place.
     pub(crate) fn reads_metadata(&self) -> std::io::Result<String> {
-        let machine = &self.machine.as_ref().expect("a machine").0;
         let read = || {
             let address = (Ipv4Addr::new(169, 254, 169, 254), 80).into();
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
             let mut text = String::new();
             stream.read_to_string(&mut text).map(|_| text)
         };
-        machine.run(read).expect("a thread")
+        self.inside().host.run(read).expect("a thread")
+    }
+
+    fn inside(&self) -> &Machine {
+        self.machine.as_ref().expect("a machine")
     }
 
     /// The pings of its machine.
     pub(crate) fn pinger(&self) -> &Pinger {
-        &self.machine.as_ref().expect("a machine").1
+        &self.inside().pinger
     }
 
-    /// Waits until its machine gets an answer from another's.
-    pub(crate) async fn reaches(&self, other: &Self) {
-        let what = format!("pings from {} to {}", self.device, other.device);
+    /// Its machine takes connections to these ports.
+    pub(crate) fn listens(&self, ports: impl IntoIterator<Item = u16>) {
+        let mut listeners = self.inside().listeners.lock().expect("whole");
+        for port in ports {
+            let listen = || TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
+            let listener = self.inside().host.run(listen).expect("a thread");
+            listeners.push(listener.expect("a listener"));
+        }
+    }
+
+    async fn connected(&self, address: IpAddr, port: u16) -> bool {
+        let open = match address {
+            IpAddr::V4(_) => TcpSocket::new_v4,
+            IpAddr::V6(_) => TcpSocket::new_v6,
+        };
+        let socket = self.inside().host.run(open).expect("a thread");
+        let connection = socket.expect("a socket").connect((address, port).into());
+        timeout(SOON, connection).await.is_ok_and(|end| end.is_ok())
+    }
+
+    /// Waits until its machine can speak to a port.
+    pub(crate) async fn connects(&self, address: IpAddr, port: u16) {
+        let what = format!("{} speaks to {address} port {port}", self.device);
         eventually(&what, async || {
-            let answer = self
-                .pinger()
-                .ping(IpAddr::V4(other.address), Duration::from_millis(300))
-                .await;
+            let connected = self.connected(address, port).await;
+            connected
+                .then_some(())
+                .ok_or_else(|| "no answer".to_owned())
+        })
+        .await;
+    }
+
+    /// Waits until its machine cannot.
+    pub(crate) async fn connects_not(&self, address: IpAddr, port: u16) {
+        let what = format!("{} does not speak to {address} port {port}", self.device);
+        eventually(&what, async || {
+            for _ in 0..2 {
+                if self.connected(address, port).await {
+                    return Err("an answer".to_owned());
+                }
+            }
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Its machine has one more address.
+    pub(crate) async fn adds(&self, address: IpAddr) {
+        let links = self.inside().host.links().expect("links");
+        let added = links.add_address("eth0", address.into());
+        added.await.expect("an address");
+    }
+
+    /// Waits until its machine gets an answer from another's by one of its further addresses.
+    pub(crate) async fn hears_from(&self, own: IpAddr, other: &Self) {
+        let (v4, v6, to) = match own {
+            IpAddr::V4(own) => (own, Ipv6Addr::UNSPECIFIED, other.address.into()),
+            IpAddr::V6(own) => (Ipv4Addr::UNSPECIFIED, own, other.address_v6.into()),
+        };
+        let pinger = Pinger::open(&self.inside().host, v4, v6).expect("sockets");
+        eventually(&format!("pings from {own} to {to}"), async || {
+            let answer = pinger.ping(to, SOON).await;
             answer.map(drop).ok_or_else(|| "no answer".to_owned())
         })
         .await;
     }
 
-    /// Waits until its machine gets no answer from another's.
+    /// Its machine's addresses.
+    pub(crate) fn addresses(&self) -> [IpAddr; 2] {
+        [self.address.into(), self.address_v6.into()]
+    }
+
+    /// Waits until its machine gets answers from another's addresses.
+    pub(crate) async fn reaches(&self, other: &Self) {
+        for address in other.addresses() {
+            self.hears(address).await;
+        }
+    }
+
+    /// Waits until its machine gets an answer from an address.
+    pub(crate) async fn hears(&self, address: IpAddr) {
+        let what = format!("pings from {} to {address}", self.device);
+        eventually(&what, async || {
+            let answer = self.pinger().ping(address, SOON).await;
+            answer.map(drop).ok_or_else(|| "no answer".to_owned())
+        })
+        .await;
+    }
+
+    /// Waits until its machine gets no answer from another's addresses.
     pub(crate) async fn reaches_not(&self, other: &Self) {
-        let what = format!("no pings from {} to {}", self.device, other.device);
+        let [v4, v6] = other.addresses();
+        tokio::join!(self.hears_not(v4), self.hears_not(v6));
+    }
+
+    /// Waits until its machine gets no answer from an address.
+    pub(crate) async fn hears_not(&self, address: IpAddr) {
+        let what = format!("no pings from {} to {address}", self.device);
         eventually(&what, async || {
             for _ in 0..3 {
-                let answer = self
-                    .pinger()
-                    .ping(IpAddr::V4(other.address), Duration::from_millis(300))
-                    .await;
-                if answer.is_some() {
+                if self.pinger().ping(address, SOON).await.is_some() {
                     return Err("an answer".to_owned());
                 }
             }

@@ -4,6 +4,8 @@
 
 mod cloud;
 mod compute;
+mod groups;
+mod written;
 
 use std::time::Duration;
 
@@ -13,35 +15,6 @@ use datastore::LeaseId;
 use interop_tests::in_ground;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-
-/// What the store holds of a port, as the driver wrote it.
-async fn is_written(cloud: &Cloud, port: &Port, group: &str) {
-    let stored = cloud.stored(&port.endpoint_key()).await.expect("stored");
-    let stored: Value = serde_json::from_str(&stored).unwrap();
-    assert_eq!(stored["kind"], "WorkloadEndpoint");
-    assert_eq!(
-        stored["spec"],
-        json!({"orchestrator": "openstack", "workload": port.device, "node": port.host,
-            "endpoint": port.id, "interfaceName": port.tap, "mac": port.mac,
-            "ipNetworks": [format!("{}/32", port.address)], "allowedIps": [],
-            "ipv4Gateway": "10.65.0.1"})
-    );
-    let labels = &stored["metadata"]["labels"];
-    assert!(
-        labels[format!("sg.projectcalico.org/openstack-{group}")].is_string(),
-        "{labels}"
-    );
-    assert_eq!(labels["projectcalico.org/orchestrator"], "openstack");
-    let policy = format!(
-        "/calico/resources/v3/projectcalico.org/networkpolicies/openstack/ossg.default.{group}"
-    );
-    let policy = cloud.stored(&policy).await.expect("its security group");
-    let policy: Value = serde_json::from_str(&policy).unwrap();
-    assert_eq!(
-        policy["spec"]["selector"],
-        format!("has(sg.projectcalico.org/openstack-{group})")
-    );
-}
 
 /// Waits until Neutron has heard of both hosts.
 async fn both_live(cloud: &Cloud) {
@@ -58,10 +31,13 @@ async fn both_live(cloud: &Cloud) {
         cloud.resources.create(resource).await.expect("created");
     };
     for number in [1, 2] {
-        let spec = json!({"bgp": {"ipv4Address": format!("10.0.0.{number}/24")}});
+        let spec = json!({"bgp": {"ipv4Address": format!("10.0.0.{number}/24"),
+            "ipv6Address": format!("fd00::{number}/64")}});
         create("Node", &format!("h{number}"), spec).await;
     }
-    create("IPPool", "openstack", json!({"cidr": "10.65.0.0/16"})).await;
+    for (name, cidr) in [("openstack", "10.65.0.0/16"), ("openstack-v6", "fd65::/48")] {
+        create("IPPool", name, json!({"cidr": cidr})).await;
+    }
     let elected = elected(cloud).await;
     assert!(elected.starts_with("h8:"), "{elected}");
     for host in ["h1", "h2"] {
@@ -101,23 +77,10 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     let mut one = Compute::start(&cloud, 1).await;
     let two = Compute::start(&cloud, 2).await;
     cloud.answers().await;
-    let network = cloud.create("network", json!({"name": "n"})).await["id"].take();
-    let subnet = json!({"network_id": network, "ip_version": 4, "cidr": "10.65.0.0/24"});
-    let subnet = cloud.create("subnet", subnet).await["id"].take();
-    let subnet_key = format!(
-        "/calico/dhcp/v2/no-region/subnet/{}",
-        subnet.as_str().unwrap()
-    );
-    assert!(
-        cloud
-            .stored(&subnet_key)
-            .await
-            .is_some_and(|stored| stored.contains("10.65.0.0/24"))
-    );
-    let other = cloud
-        .create("security_group", json!({"name": "other"}))
-        .await["id"]
-        .take();
+    let network = text(&cloud.create("network", json!({"name": "n"})).await["id"]);
+    let subnet_key = subnets(&cloud, &network).await;
+    let other = json!({"name": "other"});
+    let other = text(&cloud.create("security_group", other).await["id"]);
 
     both_live(&cloud).await;
 
@@ -127,22 +90,14 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     let mut b = Port::create(&cloud, "b", &two, plain.clone()).await;
     let grouped = json!({"network_id": network, "security_groups": [other]});
     let mut c = Port::create(&cloud, "c", &one, grouped).await;
-    let groups = cloud
-        .ask(
-            "GET",
-            &format!("security-groups?name=default&tenant_id={PROJECT}"),
-            Value::Null,
-        )
-        .await
-        .unwrap();
-    let default = groups["security_groups"][0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let other = other.as_str().unwrap().to_owned();
-    is_written(&cloud, &a, &default).await;
-    is_written(&cloud, &b, &default).await;
-    is_written(&cloud, &c, &other).await;
+    let default = default_group(&cloud).await;
+    written::endpoint(&cloud, &a, &network, (&default, "default"), &[]).await;
+    written::endpoint(&cloud, &b, &network, (&default, "default"), &[]).await;
+    written::endpoint(&cloud, &c, &network, (&other, "other"), &[]).await;
+    let members = written::of_members(&default);
+    let members = members.each_ref().map(String::as_str);
+    written::policy(&cloud, &default, &members, &written::OUT).await;
+    written::policy(&cloud, &other, &[], &written::OUT).await;
 
     a.plug(&cloud, &one).await;
     b.plug(&cloud, &two).await;
@@ -154,47 +109,48 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
             Some(r#"{"status":"up"}"#)
         );
     }
-    groups_decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
+    groups::decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
+    groups::pairs(&cloud, [&a, &b], &network, &default).await;
+    metadata(&one, &c);
     hears_down_and_error(&cloud, &one, &a, &c).await;
     outlives(&mut cloud, (&mut one, &two), [&a, &b, &c], &subnet_key).await;
 }
 
-/// Who reaches whom: `a` and `b` of the default group, and `c` of the other one, on the host of `a`.
-async fn groups_decide(
-    cloud: &Cloud,
-    one: &Compute,
-    [a, b, c]: [&Port; 3],
-    [default, other]: [&str; 2],
-) {
-    a.reaches(b).await;
-    b.reaches(a).await;
-    tokio::join!(
-        a.reaches_not(c),
-        b.reaches_not(c),
-        c.reaches_not(a),
-        c.reaches_not(b)
-    );
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
 
-    // What every machine of OpenStack's gets from its host, whatever its group says.
+/// A subnet of each family; returns the key of the first.
+async fn subnets(cloud: &Cloud, network: &str) -> String {
+    let v4 = json!({"network_id": network, "ip_version": 4, "cidr": "10.65.0.0/24",
+        "dns_nameservers": ["10.0.0.254"]});
+    let v6 = json!({"network_id": network, "ip_version": 6, "cidr": "fd65::/64",
+        "gateway_ip": "fd65::1"});
+    let [v4, v6] = [
+        cloud.create("subnet", v4).await,
+        cloud.create("subnet", v6).await,
+    ]
+    .map(|subnet| format!("/calico/dhcp/v2/no-region/subnet/{}", text(&subnet["id"])));
+    let servers = r#", "dns_servers": ["10.0.0.254"]"#;
+    let expected = written::subnet(network, "10.65.0.0/24", "10.65.0.1", servers);
+    assert_eq!(cloud.stored(&v4).await, Some(expected));
+    let expected = written::subnet(network, "fd65::/64", "fd65::1", "");
+    assert_eq!(cloud.stored(&v6).await, Some(expected));
+    v4
+}
+
+/// The group that ports are in of which nothing else is said.
+async fn default_group(cloud: &Cloud) -> String {
+    let path = format!("security-groups?name=default&tenant_id={PROJECT}");
+    let groups = cloud.ask("GET", &path, Value::Null).await.unwrap();
+    text(&groups["security_groups"][0]["id"])
+}
+
+/// What every machine of OpenStack's gets from its host, whatever its group says.
+fn metadata(one: &Compute, c: &Port) {
     let service = one.serve_metadata();
     assert_eq!(c.reads_metadata().unwrap(), "metadata");
     service.join().unwrap().unwrap();
-
-    // A rule acts while everything runs, and so does its end; but not for who has begun.
-    let before = one.rules().await;
-    let rule = json!({"security_group_id": other, "direction": "ingress", "ethertype": "IPv4",
-        "protocol": "icmp", "remote_group_id": default});
-    let rule = cloud.create("security_group_rule", rule).await["id"].take();
-    b.reaches(c).await;
-    c.reaches_not(a).await;
-    let gone = format!("security-group-rules/{}", rule.as_str().unwrap());
-    cloud.ask("DELETE", &gone, Value::Null).await.unwrap();
-    eventually("the rules of before", async || {
-        let now = one.rules().await;
-        (now == before).then_some(()).ok_or(now)
-    })
-    .await;
-    a.reaches_not(c).await;
 }
 
 /// The interface of a port goes down and comes back; another port is refused.
@@ -239,7 +195,9 @@ async fn outlives(
     let rules = [one.rules().await, two.rules().await];
     let monitors = [&*one, two].map(|host| lab::RouteMonitor::open(&host.site.host).unwrap());
     let begun = std::time::Instant::now();
-    let flow = a.pinger().flow(b.address.into(), Duration::from_millis(20));
+    let flows = b
+        .addresses()
+        .map(|address| a.pinger().flow(address, Duration::from_millis(20)));
 
     one.felix.signal(Signal::SIGKILL).unwrap();
     cloud.kill().await;
@@ -266,8 +224,10 @@ async fn outlives(
         cloud.port_is(&port.id, "ACTIVE").await;
     }
     assert_ne!(elected(cloud).await, before);
-    let report = flow.stop().await;
-    assert_eq!(report.lost(), 0, "{report:?}");
+    for flow in flows {
+        let report = flow.stop().await;
+        assert_eq!(report.lost(), 0, "{report:?}");
+    }
     for monitor in &monitors {
         let (events, missed) = monitor.events_since(begun.into());
         assert!(events.is_empty() && !missed, "{events:?}");

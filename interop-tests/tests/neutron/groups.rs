@@ -1,0 +1,125 @@
+//! Changes of security groups, and what becomes of packets.
+
+use serde_json::{Value, json};
+
+use crate::cloud::Cloud;
+use crate::compute::{Compute, Port};
+use crate::written;
+
+/// Makes a rule of a group that lets something in; returns what deletes it.
+async fn let_in(cloud: &Cloud, group: &str, mut rule: Value) -> String {
+    rule["security_group_id"] = json!(group);
+    rule["direction"] = json!("ingress");
+    let rule = cloud.create("security_group_rule", rule).await;
+    let id = rule["id"].as_str().expect("an id");
+    format!("security-group-rules/{id}")
+}
+
+async fn delete(cloud: &Cloud, what: &str) {
+    cloud.ask("DELETE", what, Value::Null).await.expect("gone");
+}
+
+/// Who reaches whom: `a` and `b` of the default group, and `c` of the other one, on the host of `a`.
+pub(crate) async fn decide(
+    cloud: &Cloud,
+    one: &Compute,
+    [a, b, c]: [&Port; 3],
+    [default, other]: [&str; 2],
+) {
+    a.reaches(b).await;
+    b.reaches(a).await;
+    tokio::join!(
+        a.reaches_not(c),
+        b.reaches_not(c),
+        c.reaches_not(a),
+        c.reaches_not(b)
+    );
+    let before = one.rules().await;
+
+    // Members of a group may ask for echoes, and nothing else; of IPv6 nothing was said.
+    let pings = json!({"ethertype": "IPv4", "protocol": "icmp", "remote_group_id": default});
+    let pings = let_in(cloud, other, pings).await;
+    let members = format!("has(sg.projectcalico.org/openstack-{default})");
+    let as_written = format!(
+        r#"{{"action": "Allow", "ipVersion": 4, "protocol": "ICMP", "source": {{"selector": "{members}"}}}}"#
+    );
+    written::policy(cloud, other, &[&as_written], &written::OUT).await;
+    b.hears(c.address.into()).await;
+    c.listens([22, 23, 8000, 8010, 8011]);
+    tokio::join!(
+        c.reaches_not(a),
+        b.hears_not(c.address_v6.into()),
+        b.connects_not(c.address.into(), 22),
+    );
+    // Who has begun goes on when the rule goes; `a` has not.
+    delete(cloud, &pings).await;
+
+    ports(cloud, [a, b, c], other).await;
+    one.rules_are(&before).await;
+    a.reaches_not(c).await;
+}
+
+/// Ports of TCP that everybody may speak to, and their end.
+async fn ports(cloud: &Cloud, [a, b, c]: [&Port; 3], group: &str) {
+    let one = json!({"ethertype": "IPv4", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22,
+        "remote_ip_prefix": "0.0.0.0/0"});
+    let one = let_in(cloud, group, one).await;
+    let range = json!({"ethertype": "IPv6", "protocol": "tcp", "port_range_min": 8000,
+        "port_range_max": 8010, "remote_ip_prefix": format!("{}/128", b.address_v6)});
+    let range = let_in(cloud, group, range).await;
+    let as_written = [
+        r#"{"action": "Allow", "ipVersion": 4, "protocol": "TCP", "source": {"nets": ["0.0.0.0/0"]}, "destination": {"ports": [22]}}"#.to_owned(),
+        format!(
+            r#"{{"action": "Allow", "ipVersion": 6, "protocol": "TCP", "source": {{"nets": ["{}/128"]}}, "destination": {{"ports": ["8000:8010"]}}}}"#,
+            b.address_v6
+        ),
+    ];
+    let as_written = as_written.each_ref().map(String::as_str);
+    written::policy(cloud, group, &as_written, &written::OUT).await;
+
+    let [v4, v6] = c.addresses();
+    a.connects(v4, 22).await;
+    b.connects(v4, 22).await;
+    b.connects(v6, 8000).await;
+    b.connects(v6, 8010).await;
+    tokio::join!(
+        a.connects_not(v4, 23),
+        b.connects_not(v4, 8000),
+        b.connects_not(v6, 22),
+        b.connects_not(v6, 8011),
+        a.connects_not(v6, 8000),
+        a.hears_not(v4),
+    );
+    delete(cloud, &one).await;
+    delete(cloud, &range).await;
+    tokio::join!(b.connects_not(v4, 22), b.connects_not(v6, 8000));
+}
+
+/// A port may have an address besides its own: it is announced, and it may speak from it; and no
+/// longer when it may not.
+pub(crate) async fn pairs(cloud: &Cloud, [a, b]: [&Port; 2], network: &str, group: &str) {
+    let addresses = ["10.65.0.200", "fd65::c8"].map(|text| text.parse().expect("an address"));
+    for address in addresses {
+        b.adds(address).await;
+        a.hears_not(address).await;
+    }
+    let pairs: Vec<Value> = addresses
+        .iter()
+        .map(|address| json!({"ip_address": address.to_string()}))
+        .collect();
+    let pairs = json!({"allowed_address_pairs": pairs});
+    cloud.change_port(&b.id, pairs).await;
+    let as_written = ["10.65.0.200/32", "fd65::c8/128"];
+    written::endpoint(cloud, b, network, (group, "default"), &as_written).await;
+    for address in addresses {
+        a.hears(address).await;
+        b.hears_from(address, a).await;
+    }
+    let none = json!({"allowed_address_pairs": []});
+    cloud.change_port(&b.id, none).await;
+    written::endpoint(cloud, b, network, (group, "default"), &[]).await;
+    for address in addresses {
+        a.hears_not(address).await;
+    }
+    a.reaches(b).await;
+}
