@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what `make test` needs from Debian: foreign BGP daemons, etcd, container runtimes with
-# the reference CNI plugins, Neutron with its database, decoders, systemd for the hosts that packages
-# are installed in, and a C++ compiler for libFuzzer.
+# the reference CNI plugins, Neutron with its database, server and client of DHCP, decoders, systemd
+# for the hosts that packages are installed in, and a C++ compiler for libFuzzer.
 #
 # Only what is missing, and only as root; otherwise says in one line what to install. The
 # packages bring services: none is started, now or at the next boot, and no port is touched.
@@ -18,6 +18,8 @@ capsh libcap2-bin
 containerd containerd
 ctr containerd
 crun crun
+dhclient isc-dhcp-client
+dnsmasq dnsmasq-base
 bgpctl openbgpd
 etcd etcd-server
 etcdctl etcd-client

@@ -1,6 +1,6 @@
 //! A cloud's controller: etcd, MariaDB, and Neutron with its own driver for Calico.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use datastore::resources::Resources;
@@ -25,7 +25,7 @@ const CONTROLLER: u8 = 8;
 const ETCD: u8 = 9;
 
 /// Where Debian's packages have what Neutron needs.
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 const PASTE: &str = "/usr/lib/python3/dist-packages/neutron/tests/etc/api-paste.ini";
 
 /// A database server with an empty database, in the memory of the controller's own mount namespace,
@@ -45,6 +45,8 @@ exec mariadbd $options --socket=/run/cambric/db/sock --pid-file=/run/cambric/db/
 pub(crate) struct Cloud {
     pub(crate) resources: Resources,
     pub(crate) url: String,
+    /// Where the driver was installed.
+    pub(crate) driver: PathBuf,
     controller: Site,
     server: Process,
     database: Process,
@@ -89,12 +91,10 @@ impl Cloud {
         controller.save("neutron.conf", &configuration(AGENT_DOWN_S));
         controller.save("ported.py", include_str!("ported.py"));
         controller.save("server.py", include_str!("server.py"));
-        std::os::unix::fs::symlink(driver, controller.host.directory().join("driver"))
-            .expect("linked");
         // Neutron waits for its database.
         let program = Program::new("/bin/sh").args(["-c", DATABASE]);
         let database = controller.host.spawn("mariadb", &program).expect("MariaDB");
-        let server = neutron(&controller);
+        let server = neutron(&controller, &driver);
 
         let url = format!("http://{}", etcd.endpoints()[0]);
         let options = EtcdOptions::new([url.as_str()]);
@@ -107,6 +107,7 @@ impl Cloud {
         Some(Self {
             resources: Resources::new(store),
             url,
+            driver,
             controller,
             server,
             database,
@@ -135,7 +136,7 @@ impl Cloud {
     pub(crate) async fn restart(&mut self) {
         self.controller
             .save("neutron.conf", &configuration(AGENT_DOWN_SOON_S));
-        self.server = neutron(&self.controller);
+        self.server = neutron(&self.controller, &self.driver);
         self.answers().await;
     }
 
@@ -248,17 +249,17 @@ pub(crate) async fn eventually<T>(
     asked.await.unwrap_or_else(|error| panic!("{error}")).0
 }
 
-fn neutron(site: &Site) -> Process {
+fn neutron(site: &Site, driver: &Path) -> Process {
     let program = Program::new(PYTHON)
         .args(["-B", "/run/cambric/server.py"])
         .args(["--config-file", "/run/cambric/neutron.conf"])
-        .env("PYTHONPATH", "/run/cambric/driver");
+        .env("PYTHONPATH", driver);
     site.host.spawn("neutron", &program).expect("Neutron")
 }
 
 /// What an operator sets (`docs/operate/openstack.md`), and what stands in for the rest of a cloud.
 fn configuration(agent_down_s: u64) -> String {
-    let (own, etcd) = (Site::v4(CONTROLLER), Site::v4(ETCD));
+    let own = Site::v4(CONTROLLER);
     format!(
         "[DEFAULT]
 core_plugin = ml2
@@ -293,9 +294,18 @@ auth_url = http://127.0.0.1:1/
 type_drivers = local,flat
 tenant_network_types = local
 mechanism_drivers = calico
-[calico]
-etcd_host = {etcd}
+{}",
+        driver_configuration()
+    )
+}
+
+/// Where the driver and its agent find the store.
+pub(crate) fn driver_configuration() -> String {
+    format!(
+        "[calico]
+etcd_host = {}
 etcd_port = 2379
-"
+",
+        Site::v4(ETCD)
     )
 }

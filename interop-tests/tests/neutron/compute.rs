@@ -3,7 +3,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::sync::Mutex;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use interop_tests::{Site, own};
@@ -14,6 +13,9 @@ use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 use crate::cloud::{Cloud, eventually};
+
+/// What the metadata service says.
+pub(crate) const METADATA: &str = "instance-id\nlocal-ipv4\n";
 
 /// How long an answer may take until it is asked for again.
 const SOON: Duration = Duration::from_millis(300);
@@ -57,16 +59,23 @@ impl Compute {
         }
     }
 
-    /// Answers once at the place of the metadata service.
-    pub(crate) fn serve_metadata(&self) -> JoinHandle<std::io::Result<()>> {
-        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 8775));
-        let listener = self
-            .site
-            .host
-            .run(listen)
-            .expect("a thread")
-            .expect("a listener");
-        std::thread::spawn(move || listener.accept()?.0.write_all(b"metadata"))
+    /// A server of files at the place of the metadata service, which answers once this returns.
+    pub(crate) async fn serve_metadata(&self) -> Process {
+        let files = self.site.host.directory().join("latest");
+        std::fs::create_dir(&files).expect("made");
+        std::fs::write(files.join("meta-data"), METADATA).expect("written");
+        let program = Program::new("/usr/bin/python3")
+            .args(["-u", "-m", "http.server", "8775", "--bind", "127.0.0.1"])
+            .args(["--directory", "/run/cambric"]);
+        let server = self.site.host.spawn("metadata", &program);
+        let server = server.expect("a server");
+        let asks = || TcpStream::connect((Ipv4Addr::LOCALHOST, 8775));
+        eventually("the metadata service", async || {
+            let connected = self.site.host.run(asks).expect("a thread");
+            connected.map(drop).map_err(|error| error.to_string())
+        })
+        .await;
+        server
     }
 
     /// Felix comes back.
@@ -85,7 +94,7 @@ impl Compute {
 
     /// The rules of the host, without what they have counted.
     pub(crate) async fn rules(&self) -> String {
-        let program = Program::new("nft").args(["-s", "list", "ruleset"]);
+        let program = Program::new("nft").args(["-s", "list", "table", "inet", "cambric-felix"]);
         let (_, output) = self.site.host.output(&program).await.expect("it runs");
         String::from_utf8_lossy(&output).into_owned()
     }
@@ -163,7 +172,7 @@ impl Port {
     }
 
     /// Makes the machine and its interface as Nova does.
-    async fn machine(&self, cloud: &Cloud, at: &Compute) -> Host {
+    pub(crate) async fn machine(&self, cloud: &Cloud, at: &Compute) -> Host {
         let machine = cloud.ground.host(&self.device).await.expect("a machine");
         let octets: Vec<u8> = self
             .mac
@@ -181,6 +190,8 @@ impl Port {
             .await
             .expect("an interface");
         links.up(&self.tap).await.expect("up");
+        let inside = machine.links().expect("links");
+        inside.up("eth0").await.expect("up");
         machine
     }
 
@@ -188,7 +199,6 @@ impl Port {
     pub(crate) async fn plug(&mut self, cloud: &Cloud, at: &Compute) {
         let machine = self.machine(cloud, at).await;
         let inside = machine.links().expect("links");
-        inside.up("eth0").await.expect("up");
         let gateways: [(IpAddr, u8, IpAddr); 2] = [
             (self.address.into(), 24, Ipv4Addr::new(10, 65, 0, 1).into()),
             (
@@ -203,9 +213,14 @@ impl Port {
             let out = inside.add_route(everything(address), Some(gateway), "eth0");
             out.await.expect("a default route");
         }
-        let pinger = Pinger::open(&machine, self.address, self.address_v6).expect("sockets");
+        self.runs(machine);
+    }
+
+    /// Its machine has its addresses.
+    pub(crate) fn runs(&mut self, host: Host) {
+        let pinger = Pinger::open(&host, self.address, self.address_v6).expect("sockets");
         self.machine = Some(Machine {
-            host: machine,
+            host,
             pinger,
             listeners: Mutex::default(),
         });
@@ -217,6 +232,7 @@ impl Port {
         let read = || {
             let address = (Ipv4Addr::new(169, 254, 169, 254), 80).into();
             let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+            stream.write_all(b"GET /latest/meta-data HTTP/1.0\r\n\r\n")?;
             let mut text = String::new();
             stream.read_to_string(&mut text).map(|_| text)
         };

@@ -36,23 +36,23 @@ pub(crate) async fn decide(
     );
     let before = one.rules().await;
 
-    // Members of a group may ask for echoes, and nothing else; of IPv6 nothing was said.
+    // Members of a group may ask for echoes, and nothing else.
     let pings = json!({"ethertype": "IPv4", "protocol": "icmp", "remote_group_id": default});
     let pings = let_in(cloud, other, pings).await;
+    let pings_v6 = json!({"ethertype": "IPv6", "protocol": "58", "remote_group_id": default});
+    let pings_v6 = let_in(cloud, other, pings_v6).await;
     let members = format!("has(sg.projectcalico.org/openstack-{default})");
-    let as_written = format!(
-        r#"{{"action": "Allow", "ipVersion": 4, "protocol": "ICMP", "source": {{"selector": "{members}"}}}}"#
-    );
-    written::policy(cloud, other, &[&as_written], &written::OUT).await;
-    b.hears(c.address.into()).await;
+    let as_written = [(4, "ICMP"), (6, "58")].map(|(version, protocol)| format!(
+        r#"{{"action": "Allow", "ipVersion": {version}, "protocol": "{protocol}", "source": {{"selector": "{members}"}}}}"#
+    ));
+    let as_written = as_written.each_ref().map(String::as_str);
+    written::policy(cloud, other, &as_written, &written::OUT).await;
+    b.reaches(c).await;
     c.listens([22, 23, 8000, 8010, 8011]);
-    tokio::join!(
-        c.reaches_not(a),
-        b.hears_not(c.address_v6.into()),
-        b.connects_not(c.address.into(), 22),
-    );
+    tokio::join!(c.reaches_not(a), b.connects_not(c.address.into(), 22),);
     // Who has begun goes on when the rule goes; `a` has not.
     delete(cloud, &pings).await;
+    delete(cloud, &pings_v6).await;
 
     ports(cloud, [a, b, c], other).await;
     one.rules_are(&before).await;

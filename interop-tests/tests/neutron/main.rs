@@ -4,13 +4,14 @@
 
 mod cloud;
 mod compute;
+mod dhcp;
 mod groups;
 mod written;
 
 use std::time::Duration;
 
 use cloud::{Cloud, PROJECT, eventually};
-use compute::{Compute, Port};
+use compute::{Compute, METADATA, Port};
 use datastore::LeaseId;
 use interop_tests::in_ground;
 use nix::sys::signal::Signal;
@@ -83,6 +84,7 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     let other = text(&cloud.create("security_group", other).await["id"]);
 
     both_live(&cloud).await;
+    let agent = dhcp::Agent::start(&cloud, &two);
 
     // Two of one group, and a third of another beside the first.
     let plain = json!({"network_id": network});
@@ -109,9 +111,13 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
             Some(r#"{"status":"up"}"#)
         );
     }
+    if let Some(agent) = &agent {
+        let d = Port::create(&cloud, "d", &two, plain).await;
+        agent.serves(&cloud, &two, d, &a).await;
+    }
     groups::decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
     groups::pairs(&cloud, [&a, &b], &network, &default).await;
-    metadata(&one, &c);
+    metadata(&one, &c).await;
     hears_down_and_error(&cloud, &one, &a, &c).await;
     outlives(&mut cloud, (&mut one, &two), [&a, &b, &c], &subnet_key).await;
 }
@@ -146,11 +152,22 @@ async fn default_group(cloud: &Cloud) -> String {
     text(&groups["security_groups"][0]["id"])
 }
 
-/// What every machine of OpenStack's gets from its host, whatever its group says.
-fn metadata(one: &Compute, c: &Port) {
-    let service = one.serve_metadata();
-    assert_eq!(c.reads_metadata().unwrap(), "metadata");
-    service.join().unwrap().unwrap();
+/// What every machine of OpenStack's gets from its host, whatever its group says: what the service
+/// there answers to its own address.
+async fn metadata(at: &Compute, port: &Port) {
+    let service = at.serve_metadata().await;
+    let answer = port.reads_metadata().unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.0 200 ") && answer.ends_with(METADATA),
+        "{answer}"
+    );
+    let asked = format!(r#"{} - - "#, port.address);
+    let log = service.log_tail();
+    assert!(
+        log.lines().any(|line| line.starts_with(&asked)
+            && line.ends_with(r#""GET /latest/meta-data HTTP/1.0" 200 -"#)),
+        "{log}"
+    );
 }
 
 /// The interface of a port goes down and comes back; another port is refused.
