@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lab::{Error, Process, Program};
 
-use crate::{Ground, Site, programs};
+use crate::{Certificates, Ground, Site, programs};
 
 /// The port for clients.
 const CLIENTS: u16 = 2379;
@@ -21,6 +21,8 @@ pub struct Etcd {
     cluster: String,
     /// How many clusters they have been.
     clusters: u32,
+    /// Whether clients speak TLS to them, and show certificates.
+    secured: bool,
     members: Vec<Member>,
 }
 
@@ -37,6 +39,37 @@ impl Etcd {
     /// # Errors
     /// If they cannot be started.
     pub async fn start(ground: &Ground, hosts: &[u8]) -> Result<Option<Self>, Error> {
+        let Some(mut etcd) = Self::prepare(ground, hosts).await? else {
+            return Ok(None);
+        };
+        for nth in 0..hosts.len() {
+            etcd.run(nth)?;
+        }
+        Ok(Some(etcd))
+    }
+
+    /// Starts one member to which clients speak TLS, and returns what they need for it; `None`,
+    /// with a notice, where etcd or OpenSSL is not installed.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub async fn start_secured(
+        ground: &Ground,
+        host: u8,
+    ) -> Result<Option<(Self, Certificates)>, Error> {
+        let Some(mut etcd) = Self::prepare(ground, &[host]).await? else {
+            return Ok(None);
+        };
+        let directory = etcd.members[0].site.host.directory();
+        let Some(certificates) = Certificates::make(directory, Site::v4(host)) else {
+            return Ok(None);
+        };
+        etcd.secured = true;
+        etcd.run(0)?;
+        Ok(Some((etcd, certificates)))
+    }
+
+    async fn prepare(ground: &Ground, hosts: &[u8]) -> Result<Option<Self>, Error> {
         let Some(program) = programs::foreign("etcd") else {
             return Ok(None);
         };
@@ -45,15 +78,13 @@ impl Etcd {
             program,
             cluster: hosts.iter().map(peer).collect::<Vec<_>>().join(","),
             clusters: 1,
+            secured: false,
             members: Vec::new(),
         };
         for host in hosts {
             let site = ground.site(*host).await?;
             let process = None;
             etcd.members.push(Member { site, process });
-        }
-        for nth in 0..hosts.len() {
-            etcd.run(nth)?;
         }
         Ok(Some(etcd))
     }
@@ -78,13 +109,14 @@ impl Etcd {
     pub fn run(&mut self, nth: usize) -> Result<(), Error> {
         let member = &mut self.members[nth];
         let address = Site::v4(member.site.number);
+        let scheme = if self.secured { "https" } else { "http" };
         let (clients, peers) = (
-            format!("http://{address}:{CLIENTS}"),
+            format!("{scheme}://{address}:{CLIENTS}"),
             format!("http://{address}:{PEERS}"),
         );
         let name = format!("m{}", member.site.number);
         let data = member.site.host.directory().join("etcd");
-        let program = Program::new(&self.program)
+        let mut program = Program::new(&self.program)
             .args(["--name", &name])
             .args(["--listen-client-urls", &clients])
             .args(["--advertise-client-urls", &clients])
@@ -95,6 +127,13 @@ impl Etcd {
             .args(["--log-level", "warn", "--logger", "zap"])
             .arg("--data-dir")
             .arg(data);
+        if self.secured {
+            program = program
+                .arg("--client-cert-auth")
+                .args(["--trusted-ca-file", "/run/cambric/ca.pem"])
+                .args(["--cert-file", "/run/cambric/server.pem"])
+                .args(["--key-file", "/run/cambric/server.key"]);
+        }
         member.process = Some(member.site.host.spawn("etcd", &program)?);
         Ok(())
     }

@@ -12,6 +12,7 @@ mod arrange;
 mod bird;
 pub mod calico;
 mod cambric;
+mod certificates;
 mod etcd;
 mod frr;
 mod gobgp;
@@ -27,6 +28,7 @@ mod store;
 mod table;
 
 pub use arrange::{in_ground, shown_external, table, told};
+pub use certificates::Certificates;
 pub use etcd::Etcd;
 pub use ground::{Ground, Site};
 pub use programs::{foreign, own};

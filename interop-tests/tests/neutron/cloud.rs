@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use datastore::resources::Resources;
-use datastore::{EtcdOptions, EtcdStore, Store as _};
-use interop_tests::{Etcd, Ground, Site, foreign};
+use datastore::{EtcdOptions, EtcdStore, Store as _, TlsFiles};
+use interop_tests::{Certificates, Etcd, Ground, Site, foreign};
 use lab::{Process, Program, until};
 
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ pub(crate) struct Cloud {
     pub(crate) url: String,
     /// Where the driver was installed.
     pub(crate) driver: PathBuf,
+    pub(crate) certificates: Certificates,
     controller: Site,
     server: Process,
     database: Process,
@@ -85,9 +86,11 @@ impl Cloud {
             return None;
         }
         ground.join().await.expect("on the switch");
-        let etcd = Etcd::start(&ground, &[ETCD]).await.expect("etcd")?;
+        let etcd = Etcd::start_secured(&ground, ETCD).await;
+        let (etcd, certificates) = etcd.expect("etcd")?;
         let controller = ground.site(CONTROLLER).await.expect("a host");
         std::fs::create_dir(controller.host.directory().join("locks")).expect("made");
+        certificates.save(&controller);
         controller.save("neutron.conf", &configuration(AGENT_DOWN_S));
         controller.save("ported.py", include_str!("ported.py"));
         controller.save("server.py", include_str!("server.py"));
@@ -96,8 +99,15 @@ impl Cloud {
         let database = controller.host.spawn("mariadb", &program).expect("MariaDB");
         let server = neutron(&controller, &driver);
 
-        let url = format!("http://{}", etcd.endpoints()[0]);
-        let options = EtcdOptions::new([url.as_str()]);
+        let url = format!("https://{}", etcd.endpoints()[0]);
+        let mut options = EtcdOptions::new([url.as_str()]);
+        let file = |name: &str| controller.host.directory().join(name);
+        options.tls = Some(TlsFiles {
+            ca_file: file("ca.pem"),
+            cert_file: Some(file("client.pem")),
+            key_file: Some(file("client.key")),
+            server_name: None,
+        });
         let store = EtcdStore::connect(&options).await.expect("a store");
         eventually("the store answers", async || {
             let answer = store.get("/".into()).await;
@@ -108,6 +118,7 @@ impl Cloud {
             resources: Resources::new(store),
             url,
             driver,
+            certificates,
             controller,
             server,
             database,
@@ -305,6 +316,9 @@ pub(crate) fn driver_configuration() -> String {
         "[calico]
 etcd_host = {}
 etcd_port = 2379
+etcd_ca_cert_file = /run/cambric/ca.pem
+etcd_cert_file = /run/cambric/client.pem
+etcd_key_file = /run/cambric/client.key
 ",
         Site::v4(ETCD)
     )

@@ -39,7 +39,12 @@ impl Compute {
             "eth0",
         );
         out.await.expect("a default route");
-        let datastore = format!("[datastore]\nendpoints = [\"{}\"]\n", cloud.url);
+        cloud.certificates.save(&site);
+        let datastore = format!(
+            "[datastore]\nendpoints = [\"{}\"]\ntls.ca_file = \"/run/cambric/ca.pem\"\n\
+             tls.cert_file = \"/run/cambric/client.pem\"\ntls.key_file = \"/run/cambric/client.key\"\n",
+            cloud.url
+        );
         let felix = format!(
             "hostname = \"h{number}\"\n{datastore}\
              [felix_configuration]\nreportingInterval = \"2s\"\nreportingTTL = \"5s\"\n"

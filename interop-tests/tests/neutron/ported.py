@@ -5,12 +5,18 @@ Python's own 2to3; the rest is given here, and its files stay as 2to3 has left t
 """
 
 import inspect
+import os
 import sys
 import uuid
 
 import eventlet
 
 eventlet.monkey_patch()
+
+
+# What it trusts is in its configuration, and this would go before that.
+for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    os.environ.pop(name, None)
 
 
 def text(octets):

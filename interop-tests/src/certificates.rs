@@ -1,0 +1,67 @@
+//! Certificates of one authority.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Site, foreign};
+
+/// What an authority has signed, and itself, as PEM.
+#[derive(Debug)]
+pub struct Certificates {
+    /// The authority.
+    pub authority: String,
+    /// A server's certificate and its key.
+    pub server: (String, String),
+    /// A client's certificate and its key.
+    pub client: (String, String),
+}
+
+impl Certificates {
+    /// Has them made in a directory, for a server with this address; `None`, with a notice, where
+    /// OpenSSL is not installed.
+    ///
+    /// # Panics
+    /// If OpenSSL does not make them.
+    pub fn make(directory: &Path, server: Ipv4Addr) -> Option<Self> {
+        let openssl = foreign("openssl")?;
+        let run = |arguments: &str| {
+            let mut command = Command::new(&openssl);
+            command.args(arguments.split(' ')).current_dir(directory);
+            let output = command.output().expect("OpenSSL runs");
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments}: {told}");
+        };
+        let request = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -x509 -days 2";
+        let leaf = "-CA ca.pem -CAkey ca.key -addext basicConstraints=critical,CA:FALSE";
+        let address = format!("-addext subjectAltName=IP:{}", IpAddr::V4(server));
+        run(&format!(
+            "{request} -subj /CN=authority -keyout ca.key -out ca.pem"
+        ));
+        run(&format!(
+            "{request} {leaf} {address} -subj /CN=server -keyout server.key -out server.pem"
+        ));
+        run(&format!(
+            "{request} {leaf} -subj /O=client -keyout client.key -out client.pem"
+        ));
+        let read = |name: &str| {
+            std::fs::read_to_string(directory.join(name)).expect("OpenSSL has written it")
+        };
+        let pair = |name: &str| (read(&format!("{name}.pem")), read(&format!("{name}.key")));
+        Some(Self {
+            authority: read("ca.pem"),
+            server: pair("server"),
+            client: pair("client"),
+        })
+    }
+
+    /// Gives a host what a client has: `ca.pem`, `client.pem` and `client.key` in its directory.
+    ///
+    /// # Panics
+    /// If a file cannot be written.
+    pub fn save(&self, site: &Site) {
+        site.save("ca.pem", &self.authority);
+        site.save("client.pem", &self.client.0);
+        site.save("client.key", &self.client.1);
+    }
+}
