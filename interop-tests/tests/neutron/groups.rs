@@ -99,10 +99,10 @@ async fn ports(cloud: &Cloud, [a, b, c]: [&Port; 3], group: &str) {
 /// longer when it may not.
 pub(crate) async fn pairs(cloud: &Cloud, [a, b]: [&Port; 2], network: &str, group: &str) {
     let addresses = ["10.65.0.200", "fd65::c8"].map(|text| text.parse().expect("an address"));
-    for address in addresses {
-        b.adds(address).await;
-        a.hears_not(address).await;
-    }
+    let [v4, v6] = addresses;
+    b.adds(v4).await;
+    b.adds(v6).await;
+    tokio::join!(a.hears_not(v4), a.hears_not(v6));
     let pairs: Vec<Value> = addresses
         .iter()
         .map(|address| json!({"ip_address": address.to_string()}))
@@ -118,8 +118,6 @@ pub(crate) async fn pairs(cloud: &Cloud, [a, b]: [&Port; 2], network: &str, grou
     let none = json!({"allowed_address_pairs": []});
     cloud.change_port(&b.id, none).await;
     written::endpoint(cloud, b, network, (group, "default"), &[]).await;
-    for address in addresses {
-        a.hears_not(address).await;
-    }
+    tokio::join!(a.hears_not(v4), a.hears_not(v6));
     a.reaches(b).await;
 }
