@@ -207,7 +207,11 @@ async fn outlives(
     subnet_key: &str,
 ) {
     let status = "/calico/felix/v2/no-region/host/h1/status";
-    assert!(cloud.stored(status).await.is_some());
+    eventually("a sign of life", async || {
+        let found = cloud.stored(status).await;
+        found.map(drop).ok_or_else(|| "none".to_owned())
+    })
+    .await;
     let before = elected(cloud).await;
     let rules = [one.rules().await, two.rules().await];
     let monitors = [&*one, two].map(|host| lab::RouteMonitor::open(&host.site.host).unwrap());
