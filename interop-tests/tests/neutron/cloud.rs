@@ -31,6 +31,7 @@ const PASTE: &str = "/usr/lib/python3/dist-packages/neutron/tests/etc/api-paste.
 /// A database server with an empty database, in the memory of the controller's own mount namespace,
 /// where processes have the numbers that Neutron has them under, too.
 const DATABASE: &str = "set -eu
+export PATH=\"$PATH:/usr/sbin\"
 cd /run/cambric
 mount -t proc proc /proc
 mkdir db

@@ -11,6 +11,7 @@ use crate::compute::{Compute, Port};
 /// Prepares the host, in its own mount namespace: processes by the numbers that the agent has them
 /// under, and a place for its log.
 const AGENT: &str = "set -eu
+export PATH=\"$PATH:/usr/sbin\"
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /var/log
 exec \"$@\"";
@@ -116,7 +117,8 @@ lock_path = /run/cambric/locks
 
 /// A client of DHCP on the machine's interface.
 fn client(machine: &Host, family: &str) -> Process {
-    const SCRIPT: &str = "chmod 755 /run/cambric/heard.sh
+    const SCRIPT: &str = "export PATH=\"$PATH:/usr/sbin\"
+chmod 755 /run/cambric/heard.sh
 exec dhclient -d -1 -cf /run/cambric/client.conf -sf /run/cambric/heard.sh \
     -pf \"/run/cambric/pid$0\" -lf \"/run/cambric/leases$0\" \"$0\" eth0";
     let program = Program::new("/bin/sh").args(["-c", SCRIPT, family]);
