@@ -90,8 +90,15 @@ lock_path = /run/cambric/locks
     }
 
     /// The machine of a new port of its host asks for its addresses and its way out, and reaches
-    /// another's by them.
-    pub(crate) async fn serves(&self, cloud: &Cloud, at: &Compute, mut port: Port, other: &Port) {
+    /// another's by them. Then the agent ends: it changes links of the host whenever it reads the
+    /// store anew.
+    pub(crate) async fn serves(
+        self,
+        cloud: &Cloud,
+        at: &Compute,
+        mut port: Port,
+        other: &Port,
+    ) -> Port {
         let machine = port.machine(cloud, at).await;
         std::fs::write(machine.directory().join("client.conf"), CLIENT).expect("written");
         std::fs::write(machine.directory().join("heard.sh"), SCRIPT).expect("written");
@@ -112,6 +119,7 @@ lock_path = /run/cambric/locks
         port.runs(machine);
         port.reaches(other).await;
         other.reaches(&port).await;
+        port
     }
 }
 

@@ -111,15 +111,17 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
             Some(r#"{"status":"up"}"#)
         );
     }
-    if let Some(agent) = &agent {
-        let d = Port::create(&cloud, "d", &two, plain).await;
-        agent.serves(&cloud, &two, d, &a).await;
+    let mut served = None;
+    if let Some(agent) = agent {
+        let port = Port::create(&cloud, "d", &two, plain).await;
+        served = Some(agent.serves(&cloud, &two, port, &a).await);
     }
     groups::decide(&cloud, &one, [&a, &b, &c], [&default, &other]).await;
     groups::pairs(&cloud, [&a, &b], &network, &default).await;
     metadata(&one, &c).await;
     hears_down_and_error(&cloud, &one, &a, &c).await;
     outlives(&mut cloud, (&mut one, &two), [&a, &b, &c], &subnet_key).await;
+    drop(served);
 }
 
 fn text(value: &Value) -> String {
