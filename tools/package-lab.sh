@@ -28,8 +28,9 @@ mount -t cgroup2 cgroup2 /mnt/cgroup 2>/dev/null || skip 'no cgroup2 can be moun
 group=$(mktemp -d -p /mnt/cgroup 2>/dev/null) ||
     skip 'no control group can be made here'
 
-hosts=
+hosts= outer=
 clean() {
+    [ -z "$outer" ] || kill -KILL "$outer" 2>/dev/null || true
     for host in $hosts; do kill -KILL "$(cat "/mnt/$host/pid")" 2>/dev/null || true; done
     wait
     find "$group" -depth -type d -exec rmdir {} \;
@@ -48,8 +49,9 @@ fail() {
     echo "the packages do not work: $*" >&2
     for host in $hosts; do
         in_host "$host" systemctl --failed --no-legend >&2 || true
-        in_host "$host" journalctl --no-pager --quiet --lines=40 >&2 || cat "/mnt/$host/log" >&2
+        in_host "$host" journalctl --no-pager --quiet --lines=40 >&2 || true
     done
+    cat /mnt/*/log >&2
     exit 1
 }
 
@@ -65,8 +67,9 @@ await() {
     done
 }
 
-# Process 1 of a host, by the number that it has here.
-first_process() { pgrep --parent "$1" >"/mnt/$2/pid"; }
+# Process 1 of a host, by the number that it has here. Before it is systemd, its root is this
+# machine's, and nobody is to enter.
+first_process() { pgrep --parent "$1" --exact systemd >"/mnt/$2/pid"; }
 
 # Boots a host that has a port of the switch, and the packages with these names.
 boot() {
@@ -76,6 +79,7 @@ boot() {
     root=/mnt/$host/root
     mount -t overlay -o "lowerdir=/,upperdir=/mnt/$host/upper,workdir=/mnt/$host/work" \
         overlay "$root" 2>/dev/null || skip 'no overlay can be mounted over the root here'
+    [ -x "$root/lib/systemd/systemd" ] || skip 'systemd is not in the file system of the root here'
     # Of this machine's own services, none.
     rm -rf "$root"/etc/systemd/system/* "$root"/etc/rc?.d "$root/etc/fstab"
     rm -f "$root/usr/sbin/policy-rc.d"
@@ -90,8 +94,8 @@ boot() {
             -- "$repository/tools/package-host.sh" "/mnt/$host"
     ) >"/mnt/$host/log" 2>&1 &
     outer=$!
-    await "a process for $host" first_process "$outer" "$host"
-    hosts="$hosts $host"
+    await "process 1 of $host" first_process "$outer" "$host"
+    hosts="$hosts $host" outer=
     ip link add "port-$host" type veth peer name eth0 netns "$(cat "/mnt/$host/pid")"
     ip link set "port-$host" master switch up
     await "systemd in $host" in_host "$host" systemctl is-active basic.target
