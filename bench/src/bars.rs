@@ -374,6 +374,20 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(
+        Watch,
+        "watch_forgotten_s",
+        "killed, its history compacted before, s",
+        f64::INFINITY,
+        &[],
+    ),
+    bar(
+        Watch,
+        "watch_forgotten_kb",
+        "sent to each of them then, kB",
+        10.0,
+        &[],
+    ),
+    bar(
         Ipam,
         "ipam_host_s",
         "1,000 addresses of one host, s",

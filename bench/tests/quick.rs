@@ -66,6 +66,7 @@ fn a_fabric_is_measured_from_its_store_to_its_kernels() {
         "of it for 10,000 endpoints",
         "etcd killed until all in sync",
         "lists that etcd served again",
+        "sent to each of them then",
         "100 hosts start",
     ] {
         assert!(is_met(&said, title), "{title}:\n{said}");

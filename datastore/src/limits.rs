@@ -88,9 +88,17 @@ pub const QUIET_MAX: Duration = Duration::from_secs(60);
 /// How long that sign may take before the watch counts as lost.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a range may be quiet before the store is asked whether that is so, at most; half of it at
+/// least. The store's history must last longer than this and an outage.
+pub const CONFIRM_MAX: Duration = Duration::from_secs(20 * 60);
+
 /// How long a mirror waits for an answer before it asks anew; longer than [`CALL_TIMEOUT`], so that
 /// it matters only for stores that never answer at all.
 pub const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// Within how long mirrors begin a list that all may need at the same moment; shorter than
+/// [`LOST_AFTER`].
+pub const LIST_SPREAD: Duration = Duration::from_secs(3);
 
 /// How long contact may be lost before a mirror says so.
 pub const LOST_AFTER: Duration = Duration::from_secs(5);

@@ -175,13 +175,28 @@ async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
         mirror.gets("/a/1", "members restarted").await;
     }
 
-    // One dies: its clients go to the other.
+    // One dies: its clients go to the other, which knows nothing of before.
+    compact(&writer).await;
+    let lists = lists_of(&mirrors);
     let [dies, _stays] = &mut proxies;
     dies.kill().await;
     put(&writer, "/b/1", "one proxy").await;
     for mirror in &mut mirrors {
         mirror.gets("/b/1", "one proxy").await;
     }
+    assert_eq!(lists_of(&mirrors), lists);
+}
+
+/// How much each has read in whole.
+fn lists_of(mirrors: &[Mirrored]) -> Vec<usize> {
+    let lists = mirrors.iter().map(|mirror| mirror.asked.lists());
+    lists.collect()
+}
+
+/// The store forgets all that was.
+async fn compact(store: &EtcdStore) {
+    let now = store.list(KeyRange::key("/")).await.unwrap();
+    store.compact(now.header.revision).await.unwrap();
 }
 
 #[tokio::test]
@@ -191,18 +206,14 @@ async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
     };
     let writer = client(etcd.urls()).await;
     put(&writer, "/a/1", "before").await;
+    put(&writer, "/b/1", "quiet").await;
     let urls = etcd.urls();
     let mut mirrors = join_all((0..40).map(|seed| Mirrored::new(urls.clone(), seed))).await;
+
+    // With the history that they need, all watch on.
     let reads: Vec<_> = mirrors.iter().map(|mirror| mirror.asked.reads()).collect();
     let watches: usize = mirrors.iter().map(|mirror| mirror.asked.watches()).sum();
-
-    etcd.members[0].kill().await;
-    for mirror in &mut mirrors {
-        mirror
-            .until("the loss", |p| p.status == Some(Status::Lost))
-            .await;
-    }
-    assert!(etcd.members[0].start().await);
+    restart(&mut etcd, &mut mirrors).await;
     put(&writer, "/a/1", "after").await;
     for mirror in &mut mirrors {
         mirror.gets("/a/1", "after").await;
@@ -216,4 +227,37 @@ async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
         .sum::<usize>()
         - watches;
     assert!((80..=800).contains(&tries), "{tries} tries");
+
+    // Without it, as one range was quiet for too long, they ask what is new there. Nothing is, or a
+    // key more; nobody reads the whole.
+    let lists = lists_of(&mirrors);
+    for (round, key) in ["/a/2", "/b/2"].into_iter().enumerate() {
+        put(&writer, "/a/1", "forgotten").await;
+        for mirror in &mut mirrors {
+            mirror.gets("/a/1", "forgotten").await;
+        }
+        compact(&writer).await;
+        restart(&mut etcd, &mut mirrors).await;
+        put(&writer, key, "new").await;
+        for mirror in &mut mirrors {
+            mirror.gets(key, "new").await;
+            assert_eq!(mirror.picture.state.len(), 3 + round);
+        }
+    }
+    assert_eq!(lists_of(&mirrors), lists);
+    let asked = mirrors.iter().zip(&reads);
+    for (mirror, reads) in asked {
+        assert!(mirror.asked.reads() > *reads, "it has asked");
+    }
+}
+
+/// The store dies under them, all notice that, and it comes back.
+async fn restart(etcd: &mut Etcd, mirrors: &mut [Mirrored]) {
+    etcd.members[0].kill().await;
+    for mirror in mirrors {
+        mirror
+            .until("the loss", |p| p.status == Some(Status::Lost))
+            .await;
+    }
+    assert!(etcd.members[0].start().await);
 }

@@ -91,15 +91,27 @@ impl Etcd {
 
     /// How many calls of a method it has answered since it was started, by its own count.
     pub async fn calls(&self, fabric: &Fabric, method: &str) -> Result<f64> {
+        let method = format!("grpc_method=\"{method}\"");
+        self.figure(fabric, "grpc_server_handled_total", &method)
+            .await
+    }
+
+    /// How many octets it has sent to clients since it was started, by its own count.
+    pub async fn sent(&self, fabric: &Fabric) -> Result<f64> {
+        let name = "etcd_network_client_grpc_sent_bytes_total";
+        self.figure(fabric, name, "").await
+    }
+
+    /// The sum of what it tells under a name, where this is said of it.
+    async fn figure(&self, fabric: &Fabric, name: &str, of: &str) -> Result<f64> {
         let mut stream = TcpStream::connect(fabric.plan.store_address()).await?;
         let request = b"GET /metrics HTTP/1.0\r\n\r\n";
         stream.write_all(request).await.context("asking etcd")?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
-        let method = format!("grpc_method=\"{method}\"");
         let rows = text
             .lines()
-            .filter(|line| line.starts_with("grpc_server_handled_total") && line.contains(&method));
+            .filter(|line| line.starts_with(name) && line.contains(of));
         let counts = rows.filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok());
         Ok(counts.sum())
     }

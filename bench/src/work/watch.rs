@@ -1,7 +1,7 @@
 //! watch: etcd restarts under many watchers.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use datastore::{Change, KeyRange, LeaseId, Status, Update, follow};
@@ -34,7 +34,8 @@ struct Picture {
 }
 
 /// etcd is killed and started again with what it had: until every watcher has what was written
-/// afterwards, and how many lists that cost.
+/// afterwards, and how many lists that cost; then the same where the store does not remember what was
+/// before, and how much it had to send.
 pub(super) fn watch(options: &Options) -> Result<Measures> {
     let (watchers, keys) = if options.quick {
         (20, 100)
@@ -62,17 +63,16 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -
     all(&mut pictures, keys, 1).await?;
     let lists_at_first = etcd.calls(fabric, "Range").await?;
 
-    let mut store = fabric.store.take().context("there is no store")?;
-    let began = Instant::now();
-    store.process.kill().await?;
-    etcd.serve(fabric)?;
-    etcd.answers(fabric).await?;
-    let up = Instant::now();
-    mark(etcd, 2).await?;
-    all(&mut pictures, keys, 2).await?;
-    let (synced, now) = (up.elapsed(), began.elapsed());
+    let (now, synced) = restart(fabric, etcd, &mut pictures, (keys, 2)).await?;
     // One of them is ours, to see whether it answers.
     let lists = etcd.calls(fabric, "Range").await? - 1.0;
+
+    // Ranges that were quiet for longer than the store remembers: all of them but that of the mark.
+    let newest = etcd.store.list(KeyRange::key(mark_key())).await?;
+    etcd.store.compact(newest.header.revision).await?;
+    let (forgotten, _) = restart(fabric, etcd, &mut pictures, (keys, 3)).await?;
+    let sent = etcd.sent(fabric).await? / watchers as f64;
+    ensure!(sent > 0.0, "etcd does not tell what it has sent");
     let gone: usize = pictures.iter().map(|picture| picture.borrow().gone).sum();
     ensure!(gone == 0, "{gone} keys were told to be gone, and none was");
     Ok(Measures::from([
@@ -80,7 +80,28 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -
         ("watch_after_up_s", synced.as_secs_f64()),
         ("watch_lists", lists),
         ("watch_lists_at_first", lists_at_first),
+        ("watch_forgotten_s", forgotten.as_secs_f64()),
+        ("watch_forgotten_kb", sent / 1000.0),
     ]))
+}
+
+/// etcd is killed and started again, and then something is written: until all have it, since the
+/// kill and since etcd answers.
+async fn restart(
+    fabric: &mut Fabric,
+    etcd: &Etcd,
+    pictures: &mut [watch::Receiver<Picture>],
+    (keys, value): (usize, u64),
+) -> Result<(Duration, Duration)> {
+    let mut store = fabric.store.take().context("there is no store")?;
+    let began = Instant::now();
+    store.process.kill().await?;
+    etcd.serve(fabric)?;
+    etcd.answers(fabric).await?;
+    let up = Instant::now();
+    mark(etcd, value).await?;
+    all(pictures, keys, value).await?;
+    Ok((began.elapsed(), up.elapsed()))
 }
 
 /// Follows the store for ever.

@@ -1,8 +1,11 @@
 //! One range of a mirror: list, watch from there, and what to do when either fails.
 
+mod newer;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::jitter::Jitter;
 use super::state::State;
 use super::{FeedId, Output};
 use crate::error::Error;
@@ -22,6 +25,9 @@ pub(super) struct Feed {
     cluster: Option<u64>,
     /// Everything up to here is known, but for what a list that has not ended will bring.
     known: Revision,
+    /// When a range that is quiet until then is asked what is newer, so that what is known is never
+    /// older than the store's history lasts.
+    confirm_at: Duration,
     /// What an earlier run knew, and how long nothing older is taken.
     floor: Option<(Revision, Duration)>,
     /// Some of what is known may be of the history before this one, until a list has ended.
@@ -44,6 +50,8 @@ pub(super) struct Feed {
 enum Phase {
     /// The time to try again: to watch on where it ended, or to read anew.
     Waiting { until: Duration, then: Retry },
+    /// What is newer than what is known, which is whole.
+    Asking { until: Duration },
     /// A page. `at` is the revision of the list, once its first page has come.
     Listing {
         at: Option<Revision>,
@@ -78,6 +86,9 @@ pub(super) enum Listed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Retry {
     List,
+    /// Only if what is known is whole.
+    Newer,
+    /// Only if what is known is whole.
     Watch,
 }
 
@@ -91,6 +102,7 @@ impl Feed {
             },
             cluster: None,
             known: Revision::ZERO,
+            confirm_at: Duration::ZERO,
             floor: None,
             other_history: false,
             keys: 0,
@@ -98,7 +110,7 @@ impl Feed {
             lists: 0,
             failures: 0,
             contact_lost: Some(Duration::ZERO),
-            jitter: Jitter(seed),
+            jitter: Jitter::new(seed),
         }
     }
 
@@ -131,6 +143,12 @@ impl Feed {
         self.lists
     }
 
+    /// How many keys there are, as far as is known.
+    #[cfg(test)]
+    pub(super) const fn keys(&self) -> usize {
+        self.keys
+    }
+
     pub(super) const fn was_listed(&self) -> bool {
         self.listed_once
     }
@@ -152,6 +170,7 @@ impl Feed {
     pub(super) fn deadline(&self) -> Duration {
         match &self.phase {
             Phase::Waiting { until, .. }
+            | Phase::Asking { until }
             | Phase::Listing { until, .. }
             | Phase::Opening { until } => *until,
             Phase::Watching {
@@ -165,7 +184,7 @@ impl Feed {
                 } else {
                     Duration::ZERO
                 };
-                *quiet_since + *quiet_max + answer
+                self.confirm_at.min(*quiet_since + *quiet_max + answer)
             }
         }
     }
@@ -189,8 +208,15 @@ impl Feed {
                 then: Retry::List, ..
             } => self.list(now, id, outputs),
             Phase::Waiting {
+                then: Retry::Newer, ..
+            } => self.ask_newer(now, id, outputs),
+            Phase::Waiting {
                 then: Retry::Watch, ..
             } => self.open(now, id, outputs),
+            Phase::Watching { .. } if self.confirm_at <= now => {
+                outputs.push_back(Output::Cancel { feed: id });
+                self.ask_newer(now, id, outputs);
+            }
             Phase::Watching {
                 probed: probed @ false,
                 ..
@@ -202,6 +228,10 @@ impl Feed {
             Phase::Watching { .. } | Phase::Opening { .. } => {
                 outputs.push_back(Output::Cancel { feed: id });
                 self.failed(now, Retry::Watch);
+            }
+            Phase::Asking { .. } => {
+                outputs.push_back(Output::Cancel { feed: id });
+                self.failed(now, Retry::Newer);
             }
             Phase::Listing { .. } => {
                 outputs.push_back(Output::Cancel { feed: id });
@@ -243,8 +273,13 @@ impl Feed {
         state: &mut State,
         outputs: &mut VecDeque<Output>,
     ) -> Listed {
-        let Phase::Listing { at, query, until } = &mut self.phase else {
-            return Listed::InPart;
+        let (at, query, until) = match &mut self.phase {
+            Phase::Listing { at, query, until } => (at, query, until),
+            Phase::Asking { .. } => {
+                self.told_newer(now, id, page, state, outputs);
+                return Listed::InPart;
+            }
+            _ => return Listed::InPart,
         };
         let Ok(page) = page else {
             // Compacted between two pages: begin again, from the first.
@@ -295,6 +330,7 @@ impl Feed {
         self.other_history = false;
         self.listed_once = true;
         self.contact_lost = None;
+        self.confirm_later(now);
         self.open(now, id, outputs);
         Listed::InWhole { lacks: gone > 0 }
     }
@@ -324,7 +360,7 @@ impl Feed {
                 outputs.push_back(Output::Cancel { feed: id });
                 self.failed(now, Retry::List);
             }
-            Err(error) => self.failed(now, after(&error)),
+            Err(error) => self.ended(now, id, &error, outputs),
         }
     }
 
@@ -352,22 +388,32 @@ impl Feed {
         match batch {
             Ok(batch) => {
                 (*quiet_since, *probed) = (now, false);
-                return self.apply(batch, state);
+                return self.apply(now, batch, state);
             }
-            Err(Error::Compacted { .. }) => {
-                // Not the store's failure: this range was quiet for longer than the history lasts.
-                self.read_again(now, id, outputs);
-            }
-            Err(error) => self.failed(now, after(&error)),
+            Err(error) => self.ended(now, id, &error, outputs),
         }
         false
+    }
+
+    /// There is no watch, or none any more.
+    fn ended(&mut self, now: Duration, id: FeedId, error: &Error, outputs: &mut VecDeque<Output>) {
+        match error {
+            Error::Unavailable(_) | Error::WatchLost(_) => self.failed(now, Retry::Watch),
+            Error::Compacted { .. } => {
+                // Not the store's failure: this range was quiet for longer than the history lasts.
+                outputs.push_back(Output::Cancel { feed: id });
+                self.contact_lost.get_or_insert(now);
+                self.ask_newer(now, id, outputs);
+            }
+            _ => self.failed(now, Retry::Newer),
+        }
     }
 
     /// Applies changes that are newer than what is known. A sign of life says nothing about what
     /// is known: older servers send it before the changes that it counts.
     ///
     /// Whether nothing was left at some time, even if something has come since.
-    fn apply(&mut self, batch: Batch, state: &mut State) -> bool {
+    fn apply(&mut self, now: Duration, batch: Batch, state: &mut State) -> bool {
         let known = self.known;
         let mut was_emptied = false;
         for event in batch.events {
@@ -386,6 +432,9 @@ impl Feed {
                     was_emptied |= was_there && self.keys == 0;
                 }
             }
+        }
+        if self.known > known {
+            self.confirm_later(now);
         }
         was_emptied
     }
@@ -426,29 +475,5 @@ impl Feed {
             until: now + self.jitter.half_to_whole(longest),
             then,
         };
-    }
-}
-
-/// How to go on after an error of a watch.
-const fn after(error: &Error) -> Retry {
-    match error {
-        Error::Unavailable(_) | Error::WatchLost(_) => Retry::Watch,
-        _ => Retry::List,
-    }
-}
-
-/// Spreads the tries of many mirrors (SplitMix64).
-#[derive(Debug)]
-struct Jitter(u64);
-
-impl Jitter {
-    /// A length between half the given one and all of it.
-    fn half_to_whole(&mut self, length: Duration) -> Duration {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let sixteenths = (mixed >> 60) as u32;
-        length / 2 + length / 32 * sixteenths
     }
 }

@@ -87,6 +87,11 @@ impl State {
         is_new
     }
 
+    /// Whether the store has the key, as far as is known.
+    pub(super) fn has(&self, key: &Bytes) -> bool {
+        self.keys.get(key).is_some_and(Known::is_there)
+    }
+
     /// A key is gone. What the consumer never had is forgotten without a word. Whether it was there.
     pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) -> bool {
         if let Some(gate) = &mut self.gate {

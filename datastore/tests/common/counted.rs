@@ -12,6 +12,7 @@ use datastore::{
 pub(crate) struct Counted {
     store: Arc<dyn Store>,
     reads: AtomicUsize,
+    lists: AtomicUsize,
     watches: AtomicUsize,
 }
 
@@ -20,6 +21,7 @@ impl Counted {
         Arc::new(Self {
             store,
             reads: AtomicUsize::new(0),
+            lists: AtomicUsize::new(0),
             watches: AtomicUsize::new(0),
         })
     }
@@ -27,6 +29,11 @@ impl Counted {
     /// How often something was read.
     pub(crate) fn reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
+    }
+
+    /// How often the whole of something was read, or the first page of it and those after it.
+    pub(crate) fn lists(&self) -> usize {
+        self.lists.load(Ordering::Relaxed)
     }
 
     /// How often a watch was asked for.
@@ -38,6 +45,8 @@ impl Counted {
 impl Store for Counted {
     fn range(&self, query: Query) -> Answer<'_, Listing> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        let is_list = !query.bounds.is_any();
+        self.lists.fetch_add(is_list.into(), Ordering::Relaxed);
         self.store.range(query)
     }
 

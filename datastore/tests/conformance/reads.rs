@@ -157,6 +157,24 @@ pub(crate) async fn order_bounds_and_counts(bench: Bench) {
         "ab"
     );
 
+    // Bounds and limit leave out keys; they are counted.
+    for (mod_min, left) in [(at[2], 2), (at[3].next(), 0)] {
+        let bounds = RevisionBounds {
+            mod_min: Some(mod_min),
+            ..RevisionBounds::default()
+        };
+        for (limit, listed) in [(0, left), (1, left.min(1))] {
+            let query = Query {
+                bounds,
+                limit,
+                ..query.clone()
+            };
+            let found = bench.store.range(query).await.unwrap();
+            assert_eq!((found.items.len(), found.count), (listed, 3));
+            assert_eq!(found.more, listed < left);
+        }
+    }
+
     let counted = bench
         .store
         .range(Query {

@@ -27,6 +27,8 @@ pub(super) struct World {
     pub(super) watches: BTreeMap<FeedId, WatchCursor>,
     pub(super) consumer: Consumer,
     pub(super) clusters: u64,
+    /// How often it was asked what is newer.
+    pub(super) newer: usize,
 }
 
 /// What the consumer has made of the updates.
@@ -61,6 +63,7 @@ impl World {
             watches: BTreeMap::new(),
             consumer: Consumer::default(),
             clusters: 1,
+            newer: 0,
         }
     }
 
@@ -134,6 +137,7 @@ impl World {
         };
         match output {
             Output::List { feed, query } => {
+                self.newer += usize::from(query.bounds.is_any());
                 // Small pages, so that lists take several.
                 let page = self.core.range(&Query { limit: 2, ..query });
                 self.mirror.listed(self.now, feed, page);
@@ -234,6 +238,9 @@ impl World {
 
     pub(super) fn check_in_sync(&self) {
         assert_eq!(self.consumer.status, Some(Status::InSync));
+        for feed in &self.mirror.feeds {
+            assert_eq!(feed.keys(), self.mirror.state.count(feed.range()));
+        }
         let listing = self.core.range(&Query::new(KeyRange::prefix("/"))).unwrap();
         let mirrored = listing.items.iter().filter(|item| {
             let mut prefixes = PREFIXES.iter();
