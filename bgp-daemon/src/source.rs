@@ -202,6 +202,7 @@ impl Source {
         let enrolment = self.enrolment.iter();
         let trouble = enrolment.filter_map(|enrolment| enrolment.registrar.trouble());
         lost.into_iter()
+            .chain(self.follower.troubles())
             .chain(trouble.map(|trouble| format!("not registered as reflector: {trouble}")))
             .chain(self.faults.iter().map(Fault::to_string))
     }

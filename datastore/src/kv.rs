@@ -60,6 +60,13 @@ pub struct KeyRange {
     pub end: RangeEnd,
 }
 
+impl fmt::Display for KeyRange {
+    /// Where it starts: the key, or what all its keys begin with.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.start))
+    }
+}
+
 /// Where a range of keys ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RangeEnd {

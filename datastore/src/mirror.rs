@@ -29,6 +29,7 @@ mod snapshot;
 mod state;
 #[cfg(test)]
 mod tests;
+mod troubles;
 
 use std::collections::VecDeque;
 use std::time::Duration;

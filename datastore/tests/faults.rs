@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Counted, Cut, Etcd, Picture, Proxy, command, program, put};
+use common::{Counted, Cut, Etcd, Picture, Proxy, command, insist, program, put};
 use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Store, follow};
 use futures_util::future::join_all;
 
@@ -195,7 +195,7 @@ fn lists_of(mirrors: &[Mirrored]) -> Vec<usize> {
 
 /// The store forgets all that was.
 async fn compact(store: &EtcdStore) {
-    let now = store.list(KeyRange::key("/")).await.unwrap();
+    let now = insist("a read", async || store.list(KeyRange::key("/")).await).await;
     store.compact(now.header.revision).await.unwrap();
 }
 

@@ -4,8 +4,14 @@
 
 mod common;
 
-use common::{Etcd, certificates, insist, soon, tls, users};
-use datastore::{Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Store, TlsFiles, WatchRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Etcd, Picture, certificates, command, insist, program, soon, tls, users};
+use datastore::{
+    Error, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, TlsFiles,
+    WatchRequest, follow,
+};
 
 #[tokio::test]
 async fn users_may_do_what_they_may_do() {
@@ -57,6 +63,46 @@ async fn users_may_do_what_they_may_do() {
     let stranger = EtcdStore::connect(&options).await.unwrap();
     let error = stranger.get("/calico/a".into()).await.unwrap_err();
     assert!(matches!(error, Error::Denied(_)), "{error}");
+}
+
+/// A role that was made for Calico alone, and a mirror that needs more.
+#[tokio::test]
+async fn what_a_role_lacks_is_named() {
+    let Some(etcd) = Etcd::start().await else {
+        return;
+    };
+    let (files, ctl) = (tempfile::tempdir().unwrap(), program("etcdctl"));
+    let options = users(&etcd, files.path(), "/calico/").await;
+    let (Some(options), Some(ctl)) = (options, ctl) else {
+        return;
+    };
+    let store = Arc::new(EtcdStore::connect(&options).await.unwrap());
+    let ranges = ["/calico/", "/cambric/"].map(KeyRange::prefix);
+    let mut follower = follow(store, ranges, 1);
+    let denied = |troubles: &[String]| match troubles {
+        [trouble] => trouble.contains("/cambric/") && trouble.contains("permission denied"),
+        _ => false,
+    };
+    wait_for_troubles(&follower, denied).await;
+    let mut picture = Picture::default();
+    let syncing = |picture: &Picture| picture.status == Some(Status::Syncing);
+    picture.until(&mut follower, "its beginning", syncing).await;
+
+    let grant = "role grant-permission agent readwrite /cambric/ --prefix=true";
+    let user = format!("--endpoints {} --user root:rootword", etcd.url());
+    command(&ctl, files.path(), &format!("{user} {grant}")).await;
+    let in_sync = |picture: &Picture| picture.status == Some(Status::InSync);
+    picture.until(&mut follower, "the rest", in_sync).await;
+    wait_for_troubles(&follower, <[_]>::is_empty).await;
+}
+
+async fn wait_for_troubles(follower: &Follower, done: impl Fn(&[String]) -> bool) {
+    let told = async {
+        while !done(&follower.troubles()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("word of it", told).await;
 }
 
 #[tokio::test]

@@ -321,6 +321,7 @@ impl Daemon {
                     config: self.config.display().to_string(),
                     config_error: self.config_error.clone(),
                     store_lost: self.store_lost,
+                    store_troubles: self.follower.troubles(),
                     snapshot_age_s: self.snapshot_age_s,
                     files_problem: self
                         .files

@@ -141,6 +141,8 @@ pub struct Process {
     pub config_error: Option<String>,
     /// The store has been away for a while; what was read before stays in force.
     pub store_lost: bool,
+    /// Why the store, or a part of it, cannot be read now.
+    pub store_troubles: Vec<String>,
     /// Age of the snapshot that is acted upon, as long as the store has not been read.
     pub snapshot_age_s: Option<u64>,
     /// Why plugins of this host are not told how endpoints fare.
@@ -166,6 +168,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         waiting.push("the store to come back".into());
         notes.push(words.into());
     }
+    notes.extend(process.store_troubles);
     if let Some(age_s) = process.snapshot_age_s {
         notes.push(format!(
             "in force is a snapshot that was {age_s} s old at the start, and nothing is removed, \

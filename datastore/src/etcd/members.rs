@@ -180,6 +180,8 @@ fn together(failures: Vec<Error>) -> Error {
             other => return other,
         }
     }
+    // In one order, whichever was asked first: who says the same again is not heard.
+    reasons.sort();
     Error::Unavailable(reasons.join("; "))
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::keep::{Keeper, SnapshotOptions, Turn};
+use super::troubles::Troubles;
 use super::{FeedId, Mirror, Output, Update};
 use crate::error::Error;
 use crate::kv::{Batch, KeyRange, Listing};
@@ -23,6 +24,7 @@ use crate::port::{Prober, Store, Watch};
 #[derive(Debug)]
 pub struct Follower {
     updates: mpsc::Receiver<Vec<Update>>,
+    troubles: watch::Receiver<Vec<String>>,
     task: JoinHandle<()>,
 }
 
@@ -35,6 +37,12 @@ impl Follower {
             // The task ends only with this value, or with the runtime.
             None => std::future::pending().await,
         }
+    }
+
+    /// Why ranges cannot be read or watched now, for people; each reason names its range, or the
+    /// members if it is theirs.
+    pub fn troubles(&self) -> Vec<String> {
+        self.troubles.borrow().clone()
     }
 }
 
@@ -81,6 +89,7 @@ pub fn follow_ready(
 fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Follower {
     // One batch waits here; everything else waits, coalesced, in the mirror.
     let (sender, updates) = mpsc::channel(1);
+    let (troubles, told) = watch::channel(Vec::new());
     let runner = Runner {
         slots: (0..mirror.feeds()).map(|_| Slot::default()).collect(),
         mirror,
@@ -88,9 +97,11 @@ fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Followe
         store,
         answers: FuturesUnordered::new(),
         origin: Instant::now(),
+        troubles: Troubles::new(troubles),
     };
     Follower {
         updates,
+        troubles: told,
         task: tokio::spawn(runner.run(sender)),
     }
 }
@@ -104,6 +115,7 @@ struct Runner {
     answers: FuturesUnordered<BoxFuture<'static, Option<Arrived>>>,
     slots: Vec<Slot>,
     origin: Instant,
+    troubles: Troubles,
 }
 
 /// What is under way for a feed.
@@ -210,7 +222,7 @@ impl Runner {
         match arrived {
             Arrived::Page(feed, page) => {
                 if let Err(error) = &page {
-                    warn!(feed = feed.0, %error, "cannot read from the store; will try again");
+                    self.failed(feed, error);
                 }
                 self.mirror.listed(now, feed, page);
             }
@@ -220,10 +232,13 @@ impl Runner {
                     slot.prober = Some(watch.prober());
                 }
                 self.await_batch(feed, watch);
+                if let Some(trouble) = self.troubles.is_over(feed) {
+                    info!(trouble, "the store can be read again");
+                }
                 self.mirror.opened(now, feed, Ok(header));
             }
             Arrived::Opened(feed, Err(error)) => {
-                warn!(feed = feed.0, %error, "cannot watch the store; will try again");
+                self.failed(feed, &error);
                 self.mirror.opened(now, feed, Err(error));
             }
             Arrived::Batch(feed, watch, Ok(batch)) => {
@@ -234,6 +249,16 @@ impl Runner {
                 debug!(feed = feed.0, %error, "the watch is over");
                 self.mirror.watched(now, feed, Err(error));
             }
+        }
+    }
+
+    /// Says why, once for all tries that fail for the same reason.
+    fn failed(&mut self, feed: FeedId, error: &Error) {
+        let Some(range) = self.mirror.ranges().nth(feed.0) else {
+            return;
+        };
+        if let Some(trouble) = self.troubles.note(feed, range, error) {
+            warn!("{trouble}; will try again");
         }
     }
 

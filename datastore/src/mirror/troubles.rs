@@ -1,0 +1,89 @@
+//! Why ranges of a store cannot be read, for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::sync::watch;
+
+use super::FeedId;
+use crate::error::Error;
+use crate::kv::KeyRange;
+
+/// The last trouble of each range that is not watched.
+#[derive(Debug)]
+pub(super) struct Troubles {
+    known: BTreeMap<FeedId, String>,
+    /// Who wants to know is told here.
+    told: watch::Sender<Vec<String>>,
+}
+
+impl Troubles {
+    pub(super) const fn new(told: watch::Sender<Vec<String>>) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            told,
+        }
+    }
+
+    /// A try has failed. Answers with the trouble if none has had it before.
+    pub(super) fn note(&mut self, feed: FeedId, range: &KeyRange, error: &Error) -> Option<String> {
+        let trouble = match error {
+            // Of the whole store: as with this range, so with others.
+            Error::Unavailable(_) | Error::WatchLost(_) => error.to_string(),
+            error => format!("cannot read {range} from the store: {error}"),
+        };
+        let is_new = !self.has(&trouble);
+        self.known.insert(feed, trouble.clone());
+        self.tell();
+        is_new.then_some(trouble)
+    }
+
+    /// The range is watched. Answers with its trouble if none has that any more.
+    pub(super) fn is_over(&mut self, feed: FeedId) -> Option<String> {
+        let trouble = self.known.remove(&feed)?;
+        self.tell();
+        (!self.has(&trouble)).then_some(trouble)
+    }
+
+    fn has(&self, trouble: &str) -> bool {
+        self.known.values().any(|known| known == trouble)
+    }
+
+    fn tell(&self) {
+        let now: BTreeSet<&String> = self.known.values().collect();
+        self.told.send_if_modified(|told| {
+            let is_new = !told.iter().eq(now.iter().copied());
+            if is_new {
+                *told = now.into_iter().cloned().collect();
+            }
+            is_new
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_for_all_is_said_once_and_what_is_a_ranges_names_it() {
+        let (told, now) = watch::channel(Vec::new());
+        let mut troubles = Troubles::new(told);
+        let [a, b] = ["/a/", "/b/"].map(KeyRange::prefix);
+        let away = Error::Unavailable("nobody is there".into());
+        let said = "the store is unavailable: nobody is there".to_owned();
+        assert_eq!(troubles.note(FeedId(0), &a, &away), Some(said.clone()));
+        assert_eq!(troubles.note(FeedId(1), &b, &away), None);
+        assert_eq!(*now.borrow(), [said.as_str()]);
+
+        let denied = Error::Denied("no".into());
+        let of_b = "cannot read /b/ from the store: access denied: no".to_owned();
+        assert_eq!(troubles.note(FeedId(1), &b, &denied), Some(of_b.clone()));
+        assert_eq!(troubles.note(FeedId(1), &b, &denied), None);
+        assert_eq!(*now.borrow(), [of_b.clone(), said.clone()]);
+        assert_eq!(troubles.is_over(FeedId(0)), Some(said));
+        assert_eq!(troubles.is_over(FeedId(0)), None);
+        assert_eq!(*now.borrow(), [of_b.as_str()]);
+        assert_eq!(troubles.is_over(FeedId(1)), Some(of_b));
+        assert!(now.borrow().is_empty());
+    }
+}
