@@ -1,7 +1,7 @@
 //! A cluster of real etcds, each on a host of its own.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lab::{Error, Process, Program};
 
@@ -87,6 +87,11 @@ impl Etcd {
             etcd.members.push(Member { site, process });
         }
         Ok(Some(etcd))
+    }
+
+    /// The directory of the first member's host, which that host sees as `/run/cambric`.
+    pub fn directory(&self) -> &Path {
+        self.members[0].site.host.directory()
     }
 
     /// How many members there are, up or not.

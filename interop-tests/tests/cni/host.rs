@@ -1,6 +1,7 @@
 //! Hosts whose containers are connected by Cambric's plugin: a store, Felix, BGP, and whatever calls
 //! the plugin.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
@@ -8,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use datastore::resources::Resources;
-use datastore::{EtcdOptions, EtcdStore, KeyRange, Store as _};
-use interop_tests::{Etcd, Ground, Site, Store, own};
+use datastore::{EtcdOptions, EtcdStore, KeyRange, Store as _, TlsFiles};
+use interop_tests::{Etcd, Ground, Site, Store, in_ground, own};
 use lab::{Host, Links, Pinger, Process, Program};
 use model::Kind;
 use nix::sched::{CloneFlags, unshare};
@@ -23,12 +24,24 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Backing {
     Embedded,
     Etcd,
+    /// An etcd that asks for certificates.
+    Secured,
+}
+
+/// Runs a test on one host with Felix, and with the embedded store.
+pub(crate) fn on_a_host(name: &str, test: impl AsyncFnOnce(Fabric, Node)) {
+    in_ground(&[], name, async |ground| {
+        let fabric = Fabric::new(ground, Backing::Embedded).await;
+        let fabric = fabric.expect("a store");
+        let node = fabric.node(1).await;
+        test(fabric, node).await;
+    });
 }
 
 /// A store, and hosts on a switch with it.
 pub(crate) struct Fabric {
     pub(crate) resources: Resources,
-    url: String,
+    access: EtcdOptions,
     pub(crate) embedded: Option<Store>,
     _etcd: Option<Etcd>,
     /// The last to go: it waits for all processes.
@@ -38,22 +51,30 @@ pub(crate) struct Fabric {
 impl Fabric {
     /// None, with a notice, where etcd is asked for and not installed.
     pub(crate) async fn new(ground: Ground, backing: Backing) -> Option<Self> {
-        let (embedded, etcd, address) = match backing {
-            Backing::Embedded => {
-                let store = ground.store().await.expect("a store");
-                (Some(store), None, "10.0.0.254:2379".to_owned())
-            }
+        let mut access = EtcdOptions::new(["http://10.0.0.254:2379"]);
+        let (mut embedded, mut etcd) = (None, None);
+        match backing {
+            Backing::Embedded => embedded = Some(ground.store().await.expect("a store")),
             Backing::Etcd => {
                 ground.join().await.expect("on the switch");
-                let etcd = Etcd::start(&ground, &[9]).await.expect("etcd")?;
-                let address = etcd.endpoints()[0].to_string();
-                (None, Some(etcd), address)
+                etcd = Some(Etcd::start(&ground, &[9]).await.expect("etcd")?);
+                access = EtcdOptions::new(["http://10.0.0.9:2379"]);
             }
-        };
-        let url = format!("http://{address}");
-        let store = EtcdStore::connect(&EtcdOptions::new([url.as_str()]))
-            .await
-            .expect("a store");
+            Backing::Secured => {
+                ground.join().await.expect("on the switch");
+                let (secured, _) = Etcd::start_secured(&ground, 9).await.expect("etcd")?;
+                let files = secured.directory().to_owned();
+                etcd = Some(secured);
+                access = EtcdOptions::new(["https://10.0.0.9:2379"]);
+                access.tls = Some(TlsFiles {
+                    ca_file: files.join("ca.pem"),
+                    cert_file: Some(files.join("client.pem")),
+                    key_file: Some(files.join("client.key")),
+                    server_name: None,
+                });
+            }
+        }
+        let store = EtcdStore::connect(&access).await.expect("a store");
         lab::until::<(), lab::Error>(PATIENCE, "the store answers", async || {
             let answer = store.get("/".into()).await;
             Ok(answer.map(drop).map_err(|error| error.to_string()))
@@ -63,11 +84,11 @@ impl Fabric {
         let fabric = Self {
             ground,
             resources: Resources::new(store),
-            url,
+            access,
             embedded,
             _etcd: etcd,
         };
-        if backing == Backing::Etcd {
+        if backing != Backing::Embedded {
             fabric
                 .create("IPPool", "pool-v4", json!({"cidr": "10.65.0.0/16"}))
                 .await;
@@ -83,21 +104,37 @@ impl Fabric {
         self.resources.create(resource).await.expect("created");
     }
 
+    /// How a daemon's file names the store.
+    fn datastore(&self) -> String {
+        let mut text = format!("[datastore]\nendpoints = {:?}\n", self.access.endpoints);
+        if let Some(tls) = &self.access.tls {
+            let own = tls.cert_file.as_ref().zip(tls.key_file.as_ref());
+            let (cert, key) = own.expect("a client's");
+            let ca = &tls.ca_file;
+            let _ = writeln!(
+                text,
+                "[datastore.tls]\nca_file = {ca:?}\ncert_file = {cert:?}"
+            );
+            let _ = writeln!(text, "key_file = {key:?}");
+        }
+        text
+    }
+
     /// A host with Felix, as node `h<number>`.
     pub(crate) async fn node(&self, number: u8) -> Node {
         let site = self.ground.site(number).await.expect("a host");
         let spec = json!({"bgp": {"ipv4Address": format!("10.0.0.{number}/24"), "ipv6Address": format!("fd00::{number}/64")}});
         self.create("Node", &format!("h{number}"), spec).await;
+        let datastore = self.datastore();
         let felix = format!(
-            "hostname = \"h{number}\"\nendpoint_status_path_prefix = \"/run/cambric\"\n\
-             [datastore]\nendpoints = [\"{}\"]\n",
-            self.url
+            "hostname = \"h{number}\"\nendpoint_status_path_prefix = \"/run/cambric\"\n{datastore}"
         );
         let path = site.save("felix.toml", &felix);
         let program = Program::new(own("cambric-felix")).arg("--config").arg(path);
         let felix = site.host.spawn("felix", &program).expect("Felix");
         Node {
-            url: self.url.clone(),
+            access: self.access.clone(),
+            datastore,
             site,
             felix,
             _client: None,
@@ -147,7 +184,8 @@ pub(crate) struct Node {
     pub(crate) site: Site,
     pub(crate) felix: Process,
     _client: Option<Process>,
-    url: String,
+    access: EtcdOptions,
+    datastore: String,
 }
 
 /// What the plugin answered: its result, or its error.
@@ -157,10 +195,7 @@ impl Node {
     /// Starts BGP, which takes its peers from the store.
     pub(crate) fn start_bgp(&mut self) {
         let number = self.site.number;
-        let text = format!(
-            "hostname = \"h{number}\"\n[datastore]\nendpoints = [\"{}\"]\n",
-            self.url
-        );
+        let text = format!("hostname = \"h{number}\"\n{}", self.datastore);
         let path = self.site.save("bgp-client.toml", &text);
         let program = Program::new(own("cambric-bgp-client"))
             .arg("--config")
@@ -182,11 +217,16 @@ impl Node {
     pub(crate) fn network(&self, more: Value) -> Value {
         let mut config = json!({
             "cniVersion": "1.1.0", "name": "fabric", "type": "cambric-cni",
-            "etcd_endpoints": self.url, "nodename": format!("h{}", self.site.number),
+            "etcd_endpoints": self.access.endpoints.join(","), "nodename": format!("h{}", self.site.number),
             "endpoint_status_dir": "/run/cambric/endpoint-status",
             "ipam": {"type": "cambric-ipam", "assign_ipv6": "true"},
             "policy": {"type": "k8s"}, "policy_setup_timeout_seconds": 30,
         });
+        if let Some(tls) = &self.access.tls {
+            config["etcd_ca_cert_file"] = json!(tls.ca_file);
+            config["etcd_cert_file"] = json!(tls.cert_file);
+            config["etcd_key_file"] = json!(tls.key_file);
+        }
         for (field, value) in more.as_object().into_iter().flatten() {
             config[field] = value.clone();
         }
@@ -235,6 +275,14 @@ impl Node {
         } else {
             Err(value)
         }
+    }
+
+    /// What a program on the host says, which must end well.
+    pub(crate) async fn says(&self, command: &str) -> String {
+        let program = Program::new("/bin/sh").args(["-c", command]);
+        let (status, output) = self.site.host.output(&program).await.expect("it runs");
+        assert!(status.success(), "{command}");
+        String::from_utf8(output).expect("text")
     }
 
     /// Calls the plugin, and waits for its answer.
@@ -301,12 +349,21 @@ impl Container {
 
     /// A sandbox of a pod.
     pub(crate) fn pod(id: &str) -> Self {
-        Self {
-            args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME=web-0;\
-                   K8S_POD_SERVICE_ACCOUNT=web;K8S_POD_LABELS=app=web"
-                .to_owned(),
-            ..Self::bare(id)
-        }
+        Self::bare(id).of_pod("web-0", "app=web")
+    }
+
+    /// The same as that of a pod of namespace `prod`, with these labels.
+    pub(crate) fn of_pod(self, name: &str, labels: &str) -> Self {
+        let args = format!(
+            "IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME={name};\
+             K8S_POD_SERVICE_ACCOUNT=web;K8S_POD_LABELS={labels}"
+        );
+        Self { args, ..self }
+    }
+
+    /// Where it is, if it is one that can be pinged from.
+    pub(crate) fn host(&self) -> &Host {
+        self.host.as_ref().expect("namespaces")
     }
 
     fn at(id: &str, descriptor: i32) -> Self {
@@ -322,13 +379,11 @@ impl Container {
 
     /// Its interfaces.
     pub(crate) fn links(&self) -> Links {
-        let host = self.host.as_ref().expect("namespaces");
-        host.links().expect("links")
+        self.host().links().expect("links")
     }
 
     /// Whether a ping to this address is answered.
     pub(crate) async fn pings(&self, result: &Value, to: IpAddr) -> bool {
-        let host = self.host.as_ref().expect("namespaces");
         let own = addresses(result);
         let v4 = own.iter().find_map(|address| match address {
             IpAddr::V4(v4) => Some(*v4),
@@ -339,8 +394,12 @@ impl Container {
             IpAddr::V4(_) => None,
         });
         let unspecified = std::net::Ipv6Addr::UNSPECIFIED;
-        let pinger = Pinger::open(host, v4.expect("an address"), v6.unwrap_or(unspecified))
-            .expect("sockets");
+        let pinger = Pinger::open(
+            self.host(),
+            v4.expect("an address"),
+            v6.unwrap_or(unspecified),
+        )
+        .expect("sockets");
         pinger.ping(to, Duration::from_secs(2)).await.is_some()
     }
 }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
-use host::{Backing, Container, Fabric, Node, PATIENCE, addresses};
+use host::{Backing, Container, Fabric, Node, PATIENCE, addresses, on_a_host};
 use interop_tests::in_ground;
 use lab::Process;
 use model::Kind;
@@ -106,12 +106,17 @@ fn a_container_is_connected_until_it_is_not_over_etcd() {
 }
 
 #[test]
+fn a_container_is_connected_until_it_is_not_over_an_etcd_that_asks_for_certificates() {
+    in_ground(&[], "cni over TLS", async |ground| {
+        if let Some(fabric) = Fabric::new(ground, Backing::Secured).await {
+            from_add_to_del(&fabric).await;
+        }
+    });
+}
+
+#[test]
 fn an_endpoint_that_felix_refuses_is_no_connection() {
-    in_ground(&[], "cni and a refusing Felix", async |ground| {
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let node = fabric.node(1).await;
+    on_a_host("cni and a refusing Felix", async |fabric, node| {
         let config = node.network(json!({}));
         let container = Container::bare(ID);
         let add = node
@@ -270,11 +275,7 @@ async fn cut(
 
 #[test]
 fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
-    in_ground(&[], "cni and SIGKILL", async |ground| {
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let node = fabric.node(1).await;
+    on_a_host("cni and SIGKILL", async |fabric, node| {
         let config = node.network(json!({}));
         let mut collected = config.clone();
         collected["cni.dev/valid-attachments"] = json!([]);
@@ -310,11 +311,7 @@ fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
 
 #[test]
 fn a_pod_keeps_its_name_when_its_sandbox_is_made_anew() {
-    in_ground(&[], "cni and pods", async |ground| {
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let node = fabric.node(1).await;
+    on_a_host("cni and pods", async |fabric, node| {
         let address = r#"["10.65.7.7"]"#;
         let annotations = json!({"cni.projectcalico.org/ipAddrs": address, "cni.projectcalico.org/hwAddr": "02:00:00:00:07:07"});
         let config = node.network(json!({
@@ -367,14 +364,10 @@ fn a_pod_keeps_its_name_when_its_sandbox_is_made_anew() {
 
 #[test]
 fn address_management_can_be_anothers_and_ours_can_serve_others() {
-    in_ground(&[], "cni and other address management", async |ground| {
+    on_a_host("cni and other address management", async |fabric, node| {
         if interop_tests::foreign("/usr/lib/cni/host-local").is_none() {
             return;
         }
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let node = fabric.node(1).await;
         let container = Container::bare(ID);
         let data = node.site.host.directory().join("host-local");
         let delegated = node.network(json!({
@@ -421,11 +414,7 @@ fn address_management_can_be_anothers_and_ours_can_serve_others() {
 
 #[test]
 fn status_tells_whether_a_container_could_be_added() {
-    in_ground(&[], "cni and STATUS", async |ground| {
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let mut node = fabric.node(1).await;
+    on_a_host("cni and STATUS", async |fabric, mut node| {
         let config = node.network(json!({}));
         let container = Container::bare(ID);
         // Its reports are another region's, of which only Felix's own environment tells.
