@@ -15,7 +15,7 @@ use crate::failure::{Code, Failure};
 use crate::felix::Expected;
 use crate::identity::{Facts, Identity};
 use crate::ipam;
-use crate::link::{self, HOST_MAC, Link, Links, Netns, Pair, Wanted};
+use crate::link::{self, HOST_MAC, Inside, Link, Links, Netns, Pair, Wanted};
 use crate::lock;
 use crate::request::Request;
 use crate::site::Site;
@@ -29,7 +29,7 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     let facts = Facts::of(request, &config)?;
     let netns = Netns::must_open(request.netns.as_deref())?;
     let site = Site::open(&config).await?;
-    let _alone = lock::attachment(&identity.name.to_string()).await?;
+    let _alone = lock::attachment(&identity.interface).await?;
     let attaching = Attaching {
         site: &site,
         request,
@@ -106,17 +106,17 @@ impl Attaching<'_> {
         let taken = ipam::take(site, self.request, identity, self.facts).await?;
         let addresses: Vec<IpAddr> = taken.ips.iter().map(|ip| ip.address.addr()).collect();
         let routes = routes(site.config, &taken);
-        let mac = self.plug(host, &addresses, &routes).await?;
+        let inside = self.plug(host, &addresses, &routes).await?;
         let endpoint = Endpoint {
             identity,
             facts: self.facts,
-            mac,
+            mac: inside.mac,
             addresses: &addresses,
             taken: &taken,
         };
         endpoint.write(site, left.item.as_ref()).await?;
-        self.set_up(mac, &addresses).await?;
-        Ok(self.answer(mac, &addresses, taken))
+        self.set_up(inside, &addresses).await?;
+        Ok(self.answer(inside.mac, &addresses, taken))
     }
 
     /// The answer of an ADD that was finished before, if nothing has changed since.
@@ -136,7 +136,8 @@ impl Attaching<'_> {
         let mac = item.value["spec"]["mac"]
             .as_str()
             .and_then(|mac| mac.parse().ok());
-        self.set_up(mac, &addresses).await?;
+        let peer = Some(link.index);
+        self.set_up(Inside { mac, peer }, &addresses).await?;
         Ok(Some(self.answer(mac, &addresses, taken)))
     }
 
@@ -164,13 +165,13 @@ impl Attaching<'_> {
         }
     }
 
-    /// Makes the pair of interfaces; returns the container's Ethernet address.
+    /// Makes the pair of interfaces.
     async fn plug(
         &self,
         host: &Links,
         addresses: &[IpAddr],
         routes: &[IpNet],
-    ) -> Result<Option<Mac>, Failure> {
+    ) -> Result<Inside, Failure> {
         let (config, identity) = (self.site.config, self.identity);
         let pair = Pair {
             interface: &identity.interface,
@@ -182,12 +183,11 @@ impl Attaching<'_> {
             ipv6: addresses.iter().any(IpAddr::is_ipv6),
         };
         link::make(host, self.netns, &pair).await?;
-        let inside = link::configure(self.netns, &self.wanted(addresses, routes)).await?;
-        Ok(inside.mac)
+        link::configure(self.netns, &self.wanted(addresses, routes)).await
     }
 
     /// Waits for Felix, as long as the configuration says.
-    async fn set_up(&self, mac: Option<Mac>, addresses: &[IpAddr]) -> Result<(), Failure> {
+    async fn set_up(&self, inside: Inside, addresses: &[IpAddr]) -> Result<(), Failure> {
         let Some(limit) = self.site.config.felix else {
             return Ok(());
         };
@@ -195,7 +195,9 @@ impl Attaching<'_> {
             directory: &self.site.config.status_dir,
             file: &self.identity.status_file(),
             interface: &self.identity.interface,
-            mac,
+            index: inside.peer,
+            container_id: &self.identity.container_id,
+            mac: inside.mac,
             addresses,
         };
         expected.wait(limit).await

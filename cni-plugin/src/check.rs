@@ -10,7 +10,7 @@ use crate::failure::{Code, Failure};
 use crate::felix::{Expected, Word};
 use crate::identity::Identity;
 use crate::ipam;
-use crate::link::{self, HOST_MAC, Links, Netns, Wanted};
+use crate::link::{self, HOST_MAC, Link, Links, Netns, Wanted};
 use crate::request::Request;
 use crate::site::Site;
 
@@ -26,7 +26,8 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     };
     let netns = Netns::must_open(request.netns.as_deref())?;
     let site = Site::open(&config).await?;
-    let mut faults = host_faults(&identity, &config).await?;
+    let outside = Links::here()?.find(&identity.interface).await?;
+    let mut faults = host_faults(outside.as_ref(), &identity, &config);
     let (addresses, taken) = match endpoint_facts(&site, &identity).await? {
         Ok(facts) => facts,
         Err(fault) => {
@@ -43,7 +44,8 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
         forwards: config.forwards,
     };
     faults.extend(link::faults(&netns, &wanted).await?);
-    faults.extend(felix_fault(&config, &identity, previous, &addresses));
+    let index = outside.map(|link| link.index);
+    faults.extend(felix_fault(&config, &identity, index, previous, &addresses));
     outcome(faults)
 }
 
@@ -54,10 +56,10 @@ fn outcome(faults: Vec<String>) -> Result<(), Failure> {
     Err(Failure::new(Code::Changed, first.as_str()).details(faults.join("; ")))
 }
 
-async fn host_faults(identity: &Identity, config: &Config) -> Result<Vec<String>, Failure> {
+fn host_faults(link: Option<&Link>, identity: &Identity, config: &Config) -> Vec<String> {
     let name = &identity.interface;
-    let Some(link) = Links::here()?.find(name).await? else {
-        return Ok(vec![format!("interface {name} is not on the host")]);
+    let Some(link) = link else {
+        return vec![format!("interface {name} is not on the host")];
     };
     let mut faults = Vec::new();
     if !link.up {
@@ -71,7 +73,7 @@ async fn host_faults(identity: &Identity, config: &Config) -> Result<Vec<String>
     if link.alias != identity.alias(&config.network) {
         faults.push(format!("interface {name} is that of \"{}\"", link.alias));
     }
-    Ok(faults)
+    faults
 }
 
 /// Addresses of the stored endpoint, and what came with them; or what is wrong with it.
@@ -116,6 +118,7 @@ fn answer_faults(previous: &Answer, identity: &Identity, addresses: &[IpAddr]) -
 fn felix_fault(
     config: &Config,
     identity: &Identity,
+    index: Option<u32>,
     previous: &Answer,
     addresses: &[IpAddr],
 ) -> Option<String> {
@@ -128,6 +131,8 @@ fn felix_fault(
         directory: &config.status_dir,
         file: &identity.status_file(),
         interface: &identity.interface,
+        index,
+        container_id: &identity.container_id,
         mac: inside.and_then(|interface| interface.mac.parse().ok()),
         addresses,
     };

@@ -17,7 +17,7 @@ pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let identity = Identity::of(request, &config)?;
     let site = Site::open(&config).await?;
-    let _alone = lock::attachment(&identity.name.to_string()).await?;
+    let _alone = lock::attachment(&identity.interface).await?;
     remove(&site, request, &identity).await
 }
 

@@ -21,9 +21,11 @@ pub(crate) struct Expected<'a> {
     pub(crate) directory: &'a Path,
     /// Its file.
     pub(crate) file: &'a str,
-    /// Its interface and its addresses: an endpoint of the same name that was there before has
-    /// others.
+    /// Its interface, its container and its addresses: an endpoint of the same name that was there
+    /// before has others.
     pub(crate) interface: &'a str,
+    pub(crate) index: Option<u32>,
+    pub(crate) container_id: &'a str,
     pub(crate) mac: Option<Mac>,
     pub(crate) addresses: &'a [IpAddr],
 }
@@ -55,7 +57,11 @@ impl Expected<'_> {
         let file: EndpointFile = serde_json::from_slice(&text).ok()?;
         let networks = file.ipv4_nets.iter().chain(&file.ipv6_nets);
         let told: BTreeSet<IpAddr> = networks.map(Network::address).collect();
-        let is_its = file.iface_name == self.interface
+        // Calico's agent says neither: what else it says is to do.
+        let is_new = file.if_index.is_none_or(|index| self.index == Some(index))
+            && [self.container_id, ""].contains(&&*file.container_id);
+        let is_its = is_new
+            && file.iface_name == self.interface
             && file.mac == self.mac
             && told == self.addresses.iter().copied().collect();
         is_its.then_some(file)
@@ -123,7 +129,6 @@ mod tests {
         runtime.block_on(test(&directory.path().join(EndpointFile::UP)))
     }
 
-    const NETWORKS: [&str; 2] = ["10.65.0.1/32", "fd65::1/128"];
     const ADDRESSES: [IpAddr; 2] = [
         IpAddr::V6(Ipv6Addr::new(0xfd65, 0, 0, 0, 0, 0, 0, 1)),
         IpAddr::V4(Ipv4Addr::new(10, 65, 0, 1)),
@@ -134,45 +139,70 @@ mod tests {
             directory,
             file: "cni default%2Fa eth0",
             interface: "cali1",
+            index: Some(7),
+            container_id: "9f3c",
             mac: Some(Mac([2; 6])),
             addresses: &ADDRESSES,
         }
     }
 
-    fn write(directory: &Path, mac: Mac, addresses: [&str; 2], reason: &str) {
-        fs::create_dir_all(directory).unwrap();
-        let file = EndpointFile {
+    /// What Felix says of it.
+    fn told() -> EndpointFile {
+        EndpointFile {
             iface_name: "cali1".into(),
-            mac: Some(mac),
-            ipv4_nets: vec![addresses[0].parse().unwrap()],
-            ipv6_nets: vec![addresses[1].parse().unwrap()],
-            reason: reason.into(),
+            if_index: Some(7),
+            container_id: "9f3c".into(),
+            mac: Some(Mac([2; 6])),
+            ipv4_nets: vec!["10.65.0.1/32".parse().unwrap()],
+            ipv6_nets: vec!["fd65::1/128".parse().unwrap()],
             ..EndpointFile::default()
-        };
+        }
+    }
+
+    fn write(directory: &Path, file: &EndpointFile) {
+        fs::create_dir_all(directory).unwrap();
         // As a whole, or not at all.
         let temporary = directory.join(".new");
-        fs::write(&temporary, serde_json::to_vec(&file).unwrap()).unwrap();
+        fs::write(&temporary, serde_json::to_vec(file).unwrap()).unwrap();
         fs::rename(temporary, directory.join("cni default%2Fa eth0")).unwrap();
     }
 
     #[test]
     fn it_waits_for_the_endpoint_and_no_other() {
         run(async |directory| {
-            // Those of containers before: by another interface, and by one with the same MAC address.
+            // Those of containers before, each of which may have had all else.
             let waiting = expected(directory);
-            for (mac, addresses) in [
-                (Mac([1; 6]), NETWORKS),
-                (Mac([2; 6]), ["10.65.0.2/32", NETWORKS[1]]),
-                (Mac([2; 6]), [NETWORKS[0], "fd65::2/128"]),
-            ] {
-                write(directory, mac, addresses, "");
-                assert_eq!(waiting.word(), None, "{mac} {addresses:?}");
+            let others: [fn(&mut EndpointFile); 5] = [
+                |file| file.mac = Some(Mac([1; 6])),
+                |file| file.ipv4_nets = vec!["10.65.0.2/32".parse().unwrap()],
+                |file| file.ipv6_nets.clear(),
+                |file| file.if_index = Some(6),
+                |file| file.container_id = "77aa".into(),
+            ];
+            for change in others {
+                let mut file = told();
+                change(&mut file);
+                write(directory, &file);
+                assert_eq!(waiting.word(), None, "{file:?}");
             }
             let late = waiting.wait(Duration::ZERO).await.unwrap_err();
             assert_eq!(late.code, 11);
-            let write = async { write(directory, Mac([2; 6]), NETWORKS, "") };
+            let write = async { write(directory, &told()) };
             let (heard, ()) = tokio::join!(waiting.heard(), write);
             assert_eq!(heard.unwrap(), Word::Up);
+        });
+    }
+
+    #[test]
+    fn calicos_agent_says_less_and_is_believed() {
+        run(async |directory| {
+            let file = EndpointFile {
+                if_index: None,
+                container_id: String::new(),
+                ..told()
+            };
+            write(directory, &file);
+            assert_eq!(expected(directory).word(), Some(Word::Up));
         });
     }
 
@@ -181,7 +211,11 @@ mod tests {
         run(async |directory| {
             let waiting = expected(directory);
             let refusals = waiting.refusals();
-            let write = async { write(&refusals, Mac([2; 6]), NETWORKS, "no such prefix") };
+            let file = EndpointFile {
+                reason: "no such prefix".into(),
+                ..told()
+            };
+            let write = async { write(&refusals, &file) };
             let (heard, ()) = tokio::join!(waiting.wait(Duration::from_secs(60)), write);
             let failure = heard.unwrap_err();
             assert_eq!(failure.code, 102);

@@ -18,7 +18,7 @@ use rtnetlink::{Handle, LinkUnspec};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-pub(crate) use container::{Wanted, configure, faults};
+pub(crate) use container::{Inside, Wanted, configure, faults};
 pub(crate) use netns::Netns;
 pub(crate) use pair::{Pair, make};
 

@@ -50,6 +50,7 @@ struct Directory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     endpoint: Endpoint,
+    link: Option<u32>,
     reason: Option<String>,
 }
 
@@ -210,6 +211,7 @@ impl Told {
     fn of(view: EndpointView<'_>) -> Self {
         Self {
             endpoint: view.placement.endpoint.clone(),
+            link: view.link,
             reason: view.reason,
         }
     }
@@ -227,6 +229,8 @@ impl Told {
             ipv4_nets: networks(true),
             ipv6_nets: networks(false),
             bgp_peer_name: String::new(),
+            if_index: self.link,
+            container_id: endpoint.container_id.clone(),
             reason: self.reason.clone().unwrap_or_default(),
         }
     }

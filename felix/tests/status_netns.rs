@@ -193,8 +193,10 @@ fn plugins_find_a_file_while_an_endpoint_is_up() {
         assert!(routes.contains("fd65::1 dev cali1"), "{routes}");
         let rules = run("nft list table inet cambric-felix");
         assert!(rules.contains("\"cali1\" . 10.65.0.1"), "{rules}");
+        let link = run("ip -o link show cali1");
+        let index: u32 = link.split(':').next().unwrap().parse().unwrap();
         let told = json!({
-            "ifaceName": "cali1", "mac": mac(1),
+            "ifaceName": "cali1", "mac": mac(1), "ifIndex": index,
             "ipv4Nets": ["10.65.0.1/32"], "ipv6Nets": ["fd65::1/128"],
         });
         assert_eq!(host.file(UP, "w1"), Some(told));

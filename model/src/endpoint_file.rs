@@ -29,6 +29,13 @@ pub struct EndpointFile {
     /// The BGP peer that selects it, if one does.
     #[serde(rename = "bgpPeerName", skip_serializing_if = "String::is_empty")]
     pub bgp_peer_name: String,
+    /// Index of the interface: one that is made anew by the same name has another. Calico's agent
+    /// does not tell it, nor the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_index: Option<u32>,
+    /// The container that the endpoint is of.
+    #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
+    pub container_id: String,
     /// Why the endpoint is refused.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,

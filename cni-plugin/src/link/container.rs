@@ -28,6 +28,8 @@ pub(crate) struct Wanted<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inside {
     pub(crate) mac: Option<Mac>,
+    /// Index of its other end, on the host.
+    pub(crate) peer: Option<u32>,
 }
 
 impl Wanted<'_> {
@@ -57,7 +59,10 @@ pub(crate) async fn configure(netns: &Netns, wanted: &Wanted<'_>) -> Result<Insi
             add_route(&links, *to, through_host(*to, link.index)?).await?;
         }
     }
-    Ok(Inside { mac: link.mac })
+    Ok(Inside {
+        mac: link.mac,
+        peer: link.peer,
+    })
 }
 
 /// What must be so before the interface is up.

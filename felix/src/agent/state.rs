@@ -20,6 +20,8 @@ pub struct EndpointView<'a> {
     pub id: &'a EndpointId,
     /// What the store says of it.
     pub placement: &'a Placement,
+    /// Index of its interface, if that is there.
+    pub link: Option<u32>,
     /// `up` if traffic can pass as far as this host has a say; `error` if it is refused, by what the
     /// store says of others or by the kernel, or if its interface does not come.
     pub state: EndpointState,
@@ -114,6 +116,10 @@ impl Agent {
         EndpointView {
             id,
             placement,
+            link: self
+                .links
+                .named(&placement.endpoint.interface)
+                .map(|link| link.index),
             state: obstacle.as_ref().map_or(EndpointState::Up, |one| one.state),
             reason: obstacle.map(|one| one.reason),
         }

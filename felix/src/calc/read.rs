@@ -100,6 +100,7 @@ pub(super) fn endpoint(
         addresses,
         floating: floating.collect(),
         interface: spec.interface_name,
+        container_id: spec.container_id,
         mac: spec.mac,
         profiles: spec.profiles,
     };

@@ -38,6 +38,8 @@ pub struct Endpoint {
     pub resource: String,
     /// The host side interface.
     pub interface: String,
+    /// The container that it is of; empty if it is none's.
+    pub container_id: String,
     /// The workload's Ethernet address, if known.
     pub mac: Option<Mac>,
     /// Its addresses, sorted, each once.

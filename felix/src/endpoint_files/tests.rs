@@ -13,6 +13,7 @@ struct World {
     directory: TempDir,
     files: EndpointFiles,
     now: Instant,
+    link: Option<u32>,
     placements: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
     told: BTreeMap<EndpointId, (Placement, EndpointState, Option<String>)>,
 }
@@ -24,6 +25,7 @@ impl World {
             files: EndpointFiles::new(directory.path()),
             directory,
             now: Instant(0),
+            link: Some(7),
             placements: BTreeMap::new(),
             told: BTreeMap::new(),
         }
@@ -46,6 +48,7 @@ impl World {
             id: id.clone(),
             resource: format!("prod/n1-k8s-{workload}-eth0"),
             interface: "cali1".into(),
+            container_id: "9f3c".into(),
             mac: "aa:bb:cc:00:11:22".parse().ok(),
             addresses: vec!["10.65.3.70".parse().unwrap(), "fd65::70".parse().unwrap()],
             profiles: vec![],
@@ -68,6 +71,7 @@ impl World {
             let view = now.map(|(placement, state, reason)| EndpointView {
                 id,
                 placement,
+                link: self.link,
                 state: *state,
                 reason: reason.clone(),
             });
@@ -107,8 +111,14 @@ fn a_file_is_there_while_the_endpoint_is_up() {
     let told = json!({
         "ifaceName": "cali1", "mac": "aa:bb:cc:00:11:22",
         "ipv4Nets": ["10.65.3.70/32"], "ipv6Nets": ["fd65::70/128"],
+        "ifIndex": 7, "containerID": "9f3c",
     });
     assert_eq!(world.read(WEB), told);
+    // Its interface is made anew, and it was up again before anybody looked.
+    world.link = Some(9);
+    world.told.clear();
+    world.tell(false);
+    assert_eq!(world.read(WEB)["ifIndex"], 9);
     world.endpoint("web-0", EndpointState::Down, Some("no carrier"));
     world.tell(false);
     assert!(world.files().is_empty());

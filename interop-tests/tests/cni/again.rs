@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use interop_tests::{READY, in_ground};
+use interop_tests::READY;
 use lab::{Program, VethEnd};
 use serde_json::{Value, json};
 
 use crate::ID;
-use crate::host::{Backing, Container, Fabric, Node, addresses};
+use crate::host::{Container, Fabric, Node, addresses, on_a_host};
 
 /// What is not to be acted upon.
 const LOCKED: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
@@ -33,48 +33,43 @@ async fn fails_and_leaves_all(
 
 #[test]
 fn a_repeated_add_that_fails_leaves_the_container_connected() {
-    in_ground(&[], "cni and an ADD that fails again", async |ground| {
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let mut node = fabric.node(1).await;
-        let config = node.network(json!({}));
-        let (one, two) = (
-            Container::new(&fabric, ID).await,
-            Container::new(&fabric, "second").await,
-        );
-        let first = node.asks("ADD", &one, &config).await.expect("connected");
-        let second = node.asks("ADD", &two, &config).await.expect("connected");
+    on_a_host(
+        "cni and an ADD that fails again",
+        async |fabric, mut node| {
+            let config = node.network(json!({}));
+            let (one, two) = (
+                Container::new(&fabric, ID).await,
+                Container::new(&fabric, "second").await,
+            );
+            let first = node.asks("ADD", &one, &config).await.expect("connected");
+            let second = node.asks("ADD", &two, &config).await.expect("connected");
 
-        // The store says that it is not to be acted upon.
-        let store = fabric.embedded.as_ref().expect("a store");
-        for (text, felix) in [(LOCKED, true), (READY, false)] {
-            store.put("clusterinformations", "default", text).await;
-            let mut hurried = config.clone();
-            if !felix {
-                // Nor is Felix there to say that the endpoint is up, and what it said is gone.
-                node.felix.kill().await.unwrap();
-                let files = "rm -r /run/cambric/endpoint-status";
-                let remove = Program::new("/bin/sh").args(["-c", files]);
-                let (status, _) = node.site.host.output(&remove).await.unwrap();
-                assert!(status.success());
-                hurried["policy_setup_timeout_seconds"] = 1.into();
+            // The store says that it is not to be acted upon.
+            let store = fabric.embedded.as_ref().expect("a store");
+            for (text, felix) in [(LOCKED, true), (READY, false)] {
+                store.put("clusterinformations", "default", text).await;
+                let mut hurried = config.clone();
+                if !felix {
+                    // Nor is Felix there to say that the endpoint is up, and what it said is gone.
+                    node.felix.kill().await.unwrap();
+                    let files = "rm -r /run/cambric/endpoint-status";
+                    let remove = Program::new("/bin/sh").args(["-c", files]);
+                    let (status, _) = node.site.host.output(&remove).await.unwrap();
+                    assert!(status.success());
+                    hurried["policy_setup_timeout_seconds"] = 1.into();
+                }
+                fails_and_leaves_all(&fabric, &node, &hurried, (&one, &first), &second).await;
             }
-            fails_and_leaves_all(&fabric, &node, &hurried, (&one, &first), &second).await;
-        }
-        // Who does not wait for Felix has the same answer as before.
-        let unwatched = node.network(json!({"policy_setup_timeout_seconds": 0}));
-        assert_eq!(node.asks("ADD", &one, &unwatched).await, Ok(first));
-    });
+            // Who does not wait for Felix has the same answer as before.
+            let unwatched = node.network(json!({"policy_setup_timeout_seconds": 0}));
+            assert_eq!(node.asks("ADD", &one, &unwatched).await, Ok(first));
+        },
+    );
 }
 
 #[test]
 fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
-    in_ground(&[], "cni and DEL without a store", async |ground| {
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let node = fabric.node(1).await;
+    on_a_host("cni and DEL without a store", async |_fabric, node| {
         let old = Container::pod("old");
         // As Calico's plugin makes it: named by the pod, and nothing says for which sandbox.
         let (name, host) = ("caliaa960f0d82e", &node.site.host);
@@ -98,14 +93,10 @@ fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
 
 #[test]
 fn what_another_plugin_gave_besides_addresses_is_known_later() {
-    in_ground(&[], "cni and routes of host-local", async |ground| {
+    on_a_host("cni and routes of host-local", async |fabric, node| {
         if interop_tests::foreign("/usr/lib/cni/host-local").is_none() {
             return;
         }
-        let fabric = Fabric::new(ground, Backing::Embedded)
-            .await
-            .expect("a store");
-        let node = fabric.node(1).await;
         let container = Container::new(&fabric, ID).await;
         let data = node.site.host.directory().join("host-local");
         let servers = node.site.save("resolv.conf", "nameserver 10.0.0.53\n");
@@ -146,4 +137,46 @@ fn what_another_plugin_gave_besides_addresses_is_known_later() {
         removed.expect("disconnected");
         assert_eq!(fabric.left().await, [""; 0]);
     });
+}
+
+#[test]
+fn what_felix_said_of_a_pods_old_sandbox_is_no_answer_for_the_new() {
+    on_a_host(
+        "cni and a pod's second sandbox",
+        async |fabric, mut node| {
+            // They have everything in common that a pod can bring along.
+            let annotations = json!({
+                "cni.projectcalico.org/ipAddrs": r#"["10.65.7.7"]"#,
+                "cni.projectcalico.org/hwAddr": "02:00:00:00:07:07",
+            });
+            let config = node.network(json!({
+                "runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations},
+                "ipam": {"type": "cambric-ipam"},
+            }));
+            let (old, new) = (Container::pod("old"), Container::pod("new"));
+            let first = node.asks("ADD", &old, &config).await.expect("connected");
+            // A Felix that is gone takes nothing back.
+            node.felix.kill().await.unwrap();
+            node.asks("DEL", &old, &config).await.expect("disconnected");
+            let said = "k8s prod%2Fweb-0 eth0";
+            let said = node.site.load(&format!("endpoint-status/{said}"));
+            assert!(said.contains("10.65.7.7/32"), "{said}");
+            let mut hurried = config.clone();
+            hurried["policy_setup_timeout_seconds"] = 1.into();
+            let late = node.asks("ADD", &new, &hurried).await.unwrap_err();
+            assert_eq!(late["code"], 11, "{late}");
+            assert_eq!(fabric.left().await, [""; 0]);
+
+            node.restart_felix(&[]);
+            let second = node.asks("ADD", &new, &config).await.expect("connected");
+            assert_eq!(second["ips"], first["ips"]);
+            assert_eq!(
+                second["interfaces"][1]["mac"],
+                first["interfaces"][1]["mac"]
+            );
+            let mut checked = config.clone();
+            checked["prevResult"] = second;
+            assert_eq!(node.asks("CHECK", &new, &checked).await, Ok(Value::Null));
+        },
+    );
 }
