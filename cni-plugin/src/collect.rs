@@ -3,18 +3,25 @@
 //! Three things can be left over, each of which tells whose it is: endpoints by an annotation,
 //! interfaces by their alias, addresses by the attributes of their allocation. An interface that has
 //! neither alias nor endpoint and was never brought up is one whose making was cut short.
+//!
+//! What looks left over may be that of an ADD under way, which the runtime's list does not have yet.
+//! So each is looked at again with the lock of its attachment, when whoever was at work is done.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datastore::resources::Item;
 use datastore::{KeyRange, Store as _};
 use model::{AllocationBlock, IpamKey, Kind};
+use tokio::time::sleep;
 
 use crate::config::{Attachment, Config};
-use crate::endpoint::{self, NETWORK_ANNOTATION};
+use crate::endpoint::{self, NETWORK_ANNOTATION, is_of};
 use crate::failure::{Code, Failure};
-use crate::identity::{alias_prefix, prefix};
-use crate::ipam::{CONTAINER, INTERFACE, NETWORK, NODE, delegate, give_handle_back};
+use crate::identity::{Identity, alias, attachment_of, prefix};
+use crate::ipam::{
+    CONTAINER, INTERFACE, NAMESPACE, NETWORK, NODE, POD, delegate, give_handle_back,
+};
+use crate::limits::HALF_MADE;
 use crate::link::{Link, Links};
 use crate::lock;
 use crate::request::Request;
@@ -28,36 +35,14 @@ pub(crate) async fn collect(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let valid = valid(&config)?;
     let site = Site::open(&config).await?;
-    let endpoints = site
-        .resources
-        .list(Kind::WorkloadEndpoint, None)
-        .await?
-        .items;
-    let (own, others): (Vec<Item>, Vec<Item>) = endpoints
-        .into_iter()
-        .partition(|item| is_ours(item, &config));
-    let (kept, gone): (Vec<Item>, Vec<Item>) = own
-        .into_iter()
-        .partition(|item| valid.contains(&attachment(item)));
-    for item in &gone {
-        let _alone = lock::attachment(item.key.name()).await?;
-        endpoint::delete(&site, item).await?;
-    }
-    let named: BTreeSet<&str> = kept
-        .iter()
-        .chain(&others)
-        .map(|item| text(item, "interfaceName"))
-        .collect();
-    let gone: BTreeSet<&str> = gone
-        .iter()
-        .map(|item| text(item, "interfaceName"))
-        .collect();
     let host = Links::here()?;
-    for link in host.beginning(&prefix()?).await? {
-        if is_left_over(&link, &config, &valid, &named, &gone) {
-            host.delete(&link).await?;
+    for item in endpoints(&site).await? {
+        let network = &item.value["metadata"]["annotations"][NETWORK_ANNOTATION];
+        if network.as_str() == Some(&config.network) && !valid.contains(&attachment(&item)) {
+            end(&site, &host, &item).await?;
         }
     }
+    delete_links(&site, &host, &valid).await?;
     match &config.ipam.delegate {
         Some(plugin) => delegate(plugin, request).await.map(drop),
         None => give_back(&site, &valid).await,
@@ -78,10 +63,13 @@ fn valid(config: &Config) -> Result<Valid, Failure> {
     Ok(valid.iter().cloned().collect())
 }
 
-fn is_ours(item: &Item, config: &Config) -> bool {
-    text(item, "node") == config.node
-        && item.value["metadata"]["annotations"][NETWORK_ANNOTATION].as_str()
-            == Some(&config.network)
+/// The endpoints of this node.
+async fn endpoints(site: &Site<'_>) -> Result<Vec<Item>, Failure> {
+    let all = site.resources.list(Kind::WorkloadEndpoint, None).await?;
+    let items = all.items.into_iter();
+    Ok(items
+        .filter(|item| text(item, "node") == site.config.node)
+        .collect())
 }
 
 fn attachment(item: &Item) -> Attachment {
@@ -91,38 +79,63 @@ fn attachment(item: &Item) -> Attachment {
     }
 }
 
-fn is_left_over(
-    link: &Link,
-    config: &Config,
-    valid: &Valid,
-    named: &BTreeSet<&str>,
-    gone: &BTreeSet<&str>,
-) -> bool {
-    let name = link.name.as_str();
-    if !link.is_veth || named.contains(name) {
-        return false;
+/// Ends an attachment, unless somebody has written its endpoint since it was read.
+async fn end(site: &Site<'_>, host: &Links, item: &Item) -> Result<(), Failure> {
+    let name = text(item, "interfaceName");
+    let _alone = lock::attachment(name).await?;
+    if !endpoint::delete(site, item).await? {
+        return Ok(());
     }
-    if gone.contains(name) {
-        return true;
+    let Attachment {
+        container_id,
+        ifname,
+    } = attachment(item);
+    let its = alias(&site.config.network, &container_id, &ifname);
+    match host.find(name).await? {
+        Some(link) if link.is_veth && link.alias == its => host.delete(&link).await,
+        _ => Ok(()),
     }
-    match link
-        .alias
-        .strip_prefix(&alias_prefix(&config.network))
-        .and_then(|of| of.split_once('/'))
-    {
-        Some((container_id, ifname)) => !valid.contains(&Attachment {
-            container_id: container_id.to_owned(),
-            ifname: ifname.to_owned(),
-        }),
+}
+
+/// Deletes interfaces that are no endpoint's.
+async fn delete_links(site: &Site<'_>, host: &Links, valid: &Valid) -> Result<(), Failure> {
+    let mut left = host.beginning(&prefix()?).await?;
+    left.retain(|link| is_left_over(link, &site.config.network, valid));
+    for link in &left {
+        // Whoever was making it has written its endpoint, or is gone, when the lock can be had.
+        drop(lock::attachment(&link.name).await?);
+    }
+    if left.iter().any(|link| link.alias.is_empty()) {
+        sleep(HALF_MADE).await;
+    }
+    let endpoints = match left.is_empty() {
+        true => Vec::new(),
+        false => endpoints(site).await?,
+    };
+    for link in left {
+        let is_named = endpoints
+            .iter()
+            .any(|item| text(item, "interfaceName") == link.name);
+        // One that was made in its place since has another index.
+        if !is_named && host.find(&link.name).await?.as_ref() == Some(&link) {
+            host.delete(&link).await?;
+        }
+    }
+    Ok(())
+}
+
+fn is_left_over(link: &Link, network: &str, valid: &Valid) -> bool {
+    let is_nobodys = match attachment_of(&link.alias, network) {
+        Some(attachment) => !valid.contains(&attachment),
         None => link.alias.is_empty() && !link.up,
-    }
+    };
+    link.is_veth && is_nobodys
 }
 
 /// Gives back the addresses of this node's attachments that are gone.
 async fn give_back(site: &Site<'_>, valid: &Valid) -> Result<(), Failure> {
-    let _alone = lock::ipam().await?;
     let blocks = site.store.list(KeyRange::prefix(IpamKey::BLOCKS)).await?;
-    let mut handles = BTreeSet::new();
+    let mut gone = BTreeMap::new();
     // A block that cannot be read is the business of those who check them.
     for block in blocks
         .items
@@ -130,28 +143,33 @@ async fn give_back(site: &Site<'_>, valid: &Valid) -> Result<(), Failure> {
         .filter_map(|item| AllocationBlock::parse(&item.value).ok())
     {
         for attribute in block.attributes {
-            let is = |key: &str, value: &str| {
-                attribute
-                    .active_owner
-                    .get(key)
-                    .is_some_and(|is| is == value)
-            };
             let of = |key: &str| attribute.active_owner.get(key).cloned();
+            let is = |key: &str, value: &str| of(key).is_some_and(|is| is == value);
             if !is(NODE, &site.config.node) || !is(NETWORK, &site.config.network) {
                 continue;
             }
             if let (Some(container_id), Some(ifname), Some(handle)) =
-                (of(CONTAINER), of(INTERFACE), attribute.handle_id)
-                && !valid.contains(&Attachment {
+                (of(CONTAINER), of(INTERFACE), attribute.handle_id.clone())
+            {
+                let attachment = Attachment {
                     container_id,
                     ifname,
-                })
-            {
-                handles.insert(handle);
+                };
+                if !valid.contains(&attachment) {
+                    let pod = [NAMESPACE, POD].map(|key| of(key).unwrap_or_default());
+                    gone.insert(handle, (attachment, pod));
+                }
             }
         }
     }
-    for handle in handles {
+    for (handle, (attachment, [namespace, pod])) in gone {
+        let identity = Identity::new(attachment, namespace, pod, site.config)?;
+        let _alone = lock::attachment(&identity.interface).await?;
+        let found = endpoint::find(site, &identity).await?;
+        if found.is_some_and(|item| is_of(&item, &identity.container_id)) {
+            continue;
+        }
+        let _all_alone = lock::ipam().await?;
         give_handle_back(site, &handle).await?;
     }
     Ok(())

@@ -144,11 +144,13 @@ pub(crate) fn taken(item: &Item) -> Result<Answer, Failure> {
     })
 }
 
-/// Deletes an endpoint as it was read; one that others have written since is theirs.
-pub(crate) async fn delete(site: &Site<'_>, item: &Item) -> Result<(), Failure> {
+/// Deletes an endpoint as it was read; one that others have written since is theirs. Tells whether it
+/// was still there, and so.
+pub(crate) async fn delete(site: &Site<'_>, item: &Item) -> Result<bool, Failure> {
     let version = item.revision.to_string();
     match site.resources.delete(&item.key, Some(&version)).await {
-        Ok(_) | Err(ResourceError::Missing(_) | ResourceError::Stale { .. }) => Ok(()),
+        Ok(_) => Ok(true),
+        Err(ResourceError::Missing(_) | ResourceError::Stale { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

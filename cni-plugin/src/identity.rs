@@ -6,7 +6,7 @@ use model::{EndpointFile, EndpointName, INTERFACE_NAME_OCTETS_MAX, Kind, Mac, Re
 use serde_json::Value;
 use sha1::{Digest, Sha1};
 
-use crate::config::Config;
+use crate::config::{Attachment, Config};
 use crate::failure::{Code, Failure};
 use crate::limits::INTERFACE_DIGITS;
 use crate::request::Request;
@@ -56,15 +56,31 @@ impl Identity {
     /// Who the attachment of a request is.
     pub(crate) fn of(request: &Request, config: &Config) -> Result<Self, Failure> {
         let arg = |key: &str| request.args.get(key).cloned().unwrap_or_default();
-        let (namespace, pod) = (arg("K8S_POD_NAMESPACE"), arg("K8S_POD_NAME"));
+        let of = Attachment {
+            container_id: request.container_id.clone(),
+            ifname: request.ifname.clone(),
+        };
+        Self::new(of, arg("K8S_POD_NAMESPACE"), arg("K8S_POD_NAME"), config)
+    }
+
+    /// Who an attachment is, of a pod if there are names of one.
+    pub(crate) fn new(
+        of: Attachment,
+        namespace: String,
+        pod: String,
+        config: &Config,
+    ) -> Result<Self, Failure> {
+        let Attachment {
+            container_id,
+            ifname,
+        } = of;
         let is_pod = !namespace.is_empty() && !pod.is_empty();
         let (orchestrator, namespace, pod) = match is_pod {
             true => ("k8s", namespace, pod),
             false => ("cni", DEFAULT_NAMESPACE.to_owned(), String::new()),
         };
-        let id = &request.container_id;
-        let workload = if is_pod { &pod } else { id };
-        let name = EndpointName::new(&config.node, orchestrator, workload, &request.ifname);
+        let workload = if is_pod { &pod } else { &container_id };
+        let name = EndpointName::new(&config.node, orchestrator, workload, &ifname);
         let name = name.map_err(|error| {
             let message = format!(
                 "the endpoint of {workload} on {} has no name: {error}",
@@ -75,13 +91,13 @@ impl Identity {
         let of = if is_pod {
             format!("{namespace}.{pod}")
         } else {
-            id.clone()
+            container_id.clone()
         };
         Ok(Self {
-            interface: interface(&prefix()?, &of, is_pod, &request.ifname),
-            handle: handle(&config.network, id, &request.ifname),
-            container_id: id.clone(),
-            ifname: request.ifname.clone(),
+            interface: interface(&prefix()?, &of, is_pod, &ifname),
+            handle: handle(&config.network, &container_id, &ifname),
+            container_id,
+            ifname,
             orchestrator,
             namespace,
             pod,
@@ -111,12 +127,7 @@ impl Identity {
 
     /// What stands at its interface on the host, for people and for those who clean up.
     pub(crate) fn alias(&self, network: &str) -> String {
-        format!(
-            "{}{}/{}",
-            alias_prefix(network),
-            self.container_id,
-            self.ifname
-        )
+        alias(network, &self.container_id, &self.ifname)
     }
 
     /// Profiles that give it rules and labels.
@@ -132,9 +143,19 @@ impl Identity {
     }
 }
 
-/// How the alias of every interface of a network begins.
-pub(crate) fn alias_prefix(network: &str) -> String {
-    format!("cni/{network}/")
+/// The alias of an attachment's interface on the host.
+pub(crate) fn alias(network: &str, container_id: &str, ifname: &str) -> String {
+    format!("cni/{network}/{container_id}/{ifname}")
+}
+
+/// Whose an interface of a network is, by its alias.
+pub(crate) fn attachment_of(alias: &str, network: &str) -> Option<Attachment> {
+    let of = alias.strip_prefix("cni/")?.strip_prefix(network)?;
+    let (container_id, ifname) = of.strip_prefix('/')?.split_once('/')?;
+    Some(Attachment {
+        container_id: container_id.to_owned(),
+        ifname: ifname.to_owned(),
+    })
 }
 
 /// The handle of an attachment's addresses: Calico's for the first interface of a container. Of
@@ -216,11 +237,12 @@ impl Facts {
 
     /// An annotation of Calico's, such as `ipAddrs`.
     pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
-        let value = self
-            .annotations
-            .get(&format!("cni.projectcalico.org/{name}"));
-        value.map(String::as_str)
+        self.annotations.get(&annotation(name)).map(String::as_str)
     }
+}
+
+fn annotation(name: &str) -> String {
+    format!("cni.projectcalico.org/{name}")
 }
 
 /// Labels: `app=web,tier=front` of `CNI_ARGS`, and those of the specification's conventions.
@@ -271,6 +293,19 @@ mod tests {
         for (at, name) in names.iter().enumerate() {
             assert_eq!(name.len(), 15);
             assert!(!names[..at].contains(name));
+        }
+    }
+
+    #[test]
+    fn an_alias_tells_whose_an_interface_is() {
+        let its = attachment_of(&alias("net", ID, "eth0"), "net").expect("an attachment");
+        assert_eq!((&*its.container_id, &*its.ifname), (ID, "eth0"));
+        for (alias, network) in [
+            ("cni/net2/a/eth0", "net"),
+            ("cni/net/a", "net"),
+            ("", "net"),
+        ] {
+            assert_eq!(attachment_of(alias, network), None, "{alias}");
         }
     }
 

@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 pub(crate) use delegate::run as delegate;
 pub(crate) use own::{
-    CONTAINER, INTERFACE, NETWORK, NODE, give_back as give_handle_back, node_labels,
+    CONTAINER, INTERFACE, NAMESPACE, NETWORK, NODE, POD, give_back as give_handle_back,
+    node_labels,
 };
 
 use serde_json::Value;

@@ -11,11 +11,25 @@ pub const ANSWER_OCTETS_MAX: u64 = 1024 * 1024;
 /// Octets of a container's id: an endpoint's name holds it.
 pub const CONTAINER_ID_OCTETS_MAX: usize = 128;
 
-/// How long the answer of one who works on the same attachment is waited for.
-pub const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long those who work on the same attachment, or on addresses, are waited for. Longer than one of
+/// them may take with addresses, so that one call to which the store answers slowly does not fail all
+/// others of its host; and long, since all of them may be before this one. A runtime that has less
+/// patience ends the call, which does no harm.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long address management may take once it is the only one on its host (as in Calico).
-pub const IPAM_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long taking addresses may last once nobody else of the host does. Calico's plugin has 90 s, and
+/// waits for its turn without an end.
+pub const IPAM_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// How long giving addresses back may last: by DEL, and by an ADD that could not take all.
+pub const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(15);
+
+const _: () =
+    assert!(IPAM_TIMEOUT.as_secs() + GIVE_BACK_TIMEOUT.as_secs() < LOCK_TIMEOUT.as_secs());
+
+/// How long an interface that says of nobody to be his, and is down, is left to whoever makes it: a
+/// plugin that does not know our locks may be about to bring it up.
+pub const HALF_MADE: Duration = Duration::from_secs(1);
 
 /// How long a delegated plugin may take.
 pub const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -29,15 +29,16 @@ pub(crate) struct Lock {
     _file: File,
 }
 
-/// The lock of what has this name.
-pub(crate) async fn attachment(name: &str) -> Result<Lock, Failure> {
-    lock(octet(name), name).await
+/// The lock of the attachment that has this interface on the host, which can be told from all that
+/// may be left of one.
+pub(crate) async fn attachment(interface: &str) -> Result<Lock, Failure> {
+    lock(octet(interface), interface).await
 }
 
 /// The octet of an attachment: the same whichever version of this program asks. Two that meet in one
 /// only wait for each other.
-fn octet(name: &str) -> i64 {
-    let digest = Sha1::digest(name);
+fn octet(interface: &str) -> i64 {
+    let digest = Sha1::digest(interface);
     let number = digest.iter().take(7);
     number.fold(0, |number, octet| number << 8 | i64::from(*octet)) + IPAM + 1
 }
@@ -116,8 +117,8 @@ mod tests {
     #[test]
     fn an_attachment_has_the_same_octet_in_every_version() {
         // The first 56 bits of SHA-1, and one.
-        assert_eq!(octet("h1-k8s-web--0-eth0"), 0x00df_9207_1f6b_7615 + 1);
+        assert_eq!(octet("caliaa960f0d82e"), 0x00b9_8291_1a6c_7de6 + 1);
         assert_eq!(octet(""), 0x00da_39a3_ee5e_6b4b + 1);
-        assert!(octet("h1-cni-b-eth0") > IPAM);
+        assert!(octet("cali9f3c0123456") > IPAM);
     }
 }

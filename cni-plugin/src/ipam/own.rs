@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::answer::{Answer, Ip};
 use crate::failure::{Code, Failure};
 use crate::identity::{Facts, Identity};
-use crate::limits::IPAM_TIMEOUT;
+use crate::limits::{GIVE_BACK_TIMEOUT, IPAM_TIMEOUT};
 use crate::lock;
 use crate::request::Request;
 use crate::site::{Site, key};
@@ -26,6 +26,8 @@ pub(crate) const NETWORK: &str = "network";
 pub(crate) const CONTAINER: &str = "container";
 pub(crate) const INTERFACE: &str = "interface";
 pub(crate) const NODE: &str = "node";
+pub(crate) const NAMESPACE: &str = "namespace";
+pub(crate) const POD: &str = "pod";
 
 /// How labels of a namespace are called where its profile hands them on.
 const NAMESPACE_LABELS: &str = "pcns.";
@@ -59,14 +61,7 @@ pub(super) async fn take(
         ipam.release_handle(&identity.handle).await?;
         take_planned(&ipam, &site.config.node, &taker, &plan, &pools.reserved).await
     };
-    let taken = match timeout(IPAM_TIMEOUT, taking).await {
-        Ok(taken) => taken.map_err(Failure::from),
-        Err(_) => {
-            let message = format!("address management took more than {IPAM_TIMEOUT:?}");
-            Err(Failure::new(Code::Later, message))
-        }
-    };
-    match taken {
+    match within(IPAM_TIMEOUT, taking).await {
         Ok(given) => Ok(answer(&given)),
         Err(failure) => {
             // As far as that is possible now: whoever tries again, or deletes, does it as well.
@@ -122,10 +117,18 @@ async fn take_planned(
 /// Gives back what a handle has.
 pub(crate) async fn give_back(site: &Site<'_>, handle: &str) -> Result<(), Failure> {
     let giving = async { Ipam::new(&site.store).release_handle(handle).await };
-    match timeout(IPAM_TIMEOUT, giving).await {
-        Ok(given) => given.map(drop).map_err(Failure::from),
+    within(GIVE_BACK_TIMEOUT, giving).await.map(drop)
+}
+
+/// What address management answers, unless it takes too long.
+async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, IpamError>>,
+) -> Result<T, Failure> {
+    match timeout(limit, asked).await {
+        Ok(answer) => answer.map_err(Failure::from),
         Err(_) => {
-            let message = format!("address management took more than {IPAM_TIMEOUT:?}");
+            let message = format!("address management took more than {limit:?}");
             Err(Failure::new(Code::Later, message))
         }
     }
@@ -166,8 +169,8 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
         ("timestamp".to_owned(), timestamp),
     ]);
     if !identity.pod.is_empty() {
-        attributes.insert("namespace".to_owned(), identity.namespace.clone());
-        attributes.insert("pod".to_owned(), identity.pod.clone());
+        attributes.insert(NAMESPACE.to_owned(), identity.namespace.clone());
+        attributes.insert(POD.to_owned(), identity.pod.clone());
     }
     // Of these no endpoint tells, so that collectors must not look for one.
     if let Some(plugin) = &site.config.foreign {

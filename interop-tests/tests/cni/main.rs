@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod again;
+mod collected;
 mod host;
 mod runtime;
 
@@ -178,7 +179,7 @@ fn containers_of_two_hosts_reach_each_other() {
 
 /// What a call wrote when it has ended well.
 async fn result(mut process: Process) -> Value {
-    let status = process.wait(PATIENCE).await.unwrap();
+    let status = process.wait(5 * PATIENCE).await.unwrap();
     let text = process.log_tail();
     assert!(status.success(), "{text}");
     serde_json::from_str(&text).unwrap_or(Value::Null)
@@ -191,7 +192,7 @@ fn two_hundred_at_once_lose_nothing() {
             return;
         };
         let node = fabric.node(1).await;
-        let config = node.network(json!({"policy_setup_timeout_seconds": 60}));
+        let config = node.network(json!({"policy_setup_timeout_seconds": 300}));
         let ids = (0..200).map(|number| format!("container{number}"));
         let containers: Vec<Container> = ids.map(|id| Container::bare(&id)).collect();
         let start = |command: &str, nth: usize, name: String| {
