@@ -24,6 +24,18 @@ const PREFIX_VARIABLE: &str = "FELIX_INTERFACEPREFIX";
 /// capability.
 const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
+/// Annotations of Calico's that ask for what is not done here, and why.
+const NOT_DONE: [(&str, &str); 2] = [
+    (
+        "floatingIPs",
+        "the plugin writes no translation of addresses",
+    ),
+    (
+        "allowedSourcePrefixes",
+        "a packet whose source is not the pod's is dropped",
+    ),
+];
+
 /// Who an attachment is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -217,6 +229,12 @@ impl Facts {
             })?,
             None => BTreeMap::new(),
         };
+        for (name, why) in NOT_DONE {
+            if annotations.contains_key(&annotation(name)) {
+                let message = format!("annotation {name}: is not supported: {why}");
+                return Err(Failure::new(Code::Unsupported, message));
+            }
+        }
         let mut facts = Self {
             service_account: arg("K8S_POD_SERVICE_ACCOUNT").to_owned(),
             labels: labels(arg("K8S_POD_LABELS"), &config.args)?,

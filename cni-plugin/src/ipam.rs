@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub(crate) use delegate::run as delegate;
 pub(crate) use own::{
     CONTAINER, INTERFACE, NAMESPACE, NETWORK, NODE, POD, give_back as give_handle_back,
-    node_labels,
+    node_labels, pool,
 };
 
 use serde_json::Value;

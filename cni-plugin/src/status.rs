@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::failure::{Code, Failure};
-use crate::ipam::{delegate, node_labels};
+use crate::ipam::{delegate, node_labels, pool};
 use crate::request::Request;
 use crate::site::{Site, key};
 
@@ -52,7 +52,7 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
         (config.ipv6, true, &config.ipv6_pools),
     ] {
         for word in words.iter().filter(|_| wanted) {
-            pools.named(word)?;
+            pool(&pools, word, ipv6)?;
         }
         // Namespaces choose among them: that there is one for somebody is all that can be told.
         let mut specs = pools.all.clone();

@@ -250,12 +250,23 @@ fn plan(
             true => pools.for_workload(ipv6, node, Some(namespace)),
             false => words
                 .iter()
-                .map(|word| pools.named(word))
+                .map(|word| pool(pools, word, ipv6))
                 .collect::<Result<_, _>>()?,
         };
         families.push(chosen);
     }
     Ok(Plan::Any(families))
+}
+
+/// The pool of a family that is named.
+pub(crate) fn pool(pools: &Pools, word: &str, ipv6: bool) -> Result<Pool, Failure> {
+    let pool = pools.named(word)?;
+    if pool.cidr.addr().is_ipv6() != ipv6 {
+        let family = if ipv6 { "IPv6" } else { "IPv4" };
+        let message = format!("pool {word} has no {family} addresses");
+        return Err(Failure::new(Code::Config, message));
+    }
+    Ok(pool)
 }
 
 /// Addresses that are asked for by name: by the runtime, by a pod.
@@ -283,6 +294,10 @@ fn brought_along(site: &Site<'_>, facts: &Facts) -> Result<Option<Vec<IpAddr>>, 
     let Some(text) = facts.annotation("ipAddrsNoIpam") else {
         return Ok(None);
     };
+    if facts.annotation("ipAddrs").is_some() {
+        let message = "annotations ipAddrs and ipAddrsNoIpam: a pod has one or the other";
+        return Err(Failure::new(Code::Config, message));
+    }
     if !site.config.without_ipam {
         let message =
             "annotation ipAddrsNoIpam: feature_control.ip_addrs_no_ipam does not allow it";

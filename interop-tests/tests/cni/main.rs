@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod again;
+mod chosen;
 mod collected;
 mod host;
 mod runtime;
