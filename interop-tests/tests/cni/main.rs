@@ -6,6 +6,7 @@ mod again;
 mod chosen;
 mod collected;
 mod host;
+mod policed;
 mod runtime;
 
 use std::collections::BTreeSet;
