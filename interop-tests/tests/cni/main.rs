@@ -8,6 +8,7 @@ mod collected;
 mod host;
 mod policed;
 mod runtime;
+mod shaped;
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
