@@ -95,8 +95,14 @@ pub enum Finding {
 
 /// Whether all can be seen that is needed to say that somebody is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store does not say that it is ready, or has no nodes: nothing is collected")]
-pub struct NotReady;
+pub enum NotReady {
+    /// It does not say that it is ready, or has nothing that says who is there.
+    #[error("the store does not say that it is ready, or has no nodes: nothing is collected")]
+    Silent,
+    /// It is not the one that was looked at before, by its `clusterGUID`.
+    #[error("the store's clusterGUID is not that of the store before: nothing is collected")]
+    Other,
+}
 
 /// Looks again and again, and tells what has been as it is for long enough.
 #[derive(Debug)]
@@ -104,21 +110,30 @@ pub struct Collector {
     grace: Duration,
     /// Since when each has been seen.
     suspects: BTreeMap<Finding, Instant>,
+    /// Number of the store that is looked at, empty if it has none.
+    cluster_guid: String,
 }
 
 impl Collector {
     /// Tells what has been seen at least twice, and for so long.
     pub const fn new(grace: Duration) -> Self {
-        let suspects = BTreeMap::new();
-        Self { grace, suspects }
+        Self {
+            grace,
+            suspects: BTreeMap::new(),
+            cluster_guid: String::new(),
+        }
     }
 
     /// Takes a look. Tells what has been the same since a look that is the grace period or more
     /// ago, and in all looks since.
     pub fn look(&mut self, now: Instant, picture: &Picture) -> Result<Vec<Finding>, NotReady> {
-        if !picture.ready {
+        if let Err(why) = self.admits(picture) {
             self.suspects.clear();
-            return Err(NotReady);
+            return Err(why);
+        }
+        let guid = picture.cluster_guid();
+        if !guid.is_empty() {
+            guid.clone_into(&mut self.cluster_guid);
         }
         let mut before = std::mem::take(&mut self.suspects);
         let mut confirmed = Vec::new();
@@ -131,6 +146,17 @@ impl Collector {
             self.suspects.insert(finding, since.unwrap_or(now));
         }
         Ok(confirmed)
+    }
+
+    /// Whether what is seen tells who is gone: as daemons, it goes by one store for as long as it
+    /// runs.
+    fn admits(&self, picture: &Picture) -> Result<(), NotReady> {
+        let guids = [&self.cluster_guid, picture.cluster_guid()];
+        match picture.ready {
+            false => Err(NotReady::Silent),
+            true if guids[0] == guids[1] || guids.iter().any(|guid| guid.is_empty()) => Ok(()),
+            true => Err(NotReady::Other),
+        }
     }
 
     /// What was seen in the last look.

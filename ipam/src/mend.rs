@@ -4,7 +4,7 @@ use datastore::{Compare, CompareWith, Comparison, KeyRange, Revision};
 use ipnet::IpNet;
 use model::{AffinityOwner, AffinityState, BlockAffinity, IpamKey, Kind};
 
-use crate::block::Release;
+use crate::block::{Given, Release};
 use crate::collect::Finding;
 use crate::error::IpamError;
 use crate::read::{Stored, just};
@@ -15,18 +15,7 @@ impl Ipam<'_> {
     /// left alone.
     pub async fn mend(&self, finding: &Finding) -> Result<bool, IpamError> {
         match finding {
-            Finding::Leak { given, handle, .. } => {
-                let release = Release {
-                    address: given.address,
-                    handle: handle.clone(),
-                    sequence: Some(given.sequence),
-                };
-                match self.release(&[release]).await {
-                    Ok(not_taken) => Ok(not_taken.is_empty()),
-                    Err(IpamError::Changed(_)) => Ok(false),
-                    Err(error) => Err(error),
-                }
-            }
+            Finding::Leak { given, handle, .. } => self.release_leak(given, handle.clone()).await,
             Finding::Cooled { block, written } => self.forget_cooled(*block, *written).await,
             Finding::Surplus {
                 owner,
@@ -41,30 +30,16 @@ impl Ipam<'_> {
                 let owner = AffinityOwner::Host(host.clone());
                 self.take_back(&owner, *block, None, &[gone(host)]).await
             }
-            Finding::Host(host) => {
-                let seen = self.see(vec![just(&IpamKey::Host(host.clone()))]).await?;
-                let changes = seen.keys().map(|(key, was)| Change {
-                    key,
-                    was,
-                    value: None,
-                });
-                let changes: Vec<Change> = changes.collect();
-                Ok(!changes.is_empty() && self.write_if(changes, &[gone(host)]).await?)
-            }
+            Finding::Host(host) => self.forget_host(host).await,
             Finding::Unfounded {
                 owner,
                 block,
                 written,
                 block_written,
             } => {
-                let key = affinity(owner, *block);
-                let unchanged = [at(&IpamKey::Block(*block), *block_written)];
-                let change = Change {
-                    key,
-                    was: *written,
-                    value: None,
-                };
-                self.write_if(vec![change], &unchanged).await
+                let change = affinity(owner, *block, *written, None);
+                let unchanged = at(&IpamKey::Block(*block), *block_written);
+                self.write_if(vec![change], &[unchanged]).await
             }
             Finding::Unconfirmed {
                 owner,
@@ -72,14 +47,10 @@ impl Ipam<'_> {
                 written,
                 block_written,
             } => {
-                let value = BlockAffinity::new(AffinityState::Confirmed);
-                let unchanged = [at(&IpamKey::Block(*block), *block_written)];
-                let change = Change {
-                    key: affinity(owner, *block),
-                    was: *written,
-                    value: Some(value.encode()),
-                };
-                self.write_if(vec![change], &unchanged).await
+                let confirmed = BlockAffinity::new(AffinityState::Confirmed);
+                let change = affinity(owner, *block, *written, Some(&confirmed));
+                let unchanged = at(&IpamKey::Block(*block), *block_written);
+                self.write_if(vec![change], &[unchanged]).await
             }
             Finding::Idle { handle, written } => {
                 let change = Change {
@@ -96,23 +67,56 @@ impl Ipam<'_> {
                 written,
                 block_written,
             } => {
-                let seen = self
-                    .see(vec![just(&IpamKey::Handle(handle.clone()))])
-                    .await?;
-                let found = seen.handle(handle)?;
-                if found
-                    .as_ref()
-                    .map(|found| found.revision)
-                    .unwrap_or_default()
-                    != *written
-                {
-                    return Ok(false);
-                }
-                let unchanged = [at(&IpamKey::Block(*block), *block_written)];
-                let change = Change::of_handle(handle, found, *block, |_| *holds);
-                self.write_if(vec![change], &unchanged).await
+                let unchanged = at(&IpamKey::Block(*block), *block_written);
+                let count = (*block, *holds);
+                self.recount(handle, *written, count, unchanged).await
             }
         }
+    }
+
+    async fn release_leak(&self, given: &Given, handle: Option<String>) -> Result<bool, IpamError> {
+        let release = Release {
+            address: given.address,
+            handle,
+            sequence: Some(given.sequence),
+        };
+        match self.release(&[release]).await {
+            Ok(not_taken) => Ok(not_taken.is_empty()),
+            Err(IpamError::Changed(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Forgets a host that has no node.
+    async fn forget_host(&self, host: &str) -> Result<bool, IpamError> {
+        let seen = self
+            .see(vec![just(&IpamKey::Host(host.to_owned()))])
+            .await?;
+        let changes = seen.keys().map(|(key, was)| Change {
+            key,
+            was,
+            value: None,
+        });
+        let changes: Vec<Change> = changes.collect();
+        Ok(!changes.is_empty() && self.write_if(changes, &[gone(host)]).await?)
+    }
+
+    /// Makes a handle, last written then, say how many addresses it has of a block.
+    async fn recount(
+        &self,
+        handle: &str,
+        written: Revision,
+        (block, holds): (IpNet, u32),
+        unchanged: Compare,
+    ) -> Result<bool, IpamError> {
+        let key = IpamKey::Handle(handle.to_owned());
+        let found = self.see(vec![just(&key)]).await?.handle(handle)?;
+        let revision = found.as_ref().map(|found| found.revision);
+        if revision.unwrap_or_default() != written {
+            return Ok(false);
+        }
+        let change = Change::of_handle(handle, found, block, |_| holds);
+        self.write_if(vec![change], &[unchanged]).await
     }
 
     /// Forgets what has cooled down in a block of nobody's, which goes when it is empty.
@@ -141,10 +145,18 @@ impl Ipam<'_> {
     }
 }
 
-fn affinity(owner: &AffinityOwner, block: IpNet) -> IpamKey {
-    IpamKey::Affinity {
-        owner: owner.clone(),
-        block,
+/// That an affinity, last written then, becomes this one, or none.
+fn affinity(
+    owner: &AffinityOwner,
+    block: IpNet,
+    was: Revision,
+    value: Option<&BlockAffinity>,
+) -> Change {
+    let owner = owner.clone();
+    Change {
+        key: IpamKey::Affinity { owner, block },
+        was,
+        value: value.map(BlockAffinity::encode),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Picture {
     pub at: Time,
     /// Whether the store is to be acted upon: it says so, and has not just been emptied.
     pub ready: bool,
+    /// What the store says of itself, and when that was written.
+    pub information: Option<(ClusterInformationSpec, Revision)>,
     /// The settings.
     pub config: IpamConfig,
     /// Pools and reservations.
@@ -85,6 +87,17 @@ impl Picture {
         self.written.get(key).copied().unwrap_or_default()
     }
 
+    /// Which store it is; empty if it does not say so.
+    pub fn cluster_guid(&self) -> &str {
+        let said = self.information.as_ref();
+        said.map_or("", |(said, _)| &said.cluster_guid)
+    }
+
+    /// When a handle was written; zero if it is not there.
+    pub fn handle_written(&self, handle: &str) -> Revision {
+        self.written(&IpamKey::Handle(handle.to_owned()))
+    }
+
     /// Whether a node is gone for sure, with all endpoints on it.
     pub(crate) fn is_gone(&self, node: &str) -> bool {
         let obscure = self.obscure.as_ref();
@@ -119,6 +132,7 @@ impl Picture {
         Self {
             at,
             ready: true,
+            information: None,
             config: IpamConfig::default(),
             pools: Pools::default(),
             blocks: BTreeMap::new(),
@@ -219,6 +233,15 @@ impl Picture {
         }
     }
 
+    fn information(&mut self, listing: &Listing) {
+        let found = self.resources::<ClusterInformationSpec>(listing);
+        for ((name, said), item) in found.into_iter().zip(&listing.items) {
+            if name == "default" {
+                self.information = said.map(|said| (said.spec, item.mod_revision));
+            }
+        }
+    }
+
     fn uses(&mut self, address: IpAddr, user: &str) {
         let users = self.users.entry(address).or_default();
         users.insert(user.to_owned());
@@ -235,15 +258,11 @@ impl Ipam<'_> {
         picture.pools = self.pools().await?;
         picture.all_nodes(&list(Kind::Node.prefix()).await?);
         picture.endpoints(&list(Kind::WorkloadEndpoint.prefix()).await?);
-        let information = list(Kind::ClusterInformation.prefix()).await?;
-        let information = picture.resources::<ClusterInformationSpec>(&information);
+        picture.information(&list(Kind::ClusterInformation.prefix()).await?);
         // A store without nodes, but with blocks of hosts, is one that is being filled again.
         let emptied = picture.nodes.is_empty() && !picture.blocks.is_empty();
-        let says_so = information.iter().any(|(name, information)| {
-            let information = information.as_ref().filter(|_| name == "default");
-            information.is_some_and(|information| information.spec.is_ready())
-        });
-        picture.ready = says_so && !emptied;
+        let said = picture.information.as_ref();
+        picture.ready = !emptied && said.is_some_and(|(said, _)| said.is_ready());
         Ok(picture)
     }
 }

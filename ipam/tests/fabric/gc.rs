@@ -182,21 +182,21 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
     };
     // A store that does not say that it is ready has been emptied, or is not filled yet: other nodes
     // and endpoints may be still to come.
-    assert_eq!(look().await, Err(NotReady));
+    assert_eq!(look().await, Err(NotReady::Silent));
     node(&store, "b").await;
-    assert_eq!(look().await, Err(NotReady));
+    assert_eq!(look().await, Err(NotReady::Silent));
     // One that is being migrated is left alone, and so is what cannot be told from one.
     for unready in [json!(false), Value::Null, json!("true")] {
         put(&store, INFORMATION, &information(&unready)).await;
-        assert_eq!(look().await, Err(NotReady), "{unready}");
+        assert_eq!(look().await, Err(NotReady::Silent), "{unready}");
     }
     let other = INFORMATION.replace("default", "other");
     put(&store, &other, &information(&json!(true))).await;
-    assert_eq!(look().await, Err(NotReady));
+    assert_eq!(look().await, Err(NotReady::Silent));
     put(&store, INFORMATION, &information(&json!(true))).await;
     assert_eq!(look().await.unwrap().len(), 2);
     delete(&store, &format!("{RESOURCES}nodes/b")).await;
-    assert_eq!(look().await, Err(NotReady), "no node");
+    assert_eq!(look().await, Err(NotReady::Silent), "no node");
     node(&store, "a").await;
     assert_eq!(look().await.unwrap().len(), 1);
     // An endpoint of the node cannot be read: nobody knows what its addresses are.
@@ -416,4 +416,33 @@ async fn a_node_that_comes_back_keeps_its_blocks() {
         assert!(!ipam.mend(finding).await.unwrap(), "{finding}");
     }
     assert_eq!(sound(&store).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_that_was_begun_anew_is_not_looked_at() {
+    let store = ready().await;
+    let pools = [pool("10.65.0.0/24", 28)];
+    node(&store, "b").await;
+    take(&store, "a", "a.1", 1, &pools).await.unwrap();
+    let ipam = Ipam::new(&store);
+    let mut collector = Collector::new(Duration::ZERO);
+    let mut look = async |guid: &str| {
+        let mut said = information(&json!(true));
+        said["spec"]["clusterGUID"] = guid.into();
+        put(&store, INFORMATION, &said).await;
+        let picture = ipam.picture().await.unwrap();
+        let found = collector.look(Instant::now(), &picture)?;
+        Ok(found.len())
+    };
+    // A number may be given later, and one that is missing tells nothing.
+    for (guid, found) in [("", 0), ("one", 2), ("", 2), ("one", 2)] {
+        assert_eq!(look(guid).await, Ok(found), "{guid}");
+    }
+    for _ in 0..2 {
+        assert_eq!(look("other").await, Err(NotReady::Other));
+    }
+    // What was seen before that is to be seen again.
+    for found in [0, 2] {
+        assert_eq!(look("one").await, Ok(found));
+    }
 }
