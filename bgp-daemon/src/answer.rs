@@ -79,7 +79,7 @@ impl<P: Program> Daemon<P> {
             (Some(_), None) => "the nodes of the store".to_owned(),
         };
         let path = self.config.path.display();
-        let store = source.map(|source| format!(" and the store ({})", source.state()));
+        let store = source.map(|source| format!(" and the store ({})", source.figures()));
         Settings {
             from: format!("{path}{}", store.unwrap_or_default()),
             notes: self.notes(),

@@ -78,6 +78,6 @@ pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant
 pub(crate) fn fact(source: &Source) -> Fact {
     Fact {
         name: "store".to_owned(),
-        value: source.state().to_owned(),
+        value: source.figures().to_string(),
     }
 }

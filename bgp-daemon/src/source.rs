@@ -24,6 +24,8 @@ pub(crate) struct Source {
     /// The passwords that the store points to, where they are looked for.
     secrets: Option<Keeper>,
     status: Status,
+    /// Age of the snapshot that is in force, at the start.
+    snapshot_age_s: Option<u64>,
     /// Whether the view was ever a whole picture.
     has_picture: bool,
     /// Whether the view is another one than what was last derived.
@@ -68,6 +70,7 @@ impl Source {
             host: host.clone(),
             secrets: config.secrets().map(Keeper::new),
             status: Status::Syncing,
+            snapshot_age_s: None,
             has_picture: false,
             changed: true,
             derived: None,
@@ -216,28 +219,16 @@ impl Source {
         origin.cloned().unwrap_or_else(|| kept.to_owned())
     }
 
-    /// How current the picture is, in a word.
-    pub(crate) fn state(&self) -> &'static str {
-        match self.status {
-            Status::Syncing => "syncing",
-            Status::Snapshot { .. } => "snapshot",
-            Status::InSync => "in sync",
-            Status::Lost => "away",
-            Status::Unready(_) => "not ready",
-        }
-    }
-
-    /// The same in numbers.
+    /// How current the picture is, in numbers.
     pub(crate) fn figures(&self) -> StoreFigures {
         let enrolment = self.enrolment.as_ref();
         StoreFigures {
             in_sync: self.status == Status::InSync,
             away: self.status == Status::Lost,
             unready: matches!(self.status, Status::Unready(_)),
-            snapshot_age_s: match self.status {
-                Status::Snapshot { age_s } => Some(age_s),
-                _ => None,
-            },
+            snapshot_age_s: self.snapshot_age_s,
+            revision: self.follower.revision().map(|revision| revision.0),
+            answered_s: self.follower.heard().map(|ago| ago.as_secs()),
             bad_values: self.view.faults().count() as u64,
             registered: enrolment.map(|enrolment| enrolment.registrar.trouble().is_none()),
         }
@@ -255,6 +246,11 @@ impl Source {
             Status::Unready(why) => tracing::warn!("the store is not acted upon: {why}"),
         }
         self.has_picture |= matches!(status, Status::InSync | Status::Snapshot { .. });
+        self.snapshot_age_s = match status {
+            Status::Snapshot { age_s } => Some(age_s),
+            Status::InSync => None,
+            _ => self.snapshot_age_s,
+        };
         self.status = status;
     }
 

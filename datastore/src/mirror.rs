@@ -207,6 +207,14 @@ impl Mirror {
         self.history().filter(|_| !self.is_held())
     }
 
+    /// The newest revision that the consumer was told all of; `None` while there is something that
+    /// it was not told.
+    pub fn revision(&self) -> Option<Revision> {
+        let is_told = self.has_picture && self.state.is_told() && !self.is_held();
+        let newest = self.feeds.iter().map(Feed::whole).max();
+        newest.filter(|_| is_told)
+    }
+
     /// Number of the history that all ranges were read of.
     fn history(&self) -> Option<u64> {
         if self.feeds.iter().any(Feed::is_mixed) {

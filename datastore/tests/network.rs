@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Counted, Picture, Served, soon};
@@ -37,10 +38,19 @@ async fn a_follower_survives_restarts_of_the_store() {
         })
         .await;
     assert_eq!(picture.state.len(), 2);
-    put(&client, "/a/2", "two").await;
+    let change = client.put("/a/2".into(), "two".into(), LeaseId::NONE);
+    let as_of = change.await.unwrap();
     picture
         .until(&mut follower, "a change", |p| p.holds("/a/2", "two"))
         .await;
+
+    let in_force = async {
+        while follower.revision() != Some(as_of) {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the revision of the change", in_force).await;
+    assert!(follower.heard().is_some(), "it has answered");
 
     served.stop().await;
     picture
@@ -49,6 +59,9 @@ async fn a_follower_survives_restarts_of_the_store() {
         })
         .await;
     assert_eq!(picture.state.len(), 3, "nothing is forgotten");
+    assert_eq!(follower.revision(), Some(as_of), "what was told stays so");
+    // It was silent until it was lost.
+    assert!(follower.heard() > Some(Duration::from_secs(3)));
 
     // The store in memory comes back empty, with another history, and is filled otherwise.
     let served = Served::at(address).await;

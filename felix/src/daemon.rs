@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::control::{BindError, Control, Request};
 use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping};
+use admin::report::StoreFigures;
 use admin::{Command, Reply};
 use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
@@ -86,7 +87,8 @@ pub struct Daemon {
     follower: Follower,
     /// When the store's next changes are taken.
     updates_at: Instant,
-    store_lost: bool,
+    /// How current the picture of the store is.
+    store_status: Status,
     /// The age of the snapshot that is acted upon, for want of the store.
     snapshot_age_s: Option<u64>,
     reporter: Reporter,
@@ -148,7 +150,7 @@ impl Daemon {
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             store,
             updates_at: clock.now(),
-            store_lost: false,
+            store_status: Status::Syncing,
             snapshot_age_s: None,
             reporter: Reporter::new(clock.now(), &*hostname, chance),
             files: config
@@ -276,33 +278,48 @@ impl Daemon {
                 Update::Change(Change::Delete(key)) => {
                     self.agent.change(&String::from_utf8_lossy(&key), None);
                 }
-                Update::Status(Status::Syncing) => self.agent.store_unread(),
-                Update::Status(Status::Snapshot { age_s }) => {
-                    self.snapshot_age_s = Some(age_s);
-                    self.agent.store_restored();
-                }
-                Update::Status(Status::InSync) => {
-                    self.snapshot_age_s = None;
-                    self.store_answers();
-                    self.agent.store_in_sync();
-                }
-                Update::Status(Status::Unready(why)) => {
-                    self.store_answers();
-                    self.agent.store_unready(why);
-                    warn!("the store is not acted upon: {why}");
-                }
-                Update::Status(Status::Lost) => {
-                    self.store_lost = true;
-                    self.agent.store_unread();
-                    warn!("the store is away; what was read before stays in force");
-                }
+                Update::Status(status) => self.turn_to(status),
             }
         }
     }
 
-    fn store_answers(&mut self) {
-        if std::mem::take(&mut self.store_lost) {
+    fn turn_to(&mut self, status: Status) {
+        let before = std::mem::replace(&mut self.store_status, status);
+        if before == Status::Lost && matches!(status, Status::InSync | Status::Unready(_)) {
             info!("the store is back");
+        }
+        match status {
+            Status::Syncing => self.agent.store_unread(),
+            Status::Snapshot { age_s } => {
+                self.snapshot_age_s = Some(age_s);
+                self.agent.store_restored();
+            }
+            Status::InSync => {
+                self.snapshot_age_s = None;
+                self.agent.store_in_sync();
+            }
+            Status::Unready(why) => {
+                self.agent.store_unready(why);
+                warn!("the store is not acted upon: {why}");
+            }
+            Status::Lost => {
+                self.agent.store_unread();
+                warn!("the store is away; what was read before stays in force");
+            }
+        }
+    }
+
+    /// The store in numbers.
+    fn store_figures(&self) -> StoreFigures {
+        StoreFigures {
+            in_sync: self.store_status == Status::InSync,
+            away: self.store_status == Status::Lost,
+            unready: matches!(self.store_status, Status::Unready(_)),
+            snapshot_age_s: self.snapshot_age_s,
+            revision: self.follower.revision().map(|revision| revision.0),
+            answered_s: self.follower.heard().map(|ago| ago.as_secs()),
+            bad_values: self.agent.desired().refused as u64,
+            registered: None,
         }
     }
 
@@ -320,9 +337,8 @@ impl Daemon {
                     uptime_s: self.clock.now().since(Instant(0)).as_secs(),
                     config: self.config.display().to_string(),
                     config_error: self.config_error.clone(),
-                    store_lost: self.store_lost,
+                    store: self.store_figures(),
                     store_troubles: self.follower.troubles(),
-                    snapshot_age_s: self.snapshot_age_s,
                     files_problem: self
                         .files
                         .as_ref()

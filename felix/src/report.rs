@@ -139,12 +139,10 @@ pub struct Process {
     pub config: String,
     /// Why the last reload was refused.
     pub config_error: Option<String>,
-    /// The store has been away for a while; what was read before stays in force.
-    pub store_lost: bool,
+    /// The store, as the agent was told of it.
+    pub store: StoreFigures,
     /// Why the store, or a part of it, cannot be read now.
     pub store_troubles: Vec<String>,
-    /// Age of the snapshot that is acted upon, as long as the store has not been read.
-    pub snapshot_age_s: Option<u64>,
     /// Why plugins of this host are not told how endpoints fare.
     pub files_problem: Option<String>,
 }
@@ -163,13 +161,13 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     if more > 0 {
         notes.push(format!("{more} more problems"));
     }
-    if process.store_lost {
+    if process.store.away {
         let words = "the store is away; what was read before stays in force";
         waiting.push("the store to come back".into());
         notes.push(words.into());
     }
     notes.extend(process.store_troubles);
-    if let Some(age_s) = process.snapshot_age_s {
+    if let Some(age_s) = process.store.snapshot_age_s {
         notes.push(format!(
             "in force is a snapshot that was {age_s} s old at the start, and nothing is removed, \
              until the store was read and is ready"
@@ -189,15 +187,8 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         notes,
         config: process.config,
         config_error: process.config_error,
-        facts: facts(agent, host),
-        store: Some(Box::new(StoreFigures {
-            in_sync: agent.is_store_in_sync(),
-            away: process.store_lost,
-            unready: agent.waiting_for().iter().any(is_unready),
-            snapshot_age_s: process.snapshot_age_s,
-            bad_values: agent.desired().refused as u64,
-            registered: None,
-        })),
+        facts: facts(agent, host, &process.store),
+        store: Some(process.store.into()),
         kernel: Some(kernel(agent).into()),
         endpoints: Some(figures(agent, host).into()),
         ..Status::default()
@@ -213,10 +204,6 @@ fn waiting(waiting: &Waiting) -> String {
         Waiting::Host(reason) => format!("the host to forward: {reason}"),
         Waiting::Routes => "the routing table to be in step".into(),
     }
-}
-
-const fn is_unready(waiting: &Waiting) -> bool {
-    matches!(waiting, Waiting::StoreReady(_))
 }
 
 fn kernel(agent: &Agent) -> KernelFigures {
@@ -249,7 +236,7 @@ fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
     figures
 }
 
-fn facts(agent: &Agent, host: &mut LinuxHost) -> Vec<Fact> {
+fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact> {
     let fact = |name: &str, value: String| Fact {
         name: name.into(),
         value,
@@ -260,6 +247,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost) -> Vec<Fact> {
     let routes = agent.route_summary();
     let settings = &agent.desired().settings;
     vec![
+        fact("store", store.to_string()),
         fact(
             "endpoints",
             format!("{}, {up} up, {error} refused", states.len()),

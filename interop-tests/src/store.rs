@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use datastore::serve::{ServeConfig, Server};
-use datastore::{Local, Store as _};
+use datastore::{Local, Revision, Store as _};
 use tokio::sync::oneshot;
 
 use crate::Site;
@@ -68,6 +68,16 @@ impl Store {
     pub async fn put(&self, plural: &str, name: &str, text: &str) {
         let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
         self.write(&key, text).await;
+    }
+
+    /// The revision at which a resource was last written.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub async fn written(&self, plural: &str, name: &str) -> Revision {
+        let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
+        let item = self.core.get(key.into()).await.expect("an answer");
+        item.expect("it is there").mod_revision
     }
 
     /// Writes a key.

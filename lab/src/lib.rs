@@ -15,11 +15,14 @@
 //! * a test, as root: [`in_lab`] runs it in a [`Lab::new`], which moves the calling thread into
 //!   fresh namespaces; [`allowed`] says whether the one who runs the tests wants that.
 //!
+//! What programs tell scrapers is read by [`scrape()`], strictly.
+//!
 //! [`fabric`] builds on these: the plan of a routed fabric of nodes and reflectors, the
 //! configuration files of Cambric's daemons, and the fabric itself.
 
 mod enclose;
 mod error;
+mod exposition;
 pub mod fabric;
 mod gate;
 mod host;
@@ -38,6 +41,7 @@ mod tests;
 
 pub use enclose::{Enclosure, enclose, settle};
 pub use error::Error;
+pub use exposition::{Exposition, Fault, Scraper, Type, scrape};
 pub use gate::{LAB_VARIABLE, allowed, asked_for, in_lab};
 pub use host::{Host, NamespaceFiles};
 pub use lab::Lab;

@@ -38,7 +38,7 @@ impl Collector for Reports {
         let mut page = Page(encoder);
         page.daemon(&self.status)?;
         if let Some(store) = &self.status.store {
-            page.store(store)?;
+            page.store(store, self.status.uptime_s)?;
         }
         if let Some(tables) = &self.status.tables {
             page.tables(tables)?;
@@ -86,7 +86,7 @@ impl Page<'_> {
         self.gauge("config_error", help, status.config_error.is_some().into())
     }
 
-    fn store(&mut self, store: &StoreFigures) -> fmt::Result {
+    fn store(&mut self, store: &StoreFigures, uptime_s: u64) -> fmt::Result {
         let help = "Everything of the store was read, is watched and acted upon.";
         self.gauge("store_in_sync", help, store.in_sync.into())?;
         let help = "The store has been away for a while; what was read stays in force.";
@@ -96,6 +96,13 @@ impl Page<'_> {
         let help = "What is acted upon is the snapshot of an earlier run.";
         let snapshot = store.snapshot_age_s.is_some();
         self.gauge("store_snapshot", help, snapshot.into())?;
+        if let Some(revision) = store.revision {
+            let help = "The newest revision of the store that is in force.";
+            self.single("store_revision", help, &ConstGauge::new(revision))?;
+        }
+        let help = "Seconds since the store has answered, or since the start if it never did.";
+        let silent_s = store.answered_s.unwrap_or(uptime_s);
+        self.gauge("store_silent_seconds", help, silent_s)?;
         let help = "Keys whose value is refused; the last good one stays in force.";
         self.gauge("store_bad_values", help, store.bad_values)?;
         let Some(registered) = store.registered else {

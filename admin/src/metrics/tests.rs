@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lab::{Exposition, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,6 +25,8 @@ fn everything() -> (Status, Neighbors) {
         notes: vec!["a".into(), "b".into()],
         store: Some(Box::new(StoreFigures {
             bad_values: 3,
+            revision: Some(11),
+            answered_s: Some(4),
             registered: Some(true),
             ..StoreFigures::default()
         })),
@@ -63,40 +66,22 @@ fn page() -> String {
     render(status, neighbors).expect("it is text")
 }
 
-/// The families of a page, each with its type.
-fn families(page: &str) -> BTreeMap<&str, &str> {
-    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    types
-        .map(|line| line.split_once(' ').expect("a type"))
+/// The families of a page, as their samples are called, each with its type.
+fn families(page: &Exposition) -> BTreeMap<String, Type> {
+    let families = page.families();
+    families
+        .map(|(family, kind)| (format!("{family}{}", kind.suffix()), kind))
         .collect()
 }
 
 #[test]
 fn a_page_is_open_metrics_text() {
-    let page = page();
-    assert!(page.ends_with("\n# EOF\n"), "{page}");
-    let families = families(&page);
-    let mut samples = BTreeSet::new();
-    let mut family = "";
-    for line in page.lines() {
-        if let Some(described) = line.strip_prefix("# ") {
-            family = described.split(' ').nth(1).unwrap_or_default();
-            continue;
-        }
-        let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
-        value.parse::<u64>().expect("a number");
-        // Samples stand below their family's description, and no series twice.
-        let name = series.split('{').next().expect("a name");
-        let suffix = match families.get(family) {
-            Some(&"counter") => "_total",
-            Some(&"info") => "_info",
-            Some(&"gauge") => "",
-            other => panic!("{line}: {other:?}"),
-        };
-        assert_eq!(name, format!("{family}{suffix}"));
-        assert!(name.starts_with("cambric_"), "{name}");
-        assert!(samples.insert(series), "{series} twice");
-    }
+    let page = Exposition::read(&page()).expect("a page");
+    let mut families = page.families();
+    assert!(families.all(|(family, _)| family.starts_with("cambric_")));
+    let neighbor = "{neighbor=\"a \\\"b\\\"\\\\\\nc\"}";
+    let series = format!("cambric_neighbor_messages_in_total{neighbor}");
+    assert_eq!(page.value(&series), Some(u64::MAX));
 }
 
 #[test]
@@ -110,16 +95,63 @@ fn a_page_says_what_the_reports_say() {
         "cambric_notes 2",
         "cambric_store_in_sync 0",
         "cambric_store_bad_values 3",
+        "cambric_store_revision 11",
+        "cambric_store_silent_seconds 4",
         "cambric_store_registered 1",
         "cambric_kernel_routes_wanted 5",
         "cambric_kernel_routes_installed 4",
         "cambric_endpoints{state=\"down\"} 2",
         "cambric_neighbor_up{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 1",
         "cambric_neighbor_established_total{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 3",
-        "cambric_neighbor_messages_in_total{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 18446744073709551615",
         "cambric_neighbor_paths_received{neighbor=\"a \\\"b\\\"\\\\\\nc\",family=\"ipv4-unicast\"} 9",
     ] {
         assert!(page.lines().any(|one| one == line), "{line} in\n{page}");
+    }
+}
+
+/// What operators read in a status, and what was never heard counts from the start.
+#[test]
+fn a_store_is_told_in_words_and_numbers() {
+    let of = |figures: StoreFigures| {
+        let words = figures.to_string();
+        let status = Status {
+            uptime_s: 9,
+            store: Some(figures.into()),
+            ..Status::default()
+        };
+        let page = render(status, Neighbors::default()).expect("it is text");
+        let page = Exposition::read(&page).expect("a page");
+        let value = |name: &str| page.value(&format!("cambric_store_{name}"));
+        (words, ["revision", "silent_seconds", "snapshot"].map(value))
+    };
+    let never = StoreFigures::default();
+    let expected = (
+        "syncing, no answer yet".to_owned(),
+        [None, Some(9), Some(0)],
+    );
+    assert_eq!(of(never.clone()), expected);
+    let kept = StoreFigures {
+        snapshot_age_s: Some(5),
+        revision: Some(7),
+        ..never
+    };
+    let words = "not read, revision 7, a snapshot that was 5 s old at the start, no answer yet";
+    assert_eq!(of(kept), (words.to_owned(), [Some(7), Some(9), Some(1)]));
+    let figures = |in_sync, away, unready| StoreFigures {
+        in_sync,
+        away,
+        unready,
+        revision: Some(8),
+        answered_s: Some(3),
+        ..StoreFigures::default()
+    };
+    for (figures, words) in [
+        (figures(true, false, false), "in sync"),
+        (figures(false, true, false), "away"),
+        (figures(false, false, true), "not ready"),
+    ] {
+        let words = format!("{words}, revision 8, answered 3 s ago");
+        assert_eq!(of(figures), (words, [Some(8), Some(3), Some(0)]));
     }
 }
 
@@ -135,7 +167,7 @@ fn what_a_daemon_has_not_is_not_on_its_page() {
 /// round.
 #[test]
 fn the_operators_page_names_them_all() {
-    let page = page();
+    let page = Exposition::read(&page()).expect("a page");
     let documented = include_str!("../../../docs/operate/metrics.md");
     let rows = documented.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `cambric_")?.split(" | ");
@@ -143,13 +175,9 @@ fn the_operators_page_names_them_all() {
         let name = name.split('{').next()?;
         Some((format!("cambric_{name}"), cells.next()?.to_owned()))
     });
-    let samples = families(&page).into_iter().map(|(family, kind)| {
-        let suffix = match kind {
-            "counter" => "_total",
-            "info" => "_info",
-            _ => "",
-        };
-        (format!("{family}{suffix}"), kind.to_owned())
+    let samples = families(&page).into_iter().map(|(name, kind)| {
+        let kind = format!("{kind:?}").to_lowercase();
+        (name, kind)
     });
     let (rows, samples): (BTreeSet<_>, BTreeSet<_>) = (rows.collect(), samples.collect());
     assert_eq!(rows, samples);
@@ -194,6 +222,8 @@ async fn a_scrape_is_answered_and_nothing_else() {
     let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert!(head.contains(kind), "{head}");
     assert_eq!(body, page());
+    let read = lab::scrape(address).await.expect("a page");
+    assert_eq!(read, Exposition::read(body).expect("a page"));
     for (request, code) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
         (

@@ -1,5 +1,7 @@
 //! What daemons count: the numbers behind the facts of a status, for machines.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The store, as the daemon mirrors it.
@@ -14,10 +16,36 @@ pub struct StoreFigures {
     pub unready: bool,
     /// What is acted upon is the snapshot of an earlier run; how old that was at the start.
     pub snapshot_age_s: Option<u64>,
+    /// The newest revision of it that is in force.
+    pub revision: Option<i64>,
+    /// Seconds since it has last answered, be it that nothing has changed; none if it never did.
+    pub answered_s: Option<u64>,
     /// Keys whose value is refused now; of each the last good one, if any, stays in force.
     pub bad_values: u64,
     /// A registration that the daemon keeps there is as it should be.
     pub registered: Option<bool>,
+}
+
+impl fmt::Display for StoreFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self { in_sync: true, .. } => "in sync",
+            Self { unready: true, .. } => "not ready",
+            Self { away: true, .. } => "away",
+            _ if self.snapshot_age_s.is_some() => "not read",
+            _ => "syncing",
+        })?;
+        if let Some(revision) = self.revision {
+            write!(f, ", revision {revision}")?;
+        }
+        if let Some(age_s) = self.snapshot_age_s {
+            write!(f, ", a snapshot that was {age_s} s old at the start")?;
+        }
+        match self.answered_s {
+            Some(seconds) => write!(f, ", answered {seconds} s ago"),
+            None => f.write_str(", no answer yet"),
+        }
+    }
 }
 
 /// The tables of a BGP speaker.

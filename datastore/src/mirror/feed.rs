@@ -28,6 +28,8 @@ pub(super) struct Feed {
     /// When a range that is quiet until then is asked what is newer, so that what is known is never
     /// older than the store's history lasts.
     confirm_at: Duration,
+    /// Everything up to here is known, without exception.
+    whole: Revision,
     /// What an earlier run knew, and how long nothing older is taken.
     floor: Option<(Revision, Duration)>,
     /// Some of what is known may be of the history before this one, until a list has ended.
@@ -103,6 +105,7 @@ impl Feed {
             cluster: None,
             known: Revision::ZERO,
             confirm_at: Duration::ZERO,
+            whole: Revision::ZERO,
             floor: None,
             other_history: false,
             keys: 0,
@@ -120,6 +123,7 @@ impl Feed {
     pub(super) fn restore(&mut self, now: Duration, cluster: u64, revision: Revision, keys: usize) {
         self.cluster = Some(cluster);
         self.keys = keys;
+        self.whole = revision;
         self.floor = Some((revision, now + SNAPSHOT_HOLDS));
     }
 
@@ -135,6 +139,11 @@ impl Feed {
     pub(super) fn as_of(&self) -> Option<Header> {
         let revision = self.known;
         self.cluster.map(|cluster| Header { cluster, revision })
+    }
+
+    /// Everything up to here is known.
+    pub(super) const fn whole(&self) -> Revision {
+        self.whole
     }
 
     /// How often the range was listed.
@@ -327,6 +336,7 @@ impl Feed {
         }
         let gone = state.sweep(&self.range, self.lists, revision);
         self.keys = self.keys.saturating_sub(gone);
+        self.whole = revision;
         self.other_history = false;
         self.listed_once = true;
         self.contact_lost = None;
@@ -421,6 +431,7 @@ impl Feed {
                 continue;
             }
             self.known = self.known.max(event.item.mod_revision);
+            self.whole = self.known;
             match event.kind {
                 EventKind::Put => {
                     let is_new = state.put(event.item, self.lists);

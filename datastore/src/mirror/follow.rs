@@ -16,7 +16,7 @@ use super::keep::{Keeper, SnapshotOptions, Turn};
 use super::troubles::Troubles;
 use super::{FeedId, Mirror, Output, Update};
 use crate::error::Error;
-use crate::kv::{Batch, KeyRange, Listing};
+use crate::kv::{Batch, KeyRange, Listing, Revision};
 use crate::limits::UPDATES_MAX;
 use crate::port::{Prober, Store, Watch};
 
@@ -25,15 +25,35 @@ use crate::port::{Prober, Store, Watch};
 pub struct Follower {
     updates: mpsc::Receiver<Vec<Update>>,
     troubles: watch::Receiver<Vec<String>>,
+    /// How many were taken.
+    taken: u64,
+    /// As of which revision those were that were taken before the last.
+    before: Option<Revision>,
+    progress: watch::Receiver<Progress>,
     task: JoinHandle<()>,
+}
+
+/// How far the task is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Progress {
+    /// How often it has sent updates.
+    sent: u64,
+    /// As of which revision they are; an older one while there is more to send.
+    revision: Option<Revision>,
+    /// When the store has last answered.
+    heard: Option<Instant>,
 }
 
 impl Follower {
     /// The next updates, at least one. Cancelling loses nothing. A consumer that does not ask for a
     /// long time gets each key's latest state only.
     pub async fn next(&mut self) -> Vec<Update> {
+        let before = self.revision();
         match self.updates.recv().await {
-            Some(updates) => updates,
+            Some(updates) => {
+                (self.taken, self.before) = (self.taken + 1, before);
+                updates
+            }
             // The task ends only with this value, or with the runtime.
             None => std::future::pending().await,
         }
@@ -43,6 +63,24 @@ impl Follower {
     /// members if it is theirs.
     pub fn troubles(&self) -> Vec<String> {
         self.troubles.borrow().clone()
+    }
+
+    /// The newest revision of the store that the updates that were taken bring about; `None` before
+    /// the first whole picture.
+    pub fn revision(&self) -> Option<Revision> {
+        let progress = *self.progress.borrow();
+        if progress.sent == self.taken {
+            progress.revision
+        } else {
+            self.before
+        }
+    }
+
+    /// How long ago the store has last answered, be it that nothing has changed; `None` if it never
+    /// did. One that has nothing to tell is asked for a sign of life about every minute.
+    pub fn heard(&self) -> Option<Duration> {
+        let heard = self.progress.borrow().heard;
+        heard.map(|at| at.elapsed())
     }
 }
 
@@ -89,7 +127,8 @@ pub fn follow_ready(
 fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Follower {
     // One batch waits here; everything else waits, coalesced, in the mirror.
     let (sender, updates) = mpsc::channel(1);
-    let (troubles, told) = watch::channel(Vec::new());
+    let (troubles, why) = watch::channel(Vec::new());
+    let (told, progress) = watch::channel(Progress::default());
     let runner = Runner {
         slots: (0..mirror.feeds()).map(|_| Slot::default()).collect(),
         mirror,
@@ -98,10 +137,15 @@ fn run(store: Arc<dyn Store>, mirror: Mirror, keeper: Option<Keeper>) -> Followe
         answers: FuturesUnordered::new(),
         origin: Instant::now(),
         troubles: Troubles::new(troubles),
+        progress: Progress::default(),
+        told,
     };
     Follower {
         updates,
-        troubles: told,
+        troubles: why,
+        taken: 0,
+        before: None,
+        progress,
         task: tokio::spawn(runner.run(sender)),
     }
 }
@@ -116,6 +160,9 @@ struct Runner {
     slots: Vec<Slot>,
     origin: Instant,
     troubles: Troubles,
+    progress: Progress,
+    /// The consumer's end is told of it here.
+    told: watch::Sender<Progress>,
 }
 
 /// What is under way for a feed.
@@ -132,6 +179,17 @@ enum Arrived {
     Batch(FeedId, Watch, Result<Batch, Error>),
 }
 
+impl Arrived {
+    /// Whether the store has answered what it was asked.
+    const fn is_answer(&self) -> bool {
+        match self {
+            Self::Page(_, page) => page.is_ok(),
+            Self::Opened(_, opened) => opened.is_ok(),
+            Self::Batch(_, _, batch) => batch.is_ok(),
+        }
+    }
+}
+
 impl Runner {
     async fn run(mut self, sender: mpsc::Sender<Vec<Update>>) {
         loop {
@@ -139,6 +197,7 @@ impl Runner {
             while let Some(output) = self.mirror.poll_output() {
                 self.carry_out(output);
             }
+            self.tell_progress();
             let now = self.now();
             let deadline = self.mirror.poll_timeout(now).map(|at| self.origin + at);
             tokio::select! {
@@ -156,6 +215,7 @@ impl Runner {
                                 keeper.note(&updates);
                             }
                             permit.send(updates);
+                            self.progress.sent += 1;
                         }
                     }
                     Err(_) => return,
@@ -172,6 +232,17 @@ impl Runner {
 
     fn now(&self) -> Duration {
         self.origin.elapsed()
+    }
+
+    fn tell_progress(&mut self) {
+        if let Some(revision) = self.mirror.revision() {
+            self.progress.revision = Some(revision);
+        }
+        self.told.send_if_modified(|told| {
+            let is_new = *told != self.progress;
+            *told = self.progress;
+            is_new
+        });
     }
 
     fn carry_out(&mut self, output: Output) {
@@ -219,6 +290,9 @@ impl Runner {
 
     fn handle(&mut self, arrived: Arrived) {
         let now = self.now();
+        if arrived.is_answer() {
+            self.progress.heard = Some(self.origin + now);
+        }
         match arrived {
             Arrived::Page(feed, page) => {
                 if let Err(error) = &page {

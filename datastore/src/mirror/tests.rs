@@ -52,6 +52,49 @@ fn a_consumer_that_sleeps_gets_the_latest_once() {
 }
 
 #[test]
+fn the_revision_is_that_of_what_was_told() {
+    let mut world = World::new();
+    world.put("/a/1", "x");
+    world.put("/b/1", "x");
+    world.put("/c/1", "not mirrored");
+    let revision = |world: &World| world.core.header().revision;
+    assert_eq!(world.mirror.revision(), None);
+    while world.answer() || world.bring() {}
+    assert_eq!(world.mirror.revision(), None, "known, but not told");
+    world.settle();
+    let read = revision(&world);
+    assert_eq!(world.mirror.revision(), Some(read));
+
+    // What is not mirrored does not count, and what is counts once it is told.
+    world.put("/c/1", "y");
+    world.settle();
+    assert_eq!(world.mirror.revision(), Some(read));
+    world.put("/b/1", "y");
+    while world.answer() || world.bring() {}
+    assert_eq!(world.mirror.revision(), None, "known, but not told");
+    world.settle();
+    assert_eq!(world.mirror.revision(), Some(revision(&world)));
+
+    // A deletion is a change like others; and a list says how far it has read.
+    world.delete(KeyRange::key("/a/1"));
+    world.settle();
+    assert_eq!(world.mirror.revision(), Some(revision(&world)));
+    world.put("/c/1", "z");
+    world.core.lose_watches();
+    world.core.compact(revision(&world)).unwrap();
+    world.calm();
+    assert_eq!(world.mirror.revision(), Some(revision(&world)));
+
+    // A history that is younger counts as it does itself.
+    world.replace();
+    world.put("/a/1", "x");
+    world.calm();
+    world.check_in_sync();
+    assert!(revision(&world) < read);
+    assert_eq!(world.mirror.revision(), Some(revision(&world)));
+}
+
+#[test]
 fn a_lost_watch_is_taken_up_where_it_ended() {
     let mut world = World::new();
     for nth in 0..10 {

@@ -35,8 +35,7 @@ fn says(what: &str) -> impl Fn(&Status) -> bool {
 }
 
 fn is_in_sync(status: &Status) -> bool {
-    let mut facts = status.facts.iter();
-    facts.any(|fact| fact.name == "store" && fact.value == "in sync")
+    status.store.as_ref().is_some_and(|store| store.in_sync)
 }
 
 impl<'g> Fleet<'g> {

@@ -1,60 +1,41 @@
 //! What the running program tells scrapers.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use datastore::serve::{ServeConfig, Server};
 use datastore::{LeaseId, Local, Store};
+use lab::{Exposition, Scraper};
 
 use super::*;
 
-/// An address on loopback that nobody listens on.
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-    listener.local_addr().expect("an address")
+/// An address on loopback that nobody else has: nobody dials from there.
+pub(super) fn own_address() -> SocketAddr {
+    static TAKEN: AtomicU8 = AtomicU8::new(0);
+    let nth = TAKEN.fetch_add(1, Ordering::Relaxed);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let ip = Ipv4Addr::new(127, high | 128, low, nth);
+    SocketAddr::new(ip.into(), 9180)
 }
 
-/// The numbers of one scrape.
-fn scrape(address: SocketAddr) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    stream.write_all(request).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, page) = answer.split_once("\r\n\r\n")?;
-    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(page.ends_with("\n# EOF\n"), "{page}");
-    Some(page.to_owned())
+/// Scrapes until these series have these values.
+async fn until(scraper: &mut Scraper, series: &[(&str, u64)]) -> Exposition {
+    let what = format!("{series:?}");
+    let scraped = scraper.until(DEADLINE, &what, |page| page.has(series));
+    scraped.await.expect("a page as wanted")
 }
 
-/// Scrapes until these lines are on the page.
-async fn until(address: SocketAddr, lines: &[&str]) -> String {
-    let mut last = None;
-    let scraped = async {
-        loop {
-            let page = tokio::task::spawn_blocking(move || scrape(address));
-            last = page.await.expect("scraped");
-            if let Some(page) = &last {
-                let has = |line: &&str| page.lines().any(|one| one == *line);
-                if lines.iter().all(has) {
-                    return page.clone();
-                }
-            }
-        }
-    };
-    let page = timeout(DEADLINE, scraped).await.ok();
-    page.unwrap_or_else(|| panic!("never: {lines:?}, but {last:?}"))
-}
-
-async fn put(store: &Local, kind: &str, name: &str, value: &str) {
+/// Writes a resource, and tells the revision.
+pub(super) async fn put(store: &Local, kind: &str, name: &str, value: &str) -> u64 {
     let key = format!("/calico/resources/v3/projectcalico.org/{kind}/{name}");
     let value = value.to_owned().into();
     let put = store.put(key.into(), value, LeaseId::NONE);
-    put.await.expect("written");
+    let revision = put.await.expect("written");
+    revision.0.try_into().expect("no sign")
 }
 
 /// A store without anything but that it is ready.
-async fn store() -> (Local, SocketAddr) {
+pub(super) async fn store() -> (Local, SocketAddr) {
     let listen = vec!["127.0.0.1:0".parse().expect("an address")];
     let config = ServeConfig {
         listen,
@@ -76,7 +57,7 @@ const BROKEN: &str = r#"{"metadata":{"name":"p"},"spec":{"peerIP":"nowhere","asN
 #[tokio::test]
 async fn values_that_are_refused_are_counted_while_they_are() {
     let (store, at) = store().await;
-    let (metrics, bgp) = (free(), free().port());
+    let (metrics, node) = (own_address(), own_address().ip());
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
         directory.path().join("rr.toml"),
@@ -90,41 +71,42 @@ async fn values_that_are_refused_are_counted_while_they_are() {
     let process = start(&config, &[]).expect("the program starts");
     let _reflector = Reflector { process, directory };
 
-    until(
-        metrics,
-        &["cambric_store_in_sync 1", "cambric_store_bad_values 0"],
-    )
-    .await;
-    put(&store, "bgppeers", "p", BROKEN).await;
-    let page = until(metrics, &["cambric_store_bad_values 1", "cambric_ready 0"]).await;
-    assert!(!page.contains("cambric_neighbor"), "{page}");
+    let mut scraper = Scraper::new(metrics);
+    let (in_sync, bad) = ("cambric_store_in_sync", "cambric_store_bad_values");
+    until(&mut scraper, &[(in_sync, 1), (bad, 0)]).await;
+    let broken = put(&store, "bgppeers", "p", BROKEN).await;
+    let page = until(&mut scraper, &[(bad, 1), ("cambric_ready", 0)]).await;
+    assert!(
+        page.families()
+            .all(|(name, _)| !name.starts_with("cambric_neighbor"))
+    );
+    assert_eq!(page.value("cambric_store_revision"), Some(broken));
     put(&store, "bgppeers", "p", GOOD).await;
-    until(metrics, &["cambric_store_bad_values 0"]).await;
+    until(&mut scraper, &[(bad, 0)]).await;
 
-    let settings = format!(r#"{{"spec":{{"listenPort":{bgp},"bindMode":"NodeIP"}}}}"#);
-    put(&store, "bgpconfigurations", "default", &settings).await;
-    let node = r#"{"metadata":{"name":"rr"},"spec":{"bgp":{"ipv4Address":"127.0.0.7/8"}}}"#;
-    put(&store, "nodes", "rr", node).await;
-    let page = until(metrics, &["cambric_table_paths 0"]).await;
-    let neighbors = |page: &str| {
-        let lines = page
-            .lines()
-            .filter(|line| line.starts_with("cambric_neighbor_up{"));
-        lines.map(str::to_owned).collect::<Vec<_>>()
+    let settings = r#"{"spec":{"listenPort":1790,"bindMode":"NodeIP"}}"#;
+    put(&store, "bgpconfigurations", "default", settings).await;
+    let node = format!(r#"{{"spec":{{"bgp":{{"ipv4Address":"{node}/8"}}}}}}"#);
+    put(&store, "nodes", "rr", &node).await;
+    let page = until(&mut scraper, &[("cambric_table_paths", 0)]).await;
+    let neighbors = |page: &Exposition| {
+        let samples = page.samples();
+        let up = samples.filter(|(series, _)| series.starts_with("cambric_neighbor_up{"));
+        up.map(|(series, _)| series.to_owned()).collect::<Vec<_>>()
     };
     let before = neighbors(&page);
-    assert_eq!(before.len(), 1, "{page}");
+    assert_eq!(before.len(), 1, "{page:?}");
     put(&store, "bgppeers", "p", BROKEN).await;
-    let page = until(metrics, &["cambric_store_bad_values 1"]).await;
+    let page = until(&mut scraper, &[(bad, 1)]).await;
     assert_eq!(neighbors(&page), before, "the last good one stays");
     put(&store, "bgppeers", "p", GOOD).await;
-    until(metrics, &["cambric_store_bad_values 0"]).await;
+    until(&mut scraper, &[(bad, 0)]).await;
 }
 
 /// Sessions in numbers, as they come and go; and who connects and says nothing is in nobody's way.
 #[tokio::test]
 async fn sessions_are_told_while_a_scraper_is_slow() {
-    let metrics = free();
+    let metrics = own_address();
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
         directory.path().join("rr.toml"),
@@ -134,19 +116,21 @@ async fn sessions_are_told_while_a_scraper_is_slow() {
     std::fs::write(&config, keys).expect("written");
     let process = start(&config, &[]).expect("the program starts");
     let reflector = Reflector { process, directory };
-    until(metrics, &["cambric_ready 1"]).await;
+    let mut scraper = Scraper::new(metrics);
+    until(&mut scraper, &[("cambric_ready", 1)]).await;
     let _slow = TcpStream::connect(metrics).expect("connected");
 
     let mut one = client(2, reflector.address().await);
     up(&mut [&mut one]).await;
-    let of = |what: &str, number: u8| {
-        format!("cambric_neighbor_{what}{{neighbor=\"127.0.0.0/24-127.0.0.2\"}} {number}")
-    };
-    let (is_up, once) = (of("up", 1), of("established_total", 1));
-    let page = until(metrics, &[&is_up, &once]).await;
+    let of = |what| format!("cambric_neighbor_{what}{{neighbor=\"127.0.0.0/24-127.0.0.2\"}}");
+    let (is_up, often) = (of("up"), of("established_total"));
+    let page = until(&mut scraper, &[(&is_up, 1), (&often, 1)]).await;
     let daemon = "cambric_build_info{daemon=\"cambric-route-reflector\",version=\"";
-    assert!(page.contains(daemon), "{page}");
-    assert!(!page.contains("cambric_store"), "{page}");
+    assert!(page.samples().any(|(series, _)| series.starts_with(daemon)));
+    assert!(
+        page.families()
+            .all(|(name, _)| !name.starts_with("cambric_store"))
+    );
 }
 
 #[test]

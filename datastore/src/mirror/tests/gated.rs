@@ -46,6 +46,8 @@ fn a_store_that_was_emptied_takes_nothing_away() {
     for (away, restarted) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut world = world();
         let before = world.consumer.state.clone();
+        let as_of = world.core.header().revision;
+        assert_eq!(world.mirror.revision(), Some(as_of));
         if away {
             world.core.lose_watches();
             world.core.set_faults(Faults {
@@ -79,10 +81,13 @@ fn a_store_that_was_emptied_takes_nothing_away() {
             Some(Status::Unready(Unready::Locked))
         );
         assert_eq!(world.consumer.state, before);
+        assert_eq!(world.mirror.revision(), None, "it is held back");
         world.say("one", true);
         world.calm();
         world.check_in_sync();
         assert_eq!(held(&world), ["/b/2"]);
+        let revision = world.core.header().revision;
+        assert_eq!(world.mirror.revision(), Some(revision));
     }
 }
 

@@ -252,6 +252,10 @@ impl World {
             "{:?}\n{listing:?}",
             self.consumer.state
         );
+        let told = self.consumer.state.values().map(|item| item.mod_revision);
+        let newest = told.max().unwrap_or_default();
+        let revision = self.mirror.revision().expect("it was told all");
+        assert!((newest..=listing.header.revision).contains(&revision));
     }
 }
 
