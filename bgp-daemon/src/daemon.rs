@@ -13,7 +13,7 @@ use intent::{Intent, report};
 
 use crate::fabric::{Fabric, Look};
 use crate::limits::{ENROL, REMEMBER};
-use crate::memory::Memory;
+use crate::memory::{Memory, Pace};
 use crate::source::Source;
 use crate::{Config, Failure, Program, Settings, begin, log, restart};
 
@@ -43,7 +43,7 @@ pub struct Daemon<P: Program> {
     /// What the next start is to know.
     pub(crate) memory: Memory,
     /// When that is to be written down.
-    remember_at: Option<bgp_io::bgp_fsm::Instant>,
+    remembering: Pace,
     started: Instant,
     /// When the configuration in force was read.
     pub(crate) configured: Instant,
@@ -81,7 +81,7 @@ impl<P: Program> Daemon<P> {
             config_error: None,
             refused: None,
             memory,
-            remember_at: None,
+            remembering: Pace::new(REMEMBER),
             started: Instant::now(),
             configured: Instant::now(),
         })
@@ -92,7 +92,7 @@ impl<P: Program> Daemon<P> {
         let source = self.source.as_ref();
         let timers = [
             self.program.poll_timeout(),
-            self.remember_at,
+            self.remembering.poll_timeout(),
             self.enrol_at,
             self.fabric.poll_timeout(),
             source.and_then(Source::poll_timeout),
@@ -105,8 +105,8 @@ impl<P: Program> Daemon<P> {
     pub(crate) fn hear(&mut self, events: &[Event]) {
         for event in events {
             log::event(self.io.speaker(), event);
-            if changes_peers(event) && self.remember_at.is_none() {
-                self.remember_at = Some(self.io.clock().now() + REMEMBER);
+            if changes_peers(event) {
+                self.remembering.want(self.io.clock().now());
             }
             if let Event::Speaker(event) = event {
                 self.fabric.hear(event);
@@ -185,19 +185,18 @@ impl<P: Program> Daemon<P> {
         }
     }
 
-    /// Notes for the next start which neighbours there are, if that has changed a while ago.
+    /// Notes for the next start which neighbours there are, if that has changed and was not noted
+    /// just now.
     pub(crate) fn remember_in_time(&mut self) {
-        if self
-            .remember_at
-            .is_some_and(|at| at <= self.io.clock().now())
-        {
+        let at = self.remembering.poll_timeout();
+        if at.is_some_and(|at| at <= self.io.clock().now()) {
             self.remember();
         }
     }
 
     /// Notes for the next start which neighbours there are now.
     pub(crate) fn remember(&mut self) {
-        self.remember_at = None;
+        self.remembering.done(self.io.clock().now());
         let addresses = restart::remembered(self.io.speaker());
         if let Err(error) = self.memory.keep(addresses) {
             let path = self.memory.path().display();

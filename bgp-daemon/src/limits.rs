@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// How long changes of the neighbours are gathered before they are noted for the next start: a
-/// thousand that come up at once are not written down a thousand times.
-pub const REMEMBER: Duration = Duration::from_secs(1);
+/// How far apart changes of the neighbours are noted for the next start: the first one at once, and a
+/// thousand that come up with it are not written down a thousand times.
+pub const REMEMBER: Duration = Duration::from_millis(100);
 
 /// How often a reflector tells the store what only its load has changed of, at most.
 pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);

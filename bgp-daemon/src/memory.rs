@@ -8,7 +8,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
+
+use bgp_io::bgp_fsm::Instant;
 
 /// The file, and what it holds.
 #[derive(Debug)]
@@ -62,6 +65,42 @@ impl Memory {
     }
 }
 
+/// When something is done that is wanted at any time: at once, but not again before a while has passed.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    apart: Duration,
+    wanted_at: Option<Instant>,
+    not_before: Instant,
+}
+
+impl Pace {
+    /// So far apart.
+    pub(crate) const fn new(apart: Duration) -> Self {
+        Self {
+            apart,
+            wanted_at: None,
+            not_before: Instant::ZERO,
+        }
+    }
+
+    /// It is wanted.
+    pub(crate) fn want(&mut self, now: Instant) {
+        let at = now.max(self.not_before);
+        self.wanted_at.get_or_insert(at);
+    }
+
+    /// When it is to be done.
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.wanted_at
+    }
+
+    /// It is done.
+    pub(crate) fn done(&mut self, now: Instant) {
+        self.wanted_at = None;
+        self.not_before = now + self.apart;
+    }
+}
+
 /// Tells one uptime of the machine from another; empty where the kernel does not say.
 fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -80,6 +119,33 @@ fn parse(text: &str, boot: &str) -> Option<BTreeSet<IpAddr>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A session that comes up alone is noted before anything else happens; a thousand at once, some
+    /// of which come up when the first was noted, take two turns.
+    #[test]
+    fn what_is_alone_is_done_at_once_and_what_comes_together_together() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let mut pace = Pace::new(Duration::from_millis(100));
+        assert_eq!(pace.poll_timeout(), None);
+        pace.want(at(5000));
+        assert_eq!(pace.poll_timeout(), Some(at(5000)));
+        pace.done(at(5000));
+        assert_eq!(pace.poll_timeout(), None);
+        let mut done = Vec::new();
+        for millis in 5001..=5250 {
+            pace.want(at(millis));
+            if pace.poll_timeout() <= Some(at(millis)) {
+                pace.done(at(millis));
+                done.push(millis);
+            }
+        }
+        assert_eq!(done, [5100, 5200]);
+        // What was wanted last is not forgotten.
+        assert_eq!(pace.poll_timeout(), Some(at(5300)));
+        pace.done(at(5300));
+        pace.want(at(9000));
+        assert_eq!(pace.poll_timeout(), Some(at(9000)));
+    }
 
     #[test]
     fn a_file_of_another_uptime_means_nothing() {
