@@ -12,7 +12,7 @@ use intent::store::Derived;
 use intent::{Intent, report};
 
 use crate::fabric::{Fabric, Look};
-use crate::limits::{ENROL, REMEMBER};
+use crate::limits::REMEMBER;
 use crate::memory::{Memory, Pace};
 use crate::source::Source;
 use crate::{Config, Failure, Program, Settings, begin, log, restart};
@@ -34,8 +34,6 @@ pub struct Daemon<P: Program> {
     listens: Vec<SocketAddr>,
     /// How far the speaker is on its way to what the store wants.
     fabric: Fabric,
-    /// When the store is told again what a reflector has to say.
-    enrol_at: Option<bgp_io::bgp_fsm::Instant>,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
     /// Why the speaker did not become what it was to be, if that is the last it was asked.
@@ -70,8 +68,6 @@ impl<P: Program> Daemon<P> {
         let listen = intent.listen.clone();
         Ok(Self {
             listens: listen.clone(),
-            // Who has held a cluster id before has something to say at once.
-            enrol_at: source.is_some().then_some(bgp_io::bgp_fsm::Instant::ZERO),
             io: Io::new(speaker, IoConfig { listen })?,
             program,
             config,
@@ -93,7 +89,7 @@ impl<P: Program> Daemon<P> {
         let timers = [
             self.program.poll_timeout(),
             self.remembering.poll_timeout(),
-            self.enrol_at,
+            self.fabric.enrol_timeout(),
             self.fabric.poll_timeout(),
             source.and_then(Source::poll_timeout),
         ];
@@ -135,7 +131,6 @@ impl<P: Program> Daemon<P> {
     /// Does what the store says now, as far as that can be done at once.
     fn pursue(&mut self, derived: Derived) {
         let config = self.fabric.want(self.io.clock().now(), &derived);
-        self.enrol_at = derived.wish.is_some().then(|| self.io.clock().now());
         let (Some(intent), Some(speaker)) = (derived.intent, config) else {
             return; // A node that is gone is left as it was.
         };
@@ -147,7 +142,6 @@ impl<P: Program> Daemon<P> {
     /// Looks how the speaker comes on towards what the store says, and helps it on.
     pub(crate) fn look(&mut self) -> Progress {
         let now = self.io.clock().now();
-        let is_due = |at: Option<bgp_io::bgp_fsm::Instant>| at.is_some_and(|at| at <= now);
         let Some(source) = &mut self.source else {
             return Progress::Done;
         };
@@ -155,17 +149,15 @@ impl<P: Program> Daemon<P> {
             self.pursue(derived);
         }
         let mut progress = Progress::Done;
-        if is_due(self.fabric.poll_timeout()) {
+        if self.fabric.poll_timeout().is_some_and(|at| at <= now) {
             let look = self.fabric.look(now, self.io.speaker());
             progress = look.progress;
             self.act(look);
         }
-        if is_due(self.enrol_at) {
-            let wish = self.fabric.wish(self.io.speaker());
-            self.enrol_at = wish.is_some().then(|| now + ENROL);
-            if let (Some(source), Some(wish)) = (&mut self.source, wish) {
-                source.enrol(wish);
-            }
+        if let Some(wish) = self.fabric.enrol(now, self.io.speaker())
+            && let Some(source) = &mut self.source
+        {
+            source.enrol(wish);
         }
         progress
     }
@@ -177,7 +169,6 @@ impl<P: Program> Daemon<P> {
         if let Some(why) = &look.farewell {
             let now = self.io.clock().now();
             self.io.speaker_mut().stop_all(now, why);
-            self.enrol_at = Some(now);
         }
         if let Some(speaker) = look.config {
             let intent = self.intent.clone();

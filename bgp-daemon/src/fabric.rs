@@ -20,7 +20,7 @@ use model::ReflectorState;
 
 use crate::drain::{Drain, FAREWELL};
 use crate::handover::Handover;
-use crate::limits::ABSENCE_LOOK_EVERY;
+use crate::limits::{ABSENCE_LOOK_EVERY, ENROL};
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +30,8 @@ mod tests;
 pub struct Fabric {
     wanted: Option<SpeakerConfig>,
     wish: Option<Wish>,
+    /// When the store is told again what a reflector has to say.
+    enrol_at: Option<Instant>,
     handover: Handover,
     drain: Drain,
 }
@@ -52,6 +54,8 @@ impl Fabric {
     /// store does not say.
     pub fn want(&mut self, now: Instant, derived: &Derived) -> Option<SpeakerConfig> {
         self.wish.clone_from(&derived.wish);
+        // Also what is known from the beginning, as to a reflector that has been here before.
+        self.enrol_at = self.wish.is_some().then_some(now);
         if let Some(wish) = &self.wish {
             let draining = wish.registration.state == ReflectorState::Draining;
             self.drain.want(now, draining, &derived.reflectors);
@@ -78,6 +82,9 @@ impl Fabric {
     pub fn look(&mut self, now: Instant, speaker: &Speaker) -> Look {
         let (gone, progress) = self.handover.look(now, speaker);
         let (drained, of_drain) = self.drain.look(now, speaker);
+        if drained {
+            self.enrol_at = Some(now);
+        }
         let told = |address| format!("session with {address} ends: others carry its routes");
         let mut news: Vec<String> = gone.iter().map(told).collect();
         if drained {
@@ -100,6 +107,20 @@ impl Fabric {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timers = [self.handover.poll_timeout(), self.drain.poll_timeout()];
         timers.into_iter().flatten().min()
+    }
+
+    /// What a reflector has to tell the store, if it is time to: at once when that may be something
+    /// else, and now and then, for what depends on the speaker.
+    pub fn enrol(&mut self, now: Instant, speaker: &Speaker) -> Option<Wish> {
+        self.enrol_at.filter(|at| *at <= now)?;
+        let wish = self.wish(speaker);
+        self.enrol_at = wish.is_some().then(|| now + ENROL);
+        wish
+    }
+
+    /// When to [`enrol`](Self::enrol) again.
+    pub const fn enrol_timeout(&self) -> Option<Instant> {
+        self.enrol_at
     }
 
     /// What a reflector has to say of itself now.

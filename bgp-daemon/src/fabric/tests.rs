@@ -1,8 +1,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bgp_io::bgp_proto::{Asn, RouterId};
-use intent::store::View;
+use bgp_io::bgp_proto::{Asn, FamilySet, RouterId};
+use bgp_io::rib::NextHops;
+use intent::store::{Host, Secrets, View, WEIGHT_LABEL, derive};
 
 use super::*;
 
@@ -35,4 +36,59 @@ fn absences_are_looked_at_when_it_is_time_and_not_before() {
     assert_eq!(view.fleet().absent().count(), 1);
     assert!(look(&mut view, 1001));
     assert_eq!(view.fleet().absent().count(), 0);
+}
+
+/// What the store says of a reflector that an operator has given a cluster id, with this weight.
+fn known(weight: u32) -> Derived {
+    let node = format!(
+        r#"{{"metadata":{{"name":"rr1","labels":{{"{WEIGHT_LABEL}":"{weight}"}}}},
+            "spec":{{"bgp":{{"ipv4Address":"10.0.0.1/24","routeReflectorClusterID":"0.0.0.7"}}}}}}"#
+    );
+    let mut view = View::default();
+    let key = format!("{}nodes/rr1", model::RESOURCES_PREFIX);
+    assert!(view.take(key.as_bytes(), Some(node.as_bytes())));
+    let host = Host {
+        name: "rr1".into(),
+        families: FamilySet::UNICAST,
+        multipath_max: 1,
+        next_hops: NextHops::AssumeReachable,
+        restart_wait: Duration::from_secs(90),
+        reflects: true,
+        reflectors: None,
+        registration_ttl: Duration::from_secs(15),
+        absence_wait: Duration::from_secs(10),
+    };
+    derive(&view, &host, &Secrets::new())
+}
+
+/// One that was here before is told all by the first look at the store, and no other news may come.
+#[test]
+fn a_reflector_that_is_known_from_the_beginning_registers_at_once() {
+    let mut fabric = Fabric::default();
+    let intent = fabric.begin(known(100)).expect("the store says it all");
+    let speaker = Speaker::new(intent.speaker, 0);
+    let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+    let weight = |wish: Option<Wish>| wish.map(|wish| wish.registration.weight);
+    assert_eq!(fabric.enrol_timeout(), Some(at(0)));
+    assert_eq!(weight(fabric.enrol(at(0), &speaker)), Some(100));
+    // Then now and then; and at once when the store says something else.
+    assert_eq!(fabric.enrol_timeout(), Some(at(0) + ENROL));
+    assert_eq!(weight(fabric.enrol(at(999), &speaker)), None);
+    assert_eq!(weight(fabric.enrol(at(1000), &speaker)), Some(100));
+    assert!(fabric.want(at(1100), &known(50)).is_some());
+    assert_eq!(weight(fabric.enrol(at(1100), &speaker)), Some(50));
+    // Who is nothing in the store has nothing to say.
+    let nothing = Derived {
+        intent: None,
+        wish: None,
+        ..known(50)
+    };
+    assert!(fabric.want(at(1200), &nothing).is_none());
+    assert_eq!(
+        (
+            fabric.enrol_timeout(),
+            weight(fabric.enrol(at(9000), &speaker))
+        ),
+        (None, None)
+    );
 }
