@@ -144,11 +144,9 @@ impl<S: Settings> Config<S> {
 
     /// Keys that only a start reads, and whose value is another one in `new`.
     pub(crate) fn restart_keys(&self, new: &Self) -> Vec<&'static str> {
-        let listen = |config: &Self| config.intent().map(|intent| intent.listen.clone());
         let store = |config: &Self| config.file.datastore.clone().map(Spanned::into_inner);
         let host = |config: &Self| config.store().map(|(_, host)| host.clone());
         let changed = [
-            ("listen", listen(self) != listen(new)),
             ("control", self.file.control != new.file.control),
             (
                 "bird_control",

@@ -1,6 +1,5 @@
 //! The daemon's state.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use admin::report::{Fact, Status};
@@ -30,8 +29,6 @@ pub struct Daemon<P: Program> {
     pub(crate) source: Option<Source>,
     /// What the speaker is to be.
     pub(crate) intent: Intent,
-    /// Where it was to listen when it started.
-    listens: Vec<SocketAddr>,
     /// How far the speaker is on its way to what the store wants.
     fabric: Fabric,
     /// Why the last reload was not taken, or not whole.
@@ -67,7 +64,6 @@ impl<P: Program> Daemon<P> {
         let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
         let listen = intent.listen.clone();
         Ok(Self {
-            listens: listen.clone(),
             io: Io::new(speaker, IoConfig { listen })?,
             program,
             config,
@@ -225,9 +221,6 @@ impl<P: Program> Daemon<P> {
     /// What an operator should know of the configuration.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.intent.notes.clone();
-        if self.source.is_some() && self.intent.listen != self.listens {
-            notes.push("the store has another listen port or bind mode: takes a restart".into());
-        }
         notes.extend(self.config.settings.notes());
         notes.extend(self.source.iter().flat_map(Source::notes));
         notes.extend(self.fabric.notes(self.io.clock().now()));
@@ -239,7 +232,7 @@ impl<P: Program> Daemon<P> {
     fn sockets_notes(&self) -> Vec<String> {
         let unheard = self.io.unheard();
         let mut notes: Vec<String> = unheard
-            .map(|address| format!("cannot listen on {address}: waits for the address"))
+            .map(|address| format!("cannot listen on {address} yet: it is tried again"))
             .collect();
         let (neighbors, ranges): (Vec<_>, Vec<_>) =
             (self.io.keyless()).partition(|(whose, _)| whose.is_neighbor());

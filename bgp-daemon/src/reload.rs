@@ -50,6 +50,9 @@ impl<P: Program> Daemon<P> {
             }
         };
         self.refused = None;
+        if intent.listen != self.intent.listen {
+            self.io.listen_on(&intent.listen);
+        }
         tracing::info!(
             added = done.added.len(),
             removed = done.removed.len(),

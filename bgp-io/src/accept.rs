@@ -44,25 +44,36 @@ impl Io {
     /// Takes all that waits on a listening socket which has fresh keys: nobody knows which of these
     /// connections came before them. Those that come after have been judged by them.
     pub(crate) fn take_backlog(&mut self, at: usize) {
+        let listener = self.listeners.get(at);
+        if listener.is_none_or(|listener| listener.keys.fresh.is_empty()) {
+            return;
+        }
+        // If it fails the keys stay fresh: the rest is taken after the pause.
+        if self.take_waiting(at)
+            && let Some(listener) = self.listeners.get_mut(at)
+        {
+            listener.keys.fresh.clear();
+        }
+    }
+
+    /// Takes all that waits on a listening socket; false if the machine had no room for it.
+    pub(crate) fn take_waiting(&mut self, at: usize) -> bool {
         for _ in 0..=BACKLOG {
             let Some(listener) = self.listeners.get(at) else {
-                return;
+                break;
             };
-            if listener.keys.fresh.is_empty() {
-                return;
-            }
             let listening = listener.address;
             match accept_now(&listener.socket) {
                 Ok((stream, remote)) => self.accepted(at, stream, remote),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // The keys stay fresh: the rest is taken after the pause.
-                Err(error) => return self.accept_failed(listening, error),
+                Err(error) => {
+                    self.accept_failed(listening, error);
+                    return false;
+                }
             }
         }
-        if let Some(listener) = self.listeners.get_mut(at) {
-            listener.keys.fresh.clear();
-        }
+        true
     }
 
     fn accept_failed(&mut self, local: SocketAddr, error: io::Error) {

@@ -70,9 +70,9 @@ pub enum Event {
     },
     /// A key that had failed is on all listening sockets, or is no longer wanted.
     KeySettled(Whose),
-    /// The machine does not have an address to listen on; we try again every
-    /// [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::unheard`].
+    /// We cannot listen somewhere, mostly because the machine does not have the address; we try again
+    /// every [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::unheard`].
     ListenFailed(IoError),
-    /// It has it now.
+    /// We listen there now.
     Listening(SocketAddr),
 }

@@ -46,7 +46,7 @@ pub struct Io {
     pub(crate) speaker: Speaker,
     pub(crate) clock: Clock,
     pub(crate) listeners: Vec<Listener>,
-    /// Where it is to listen once the machine has the address.
+    /// Where it is to listen once it can.
     pub(crate) unheard: Vec<SocketAddr>,
     /// The keys that are not on all listening sockets.
     pub(crate) keyless: Keyless,
@@ -188,7 +188,8 @@ impl Io {
         self.lingering
     }
 
-    /// Takes over a new configuration of the speaker; where it listens stays as it is. A TCP-MD5 key
+    /// Takes over a new configuration of the speaker; where it listens is said by
+    /// [`listen_on`](Self::listen_on). A TCP-MD5 key
     /// that the kernel does not take keeps out those it is for: see [`keyless`](Self::keyless).
     ///
     /// # Errors

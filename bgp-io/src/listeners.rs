@@ -12,17 +12,21 @@ use crate::{Event, Io, IoError, Whose, sockets};
 /// A listening socket.
 pub(crate) struct Listener {
     pub(crate) socket: TcpListener,
+    /// Where it was to listen: perhaps on any free port.
+    wanted: SocketAddr,
+    /// Where it does.
     pub(crate) address: SocketAddr,
     /// The TCP-MD5 keys it has.
     pub(crate) keys: Keyring,
 }
 
 impl Listener {
-    fn open(address: SocketAddr, keys: &Keys, keyless: &mut Keyless) -> Result<Self, IoError> {
-        let (socket, keys) = sockets::listen(address, keys, keyless)?;
-        let address = socket.local_addr().unwrap_or(address);
+    fn open(wanted: SocketAddr, keys: &Keys, keyless: &mut Keyless) -> Result<Self, IoError> {
+        let (socket, keys) = sockets::listen(wanted, keys, keyless)?;
+        let address = socket.local_addr().unwrap_or(wanted);
         Ok(Self {
             socket,
+            wanted,
             address,
             keys,
         })
@@ -35,7 +39,7 @@ impl Io {
         self.listeners.iter().map(|listener| listener.address)
     }
 
-    /// Where it is to listen once the machine has the address.
+    /// Where it is to listen once it can: mostly, once the machine has the address.
     pub fn unheard(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.unheard.iter().copied()
     }
@@ -63,6 +67,42 @@ impl Io {
         Ok(())
     }
 
+    /// Listens there from now on, and nowhere else. What stays is left alone, and so is every
+    /// connection. An address that cannot be had is tried again: see [`unheard`](Self::unheard).
+    pub fn listen_on(&mut self, addresses: &[SocketAddr]) {
+        let is_gone = |listener: &Listener| !addresses.contains(&listener.wanted);
+        for at in 0..self.listeners.len() {
+            if self.listeners.get(at).is_some_and(is_gone) {
+                // Who has come in time does not have to come again.
+                self.take_waiting(at);
+            }
+        }
+        // These first: a socket for all addresses stands in the way of one for one of them.
+        self.listeners.retain(|listener| !is_gone(listener));
+        self.unheard.retain(|address| addresses.contains(address));
+        let keys = keys_of(self.speaker.config());
+        for address in addresses {
+            let mut listeners = self.listeners.iter();
+            if listeners.any(|one| one.wanted == *address) || self.unheard.contains(address) {
+                continue;
+            }
+            // Which keys it lacks is told below, of all sockets together.
+            match Listener::open(*address, &keys, &mut Keyless::new()) {
+                Ok(listener) => self.heard(listener),
+                Err(error) => {
+                    self.unheard.push(*address);
+                    self.events.push(Event::ListenFailed(error));
+                }
+            }
+        }
+        self.arm();
+    }
+
+    fn heard(&mut self, listener: Listener) {
+        self.events.push(Event::Listening(listener.address));
+        self.listeners.push(listener);
+    }
+
     /// Gives the listening sockets the keys that the configuration asks for, and opens those that are
     /// still missing.
     pub(crate) fn arm(&mut self) {
@@ -78,10 +118,7 @@ impl Io {
         }
         for address in std::mem::take(&mut self.unheard) {
             match Listener::open(address, &keys, &mut keyless) {
-                Ok(listener) => {
-                    self.events.push(Event::Listening(listener.address));
-                    self.listeners.push(listener);
-                }
+                Ok(listener) => self.heard(listener),
                 Err(_) => self.unheard.push(address),
             }
         }

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
-use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal, SpeakerConfig};
+use bgp_io::bgp_speaker::{Input, PeerConfig, RangeConfig, Refusal, SpeakerConfig};
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
 use support::{
-    RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair, port,
-    speaker, until, up,
+    PATIENCE, RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair,
+    port, speaker, until, up,
 };
 
 #[tokio::test]
@@ -126,6 +126,85 @@ async fn an_address_that_is_not_there_keeps_nobody_from_the_others() {
         ),
         "{told:?}"
     );
+}
+
+/// Whether somebody listens.
+async fn is_heard(address: SocketAddr) -> bool {
+    tokio::net::TcpStream::connect(address).await.is_ok()
+}
+
+/// From one address to all and back, and on to another one: sessions stay, and so does who waits at a
+/// socket that closes.
+#[tokio::test]
+async fn where_it_listens_changes_under_its_sessions() {
+    // Below the ports that the kernel chooses from, for nobody else to have them.
+    let base = 10_000 + 2 * u16::try_from(std::process::id() % 10_000).expect("small");
+    let first = SocketAddr::from((host(61), base));
+    let second = SocketAddr::from((host(64), base + 1));
+    let anywhere = PeerConfig {
+        local: None,
+        ..neighbor(61, host(63).into(), None)
+    };
+    let peers = vec![neighbor(61, host(62).into(), None), anywhere];
+    let speaker_of = |last, peers| SpeakerConfig {
+        peers,
+        ..speaker(last)
+    };
+    let us = Speaker::new(speaker_of(61, peers), 61);
+    let listen = vec![first];
+    let us = Io::new(us, IoConfig { listen }).expect("it can listen");
+    let one = io(
+        62,
+        speaker_of(62, vec![neighbor(62, host(61).into(), Some(base))]),
+    );
+    let mut pair = [us, one];
+    until(&mut pair, up).await;
+    let [mut us, one] = pair;
+    us.listen_on(&[first]);
+    assert_eq!(us.listening().collect::<Vec<_>>(), [first]);
+
+    // Another one waits, and has not been looked at when the socket closes.
+    let mut waiting = RawPeer::dial(63, first, None).await;
+    let all = SocketAddr::from(([0; 4], base));
+    us.listen_on(&[all]);
+    assert_eq!(us.listening().collect::<Vec<_>>(), [all]);
+    let greeted = beside(&mut us, waiting.recv(), |_| {}).await;
+    assert_eq!(greeted.map(|frame| frame.kind), Some(MessageKind::Open));
+    drop(waiting);
+    assert!(is_heard(SocketAddr::from((host(65), base))).await);
+
+    // One address of these again, and one that somebody else has for a while.
+    let taken = std::net::TcpListener::bind(second).expect("an address");
+    us.listen_on(&[first, second]);
+    assert_eq!(us.listening().collect::<Vec<_>>(), [first]);
+    assert_eq!(us.unheard().collect::<Vec<_>>(), [second]);
+    assert!(!is_heard(SocketAddr::from((host(65), base))).await);
+    let is_told = |event: &Event| matches!(event, Event::ListenFailed(IoError::PortInUse { .. }));
+    let told = async { while !us.next().await.iter().any(is_told) {} };
+    let told = tokio::time::timeout(PATIENCE, told).await;
+    told.expect("the port is in use");
+    drop(taken);
+    us.listen_on(&[first, second]);
+    assert_eq!(us.listening().collect::<Vec<_>>(), [first, second]);
+    us.listen_on(&[second]);
+    assert_eq!(us.listening().collect::<Vec<_>>(), [second]);
+    assert!(!is_heard(first).await);
+
+    // The session of the beginning has seen nothing of all this; the other one comes by the new socket.
+    let mut pair = [us, one];
+    announce(&mut pair[1], 1);
+    until(&mut pair, |pair, event| {
+        assert!(
+            event.is_none_or(|(_, event)| down(event).is_none()),
+            "{event:?}"
+        );
+        med(&pair[0], 1) == Some(1)
+    })
+    .await;
+    let [us, _one] = pair;
+    let other = neighbor(63, second.ip(), Some(second.port()));
+    let mut pair = [us, io(63, speaker_of(63, vec![other]))];
+    until(&mut pair, |pair, _| is_up(&pair[1])).await;
 }
 
 #[tokio::test]

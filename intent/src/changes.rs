@@ -86,7 +86,7 @@ pub const RANGE_KEYS: &[(&str, &str)] = &[
 pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("asn", ANOTHER),
     ("router_id", ANOTHER),
-    ("listen", RESTART),
+    ("listen", LISTENS),
     ("control", RESTART),
     ("bird_control", RESTART),
     ("bird6_control", RESTART),
@@ -130,8 +130,8 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &["local", "local_id"],
-        "where the daemon listens on these alone (`spec.bindMode: NodeIP`), it goes on listening on \
-         the old ones until its restart",
+        "where the daemon listens on these alone (`spec.bindMode: NodeIP`), it listens on the new ones \
+         at once and on the old ones no more",
     ),
     key(
         "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
@@ -170,9 +170,9 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPConfiguration `spec.listenPort`",
         &["port"],
-        "where the daemon itself listens takes its restart",
+        "the daemon itself listens there at once",
     ),
-    key("BGPConfiguration `spec.bindMode`", &[], RESTART),
+    key("BGPConfiguration `spec.bindMode`", &[], LISTENS),
     key(
         "BGPConfiguration `spec.nodeMeshPassword`",
         &["password"],
@@ -273,6 +273,7 @@ const SELECTED: &str = "those of peers that come begin, those of peers that go e
                         moves a reflector's label gives it to the new one first, and takes it from \
                         the old one when that one's sessions are up); all others stay up";
 const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
+const LISTENS: &str = "stays up; where the daemon listens changes at once";
 const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";
 const UNSEEN: &str = "stays up; not looked at";
 const TOLD: &str = "stays up; all neighbors are told their routes anew";
