@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{act, addresses, decode, lab, node, reflector, resources, show, store};
+use crate::{act, addresses, decode, lab, migrate, node, reflector, resources, show, store};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -22,6 +22,8 @@ enum Command {
     Clear(act::Clear),
     /// Write resources to the store that must not be there yet
     Create(resources::Create),
+    /// Whether the store is acted upon: lock it while it is migrated, and unlock it
+    Datastore(migrate::Args),
     /// Print the BGP messages of MRT files or hex lines as JSON
     Decode(decode::Args),
     /// Delete resources from the store
@@ -57,6 +59,7 @@ impl Cli {
             Command::Node(args) => block_on(node::run(args)),
             Command::Replace(args) => block_on(resources::replace(args)),
             Command::Clear(args) => block_on(act::clear(args)),
+            Command::Datastore(args) => block_on(migrate::run(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
             Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Lab(args) => lab::run(args),

@@ -10,6 +10,7 @@ mod ask;
 mod cli;
 mod decode;
 mod lab;
+mod migrate;
 mod node;
 mod reflector;
 mod resources;

@@ -6,6 +6,7 @@
 mod addresses;
 #[path = "../../../datastore/tests/common/mod.rs"]
 mod common;
+mod locks;
 mod reflectors;
 mod tool;
 
@@ -48,6 +49,7 @@ against_both! {
     addresses_are_shown_and_settings_changed
     leaks_are_reported_and_given_back
     what_nobody_uses_is_collected
+    the_store_is_locked_and_unlocked
 }
 
 mod scenario {
@@ -57,6 +59,7 @@ mod scenario {
         addresses_are_shown_and_settings_changed, leaks_are_reported_and_given_back,
         what_nobody_uses_is_collected,
     };
+    pub(super) use crate::locks::the_store_is_locked_and_unlocked;
     pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
 
     const PEER: &str = "\

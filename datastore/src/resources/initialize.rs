@@ -40,6 +40,39 @@ impl Resources {
         self.put_once(cluster).await.map(drop)
     }
 
+    /// Says that the store may be acted upon, or must not be for now; what else is said of the
+    /// cluster stays.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is said of the cluster yet, or nothing that reads: the store belongs to nobody.
+    pub async fn set_ready(&self, ready: bool) -> Result<(), ResourceError> {
+        let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"}});
+        let (key, _) = encode_strict(cluster)?;
+        let at = bytes::Bytes::from(key.to_string());
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some(found) = self.store.get(at.clone()).await? else {
+                return Err(ResourceError::Missing(key));
+            };
+            let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
+            let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
+                let reason = "what is stored does not read, and is left as it is";
+                return Err(ResourceError::refused(&key, reason));
+            };
+            if spec.insert("datastoreReady".into(), ready.into()) == Some(ready.into()) {
+                return Ok(());
+            }
+            let octets = value.to_string().into();
+            let (none, was) = (LeaseId::NONE, found.mod_revision);
+            match self.store.update(at.clone(), octets, none, was).await {
+                Ok(_) => return Ok(()),
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key))
+    }
+
     async fn describe_cluster(&self) -> Result<(), ResourceError> {
         let cluster = |guid: String| {
             json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
