@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use fib_sync::Instant;
@@ -104,6 +104,9 @@ impl EndpointFiles {
             outcome = outcome.and(done);
         }
         self.pending = undone;
+        if self.up.left.is_none() || self.error.left.is_none() {
+            self.pending.extend(self.endpoints.keys().cloned());
+        }
         for directory in [&mut self.up, &mut self.error] {
             let cleaned = directory.clean(&self.endpoints, settled);
             outcome = outcome.and(cleaned);
@@ -165,9 +168,15 @@ impl Directory {
         let name = name(id);
         let path = self.path.join(&name);
         let octets = serde_json::to_vec(&told.file()).map_err(|error| error.to_string())?;
-        fs::write(&self.draft, octets)
-            .and_then(|()| fs::rename(&self.draft, &path))
-            .map_err(|error| at(&path, &error))?;
+        let written = fs::write(&self.draft, octets);
+        let written = written.and_then(|()| fs::rename(&self.draft, &path));
+        if let Err(error) = written {
+            if error.kind() == ErrorKind::NotFound {
+                self.left = None; // Somebody took the directory away, and all files with it.
+                self.held.clear();
+            }
+            return Err(at(&path, &error));
+        }
         self.held.insert(id.clone(), told.clone());
         if let Some(left) = &mut self.left {
             left.remove(&name);

@@ -185,6 +185,22 @@ fn what_failed_is_tried_again_and_keeps_nothing_else_back() {
     assert_eq!(world.files(), [WEB, other]);
 }
 
+/// As whoever cleans up after Calico's agent does.
+#[test]
+fn a_directory_that_is_taken_away_is_filled_again() {
+    let mut world = World::new();
+    world.endpoint("web-0", EndpointState::Up, None);
+    world.tell(true);
+    fs::remove_dir_all(world.directory.path().join(EndpointFile::UP)).unwrap();
+    world.endpoint("web-1", EndpointState::Up, None);
+    world.tell(true);
+    assert!(world.files.problem().is_some());
+    world.now = world.files.poll_timeout().unwrap();
+    world.tell(true);
+    assert_eq!(world.files.problem(), None);
+    assert_eq!(world.files(), [WEB, "endpoint-status/k8s prod%2Fweb-1 eth0"]);
+}
+
 #[test]
 fn a_name_is_one_of_a_file_in_the_directory_whatever_it_is() {
     let id = |part: &str| EndpointId {
