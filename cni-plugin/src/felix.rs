@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +103,7 @@ impl Expected<'_> {
         let mut watcher = notify::recommended_watcher(move |_| tell.notify_one())?;
         for directory in [self.directory, &self.refusals()] {
             // Whoever comes first makes them.
-            fs::create_dir_all(directory)?;
+            make(directory)?;
             watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
         loop {
@@ -112,6 +114,23 @@ impl Expected<'_> {
             changed.notified().await;
         }
     }
+}
+
+/// Makes a directory, and those above it, for the agent to write in: whose the directory is that was
+/// there, his are these, as the agent is not root where its unit has it.
+fn make(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = directory.parent() {
+        make(above)?;
+    }
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        made => made?,
+    }
+    let above = directory.parent().unwrap_or(directory).metadata()?;
+    chown(directory, Some(above.uid()), Some(above.gid()))
 }
 
 #[cfg(test)]
@@ -165,6 +184,20 @@ mod tests {
         let temporary = directory.join(".new");
         fs::write(&temporary, serde_json::to_vec(file).unwrap()).unwrap();
         fs::rename(temporary, directory.join("cni default%2Fa eth0")).unwrap();
+    }
+
+    /// Whoever runs this without being root owns all of them in any case.
+    #[test]
+    fn what_it_makes_is_theirs_who_own_what_was_there() {
+        let owned = tempfile::tempdir().unwrap();
+        let uid = |path: &Path| path.metadata().unwrap().uid();
+        let _ = chown(owned.path(), Some(4711), None);
+        let below = owned.path().join("calico/endpoint-status");
+        make(&below).unwrap();
+        make(&below).unwrap();
+        for path in [&*below, &owned.path().join("calico")] {
+            assert_eq!(uid(path), uid(owned.path()), "{}", path.display());
+        }
     }
 
     #[test]

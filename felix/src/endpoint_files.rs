@@ -210,7 +210,7 @@ impl Directory {
     fn remove(&self, name: &str) -> Result<(), String> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path, &error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(at(&path, &error)),
             _ => Ok(()),
         }
     }

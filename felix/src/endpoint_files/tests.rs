@@ -198,7 +198,10 @@ fn a_directory_that_is_taken_away_is_filled_again() {
     world.now = world.files.poll_timeout().unwrap();
     world.tell(true);
     assert_eq!(world.files.problem(), None);
-    assert_eq!(world.files(), [WEB, "endpoint-status/k8s prod%2Fweb-1 eth0"]);
+    assert_eq!(
+        world.files(),
+        [WEB, "endpoint-status/k8s prod%2Fweb-1 eth0"]
+    );
 }
 
 #[test]
