@@ -65,6 +65,7 @@ impl Feed {
         }
         self.keys = keys;
         self.known = newer.header.revision;
+        self.whole = self.known;
         self.confirm_later(now);
         self.open(now, id, outputs);
     }
