@@ -1,13 +1,14 @@
 //! What `etcd grpc-proxy` takes off the core: watches and CPU at a real etcd under the mirrors of many
 //! hosts, straight and through two proxies.
 //!
-//! `cargo run --release -p datastore --example proxies -- [HOSTS [WRITES]]`, 1500 and 200 if not said.
-//! Every host is a client of its own with four watches, as Felix's; every mirror is checked to hold the
-//! last write. All runs on this machine; what is compared is CPU time, not seconds.
+//! `cargo run --release -p bench --example proxies -- [HOSTS [WRITES]]`, 1500 and 200 if not said.
+//! Every host is two clients, with the ranges that Felix and the BGP client mirror; every mirror of what
+//! is written is checked to hold the last write. All runs on this machine; what is compared is CPU time,
+//! not seconds.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails shall fail")]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../datastore/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -15,18 +16,13 @@ use std::time::{Duration, Instant};
 
 use common::{Etcd, Proxy, metric};
 use datastore::{
-    Change, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, Update, follow,
+    Change, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, Update,
+    follow_ready,
 };
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
-
-/// What is mirrored; the first is written to.
-const RANGES: [&str; 4] = [
-    "/calico/resources/v3/projectcalico.org/workloadendpoints/",
-    "/calico/resources/v3/projectcalico.org/profiles/",
-    "/calico/resources/v3/projectcalico.org/felixconfigurations/",
-    "/calico/resources/v3/projectcalico.org/clusterinformations/",
-];
+use intent::store::View;
+use model::Kind;
 
 /// Hosts that come up at once.
 const TOGETHER: usize = 50;
@@ -49,12 +45,28 @@ fn cpu(pids: &[u32]) -> Duration {
     Duration::from_millis(10) * u32::try_from(ticks.sum::<u64>()).unwrap()
 }
 
-async fn host(urls: &[String], seed: usize) -> Follower {
+/// What a host runs: Felix, which mirrors what is written here, and the BGP client.
+struct Host {
+    felix: Follower,
+    _bgp: Follower,
+}
+
+async fn host(urls: &[String], seed: usize) -> Host {
+    let prefixes = View::prefixes(&format!("node{seed}"));
+    let bgp = prefixes.into_iter().map(KeyRange::prefix).collect();
+    Host {
+        felix: client(urls, cambric_felix::store::ranges().collect(), 2 * seed).await,
+        _bgp: client(urls, bgp, 2 * seed + 1).await,
+    }
+}
+
+/// A client with a connection of its own, in sync.
+async fn client(urls: &[String], ranges: Vec<KeyRange>, seed: usize) -> Follower {
     let mut urls = urls.to_vec();
-    let first = seed % urls.len();
+    let first = seed / 2 % urls.len();
     urls.rotate_left(first);
     let store = EtcdStore::connect(&EtcdOptions::new(urls)).await.unwrap();
-    let mut follower = follow(Arc::new(store), RANGES.map(KeyRange::prefix), seed as u64);
+    let mut follower = follow_ready(Arc::new(store), ranges, seed as u64, None);
     while !follower
         .next()
         .await
@@ -63,13 +75,13 @@ async fn host(urls: &[String], seed: usize) -> Follower {
     follower
 }
 
-async fn until(mut follower: Follower, value: &str) -> Follower {
+async fn until(mut host: Host, value: &str) -> Host {
     let last = |update: &Update| match update {
         Update::Change(Change::Put(item)) => item.value == value,
         _ => false,
     };
-    while !follower.next().await.iter().any(last) {}
-    follower
+    while !host.felix.next().await.iter().any(last) {}
+    host
 }
 
 /// One round: so many hosts there, so many writes.
@@ -83,35 +95,42 @@ async fn round(
 ) {
     let core = [etcd.members[0].pid()];
     let (core_before, proxies_before) = (cpu(&core), cpu(proxies));
+    let writer = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
+        .await
+        .unwrap();
+    let (key, ready) = (
+        format!("{}default", Kind::ClusterInformation.prefix()),
+        r#"{"spec":{"clusterGUID":"one","datastoreReady":true}}"#,
+    );
+    let put = writer.put(key.into(), ready.into(), LeaseId::NONE);
+    put.await.unwrap();
     let began = Instant::now();
-    let followers = stream::iter(0..hosts).map(|seed| host(urls, seed));
-    let followers: Vec<_> = followers.buffer_unordered(TOGETHER).collect().await;
+    let all = stream::iter(0..hosts).map(|seed| host(urls, seed));
+    let all: Vec<_> = all.buffer_unordered(TOGETHER).collect().await;
     let up = began.elapsed();
     let watches = metric(&etcd.url(), "etcd_debugging_mvcc_watcher_total").await;
     let (core_up, proxies_up) = (cpu(&core), cpu(proxies));
 
-    let writer = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
-        .await
-        .unwrap();
     let value = |nth: usize| format!("{what} {nth:0VALUE_OCTETS$}");
     let last = value(writes);
-    let reached: FuturesUnordered<_> = followers
+    let reached: FuturesUnordered<_> = all
         .into_iter()
-        .map(|follower| {
+        .map(|host| {
             tokio::spawn({
                 let last = last.clone();
-                async move { until(follower, &last).await }
+                async move { until(host, &last).await }
             })
         })
         .collect();
     for nth in 1..=writes {
-        let key = format!("{}default/node{}", RANGES[0], nth % 100);
+        let endpoints = Kind::WorkloadEndpoint.prefix();
+        let key = format!("{endpoints}default/node{}", nth % 100);
         let put = writer.put(key.into(), value(nth).into(), LeaseId::NONE);
         put.await.unwrap();
         tokio::time::sleep(GAP).await;
     }
-    let followers: Vec<_> = reached.collect().await;
-    assert_eq!(followers.iter().flatten().count(), hosts);
+    let all: Vec<_> = reached.collect().await;
+    assert_eq!(all.iter().flatten().count(), hosts);
     println!(
         "| {what} | {watches} | {:.2} s | {:.2} s | {:.2} s | {:.2} s | {:.1} s |",
         (core_up - core_before).as_secs_f64(),
@@ -122,17 +141,14 @@ async fn round(
     );
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse().unwrap());
     let (hosts, writes) = (
         arguments.next().unwrap_or(1500),
         arguments.next().unwrap_or(200),
     );
-    println!(
-        "{hosts} hosts with {} watches each; {writes} writes of {VALUE_OCTETS} octets\n",
-        RANGES.len()
-    );
+    println!("{hosts} hosts; {writes} writes of {VALUE_OCTETS} octets\n");
     println!(
         "| | watches at the core | core, all come up | proxies, all come up | core, the writes | proxies, the writes | all up after |"
     );
