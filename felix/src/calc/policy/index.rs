@@ -5,18 +5,23 @@
 //! A list of rules is a policy's or a profile's. It is in use while a local endpoint is one of its
 //! subjects or names it. A selector's set of addresses exists while a list in use asks for it.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::Selector;
 
+use super::pool::Pool;
 use crate::render::SetId;
+
+type Labels = BTreeMap<String, String>;
 
 /// An endpoint of any host, as far as rules can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Its own labels.
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Labels,
     /// Keys of the profiles it names, in order: it takes on their labels.
     pub(crate) profiles: Vec<String>,
     pub(crate) addresses: Vec<IpAddr>,
@@ -38,9 +43,12 @@ pub(crate) struct List {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     /// Endpoints of all hosts, by key.
-    members: BTreeMap<String, Entry>,
+    members: BTreeMap<Arc<str>, Entry>,
     /// Who names a list, whether it exists or not.
-    named_by: BTreeMap<String, BTreeSet<String>>,
+    named_by: BTreeMap<String, BTreeSet<Arc<str>>>,
+    /// What endpoints have in common, as those of one deployment do, is held once.
+    labels: Pool<Labels>,
+    profiles: Pool<Vec<String>>,
     lists: BTreeMap<String, List>,
     /// Lists with subjects.
     selecting: BTreeSet<String>,
@@ -67,11 +75,24 @@ impl Touched {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+/// A member, as it is kept: there may be tens of thousands.
+#[derive(Clone, Debug)]
 struct Entry {
-    member: Member,
+    own_labels: Arc<Labels>,
     /// With those of its profiles.
-    labels: BTreeMap<String, String>,
+    labels: Arc<Labels>,
+    profiles: Arc<Vec<String>>,
+    addresses: Box<[IpAddr]>,
+    local: bool,
+}
+
+impl Entry {
+    fn is_of(&self, member: &Member) -> bool {
+        *self.own_labels == member.labels
+            && *self.profiles == member.profiles
+            && *self.addresses == *member.addresses
+            && self.local == member.local
+    }
 }
 
 /// The addresses of the endpoints that a selector selects.
@@ -87,23 +108,29 @@ struct Members {
 impl Index {
     /// Takes note of an endpoint, or that there is none.
     pub(crate) fn put_member(&mut self, key: &str, member: Option<Member>) {
-        let old = self.members.get(key).map(|entry| &entry.member);
-        if old == member.as_ref() {
+        let old = self.members.get_key_value(key);
+        let same = match (old, &member) {
+            (Some((_, entry)), Some(member)) => entry.is_of(member),
+            (old, new) => old.is_none() && new.is_none(),
+        };
+        if same {
             return;
         }
-        let names = |member: Option<&Member>| member.map(|member| member.profiles.clone());
-        let (old, new) = (names(old), names(member.as_ref()));
-        if old != new {
-            for list in old.into_iter().flatten() {
-                drop_pair(&mut self.named_by, &list, key);
+        let name = old.map_or_else(|| Arc::from(key), |(name, _)| name.clone());
+        let old = old.map(|(_, entry)| entry.profiles.clone());
+        let new = member.as_ref().map(|member| &member.profiles);
+        if old.as_deref() != new {
+            for list in old.iter().flat_map(|lists| lists.iter()) {
+                drop_pair(&mut self.named_by, list, key);
             }
             for list in new.into_iter().flatten() {
-                let names = self.named_by.entry(list).or_default();
-                names.insert(key.to_owned());
+                let names = self.named_by.entry(list.clone()).or_default();
+                names.insert(name.clone());
             }
         }
+        drop(old); // A pool counts who holds what.
         let entry = member.map(|member| self.entry(member));
-        self.replace(key, entry);
+        self.replace(name, entry);
     }
 
     /// Takes note of a list of rules, or that there is none.
@@ -133,9 +160,12 @@ impl Index {
         if relabelled {
             let names = self.named_by.get(key).cloned().unwrap_or_default();
             for name in names {
-                let entry = self.members.get(&name).map(|entry| entry.member.clone());
-                let entry = entry.map(|member| self.entry(member));
-                self.replace(&name, entry);
+                let entry = self.members.get(&name).cloned();
+                let entry = entry.map(|entry| Entry {
+                    labels: self.inherited(&entry.own_labels, &entry.profiles),
+                    ..entry
+                });
+                self.replace(name, entry);
             }
         }
         if resubjected {
@@ -173,30 +203,43 @@ impl Index {
         !self.touched.is_empty()
     }
 
-    fn entry(&self, member: Member) -> Entry {
-        let mut labels = member.labels.clone();
-        for profile in &member.profiles {
-            for (label, value) in self.lists.get(profile).iter().flat_map(|list| &list.labels) {
-                let own = labels.entry(label.clone());
-                own.or_insert_with(|| value.clone());
-            }
+    fn entry(&mut self, member: Member) -> Entry {
+        let own_labels = self.labels.share(member.labels);
+        let profiles = self.profiles.share(member.profiles);
+        Entry {
+            labels: self.inherited(&own_labels, &profiles),
+            own_labels,
+            profiles,
+            addresses: member.addresses.into(),
+            local: member.local,
         }
-        Entry { member, labels }
     }
 
-    fn replace(&mut self, key: &str, entry: Option<Entry>) {
-        let old = self.members.get(key);
+    /// Labels with those that profiles add.
+    fn inherited(&mut self, own: &Arc<Labels>, profiles: &[String]) -> Arc<Labels> {
+        let lists = profiles
+            .iter()
+            .filter_map(|profile| self.lists.get(profile));
+        let lists: Vec<&List> = lists.filter(|list| !list.labels.is_empty()).collect();
+        if lists.is_empty() {
+            return own.clone();
+        }
+        let mut labels = Labels::clone(own);
+        for (label, value) in lists.iter().flat_map(|list| &list.labels) {
+            let own = labels.entry(label.clone());
+            own.or_insert_with(|| value.clone());
+        }
+        self.labels.share(labels)
+    }
+
+    fn replace(&mut self, key: Arc<str>, entry: Option<Entry>) {
+        let old = self.members.get(&key);
         for (id, set) in &mut self.sets {
-            let addresses = |entry: Option<&Entry>| match entry {
-                Some(entry) if set.selector.matches(&entry.labels) => {
-                    entry.member.addresses.clone()
-                }
-                _ => Vec::new(),
-            };
-            let (gone, come) = (addresses(old), addresses(entry.as_ref()));
+            let (gone, come) = (set.of(old), set.of(entry.as_ref()));
             if gone == come {
                 continue;
             }
+            let (gone, come) = (gone.to_vec(), come.to_vec());
             let changed = set.exchange(&gone, &come);
             if !changed.is_empty() {
                 self.touched
@@ -206,22 +249,24 @@ impl Index {
                     .extend(changed);
             }
         }
-        match entry {
-            Some(entry) => self.members.insert(key.to_owned(), entry),
-            None => self.members.remove(key),
+        let old = match entry {
+            Some(entry) => self.members.insert(key.clone(), entry),
+            None => self.members.remove(&key),
         };
-        self.reuse(key);
+        if let Some(old) = old {
+            self.profiles.give_back(old.profiles);
+            self.labels.give_back(old.own_labels);
+            self.labels.give_back(old.labels);
+        }
+        self.reuse(&key);
     }
 
     /// Works out anew which lists an endpoint uses.
     fn reuse(&mut self, endpoint: &str) {
-        let entry = self
-            .members
-            .get(endpoint)
-            .filter(|entry| entry.member.local);
+        let entry = self.members.get(endpoint).filter(|entry| entry.local);
         let mut new: BTreeSet<String> = BTreeSet::new();
         if let Some(entry) = entry {
-            new.extend(entry.member.profiles.iter().cloned());
+            new.extend(entry.profiles.iter().cloned());
             let selects = |list: &&String| {
                 let subjects = self
                     .lists
@@ -272,7 +317,7 @@ impl Index {
             };
             let selected = self.members.values();
             let selected = selected.filter(|entry| selector.matches(&entry.labels));
-            let addresses = selected.flat_map(|entry| entry.member.addresses.iter().copied());
+            let addresses = selected.flat_map(|entry| entry.addresses.iter().copied());
             let come = set.exchange(&[], &addresses.collect::<Vec<IpAddr>>());
             self.touched
                 .sets
@@ -303,6 +348,14 @@ impl Index {
 }
 
 impl Members {
+    /// What an endpoint puts there.
+    fn of<'e>(&self, entry: Option<&'e Entry>) -> &'e [IpAddr] {
+        match entry {
+            Some(entry) if self.selector.matches(&entry.labels) => &entry.addresses,
+            _ => &[],
+        }
+    }
+
     /// Counts addresses off and on. Returns those that came or went.
     fn exchange(&mut self, gone: &[IpAddr], come: &[IpAddr]) -> Vec<IpAddr> {
         let mut changed = Vec::new();
@@ -328,7 +381,11 @@ impl Members {
 }
 
 /// Takes one out of the set of a key, and the set with the last of it; returns whether it did that.
-fn drop_pair(pairs: &mut BTreeMap<String, BTreeSet<String>>, key: &str, one: &str) -> bool {
+fn drop_pair<T: Ord + Borrow<str>>(
+    pairs: &mut BTreeMap<String, BTreeSet<T>>,
+    key: &str,
+    one: &str,
+) -> bool {
     let Some(set) = pairs.get_mut(key) else {
         return false;
     };

@@ -2,6 +2,7 @@
 
 mod index;
 mod order;
+mod pool;
 mod read;
 mod salvage;
 

@@ -1,0 +1,51 @@
+//! What many have in common, held once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Values, each as often shared as there are holders.
+#[derive(Clone, Debug)]
+pub(super) struct Pool<T>(BTreeSet<Arc<T>>);
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(BTreeSet::new())
+    }
+}
+
+impl<T: Ord> Pool<T> {
+    /// The one that everybody has who has such a value.
+    pub(super) fn share(&mut self, value: T) -> Arc<T> {
+        if let Some(held) = self.0.get(&value) {
+            return held.clone();
+        }
+        let value = Arc::new(value);
+        self.0.insert(value.clone());
+        value
+    }
+
+    /// Somebody holds it no more: with the last one it goes.
+    pub(super) fn give_back(&mut self, value: Arc<T>) {
+        /// Ours, and the one that is given back.
+        const LAST: usize = 2;
+        if Arc::strong_count(&value) <= LAST {
+            self.0.remove(&*value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_held_once_and_as_long_as_somebody_has_it() {
+        let mut pool = Pool::default();
+        let (one, two) = (pool.share("web".to_owned()), pool.share("web".to_owned()));
+        assert!(Arc::ptr_eq(&one, &two));
+        pool.give_back(one);
+        assert_eq!(pool.0.len(), 1);
+        pool.give_back(two);
+        assert!(pool.0.is_empty());
+    }
+}

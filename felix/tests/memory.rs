@@ -1,0 +1,54 @@
+//! What an endpoint of another host costs this one, as `docs/numbers.md` says: a fabric with twice as
+//! many takes so many octets more.
+
+#[path = "../../bgp-proto/tests/counting/mod.rs"]
+mod counting;
+
+use cambric_felix::calc::Calculator;
+use serde_json::json;
+
+/// An endpoint of another host, with labels that others have as well: at most so many octets.
+const ENDPOINT: usize = 450;
+
+/// One whose labels nobody else has.
+const ENDPOINT_ALONE: usize = 1_400;
+
+const PREFIX: &str = "/calico/resources/v3/projectcalico.org/workloadendpoints/prod/";
+
+/// Octets held for so many endpoints.
+fn held(endpoints: usize, labels_of: fn(usize) -> usize) -> usize {
+    let before = counting::live();
+    let mut calculator = Calculator::new("here", None);
+    for n in 0..endpoints {
+        let key = format!("{PREFIX}node{0}-k8s-web--{n}-eth0", n / 50);
+        let value = json!({
+            "kind": "WorkloadEndpoint", "apiVersion": "projectcalico.org/v3",
+            "metadata": {"name": format!("node{0}-k8s-web--{n}-eth0", n / 50), "namespace": "prod",
+                "labels": {"app": "web", "pod-template-hash": format!("{:010}", labels_of(n)),
+                    "projectcalico.org/namespace": "prod", "projectcalico.org/orchestrator": "k8s"}},
+            "spec": {"orchestrator": "k8s", "workload": "", "node": format!("node{}", n / 50),
+                "pod": format!("web-{n}"), "endpoint": "eth0", "interfaceName": format!("cali{n}"),
+                "ipNetworks": [format!("10.{}.{}.{}/32", 65 + n / 65_536, n / 256 % 256, n % 256)],
+                "profiles": ["kns.prod", "ksa.prod.default"]},
+        });
+        let problem = calculator.change(&key, Some(value.to_string().as_bytes()));
+        assert_eq!(problem, None);
+    }
+    drop(calculator.settle());
+    let held = counting::live().wrapping_sub(before);
+    drop(calculator);
+    assert_eq!(counting::live(), before, "all is given back");
+    held
+}
+
+#[test]
+fn an_endpoint_of_another_host_costs_little() {
+    for (labels_of, bound) in [
+        ((|n| n / 20) as fn(usize) -> usize, ENDPOINT),
+        (|n| n, ENDPOINT_ALONE),
+    ] {
+        let each = (held(8_000, labels_of) - held(4_000, labels_of)) / 4_000;
+        println!("{each} octets of at most {bound}");
+        assert!(each <= bound, "{each} octets");
+    }
+}
