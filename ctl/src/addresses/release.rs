@@ -83,15 +83,27 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
         return Ok(());
     };
     let leaked = |report: &Report, address: &IpAddr, found: &Allocation| {
-        let same = report.allocations.get(address);
-        same.is_some_and(|same| {
+        let mut same = report.allocations.get(address).into_iter().flatten();
+        same.any(|same| {
             let (was, is) = (same.sequence_number, found.sequence_number);
             !same.in_use && was == is && same.handle == found.handle
         })
     };
     let picture = ipam.picture().await?;
+    for (report, path) in reports.iter().zip(&args.from_report) {
+        if report.cluster_guid != picture.cluster_guid() {
+            let path = path.display();
+            bail!(
+                "{path} is of another store: its clusterGUID is \"{}\"",
+                report.cluster_guid
+            );
+        }
+    }
     let (mut released, mut passed) = (0, 0);
-    for (address, found) in &first.allocations {
+    let allocations = first.allocations.iter();
+    let allocations =
+        allocations.flat_map(|(at, found)| found.iter().map(move |found| (at, found)));
+    for (address, found) in allocations {
         let everywhere = others.iter().all(|report| leaked(report, address, found));
         if found.in_use || !everywhere {
             continue;
@@ -104,7 +116,7 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
         }
         let release = ipam::Release {
             address: *address,
-            handle: found.handle.clone(),
+            handle: Some(found.handle.clone()).filter(|handle| !handle.is_empty()),
             sequence: Some(found.sequence_number),
         };
         match ipam.release(&[release]).await {
@@ -113,7 +125,8 @@ async fn reported(ipam: &Ipam<'_>, args: &Release) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    let handles: BTreeSet<&String> = first.leaked_handles.iter().collect();
+    let leaked = first.leaked_handles.iter();
+    let handles: BTreeSet<&String> = leaked.map(|handle| &handle.id).collect();
     let mut mended = 0;
     for finding in ipam::findings(&ipam.picture().await?) {
         if let Finding::Miscount { handle, .. } | Finding::Idle { handle, .. } = &finding

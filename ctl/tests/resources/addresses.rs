@@ -143,7 +143,7 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
         assert!(said.contains(part), "{part}\n{said}");
     }
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    let of = |address: IpAddr| &report["allocations"][address.to_string()];
+    let of = |address: IpAddr| &report["allocations"][address.to_string()][0];
     assert_eq!(of(used)["inUse"], true);
     assert_eq!(
         of(used)["owners"],
@@ -151,6 +151,23 @@ pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
     );
     assert_eq!(of(leaked)["inUse"], false);
     assert_eq!(of(leaked)["handle"], "net.leaked");
+    // Calicoctl's fields, all of them.
+    let fields = |value: &Value| {
+        let fields = value.as_object().unwrap().keys().cloned();
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        fields(&report),
+        "allocations clusterGUID clusterInformationRevision clusterType datastoreLocked problems version"
+    );
+    assert_eq!(
+        fields(of(leaked)),
+        "borrowed handle inUse ip node owners sequenceNumber"
+    );
+    assert_eq!(
+        (&of(leaked)["owners"], &of(leaked)["node"]),
+        (&Value::Null, &json!("a"))
+    );
     let said = tool.done(&["ipam", "check", "--show-all-ips"]);
     let line = format!("  {used} belongs to Workload(default/a-cni-w-eth0)\n");
     assert!(said.contains(&line), "{said}");
