@@ -213,10 +213,10 @@ pub(crate) async fn heard(
     }
 }
 
-pub(crate) async fn neighbors(kind: Kind, site: &Site) -> report::Neighbors {
+pub(crate) async fn neighbors(kind: Kind, site: &Site) -> Result<report::Neighbors, String> {
     match call(socket(kind, site), &Command::Neighbors {}).await {
-        Ok(Reply::Neighbors(neighbors)) => neighbors,
-        other => panic!("not neighbours: {other:?}"),
+        Ok(Reply::Neighbors(neighbors)) => Ok(neighbors),
+        other => Err(format!("not neighbours: {other:?}")),
     }
 }
 

@@ -174,7 +174,8 @@ impl Speaker {
     /// # Panics
     /// If it does not answer.
     pub async fn neighbors(&self) -> report::Neighbors {
-        cambric::neighbors(self.kind, &self.site).await
+        let answer = cambric::neighbors(self.kind, &self.site).await;
+        answer.expect("an answer")
     }
 
     /// Has one of Cambric's programs ask a neighbour for its routes again.
@@ -207,7 +208,11 @@ impl Speaker {
     /// If they are not in time.
     pub async fn is_up(&self) {
         let waited = until(SETTLED, "all sessions", async || {
-            let neighbors = self.neighbors().await.neighbors.into_iter();
+            let answer = match cambric::neighbors(self.kind, &self.site).await {
+                Ok(answer) => answer,
+                Err(starting) => return Ok(Err(starting)),
+            };
+            let neighbors = answer.neighbors.into_iter();
             let mut down = neighbors.filter(|neighbor| neighbor.state != "Established");
             Ok::<_, Error>(match down.next() {
                 None => Ok(()),
