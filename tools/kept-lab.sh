@@ -1,11 +1,11 @@
 #!/bin/sh
-# A kept fabric, with the programs of target/release: a workload comes, answers, and goes.
+# A kept fabric on three etcds, with the programs of target/release: a workload comes, answers, and goes.
 set -eu
 cd "$(dirname "$0")/.."
 cambric=target/release/cambric
 name="kept-$$"
 
-"$cambric" lab up --name "$name" --nodes 2 --reflectors 1 --workloads 1
+"$cambric" lab up --name "$name" --nodes 2 --reflectors 1 --workloads 1 --store etcd --members 3
 trap '"$cambric" lab down --name "$name"' EXIT
 trap 'exit 1' HUP INT TERM
 
