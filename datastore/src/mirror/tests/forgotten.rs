@@ -1,0 +1,127 @@
+//! Ranges that were quiet for longer than the store's history lasts.
+
+use super::*;
+
+/// A store whose watches are lost, and that has forgotten all that was, what is done now too.
+fn forgotten(act: fn(&mut World)) -> World {
+    let mut world = World::new();
+    for nth in 0..5 {
+        world.put(&format!("/a/{nth}"), "quiet");
+    }
+    world.put("/b/1", "x");
+    world.settle();
+    for nth in 0..9 {
+        world.put("/b/1", &nth.to_string());
+    }
+    world.settle();
+    world.core.lose_watches();
+    act(&mut world);
+    world.core.compact(world.core.header().revision).unwrap();
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
+    world
+}
+
+#[test]
+fn a_range_that_was_quiet_for_longer_than_the_history_lasts_is_not_listed() {
+    let world = forgotten(|_| {});
+    assert_eq!(lists(&world), [1, 1]);
+    assert_eq!((world.consumer.puts, world.consumer.deletes), (7, 0));
+}
+
+/// The store remembers an hour; one range changes once a minute, the other never.
+#[test]
+fn a_range_that_is_quiet_is_known_as_of_lately() {
+    let mut world = World::new();
+    world.put("/a/1", "quiet");
+    let mut history = Vec::new();
+    for minute in 1..=300 {
+        world.put("/b/1", &minute.to_string());
+        history.push(world.core.header().revision);
+        if let Some(hour_ago) = history.len().checked_sub(60) {
+            world.core.compact(history[hour_ago]).unwrap();
+        }
+        while world.now < Duration::from_secs(minute * 60) {
+            world.settle();
+            world.pass();
+        }
+    }
+    world.settle();
+    // Every ten to twenty minutes, and the busy one never.
+    assert!((15..=30).contains(&world.newer), "{}", world.newer);
+    let (newer, puts) = (world.newer, world.consumer.puts);
+    world.core.lose_watches();
+    world.calm();
+    world.check_in_sync();
+    assert_eq!((lists(&world), world.newer), (vec![1, 1], newer));
+    assert_eq!((world.consumer.puts, world.consumer.deletes), (puts, 0));
+    assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
+}
+
+#[test]
+fn what_is_new_in_a_history_that_is_gone_is_told_without_a_list() {
+    let world = forgotten(|world| {
+        world.put("/a/0", "changed");
+        world.put("/a/9", "new");
+        // Gone and there again, which the number of keys does not tell.
+        world.delete(KeyRange::key("/b/1"));
+        world.put("/b/1", "again");
+    });
+    assert_eq!(lists(&world), [1, 1]);
+    assert_eq!((world.consumer.puts, world.consumer.deletes), (10, 0));
+}
+
+#[test]
+fn what_is_gone_with_its_history_is_found_by_a_list() {
+    for act in [
+        |world: &mut World| world.delete(KeyRange::key("/a/3")),
+        |world: &mut World| {
+            // As many keys as before.
+            world.put("/a/9", "new");
+            world.delete(KeyRange::key("/a/3"));
+        },
+    ] {
+        let world = forgotten(act);
+        assert_eq!(lists(&world), [2, 1]);
+        assert_eq!(world.consumer.deletes, 1);
+    }
+}
+
+#[test]
+fn more_news_than_a_page_holds_is_a_list() {
+    let world = forgotten(|world| {
+        for nth in 0..3 {
+            world.put(&format!("/a/{nth}"), "changed");
+        }
+    });
+    assert_eq!(lists(&world), [2, 1]);
+}
+
+#[test]
+fn who_does_not_answer_what_is_new_is_asked_again() {
+    let mut world = World::new();
+    world.put("/a/1", "x");
+    world.put("/b/1", "x");
+    world.settle();
+    world.core.lose_watches();
+    world.put("/a/2", "new");
+    world.core.compact(world.core.header().revision).unwrap();
+    for lost in 0..40 {
+        world.ask();
+        let newer = |output: &Output| matches!(output, Output::List { .. });
+        let error = Error::Unavailable("away".into());
+        if let Some(Output::List { feed, .. }) = world.asked.pop_front_if(|asked| newer(asked)) {
+            // Every other question is answered by nobody.
+            if lost % 2 == 0 {
+                world.mirror.listed(world.now, feed, Err(error));
+            }
+        } else if !world.answer() && !world.bring() {
+            world.pass();
+        }
+    }
+    assert_eq!(lists(&world), [1, 1]);
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(lists(&world), [1, 1]);
+}
