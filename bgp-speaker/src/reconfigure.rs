@@ -73,17 +73,17 @@ impl Speaker {
         let mut done = Reconfigured::default();
         self.config = new.clone();
         let wanted: BTreeSet<IpAddr> = new.peers.iter().map(|peer| peer.remote).collect();
-        self.roster.leave_ranges();
         for id in self.roster.ids() {
-            let Some(peer) = self.roster.get(id) else {
+            let Some(peer) = self.roster.get_mut(id) else {
                 continue;
             };
             let remote = peer.config.remote;
+            let came = peer.range.take().is_some() || peer.is_there();
             if wanted.contains(&remote) {
                 continue; // Its turn comes with the configured ones.
             }
             // A limit is for those who come, not for those who are there.
-            match self.config.range_of(remote).filter(|_| peer.is_there()) {
+            match self.config.range_of(remote).filter(|_| came) {
                 Some((at, range)) => self.revise(now, id, at, range.peer(remote), &mut done),
                 None => {
                     done.removed.push(self.peer_name(id).into());

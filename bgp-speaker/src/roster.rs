@@ -146,13 +146,6 @@ impl Roster {
         Ok((id, true))
     }
 
-    /// Peers are out of no range until they are told which: the ranges are others from now on.
-    pub(crate) fn leave_ranges(&mut self) {
-        for peer in self.peers.iter_mut().flatten() {
-            peer.range = None;
-        }
-    }
-
     /// Peers out of one range.
     pub(crate) fn out_of(&self, range: usize) -> usize {
         self.iter()

@@ -236,6 +236,18 @@ fn a_client_of_a_range_becomes_a_neighbor_and_back() {
     assert_eq!(reload(&mut wire, full).0, ["n3"]);
 }
 
+/// A client that has connected and not yet introduced itself is not turned away.
+#[test]
+fn a_client_of_a_range_comes_while_the_configuration_changes() {
+    let mut wire = Wire::new(config(|_| {}));
+    let client = wire.dial(7).expect("room");
+    wire.settle();
+    assert_eq!(wire.state(client), State::OpenSent);
+    gently(&mut wire, config(|peer| peer.export = Policy::RejectAll));
+    assert_eq!(wire.state(client), State::OpenSent);
+    assert!(wire.is_open(client));
+}
+
 /// Another range covers a client from now on.
 #[test]
 fn a_client_goes_from_range_to_range() {
