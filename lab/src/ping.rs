@@ -10,7 +10,7 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, bind, socket,
 };
 use tokio::net::UdpSocket;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
@@ -83,8 +83,9 @@ impl Pinger {
     /// Sends a request to `to` every `period` until the flow is stopped.
     pub fn flow(&self, to: IpAddr, period: Duration) -> Flow {
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(send_flow(self.shared.clone(), to, period, stopped));
-        Flow { stop, task }
+        let (count, sent) = watch::channel(0);
+        let task = tokio::spawn(send_flow(self.shared.clone(), to, period, stopped, count));
+        Flow { stop, sent, task }
     }
 }
 
@@ -92,6 +93,7 @@ impl Pinger {
 #[derive(Debug)]
 pub struct Flow {
     stop: oneshot::Sender<()>,
+    sent: watch::Receiver<u32>,
     task: JoinHandle<FlowReport>,
 }
 
@@ -119,6 +121,13 @@ impl FlowReport {
 }
 
 impl Flow {
+    /// Waits until so many more requests have been sent than had been at the call.
+    pub async fn sends(&mut self, more: u32) {
+        let until = *self.sent.borrow() + more;
+        // The sender goes only with the flow, whose end `stop` tells.
+        let _ = self.sent.wait_for(|sent| *sent >= until).await;
+    }
+
     /// Sends no more, waits for the answers under way, and reports.
     pub async fn stop(self) -> FlowReport {
         let _ = self.stop.send(());
@@ -133,6 +142,7 @@ async fn send_flow(
     to: IpAddr,
     period: Duration,
     mut stopped: oneshot::Receiver<()>,
+    sent: watch::Sender<u32>,
 ) -> FlowReport {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,6 +153,7 @@ async fn send_flow(
             _ = ticks.tick() => {
                 let at = Instant::now();
                 requests.push((at, tokio::spawn(shared.clone().ping(to, FLOW_LINGER))));
+                sent.send_modify(|sent| *sent += 1);
             }
         }
     }
