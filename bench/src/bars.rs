@@ -2,7 +2,7 @@
 
 use crate::daemons::Kind::{self, Bird, FrrFast, Relay};
 use crate::work::Work::{
-    self, Churn, Cni, Fib, Ipam, Keep, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
+    self, Churn, Cni, Fib, Ipam, Keep, Live, Many, Path, Rack, S1, S2, S3, S3b, Stall, Storm, Watch,
 };
 
 /// One measure of one workload, and what it is held against.
@@ -34,6 +34,11 @@ const fn bar(
         factor,
         peers,
     }
+}
+
+/// A change in the store is in force within 100 ms.
+const fn live(measure: &'static str, title: &'static str) -> Bar {
+    bar(Live, measure, title, 100.0, &[])
 }
 
 /// All bars, in the order of the report.
@@ -331,6 +336,28 @@ pub const BARS: &[Bar] = &[
         &[],
     ),
     bar(Path, "busy_p999_ms", "at 1,000/s: p99.9, ms", 100.0, &[]),
+    bar(
+        Live,
+        "live_p50_ms",
+        "a change in the store: all kinds p50, ms",
+        f64::INFINITY,
+        &[],
+    ),
+    live("live_peer_filters_p99_ms", "a BGPPeer's filters p99, ms"),
+    live("live_filter_p99_ms", "a BGPFilter p99, ms"),
+    live("live_export_p99_ms", "an IPPool's disableBGPExport p99, ms"),
+    live(
+        "live_mode_p99_ms",
+        "an IPPool's mode, to the kernel p99, ms",
+    ),
+    live("live_block_p99_ms", "a block of addresses p99, ms"),
+    live(
+        "live_label_p99_ms",
+        "a label of the node, its services p99, ms",
+    ),
+    live("live_drain_p99_ms", "a drain p99, ms"),
+    live("live_peer_p99_ms", "a BGPPeer, to the session p99, ms"),
+    live("live_node_p99_ms", "a Node, to the session p99, ms"),
     bar(
         Many,
         "many_mb",

@@ -2,6 +2,7 @@
 //! reflectors, and listeners to the nodes' kernels.
 
 mod heard;
+mod neighbor;
 mod records;
 mod store;
 
@@ -17,6 +18,7 @@ use lab::fabric::{Fabric, Plan, Programs, Shape};
 use lab::{Lab, VethEnd};
 
 pub use heard::{Heard, News};
+pub use neighbor::{Neighbor, Picture};
 pub use records::{Endpoint, write};
 pub use store::Etcd;
 
@@ -50,14 +52,14 @@ pub fn apart(work: impl AsyncFnOnce(Lab) -> Result<Measures> + Send) -> Result<M
     })
 }
 
-/// Does a work on a fabric of which nothing runs but the store.
+/// Does a work on a fabric of a node and two reflectors, of which nothing runs but the store.
 pub fn beside_etcd(
     work: impl AsyncFnOnce(&mut Fabric, &Etcd) -> Result<Measures> + Send,
 ) -> Result<Measures> {
     apart(async |lab: Lab| {
         let plan = Plan::new(Shape {
             nodes: 1,
-            reflectors: 1,
+            reflectors: 2,
             workloads_per_node: 0,
             mesh: false,
         })?;
@@ -184,7 +186,7 @@ fn programs() -> Result<Programs> {
 }
 
 /// One of Cambric's programs: beside this one, or built beside it in another way.
-fn program(name: &str) -> Result<PathBuf> {
+pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding this program")?;
     // A test is a directory further down.
     let beside = ["", "..", "../release", "../debug", "../../release"]

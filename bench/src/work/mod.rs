@@ -9,6 +9,7 @@ mod fib;
 pub mod internet;
 mod keep;
 pub mod latency;
+mod live;
 mod many;
 mod path;
 mod rack;
@@ -47,6 +48,8 @@ pub enum Work {
     Fib,
     /// From etcd through Felix, BGP and a reflector into another node's kernel
     Path,
+    /// Changes of the configuration in etcd, until a neighbour or the kernel has them
+    Live,
     /// 10,000 endpoints elsewhere: the memory of a node's daemons
     Many,
     /// etcd restarts under 200 watchers
@@ -72,6 +75,7 @@ impl Work {
             Self::Churn => "churn",
             Self::Fib => "fib",
             Self::Path => "path",
+            Self::Live => "live",
             Self::Many => "many",
             Self::Watch => "watch",
             Self::Ipam => "ipam",
@@ -100,6 +104,7 @@ impl Work {
             | Self::Stall
             | Self::Keep
             | Self::Path
+            | Self::Live
             | Self::Many
             | Self::Watch
             | Self::Ipam
@@ -122,6 +127,7 @@ impl Work {
             Self::Churn => churn::churn(lab, kind, options).await,
             Self::Fib => fib::fib(lab, options).await,
             Self::Path => path::path(options),
+            Self::Live => live::live(options),
             Self::Many => many::many(options),
             Self::Watch => watch::watch(options),
             Self::Ipam => addresses::addresses(options),

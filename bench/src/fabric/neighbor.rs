@@ -1,0 +1,240 @@
+//! A neighbour of a daemon of the fabric: it is dialled, and keeps what it is told.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::BytesMut;
+use ipnet::Ipv4Net;
+use lab::Host;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::limits::FABRIC_WITHIN;
+use crate::wire::{self, Attributes, Offer, Prefix, Received, Update};
+
+/// A passive speaker of IPv4 routes on a host of the fabric. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Neighbor {
+    picture: watch::Receiver<Picture>,
+    task: JoinHandle<()>,
+}
+
+/// What a neighbour has been told.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// When the last of it was read.
+    pub at: Instant,
+    /// Whether its session is established.
+    pub is_up: bool,
+    /// How often it has been.
+    pub sessions: u32,
+    /// The COMMUNITIES of each route that stands.
+    pub routes: BTreeMap<Ipv4Net, Vec<u32>>,
+    /// What was wrong with a session that has ended.
+    pub fault: Option<String>,
+}
+
+impl Drop for Neighbor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Neighbor {
+    /// Listens at an address of `host`, for a daemon that is to hear of `route`, if that is given.
+    pub fn listen(
+        host: &Host,
+        asn: u32,
+        address: Ipv4Addr,
+        route: Option<Ipv4Net>,
+    ) -> Result<Self> {
+        let local = SocketAddr::from((address, 179));
+        let socket = host.run(|| std::net::TcpListener::bind(local))??;
+        socket.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(socket)?;
+        let (told, picture) = watch::channel(Picture {
+            at: Instant::now(),
+            is_up: false,
+            sessions: 0,
+            routes: BTreeMap::new(),
+            fault: None,
+        });
+        let words = Words::of(asn, address, route);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut session = Session {
+                    stream,
+                    words: &words,
+                    told: &told,
+                };
+                let ended = session.run().await;
+                told.send_modify(|picture| {
+                    picture.at = Instant::now();
+                    picture.is_up = false;
+                    picture.routes.clear();
+                    picture.fault = ended.err().map(|error| format!("{error:#}"));
+                });
+            }
+        });
+        Ok(Self { picture, task })
+    }
+
+    /// Waits until what it has been told is as wanted; returns when it was.
+    pub async fn until(
+        &mut self,
+        what: &str,
+        wanted: impl FnMut(&Picture) -> bool,
+    ) -> Result<Instant> {
+        let found = lab::within(FABRIC_WITHIN, what, self.picture.wait_for(wanted)).await;
+        let at = found.map(|found| found.map(|picture| picture.at));
+        Ok(at.with_context(|| format!("{:?}", *self.picture.borrow()))??)
+    }
+
+    /// How often its session has been established.
+    pub fn sessions(&self) -> u32 {
+        self.picture.borrow().sessions
+    }
+}
+
+/// What it says.
+struct Words {
+    open: Vec<u8>,
+    routes: Vec<u8>,
+}
+
+impl Words {
+    fn of(asn: u32, address: Ipv4Addr, route: Option<Ipv4Net>) -> Self {
+        let open = wire::open(&Offer {
+            asn,
+            id: address,
+            // Whoever is measured for some seconds is not asked whether it lives.
+            hold_time_s: 0,
+            ipv6: false,
+            add_path: false,
+        });
+        let attributes = Attributes {
+            path: vec![asn],
+            next_hop: address.octets(),
+            ..Attributes::default()
+        };
+        let prefix = |route: Ipv4Net| Prefix::V4(route.network().to_bits(), route.prefix_len());
+        let prefixes: Vec<_> = route.map(prefix).into_iter().collect();
+        let mut routes = wire::announce(&attributes, &prefixes, None);
+        routes.extend(wire::end_of_rib());
+        Self { open, routes }
+    }
+}
+
+struct Session<'w> {
+    stream: TcpStream,
+    words: &'w Words,
+    told: &'w watch::Sender<Picture>,
+}
+
+impl Session<'_> {
+    /// Until the daemon closes it, or says that it will.
+    async fn run(&mut self) -> Result<()> {
+        self.stream.set_nodelay(true)?;
+        self.stream.write_all(&self.words.open).await?;
+        let mut octets = BytesMut::new();
+        loop {
+            while let Some(length) = wire::frame(&octets)?.filter(|length| *length <= octets.len())
+            {
+                let message = octets.split_to(length);
+                let kind = message[wire::HEADER - 1];
+                if kind == wire::NOTIFICATION {
+                    return Ok(());
+                }
+                self.take(kind, &message[wire::HEADER..]).await?;
+            }
+            if self.stream.read_buf(&mut octets).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn take(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        let at = Instant::now();
+        match kind {
+            wire::OPEN => self.stream.write_all(&wire::keepalive()).await?,
+            wire::KEEPALIVE if !self.told.borrow().is_up => {
+                self.told.send_modify(|picture| {
+                    picture.at = at;
+                    picture.is_up = true;
+                    picture.sessions += 1;
+                });
+                self.stream.write_all(&self.words.routes).await?;
+            }
+            wire::KEEPALIVE => {}
+            wire::UPDATE => {
+                let changes = changes(body)?;
+                self.told.send_modify(|picture| {
+                    picture.at = at;
+                    for (net, communities) in changes {
+                        match communities {
+                            Some(communities) => picture.routes.insert(net, communities),
+                            None => picture.routes.remove(&net),
+                        };
+                    }
+                });
+            }
+            other => bail!("a message of the type {other}"),
+        }
+        Ok(())
+    }
+}
+
+/// The prefixes of an UPDATE, with the COMMUNITIES of those that are announced.
+fn changes(body: &[u8]) -> Result<Vec<(Ipv4Net, Option<Vec<u32>>)>> {
+    let update = Update::parse(body)?;
+    let communities = Received::parse(update.attributes)?.communities;
+    let (communities, rest) = communities.unwrap_or_default().as_chunks();
+    ensure!(rest.is_empty(), "COMMUNITIES of a length that none have");
+    let communities: Vec<_> = communities
+        .iter()
+        .map(|four| u32::from_be_bytes(*four))
+        .collect();
+    let mut changes = vec![];
+    for (prefixes, communities) in [
+        (update.withdrawn, None),
+        (update.announced, Some(communities)),
+    ] {
+        wire::prefixes_v4(prefixes, false, |address, length| {
+            let net = Ipv4Net::new(Ipv4Addr::from_bits(address), length)?;
+            changes.push((net, communities.clone()));
+            Ok(())
+        })?;
+    }
+    Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_is_what_goes_and_what_comes_with_its_communities() {
+        let net = |text: &str| text.parse::<Ipv4Net>().unwrap();
+        let prefix = |net: Ipv4Net| Prefix::V4(net.network().to_bits(), net.prefix_len());
+        let [one, other] = [net("10.65.1.0/26"), net("10.65.9.9/32")];
+        let attributes = Attributes {
+            path: vec![64512],
+            communities: vec![0xffff_0000, 1],
+            ..Attributes::default()
+        };
+        let announced = wire::announce(&attributes, &[prefix(one), prefix(other)], None);
+        let withdrawn = wire::withdraw(&[prefix(one)], None);
+        let body = |message: &[u8]| changes(&message[wire::HEADER..]).unwrap();
+        let communities = Some(vec![0xffff_0000, 1]);
+        assert_eq!(
+            body(&announced),
+            [(one, communities.clone()), (other, communities)]
+        );
+        assert_eq!(body(&withdrawn), [(one, None)]);
+        assert!(body(&wire::end_of_rib()).is_empty());
+    }
+}

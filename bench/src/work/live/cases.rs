@@ -1,0 +1,161 @@
+//! The changes that are measured.
+
+/// What a node's BGP client has of its neighbour outside the cluster, by [`TOR`].
+pub(super) const KERNEL_ROUTE: &str = "10.65.8.0/26";
+/// An address of its pool that it announces by itself: no block of its own holds it.
+pub(super) const BORROWED: &str = "10.65.9.9/32";
+/// Its block.
+pub(super) const BLOCK: &str = "10.65.1.0/26";
+/// Addresses of services, which it announces.
+pub(super) const SERVICES: &str = "192.0.2.0/26";
+
+const TOR: &str = "bgppeers/tor";
+const FILTER: &str = "bgpfilters/less";
+const POOL: &str = "ippools/pool";
+const NODE: &str = "nodes/node1";
+const OTHER: &str = "nodes/rr1";
+const AFFINITY: &str = "/calico/ipam/v2/host/node1/ipv4/block/10.65.1.0-26";
+const DRAIN: &str = "/cambric/v1/drain/node1";
+
+const PEERING: &str =
+    r#"{"spec":{"node":"node1","peerIP":"10.0.0.2","asNumber":64700,"filters":["less"]}}"#;
+const NARROW: &str =
+    r#"{"spec":{"node":"node1","peerIP":"10.0.0.2","asNumber":64700,"filters":["strict"]}}"#;
+const HARMLESS: &str =
+    r#"{"spec":{"exportV4":[{"cidr":"10.99.0.0/16","matchOperator":"In","action":"Reject"}]}}"#;
+const STRICT: &str =
+    r#"{"spec":{"exportV4":[{"cidr":"10.65.9.0/24","matchOperator":"In","action":"Reject"}]}}"#;
+const OPEN: &str = r#"{"spec":{"cidr":"10.65.0.0/16"}}"#;
+const KEPT: &str = r#"{"spec":{"cidr":"10.65.0.0/16","disableBGPExport":true}}"#;
+const TUNNELLED: &str = r#"{"spec":{"cidr":"10.65.0.0/16","vxlanMode":"Always"}}"#;
+const PLAIN: &str = r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.11/24"}}}"#;
+const EXCLUDED: &str = r#"{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}},
+    "spec":{"bgp":{"ipv4Address":"10.0.0.11/24"}}}"#;
+const ANOTHER: &str = r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24"}}}"#;
+const SETTINGS: &str =
+    r#"{"metadata":{"name":"default"},"spec":{"serviceExternalIPs":[{"cidr":"192.0.2.0/26"}]}}"#;
+const CONFIRMED: &str = r#"{"state":"confirmed"}"#;
+const PENDING: &str = r#"{"state":"pending"}"#;
+
+/// What the store has at first.
+pub(super) const FIRST: &[(&str, &str)] = &[
+    (NODE, PLAIN),
+    (OTHER, ANOTHER),
+    (POOL, OPEN),
+    (AFFINITY, CONFIRMED),
+    ("bgpconfigurations/default", SETTINGS),
+    ("bgpfilters/strict", STRICT),
+    (FILTER, HARMLESS),
+    (TOR, PEERING),
+];
+
+/// A change that is made and taken back: what a key has before and after, and what is there before
+/// and not after.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case {
+    /// What its p50 and p99 are called.
+    pub(super) measures: [&'static str; 2],
+    /// A resource's kind and name, or a whole key.
+    pub(super) place: &'static str,
+    pub(super) before: Option<&'static str>,
+    pub(super) after: Option<&'static str>,
+    pub(super) seen: Seen,
+}
+
+/// Where a change is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// A route that the neighbour outside the cluster has.
+    Route(&'static str),
+    /// One that it has without the community of those who leave.
+    Staying(&'static str),
+    /// A route of the node's kernel's, by that neighbour.
+    Kernel(&'static str),
+    /// The session with that neighbour.
+    Outside,
+    /// The session with the other node.
+    Inside,
+}
+
+const fn case(
+    measures: [&'static str; 2],
+    place: &'static str,
+    before: Option<&'static str>,
+    after: Option<&'static str>,
+    seen: Seen,
+) -> Case {
+    Case {
+        measures,
+        place,
+        before,
+        after,
+        seen,
+    }
+}
+
+/// All of them. Each begins and ends with what is there at first.
+pub(super) const CASES: &[Case] = &[
+    case(
+        ["live_peer_filters_p50_ms", "live_peer_filters_p99_ms"],
+        TOR,
+        Some(PEERING),
+        Some(NARROW),
+        Seen::Route(BORROWED),
+    ),
+    case(
+        ["live_filter_p50_ms", "live_filter_p99_ms"],
+        FILTER,
+        Some(HARMLESS),
+        Some(STRICT),
+        Seen::Route(BORROWED),
+    ),
+    case(
+        ["live_export_p50_ms", "live_export_p99_ms"],
+        POOL,
+        Some(OPEN),
+        Some(KEPT),
+        Seen::Route(BORROWED),
+    ),
+    case(
+        ["live_mode_p50_ms", "live_mode_p99_ms"],
+        POOL,
+        Some(OPEN),
+        Some(TUNNELLED),
+        Seen::Kernel(KERNEL_ROUTE),
+    ),
+    case(
+        ["live_block_p50_ms", "live_block_p99_ms"],
+        AFFINITY,
+        Some(CONFIRMED),
+        Some(PENDING),
+        Seen::Route(BLOCK),
+    ),
+    case(
+        ["live_label_p50_ms", "live_label_p99_ms"],
+        NODE,
+        Some(PLAIN),
+        Some(EXCLUDED),
+        Seen::Route(SERVICES),
+    ),
+    case(
+        ["live_drain_p50_ms", "live_drain_p99_ms"],
+        DRAIN,
+        None,
+        Some("{}"),
+        Seen::Staying(BLOCK),
+    ),
+    case(
+        ["live_peer_p50_ms", "live_peer_p99_ms"],
+        TOR,
+        Some(PEERING),
+        None,
+        Seen::Outside,
+    ),
+    case(
+        ["live_node_p50_ms", "live_node_p99_ms"],
+        OTHER,
+        Some(ANOTHER),
+        None,
+        Seen::Inside,
+    ),
+];
