@@ -1,15 +1,16 @@
-//! How soon a change in the store is in force: from the write to what a neighbour has, or the kernel.
+//! Each change in the store comes into force, to be seen at a neighbour or in the kernel, and ends no
+//! session but that which it is about. How soon is `bench --work live`'s.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use interop_tests::{Ground, Kind, Own, Setup, Site, Speaker, Store, in_ground};
 use ipnet::IpNet;
 use model::RESOURCES_PREFIX;
 
-use super::{LIVE, PATIENCE, begun, net};
+use super::{PATIENCE, begun, net};
 
 /// How often each change is made, and taken back.
-const TRIES: usize = 4;
+const TRIES: usize = 2;
 
 const TOR: &str = "bgppeers/tor";
 const FILTER: &str = "bgpfilters/less";
@@ -47,6 +48,7 @@ enum Seen {
     Session,
 }
 
+/// The session is the last.
 const CASES: &[Case] = &[
     Case {
         name: "a BGPPeer's filters",
@@ -152,12 +154,13 @@ impl Pair {
         }
     }
 
-    async fn is_seen(&self, seen: Seen) -> bool {
-        match seen {
-            Seen::Route(text) => self.tor_has(net(text)).await.is_some(),
+    /// Whether it is there; an error if nobody says.
+    async fn is_seen(&self, seen: Seen) -> Result<bool, String> {
+        Ok(match seen {
+            Seen::Route(text) => self.tor_has(net(text)).await?.is_some(),
             Seen::Staying => {
                 let leaving = |communities: Vec<String>| communities.contains(&"65535:0".into());
-                let told = self.tor_has(net("10.65.1.0/26")).await;
+                let told = self.tor_has(net("10.65.1.0/26")).await?;
                 told.is_some_and(|communities| !leaving(communities))
             }
             Seen::Kernel(text) => {
@@ -165,24 +168,27 @@ impl Pair {
                 let routes = links.routes().await.expect("routes");
                 routes.iter().any(|route| route.net == net(text))
             }
-            Seen::Session => self.session().await.contains("Established"),
-        }
+            Seen::Session => self.session().await?.contains("Established"),
+        })
     }
 
     /// The communities of a route that the neighbour has from us.
-    async fn tor_has(&self, net: IpNet) -> Option<Vec<String>> {
-        let table = self.tor.learned().await.expect("BIRD answers");
-        let route = table.get(&net)?;
-        Some(route.communities.iter().cloned().collect())
+    async fn tor_has(&self, net: IpNet) -> Result<Option<Vec<String>>, String> {
+        let table = self.tor.learned().await?;
+        let route = table.get(&net);
+        Ok(route.map(|route| route.communities.iter().cloned().collect()))
     }
 
-    async fn session(&self) -> String {
+    async fn session(&self) -> Result<String, String> {
         let told = self.tor.tell("show protocols peer0").await;
-        told.expect("BIRD answers")
+        let told = told.map_err(|error| error.to_string())?;
+        let answers = told.contains("peer0");
+        answers
+            .then_some(told)
+            .ok_or_else(|| "it does not answer".to_owned())
     }
 
-    /// Puts in place what a case begins with. The neighbour rests after the end of a session: that
-    /// is none of our time.
+    /// Puts in place what a case begins with.
     async fn begins(&self, case: &Case) {
         self.write(TOR, Some(PEERING)).await;
         if let Some(before) = case.before {
@@ -192,36 +198,44 @@ impl Pair {
             .await;
     }
 
+    /// Waits until the neighbour rests no more, as it does after the end of a session: that is none of
+    /// our time.
     async fn would_take_a_session(&self) {
         self.waits("a neighbour that rests no more", async || {
-            let session = self.session().await;
+            let session = self.session().await?;
             let states = ["Established", "Active", "Connect"];
-            states.iter().any(|state| session.contains(state))
+            Ok(states.iter().any(|state| session.contains(state)))
         })
         .await;
     }
 
-    async fn waits(&self, what: &str, there: impl AsyncFn() -> bool) {
-        let begun = Instant::now();
-        while !there().await {
-            let log = || self.us.log_tail();
-            assert!(begun.elapsed() < PATIENCE, "{what}\n{}", log());
+    /// Waits for something; returns how long that took.
+    async fn waits(&self, what: &str, there: impl AsyncFn() -> Result<bool, String>) -> Duration {
+        let waited = lab::until(PATIENCE, what, async || {
+            let there = there().await;
+            let there =
+                there.and_then(|there| there.then_some(()).ok_or_else(|| "not yet".to_owned()));
+            Ok::<_, lab::Error>(there)
+        });
+        match waited.await {
+            Ok(((), took)) => took,
+            Err(error) => panic!("{error}\n{}", self.us.log_tail()),
         }
     }
 
     /// Makes a change, and tells how long it took until it was to be seen.
     async fn takes(&self, case: &Case, value: Option<&str>, seen: bool) -> Duration {
-        let begun = Instant::now();
         self.write(case.place, value).await;
-        self.waits(case.name, async || self.is_seen(case.seen).await == seen)
-            .await;
-        begun.elapsed()
+        self.waits(case.name, async || {
+            Ok(self.is_seen(case.seen).await? == seen)
+        })
+        .await
     }
 }
 
 #[test]
-fn a_change_in_the_store_is_in_force_within_100_ms() {
-    let name = "a_change_in_the_store_is_in_force_within_100_ms";
+fn each_change_in_the_store_is_seen_and_ends_no_session_without_need() {
+    let name = "each_change_in_the_store_is_seen_and_ends_no_session_without_need";
     in_ground(&[Kind::Bird], name, async |ground| {
         let pair = Pair::new(&ground).await;
         for case in CASES {
@@ -232,14 +246,10 @@ fn a_change_in_the_store_is_in_force_within_100_ms() {
                 pair.would_take_a_session().await;
                 took.push(pair.takes(case, case.before, true).await);
             }
-            took.sort();
-            let [best, median, worst] = [0, took.len() / 2, took.len() - 1].map(|at| took[at]);
-            println!(
-                "{}: {best:?}, {median:?} in the middle, {worst:?} at most",
-                case.name
-            );
-            // What else the machine does at a moment does not count.
-            assert!(median < LIVE, "{}: {took:?}", case.name);
+            println!("{}: {took:?}", case.name);
+            if !matches!(case.seen, Seen::Session) {
+                pair.us.stood(|_| true).await;
+            }
         }
     });
 }
