@@ -34,7 +34,7 @@ pub const DIALLING_MAX: usize = 8;
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The same of a quick run.
-pub const PATIENCE_QUICK: Duration = Duration::from_secs(20);
+pub const PATIENCE_QUICK: Duration = Duration::from_secs(60);
 
 /// Silence on all sessions that counts as rest.
 pub const QUIET: Duration = Duration::from_millis(300);
