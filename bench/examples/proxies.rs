@@ -22,6 +22,7 @@ use datastore::{
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
 use intent::store::View;
+use lab::{Usage, usage};
 use model::Kind;
 
 /// Hosts that come up at once.
@@ -33,16 +34,14 @@ const VALUE_OCTETS: usize = 600;
 /// Between two writes.
 const GAP: Duration = Duration::from_millis(20);
 
-/// CPU time that processes have used.
-fn cpu(pids: &[u32]) -> Duration {
-    let ticks = pids.iter().map(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    });
-    // Linux tells it in hundredths of a second, whatever its own clock.
-    Duration::from_millis(10) * u32::try_from(ticks.sum::<u64>()).unwrap()
+/// What processes use together.
+fn used(pids: &[u32]) -> Usage {
+    let each = pids.iter().map(|pid| usage(*pid).unwrap());
+    each.fold(Usage::default(), |sum, one| Usage {
+        resident_octets: sum.resident_octets + one.resident_octets,
+        peak_octets: sum.peak_octets + one.peak_octets,
+        cpu: sum.cpu + one.cpu,
+    })
 }
 
 /// What a host runs: Felix, which mirrors what is written here, and the BGP client.
@@ -94,7 +93,8 @@ async fn round(
     writes: usize,
 ) {
     let core = [etcd.members[0].pid()];
-    let (core_before, proxies_before) = (cpu(&core), cpu(proxies));
+    let both = || [used(&core), used(proxies)];
+    let before = both();
     let writer = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
         .await
         .unwrap();
@@ -109,7 +109,7 @@ async fn round(
     let all: Vec<_> = all.buffer_unordered(TOGETHER).collect().await;
     let up = began.elapsed();
     let watches = metric(&etcd.url(), "etcd_debugging_mvcc_watcher_total").await;
-    let (core_up, proxies_up) = (cpu(&core), cpu(proxies));
+    let after_up = both();
 
     let value = |nth: usize| format!("{what} {nth:0VALUE_OCTETS$}");
     let last = value(writes);
@@ -131,14 +131,20 @@ async fn round(
     }
     let all: Vec<_> = reached.collect().await;
     assert_eq!(all.iter().flatten().count(), hosts);
-    println!(
-        "| {what} | {watches} | {:.2} s | {:.2} s | {:.2} s | {:.2} s | {:.1} s |",
-        (core_up - core_before).as_secs_f64(),
-        (proxies_up - proxies_before).as_secs_f64(),
-        (cpu(&core) - core_up).as_secs_f64(),
-        (cpu(proxies) - proxies_up).as_secs_f64(),
-        up.as_secs_f64(),
-    );
+    let after = both();
+    let seconds = |now: [Usage; 2], then: [Usage; 2]| {
+        [0, 1].map(|at| format!("{:.2} s", (now[at].cpu - then[at].cpu).as_secs_f64()))
+    };
+    let row = [
+        vec![what.to_owned(), watches.to_string()],
+        after_up
+            .map(|used| format!("{:.0} MB", used.resident_octets as f64 / 1e6))
+            .to_vec(),
+        seconds(after_up, before).to_vec(),
+        seconds(after, after_up).to_vec(),
+        vec![format!("{:.0} s", up.as_secs_f64())],
+    ];
+    println!("| {} |", row.concat().join(" | "));
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -150,9 +156,9 @@ async fn main() {
     );
     println!("{hosts} hosts; {writes} writes of {VALUE_OCTETS} octets\n");
     println!(
-        "| | watches at the core | core, all come up | proxies, all come up | core, the writes | proxies, the writes | all up after |"
+        "| | watches at the core | core's memory | proxies' | core's CPU, all come up | proxies' | \
+         core's CPU, the writes | proxies' | all up after |\n|---|---|---|---|---|---|---|---|---|"
     );
-    println!("|---|---|---|---|---|---|---|");
     {
         let etcd = Etcd::start().await.expect("an etcd");
         round("nobody", &etcd, &[], &[], 0, writes).await;
