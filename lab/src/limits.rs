@@ -11,8 +11,9 @@ pub const LOG_TAIL_OCTETS: u64 = 2_000;
 /// Largest ICMP message that a pinger reads.
 pub const ICMP_OCTETS_MAX: usize = 2_048;
 
-/// How long a flow waits, after its last request, for the answers still under way.
-pub const FLOW_LINGER: Duration = Duration::from_millis(1_000);
+/// How long a flow waits for the answer to a request: one that comes late, because the machine is
+/// busy, is not lost. Far less than the requests of one flow take to use their 65,536 numbers up.
+pub const FLOW_LINGER: Duration = Duration::from_secs(5);
 
 /// How often [`crate::until`] asks again when nobody tells it that something changed.
 pub const ASK_AGAIN: Duration = Duration::from_millis(20);

@@ -52,11 +52,13 @@ fn two_hosts_on_a_veth_ping_each_other() {
         let nobody = "192.0.2.3".parse().unwrap();
         assert_eq!(pinger.ping(nobody, Duration::from_millis(50)).await, None);
 
-        let flow = pinger.flow("192.0.2.2".parse().unwrap(), Duration::from_millis(5));
-        // To nobody: what that takes is time for the flow.
-        assert_eq!(pinger.ping(nobody, Duration::from_millis(50)).await, None);
+        let there = "192.0.2.2".parse().unwrap();
+        let mut flow = pinger.flow(there, Duration::from_millis(5));
+        flow.sends(1).await;
+        // What is asked after it is answered after it.
+        assert!(pinger.ping(there, SOON).await.is_some());
         b.links().unwrap().down("right").await.unwrap();
-        assert_eq!(pinger.ping(nobody, Duration::from_millis(50)).await, None);
+        flow.sends(2).await;
         let report = flow.stop().await;
         assert!(report.received >= 1 && report.lost() >= 1, "{report:?}");
     });
