@@ -8,16 +8,13 @@ use ipnet::IpNet;
 use lab::{Error, Host, Pinger, Process, Program, VethEnd, until};
 use nix::sys::signal::Signal;
 
-use crate::{Ground, Site, programs};
+use crate::{Ground, PATIENCE, Site, programs};
 
 /// The AS of the fabric.
 const ASN: u32 = 64512;
 /// BIRD's `rtm_protocol`, and the metric that Calico gives its routes.
 const BIRD: u8 = 12;
 const METRIC: u32 = 1024;
-/// How long a step may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// A node with its workload.
 #[derive(Debug)]
 pub struct Node {

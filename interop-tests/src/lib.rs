@@ -27,7 +27,7 @@ mod speaker;
 mod store;
 mod table;
 
-pub use arrange::{in_ground, shown_external, table, told};
+pub use arrange::{PATIENCE, in_ground, shown_external, table, told};
 pub use certificates::Certificates;
 pub use etcd::Etcd;
 pub use ground::{Ground, Site};

@@ -1,7 +1,6 @@
 //! A BGP speaker on a host of the lab, whichever program it is.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use admin::report;
 use ipnet::IpNet;
@@ -9,7 +8,8 @@ use lab::{Error, Process, until};
 use nix::sys::signal::Signal;
 
 use crate::{
-    Route, Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd, setup::Own,
+    PATIENCE, Route, Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd,
+    setup::Own,
 };
 
 /// Which program.
@@ -38,10 +38,6 @@ pub struct Speaker {
     pub site: Site,
     process: Process,
 }
-
-/// How long a lab may take to come to the state it is to be in.
-/// OpenBGPD rests for 30 s after a NOTIFICATION, also that of a lost collision.
-const SETTLED: Duration = Duration::from_secs(60);
 
 impl Kind {
     /// Whether the program is installed; says so in one line if not.
@@ -131,7 +127,7 @@ impl Speaker {
     /// # Panics
     /// If it does not in time, with the last status and the end of its log.
     pub async fn reports(&self, what: &str, wanted: impl Fn(&report::Status) -> bool) {
-        let waited = until(SETTLED, what, async || {
+        let waited = until(PATIENCE, what, async || {
             Ok::<_, Error>(match cambric::status(self.kind, &self.site).await {
                 Ok(status) if wanted(&status) => Ok(()),
                 Ok(status) => Err(format!("{status:?}")),
@@ -207,12 +203,20 @@ impl Speaker {
     /// # Panics
     /// If they are not in time.
     pub async fn is_up(&self) {
-        let waited = until(SETTLED, "all sessions", async || {
+        self.has_up(|_| true).await;
+    }
+
+    /// Waits until these sessions of one of Cambric's programs are up.
+    ///
+    /// # Panics
+    /// If they are not in time.
+    pub async fn has_up(&self, these: impl Fn(&report::Neighbor) -> bool) {
+        let waited = until(PATIENCE, "all sessions", async || {
             let answer = match cambric::neighbors(self.kind, &self.site).await {
                 Ok(answer) => answer,
                 Err(starting) => return Ok(Err(starting)),
             };
-            let neighbors = answer.neighbors.into_iter();
+            let neighbors = answer.neighbors.into_iter().filter(&these);
             let mut down = neighbors.filter(|neighbor| neighbor.state != "Established");
             Ok::<_, Error>(match down.next() {
                 None => Ok(()),
@@ -302,7 +306,7 @@ impl Speaker {
     /// As [`Self::holds`].
     pub async fn holds_as(&self, expected: &Table, mend: impl Fn(&IpNet, &mut Route)) {
         let what = format!("{:?} on host {}", self.kind, self.site.number);
-        let waited = until(SETTLED, &what, async || {
+        let waited = until(PATIENCE, &what, async || {
             Ok::<_, Error>(match self.learned().await {
                 Ok(mut found) => {
                     found.iter_mut().for_each(|(net, route)| mend(net, route));
@@ -324,9 +328,9 @@ impl Speaker {
     /// # Panics
     /// If it does not in time, with the end of what it wrote instead.
     pub async fn writes(&self, words: &str) {
-        let waited = until(SETTLED, words, async || {
-            let log = std::fs::read_to_string(self.process.log()).unwrap_or_default();
-            Ok::<_, Error>(log.contains(words).then_some(()).ok_or_else(String::new))
+        let waited = until(PATIENCE, words, async || {
+            let written = self.log().contains(words);
+            Ok::<_, Error>(written.then_some(()).ok_or_else(String::new))
         });
         if let Err(error) = waited.await {
             panic!("{:?}: {error}\n{}", self.kind, self.log_tail());
@@ -351,12 +355,11 @@ impl Speaker {
     /// # Panics
     /// If it does not in time, with the end of its log.
     pub async fn answers(&self, words: &str, change: impl AsyncFnOnce()) {
-        let read = || std::fs::read_to_string(self.process.log()).unwrap_or_default();
-        let count = |log: String| log.matches(words).count();
-        let before = count(read());
+        let count = || self.log().matches(words).count();
+        let before = count();
         change().await;
-        let waited = until(SETTLED, words, async || {
-            let written = count(read()) > before;
+        let waited = until(PATIENCE, words, async || {
+            let written = count() > before;
             Ok::<_, Error>(written.then_some(()).ok_or_else(String::new))
         });
         if let Err(error) = waited.await {
@@ -369,7 +372,13 @@ impl Speaker {
     /// # Errors
     /// If it does not in time.
     pub async fn ends(&mut self) -> Result<(), Error> {
-        self.process.wait(SETTLED).await.map(drop)
+        self.process.wait(PATIENCE).await.map(drop)
+    }
+
+    /// All that it wrote, whatever octets there are in it.
+    fn log(&self) -> String {
+        let octets = std::fs::read(self.process.log()).unwrap_or_default();
+        String::from_utf8_lossy(&octets).into_owned()
     }
 
     /// The end of what it wrote.
@@ -383,7 +392,7 @@ impl Speaker {
     /// If it does not end in time.
     pub async fn stop(&mut self) -> Result<(), Error> {
         self.process.signal(Signal::SIGTERM)?;
-        self.process.wait(SETTLED).await.map(drop)
+        self.process.wait(PATIENCE).await.map(drop)
     }
 
     /// Starts it again where it was, after its end.

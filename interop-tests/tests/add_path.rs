@@ -4,10 +4,9 @@
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
-    time::Duration,
 };
 
-use interop_tests::{Ground, Kind, Setup, Site, Speaker, in_ground};
+use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -28,8 +27,11 @@ fn client(own: &[&str]) -> Setup {
 async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
     let wanted: Vec<u8> = hosts.to_vec();
     let what = format!("paths to {prefix} at host {}", speaker.site.number);
-    let held = lab::until(Duration::from_secs(30), &what, async || {
-        let paths = speaker.all_paths().await.unwrap_or_default();
+    let held = lab::until(PATIENCE, &what, async || {
+        let paths = match speaker.all_paths().await {
+            Ok(paths) => paths,
+            Err(silent) => return Ok(Err(silent)),
+        };
         let paths = paths.iter().filter(|(to, _)| *to == net(prefix));
         let mut found = Vec::new();
         for (_, route) in paths {
@@ -119,7 +121,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
 async fn forwards(host: &Speaker, prefix: &str, over: &[u8]) {
     let wanted: BTreeSet<IpAddr> = over.iter().map(|&to| Site::v4(to).into()).collect();
     let what = format!("next hops of {prefix} in the kernel");
-    let held = lab::until(Duration::from_secs(30), &what, async || {
+    let held = lab::until(PATIENCE, &what, async || {
         let routes = host.site.host.links()?.routes().await?;
         let routes = routes
             .iter()

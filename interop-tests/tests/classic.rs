@@ -1,14 +1,11 @@
 //! The set-up of hosts without a store: one session with a reflector, a route for each workload's
 //! interface, the host itself as next hop.
 
-use std::time::Duration;
-
-use interop_tests::{Ground, Kind, Setup, Site, Speaker, in_ground};
+use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
 use lab::{Error, VethEnd, until};
 
 const REFLECTOR: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Routes that `cambric-bgp-client` puts into the kernel.
 const OURS: u8 = 119;
 

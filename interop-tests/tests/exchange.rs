@@ -15,7 +15,7 @@
 use std::net::Ipv4Addr;
 
 use interop_tests::{
-    Ground, Kind, Route, Setup, Site, Speaker, in_ground, shown_external, table, told,
+    Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, in_ground, shown_external, table, told,
 };
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -95,8 +95,7 @@ async fn external(kind: Kind, ground: Ground) {
 async fn installed(client: &Speaker, nets: &[&str]) {
     let mut wanted: Vec<String> = nets.iter().map(|&net| net.to_owned()).collect();
     wanted.sort();
-    let limit = std::time::Duration::from_secs(60);
-    let held = lab::until(limit, "the kernel's routes", async || {
+    let held = lab::until(PATIENCE, "the kernel's routes", async || {
         let routes = client.site.host.links()?.routes().await?;
         let own = routes.iter().filter(|route| route.protocol == 119);
         let mut found: Vec<String> = own.map(|route| route.net.to_string()).collect();

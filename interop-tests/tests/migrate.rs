@@ -1,9 +1,9 @@
 //! Moving from calico-node's BIRD to Cambric, node by node, and back, while workloads talk.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::net::Ipv4Addr;
 
 use interop_tests::{
-    Ground, Kind, Setup, Site,
+    Ground, Kind, PATIENCE, Setup, Site,
     calico::{Node, Peer, Run, shadow_number},
     in_ground,
 };
@@ -12,7 +12,6 @@ use lab::{Flow, Process};
 use nix::sys::signal::Signal;
 
 const NODES: [u8; 3] = [1, 2, 3];
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn others(number: u8) -> Vec<u8> {
     NODES.into_iter().filter(|other| *other != number).collect()
