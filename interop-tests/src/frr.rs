@@ -210,15 +210,9 @@ const fn words_of(net: IpNet) -> &'static str {
 pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let mut heard = Vec::new();
     for words in ["ipv4 unicast", "ipv6 unicast"] {
-        let text = ask(site, &[format!("show bgp {words} json")]).await;
-        let text = text.map_err(|error| error.to_string())?;
-        let json: Value =
-            serde_json::from_str(&text).map_err(|_| "it does not answer yet".to_owned())?;
+        let json = shows(site, &format!("show bgp {words} json")).await?;
         for net in json["routes"].as_object().into_iter().flatten() {
-            let ask_one = format!("show bgp {words} {} json", net.0);
-            let text = ask(site, &[ask_one]).await;
-            let text = text.map_err(|error| error.to_string())?;
-            let json: Value = serde_json::from_str(&text).unwrap_or_default();
+            let json = shows(site, &format!("show bgp {words} {} json", net.0)).await?;
             let Ok(net) = net.0.parse() else { continue };
             let paths = json["paths"].as_array().into_iter().flatten();
             let paths = paths.filter(|path| all || path["bestpath"]["overall"] == true);
@@ -226,6 +220,12 @@ pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>,
         }
     }
     Ok(heard)
+}
+
+async fn shows(site: &Site, question: &str) -> Result<Value, String> {
+    let text = ask(site, &[question.to_owned()]).await;
+    let text = text.map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| format!("not an answer: {error}: {text}"))
 }
 
 /// A path that was learned; `None` for one of its own.

@@ -1,12 +1,12 @@
 //! GoBGP: its configuration, and its tables read as JSON.
 
-use std::{fmt::Write as _, net::IpAddr, time::Duration};
+use std::{fmt::Write as _, net::IpAddr};
 
 use ipnet::IpNet;
 use lab::{Error, Process, Program, until};
 use serde_json::Value;
 
-use crate::{Route, Setup, Site, programs, setup::Own};
+use crate::{PATIENCE, Route, Setup, Site, programs, setup::Own};
 
 pub(crate) fn installed() -> bool {
     programs::foreign("gobgpd").is_some() && programs::foreign("gobgp").is_some()
@@ -25,9 +25,6 @@ const FAMILIES: &[(&str, &str)] = &[
     ("ipv6-flowspec", "ipv6-flowspec"),
     ("route-target", "rtc"),
 ];
-
-/// How long the daemon may take until its API answers.
-const UP: Duration = Duration::from_secs(60);
 
 pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     let mut text = format!(
@@ -94,16 +91,7 @@ pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> 
             "debug",
         ]);
     let process = site.host.spawn("gobgpd", &program)?;
-    until(UP, "gobgpd's API", async || {
-        let (status, _) = site.host.output(&gobgp(&["global"])).await?;
-        Ok::<_, Error>(
-            status
-                .success()
-                .then_some(())
-                .ok_or_else(|| "no answer".to_owned()),
-        )
-    })
-    .await?;
+    ask(site, "global").await?;
     for own in &setup.own {
         announce(site, own).await?;
     }
@@ -161,35 +149,44 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
 }
 
 pub(crate) async fn ask(site: &Site, words: &str) -> Result<String, Error> {
-    let words: Vec<_> = words.split_whitespace().collect();
-    let (status, text) = site.host.output(&gobgp(&words)).await?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    assert!(status.success(), "gobgp {words:?}: {text}");
-    Ok(text)
+    say(site, &words.split_whitespace().collect::<Vec<_>>()).await
 }
 
 async fn run(site: &Site, words: &[String]) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (status, text) = site.host.output(&gobgp(&words)).await?;
-    assert!(
-        status.success(),
-        "gobgp {words:?}: {}",
-        String::from_utf8_lossy(&text)
-    );
-    Ok(())
+    say(site, &words).await.map(drop)
+}
+
+/// Says it until the daemon has taken it: the program gives up when it has no connection within a
+/// second, which a busy machine may not give it.
+async fn say(site: &Site, words: &[&str]) -> Result<String, Error> {
+    let what = format!("gobgp {words:?}");
+    let said = until(PATIENCE, &what, async || try_to_say(site, words).await);
+    said.await.map(|(text, _)| text)
+}
+
+/// What it answers, or what it says instead.
+async fn try_to_say(site: &Site, words: &[&str]) -> Result<Result<String, String>, Error> {
+    let (status, text) = site.host.output(&gobgp(words)).await?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Ok(if status.success() {
+        Ok(text)
+    } else {
+        Err(format!("{status}: {text}"))
+    })
 }
 
 /// Its best routes, or all its paths, its own ones left out.
 pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let mut heard = Vec::new();
     for family in ["ipv4", "ipv6"] {
-        let program = gobgp(&["global", "rib", "-a", family, "-j"]);
-        let (_, text) = site
-            .host
-            .output(&program)
-            .await
-            .map_err(|error| error.to_string())?;
-        let json: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let said = try_to_say(site, &["global", "rib", "-a", family, "-j"]).await;
+        let text = said.map_err(|error| error.to_string())??;
+        // Without routes it says nothing at all.
+        let json: Value = match text.trim() {
+            "" => Value::Null,
+            text => serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))?,
+        };
         for (net, paths) in json.as_object().into_iter().flatten() {
             let Ok(net) = net.parse() else { continue };
             let paths = paths.as_array().into_iter().flatten();
