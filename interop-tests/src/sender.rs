@@ -4,6 +4,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
 
@@ -13,18 +14,32 @@ use bgp_proto::{
 use bytes::BytesMut;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::{Instant, timeout_at},
+    net::tcp::{OwnedReadHalf, OwnedWriteHalf},
+    sync::Mutex,
+    task::JoinHandle,
+    time::{Instant, timeout, timeout_at},
 };
 
-use crate::{Site, heard::Heard};
+use crate::{PATIENCE, Site, heard::Heard};
 
 /// An established session.
 #[derive(Debug)]
 pub struct Sender {
-    stream: tokio::net::TcpStream,
+    reader: OwnedReadHalf,
+    writer: Arc<Mutex<OwnedWriteHalf>>,
     received: BytesMut,
     /// What the other side has said so far.
     pub heard: Heard,
+    /// Says that it is there, if its hold time wants that.
+    alive: Option<JoinHandle<()>>,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if let Some(alive) = &self.alive {
+            alive.abort();
+        }
+    }
 }
 
 /// Whom a [`Sender`] says it is.
@@ -34,8 +49,7 @@ pub struct Opening<'a> {
     pub asn: u32,
     /// Its BGP identifier.
     pub id: Ipv4Addr,
-    /// The hold time it proposes: 0, or more than its test takes, since it sends no KEEPALIVE
-    /// but the first.
+    /// The hold time it proposes, in seconds. With any but 0 it sends KEEPALIVEs.
     pub hold_time: u16,
     /// The families it offers.
     pub families: &'a [Family],
@@ -68,8 +82,12 @@ impl Opening<'_> {
     }
 }
 
-/// How long the other side may take for its part of the opening, or for what it is to say.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one attempt of several may take: a program that is just starting may leave a connection
+/// without an answer.
+const ATTEMPT: Duration = Duration::from_secs(20);
+
+/// How often it sends a KEEPALIVE: the least hold time that the others have of themselves is 90 s.
+const ALIVE: Duration = Duration::from_secs(10);
 
 impl Sender {
     /// Opens a session for IPv4 unicast with the speaker at `to`.
@@ -78,6 +96,21 @@ impl Sender {
     /// If there is no connection, or the other side wants no session.
     pub async fn open(site: &Site, to: impl Into<IpAddr>, asn: u32) -> io::Result<Self> {
         Self::open_as(site, to, &Opening::of(site, asn)).await
+    }
+
+    /// Opens a session with the speaker at `to`, again and again until there is one.
+    ///
+    /// # Panics
+    /// If there is none in time.
+    pub async fn insist(site: &Site, to: impl Into<IpAddr>, opening: &Opening<'_>) -> Self {
+        let to = to.into();
+        let what = format!("a session of host {} with {to}", site.number);
+        let opened = lab::until(PATIENCE, &what, async || {
+            let attempt = timeout(ATTEMPT, Self::open_as(site, to, opening)).await;
+            let opened = attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            Ok::<_, lab::Error>(opened.map_err(|error| error.to_string()))
+        });
+        opened.await.unwrap_or_else(|error| panic!("{error}")).0
     }
 
     /// Opens a session with the speaker at `to`.
@@ -96,12 +129,17 @@ impl Sender {
             if frame.kind != wanted {
                 let said = format!("{:?} instead of {wanted:?}", frame.kind);
                 sender.heard.take(&frame);
-                let text = sender.heard.notification.map_or(said, |n| n.to_string());
+                let text = sender
+                    .heard
+                    .notification
+                    .take()
+                    .map_or(said, |n| n.to_string());
                 return Err(io::Error::other(text));
             }
-            let mut keepalive = BytesMut::new();
-            UpdateWriter::keepalive(&mut keepalive);
-            sender.stream.write_all(&keepalive).await?;
+            sender.writer.lock().await.write_all(&keepalive()).await?;
+        }
+        if opening.hold_time > 0 {
+            sender.alive = Some(tokio::spawn(stay_alive(sender.writer.clone())));
         }
         Ok(sender)
     }
@@ -113,10 +151,13 @@ impl Sender {
     pub async fn dial(site: &Site, to: IpAddr, opening: &Opening<'_>) -> io::Result<Self> {
         let mut stream = connect(site, to).await?;
         stream.write_all(&opening.encode()).await?;
+        let (reader, writer) = stream.into_split();
         Ok(Self {
-            stream,
+            reader,
+            writer: Arc::new(Mutex::new(writer)),
             received: BytesMut::new(),
             heard: Heard::default(),
+            alive: None,
         })
     }
 
@@ -126,29 +167,28 @@ impl Sender {
     /// # Errors
     /// If the connection is gone.
     pub async fn send(&mut self, messages: &[u8]) -> io::Result<()> {
-        {
-            let Self {
-                stream,
-                received,
-                heard,
-            } = self;
-            let (mut reader, mut writer) = stream.split();
-            let mut write = std::pin::pin!(writer.write_all(messages));
-            loop {
-                tokio::select! {
-                    written = &mut write => break written?,
-                    read = reader.read_buf(received) => {
-                        if read? == 0 {
-                            return Err(io::ErrorKind::ConnectionReset.into());
-                        }
-                        while let Some(frame) = framed(received)? {
-                            heard.take(&frame);
-                        }
+        let Self {
+            reader,
+            writer,
+            received,
+            heard,
+            ..
+        } = self;
+        let write = async { writer.lock().await.write_all(messages).await };
+        let mut write = std::pin::pin!(write);
+        loop {
+            tokio::select! {
+                written = &mut write => return written,
+                read = reader.read_buf(received) => {
+                    if read? == 0 {
+                        return Err(io::ErrorKind::ConnectionReset.into());
+                    }
+                    while let Some(frame) = framed(received)? {
+                        heard.take(&frame);
                     }
                 }
             }
         }
-        Ok(())
     }
 
     /// Waits until what it has heard is as `is` says.
@@ -173,12 +213,29 @@ impl Sender {
             if let Some(frame) = framed(&mut self.received)? {
                 return Ok(Some(frame));
             }
-            let read = timeout_at(deadline, self.stream.read_buf(&mut self.received)).await;
+            let read = timeout_at(deadline, self.reader.read_buf(&mut self.received)).await;
             match read {
                 Ok(Ok(0)) => return Err(io::ErrorKind::ConnectionReset.into()),
                 Ok(octets) => drop(octets?),
                 Err(_) => return Ok(None),
             }
+        }
+    }
+}
+
+fn keepalive() -> BytesMut {
+    let mut keepalive = BytesMut::new();
+    UpdateWriter::keepalive(&mut keepalive);
+    keepalive
+}
+
+/// Writes KEEPALIVEs, none of them into another message, until the connection is gone.
+async fn stay_alive(writer: Arc<Mutex<OwnedWriteHalf>>) {
+    let keepalive = keepalive();
+    loop {
+        tokio::time::sleep(ALIVE).await;
+        if writer.lock().await.write_all(&keepalive).await.is_err() {
+            return;
         }
     }
 }

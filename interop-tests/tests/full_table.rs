@@ -4,12 +4,18 @@
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
+    net::Ipv4Addr,
     path::Path,
     time::Duration,
 };
 
 use bgp_proto::MessageKind;
-use interop_tests::{Ground, Kind, Setup, Site, Speaker, sender::Sender};
+use interop_tests::{
+    Ground, Kind, Setup, Site, Speaker,
+    message::Update,
+    sender::{Opening, Sender},
+};
+use ipnet::Ipv4Net;
 use lab::Program;
 use mrt::Entry;
 
@@ -18,6 +24,10 @@ const ASN: u32 = 3856;
 const TABLE: &str = "../../shared/data/mrt/full-table-2015.updates-et.gz";
 /// What BIRD holds when it has taken it all (three prefixes are withdrawn again).
 const PREFIXES: usize = 577_703;
+/// Comes last: whoever has it has had all the rest. Nobody routes this (RFC 2544).
+const MARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 24);
+/// How long the table may be on its way.
+const PATIENCE: Duration = Duration::from_secs(900);
 /// Known difference: their AS_PATH ends in AS 0, which RFC 7607 §2 has us treat as withdrawn and
 /// BIRD 2.0.12 keeps.
 const AS_ZERO: [&str; 4] = [
@@ -73,20 +83,22 @@ async fn through(ground: Ground, messages: &[u8]) {
     let source = ground.site(4).await.expect("a host");
     for speaker in [&reflector, &direct] {
         let to = Site::v4(speaker.site.number);
-        let opened = Sender::open(&source, to, ASN).await;
-        let mut sender = opened.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
+        let mut sender = Sender::insist(&source, to, &Opening::of(&source, ASN)).await;
         let sent = sender.send(messages).await;
         sent.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
+        let mark = Update::via(Site::v4(4)).announcing(MARK).encode();
+        sender.send(&mark).await.expect("sent");
         // The session stays: its end would take the routes with it.
         std::mem::forget(sender);
     }
-    let mut expected = settled(&direct, PREFIXES).await;
+    let mut expected = settled(&direct).await;
+    assert_eq!(expected.len(), PREFIXES);
     for net in AS_ZERO {
         expected
             .remove(net)
             .expect("a path with AS 0, as BIRD keeps it");
     }
-    let found = settled(&behind, expected.len()).await;
+    let found = settled(&behind).await;
     let differing = expected
         .iter()
         .filter(|(net, route)| found.get(*net) != Some(route));
@@ -97,26 +109,22 @@ async fn through(ground: Ground, messages: &[u8]) {
     );
 }
 
-/// BIRD's routes once all are there: a hash of the attributes by prefix.
-async fn settled(bird: &Speaker, prefixes: usize) -> BTreeMap<String, u64> {
+/// BIRD's routes once all are there, the mark left out: a hash of the attributes by prefix.
+async fn settled(bird: &Speaker) -> BTreeMap<String, u64> {
     let control = bird.site.host.directory().join("bird.ctl");
     let ask = |words: &[&str]| Program::new("birdc").arg("-s").arg(&control).args(words);
-    let count = format!("Total: {prefixes} of ");
-    let limit = Duration::from_secs(180);
-    let counted = lab::until(limit, "BIRD's table", async || {
-        let (_, text) = bird
-            .site
-            .host
-            .output(&ask(&["show", "route", "count"]))
-            .await?;
+    let mark = MARK.to_string();
+    let marked = lab::until(PATIENCE, "BIRD's table", async || {
+        let asked = ask(&["show", "route", &mark]);
+        let (_, text) = bird.site.host.output(&asked).await?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        Ok::<_, lab::Error>(if text.contains(&count) {
+        Ok::<_, lab::Error>(if text.contains(&format!("\n{mark} ")) {
             Ok(())
         } else {
             Err(text)
         })
     });
-    if let Err(error) = counted.await {
+    if let Err(error) = marked.await {
         panic!("{error}\n{}", bird.log_tail());
     }
     let (_, text) = bird
@@ -125,7 +133,9 @@ async fn settled(bird: &Speaker, prefixes: usize) -> BTreeMap<String, u64> {
         .output(&ask(&["show", "route", "all"]))
         .await
         .expect("its table");
-    hashes(&String::from_utf8_lossy(&text))
+    let mut routes = hashes(&String::from_utf8_lossy(&text));
+    routes.remove(&mark).expect("the mark");
+    routes
 }
 
 /// What is compared: all attributes but the CLUSTER_LIST, which a reflector lengthens, and

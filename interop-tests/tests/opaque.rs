@@ -11,11 +11,11 @@
 //!   specifications nor, without zebra, Ethernet VPN routes. GoBGP originates all, but route
 //!   targets only of its own VRFs: these are sent by hand.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::net::Ipv4Addr;
 
 use bgp_proto::{AttrCode as Code, Family};
 use interop_tests::{
-    Ground, Kind, Setup, Site, Speaker,
+    Ground, Kind, PATIENCE, Setup, Site, Speaker,
     heard::{Attributes, Heard},
     in_ground,
     message::{OPTIONAL, Update},
@@ -201,8 +201,6 @@ protocol static own_flow6 { disabled; flow6 { table flows6; };
     bgp_ext_community.add((generic, 0x80060000, 0)); }; }
 ";
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A hand-made peer of `to` on host `number`.
 async fn by_hand(ground: &Ground, number: u8, to: u8, families: &[Family]) -> Sender {
     let site = ground.site(number).await.expect("a host");
@@ -213,11 +211,7 @@ async fn by_hand(ground: &Ground, number: u8, to: u8, families: &[Family]) -> Se
         hold_time: 600,
         families,
     };
-    let opened = lab::until(PATIENCE, "a session", async || {
-        let opened = Sender::open_as(&site, Site::v4(to), &opening).await;
-        Ok::<_, lab::Error>(opened.map_err(|error| error.to_string()))
-    });
-    opened.await.expect("a session").0
+    Sender::insist(&site, Site::v4(to), &opening).await
 }
 
 /// Attributes as they were before the reflector.
