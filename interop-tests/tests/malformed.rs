@@ -2,11 +2,7 @@
 //! answer for, sent by hand to Cambric's reflector, with one speaker of every kind behind it.
 //! They are told only what is well-formed and in its canonical form, and keep their sessions.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
+use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::AttrCode as Code;
 use interop_tests::{
@@ -357,12 +353,7 @@ async fn session(site: &Site) -> Sender {
         id: Site::v4(site.number),
         ..Opening::of(site, ASN)
     };
-    let limit = Duration::from_secs(30);
-    let opened = lab::until(limit, "a session", async || {
-        let opened: io::Result<Sender> = Sender::open_as(site, Site::v4(1), &opening).await;
-        Ok::<_, lab::Error>(opened.map_err(|error| error.to_string()))
-    });
-    opened.await.expect("a session").0
+    Sender::insist(site, Site::v4(1), &opening).await
 }
 
 /// The attributes of a route as the others are told it.
@@ -405,9 +396,15 @@ fn the_sin_of_one_is_nobody_elses() {
         let sink = ground.site(3).await.expect("a host");
         let mut to = session(&sink).await;
         // All that are to keep their sessions have one.
-        for other in &others {
-            other.holds(&Table::new()).await;
-        }
+        reflector
+            .has_up(|neighbor| {
+                let others = others
+                    .iter()
+                    .map(|other| Site::v4(other.site.number).into());
+                let mut all = others.chain([IpAddr::from(Site::v4(3))]);
+                all.any(|address| neighbor.address == Some(address))
+            })
+            .await;
         fatal_ones(&ground, &mut to, &reflector).await;
         let expected = borne_ones(&source, &mut to, &reflector).await;
         for other in &others {
