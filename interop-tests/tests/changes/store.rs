@@ -192,7 +192,6 @@ impl Stored {
             .password("secret");
         let bird = ground.speaker(Kind::Bird, 2, &theirs).await;
         let pair = Pair::begun(us, bird).await;
-        pair.is_up().await;
         Self {
             pair,
             store,
@@ -267,7 +266,7 @@ impl Stored {
     async fn goes_through(&mut self, key: &str, flip: &Flip) {
         let what = format!("{key}: {} in {}", flip.to, flip.place);
         self.begins(flip).await;
-        let before = self.pair.session().await;
+        let before = self.pair.whole().await;
         let before_ipv6 = self.pair.session_of(OVER_IPV6).await;
         let failures = self.pair.us.site.tcp_counter("TCPMD5Failure");
         self.set(flip.contents()).await;
