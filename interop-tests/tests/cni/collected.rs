@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 
 use datastore::resources::Item;
+use interop_tests::PATIENCE;
 use lab::{Error, until};
 use model::Kind;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -11,7 +12,7 @@ use nix::libc;
 use serde_json::{Value, json};
 
 use crate::ID;
-use crate::host::{Container, Fabric, Node, PATIENCE, on_a_host};
+use crate::host::{Container, Fabric, Node, on_a_host};
 
 /// Locks of all attachments of a host, as calls under way have them.
 struct Busy(File);

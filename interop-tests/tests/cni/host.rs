@@ -10,14 +10,11 @@ use std::time::Duration;
 
 use datastore::resources::Resources;
 use datastore::{EtcdOptions, EtcdStore, KeyRange, Store as _, TlsFiles};
-use interop_tests::{Etcd, Ground, Site, Store, in_ground, own};
+use interop_tests::{Etcd, Ground, PATIENCE, Site, Store, in_ground, own};
 use lab::{Host, Links, Pinger, Process, Program};
 use model::Kind;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
-
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +217,7 @@ impl Node {
             "etcd_endpoints": self.access.endpoints.join(","), "nodename": format!("h{}", self.site.number),
             "endpoint_status_dir": "/run/cambric/endpoint-status",
             "ipam": {"type": "cambric-ipam", "assign_ipv6": "true"},
-            "policy": {"type": "k8s"}, "policy_setup_timeout_seconds": 30,
+            "policy": {"type": "k8s"}, "policy_setup_timeout_seconds": PATIENCE.as_secs(),
         });
         if let Some(tls) = &self.access.tls {
             config["etcd_ca_cert_file"] = json!(tls.ca_file);
@@ -382,8 +379,13 @@ impl Container {
         self.host().links().expect("links")
     }
 
-    /// Whether a ping to this address is answered.
+    /// Whether one ping to this address is answered, however late.
     pub(crate) async fn pings(&self, result: &Value, to: IpAddr) -> bool {
+        self.pings_within(result, to, PATIENCE).await
+    }
+
+    /// Whether one ping to this address is answered in time.
+    pub(crate) async fn pings_within(&self, result: &Value, to: IpAddr, limit: Duration) -> bool {
         let own = addresses(result);
         let v4 = own.iter().find_map(|address| match address {
             IpAddr::V4(v4) => Some(*v4),
@@ -400,7 +402,7 @@ impl Container {
             v6.unwrap_or(unspecified),
         )
         .expect("sockets");
-        pinger.ping(to, Duration::from_secs(2)).await.is_some()
+        pinger.ping(to, limit).await.is_some()
     }
 }
 

@@ -11,17 +11,19 @@ mod runtime;
 mod shaped;
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
-use host::{Backing, Container, Fabric, Node, PATIENCE, addresses, on_a_host};
-use interop_tests::in_ground;
+use host::{Backing, Container, Fabric, Node, addresses, on_a_host};
+use interop_tests::{PATIENCE, in_ground};
 use lab::Process;
 use model::Kind;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 const ID: &str = "9f3c0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab";
 
@@ -171,7 +173,8 @@ fn containers_of_two_hosts_reach_each_other() {
         for address in addresses(&second.expect("connected")) {
             let what = format!("{address} answers");
             lab::until::<(), lab::Error>(PATIENCE, &what, async || {
-                let answered = one.pings(&first, address).await;
+                let soon = Duration::from_secs(1);
+                let answered = one.pings_within(&first, address, soon).await;
                 Ok(answered.then_some(()).ok_or_else(String::new))
             })
             .await
@@ -182,7 +185,7 @@ fn containers_of_two_hosts_reach_each_other() {
 
 /// What a call wrote when it has ended well.
 async fn result(mut process: Process) -> Value {
-    let status = process.wait(5 * PATIENCE).await.unwrap();
+    let status = process.wait(2 * PATIENCE).await.unwrap();
     let text = process.log_tail();
     assert!(status.success(), "{text}");
     serde_json::from_str(&text).unwrap_or(Value::Null)
@@ -195,7 +198,7 @@ fn two_hundred_at_once_lose_nothing() {
             return;
         };
         let node = fabric.node(1).await;
-        let config = node.network(json!({"policy_setup_timeout_seconds": 300}));
+        let config = node.network(json!({"policy_setup_timeout_seconds": 400}));
         let ids = (0..200).map(|number| format!("container{number}"));
         let containers: Vec<Container> = ids.map(|id| Container::bare(&id)).collect();
         let start = |command: &str, nth: usize, name: String| {
@@ -236,6 +239,14 @@ fn two_hundred_at_once_lose_nothing() {
 
 /// How many times an ADD is killed, each a bit later.
 const KILLS: u32 = 30;
+
+/// What killed ADDs have left: in the store, and interfaces.
+type Found = BTreeSet<(Vec<String>, Vec<String>)>;
+
+/// Some were killed before they had done anything, and others in the middle.
+fn are_all_kinds(half_made: &Found) -> bool {
+    half_made.len() > 1 && half_made.iter().any(|(_, links)| !links.is_empty())
+}
 
 /// How long an ADD takes that has the addresses' block, and its files in memory: the median of some,
 /// after one that had neither.
@@ -285,10 +296,19 @@ fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
         collected["cni.dev/valid-attachments"] = json!([]);
         let container = Container::bare(ID);
         let mut whole = usual(&node, &container, &config).await;
-        let mut half_made = BTreeSet::new();
-        for nth in 0..KILLS {
+        let mut half_made = Found::new();
+        for nth in 0.. {
+            if nth >= KILLS && are_all_kinds(&half_made) {
+                break;
+            }
+            assert!(nth < 10 * KILLS, "{half_made:?}");
+            if nth > 0 && nth % KILLS == 0 {
+                // They are slower than they were: all had just begun.
+                whole *= 2;
+            }
+            let after = |whole: Duration| whole * (nth % KILLS) / KILLS;
             // One that was done before its time has come tells how fast they are now.
-            while let Err(took) = cut(&node, &container, &config, whole * nth / KILLS).await {
+            while let Err(took) = cut(&node, &container, &config, after(whole)).await {
                 whole = whole.min(took) * 9 / 10;
                 let removed = node.asks("DEL", &container, &config).await;
                 removed.expect("disconnected");
@@ -306,10 +326,6 @@ fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
             assert_eq!(fabric.left().await, [""; 0], "after kill {nth}");
             assert_eq!(node.interfaces().await, [""; 0], "after kill {nth}");
         }
-        // Some were killed before they had done anything, and others in the middle.
-        let has_link = |(_, links): &&(Vec<String>, Vec<String>)| !links.is_empty();
-        let links = half_made.iter().filter(has_link).count();
-        assert!(half_made.len() > 1 && links > 0, "{half_made:?}");
     });
 }
 
@@ -489,6 +505,23 @@ const SERVER: &str = "use IO::Socket::INET; \
     my $s = IO::Socket::INET->new(LocalPort => 80, Listen => 5, ReuseAddr => 1) or die; \
     while (my $c = $s->accept) { print $c 'hello'; close $c }";
 
+/// What the server says, by the port of its host, as soon as it listens.
+async fn greeting() -> String {
+    let greets = lab::until::<String, lab::Error>(PATIENCE, "a greeting", async || {
+        let heard = async {
+            let mut stream = TcpStream::connect("10.0.0.1:8080").await?;
+            let mut greeting = String::new();
+            stream.read_to_string(&mut greeting).await.map(|_| greeting)
+        };
+        let heard = timeout(Duration::from_secs(10), heard).await;
+        Ok(match heard {
+            Ok(heard) => heard.map_err(|error| error.to_string()),
+            Err(late) => Err(late.to_string()),
+        })
+    });
+    greets.await.unwrap().0
+}
+
 /// The first address of the endpoint of a host, when it is there.
 async fn address_on(fabric: &Fabric, node: &str) -> Result<IpAddr, String> {
     let endpoints = fabric.resources.list(Kind::WorkloadEndpoint, None).await;
@@ -534,7 +567,7 @@ fn containers_of_podman_and_containerd_reach_each_other() {
         containerd
             .ctr_to_end(
                 "ping",
-                &["/usr/bin/ping", "-n", "-c", "1", "-w", "30", &web],
+                &["/usr/bin/ping", "-n", "-c", "1", "-w", "240", &web],
             )
             .await;
         let sleeper = containerd.ctr_spawn("sleeper", &["/usr/bin/sleep", "600"]);
@@ -544,19 +577,11 @@ fn containers_of_podman_and_containerd_reach_each_other() {
         })
         .await
         .unwrap();
-        let ping = ["ping", "-n", "-c", "1", "-w", "30", &other.to_string()];
+        let ping = ["ping", "-n", "-c", "1", "-w", "240", &other.to_string()];
         podman.podman_run(&["--rm"], &ping).await;
 
         // Behind ours, portmap leads a port of the host into the container.
-        let mut greeting = String::new();
-        let mut stream =
-            TcpStream::connect_timeout(&"10.0.0.1:8080".parse().unwrap(), Duration::from_secs(10))
-                .unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
-        stream.read_to_string(&mut greeting).unwrap();
-        assert_eq!(greeting, "hello");
+        assert_eq!(greeting().await, "hello");
 
         podman.podman_remove("web").await;
         containerd.ctr_kill("sleeper", sleeper).await;

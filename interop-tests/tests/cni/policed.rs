@@ -4,10 +4,11 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use interop_tests::PATIENCE;
 use lab::{Error, until};
 use serde_json::{Value, json};
 
-use crate::host::{Container, Node, PATIENCE, addresses, on_a_host};
+use crate::host::{Container, Node, addresses, on_a_host};
 
 /// Where the server listens.
 const PORTS: [u16; 2] = [80, 81];

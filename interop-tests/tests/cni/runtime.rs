@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::time::Duration;
-
-use interop_tests::{foreign, own};
+use interop_tests::{PATIENCE, foreign, own};
 use lab::{Process, Program};
 use serde_json::{Value, json};
 
-use crate::host::{Node, PATIENCE};
+use crate::host::Node;
 
 /// Where a host has what its runtime needs; on its own file system.
 const DIRECTORY: &str = "/run/cambric/runtime";
@@ -200,10 +198,7 @@ impl Node {
     async fn must(&self, program: &Program) {
         // What goes wrong is told on its standard error.
         let mut process = self.site.host.spawn("runtime", program).unwrap();
-        let status = process
-            .wait(PATIENCE + Duration::from_secs(30))
-            .await
-            .unwrap();
+        let status = process.wait(2 * PATIENCE).await.unwrap();
         assert!(status.success(), "{program:?}: {}", process.log_tail());
     }
 }

@@ -11,11 +11,11 @@ use crate::ID;
 use crate::host::{Container, Node, addresses, on_a_host};
 
 /// Bits a second in either direction, and bits at once.
-const RATE: u64 = 160_000_000;
+const RATE: u64 = 40_000_000;
 const BURST: u64 = 800_000;
 
 /// Octets that go there, and back.
-const OCTETS: usize = 2_000_000;
+const OCTETS: usize = 1_000_000;
 
 const PORT: u16 = 5001;
 
