@@ -74,8 +74,8 @@ impl Speaker {
         self.config = new.clone();
         let wanted: BTreeSet<IpAddr> = new.peers.iter().map(|peer| peer.remote).collect();
         for id in self.roster.ids() {
-            let Some(peer) = self.roster.get_mut(id) else {
-                continue;
+            let Some(peer) = self.roster.get_mut(id).filter(|peer| !peer.doomed) else {
+                continue; // Who is told to go has no more to lose, nor the say over its address.
             };
             let remote = peer.config.remote;
             let came = peer.range.take().is_some() || peer.is_there();
@@ -127,8 +127,7 @@ impl Speaker {
         done: &mut Reconfigured,
     ) {
         self.part(now, id, &config, done);
-        let gone = self.roster.get(id).is_none(); // With its session, as there is nothing to keep.
-        if !gone && !self.adapts(id, &config) {
+        if !self.adapts(id, &config) {
             done.removed.push(self.peer_name(id).into());
             return self.deconfigure(now, id);
         }
@@ -136,6 +135,7 @@ impl Speaker {
         if let Some(peer) = self.roster.get_mut(id) {
             peer.range = Some(range);
         }
+        self.retire(id); // With its session, if there is nothing to keep.
     }
 
     /// Ends a session that has to start over although the peer is the same, so that both sides may

@@ -95,7 +95,14 @@ impl Roster {
         let Some(peer) = self.get_mut(id) else { return };
         peer.doomed = true;
         let remote = peer.config.remote;
-        self.by_address.remove(&remote);
+        self.vacate(remote, id);
+    }
+
+    /// Nobody is at an address any more, if that was this peer.
+    fn vacate(&mut self, remote: IpAddr, id: PeerId) {
+        if self.by_address.get(&remote) == Some(&id) {
+            self.by_address.remove(&remote);
+        }
     }
 
     /// Forgets a peer; its id stays taken until [`release`](Self::release).
@@ -104,9 +111,7 @@ impl Roster {
             return;
         };
         self.level.set(self.level.now.saturating_sub(1));
-        if self.by_address.get(&peer.config.remote) == Some(&id) {
-            self.by_address.remove(&peer.config.remote);
-        }
+        self.vacate(peer.config.remote, id);
     }
 
     /// The id of a forgotten peer may be taken again.

@@ -9,7 +9,7 @@ use rib::{Budget, NextHopMode, PeerId, Policy, Role};
 
 use super::fabric::{clients, neighbor, prefix, speaker_config};
 use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{Input, LimitAction, PeerConfig, PrefixLimit, SpeakerConfig};
+use crate::{Input, LimitAction, PeerConfig, PrefixLimit, Reconfigured, SpeakerConfig};
 
 const V4: Family = Family::IPV4_UNICAST;
 const FOUR: [&str; 4] = [
@@ -246,6 +246,24 @@ fn a_client_of_a_range_comes_while_the_configuration_changes() {
     gently(&mut wire, config(|peer| peer.export = Policy::RejectAll));
     assert_eq!(wire.state(client), State::OpenSent);
     assert!(wire.is_open(client));
+}
+
+/// A client that was told to go and does not read that comes again by another connection: it has
+/// its address for itself, whatever is configured meanwhile.
+#[test]
+fn who_does_not_read_its_end_is_not_ended_twice() {
+    let mut wire = Wire::new(config(|_| {}));
+    let former = wire.connect(7, &open(7));
+    let mut none = config(|_| {});
+    none.ranges.clear();
+    let now = wire.now;
+    let take = |wire: &mut Wire, new| wire.speaker.reconfigure(now, new).expect("taken");
+    assert_eq!(take(&mut wire, none).removed, ["nodes-10.0.0.7"]);
+    assert_eq!(take(&mut wire, config(|_| {})), Reconfigured::default());
+    let again = wire.accept(7).expect("room");
+    assert_ne!(again, former);
+    assert_eq!(take(&mut wire, config(|_| {})), Reconfigured::default());
+    assert_eq!(wire.accept(7).ok(), Some(again), "one peer at an address");
 }
 
 /// Another range covers a client from now on.

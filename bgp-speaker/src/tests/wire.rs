@@ -147,11 +147,10 @@ impl Wire {
 
     /// The peer dials.
     pub(super) fn dial(&mut self, number: usize) -> Result<PeerId, crate::Refusal> {
-        let local = SocketAddr::from((address(1), 179));
-        let remote = SocketAddr::from((address(number), 40_000));
-        let peer = self.speaker.accept(self.now, local, remote)?;
+        let peer = self.accept(number)?;
         self.settle();
         self.inboxes.remove(&peer);
+        let [local, remote] = ends(number);
         let opened = bgp_fsm::Input::Opened {
             conn: Conn::Inbound,
             local,
@@ -159,6 +158,12 @@ impl Wire {
         };
         self.session(peer, opened);
         Ok(peer)
+    }
+
+    /// A connection comes; nobody reads anything yet.
+    pub(super) fn accept(&mut self, number: usize) -> Result<PeerId, crate::Refusal> {
+        let [local, remote] = ends(number);
+        self.speaker.accept(self.now, local, remote)
     }
 
     pub(super) fn state(&self, peer: PeerId) -> State {
@@ -352,6 +357,11 @@ impl Wire {
             inbox.extend_from_slice(&octets);
         }
     }
+}
+
+/// Our end of a peer's connection, and its own.
+fn ends(number: usize) -> [SocketAddr; 2] {
+    [(address(1), 179), (address(number), 40_000)].map(SocketAddr::from)
 }
 
 const PARAMS: EncodeParams = EncodeParams {
