@@ -38,7 +38,7 @@ pub struct Daemon<P: Program> {
     /// What the next start is to know.
     pub(crate) memory: Memory,
     /// When that is to be written down.
-    remembering: Pace,
+    pub(crate) remembering: Pace,
     started: Instant,
     /// When the configuration in force was read.
     pub(crate) configured: Instant,

@@ -50,6 +50,8 @@ impl<P: Program> Daemon<P> {
             }
         };
         self.refused = None;
+        // Who came out of a range may be configured now, or the other way round.
+        self.remembering.want(self.io.clock().now());
         if intent.listen != self.intent.listen {
             self.io.listen_on(&intent.listen);
         }

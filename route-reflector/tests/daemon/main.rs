@@ -61,12 +61,18 @@ impl Reflector {
         reflector
     }
 
-    /// Waits until it has written down that it has these neighbours.
+    /// Waits until it has written down that it has these neighbours out of ranges, and no others.
     async fn remembers(&self, neighbors: &[&str]) {
         let file = self.directory.path().join("rr.restart");
         let written = async {
-            let all = |text: String| neighbors.iter().all(|neighbor| text.contains(neighbor));
-            while !std::fs::read_to_string(&file).is_ok_and(all) {
+            loop {
+                let text = std::fs::read_to_string(&file).unwrap_or_default();
+                let named = text
+                    .lines()
+                    .filter_map(|line| line.strip_prefix("neighbor "));
+                if !text.is_empty() && named.eq(neighbors.iter().copied()) {
+                    return;
+                }
                 tokio::task::yield_now().await;
             }
         };
@@ -405,6 +411,29 @@ async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() 
     reflector.start_again().await;
     up(&mut [&mut two]).await;
     assert_eq!(restart_state(&two), Some(false), "it has forgotten, too");
+}
+
+/// Who is configured by name and comes out of a range from now on is awaited after a restart, though
+/// nothing has happened to its session.
+#[tokio::test]
+async fn a_neighbor_that_comes_out_of_a_range_by_a_reload_is_remembered() {
+    let reflector = Reflector::start().await;
+    let ranges = std::fs::read_to_string(reflector.config()).expect("read");
+    let take = |text: &str| {
+        std::fs::write(reflector.config(), text).expect("write");
+        reflector.signal(nix::sys::signal::Signal::SIGHUP);
+    };
+    let named =
+        "[[neighbor]]\naddress = \"127.0.0.2\"\nasn = 64512\nroute_reflector_client = true\n";
+    let mut one = client(2, reflector.address().await);
+    up(&mut [&mut one]).await;
+    reflector.remembers(&["127.0.0.2"]).await;
+    take(&format!("{ranges}{named}"));
+    reflector.remembers(&[]).await;
+    take(&ranges);
+    reflector.remembers(&["127.0.0.2"]).await;
+    let session = one.speaker().peers().next().expect("the reflector");
+    assert!(session.params.is_some(), "the session stays up");
 }
 
 #[tokio::test]
