@@ -136,6 +136,7 @@ impl Reconciler {
         self.dirty.insert(key);
         if ours {
             self.clear_fault(&key);
+            self.free_beside(&key);
         }
     }
 

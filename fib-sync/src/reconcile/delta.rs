@@ -67,6 +67,17 @@ pub(super) struct Entry {
     pub(super) foreign_round: u32,
 }
 
+/// What is wanted at other metrics of a key's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// Nothing.
+    Nothing,
+    /// A route that is still to be written.
+    Coming,
+    /// A route that is there.
+    There,
+}
+
 /// The next step for a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -118,15 +129,31 @@ impl Entry {
         }
     }
 
-    /// What to do next. `due`: the time of a fault is up. `grace`: strays are still kept.
-    pub(super) fn step(&self, due: bool, grace: bool) -> Step {
+    /// Whether what is wanted is there, and not about to go by a deletion of before.
+    pub(super) fn is_there(&self) -> bool {
+        let flight = self.flight.as_deref();
+        let goes = flight.is_some_and(|flight| flight.op == Op::Delete);
+        self.want.is_some() && self.found == Found::AsWanted && !goes
+    }
+
+    /// Whether a route is wanted that was not written yet, nor refused.
+    pub(super) fn is_coming(&self) -> bool {
+        self.want.is_some() && !self.is_there() && self.fault.is_none()
+    }
+
+    /// What to do next. `due`: the time of a fault is up. `grace`: strays are still kept, unless
+    /// what takes their place is there.
+    pub(super) fn step(&self, due: bool, grace: bool, beside: Beside) -> Step {
         if self.flight.is_some() || (self.fault.is_some() && !due) {
             return Step::Rest;
         }
         match (&self.want, &self.found) {
             (_, Found::Unknown) | (Some(_), Found::AsWanted) => Step::Rest,
             (None, Found::Absent) => Step::Forget,
-            (None, _) if grace && !self.released => Step::Rest,
+            // Another metric is another route to the kernel: the new one is there before the old
+            // one goes.
+            (None, _) if beside == Beside::Coming => Step::Rest,
+            (None, _) if grace && !self.released && beside == Beside::Nothing => Step::Rest,
             (None, _) => Step::Write(Op::Delete),
             (Some(_), Found::Absent) if self.foreign.is_some() && !due => Step::Conflict,
             (Some(_), Found::Absent) => Step::Write(Op::Put(PutMode::Create)),

@@ -20,11 +20,13 @@ impl Reconciler {
         if plain && flight.sent.is_none() && matches!(flight.op, Op::Put(_)) {
             // By far the most frequent outcome: nothing is left to do.
             entry.found = Found::AsWanted;
+            self.free_beside(&key);
             return;
         }
         self.dirty.insert(key);
         if result.as_ref().is_err_and(OpError::is_cancelled) {
             // Nothing was done; the events that cancelled it have told what is there.
+            self.free_beside(&key);
             return;
         }
         if flight.disturbed {
@@ -54,6 +56,7 @@ impl Reconciler {
             None => entry.found = Found::AsWanted,
             Some(sent) => entry.observe(&key, Some(sent.clone())),
         }
+        self.free_beside(&key);
     }
 
     fn absent(&mut self, key: RouteKey) {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff;
-use super::delta::{Cause, Entry, Fault, Flight, Found, Step};
+use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Step};
 use super::dirty::Dirty;
 use super::grace::Grace;
 use super::report::Counters;
@@ -255,12 +255,57 @@ impl Reconciler {
         entry.released = want.is_none();
         entry.wish(&key, want);
         let forget = entry.is_settled() && entry.want.is_none();
+        let comes = entry.is_coming();
         if entry.fault.is_some() {
             self.clear_fault(&key);
         }
         if forget {
             self.entries.remove(&key);
         } else {
+            self.dirty.insert(key);
+        }
+        if !comes {
+            self.free_beside(&key);
+        }
+    }
+
+    /// Routes of this prefix at other metrics.
+    fn beside(&self, key: &RouteKey) -> impl Iterator<Item = (&RouteKey, &Entry)> {
+        let (key, tos) = (*key, key.tos);
+        let first = RouteKey {
+            metric: 0,
+            tos: 0,
+            ..key
+        };
+        let last = RouteKey {
+            metric: u32::MAX,
+            tos: u8::MAX,
+            ..key
+        };
+        let all = self.entries.range(first..=last);
+        all.filter(move |(other, _)| other.tos == tos && other.metric != key.metric)
+    }
+
+    /// Whether routes that take the place of this one are there.
+    fn place_of(&self, key: &RouteKey) -> Beside {
+        let mut found = Beside::Nothing;
+        for (_, entry) in self.beside(key) {
+            if entry.is_coming() {
+                return Beside::Coming;
+            }
+            if entry.is_there() {
+                found = Beside::There;
+            }
+        }
+        found
+    }
+
+    /// What is wanted at this key is there, or does not come: routes of the prefix at other
+    /// metrics, which waited for that, may go.
+    pub(super) fn free_beside(&mut self, key: &RouteKey) {
+        let unwanted = self.beside(key).filter(|(_, entry)| entry.want.is_none());
+        let unwanted: Vec<RouteKey> = unwanted.map(|(key, _)| *key).collect();
+        for key in unwanted {
             self.dirty.insert(key);
         }
     }
@@ -294,6 +339,7 @@ impl Reconciler {
             retry_at,
         }));
         self.retries.insert((retry_at, key));
+        self.free_beside(&key);
     }
 
     fn pass_time(&mut self, now: Instant) {
@@ -321,12 +367,17 @@ impl Reconciler {
     /// Takes the next step for one key.
     fn advance(&mut self, now: Instant, key: RouteKey) -> Option<Command> {
         let grace = !self.grace.is_over();
+        let unwanted = self.entries.get(&key)?.want.is_none();
+        let beside = match unwanted {
+            true => self.place_of(&key),
+            false => Beside::Nothing,
+        };
         let entry = self.entries.get_mut(&key)?;
         let due = entry
             .fault
             .as_ref()
             .is_some_and(|fault| now >= fault.retry_at);
-        match entry.step(due, grace) {
+        match entry.step(due, grace, beside) {
             Step::Rest => None,
             Step::Forget => {
                 self.clear_fault(&key);

@@ -46,7 +46,7 @@ impl WatcherConfig {
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchChange {
-    /// A prefix is to be announced.
+    /// A prefix is to be announced, or the least metric of its routes is another one.
     Import(IpNet),
     /// A prefix is to be withdrawn: no route of it is taken in any more.
     Retract(IpNet),
@@ -61,8 +61,8 @@ pub enum WatchChange {
 pub struct Watcher {
     config: WatcherConfig,
     mirror: Mirror,
-    /// Prefixes told as imported.
-    imported: BTreeSet<IpNet>,
+    /// Prefixes told as imported, with the metric that was theirs.
+    imported: BTreeMap<IpNet, u32>,
     /// Tracked next hops and what was told of them.
     next_hops: BTreeMap<IpAddr, Option<Resolution>>,
     dirty_prefixes: BTreeSet<IpNet>,
@@ -76,7 +76,7 @@ impl Watcher {
     pub fn new(config: WatcherConfig) -> Self {
         Self {
             mirror: Mirror::new(config.own, config.tables()),
-            imported: BTreeSet::new(),
+            imported: BTreeMap::new(),
             next_hops: BTreeMap::new(),
             dirty_prefixes: BTreeSet::new(),
             dirty_next_hops: BTreeSet::new(),
@@ -131,17 +131,17 @@ impl Watcher {
             return None;
         }
         while let Some(prefix) = self.dirty_prefixes.pop_first() {
-            let before = self.imported.contains(&prefix);
-            match (before, self.is_taken(prefix)) {
-                (false, true) => {
-                    self.imported.insert(prefix);
-                    return Some(WatchChange::Import(prefix));
+            match self.imported_metric(prefix) {
+                Some(metric) => {
+                    if self.imported.insert(prefix, metric) != Some(metric) {
+                        return Some(WatchChange::Import(prefix));
+                    }
                 }
-                (true, false) => {
-                    self.imported.remove(&prefix);
-                    return Some(WatchChange::Retract(prefix));
+                None => {
+                    if self.imported.remove(&prefix).is_some() {
+                        return Some(WatchChange::Retract(prefix));
+                    }
                 }
-                _ => {}
             }
         }
         while let Some(address) = self.dirty_next_hops.pop_first() {
@@ -175,7 +175,7 @@ impl Watcher {
 
     /// The prefixes taken in.
     pub fn imported(&self) -> impl Iterator<Item = IpNet> + '_ {
-        self.imported.iter().copied()
+        self.imported.keys().copied()
     }
 
     /// The routes that are taken in; several of one prefix if they differ in metric or owner.
@@ -199,6 +199,12 @@ impl Watcher {
         })
     }
 
+    /// The least metric of them, which is that of the one that forwards; `None` if there is none.
+    pub fn imported_metric(&self, prefix: IpNet) -> Option<u32> {
+        let routes = self.imported_routes_to(prefix);
+        routes.map(|(key, _)| key.metric).min()
+    }
+
     /// A link by its index.
     pub fn link(&self, index: u32) -> Option<&Link> {
         self.mirror.links.get(&index)
@@ -217,13 +223,9 @@ impl Watcher {
             .any(|own| own.address.addr() == address)
     }
 
-    fn is_taken(&self, prefix: IpNet) -> bool {
-        self.imported_routes_to(prefix).next().is_some()
-    }
-
     fn doubt_everything(&mut self) {
         self.dirty_next_hops.extend(self.next_hops.keys());
-        self.dirty_prefixes.extend(&self.imported);
+        self.dirty_prefixes.extend(self.imported.keys());
         self.dirty_prefixes
             .extend(self.mirror.routes.keys().map(|(key, _)| key.prefix));
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod kernel;
+mod metric;
 mod property;
 mod scenario;
 mod world;
