@@ -6,7 +6,7 @@ use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage};
-use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteScope};
 use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder,
 };
@@ -258,7 +258,37 @@ impl Links {
             .map_err(|e| Error::link("adding route", net.to_string(), e))
     }
 
-    /// Deletes such a route.
+    /// Adds a route out of a link with this metric, beside those of others.
+    ///
+    /// # Errors
+    ///
+    /// If the link is missing or the kernel refuses.
+    pub async fn add_route_of(&self, net: IpNet, name: &str, metric: u32) -> Result<(), Error> {
+        let mut route = self.route_to(net, None, name).await?;
+        route.attributes.push(RouteAttribute::Priority(metric));
+        let request = self.handle.route().add(route);
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("adding route", net.to_string(), e))
+    }
+
+    /// Deletes a route out of a link that has this metric.
+    ///
+    /// # Errors
+    ///
+    /// If the link or the route is missing or the kernel refuses.
+    pub async fn delete_route_of(&self, net: IpNet, name: &str, metric: u32) -> Result<(), Error> {
+        let mut route = self.route_to(net, None, name).await?;
+        route.attributes.push(RouteAttribute::Priority(metric));
+        let request = self.handle.route().del(route);
+        request
+            .execute()
+            .await
+            .map_err(|e| Error::link("deleting route", net.to_string(), e))
+    }
+
+    /// Deletes a route out of a link, whatever its metric.
     ///
     /// # Errors
     ///

@@ -6,8 +6,10 @@ use std::net::IpAddr;
 
 use fib_sync::watch::{Resolution, Watcher};
 use fib_sync::{Hop, Owner, Route};
-use intent::store::{Duties, IPIP_INTERFACE, Way};
+use intent::store::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
 use ipnet::IpNet;
+
+use crate::limits::ENDPOINT_METRIC;
 
 /// Duties as the kernel's side has to look at them.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub(super) struct Changed {
     pub(super) install: Vec<IpNet>,
     /// Which learned routes the kernel gets has changed.
     pub(super) all: bool,
+    /// So has what LOCAL_PREF is made of metrics.
+    pub(super) degrees: bool,
 }
 
 impl Own {
@@ -43,6 +47,7 @@ impl Own {
             withdraw: before.difference(&after).copied().collect(),
             install: install.into_iter().collect(),
             all: self.duties.programming != new.programming,
+            degrees: self.duties.programming.priorities != new.programming.priorities,
         };
         self.duties.clone_from(new);
         changed
@@ -96,6 +101,40 @@ impl Own {
             false => self.tunnelled.remove(&net),
         };
         hops
+    }
+
+    /// LOCAL_PREF of a route of this host's with this metric. Felix here gives a metric that is
+    /// below all that Calico's ever has, and Calico's gave none once: both are the normal ones.
+    pub(super) fn degree(&self, metric: u32) -> Option<u32> {
+        self.duties.programming.priorities?;
+        (metric > ENDPOINT_METRIC).then(|| degree_of(metric))
+    }
+
+    /// The metric that a learned route says with its LOCAL_PREF, if it says one. One that is better
+    /// than that of the workload of this host, whose route has `workload` in the kernel, goes
+    /// before it: the workload has moved, and Felix does not know yet.
+    pub(super) fn metric(
+        &self,
+        net: &IpNet,
+        local_pref: Option<u32>,
+        workload: impl FnOnce() -> Option<u32>,
+    ) -> Option<u32> {
+        let priorities = self.duties.programming.priorities?;
+        let metric = metric_of(local_pref?)?;
+        let normal = priorities.normal(matches!(net, IpNet::V6(_)));
+        if metric >= normal {
+            return Some(metric);
+        }
+        let before = workload().and_then(|workload| {
+            let meant = if workload > ENDPOINT_METRIC {
+                workload
+            } else {
+                normal
+            };
+            // There is no metric before the first: IPv6 has no 0.
+            (metric < meant && metric >= workload && workload > 1).then(|| workload - 1)
+        });
+        before.or(Some(metric))
     }
 
     /// Destinations that go through tunnels.

@@ -1,9 +1,8 @@
 //! The node itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
-use bgp_io::bgp_proto::{Attributes, Family, Net, NextHop, Origin};
+use bgp_io::bgp_proto::{Attributes, Family, Net, Origin};
 use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
 use bgp_io::rib::{Budget, Change, InterfaceName, PeerId, Progress, Reach, Track};
 use bgp_io::{Input, Io, Speaker};
@@ -13,7 +12,7 @@ use intent::store::{Duties, IPIP_INTERFACE};
 use ipnet::IpNet;
 
 use super::duties::Own;
-use super::learned::Learned;
+use super::learned::{Learned, Paths};
 use super::settle::Settle;
 use crate::KernelConfig;
 use crate::limits::{TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
@@ -84,6 +83,8 @@ pub struct Node {
     watcher: Watcher,
     reconciler: Reconciler,
     learned: Learned,
+    /// Prefixes whose route in the kernel has another metric than most, and that metric.
+    elsewhere: BTreeMap<IpNet, u32>,
     /// Prefixes announced as our own.
     announced: BTreeSet<IpNet>,
     /// Those, and such as were until lately and have learned routes: what stands behind a route
@@ -121,6 +122,7 @@ impl Node {
             watcher: Watcher::new(watcher),
             reconciler: Reconciler::new(now, reconciler),
             learned: Learned::default(),
+            elsewhere: BTreeMap::new(),
             announced: BTreeSet::new(),
             looked_behind: BTreeSet::new(),
             looked_up: None,
@@ -156,6 +158,10 @@ impl Node {
                 self.retract(prefix);
                 self.untold.insert(prefix, false);
             }
+        }
+        if changed.degrees {
+            let imported = self.watcher.imported();
+            self.untold.extend(imported.map(|prefix| (prefix, true)));
         }
         let all = if changed.all {
             self.learned.prefixes()
@@ -194,7 +200,8 @@ impl Node {
     /// What the speaker is to be told next: a route of our own, or how a next hop is reached.
     pub fn poll_input(&mut self) -> Option<Input<'static>> {
         while let Some((prefix, announce)) = self.untold.pop_first() {
-            if let Some(input) = self.local(prefix, announce.then(own_attributes)) {
+            let attributes = announce.then(|| self.own_attributes(prefix));
+            if let Some(input) = self.local(prefix, attributes) {
                 return Some(input);
             }
         }
@@ -203,13 +210,15 @@ impl Node {
                 WatchChange::Import(prefix) => {
                     self.announced.insert(prefix);
                     self.looked_behind.insert(prefix);
-                    if let Some(input) = self.local(prefix, Some(own_attributes())) {
+                    self.install(prefix);
+                    if let Some(input) = self.local(prefix, Some(self.own_attributes(prefix))) {
                         return Some(input);
                     }
                 }
                 WatchChange::Retract(prefix) if self.own.announces(&prefix) => {}
                 WatchChange::Retract(prefix) => {
                     self.retract(prefix);
+                    self.install(prefix);
                     if let Some(input) = self.local(prefix, None) {
                         return Some(input);
                     }
@@ -336,28 +345,28 @@ impl Node {
 
     fn read_family(&mut self, family: Family, tables: &mut impl Tables) -> (Progress, bool) {
         let ipv6 = family == Family::IPV6_UNICAST;
-        let mut changes: Vec<(IpNet, Vec<IpAddr>)> = Vec::new();
+        let mut changes: Vec<(IpNet, Paths)> = Vec::new();
         let budget = Budget(TURN_PREFIXES_MAX);
         let progress = tables.read(self.reader, family, budget, &mut |change| {
             if let Some(prefix) = prefix_of(change.net) {
-                changes.push((prefix, next_hops_of(&change)));
+                changes.push((prefix, paths_of(&change)));
             }
         });
         if progress == Progress::Lost {
             self.learned.doubt(ipv6);
         }
         let mut any = false;
-        for (prefix, next_hops) in changes {
+        for (prefix, paths) in changes {
             // Behind a route of our own others may stand, which the log does not tell of.
             if !self.announced.contains(&prefix) {
                 self.looked_behind.remove(&prefix);
-                any |= self.learn(prefix, next_hops);
+                any |= self.learn(prefix, paths);
             }
         }
         if progress == Progress::Done {
             for prefix in self.learned.take_unconfirmed(ipv6) {
                 if !self.announced.contains(&prefix) {
-                    any |= self.learn(prefix, Vec::new());
+                    any |= self.learn(prefix, Paths::default());
                 }
             }
         }
@@ -368,7 +377,7 @@ impl Node {
     /// only learned behind ours, and goes before the log has told of it, has to be looked for.
     fn retract(&mut self, prefix: IpNet) {
         self.announced.remove(&prefix);
-        if self.learned.get(&prefix).is_empty() {
+        if self.learned.get(&prefix).is_none() {
             self.looked_behind.remove(&prefix);
         }
     }
@@ -388,45 +397,69 @@ impl Node {
         let mut any = false;
         for prefix in bite {
             self.looked_up = Some(prefix);
-            let next_hops = behind(speaker, prefix);
-            if next_hops.is_empty() && !self.announced.contains(&prefix) {
+            let paths = behind(speaker, prefix);
+            if paths.next_hops.is_empty() && !self.announced.contains(&prefix) {
                 self.looked_behind.remove(&prefix);
             }
-            any |= self.learn(prefix, next_hops);
+            any |= self.learn(prefix, paths);
         }
         (all || self.looked_up == last, any)
     }
 
-    fn learn(&mut self, prefix: IpNet, next_hops: Vec<IpAddr>) -> bool {
-        let changed = self.learned.set(prefix, next_hops);
+    fn learn(&mut self, prefix: IpNet, paths: Paths) -> bool {
+        let changed = self.learned.set(prefix, paths);
         if changed {
             self.install(prefix);
         }
         changed
     }
 
-    /// Wants in the kernel what is learned, as its next hops are reached now.
+    /// Wants in the kernel what is learned, as its next hops are reached now. A route that takes
+    /// another metric is there with it before the one that it had goes.
     fn install(&mut self, prefix: IpNet) {
-        let key = RouteKey::new(self.config.table, prefix, self.config.metric, 0);
-        let owner = self.config.owner;
-        let route = self.own.route(&prefix, owner).or_else(|| {
-            let next_hops = self.learned.get(&prefix);
-            let hops = self.own.hops(&self.watcher, prefix, next_hops);
-            (!hops.is_empty()).then(|| Route::unicast(owner, hops))
-        });
+        let (metric, route) = match self.route_to(prefix) {
+            Some((metric, route)) => (metric.unwrap_or(self.config.metric), Some(route)),
+            None => (self.config.metric, None),
+        };
+        let key = |metric| RouteKey::new(self.config.table, prefix, metric, 0);
+        let before = match metric == self.config.metric {
+            true => self.elsewhere.remove(&prefix),
+            false => self.elsewhere.insert(prefix, metric),
+        };
+        let (key, before) = (key(metric), key(before.unwrap_or(self.config.metric)));
         match route {
             Some(route) => self.reconciler.want(key, route),
             None => self.reconciler.unwant(&key),
         }
+        if before != key {
+            self.reconciler.unwant(&before);
+        }
     }
-}
 
-/// A workload's route is ours from the beginning: ORIGIN IGP, no AS path; the next hop is put in
-/// by the speaker, for each neighbour its own (RFC 4271 §5.1.3).
-fn own_attributes() -> Attributes {
-    Attributes {
-        origin: Origin::Igp,
-        ..Attributes::default()
+    /// The kernel's route to a prefix, if it is to have one of ours, and its metric if that is not
+    /// the one that most have.
+    fn route_to(&mut self, prefix: IpNet) -> Option<(Option<u32>, Route)> {
+        let owner = self.config.owner;
+        if let Some(route) = self.own.route(&prefix, owner) {
+            return Some((None, route));
+        }
+        let none = Paths::default();
+        let paths = self.learned.get(&prefix).unwrap_or(&none);
+        let hops = self.own.hops(&self.watcher, prefix, &paths.next_hops);
+        let workload = || self.watcher.imported_metric(prefix);
+        let metric = self.own.metric(&prefix, paths.local_pref, workload);
+        (!hops.is_empty()).then(|| (metric, Route::unicast(owner, hops)))
+    }
+
+    /// A workload's route is ours from the beginning: ORIGIN IGP, no AS path; the next hop is put
+    /// in by the speaker, for each neighbour its own (RFC 4271 §5.1.3).
+    fn own_attributes(&self, prefix: IpNet) -> Attributes {
+        let metric = self.watcher.imported_metric(prefix);
+        Attributes {
+            origin: Origin::Igp,
+            local_pref: metric.and_then(|metric| self.own.degree(metric)),
+            ..Attributes::default()
+        }
     }
 }
 
@@ -445,30 +478,27 @@ fn prefix_of(net: Net<'_>) -> Option<IpNet> {
     }
 }
 
-/// The next hops of the paths in use; none if the route is gone or our own.
-fn next_hops_of(change: &Change<'_>) -> Vec<IpAddr> {
-    let paths = change.route.iter().flat_map(|route| route.paths());
-    let learned = paths.filter(|path| path.peer != PeerId::LOCAL);
-    learned
-        .filter_map(|path| next_hop(&path.attributes))
-        .collect()
-}
-
-/// The next hops that would be in use if the prefix were not our own.
-fn behind(speaker: &Speaker, prefix: IpNet) -> Vec<IpAddr> {
-    let (family, net) = net_of(prefix);
-    let Some(view) = speaker.rib().lookup(family, net) else {
-        return Vec::new();
-    };
-    let used = view.paths.iter().filter(|path| path.fallback);
-    used.filter_map(|path| next_hop(path.accepted.as_ref()?))
-        .collect()
-}
-
-fn next_hop(attributes: &Attributes) -> Option<IpAddr> {
-    match attributes.next_hop.as_ref()? {
-        NextHop::V4(address) => Some((*address).into()),
-        NextHop::V6 { global, .. } => Some((*global).into()),
-        NextHop::Opaque(_) => None,
+/// The paths in use; none if the route is gone or our own.
+fn paths_of(change: &Change<'_>) -> Paths {
+    let mut all = Paths::default();
+    for path in change.route.iter().flat_map(|route| route.paths()) {
+        if path.peer != PeerId::LOCAL {
+            all.add(&path.attributes);
+        }
     }
+    all
+}
+
+/// The paths that would be in use if the prefix were not our own.
+fn behind(speaker: &Speaker, prefix: IpNet) -> Paths {
+    let (family, net) = net_of(prefix);
+    let mut all = Paths::default();
+    let view = speaker.rib().lookup(family, net);
+    let paths = view.iter().flat_map(|view| &view.paths);
+    for path in paths.filter(|path| path.fallback) {
+        if let Some(attributes) = &path.accepted {
+            all.add(attributes);
+        }
+    }
+    all
 }

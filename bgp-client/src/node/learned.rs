@@ -4,35 +4,61 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use bgp_io::bgp_proto::{Attributes, NextHop};
 use ipnet::IpNet;
 
-/// Prefixes and their next hops; equal sets of next hops are kept once.
+/// The paths in use to a prefix, as far as the kernel's route goes; none if it has no next hops.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Paths {
+    /// LOCAL_PREF of all of them, if they have one.
+    pub(super) local_pref: Option<u32>,
+    /// Where to.
+    pub(super) next_hops: Vec<IpAddr>,
+}
+
+impl Paths {
+    /// Puts one beside the others, which are as good as it.
+    pub(super) fn add(&mut self, attributes: &Attributes) {
+        let next_hop = attributes.next_hop.as_ref();
+        let next_hop = next_hop.and_then(|next_hop| match next_hop {
+            NextHop::V4(address) => Some(IpAddr::from(*address)),
+            NextHop::V6 { global, .. } => Some((*global).into()),
+            NextHop::Opaque(_) => None,
+        });
+        if let Some(next_hop) = next_hop {
+            self.local_pref = attributes.local_pref;
+            self.next_hops.push(next_hop);
+        }
+    }
+}
+
+/// Prefixes and the paths to them; equal ones are kept once.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
-    routes: BTreeMap<IpNet, Rc<[IpAddr]>>,
-    sets: BTreeSet<Rc<[IpAddr]>>,
+    routes: BTreeMap<IpNet, Rc<Paths>>,
+    sets: BTreeSet<Rc<Paths>>,
     /// Prefixes of a table that is being given to us anew, not given yet.
     unconfirmed: BTreeSet<IpNet>,
 }
 
 impl Learned {
-    /// Notes the next hops of a prefix, none of them for a route that is gone. Returns whether
-    /// that is new.
-    pub(super) fn set(&mut self, prefix: IpNet, mut next_hops: Vec<IpAddr>) -> bool {
+    /// Notes the paths to a prefix, none of them for a route that is gone. Returns whether that is
+    /// new.
+    pub(super) fn set(&mut self, prefix: IpNet, mut paths: Paths) -> bool {
         self.unconfirmed.remove(&prefix);
-        if next_hops.is_empty() {
+        if paths.next_hops.is_empty() {
             return self.routes.remove(&prefix).is_some();
         }
-        next_hops.sort_unstable();
-        next_hops.dedup();
-        let set = self.intern(next_hops);
+        paths.next_hops.sort_unstable();
+        paths.next_hops.dedup();
+        let set = self.intern(paths);
         let before = self.routes.insert(prefix, Rc::clone(&set));
         before.is_none_or(|before| before != set)
     }
 
-    /// The next hops of a prefix.
-    pub(super) fn get(&self, prefix: &IpNet) -> &[IpAddr] {
-        self.routes.get(prefix).map_or(&[], |set| set)
+    /// The paths to a prefix.
+    pub(super) fn get(&self, prefix: &IpNet) -> Option<&Paths> {
+        self.routes.get(prefix).map(|set| &**set)
     }
 
     /// All prefixes.
@@ -45,7 +71,7 @@ impl Learned {
         let over = self
             .routes
             .iter()
-            .filter(|(_, set)| set.contains(&next_hop));
+            .filter(|(_, set)| set.next_hops.contains(&next_hop));
         over.map(|(prefix, _)| *prefix).collect()
     }
 
@@ -64,15 +90,15 @@ impl Learned {
         gone.into_iter().collect()
     }
 
-    fn intern(&mut self, next_hops: Vec<IpAddr>) -> Rc<[IpAddr]> {
-        if let Some(set) = self.sets.get(next_hops.as_slice()) {
+    fn intern(&mut self, paths: Paths) -> Rc<Paths> {
+        if let Some(set) = self.sets.get(&paths) {
             return Rc::clone(set);
         }
         // Forget sets that nobody uses any more before there are twice as many as routes.
         if self.sets.len() > 2 * self.routes.len() + 16 {
             self.sets.retain(|set| Rc::strong_count(set) > 1);
         }
-        let set: Rc<[IpAddr]> = next_hops.into();
+        let set = Rc::new(paths);
         self.sets.insert(Rc::clone(&set));
         set
     }
@@ -90,34 +116,45 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn ips(texts: &[&str]) -> Vec<IpAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
+    fn paths(next_hops: &[&str]) -> Paths {
+        let next_hops = next_hops.iter().map(|text| text.parse().unwrap());
+        Paths {
+            local_pref: Some(100),
+            next_hops: next_hops.collect(),
+        }
     }
 
     #[test]
     fn sets_are_shared_and_forgotten() {
         let mut learned = Learned::default();
-        assert!(learned.set(net("10.65.0.1/32"), ips(&["10.0.0.2", "10.0.0.1"])));
+        assert!(learned.set(net("10.65.0.1/32"), paths(&["10.0.0.2", "10.0.0.1"])));
         assert!(learned.set(
             net("10.65.0.2/32"),
-            ips(&["10.0.0.1", "10.0.0.2", "10.0.0.1"])
+            paths(&["10.0.0.1", "10.0.0.2", "10.0.0.1"])
         ));
         assert_eq!(learned.sets.len(), 1);
         assert!(
-            !learned.set(net("10.65.0.1/32"), ips(&["10.0.0.1", "10.0.0.2"])),
+            !learned.set(net("10.65.0.1/32"), paths(&["10.0.0.1", "10.0.0.2"])),
             "the same"
         );
         assert_eq!(learned.over("10.0.0.2".parse().unwrap()).len(), 2);
-        assert!(learned.set(net("10.65.0.1/32"), Vec::new()));
+        let other = Paths {
+            local_pref: Some(200),
+            ..paths(&["10.0.0.1", "10.0.0.2"])
+        };
+        assert!(learned.set(net("10.65.0.1/32"), other), "another degree");
+        assert!(learned.set(net("10.65.0.1/32"), Paths::default()));
         assert!(
-            !learned.set(net("10.65.0.1/32"), Vec::new()),
+            !learned.set(net("10.65.0.1/32"), Paths::default()),
             "gone already"
         );
         for i in 0..1000_u32 {
-            learned.set(
-                net("10.65.0.1/32"),
-                vec![std::net::Ipv4Addr::from(i).into()],
-            );
+            let next_hops = vec![std::net::Ipv4Addr::from(i).into()];
+            let paths = Paths {
+                local_pref: Some(100),
+                next_hops,
+            };
+            learned.set(net("10.65.0.1/32"), paths);
         }
         assert!(learned.sets.len() < 40, "{}", learned.sets.len());
     }
@@ -126,10 +163,10 @@ mod tests {
     fn what_is_not_given_again_is_gone() {
         let mut learned = Learned::default();
         for prefix in ["10.65.0.1/32", "10.65.0.2/32", "fd65::1/128"] {
-            learned.set(net(prefix), ips(&["10.0.0.1"]));
+            learned.set(net(prefix), paths(&["10.0.0.1"]));
         }
         learned.doubt(false);
-        learned.set(net("10.65.0.2/32"), ips(&["10.0.0.1"]));
+        learned.set(net("10.65.0.2/32"), paths(&["10.0.0.1"]));
         assert_eq!(learned.take_unconfirmed(false), [net("10.65.0.1/32")]);
         assert!(learned.take_unconfirmed(true).is_empty());
     }

@@ -1,5 +1,7 @@
 //! The node between an in-memory kernel and a speaker with one neighbour.
 
+mod metric;
+
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -42,10 +44,22 @@ struct Host {
 impl Host {
     /// The host's daemon has just restarted and waits for two neighbours, of which one is there.
     fn restarted() -> Self {
-        let host = config(
+        Self::with(
+            "[[neighbor]]\naddress = \"10.0.0.2\"\nasn = 64512\npassive = true\n",
+            Duration::from_secs(90),
+        )
+    }
+
+    /// The host's daemon waits for nobody.
+    fn begun() -> Self {
+        Self::with("", Duration::ZERO)
+    }
+
+    fn with(neighbours: &str, wait: Duration) -> Self {
+        let host = config(&format!(
             "router_id = \"10.0.0.11\"\n[[neighbor]]\naddress = \"10.0.0.1\"\nasn = 64512\n\
-             [[neighbor]]\naddress = \"10.0.0.2\"\nasn = 64512\npassive = true\n",
-        );
+             {neighbours}",
+        ));
         let neighbour = config(
             "router_id = \"10.0.0.1\"\n[[neighbor]]\naddress = \"10.0.0.11\"\nasn = 64512\n\
              passive = true\n",
@@ -55,10 +69,12 @@ impl Host {
         kernel.add_address(underlay, "10.0.0.11/24".parse().unwrap());
         let kernel = Rc::new(RefCell::new(kernel));
         let mut speaker = Speaker::new(host.intent().expect("all in the file").speaker.clone(), 1);
-        speaker.restarted(Restart {
-            wait: Duration::from_secs(90),
-            ..Restart::default()
-        });
+        if !wait.is_zero() {
+            speaker.restarted(Restart {
+                wait,
+                ..Restart::default()
+            });
+        }
         let mut host = Self {
             fib: MemoryFib::new(&kernel),
             node: Node::new(fib_sync::Instant(0), host.settings, &mut speaker),

@@ -8,6 +8,7 @@ use model::{EncapsulationMode, IpPoolSpec, LoadBalancerAggregation, Network};
 
 use super::export::is_vxlan;
 use super::own::Own;
+use super::priority::Priorities;
 
 /// The label of nodes that announce no services, when it is `true`.
 const NO_SERVICES: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -34,6 +35,12 @@ pub struct Programming {
     pub wireguard: BTreeSet<IpAddr>,
     /// Pools, and the way into each.
     pub pools: Vec<(IpNet, Way)>,
+    /// The normal metrics, where metrics and LOCAL_PREF are made of each other ([`degree_of`],
+    /// [`metric_of`]); without a store they are not.
+    ///
+    /// [`degree_of`]: super::degree_of
+    /// [`metric_of`]: super::metric_of
+    pub priorities: Option<Priorities>,
 }
 
 /// How packets to a learned destination go.
@@ -84,6 +91,10 @@ pub(super) fn duties(own: &Own<'_>) -> Duties {
             services: ranges.iter().copied().collect(),
             wireguard: wireguard(own),
             pools: pools(own),
+            priorities: Some(Priorities {
+                v4: own.cluster.route_priority(false),
+                v6: own.cluster.route_priority(true),
+            }),
         },
         services: ranges,
         gateways: gateways(own),

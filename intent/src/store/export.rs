@@ -9,9 +9,10 @@ use rib::{Edit, InterfaceGlob, Match, Outcome, Policy, Rules, Source, Term, Then
 
 use super::duties::Duties;
 use super::fault::Fault;
-use super::filter::{self, PRIORITY_SUM, equal, inside};
+use super::filter::{self, equal, inside};
 use super::own::{Own, key_of};
 use super::peer::Want;
+use super::priority::{DEGREE_MIN, degree_of};
 
 /// Interfaces that Felix makes for tunnels: what lies behind them is no business of our AS.
 const TUNNELS: [&str; 2] = ["*.cali", "*.calico"];
@@ -153,13 +154,22 @@ impl<'v> Policies<'v> {
         }
     }
 
-    /// Our own routes have a degree of preference as their metric has it, before anything looks.
+    /// The degree of preference of what has the normal metric.
+    fn normal(&self, ipv6: bool) -> u32 {
+        degree_of(self.own.cluster.route_priority(ipv6))
+    }
+
+    /// Our own routes that have no degree of their own, made of their metric, have the normal one
+    /// before anything looks.
     fn degree(&self, ipv6: bool) -> Term {
-        let degree = PRIORITY_SUM.saturating_sub(self.own.cluster.route_priority(ipv6));
+        let none = Match::LocalPref {
+            min: 0,
+            max: DEGREE_MIN - 1,
+        };
         term(
             "own routes",
-            [Match::Source(Source::Local)],
-            [Edit::SetLocalPref(degree)],
+            [Match::Source(Source::Local), none],
+            [Edit::SetLocalPref(self.normal(ipv6))],
             Then::Next,
         )
     }
@@ -187,9 +197,8 @@ impl<'v> Policies<'v> {
             let when = |nets| [Match::Net(inside(nets))].into_iter().chain(more);
             (!nets.is_empty()).then(|| term(name, when(nets), [], then))
         };
-        let normal = PRIORITY_SUM.saturating_sub(self.own.cluster.route_priority(wanted.ipv6));
         let elevated = Match::LocalPref {
-            min: normal.saturating_add(1),
+            min: self.normal(wanted.ipv6).saturating_add(1),
             max: u32::MAX,
         };
         let nets = |pools: &mut dyn Iterator<Item = &(&IpPoolSpec, IpNet)>| -> Vec<IpNet> {

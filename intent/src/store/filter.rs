@@ -8,8 +8,7 @@ use model::{
 };
 use rib::{Edit, InterfaceGlob, Match, PrefixRange, PrefixSet, Source, Term, Then};
 
-/// The greatest metric, and what a metric and a LOCAL_PREF add up to.
-pub(super) const PRIORITY_SUM: u32 = 2_147_483_647;
+use super::priority::degree_of;
 
 /// The terms of a filter's rules in one direction. Fails with the field of a rule that cannot be
 /// evaluated, and why.
@@ -75,7 +74,7 @@ fn conditions(rule: &BgpFilterRule) -> Vec<Match> {
         when.push(Match::AsPathPrefix(asns.collect()));
     }
     if let Some(priority) = rule.priority {
-        let degree = PRIORITY_SUM.saturating_sub(priority);
+        let degree = degree_of(priority);
         when.push(Match::LocalPref {
             min: degree,
             max: degree,
@@ -90,9 +89,7 @@ fn edit(operation: &FilterOperation) -> Edit {
         FilterOperation::PrependAsPath { prefix } => {
             Edit::PrependAsPath(prefix.iter().map(|asn| Asn(asn.0)).collect())
         }
-        FilterOperation::SetPriority { value } => {
-            Edit::SetLocalPref(PRIORITY_SUM.saturating_sub(*value))
-        }
+        FilterOperation::SetPriority { value } => Edit::SetLocalPref(degree_of(*value)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Daemons whose whole configuration is in the store, in Calico's data model.
 
 mod live;
+mod moving;
 mod tunnel;
 
 use std::net::Ipv4Addr;

@@ -70,6 +70,24 @@ fn what_is_announced() {
     }
     let told = own(&internal, "10.65.1.0/26", None).expect("announced");
     assert_eq!(told.local_pref, Some(NORMAL));
+    // A degree that comes from a metric stays; a better one than normal is one of a workload that
+    // has arrived, and is told inside our own blocks, too.
+    for (net, given, told) in [
+        ("10.65.2.7/32", 100, Some(NORMAL)),
+        ("10.65.2.7/32", NORMAL - 7, Some(NORMAL - 7)),
+        ("10.65.1.5/32", NORMAL, None),
+        ("10.65.1.5/32", NORMAL - 7, None),
+        ("10.65.1.5/32", NORMAL + 512, Some(NORMAL + 512)),
+        ("10.66.1.1/32", NORMAL + 512, None),
+    ] {
+        let attributes = Attributes {
+            local_pref: Some(given),
+            ..Attributes::default()
+        };
+        let judged = judged(&internal, net, Role::Local, None, attributes);
+        let degree = judged.and_then(|judged| judged.local_pref);
+        assert_eq!(degree, told, "{net} {given}");
+    }
     // Tunnels of Felix's are told to other AS only, and some to nobody.
     for (interface, inside, outside) in [
         ("vxlan.calico", false, true),
