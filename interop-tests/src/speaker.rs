@@ -168,10 +168,13 @@ impl Speaker {
     /// What one of Cambric's programs reports of its neighbours.
     ///
     /// # Panics
-    /// If it does not answer.
+    /// If it does not answer in time.
     pub async fn neighbors(&self) -> report::Neighbors {
-        let answer = cambric::neighbors(self.kind, &self.site).await;
-        answer.expect("an answer")
+        let asked = until(PATIENCE, "an answer", async || {
+            Ok::<_, Error>(cambric::neighbors(self.kind, &self.site).await)
+        });
+        let (answer, _) = asked.await.unwrap_or_else(|error| panic!("{error}"));
+        answer
     }
 
     /// Has one of Cambric's programs ask a neighbour for its routes again.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// After how many seconds without a word Neutron takes a Felix for dead: at first never, so that ports
 /// are bound however busy the machine is; and after Neutron came back.

@@ -36,7 +36,7 @@ esac
 "#;
 
 /// Who is not heard asks again soon (dhclient.conf(5)).
-const CLIENT: &str = "timeout 240;\ninitial-interval 1;\nbackoff-cutoff 2;\n";
+const CLIENT: &str = "timeout 600;\ninitial-interval 1;\nbackoff-cutoff 2;\n";
 
 /// The agent, and where its dnsmasq logs.
 pub(crate) struct Agent(Process, PathBuf);
