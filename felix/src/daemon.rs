@@ -213,6 +213,9 @@ impl Daemon {
     fn tell(&mut self, now: Instant) {
         self.reporter.settings(now, &self.agent.desired().settings);
         let changed = self.agent.take_untold();
+        if !changed.is_empty() {
+            self.host.before_telling(now);
+        }
         let views = || changed.iter().map(|id| (id, self.agent.endpoint(id)));
         if let Some(files) = &mut self.files {
             files.tell(now, views(), self.agent.is_settled());

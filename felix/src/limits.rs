@@ -15,6 +15,10 @@ pub const TRANSACTION_ATTEMPTS: u32 = 8;
 /// transaction puts that off: a listing takes the longer the more endpoints there are.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);
 
+/// How many times as long as a listing of the packet filter took it is not listed only because
+/// somebody is told of an endpoint.
+pub const LISTING_SHARE: u32 = 20;
+
 /// How long at least between two rounds of forgetting connections: each walks over the table of
 /// connections of the whole machine, however few addresses left.
 pub const FORGET_GAP: Duration = Duration::from_millis(200);

@@ -253,12 +253,47 @@ fn a_foreign_edit_is_healed() {
         apply(&mut rules, &two());
         assert!(rules.is_unlisted());
         run(edits[2]);
-        assert_eq!(rules.check().unwrap(), Checked::Healed);
+        assert_eq!(rules.check().unwrap(), Checked::Renewed);
         assert_listed(&two());
         run("nft delete table inet cambric-felix");
         let other = ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
         apply(&mut rules, &other);
         assert_listed(&other);
+    });
+}
+
+/// What somebody did before a transaction of ours is not taken for ours.
+#[test]
+fn a_foreign_edit_does_not_hide_behind_a_change() {
+    lab("a_foreign_edit_does_not_hide_behind_a_change", || {
+        let mut rules = Rules::open().unwrap();
+        let one = || ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
+        let edit = "nft flush chain inet cambric-felix dispatch-from";
+        apply(&mut rules, &two());
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        run(edit);
+        apply(&mut rules, &one());
+        assert_listed(&one());
+        assert_eq!(rules.foreign_edits(), 1);
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        // Nor if our table was not listed yet: then it is known at the next look.
+        apply(&mut rules, &two());
+        assert!(rules.is_unlisted());
+        run(edit);
+        apply(&mut rules, &one());
+        rules.list().unwrap();
+        assert_eq!(rules.check().unwrap(), Checked::Renewed);
+        assert_listed(&one());
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.foreign_edits(), 1, "what is in doubt is not counted");
+        // Others' tables are theirs, whatever we do in between.
+        run("nft add table ip elsewhere");
+        apply(&mut rules, &two());
+        rules.list().unwrap();
+        run("nft delete table ip elsewhere");
+        apply(&mut rules, &one());
+        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.foreign_edits(), 1);
     });
 }
 

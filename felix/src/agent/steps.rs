@@ -124,6 +124,9 @@ impl Agent {
                 self.foreign_edits += 1;
                 warn!("somebody changed the packet filter; it is as it should be again");
             }
+            Ok(Checked::Renewed) => {
+                info!("somebody wrote rules right after us; ours are written anew, to be sure");
+            }
             Ok(Checked::Intact | Checked::Nothing) => {}
             Err(reason) => warn!(%reason, "packet filter could not be looked at"),
         }

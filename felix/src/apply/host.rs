@@ -14,7 +14,7 @@ use super::neighbours::{Neighbour, Neighbours};
 use super::rules::{Checked, Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
 use crate::agent::{Failed, Host};
-use crate::limits::{FORGET_GAP, LISTING_GAP};
+use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE};
 use crate::render::{Ruleset, Touched};
 
 /// This host, in the network namespace of the calling thread.
@@ -32,6 +32,8 @@ pub struct LinuxHost {
     listing_at: Instant,
     /// After how many transactions.
     listing_of: u64,
+    /// When it may be listed without waiting for that.
+    listing_not_before: Instant,
     /// When connections may be forgotten again.
     forgetting_at: Instant,
 }
@@ -65,6 +67,7 @@ impl LinuxHost {
             forgetter: None,
             listing_at: Instant(0),
             listing_of: 0,
+            listing_not_before: Instant(0),
             forgetting_at: Instant(0),
         })
     }
@@ -80,16 +83,32 @@ impl LinuxHost {
         if self.listing_of != made {
             (self.listing_of, self.listing_at) = (made, now + LISTING_GAP);
         }
-        if self.rules.is_unlisted()
-            && self.listing_at <= now
-            && let Err(error) = self.rules.list()
-        {
-            debug!(%error, "packet filter not listed");
+        if self.listing_at <= now {
+            self.list(now);
         }
         if !self.forgetting.is_empty() && self.forgetting_at <= now {
             self.forgetting_at = now + FORGET_GAP;
             self.forget_connections();
         }
+    }
+
+    /// Reads what the packet filter has become, before others are told of an endpoint: they may
+    /// write rules of their own then, as chained CNI plugins do.
+    pub fn before_telling(&mut self, now: Instant) {
+        if self.listing_not_before <= now {
+            self.list(now);
+        }
+    }
+
+    fn list(&mut self, now: Instant) {
+        if !self.rules.is_unlisted() {
+            return;
+        }
+        let begun = std::time::Instant::now();
+        if let Err(error) = self.rules.list() {
+            debug!(%error, "packet filter not listed");
+        }
+        self.listing_not_before = now + begun.elapsed() * LISTING_SHARE;
     }
 
     /// When to [go on](Self::go_on) although nothing happened.

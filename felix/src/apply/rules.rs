@@ -73,6 +73,9 @@ pub enum Checked {
     Intact,
     /// Somebody had changed it; it is again as it should be.
     Healed,
+    /// Somebody wrote to some table before it was known what our last transaction had made of ours:
+    /// it was written anew, to be sure.
+    Renewed,
     /// Nothing was written yet.
     Nothing,
 }
@@ -82,22 +85,30 @@ pub enum Checked {
 pub struct Rules {
     requests: Requests,
     held: Option<Ruleset>,
-    stamp: Option<Stamp>,
-    /// The generation that our last transaction made, while its listing is still to be taken.
-    unlisted: Option<u32>,
+    known: Known,
     /// Times that somebody else's change to the table was undone.
     foreign_edits: u64,
     /// Transactions carried out.
     transactions: u64,
 }
 
-/// The table as it was right after our last transaction.
+/// What is known of the table. The ruleset's generation grows with every transaction of anybody, to
+/// whichever table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    /// The ruleset's generation in the kernel: grows with every transaction of anybody.
-    generation: u32,
-    /// A hash of the kernel's own listing, handles included, counters not.
-    listing: u64,
+enum Known {
+    /// As our last transaction left it in this generation; how the kernel lists that is still to be
+    /// read.
+    Unlisted(u32),
+    /// As our last transaction left it, at least until this generation.
+    Listed {
+        generation: u32,
+        /// A hash of the kernel's own listing, handles included, counters not.
+        listing: u64,
+    },
+    /// Somebody wrote to some table while it was not listed.
+    Doubtful,
+    /// Somebody wrote to ours.
+    Changed,
 }
 
 impl Rules {
@@ -111,8 +122,7 @@ impl Rules {
         let mut rules = Self {
             requests,
             held: None,
-            stamp: None,
-            unlisted: None,
+            known: Known::Doubtful,
             foreign_edits: 0,
             transactions: 0,
         };
@@ -149,7 +159,7 @@ impl Rules {
     pub fn apply(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), RulesError> {
         if let Some(mut held) = self.held.take() {
             let steps = changes(&held, wanted, touched);
-            if steps.is_empty() || self.transact(&steps).is_ok() {
+            if steps.is_empty() || matches!(self.change(&steps), Ok(true)) {
                 held.follow(wanted, touched);
                 self.held = Some(held);
                 return Ok(());
@@ -157,7 +167,7 @@ impl Rules {
             // The table is not what we took it for: write it as a whole.
             self.foreign_edits += 1;
         }
-        self.transact(&creation(wanted))?;
+        self.create(wanted)?;
         self.held = Some(wanted.clone());
         Ok(())
     }
@@ -173,22 +183,15 @@ impl Rules {
             return Ok(Checked::Nothing);
         };
         self.list()?;
-        let generation = self.generation()?;
-        if let Some(stamp) = self.stamp {
-            if stamp.generation == generation {
-                return Ok(Checked::Intact);
-            }
-            if self.listing()? == stamp.listing {
-                self.stamp = Some(Stamp {
-                    generation,
-                    ..stamp
-                });
-                return Ok(Checked::Intact);
-            }
-        }
-        self.transact(&creation(&held))?;
-        self.foreign_edits += 1;
-        Ok(Checked::Healed)
+        self.look()?;
+        let found = match self.known {
+            Known::Listed { .. } | Known::Unlisted(_) => return Ok(Checked::Intact),
+            Known::Doubtful => Checked::Renewed,
+            Known::Changed => Checked::Healed,
+        };
+        self.create(&held)?;
+        self.foreign_edits += u64::from(found == Checked::Healed);
+        Ok(found)
     }
 
     /// Packets counted by each rule, chain by chain; `None` for a rule that does not count.
@@ -222,47 +225,98 @@ impl Rules {
         self.transactions
     }
 
-    fn transact(&mut self, steps: &[Change]) -> Result<(), RulesError> {
-        self.stamp = None;
+    /// Writes the table as a whole, whatever is there.
+    fn create(&mut self, wanted: &Ruleset) -> Result<(), RulesError> {
+        let steps = creation(wanted);
+        let made = self.transact(&steps, |rules| Ok(Some(rules.generation()?)))?;
+        if let Some(made) = made {
+            self.known = Known::Unlisted(made);
+        }
+        Ok(())
+    }
+
+    /// Changes the table in one transaction; returns false, and does nothing, if somebody else has
+    /// changed it. What was in doubt stays so.
+    fn change(&mut self, steps: &[Change]) -> Result<bool, RulesError> {
+        let made = self.transact(steps, |rules| {
+            let generation = rules.look()?;
+            Ok((rules.known != Known::Changed).then_some(generation))
+        })?;
+        if let Some(made) = made
+            && self.known != Known::Doubtful
+        {
+            self.known = Known::Unlisted(made);
+        }
+        Ok(made.is_some())
+    }
+
+    /// Carries steps out in one transaction, on the generation that `on` tells, and returns the one
+    /// that this makes; nothing where `on` tells none.
+    fn transact(
+        &mut self,
+        steps: &[Change],
+        on: impl Fn(&mut Self) -> Result<Option<u32>, Refused>,
+    ) -> Result<Option<u32>, RulesError> {
         let mut attempts = TRANSACTION_ATTEMPTS;
-        let before = loop {
-            let before = self.generation()?;
+        loop {
+            let Some(generation) = on(self)? else {
+                return Ok(None);
+            };
             attempts -= 1;
-            match self.send(steps, before) {
-                Ok(()) => break before,
+            match self.send(steps, generation) {
+                Ok(()) => {
+                    self.transactions += 1;
+                    return Ok(Some(generation.wrapping_add(1).max(1)));
+                }
                 // Somebody else's transaction came in between.
                 Err(RulesError::Step { cause, .. }) if cause.errno == ERESTART && attempts > 0 => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Looks whether somebody wrote since our last transaction, and if so, and if that can be told,
+    /// whether to our table. Returns the generation up to which that is known.
+    fn look(&mut self) -> Result<u32, Refused> {
+        let now = self.generation()?;
+        self.known = match self.known {
+            Known::Unlisted(ours) if ours != now => Known::Doubtful,
+            Known::Listed { generation, .. } if generation != now => match self.listing()? {
+                listing if self.known.lists(listing) => Known::Listed {
+                    generation: now,
+                    listing,
+                },
+                _ => Known::Changed,
+            },
+            known => known,
         };
-        self.transactions += 1;
-        self.unlisted = Some(before.wrapping_add(1).max(1));
-        Ok(())
+        Ok(now)
     }
 
     /// Whether the last transaction is still to be [listed](Self::list).
     pub const fn is_unlisted(&self) -> bool {
-        self.unlisted.is_some()
+        matches!(self.known, Known::Unlisted(_))
     }
 
     /// Reads what the last transaction has made of the table, to know it again. It takes the longer
     /// the larger the table is, so it is not a part of the transaction; but until then a change by
-    /// anybody to any table counts as one to ours.
+    /// anybody to any table may be one to ours.
     ///
     /// # Errors
     ///
     /// The kernel did not answer.
     pub fn list(&mut self) -> Result<(), RulesError> {
-        let Some(ours) = self.unlisted.take() else {
+        let Known::Unlisted(ours) = self.known else {
             return Ok(());
         };
+        self.known = Known::Doubtful;
         let listing = self.listing()?;
         // It is good only if nobody wrote between us and the listing.
         if self.generation()? == ours {
-            self.stamp = Some(Stamp {
+            self.known = Known::Listed {
                 generation: ours,
                 listing,
-            });
+            };
         }
         Ok(())
     }
@@ -365,6 +419,13 @@ impl Rules {
             .collect();
         elements.sort_unstable();
         Ok(elements)
+    }
+}
+
+impl Known {
+    /// Whether this is how the kernel lists what we left.
+    fn lists(self, found: u64) -> bool {
+        matches!(self, Self::Listed { listing, .. } if listing == found)
     }
 }
 
