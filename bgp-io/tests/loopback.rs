@@ -239,6 +239,7 @@ async fn a_range_takes_those_who_come_up_to_its_limit() {
         name: "nodes".into(),
         prefix: "127.0.0.0/8".parse().expect("a prefix"),
         limit: 1,
+        awaited: true,
         template: neighbor(22, host(0).into(), None),
     };
     let mut us = io(
@@ -286,6 +287,7 @@ async fn a_guest_that_leaves_before_its_open_frees_its_place() {
         name: "nodes".into(),
         prefix: "127.0.0.0/8".parse().expect("a prefix"),
         limit: 1,
+        awaited: true,
         template: neighbor(38, host(0).into(), None),
     };
     let mut us = io(

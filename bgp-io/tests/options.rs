@@ -59,6 +59,7 @@ async fn a_range_has_one_password_for_all() {
         name: "nodes".into(),
         prefix,
         limit: 8,
+        awaited: true,
         template,
     };
     let us = support::io(

@@ -224,6 +224,10 @@ pub struct RangeConfig {
     pub prefix: Prefix,
     /// How many sessions of this range may exist at once; the one too many is told so.
     pub limit: u16,
+    /// Whether those of it that were there before a restart of ours are waited for
+    /// ([`crate::Restart::dynamic`]): not where it is known that they have gone elsewhere. Whoever
+    /// comes all the same is waited for once there.
+    pub awaited: bool,
     /// The peer each of them becomes; its `name` and `remote` are filled in, it never dials.
     pub template: PeerConfig,
 }

@@ -16,14 +16,24 @@ use alloc::{
 };
 use core::{net::IpAddr, time::Duration};
 
-use bgp_fsm::{Instant, Session};
-use bgp_proto::{Capability, Family, FamilySet, GracefulRestart};
+use bgp_fsm::{DownReason, Instant, Session};
+use bgp_proto::{
+    Capability, Family, FamilySet, GracefulRestart,
+    notification::{cease, code},
+};
 use rib::{PeerId, Role};
 
 use crate::{
     event::{Event, Output},
     speaker::Speaker,
 };
+
+/// What a peer says with a Cease that leaves for good, or as a hard reset (RFC 8538 §3).
+const FOR_GOOD: [u8; 3] = [
+    cease::ADMINISTRATIVE_SHUTDOWN,
+    cease::PEER_DECONFIGURED,
+    cease::HARD_RESET,
+];
 
 /// What a speaker knows of its former self when it starts again.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +42,8 @@ pub struct Restart {
     /// `Selection_Deferral_Timer`).
     pub wait: Duration,
     /// Neighbours out of ranges that were there before. They are waited for as the configured
-    /// ones are; of others that may come nothing is known.
+    /// ones are, unless their range says otherwise ([`crate::RangeConfig::awaited`]); of others that
+    /// may come nothing is known.
     pub dynamic: BTreeSet<IpAddr>,
     /// Whether our own routes are awaited, too: until [`Speaker::own_routes_complete`].
     pub own_routes: bool,
@@ -54,6 +65,14 @@ impl Awaited {
         match role {
             Role::Internal => Self::Fellow(address),
             _ => Self::Peer(address),
+        }
+    }
+
+    /// Whose marker it is; `None` for our own routes.
+    const fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::OwnRoutes => None,
+            Self::Peer(address) | Self::Fellow(address) => Some(*address),
         }
     }
 }
@@ -152,11 +171,7 @@ impl Speaker {
     /// [`None`] for our own routes.
     pub fn awaited(&self) -> BTreeSet<Option<IpAddr>> {
         let waiting = self.deferral.iter().flat_map(|d| d.waiting.values());
-        let all = waiting.flatten().map(|awaited| match awaited {
-            Awaited::OwnRoutes => None,
-            Awaited::Peer(address) | Awaited::Fellow(address) => Some(*address),
-        });
-        all.collect()
+        waiting.flatten().map(Awaited::address).collect()
     }
 
     /// What a peer's first OPEN says of our restart.
@@ -217,7 +232,7 @@ impl Speaker {
         let dynamic = self.deferral.iter().flat_map(|d| &d.restart.dynamic);
         let dynamic = dynamic.filter_map(|&address| {
             let (_, range) = self.config.range_of(address)?;
-            Some((address, &range.template))
+            range.awaited.then_some((address, &range.template))
         });
         configured.chain(dynamic).filter_map(|(address, peer)| {
             peer.session.graceful_restart.as_ref()?;
@@ -250,7 +265,39 @@ impl Speaker {
         }
     }
 
-    /// A peer is configured no more.
+    /// There is a new configuration. Neighbours out of ranges that are away are waited for only as
+    /// long as it has them, and says that they are to be waited for.
+    pub(crate) fn review_awaited(&mut self) {
+        let Some(deferral) = self.deferral.as_ref().filter(|d| d.until.is_some()) else {
+            return;
+        };
+        let configured: BTreeSet<IpAddr> = self.config.peers.iter().map(|p| p.remote).collect();
+        let stays = |address: IpAddr| {
+            let peer = self.roster.at(address).and_then(|id| self.roster.get(id));
+            let range = self.config.range_of(address);
+            configured.contains(&address)
+                || peer.is_some_and(|peer| peer.params.is_some())
+                || range.is_some_and(|(_, range)| range.awaited)
+        };
+        let waiting = deferral.waiting.values().flatten();
+        let addresses = waiting.filter_map(Awaited::address);
+        let gone: BTreeSet<IpAddr> = addresses.filter(|address| !stays(*address)).collect();
+        for address in gone {
+            self.forget_awaited(address);
+        }
+    }
+
+    /// A peer's session is over. Who has said that it leaves for good will not send its routes soon.
+    pub(crate) fn marker_lost(&mut self, address: IpAddr, reason: &DownReason) {
+        if let DownReason::Received(why) = reason
+            && why.code == code::CEASE
+            && FOR_GOOD.contains(&why.subcode)
+        {
+            self.forget_awaited(address);
+        }
+    }
+
+    /// A peer is configured no more, or gone for good.
     pub(crate) fn forget_awaited(&mut self, address: IpAddr) {
         self.stop_waiting_for(address, FamilySet::all());
     }

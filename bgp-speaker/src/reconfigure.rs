@@ -98,6 +98,7 @@ impl Speaker {
         }
         self.rib.set_cluster_ids(clusters);
         self.align();
+        self.review_awaited();
         Ok(done)
     }
 

@@ -127,6 +127,7 @@ impl Speaker {
             return;
         };
         let params = state.params.take();
+        let remote = state.config.remote;
         state.local = None;
         state.refreshes.clear();
         let group = state.group.take();
@@ -151,6 +152,7 @@ impl Speaker {
         if let Some(group) = group {
             self.leave(peer, group);
         }
+        self.marker_lost(remote, &reason);
         self.outputs
             .push_back(Output::Event(Event::Down { peer, reason }));
     }

@@ -31,6 +31,7 @@ fn reflector(clients: usize) -> Speaker {
         name: "nodes".to_owned(),
         prefix: "10.0.0.0/8".parse().expect("a prefix"),
         limit: u16::try_from(clients).expect("not so many"),
+        awaited: true,
         template: config.neighbor(Ipv4Addr::UNSPECIFIED.into(), Role::Client),
     });
     let mut speaker = Speaker::new(config, 7);

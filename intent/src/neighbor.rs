@@ -132,6 +132,7 @@ fn range(
         name,
         prefix: to_prefix(prefix),
         limit: *range.limit.get_ref(),
+        awaited: true,
         template,
     }
 }

@@ -4,6 +4,7 @@
 //! into what the node's daemon is to do. Both are pure: the same keys give the same answer, whatever
 //! order they came in.
 
+mod clients;
 mod cluster;
 mod derive;
 mod duties;

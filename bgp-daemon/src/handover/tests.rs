@@ -42,6 +42,7 @@ pub(crate) fn reflector(number: u8) -> SpeakerConfig {
         name: "clients".into(),
         prefix: "10.0.0.0/28".parse().expect("a prefix"),
         limit: 8,
+        awaited: true,
         template: peer(number, 0, Role::Client),
     };
     config(

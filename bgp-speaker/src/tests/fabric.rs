@@ -54,6 +54,7 @@ pub(super) fn clients(us: usize, limit: u16) -> RangeConfig {
         name: String::from("nodes"),
         prefix: "10.0.0.0/24".parse().expect("a prefix"),
         limit,
+        awaited: true,
         template: neighbor(us, 0, Role::Client),
     }
 }

@@ -12,16 +12,16 @@ use super::fabric::{address, clients, neighbor, prefix, speaker_config};
 use super::wire::{Heard, Say, Wire, graceful_open, open};
 use crate::{Event, Input, Restart, SpeakerConfig};
 
-const V4: Family = Family::IPV4_UNICAST;
-const V6: Family = Family::IPV6_UNICAST;
-const WAIT: u64 = 90;
+pub(super) const V4: Family = Family::IPV4_UNICAST;
+pub(super) const V6: Family = Family::IPV6_UNICAST;
+pub(super) const WAIT: u64 = 90;
 
 fn graceful() -> Option<GracefulRestartConfig> {
     Some(GracefulRestartConfig::default())
 }
 
 /// A reflector with the configured client 2 and a range of others.
-fn config() -> SpeakerConfig {
+pub(super) fn config() -> SpeakerConfig {
     let mut config = speaker_config(1);
     let mut client = neighbor(1, 2, rib::Role::Client);
     client.session.passive = true;
@@ -34,7 +34,7 @@ fn config() -> SpeakerConfig {
 }
 
 /// It comes back, and knows that it had client 3.
-fn restarted(own_routes: bool) -> Wire {
+pub(super) fn restarted(own_routes: bool) -> Wire {
     Wire::prepared(config(), |speaker| {
         speaker.restarted(Restart {
             wait: Duration::from_secs(WAIT),
@@ -45,11 +45,11 @@ fn restarted(own_routes: bool) -> Wire {
 }
 
 /// A client that lists both families and has not restarted itself.
-fn client(number: usize) -> Open {
+pub(super) fn client(number: usize) -> Open {
     graceful_open(number, |graceful| graceful.families.push((V6, true)))
 }
 
-fn whole(wire: &mut Wire, peer: PeerId) {
+pub(super) fn whole(wire: &mut Wire, peer: PeerId) {
     wire.say(peer, Say::EndOfRib(V4));
     wire.say(peer, Say::EndOfRib(V6));
 }

@@ -15,7 +15,7 @@ use super::peer::Want;
 use super::reflectors::{self, Wish};
 use super::unheeded::unheeded;
 use super::view::{Node, View};
-use super::{explicit, mesh};
+use super::{clients, explicit, mesh};
 use crate::check::Intent;
 use crate::file::listen_default;
 
@@ -149,12 +149,12 @@ fn peers(
     let mut chosen = reflectors::wants(own, alone, faults);
     chosen.extend(mesh);
     chosen.retain(|want| taken.insert(want.remote));
-    let mut clients = reflectors::clients(own);
-    clients.retain(|(_, want)| !taken.contains(&want.remote));
+    let mut clients = clients::of_reflector(own);
+    clients.retain(|client| !taken.contains(&client.want.remote));
     let mut former = former(own, before, taken);
     match own.fabric_password() {
         Ok(password) => {
-            let clients = clients.iter_mut().map(|(_, want)| want);
+            let clients = clients.iter_mut().map(|client| &mut client.want);
             for want in chosen.iter_mut().chain(clients).chain(&mut former) {
                 want.password.clone_from(&password);
             }
@@ -177,7 +177,7 @@ fn peers(
     let mut peers: Vec<PeerConfig> = peers.collect();
     peers.sort_by(|a, b| a.name.cmp(&b.name));
     let ranges = clients.into_iter();
-    let ranges = ranges.map(|(name, want)| reflectors::range(name, want, own, &mut policies));
+    let ranges = ranges.map(|client| clients::range(client, own, &mut policies));
     let ranges = ranges.collect();
     let former = former.into_iter();
     let former = former.map(|want| (want.remote, want.peer(own, &mut policies)));

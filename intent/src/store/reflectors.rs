@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use bgp_proto::{Asn, Prefix};
-use bgp_speaker::RangeConfig;
-use ipnet::IpNet;
+use bgp_proto::Asn;
 use model::{AsNumber, DEFAULT_CONFIGURATION, Kind, ReflectorState, Registration};
-use rib::Role;
 
 use super::cluster::ClusterWish;
-use super::export::Policies;
 use super::fault::Fault;
 use super::own::{Own, key_of};
 use super::peer::{Origin, Want, waits_for};
-use super::view::Node;
+use super::view::View;
 use crate::limits::{BGP_PORT, REFLECTORS, REFLECTORS_MAX};
 use crate::placement::{Candidate, choose};
 
@@ -103,12 +99,17 @@ pub(super) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> 
 /// How many reflectors a client peers with: what its machine says goes before what the store says of
 /// it, and that before what the store says of all.
 fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
-    if let Some(count) = own.host.reflectors {
-        return count;
+    match own.host.reflectors {
+        Some(count) => count,
+        None => count_of(own.view, &own.host.name, faults),
     }
-    let of_node = format!("node.{}", own.host.name);
+}
+
+/// The same of any node, as far as the store tells.
+pub(super) fn count_of(view: &View, node: &str, faults: &mut Vec<Fault>) -> usize {
+    let of_node = format!("node.{node}");
     for name in [&*of_node, DEFAULT_CONFIGURATION] {
-        let settings = own.view.configurations.get(name);
+        let settings = view.configurations.get(name);
         let Some(text) = settings.and_then(|settings| settings.reflectors.as_ref()) else {
             continue;
         };
@@ -189,50 +190,6 @@ pub(super) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
     given.chain(said).collect()
 }
 
-/// Whom a reflector accepts as its client, by the names of their nodes: the addresses of all nodes
-/// that are no reflectors.
-pub(super) fn clients<'v>(own: &Own<'v>) -> Vec<(&'v str, Want<'v>)> {
-    if !own.host.reflects {
-        return Vec::new();
-    }
-    let nodes = own.view.nodes.iter();
-    let nodes = nodes.filter(|(name, node)| is_client(own, name, node));
-    let wants = nodes.flat_map(|(name, node)| {
-        let addresses = node.addresses();
-        addresses.filter_map(move |remote| {
-            let local = own.node.address_beside(remote)?;
-            let asn = own.asn_of(node);
-            let want = reflector_want(own, remote, BGP_PORT, asn, local, true);
-            Some((name.as_str(), want))
-        })
-    });
-    wants.collect()
-}
-
-/// A client, as the speaker takes it: whoever comes from this address.
-pub(super) fn range(
-    name: &str,
-    want: Want<'_>,
-    own: &Own<'_>,
-    policies: &mut Policies<'_>,
-) -> RangeConfig {
-    let prefix = Prefix::from(IpNet::from(want.remote));
-    let mut template = want.peer(own, policies);
-    if template.role == Role::Internal {
-        template.role = Role::Client;
-    }
-    RangeConfig {
-        name: name.to_owned(),
-        prefix,
-        limit: 1,
-        template,
-    }
-}
-
-fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {
-    node.cluster_id.is_none() && !own.view.fleet.has(name) && name != own.host.name
-}
-
 /// A session for each address of a reflector that we have an address beside. Its AS is that of its
 /// node, which it follows itself; what it said of it may be a moment old.
 fn with<'v>(
@@ -252,7 +209,7 @@ fn with<'v>(
     addresses.collect()
 }
 
-fn reflector_want<'v>(
+pub(super) fn reflector_want<'v>(
     own: &Own<'v>,
     remote: IpAddr,
     port: u16,

@@ -11,6 +11,7 @@ use rib::{Policy, Role, RouteContext, Verdict};
 
 use super::*;
 
+mod awaited;
 mod identity;
 mod passwords;
 

@@ -1,0 +1,105 @@
+//! Who is waited for no longer after a restart of our own, although it was there before.
+
+use alloc::{collections::BTreeSet, vec};
+use core::{net::IpAddr, time::Duration};
+
+use bgp_proto::{Notification, notification::cease};
+
+use super::fabric::address;
+use super::restarter::{V4, V6, WAIT, client, config, restarted, whole};
+use super::wire::{Heard, Say, Wire};
+use crate::{Restart, SpeakerConfig};
+
+const MARKERS: [Heard; 2] = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+
+/// The same as [`config`], whose range waits for nobody.
+fn unawaited() -> SpeakerConfig {
+    let mut config = config();
+    config.ranges[0].awaited = false;
+    config
+}
+
+fn waits_for(wire: &Wire) -> BTreeSet<IpAddr> {
+    wire.speaker.awaited().into_iter().flatten().collect()
+}
+
+/// As where the store tells that they have chosen other reflectors.
+#[test]
+fn who_is_not_expected_is_not_waited_for_unless_it_comes() {
+    let mut wire = Wire::prepared(unawaited(), |speaker| {
+        speaker.restarted(Restart {
+            wait: Duration::from_secs(WAIT),
+            dynamic: BTreeSet::from([3, 4].map(|number| IpAddr::V4(address(number)))),
+            own_routes: false,
+        });
+    });
+    assert_eq!(waits_for(&wire), [IpAddr::V4(address(2))].into());
+    let three = wire.connect(3, &client(3));
+    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    let two = wire.connect(2, &client(2));
+    whole(&mut wire, two);
+    assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
+    assert_eq!(wire.hear(two), []);
+    whole(&mut wire, three);
+    let told = [
+        Heard::Reach(vec!["10.65.0.3/32".into()]),
+        Heard::EndOfRib(V4),
+        Heard::EndOfRib(V6),
+    ];
+    assert_eq!(wire.hear(two), told, "and nobody waits for client 4");
+}
+
+#[test]
+fn who_is_expected_no_more_is_waited_for_no_more() {
+    let mut gone = config();
+    gone.ranges.clear();
+    for config in [unawaited(), gone] {
+        let mut wire = restarted(false);
+        let two = wire.connect(2, &client(2));
+        whole(&mut wire, two);
+        assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
+        let now = wire.now;
+        wire.speaker.reconfigure(now, config).expect("taken");
+        assert_eq!(wire.hear(two), MARKERS);
+        assert!(wire.speaker.deferred().is_empty());
+    }
+}
+
+/// It has come, and what it will send is what its OPEN says.
+#[test]
+fn who_is_there_is_waited_for_whatever_is_expected() {
+    let mut wire = restarted(false);
+    let two = wire.connect(2, &client(2));
+    whole(&mut wire, two);
+    let three = wire.connect(3, &client(3));
+    let now = wire.now;
+    wire.speaker.reconfigure(now, unawaited()).expect("taken");
+    assert_eq!(wire.hear(two), []);
+    assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
+    // Its connection breaks: it has not said that it stays away.
+    wire.lose(three);
+    assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
+    let three = wire.connect(3, &client(3));
+    whole(&mut wire, three);
+    assert_eq!(wire.hear(two), MARKERS);
+}
+
+#[test]
+fn who_leaves_for_good_is_waited_for_no_more() {
+    let for_good = [
+        (cease::PEER_DECONFIGURED, true),
+        (cease::ADMINISTRATIVE_SHUTDOWN, true),
+        (cease::HARD_RESET, true),
+        (cease::OTHER_CONFIGURATION_CHANGE, false),
+        (cease::CONNECTION_COLLISION_RESOLUTION, false),
+    ];
+    for (subcode, leaves) in for_good {
+        let mut wire = restarted(false);
+        let two = wire.connect(2, &client(2));
+        whole(&mut wire, two);
+        let three = wire.connect(3, &client(3));
+        wire.say(three, Say::Notification(Notification::cease(subcode)));
+        let expected = if leaves { &MARKERS[..] } else { &[] };
+        assert_eq!(wire.hear(two), expected, "Cease/{subcode}");
+    }
+}

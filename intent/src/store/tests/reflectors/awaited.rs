@@ -1,0 +1,63 @@
+//! For which of its clients a reflector waits after a restart: those that choose it.
+
+use super::*;
+
+/// The clients that a reflector waits for, by the names of their nodes.
+fn awaited(view: &View, name: &str) -> BTreeSet<String> {
+    let ranges = speaker(view, name).ranges.into_iter();
+    let awaited = ranges.filter(|range| range.awaited);
+    awaited.map(|range| range.name).collect()
+}
+
+/// The clients that choose a reflector.
+fn choosers(view: &View, at: u8) -> BTreeSet<String> {
+    let nodes = (1..=8).map(|node| format!("n{node}"));
+    let chosen = format!("Reflector_10_0_1_{at}");
+    nodes
+        .filter(|node| choice(view, node).contains(&chosen))
+        .collect()
+}
+
+#[test]
+fn those_clients_are_waited_for_that_choose_the_reflector() {
+    let mut view = registered();
+    let key = "/calico/resources/v3/projectcalico.org/bgpconfigurations/node.n3";
+    let alone = r#"{"metadata":{"name":"node.n3",
+        "annotations":{"cambric.io/reflectors-per-node":"1"}},"spec":{}}"#;
+    assert!(view.take(key.as_bytes(), Some(alone.as_bytes())));
+    let mut seen = BTreeSet::new();
+    for gone in [None, Some(1), Some(2), Some(3)] {
+        let mut view = view.clone();
+        if let Some(gone) = gone {
+            register(&mut view, gone, "draining");
+        }
+        for at in (1..=3).filter(|at| Some(*at) != gone) {
+            let awaited = awaited(&view, &format!("rr{at}"));
+            assert_eq!(awaited, choosers(&view, at), "rr{at} without {gone:?}");
+            seen.insert(awaited);
+        }
+    }
+    assert!(seen.len() > 3, "{seen:?}");
+}
+
+/// Before it has registered again it counts itself in; so it does while it is drained, for who has not
+/// heard of that is still its client.
+#[test]
+fn a_reflector_expects_its_clients_whatever_is_said_of_itself() {
+    let mut view = registered();
+    let before = choosers(&view, 1);
+    assert!((1..8).contains(&before.len()));
+    register(&mut view, 1, "draining");
+    assert!(put(&mut view, "drain/rr1", "{}"));
+    assert_eq!(awaited(&view, "rr1"), before);
+    assert!(delete(&mut view, "drain/rr1"));
+    assert!(delete(&mut view, "reflector/rr1"));
+    view.fleet_mut().forget("rr1");
+    assert_eq!(awaited(&view, "rr1"), before);
+    // The fewer it knows of, the more it expects.
+    for at in [2, 3] {
+        assert!(delete(&mut view, &format!("reflector/rr{at}")));
+        view.fleet_mut().forget(&format!("rr{at}"));
+    }
+    assert_eq!(awaited(&view, "rr1").len(), 8);
+}
