@@ -15,8 +15,9 @@ pub const REREGISTER_EVERY: Duration = Duration::from_secs(60);
 /// How long a reflector waits after a question to the store that was in vain: at first, and at most.
 pub const REGISTRY_RETRY_MIN: Duration = Duration::from_millis(250);
 
-/// See [`REGISTRY_RETRY_MIN`].
-pub const REGISTRY_RETRY_MAX: Duration = Duration::from_secs(5);
+/// See [`REGISTRY_RETRY_MIN`]. Reflectors are few, and all are to be registered again soon after the
+/// first one is.
+pub const REGISTRY_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// How long a reflector waits for the store to answer.
 pub const REGISTRY_ANSWER_MAX: Duration = Duration::from_secs(5);
