@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 
+use bgp_speaker::Speaker;
 use intent::placement::{Candidate, choose};
 use sim::Chance;
 
@@ -23,6 +24,11 @@ enum Act {
     Restart(usize, u64),
     /// It is killed and stays away until its registration is gone, then it comes back.
     Lose(usize),
+    /// The same, but when it comes back the next one is killed, with the clients that it had taken
+    /// over, and back after so many seconds.
+    Relieve(usize, u64),
+    /// All are killed, and after so many seconds back one after the other, so many seconds apart.
+    RestartAll(u64, u64),
     /// It is drained, and undrained.
     Drain(usize),
     /// The same, while every n-th client does not reach the store for so many seconds.
@@ -40,7 +46,7 @@ enum Act {
 impl Act {
     fn draw(chance: &mut Chance, reflectors: usize) -> Self {
         let nth = chance.below(reflectors);
-        match chance.below(8) {
+        match chance.below(10) {
             0 => Self::Restart(nth, chance.within(1..=10)),
             1 => Self::Lose(nth),
             2 => Self::Drain(nth),
@@ -48,6 +54,8 @@ impl Act {
             4 => Self::Hide(nth),
             5 => Self::HideAll(chance.within(5..=150)),
             6 => Self::DrainApart(nth, 1 + chance.below(4), chance.within(5..=90)),
+            7 => Self::Relieve(nth, chance.within(1..=30)),
+            8 => Self::RestartAll(chance.within(1..=60), chance.within(0..=5)),
             _ => Self::Partition(chance.below(3), 1 + chance.below(4), chance.within(5..=45)),
         }
     }
@@ -84,6 +92,11 @@ fn rest(
 ) {
     world.pass(REST_S);
     assert!(world.whole, "{what:?}: routes are missing");
+    for machine in &world.machines {
+        let awaited = machine.speaker().map(Speaker::awaited);
+        let nobody = awaited.is_none_or(|awaited| awaited.is_empty());
+        assert!(nobody, "{what:?}: {} is still restarting", machine.name);
+    }
     let target = about.map(|nth| IpAddr::from(world.machines[world.reflector(nth)].address));
     for client in 0..world.clients {
         let wanted = chosen(world, client, without);
@@ -135,6 +148,32 @@ fn befall(world: &mut World, act: Act) {
             rest(world, Some(nth), Some(nth), &act);
             world.machines[at].start();
             rest(world, Some(nth), None, &act);
+        }
+        Act::Relieve(nth, seconds) => {
+            let at = world.reflector(nth);
+            let next = world.reflector((nth + 1) % (world.machines.len() - world.clients));
+            world.kill(at);
+            world.pass(20);
+            rest(world, Some(nth), Some(nth), &act);
+            world.kill(next);
+            world.machines[at].start();
+            world.pass(seconds);
+            world.machines[next].start();
+            world.pass(REST_S);
+            world.downs.clear(); // Two have come and gone.
+            rest(world, None, None, &act);
+        }
+        Act::RestartAll(seconds, apart) => {
+            let all = world.clients..world.machines.len();
+            all.clone().for_each(|at| world.kill(at));
+            world.pass(seconds);
+            for at in all {
+                world.machines[at].start();
+                world.pass(apart);
+            }
+            world.pass(REST_S);
+            world.downs.clear(); // Everybody's have.
+            rest(world, None, None, &act);
         }
         Act::Drain(nth) => {
             world.drain(nth, true);
