@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Route events that a monitor keeps; older ones are dropped, and counted.
 pub const ROUTE_EVENTS_MAX: usize = 65_536;
 
+/// The kernel's buffer of route events for one monitor: for some seconds in which nobody lets it read.
+pub const ROUTE_EVENTS_OCTETS: usize = 8 << 20;
+
 /// Octets of the end of a log that an error about a dead process quotes.
 pub const LOG_TAIL_OCTETS: u64 = 2_000;
 

@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt;
+use nix::sys::socket::{setsockopt, sockopt};
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::sys::AsyncSocket as _;
 use rtnetlink::{MulticastGroup, new_multicast_connection};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::limits::ROUTE_EVENTS_MAX;
+use crate::limits::{ROUTE_EVENTS_MAX, ROUTE_EVENTS_OCTETS};
 use crate::{Error, Host, KernelRoute, MAIN_TABLE};
 
 /// Listens to a host's route notifications.
@@ -80,12 +82,15 @@ impl RouteMonitor {
             MulticastGroup::Ipv6Route,
             MulticastGroup::Link,
         ];
-        let (connection, _, mut messages) = host
+        let (mut connection, _, mut messages) = host
             .run(|| {
                 let _within = runtime.enter();
                 new_multicast_connection(&groups)
             })?
             .map_err(|e| Error::io("listening to the routes of", host.name(), e))?;
+        // What does not fit is told as an overrun.
+        let socket = connection.socket_mut().socket_ref();
+        let _ = setsockopt(socket, sockopt::RcvBufForce, &ROUTE_EVENTS_OCTETS);
         let (version, changed) = watch::channel(0);
         let shared = Arc::new(Shared {
             events: Mutex::default(),
