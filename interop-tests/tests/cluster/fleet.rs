@@ -9,6 +9,7 @@ use interop_tests::{Etcd, Ground, Kind, Own, READY, Site, Speaker};
 use lab::{Error, until};
 use model::{FabricKey, RESOURCES_PREFIX, ReflectorState, Registration};
 
+use crate::settled::has_begun;
 use crate::watch::{Node, Watch};
 
 const NODES: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -123,6 +124,7 @@ impl<'g> Fleet<'g> {
 
     /// One is killed, is missed, and comes back.
     pub(crate) async fn a_reflector_is_killed(&mut self, nth: usize) {
+        self.settled().await;
         let watch = self.watch("a reflector is killed");
         self.reflectors[nth].kill().await.expect("killed");
         self.someone_misses_a_session().await;
@@ -161,6 +163,7 @@ impl<'g> Fleet<'g> {
 
     /// All reflectors are killed at once, and come back.
     pub(crate) async fn all_reflectors_are_away(&mut self, time: Duration) {
+        self.settled().await;
         let watch = self.watch("all reflectors are away");
         for reflector in &mut self.reflectors {
             reflector.kill().await.expect("killed");
@@ -177,6 +180,7 @@ impl<'g> Fleet<'g> {
 
     /// Its clients go elsewhere while routes come and go, and back again afterwards.
     pub(crate) async fn a_reflector_is_drained_under_load(&mut self, nth: usize) {
+        let before = self.choices().await;
         let watch = self.watch("a reflector is drained under load");
         let host = REFLECTORS[nth];
         let key = FabricKey::Drain(format!("h{host}")).to_string();
@@ -186,15 +190,21 @@ impl<'g> Fleet<'g> {
             () = self.churn() => {}
             () = self.registered(ReflectorState::Drained, &drained) => {}
         }
-        let left = self.reflectors[nth].neighbors().await;
-        assert!(left.neighbors.is_empty(), "{left:?}");
+        self.wait("a reflector without neighbors", async || {
+            let left = self.reflectors[nth].neighbors().await.neighbors;
+            Ok(left
+                .is_empty()
+                .then_some(())
+                .ok_or_else(|| format!("{left:?}")))
+        })
+        .await;
         self.sessions(CHOSEN).await;
         watch.end(&self.nodes).await;
 
         let watch = self.watch("and undrained");
         self.delete(&key).await;
         self.registered(ReflectorState::Active, &drained).await;
-        self.sessions(CHOSEN).await;
+        self.chosen_are(&before).await;
         watch.end(&self.nodes).await;
     }
 
@@ -235,8 +245,7 @@ impl<'g> Fleet<'g> {
     /// Waits until every node has so many sessions, and all of them are up.
     pub(crate) async fn sessions(&self, count: usize) {
         for node in &self.nodes {
-            let begun = |status: &Status| status.facts.iter().any(|fact| fact.name == "listening");
-            node.speaker.reports("that it has begun", begun).await;
+            node.speaker.reports("that it has begun", has_begun).await;
         }
         let what = format!("{count} sessions of every node");
         self.wait(&what, async || {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use admin::report::Status;
 use datastore::Store as _;
 use interop_tests::Site;
 use ipnet::IpNet;
@@ -14,13 +13,13 @@ use model::{FabricKey, ReflectorState};
 use crate::fleet::{CHOSEN, ETCDS, Fleet, REFLECTORS};
 
 /// With whom each node has sessions up.
-type Choices = Vec<BTreeSet<IpAddr>>;
+pub(crate) type Choices = Vec<BTreeSet<IpAddr>>;
 
 impl Fleet<'_> {
     /// One is killed and stays away until its registration has run out: its clients have chosen
     /// others then. When it is back, so are they.
     pub(crate) async fn a_reflector_stays_away(&mut self, nth: usize) {
-        self.has_settled(nth).await;
+        self.settled().await;
         let watch = self.watch("a reflector stays away");
         let before = self.choices().await;
         self.reflectors[nth].kill().await.expect("killed");
@@ -35,6 +34,7 @@ impl Fleet<'_> {
     /// One lives, but the store does not hear of it: it counts for a while by its sessions, then its
     /// clients choose others.
     pub(crate) async fn a_reflector_is_not_heard_of(&mut self, nth: usize) {
+        self.settled().await;
         let watch = self.watch("a reflector is not heard of");
         let before = self.choices().await;
         self.reach_the_store(nth, false).await;
@@ -62,26 +62,6 @@ impl Fleet<'_> {
         self.registered(ReflectorState::Active, &REFLECTORS).await;
         assert_eq!(self.choices().await, before);
         watch.end(&self.nodes).await;
-    }
-
-    /// Waits until a reflector has nobody to wait for, nor will its next life have but its clients.
-    async fn has_settled(&self, nth: usize) {
-        let reflector = &self.reflectors[nth];
-        let is_over = |status: &Status| !status.restarting;
-        reflector.reports("that its restart is over", is_over).await;
-        self.wait("what a reflector remembers", async || {
-            let neighbors = reflector.neighbors().await.neighbors.into_iter();
-            let clients = neighbors.filter(|one| one.role == "client");
-            let clients: BTreeSet<IpAddr> = clients.filter_map(|one| one.address).collect();
-            let text = reflector.site.load("route-reflector.restart");
-            let lines = text
-                .lines()
-                .filter_map(|line| line.strip_prefix("neighbor "));
-            let kept: BTreeSet<IpAddr> = lines.filter_map(|line| line.parse().ok()).collect();
-            let differ = format!("{kept:?}, it has {clients:?}");
-            Ok((kept == clients).then_some(()).ok_or(differ))
-        })
-        .await;
     }
 
     /// Lets a reflector reach the store, or not: what it sends there goes nowhere.
@@ -129,7 +109,7 @@ impl Fleet<'_> {
         self.sessions(CHOSEN).await;
     }
 
-    async fn chosen_are(&self, before: &Choices) {
+    pub(crate) async fn chosen_are(&self, before: &Choices) {
         self.wait("the choice of before", async || {
             let now = self.choices().await;
             Ok((now == *before)
@@ -139,7 +119,7 @@ impl Fleet<'_> {
         .await;
     }
 
-    async fn choices(&self) -> Choices {
+    pub(crate) async fn choices(&self) -> Choices {
         let mut choices = Vec::new();
         for node in &self.nodes {
             let neighbors = node.speaker.neighbors().await.neighbors;

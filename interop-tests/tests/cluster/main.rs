@@ -7,6 +7,7 @@
 mod fleet;
 mod leases;
 mod outage;
+mod settled;
 mod watch;
 
 use std::env;

@@ -102,6 +102,7 @@ impl<'g> Fleet<'g> {
     pub(crate) async fn all_restart_without_the_store(&mut self) {
         let watch = self.watch("all restart without the store");
         let stores = self.stores.clone();
+        self.settled().await;
         self.etcd.kill(0).await.expect("killed");
         for nth in 0..=NODES.len() {
             let speaker = match self.nodes.get_mut(nth) {
@@ -113,6 +114,7 @@ impl<'g> Fleet<'g> {
             speaker.reports(told, says(told)).await;
             self.sessions(CHOSEN).await;
             self.whole().await;
+            self.settled().await;
         }
         self.etcd.run(0).expect("started");
         for speaker in self.speakers() {
