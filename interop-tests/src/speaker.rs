@@ -1,6 +1,7 @@
 //! A BGP speaker on a host of the lab, whichever program it is.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use admin::report;
 use ipnet::IpNet;
@@ -115,6 +116,12 @@ impl Speaker {
     ) -> Result<Self, Error> {
         let keys = cambric::keeping(kind, &site, max_age_s);
         Self::start_stored_with(kind, site, stores, &keys)
+    }
+
+    /// How long ago one of these has written its file; `None` if there is none.
+    pub fn kept_for(&self) -> Option<Duration> {
+        let file = std::fs::metadata(cambric::snapshot(self.kind, &self.site)).ok()?;
+        file.modified().ok()?.elapsed().ok()
     }
 
     /// What one of these has in its file, if there is one.

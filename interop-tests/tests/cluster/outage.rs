@@ -1,5 +1,7 @@
 //! A small fabric whose store is away, or has lost all that it held.
 
+use std::time::Duration;
+
 use admin::report::Status;
 use interop_tests::{Ground, Kind, READY, Speaker};
 use model::{FabricKey, ReflectorState};
@@ -131,8 +133,11 @@ impl<'g> Fleet<'g> {
         let stores = self.stores.clone();
         self.etcd.kill(0).await.expect("killed");
         for (nth, max_age_s) in [(0, 0), (1, 1)] {
+            self.nodes[nth].speaker.kill().await.expect("killed");
+            self.snapshot_is_older(nth, max_age_s).await;
             let speaker = &mut self.nodes[nth].speaker;
-            restart(speaker, &stores, max_age_s).await;
+            let started = speaker.start_keeping_again(&stores, max_age_s);
+            started.expect("started");
             let waits = "a whole read of the store";
             speaker.reports(waits, says(waits)).await;
             let reason = format!("{max_age_s} s are allowed");
@@ -142,6 +147,20 @@ impl<'g> Fleet<'g> {
         self.sessions(CHOSEN).await;
         self.whole().await;
         watch.end(&self.nodes).await;
+    }
+
+    /// Waits until what a node that is gone has kept is older than that. As long as it runs it may
+    /// write it anew.
+    async fn snapshot_is_older(&self, nth: usize, age_s: u32) {
+        let age = Duration::from_secs(age_s.into());
+        self.wait("an older snapshot", async || {
+            let kept_for = self.nodes[nth].speaker.kept_for();
+            let is_older = age.is_zero() || kept_for.is_some_and(|kept| kept > age);
+            Ok(is_older
+                .then_some(())
+                .ok_or_else(|| format!("{kept_for:?}")))
+        })
+        .await;
     }
 
     /// It loses all, is back at once or later, and is filled by and by.
