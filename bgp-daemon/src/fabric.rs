@@ -15,7 +15,7 @@ use bgp_io::bgp_proto::Notification;
 use bgp_io::bgp_speaker::{Event, SpeakerConfig};
 use bgp_io::rib::Progress;
 use intent::Intent;
-use intent::store::{Derived, Fleet, Wish};
+use intent::store::{Chosen, Derived, Fleet, Placed, Wish};
 use model::ReflectorState;
 
 use crate::drain::{Drain, FAREWELL};
@@ -33,6 +33,8 @@ pub struct Fabric {
     /// When the store is told again what a reflector has to say.
     enrol_at: Option<Instant>,
     handover: Handover,
+    /// The BGPPeers by which peers were selected.
+    peerings: BTreeMap<IpAddr, String>,
     drain: Drain,
 }
 
@@ -62,8 +64,17 @@ impl Fabric {
         }
         let wanted = &derived.intent.as_ref()?.speaker;
         self.handover.want(now, wanted, &derived.chosen);
+        self.note_peerings(&derived.chosen);
         self.wanted = Some(wanted.clone());
         self.effective()
+    }
+
+    /// Keeps in mind by which BGPPeers peers were selected, also when these are no more.
+    fn note_peerings(&mut self, chosen: &Chosen) {
+        let before = std::mem::take(&mut self.peerings);
+        let leaving = self.handover.leaving();
+        let leaving = leaving.filter_map(|at| Some((at, before.get(&at)?.clone())));
+        self.peerings = leaving.chain(chosen.peerings.clone()).collect();
     }
 
     /// What a speaker is to begin as.
@@ -132,9 +143,12 @@ impl Fabric {
         Some(wish)
     }
 
-    /// The addresses of the peers that the fabric has put there, those that leave among them.
-    pub fn placed(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.handover.placed()
+    /// The peers that the fabric has put there, those that leave among them.
+    pub fn placed(&self) -> Placed {
+        let placed = self.handover.placed();
+        placed
+            .map(|at| (at, self.peerings.get(&at).cloned()))
+            .collect()
     }
 
     /// What an operator should know.

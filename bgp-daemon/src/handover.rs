@@ -1,8 +1,8 @@
 //! Make before break: a session that the fabric no longer asks for ends when others carry its routes.
 //!
-//! The mesh of all nodes and the reflectors that a node has chosen are peers that come and go
-//! because the fabric changes, not because somebody wants one of them gone. A peer of these that
-//! leaves what is wanted stays configured, *leaving*, until
+//! The mesh of all nodes, the reflectors that a node has chosen and the nodes that a `peerSelector`
+//! selects are peers that come and go because the fabric changes, not because somebody wants one of
+//! them gone. A peer of these that leaves what is wanted stays configured, *leaving*, until
 //!
 //! * every peer that is wanted is Established and has sent its End-of-RIB markers (RFC 4724 §2), and
 //! * no prefix is reached by way of leaving peers only, but for such as have just come, and
@@ -10,9 +10,11 @@
 //!   way of the peers that are wanted knows that they have ours.
 //!
 //! or until its session ends by itself, or its host is no more, or [`HANDOVER_MAX`] is over and at
-//! least one peer that is wanted is there. Its policies and its password are those of today: only
-//! that there is a session at all is of yesterday. Pure: it looks at a speaker and a clock and says who is to
-//! be configured.
+//! least one peer that is wanted is there. Its policies and its password are those of today, as far as
+//! something says so: only that there is a session at all, and whether we reflect for it, is of
+//! yesterday. Where nobody is wanted at all nobody is kept. Those that had selected *us* go by themselves:
+//! it is they who look for others, and we keep them in any case, but no longer than [`HANDOVER_MAX`].
+//! Pure: it looks at a speaker and a clock and says who is to be configured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -35,6 +37,8 @@ pub(crate) mod tests;
 pub struct Handover {
     /// The peers of the last choice that was wanted.
     chosen: BTreeMap<IpAddr, PeerConfig>,
+    /// Those of them that have selected us.
+    selecting: BTreeSet<IpAddr>,
     /// Whom leaving peers wait for.
     successors: BTreeSet<IpAddr>,
     leaving: BTreeMap<IpAddr, Leaving>,
@@ -49,12 +53,26 @@ pub struct Handover {
 #[derive(Debug)]
 struct Leaving {
     config: PeerConfig,
+    /// Whether it had selected us, and goes by itself.
+    selects: bool,
     /// Since when it has not been wanted.
     since: Instant,
     /// Since when it has not been needed.
     free_since: Option<Instant>,
     /// Whether there was a doubt about that at the last look.
     doubted: bool,
+}
+
+impl Leaving {
+    /// It is as the store says today. For whom we reflected before, we still do, whatever we have
+    /// become: nobody else may do it yet.
+    fn renew(&mut self, today: &PeerConfig) {
+        let role = self.config.role;
+        self.config.clone_from(today);
+        if role.is_internal() && today.role.is_internal() {
+            self.config.role = role;
+        }
+    }
 }
 
 impl Handover {
@@ -75,9 +93,12 @@ impl Handover {
         let chosen = chosen
             .into_iter()
             .map(|(remote, peer)| (*remote, (*peer).clone()));
+        let selecting = std::mem::replace(&mut self.selecting, choice.selecting.clone());
         for (remote, config) in std::mem::replace(&mut self.chosen, chosen.collect()) {
-            self.leaving.entry(remote).or_insert(Leaving {
+            let leaving = self.leaving.entry(remote);
+            leaving.or_insert_with(|| Leaving {
                 config,
+                selects: selecting.contains(&remote),
                 since: now,
                 free_since: None,
                 doubted: false,
@@ -87,11 +108,11 @@ impl Handover {
             .retain(|remote, _| !peers.contains_key(remote) && choice.hosts.contains(remote));
         for (remote, leaving) in &mut self.leaving {
             if let Some(config) = choice.former.get(remote) {
-                leaving.config.clone_from(config);
+                leaving.renew(config);
             }
         }
         if self.successors.is_empty() {
-            self.leaving.clear(); // Nobody will ever carry their routes.
+            self.leaving.retain(|_, leaving| leaving.selects); // Nobody will ever carry our routes.
         }
         if waited_for == self.successors && self.leaving().eq(before) {
             return; // A walk that is under way goes on.
@@ -194,6 +215,7 @@ impl Handover {
 
     /// Those that have not been needed for long enough, and those whose time is over.
     fn take_free(&mut self, now: Instant, somebody: bool) -> Vec<IpAddr> {
+        let alone = self.successors.is_empty();
         let may_go = |leaving: &Leaving| {
             let settle = match leaving.doubted {
                 true => HANDOVER_SETTLE * 2, // Where routes come all the time, doubts do not end.
@@ -201,7 +223,8 @@ impl Handover {
             };
             let free_since = leaving.free_since;
             let settled = free_since.is_some_and(|since| since + settle <= now);
-            settled || (somebody && leaving.since + HANDOVER_MAX <= now)
+            let settled = settled && !leaving.selects; // It knows better whom it still needs.
+            settled || ((somebody || alone) && leaving.since + HANDOVER_MAX <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)
             .into_iter()

@@ -162,8 +162,7 @@ impl Source {
         }
         self.changed = false;
         let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
-        let before = fabric.placed().collect();
-        let mut derived = derive_after(&self.view, &self.host, &passwords, &before);
+        let mut derived = derive_after(&self.view, &self.host, &passwords, &fabric.placed());
         let mut faults = std::mem::take(&mut derived.faults);
         faults.extend(secrets.into_iter().flat_map(Keeper::faults));
         self.log(&faults);

@@ -269,9 +269,11 @@ pub const STORE_KEYS: &[Key] = &[
 
 const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
                            carry their routes; all others stay up";
-const SELECTED: &str = "those of peers that come begin, those of peers that go end at once (whoever \
-                        moves a reflector's label gives it to the new one first, and takes it from \
-                        the old one when that one's sessions are up); all others stay up";
+const SELECTED: &str = "those of peers that come begin; those of nodes that a `peerSelector` selects \
+                        and that go end once others carry their routes, at once if no other peer \
+                        is left or comes (so whoever moves a reflector's label gives it to the \
+                        new one before taking it from the old one); that of a `peerIP` that goes \
+                        ends at once; all others stay up";
 const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
 const LISTENS: &str = "stays up; where the daemon listens changes at once";
 const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";

@@ -25,7 +25,7 @@ mod view;
 mod tests;
 
 pub use cluster::ClusterWish;
-pub use derive::{Chosen, Derived, derive, derive_after};
+pub use derive::{Chosen, Derived, Placed, derive, derive_after};
 pub use duties::{Duties, Programming, Way};
 pub use export::IPIP_INTERFACE;
 pub use fault::Fault;

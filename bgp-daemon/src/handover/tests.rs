@@ -73,7 +73,7 @@ fn choice(with: &[u8], gone: &[u8]) -> Chosen {
     Chosen {
         peers: with.iter().copied().map(address).collect(),
         hosts: hosts.map(address).collect(),
-        former: BTreeMap::new(),
+        ..Chosen::default()
     }
 }
 
@@ -200,6 +200,116 @@ fn a_session_that_ends_by_itself_is_not_waited_for() {
     network.kill(3);
     network.advance(Duration::from_secs(1));
     assert_eq!(network.leaving(1), [address(2), address(4)]);
+}
+
+/// What a node reflects for whom: all clients, and who else is there.
+fn reflecting(number: u8, clients: &[u8], others: &[u8]) -> SpeakerConfig {
+    let clients = clients.iter().map(|them| peer(number, *them, Role::Client));
+    let others = others
+        .iter()
+        .map(|them| peer(number, *them, Role::Internal));
+    config(number, clients.chain(others).collect(), vec![])
+}
+
+/// Nodes 1 to 4 have selected node 11; nobody has selected 12.
+fn selected() -> Network {
+    let mut network = Network::default();
+    let all: Vec<u8> = NODES.collect();
+    let of_11 = reflecting(11, &all, &[]);
+    network.add(11, of_11.clone());
+    network.add(12, config(12, vec![], vec![]));
+    for number in NODES {
+        network.add(number, node(number, &[11]));
+    }
+    network.want(11, of_11, &selecting(&all, &[]));
+    for number in NODES {
+        network.want(number, node(number, &[11]), &choice(&[11], &[]));
+        network.announce(number);
+    }
+    network.advance(Duration::from_secs(20));
+    assert_eq!(network.lost(), [0_u8; 0]);
+    network
+}
+
+/// The choice of who is selected by these, and has these.
+fn selecting(by: &[u8], with: &[u8]) -> Chosen {
+    Chosen {
+        selecting: by.iter().copied().map(address).collect(),
+        ..choice(&[by, with].concat(), &[])
+    }
+}
+
+/// A label moves from one reflector to another, and not all hear of it at once. The old one, which has
+/// nobody left whom it wants, goes on reflecting for those that are still there.
+#[test]
+fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
+    let all: Vec<u8> = NODES.collect();
+    for (fellow, last) in [(vec![], 11), (vec![12], 12)] {
+        let mut network = selected();
+        let old = |network: &mut Network| {
+            network.want(11, reflecting(11, &[], &fellow), &choice(&fellow, &[]));
+        };
+        let new = |network: &mut Network| {
+            let reflects = match fellow.is_empty() {
+                true => all.clone(),
+                false => [all.as_slice(), &[11]].concat(),
+            };
+            network.want(
+                12,
+                reflecting(12, &reflects, &[]),
+                &selecting(&reflects, &[]),
+            );
+        };
+        if last == 11 {
+            new(&mut network);
+        } else {
+            old(&mut network);
+        }
+        network.advance(Duration::from_millis(700));
+        for number in NODES {
+            network.want(number, node(number, &[12]), &choice(&[12], &[]));
+            network.advance(Duration::from_millis(700));
+        }
+        assert_eq!(network.leaving(1), [address(11)]);
+        if last == 11 {
+            old(&mut network);
+        } else {
+            new(&mut network);
+        }
+        network.advance(Duration::from_secs(20));
+        for number in NODES {
+            assert_eq!(network.sessions(number), [12]);
+        }
+        assert!(network.leaving(1).is_empty() && network.leaving(11).is_empty());
+        assert_eq!(network.sessions(11), fellow);
+    }
+}
+
+/// Who has selected us is not kept for ever, either.
+#[test]
+fn who_has_selected_us_and_does_not_go_is_kept_for_a_while() {
+    let mut network = selected();
+    network.want(11, reflecting(11, &[], &[]), &choice(&[], &[]));
+    network.advance(HANDOVER_MAX - Duration::from_secs(5));
+    assert_eq!(network.sessions(11), [1, 2, 3, 4]);
+    NODES.for_each(|number| network.forgive_to(number));
+    network.advance(Duration::from_secs(10));
+    assert_eq!(network.sessions(11), [0_u8; 0]);
+}
+
+/// What it is by now is no reason to reflect for them no more.
+#[test]
+fn a_reflector_that_is_none_any_more_reflects_for_those_that_are_left() {
+    let mut network = selected();
+    let mut today = choice(&[], &[]);
+    for number in NODES {
+        let plain = peer(11, number, Role::Internal);
+        today.former.insert(address(number), plain);
+    }
+    network.want(11, reflecting(11, &[], &[]), &today);
+    network.advance(Duration::from_secs(20));
+    assert_eq!(network.lost(), [0_u8; 0]);
+    assert_eq!(network.sessions(11), [1, 2, 3, 4]);
 }
 
 #[test]

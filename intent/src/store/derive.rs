@@ -38,30 +38,36 @@ pub struct Derived {
     pub faults: Vec<Fault>,
 }
 
-/// Which of the peers of a configuration come and go with the fabric.
+/// Which of the peers of a configuration come and go with the fabric: nodes that the mesh, the choice
+/// of reflectors or a `peerSelector` has put there. A peer that is written down by its address does
+/// not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// The addresses of the peers that the mesh or the choice of reflectors has put there.
+    /// The addresses of these peers.
     pub peers: BTreeSet<IpAddr>,
-    /// The addresses of all hosts that there are: whoever is not among them is gone for good.
+    /// Those of them that have selected us, not we them: they go by themselves.
+    pub selecting: BTreeSet<IpAddr>,
+    /// The BGPPeers by which peers that are wanted, or are no longer, were selected.
+    pub peerings: BTreeMap<IpAddr, String>,
+    /// The addresses of all hosts that there are, but for those with which there can be no session for
+    /// want of a password: with whoever is not among them nobody keeps one.
     pub hosts: BTreeSet<IpAddr>,
     /// Those that they are no longer to be peers with, as they would be: a session that is kept until
     /// others carry its routes has the policies and the password of today.
     pub former: BTreeMap<IpAddr, PeerConfig>,
 }
 
+/// The peers that the fabric has put there before, by address; with the BGPPeer by which they were
+/// selected, if one has.
+pub type Placed = BTreeMap<IpAddr, Option<String>>;
+
 /// Works out what the daemon of `host` is to do.
 pub fn derive(view: &View, host: &Host, secrets: &Secrets) -> Derived {
-    derive_after(view, host, secrets, &BTreeSet::new())
+    derive_after(view, host, secrets, &Placed::new())
 }
 
-/// The same, where the mesh or the choice of reflectors has put peers before, at these addresses.
-pub fn derive_after(
-    view: &View,
-    host: &Host,
-    secrets: &Secrets,
-    before: &BTreeSet<IpAddr>,
-) -> Derived {
+/// The same, where the fabric has put peers before.
+pub fn derive_after(view: &View, host: &Host, secrets: &Secrets, before: &Placed) -> Derived {
     let mut derived = Derived {
         intent: None,
         chosen: Chosen::default(),
@@ -79,7 +85,7 @@ pub fn derive_after(
     derived
 }
 
-fn fill(mut own: Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) {
+fn fill(mut own: Own<'_>, before: &Placed, derived: &mut Derived) {
     derived.wish = own.host.reflects.then(|| reflectors::wish(&own));
     if let Some(wish) = &derived.wish {
         let faults = [wish.cluster.fault(), reflectors::fault(&own)];
@@ -103,7 +109,7 @@ fn hosts(view: &View) -> BTreeSet<IpAddr> {
     nodes.chain(reflectors).collect()
 }
 
-fn intent(own: &Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) -> Intent {
+fn intent(own: &Own<'_>, before: &Placed, derived: &mut Derived) -> Intent {
     let node = own.node;
     let [v4, v6] = [node.v4, node.v6].map(|network| network.map(|network| network.address()));
     derived.faults.extend(unheeded(own));
@@ -138,11 +144,15 @@ fn intent(own: &Own<'_>, before: &BTreeSet<IpAddr>, derived: &mut Derived) -> In
 /// address is had once.
 fn peers(
     own: &Own<'_>,
-    before: &BTreeSet<IpAddr>,
+    before: &Placed,
     derived: &mut Derived,
 ) -> (Vec<PeerConfig>, Vec<RangeConfig>) {
     let faults = &mut derived.faults;
-    let mut wants = explicit::wants(own, faults);
+    let explicit::Wants {
+        all: mut wants,
+        mut barred,
+        ..
+    } = explicit::wants(own, faults);
     let mut taken: BTreeSet<IpAddr> = wants.iter().map(|want| want.remote).collect();
     let mesh = mesh::wants(own);
     let alone = wants.is_empty() && mesh.is_empty();
@@ -151,24 +161,29 @@ fn peers(
     chosen.retain(|want| taken.insert(want.remote));
     let mut clients = clients::of_reflector(own);
     clients.retain(|client| !taken.contains(&client.want.remote));
-    let mut former = former(own, before, taken);
+    let Former {
+        selected: mut former,
+        placed: mut by_fabric,
+    } = former(own, before, taken, &mut barred);
     match own.fabric_password() {
         Ok(password) => {
             let clients = clients.iter_mut().map(|client| &mut client.want);
-            for want in chosen.iter_mut().chain(clients).chain(&mut former) {
+            for want in chosen.iter_mut().chain(clients).chain(&mut by_fabric) {
                 want.password.clone_from(&password);
             }
         }
-        Err(_) if chosen.is_empty() && clients.is_empty() => former.clear(),
         Err(fault) => {
-            faults.push(fault);
-            chosen.clear();
+            if !(chosen.is_empty() && clients.is_empty()) {
+                faults.push(fault);
+            }
             clients.clear();
-            former.clear();
+            let without = chosen.drain(..).chain(by_fabric.drain(..));
+            barred.extend(without.map(|want| want.remote));
         }
     }
-    let addresses = chosen.iter().map(|want| want.remote);
-    derived.chosen.peers.extend(addresses);
+    former.extend(by_fabric);
+    chosen.extend(wants.extract_if(.., |want| want.selected.is_some()));
+    derived.chosen.note(&chosen, &former, &barred);
     wants.extend(chosen);
     let origins = wants.iter().map(|want| (want.remote, want.from.clone()));
     derived.origins = origins.collect();
@@ -186,19 +201,49 @@ fn peers(
     (peers, ranges)
 }
 
-/// Those of the peers that the fabric has put there before who are not `taken` by now.
+impl Chosen {
+    /// Takes note of whom the fabric wants, has wanted, and cannot have.
+    fn note(&mut self, wanted: &[Want<'_>], former: &[Want<'_>], barred: &BTreeSet<IpAddr>) {
+        self.peers = wanted.iter().map(|want| want.remote).collect();
+        let selecting = wanted.iter().filter(|want| want.selects_us);
+        self.selecting = selecting.map(|want| want.remote).collect();
+        let selected = wanted.iter().chain(former);
+        let selected = selected.filter_map(|want| Some((want.remote, want.selected?.to_owned())));
+        self.peerings = selected.collect();
+        self.hosts.retain(|host| !barred.contains(host));
+    }
+}
+
+/// Those of the peers that the fabric has put there before who are not wanted by now.
+#[derive(Default)]
+struct Former<'v> {
+    /// Those that a BGPPeer had selected.
+    selected: Vec<Want<'v>>,
+    /// Those of the mesh and of the choice of reflectors.
+    placed: Vec<Want<'v>>,
+}
+
 fn former<'v>(
     own: &Own<'v>,
-    before: &BTreeSet<IpAddr>,
+    before: &Placed,
     mut taken: BTreeSet<IpAddr>,
-) -> Vec<Want<'v>> {
-    if before.is_subset(&taken) {
-        return Vec::new();
+    barred: &mut BTreeSet<IpAddr>,
+) -> Former<'v> {
+    let gone = before.iter().filter(|(remote, _)| !taken.contains(remote));
+    let gone: Placed = gone.map(|(at, by)| (*at, by.clone())).collect();
+    if gone.is_empty() {
+        return Former::default();
     }
-    let mut former = reflectors::at(own, before);
-    former.extend(mesh::at(own, before));
-    former.retain(|want| taken.insert(want.remote));
-    former
+    let selected = gone
+        .iter()
+        .filter_map(|(at, by)| Some((*at, by.as_deref()?)));
+    let selected = explicit::at(own, selected, barred);
+    let placed = gone.iter().filter(|(_, by)| by.is_none());
+    let addresses: BTreeSet<IpAddr> = placed.map(|(at, _)| *at).collect();
+    let mut placed = reflectors::at(own, &addresses);
+    placed.extend(mesh::at(own, &addresses));
+    placed.retain(|want| taken.insert(want.remote));
+    Former { selected, placed }
 }
 
 /// Where the node listens: on all addresses, or on its own.

@@ -1,6 +1,6 @@
 //! Peerings beside the mesh: of all nodes, of some, of one, and the other sides of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bgp_proto::Asn;
@@ -15,21 +15,12 @@ use crate::limits::RESTART_TIME_S_MAX;
 
 /// The peers that this node has by peerings, the ones that go before others first: those of all
 /// nodes, then those of some, then the other sides of peerings that other nodes have with us.
-pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
+pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
     let mut wants = Wants::default();
     for (name, spec) in of_node_itself(own) {
-        let origin = match spec.is_global() {
-            true => Origin::Global,
-            false => Origin::Node,
-        };
-        take(
-            own,
-            ("BGPPeer ", name),
-            spec,
-            forward(own, spec, origin),
-            &mut wants,
-            faults,
-        );
+        let peering = Peering::forward(name, spec);
+        let found = forward(own, spec, peering.origin());
+        take(own, peering, found, &mut wants, faults);
     }
     for (name, peering) in own
         .view
@@ -38,18 +29,92 @@ pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Vec<Want<'v>>
         .filter(|(_, peering)| peering.0.reverses())
     {
         let spec = &peering.0;
-        let from = ("the other side of BGPPeer ", &**name);
-        take(own, from, spec, reverse(own, spec), &mut wants, faults);
+        let found = reverse(own, spec);
+        take(own, Peering::reverse(name, spec), found, &mut wants, faults);
     }
+    wants
+}
+
+/// The peers at these addresses that these BGPPeers had selected, as they would be today. Those that
+/// there could be no session with for want of a password are `barred`.
+pub(super) fn at<'v, 'b>(
+    own: &Own<'v>,
+    before: impl Iterator<Item = (IpAddr, &'b str)>,
+    barred: &mut BTreeSet<IpAddr>,
+) -> Vec<Want<'v>> {
+    let mut wants = Wants::default();
+    for (remote, by) in before {
+        let Some((name, peering)) = own.view.peers.get_key_value(by) else {
+            continue; // Nothing says anything else of it today.
+        };
+        let spec = &peering.0;
+        let Some((of, node)) = own.node_at(remote).filter(|_| spec.peer_selector.is_some()) else {
+            continue;
+        };
+        let peering = match has(spec, &own.host.name, own.node) {
+            true => Peering::forward(name, spec),
+            false => Peering::reverse(name, spec),
+        };
+        let found = of_node(own, peering.origin(), of, node, |address| address == remote);
+        take(own, peering, found, &mut wants, &mut Vec::new());
+    }
+    barred.append(&mut wants.barred);
     wants.all
+}
+
+/// A BGPPeer, seen from one of its sides.
+#[derive(Clone, Copy)]
+struct Peering<'v> {
+    name: &'v str,
+    spec: &'v BgpPeerSpec,
+    /// Whether we are the side that is the peer.
+    reversed: bool,
+}
+
+impl<'v> Peering<'v> {
+    const fn forward(name: &'v str, spec: &'v BgpPeerSpec) -> Self {
+        let reversed = false;
+        Self {
+            name,
+            spec,
+            reversed,
+        }
+    }
+
+    const fn reverse(name: &'v str, spec: &'v BgpPeerSpec) -> Self {
+        let reversed = true;
+        Self {
+            name,
+            spec,
+            reversed,
+        }
+    }
+
+    fn origin(self) -> Origin {
+        match !self.reversed && self.spec.is_global() {
+            true => Origin::Global,
+            false => Origin::Node,
+        }
+    }
+
+    /// What its peers come from, for people.
+    fn told(self) -> String {
+        let name = self.name;
+        match self.reversed {
+            true => format!("the other side of BGPPeer {name}"),
+            false => format!("BGPPeer {name}"),
+        }
+    }
 }
 
 /// Peers in the order in which they were found, each address once.
 #[derive(Default)]
-struct Wants<'v> {
-    all: Vec<Want<'v>>,
+pub(super) struct Wants<'v> {
+    pub(super) all: Vec<Want<'v>>,
     /// At which port each address is dialled.
     ports: BTreeMap<IpAddr, u16>,
+    /// Those that there can be no session with, for want of a password.
+    pub(super) barred: BTreeSet<IpAddr>,
 }
 
 /// The peerings that say that this node has them: those of all nodes first.
@@ -149,12 +214,12 @@ fn of_node<'v>(
 /// Takes what a peering brings, but for ourselves and whom we have already.
 fn take<'v>(
     own: &Own<'v>,
-    (side, name): (&str, &str),
-    spec: &'v BgpPeerSpec,
+    peering: Peering<'v>,
     found: Vec<Want<'v>>,
     wants: &mut Wants<'v>,
     faults: &mut Vec<Fault>,
 ) {
+    let Peering { name, spec, .. } = peering;
     let key = || key_of(Kind::BgpPeer, name);
     let ourselves = |want: &Want<'_>| own.node.addresses().any(|at| at == want.remote);
     let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
@@ -170,6 +235,7 @@ fn take<'v>(
         Ok(password) => password,
         Err(reason) => {
             faults.push(Fault::new(key(), "spec.password", reason));
+            wants.barred.extend(found.iter().map(|want| want.remote));
             return;
         }
     };
@@ -198,7 +264,9 @@ fn take<'v>(
             Mode::Keep => NextHopMode::Keep,
         };
         want.filters = &spec.filters;
-        want.from = format!("{side}{name}");
+        want.from = peering.told();
+        want.selected = spec.peer_selector.is_some().then_some(name);
+        want.selects_us = peering.reversed;
         want.password.clone_from(&password);
         wants.ports.insert(want.remote, want.port);
         wants.all.push(want);

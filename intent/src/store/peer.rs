@@ -73,6 +73,10 @@ pub(super) struct Want<'v> {
     pub(super) filters: &'v [String],
     /// What it comes from, for people.
     pub(super) from: String,
+    /// The BGPPeer whose `peerSelector` it is there for.
+    pub(super) selected: Option<&'v str>,
+    /// Whether that one selects us, and this is the other side of it.
+    pub(super) selects_us: bool,
 }
 
 impl<'v> Want<'v> {
@@ -95,6 +99,8 @@ impl<'v> Want<'v> {
             password: None,
             filters: &[],
             from: origin.reason().to_owned(),
+            selected: None,
+            selects_us: false,
         }
     }
 

@@ -16,6 +16,7 @@ mod duties;
 mod order;
 mod peers;
 mod policies;
+mod selected;
 
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
 /// LOCAL_PREF of a route of metric 1024.
