@@ -21,6 +21,7 @@ pub mod handover;
 pub mod limits;
 mod log;
 mod memory;
+pub mod picture;
 mod program;
 pub mod registrar;
 mod reload;

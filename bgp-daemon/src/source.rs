@@ -8,42 +8,34 @@ use std::sync::Arc;
 use admin::report::StoreFigures;
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
-use datastore::{Change, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
-use intent::store::{Derived, Fault, Host, View, Wish, derive_after};
+use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
+use intent::store::{Derived, Fault, Host, View, Wish};
 
 use crate::enrolment::Enrolment;
-use crate::fabric::{Absences, Fabric};
+use crate::fabric::Fabric;
+use crate::picture::Picture;
 use crate::secrets::Keeper;
 use crate::{Config, Settings};
 
 /// What is known of the store, and how that is kept up with.
 pub(crate) struct Source {
     follower: Follower,
-    view: View,
-    host: Host,
+    picture: Picture,
     /// The passwords that the store points to, where they are looked for.
     secrets: Option<Keeper>,
-    status: Status,
     /// Age of the snapshot that is in force, at the start.
     snapshot_age_s: Option<u64>,
-    /// Whether the view was ever a whole picture.
-    has_picture: bool,
-    /// Whether the view is another one than what was last derived.
-    changed: bool,
-    /// What was last derived, but for its faults.
-    derived: Option<Derived>,
     /// What of the store is not done, as it was last logged.
     faults: BTreeSet<Fault>,
     /// A reflector's registration.
     enrolment: Option<Enrolment>,
-    absences: Absences,
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
-            .field("host", &self.host)
-            .field("status", &self.status)
+            .field("host", self.picture.host())
+            .field("status", &self.picture.status())
             .finish_non_exhaustive()
     }
 }
@@ -64,16 +56,10 @@ impl Source {
         let enrols = host.reflects;
         Ok(Self {
             enrolment: enrols.then(|| Enrolment::new(host, store.clone())),
-            absences: Absences::new(host.absence_wait),
             follower: follow_ready(store, ranges, seed, config.snapshot()),
-            view: View::default(),
-            host: host.clone(),
+            picture: Picture::new(host.clone()),
             secrets: config.secrets().map(Keeper::new),
-            status: Status::Syncing,
             snapshot_age_s: None,
-            has_picture: false,
-            changed: true,
-            derived: None,
             faults: BTreeSet::new(),
         })
     }
@@ -97,53 +83,43 @@ impl Source {
                 updates = self.follower.next() => return updates,
                 () = answered => {}
                 changed = read => {
-                    self.changed |= changed;
+                    if changed {
+                        self.picture.touch();
+                    }
                     return Vec::new();
                 }
             }
         }
     }
 
-    /// Takes note of news, and tells what is to be done if that may be something else now. What is
-    /// not known to be the whole picture changes nothing.
+    /// Takes note of news, and tells what is to be done if that may be something else now.
     pub(crate) fn take(&mut self, updates: Vec<Update>, fabric: &Fabric) -> Option<Derived> {
         for update in updates {
-            match update {
-                Update::Change(Change::Put(item)) => {
-                    self.changed |= self.view.take(&item.key, Some(&item.value));
-                }
-                Update::Change(Change::Delete(key)) => self.changed |= self.view.take(&key, None),
-                Update::Status(status) => self.turn(status),
+            if self.picture.take(update) {
+                self.tell_status();
             }
         }
-        if let (true, Some(secrets)) = (self.changed, &mut self.secrets) {
-            secrets.want(self.view.secrets());
-        }
-        let in_part = matches!(self.status, Status::Syncing | Status::Lost);
-        if in_part || !self.has_picture {
-            return None;
+        if let (true, Some(secrets)) = (self.picture.has_changed(), &mut self.secrets) {
+            secrets.want(self.picture.view().secrets());
         }
         self.derive(fabric)
     }
 
     /// Looks whether reflectors whose registration is gone live on, and tells what is to be done if
-    /// that is something else then. While the store is away nobody is judged.
+    /// that is something else then.
     pub(crate) fn look(
         &mut self,
         now: Instant,
         speaker: &Speaker,
         fabric: &Fabric,
     ) -> Option<Derived> {
-        if self.status != Status::InSync {
-            return None;
-        }
-        self.changed |= self.absences.look(now, self.view.fleet_mut(), speaker);
+        self.picture.look(now, speaker);
         self.derive(fabric)
     }
 
     /// When to [`look`](Self::look) again.
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
-        self.absences.poll_timeout()
+        self.picture.poll_timeout()
     }
 
     /// What a reflector has to say of itself.
@@ -157,20 +133,16 @@ impl Source {
     /// points to is looked for first: to do without it would end sessions.
     fn derive(&mut self, fabric: &Fabric) -> Option<Derived> {
         let secrets = self.secrets.as_ref();
-        if !self.changed || !secrets.is_none_or(Keeper::is_settled) {
+        if !self.picture.is_due() || !secrets.is_none_or(Keeper::is_settled) {
             return None;
         }
-        self.changed = false;
         let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
-        let mut derived = derive_after(&self.view, &self.host, &passwords, &fabric.placed());
-        let mut faults = std::mem::take(&mut derived.faults);
-        faults.extend(secrets.into_iter().flat_map(Keeper::faults));
-        self.log(&faults);
-        if self.derived.as_ref() == Some(&derived) {
+        let derived = self.picture.derive(&passwords, fabric);
+        self.log();
+        let Some(derived) = derived else {
             tracing::debug!("configuration as before");
             return None;
-        }
-        self.derived = Some(derived.clone());
+        };
         if let (None, Some(wish)) = (&derived.intent, &derived.wish) {
             self.enrol(wish.clone()); // Before there is a speaker, nobody knows better.
         }
@@ -179,9 +151,9 @@ impl Source {
 
     /// What is waited for, if the picture is not whole.
     pub(crate) fn waiting(&self) -> Option<String> {
-        match self.status {
+        match self.picture.status() {
             Status::Syncing => Some("a whole read of the store".to_owned()),
-            Status::Unready(why) if !self.has_picture => {
+            Status::Unready(why) if !self.picture.has_whole() => {
                 Some(format!("the store to be ready: {why}"))
             }
             _ => None,
@@ -191,9 +163,9 @@ impl Source {
     /// What an operator should know.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
         const STAYS: &str = "its last configuration stays in force";
-        let lost = match self.status {
+        let lost = match self.picture.status() {
             Status::Lost => Some(format!("the store is away: {STAYS}")),
-            Status::Unready(why) if self.has_picture => {
+            Status::Unready(why) if self.picture.has_whole() => {
                 Some(format!("the store is not acted upon, {why}: {STAYS}"))
             }
             Status::Snapshot { age_s } => Some(format!(
@@ -211,7 +183,7 @@ impl Source {
 
     /// What the neighbour at an address comes from, for people.
     pub(crate) fn origin(&self, address: IpAddr) -> String {
-        let derived = self.derived.as_ref();
+        let derived = self.picture.derived();
         let origin = derived.and_then(|derived| derived.origins.get(&address));
         // Only such as the fabric had chosen are kept.
         let kept = "what was before: it is kept until others have its routes";
@@ -221,22 +193,21 @@ impl Source {
     /// How current the picture is, in numbers.
     pub(crate) fn figures(&self) -> StoreFigures {
         let enrolment = self.enrolment.as_ref();
+        let status = self.picture.status();
         StoreFigures {
-            in_sync: self.status == Status::InSync,
-            away: self.status == Status::Lost,
-            unready: matches!(self.status, Status::Unready(_)),
+            in_sync: status == Status::InSync,
+            away: status == Status::Lost,
+            unready: matches!(status, Status::Unready(_)),
             snapshot_age_s: self.snapshot_age_s,
             revision: self.follower.revision().map(|revision| revision.0),
             answered_s: self.follower.heard().map(|ago| ago.as_secs()),
-            bad_values: self.view.faults().count() as u64,
+            bad_values: self.picture.view().faults().count() as u64,
             registered: enrolment.map(|enrolment| enrolment.registrar.trouble().is_none()),
         }
     }
 
-    fn turn(&mut self, status: Status) {
-        if status == self.status {
-            return;
-        }
+    fn tell_status(&mut self) {
+        let status = self.picture.status();
         match status {
             Status::Snapshot { age_s } => tracing::info!(age_s, "read a snapshot of the store"),
             Status::InSync => tracing::info!("in sync with the store"),
@@ -244,18 +215,17 @@ impl Source {
             Status::Syncing => tracing::info!("reading the store"),
             Status::Unready(why) => tracing::warn!("the store is not acted upon: {why}"),
         }
-        self.has_picture |= matches!(status, Status::InSync | Status::Snapshot { .. });
         self.snapshot_age_s = match status {
             Status::Snapshot { age_s } => Some(age_s),
             Status::InSync => None,
             _ => self.snapshot_age_s,
         };
-        self.status = status;
     }
 
     /// Logs what is new among the faults, and what is mended.
-    fn log(&mut self, faults: &[Fault]) {
-        let now: BTreeSet<Fault> = faults.iter().cloned().collect();
+    fn log(&mut self) {
+        let mut now: BTreeSet<Fault> = self.picture.faults().iter().cloned().collect();
+        now.extend(self.secrets.iter().flat_map(Keeper::faults));
         for fault in now.difference(&self.faults) {
             tracing::warn!("{fault}");
         }
