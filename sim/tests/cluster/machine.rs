@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use bgp_daemon::fabric::{Absences, Fabric};
+use bgp_daemon::fabric::Fabric;
+use bgp_daemon::picture::Picture;
 use bgp_daemon::registrar::{Answer, Job, Registrar};
 use bgp_daemon::{Forwarding, restart};
 use bgp_proto::{Attributes, Family, FamilySet, Ipv4Prefix, Net};
@@ -15,8 +16,8 @@ use bgp_speaker::{Input, Speaker};
 use bytes::BytesMut;
 use datastore::core::{WatchCursor, WatchPoll};
 use datastore::mirror::{FeedId, Mirror, Output};
-use datastore::{Change, Core, Error, KeyRange, LeaseId, Status, Update};
-use intent::store::{Derived, Host, Secrets, View, derive};
+use datastore::{Core, Error, KeyRange, LeaseId};
+use intent::store::{Derived, Host, Secrets, View};
 
 /// How long a registration outlives its reflector's last word.
 const REGISTRATION_TTL: Duration = Duration::from_secs(15);
@@ -44,10 +45,7 @@ pub(crate) struct Run {
     pub(crate) fabric: Fabric,
     mirror: Mirror,
     cursors: BTreeMap<usize, WatchCursor>,
-    view: View,
-    in_sync: bool,
-    changed: bool,
-    absences: Absences,
+    picture: Picture,
     registrar: Option<Registrar>,
 }
 
@@ -71,12 +69,9 @@ impl Machine {
         self.run = Some(Run {
             speaker: None,
             fabric: Fabric::default(),
-            mirror: Mirror::new(ranges, self.seed),
+            mirror: Mirror::gated(ranges, self.seed),
             cursors: BTreeMap::new(),
-            view: View::default(),
-            in_sync: false,
-            changed: true,
-            absences: Absences::new(ABSENCE_WAIT),
+            picture: Picture::new(self.host()),
             registrar: self
                 .reflects
                 .then(|| Registrar::new(&self.name, REGISTRATION_TTL)),
@@ -119,9 +114,8 @@ impl Machine {
         self.run.as_mut()?.speaker.as_mut()
     }
 
-    /// Does what is due; a client announces its route when it begins.
-    pub(crate) fn turn(&mut self, now: Instant, core: &mut Core, route: Option<u16>) {
-        let host = Host {
+    fn host(&self) -> Host {
+        Host {
             name: self.name.clone(),
             families: FamilySet::from(Family::IPV4_UNICAST),
             multipath_max: 1,
@@ -131,11 +125,15 @@ impl Machine {
             reflectors: None,
             registration_ttl: REGISTRATION_TTL,
             absence_wait: ABSENCE_WAIT,
-        };
+        }
+    }
+
+    /// Does what is due; a client announces its route when it begins.
+    pub(crate) fn turn(&mut self, now: Instant, core: &mut Core, route: Option<u16>) {
         let (cut, seed) = (self.cut, self.seed);
         let Some(run) = &mut self.run else { return };
         run.follow(now, core, cut);
-        if let Some(derived) = run.derive(now, &host) {
+        if let Some(derived) = run.derive(now) {
             run.pursue(now, &derived);
             if run.speaker.is_none() && derived.intent.is_some() {
                 run.begin(now, &derived, self.former.take(), seed, route);
@@ -203,24 +201,15 @@ impl Run {
             }
         }
         for update in self.mirror.take(time, usize::MAX) {
-            match update {
-                Update::Change(Change::Put(item)) => {
-                    self.changed |= self.view.take(&item.key, Some(&item.value));
-                }
-                Update::Change(Change::Delete(key)) => self.changed |= self.view.take(&key, None),
-                Update::Status(status) => self.in_sync = status == Status::InSync,
-            }
+            self.picture.take(update);
         }
     }
 
-    fn derive(&mut self, now: Instant, host: &Host) -> Option<Derived> {
-        if !self.in_sync {
-            return None;
-        }
+    fn derive(&mut self, now: Instant) -> Option<Derived> {
         if let Some(speaker) = &self.speaker {
-            self.changed |= self.absences.look(now, self.view.fleet_mut(), speaker);
+            self.picture.look(now, speaker);
         }
-        std::mem::take(&mut self.changed).then(|| derive(&self.view, host, &Secrets::new()))
+        self.picture.derive(&Secrets::new(), &self.fabric)
     }
 
     fn pursue(&mut self, now: Instant, derived: &Derived) {

@@ -39,6 +39,9 @@ enum Act {
     HideAll(u64),
     /// Nobody reaches the store for so many seconds; leases run out.
     StoreAway(u64),
+    /// The store is locked for so many seconds, and has lost the pool and the Node of every n-th
+    /// machine until it is unlocked.
+    Lock(usize, u64),
     /// These do not reach the store for so many seconds: every n-th machine, beginning here.
     Partition(usize, usize, u64),
 }
@@ -46,7 +49,7 @@ enum Act {
 impl Act {
     fn draw(chance: &mut Chance, reflectors: usize) -> Self {
         let nth = chance.below(reflectors);
-        match chance.below(10) {
+        match chance.below(11) {
             0 => Self::Restart(nth, chance.within(1..=10)),
             1 => Self::Lose(nth),
             2 => Self::Drain(nth),
@@ -55,6 +58,7 @@ impl Act {
             5 => Self::HideAll(chance.within(5..=150)),
             6 => Self::DrainApart(nth, 1 + chance.below(4), chance.within(5..=90)),
             7 => Self::Relieve(nth, chance.within(1..=30)),
+            9 => Self::Lock(1 + chance.below(4), chance.within(1..=60)),
             8 => Self::RestartAll(chance.within(1..=60), chance.within(0..=5)),
             _ => Self::Partition(chance.below(3), 1 + chance.below(4), chance.within(5..=45)),
         }
@@ -215,6 +219,17 @@ fn befall(world: &mut World, act: Act) {
             world.mend();
             rest(world, None, None, &act);
         }
+        Act::Lock(step, seconds) => {
+            world.lock(true);
+            let lost = (0..world.machines.len()).step_by(step);
+            world.delete_pool();
+            lost.clone().for_each(|at| world.delete_node(at));
+            world.pass(seconds);
+            world.write_pool();
+            lost.for_each(|at| world.write_node(at, None));
+            world.lock(false);
+            rest(world, None, None, &act);
+        }
         Act::Partition(first, step, seconds) => {
             world.cut((first..world.machines.len()).step_by(step));
             world.pass(seconds);
@@ -269,5 +284,49 @@ fn only_those_move_that_must_and_no_route_is_lost() {
 fn five_hundred_clients() {
     for seed in asked().unwrap_or(2..3) {
         run(seed, 500, 2);
+    }
+}
+
+/// Acts that each have befallen someone: a fault of theirs does not wait for a seed.
+#[test]
+fn reflectors_relieve_each_other_and_the_store_is_locked() {
+    let mut world = begin(clients(), 3);
+    let acts = [
+        Act::Relieve(0, 5),
+        Act::Relieve(1, 20),
+        Act::RestartAll(10, 0),
+        Act::RestartAll(40, 5),
+        Act::Lock(1, 30),
+        Act::Lock(3, 3),
+    ];
+    for act in acts {
+        befall(&mut world, act);
+    }
+}
+
+/// Reflectors by a label, which moves from one to the other while some do not reach the store. Nobody
+/// is a reflector of the fabric's own.
+#[test]
+fn a_label_moves_and_no_route_is_lost() {
+    for (step, seconds) in [(100, 1), (1, 7), (2, 20), (3, 45), (5, 60)] {
+        let mut world = World::labelled(clients(), 2);
+        let [old, new] = [world.reflector(0), world.reflector(1)];
+        world.write_node(old, Some(true));
+        world.write_node(new, Some(false));
+        world.pass(30);
+        assert!(world.whole);
+        let all = world.machines.len();
+        world.cut((0..all).skip(1).step_by(step));
+        world.write_node(new, Some(true));
+        world.write_node(old, Some(false));
+        world.pass(seconds);
+        world.mend();
+        world.pass(30);
+        let wanted = BTreeSet::from([IpAddr::from(world.machines[new].address)]);
+        for at in 0..world.clients {
+            let sessions = world.machines[at].sessions();
+            assert_eq!(sessions, wanted, "{step}, {seconds}: node {at}");
+        }
+        assert_eq!(world.machines[old].sessions(), wanted);
     }
 }

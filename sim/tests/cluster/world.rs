@@ -36,6 +36,31 @@ pub(crate) struct World {
 impl World {
     /// Clients first, then reflectors, each of these in a zone of its own; all run.
     pub(crate) fn new(clients: usize, reflectors: usize) -> Self {
+        let mut world = Self::empty(clients);
+        for at in 0..clients + reflectors {
+            let name = match at < clients {
+                true => format!("node{at}"),
+                false => format!("rr{}", at - clients),
+            };
+            world.add(name, at >= clients);
+        }
+        world
+    }
+
+    /// Clients, then nodes that reflect for whoever has selected them by their label, if they have it,
+    /// as with Calico's own daemons; all run.
+    pub(crate) fn labelled(clients: usize, reflectors: usize) -> Self {
+        let mut world = Self::empty(clients);
+        let all = r#"{"spec":{"peerSelector":"has(route-reflector)"}}"#;
+        world.put(&format!("{RESOURCES_PREFIX}bgppeers/reflectors"), all);
+        for at in 0..clients + reflectors {
+            world.add(format!("node{at}"), false);
+        }
+        world
+    }
+
+    /// A store without a mesh.
+    fn empty(clients: usize) -> Self {
         let mut world = Self {
             now: Instant::ZERO,
             machines: Vec::new(),
@@ -47,32 +72,69 @@ impl World {
             downs: BTreeSet::new(),
             whole: false,
         };
+        world.lock(false);
         let mesh = r#"{"metadata":{"name":"default"},"spec":{"nodeToNodeMeshEnabled":false}}"#;
         world.put(
             &format!("{RESOURCES_PREFIX}bgpconfigurations/default"),
             mesh,
         );
-        let pool = r#"{"metadata":{"name":"pool"},"spec":{"cidr":"10.65.0.0/16"}}"#;
-        world.put(&format!("{RESOURCES_PREFIX}ippools/pool"), pool);
-        for at in 0..clients + reflectors {
-            let reflects = at >= clients;
-            let [high, low] = u16::try_from(at + 1).expect("few").to_be_bytes();
-            let address = Ipv4Addr::new(10, 0, high, low);
-            let name = match reflects {
-                true => format!("rr{}", at - clients),
-                false => format!("node{at}"),
-            };
-            let node = format!(
-                r#"{{"metadata":{{"name":"{name}","labels":{{"topology.kubernetes.io/zone":"{name}"}}}},
-                    "spec":{{"bgp":{{"ipv4Address":"{address}/16"}}}}}}"#
-            );
-            world.put(&format!("{RESOURCES_PREFIX}nodes/{name}"), &node);
-            world.by_address.insert(address.into(), at);
-            let mut machine = Machine::new(name, address, reflects);
-            machine.start();
-            world.machines.push(machine);
-        }
+        world.write_pool();
         world
+    }
+
+    fn add(&mut self, name: String, reflects: bool) {
+        let at = self.machines.len();
+        let [high, low] = u16::try_from(at + 1).expect("few").to_be_bytes();
+        let address = Ipv4Addr::new(10, 0, high, low);
+        self.by_address.insert(address.into(), at);
+        let mut machine = Machine::new(name, address, reflects);
+        machine.start();
+        self.machines.push(machine);
+        self.write_node(at, None);
+    }
+
+    /// Writes the Node of a machine: a plain one, or one of those that reflect, with the label or
+    /// without.
+    pub(crate) fn write_node(&mut self, at: usize, label: Option<bool>) {
+        let Machine { name, address, .. } = &self.machines[at];
+        let (label, cluster) = match label {
+            None => ("", ""),
+            Some(false) => ("", r#","routeReflectorClusterID":"244.0.0.1""#),
+            Some(true) => (
+                r#","route-reflector":"""#,
+                r#","routeReflectorClusterID":"244.0.0.1""#,
+            ),
+        };
+        let node = format!(
+            r#"{{"metadata":{{"name":"{name}","labels":{{"topology.kubernetes.io/zone":"{name}"{label}}}}},
+                "spec":{{"bgp":{{"ipv4Address":"{address}/16"{cluster}}}}}}}"#
+        );
+        let key = format!("{RESOURCES_PREFIX}nodes/{name}");
+        self.put(&key, &node);
+    }
+
+    pub(crate) fn delete_node(&mut self, at: usize) {
+        let name = &self.machines[at].name;
+        self.delete(format!("{RESOURCES_PREFIX}nodes/{name}"));
+    }
+
+    pub(crate) fn write_pool(&mut self) {
+        let pool = r#"{"metadata":{"name":"pool"},"spec":{"cidr":"10.65.0.0/16"}}"#;
+        self.put(&format!("{RESOURCES_PREFIX}ippools/pool"), pool);
+    }
+
+    pub(crate) fn delete_pool(&mut self) {
+        self.delete(format!("{RESOURCES_PREFIX}ippools/pool"));
+    }
+
+    /// Somebody says that the store is not to be acted upon, or that it is again.
+    pub(crate) fn lock(&mut self, locked: bool) {
+        let ready = !locked;
+        let said = format!(r#"{{"spec":{{"clusterGUID":"one","datastoreReady":{ready}}}}}"#);
+        self.put(
+            &format!("{RESOURCES_PREFIX}clusterinformations/default"),
+            &said,
+        );
     }
 
     /// The place of a reflector among the machines.
@@ -95,6 +157,10 @@ impl World {
         if on {
             return self.put(&key, "{}");
         }
+        self.delete(key);
+    }
+
+    fn delete(&mut self, key: String) {
         let range = KeyRange::key(key);
         let previous = false;
         let then = vec![Op::Delete(Delete { range, previous })];
