@@ -98,9 +98,9 @@ impl Session {
     fn stop(&mut self, now: Instant, notification: &Notification) {
         self.stopped = true;
         self.timers.clear();
-        let notification = self.hardened(notification.clone());
         for conn in Conn::ALL {
-            self.step(now, conn, Event::Stop, Cause::Send(notification.clone()));
+            let notification = self.hardened(conn, notification.clone());
+            self.step(now, conn, Event::Stop, Cause::Send(notification));
         }
     }
 
@@ -127,10 +127,14 @@ impl Session {
     }
 
     /// The NOTIFICATION as a hard reset if it is meant for good and the peer would otherwise wait
-    /// for us to come back. RFC 8538 §4
-    fn hardened(&self, notification: Notification) -> Notification {
+    /// for us to come back. RFC 8538 §4. Where both OPENs are known it may, although we have not heard
+    /// its first KEEPALIVE yet: to it the session may be up.
+    fn hardened(&self, conn: Conn, notification: Notification) -> Notification {
         let for_good = notification.code == code::CEASE && FOR_GOOD.contains(&notification.subcode);
-        if for_good && self.helper().is_some_and(|helper| helper.notification) {
+        let params = self.conn(conn).params.as_ref();
+        let theirs = params.and_then(|params| params.peer_graceful.as_ref());
+        let both = theirs.filter(|_| self.config.graceful_restart.is_some());
+        if for_good && both.is_some_and(|theirs| theirs.notification) {
             Notification::hard_reset(&notification)
         } else {
             notification
@@ -171,7 +175,7 @@ impl Session {
             return;
         };
         let limit = notification.code == code::CEASE;
-        let notification = self.hardened(notification);
+        let notification = self.hardened(conn, notification);
         let event = if limit {
             Event::AutomaticStop
         } else {

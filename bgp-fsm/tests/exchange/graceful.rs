@@ -146,6 +146,30 @@ fn who_leaves_for_good_says_so() {
     );
 }
 
+/// It may have heard our KEEPALIVE, and take the session for up, before we hear its first one.
+#[test]
+fn who_leaves_for_good_before_it_is_up_says_so_too() {
+    let (config, _) = graceful();
+    for (n_bit, subcode) in [
+        (true, cease::PEER_DECONFIGURED),
+        (true, cease::OTHER_CONFIGURATION_CHANGE),
+        (false, cease::PEER_DECONFIGURED),
+    ] {
+        let bye = Notification::cease(subcode);
+        let mut peer = Exchange::connected(config.clone());
+        recv!(peer, Msg::Open(_));
+        peer.send(&Msg::Open(graceful_peer(n_bit)));
+        recv!(peer, Msg::Keepalive);
+        assert_eq!(peer.session.state(), State::OpenConfirm);
+        peer.handle(Input::Stop(bye.clone()));
+        let expected = match n_bit && subcode == cease::PEER_DECONFIGURED {
+            true => Notification::hard_reset(&bye),
+            false => bye,
+        };
+        assert_eq!(peer.recv(), Some(Msg::Notification(expected)));
+    }
+}
+
 #[test]
 fn which_ends_keep_the_routes() {
     // RFC 4724 §4.2, RFC 8538 §3
