@@ -158,10 +158,17 @@ impl KernelSection {
                 .map(|rule| rule.check(owner, problems))
                 .collect(),
         };
+        let install = self.install.unwrap_or(default.install);
+        if let (true, Some(metric)) = (install, &self.metric) {
+            check_metric(metric, problems);
+        }
         KernelConfig {
-            install: self.install.unwrap_or(default.install),
+            install,
             table: table(self.table.as_ref(), problems),
-            metric: metric(self.metric.as_ref(), default.metric, problems),
+            metric: self
+                .metric
+                .as_ref()
+                .map_or(default.metric, |m| *m.get_ref()),
             owner,
             grace: seconds(self.grace, default.grace),
             reconcile: seconds(self.reconcile, default.reconcile),
@@ -228,8 +235,8 @@ fn table(table: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> u32 {
     number
 }
 
-fn metric(metric: Option<&Spanned<u32>>, default: u32, problems: &mut Problems<'_>) -> u32 {
-    let Some(metric) = metric else { return default };
+/// The metric of routes that are written. A shadow run may compare with such as have none.
+fn check_metric(metric: &Spanned<u32>, problems: &mut Problems<'_>) {
     if *metric.get_ref() == 0 {
         let message = "metric 0 means another metric in IPv6".to_owned();
         problems.push(bad(
@@ -238,7 +245,6 @@ fn metric(metric: Option<&Spanned<u32>>, default: u32, problems: &mut Problems<'
             "any other number; 1024 is the default",
         ));
     }
-    *metric.get_ref()
 }
 
 fn bad(span: Range<usize>, message: String, help: &'static str) -> Problem {
@@ -307,6 +313,12 @@ mod tests {
             notes.contains("shadow run") && notes.contains("not above 256"),
             "{notes}"
         );
+    }
+
+    #[test]
+    fn a_shadow_run_compares_with_routes_without_a_metric() {
+        let config = parse("[kernel]\ninstall = false\nmetric = 0\n").unwrap();
+        assert_eq!(config.settings.metric, 0);
     }
 
     #[test]
