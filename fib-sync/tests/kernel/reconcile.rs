@@ -147,6 +147,34 @@ fn a_restart_adopts_and_deletes_strays_after_the_grace_period() {
     });
 }
 
+/// IPv4's deletion of metric 0 means any: it takes the first, which is the one without.
+#[test]
+fn a_stray_without_a_metric_goes_once_its_successor_is_there() {
+    in_namespace(async || {
+        ip("route add 10.65.0.1/32 via 10.0.0.12 proto 119");
+        ip("route add 10.65.0.2/32 via 10.0.0.12 proto 119");
+        let mut host = Host::with(|config| config.grace = Duration::from_secs(3600), |_| {});
+        let bare = |prefix: &str| RouteKey {
+            metric: 0,
+            ..key(prefix)
+        };
+        host.reconciler
+            .want(key("10.65.0.1/32"), via(&["10.0.0.13"]));
+        host.until("replaced", |host| {
+            host.status(key("10.65.0.1/32")) == Some(FibStatus::Acked)
+                && host.status(bare("10.65.0.1/32")).is_none()
+        })
+        .await;
+        let shown = ip("route show 10.65.0.1");
+        assert!(
+            shown.lines().count() == 1 && shown.contains("10.0.0.13") && shown.contains("1024"),
+            "{shown}"
+        );
+        assert_eq!(host.status(bare("10.65.0.2/32")), Some(FibStatus::Stray));
+        assert_eq!(host.reconciler.summary().deletes, 1);
+    });
+}
+
 #[test]
 fn a_foreign_route_of_another_metric_stays_beside_ours() {
     in_namespace(async || {
