@@ -83,6 +83,30 @@ async fn until(mut host: Host, value: &str) -> Host {
     host
 }
 
+/// Writes one value after another, whatever those that read them are at.
+#[tokio::main(flavor = "current_thread")]
+async fn write(urls: &[String], values: Vec<String>) {
+    let writer = EtcdStore::connect(&EtcdOptions::new(urls)).await.unwrap();
+    for (nth, value) in values.into_iter().enumerate() {
+        let endpoints = Kind::WorkloadEndpoint.prefix();
+        put(
+            &writer,
+            format!("{endpoints}default/node{}", nth % 100),
+            value,
+        )
+        .await;
+        tokio::time::sleep(GAP).await;
+    }
+}
+
+/// Writes a value, again where there is no answer in time.
+async fn put(writer: &EtcdStore, key: String, value: String) {
+    let put = || writer.put(key.clone().into(), value.clone().into(), LeaseId::NONE);
+    while let Err(error) = put().await {
+        eprintln!("{key}: {error}");
+    }
+}
+
 /// One round: so many hosts there, so many writes.
 async fn round(
     what: &str,
@@ -98,12 +122,9 @@ async fn round(
     let writer = EtcdStore::connect(&EtcdOptions::new(etcd.urls()))
         .await
         .unwrap();
-    let (key, ready) = (
-        format!("{}default", Kind::ClusterInformation.prefix()),
-        r#"{"spec":{"clusterGUID":"one","datastoreReady":true}}"#,
-    );
-    let put = writer.put(key.into(), ready.into(), LeaseId::NONE);
-    put.await.unwrap();
+    let key = format!("{}default", Kind::ClusterInformation.prefix());
+    let ready = r#"{"spec":{"clusterGUID":"one","datastoreReady":true}}"#;
+    put(&writer, key, ready.to_owned()).await;
     let began = Instant::now();
     let all = stream::iter(0..hosts).map(|seed| host(urls, seed));
     let all: Vec<_> = all.buffer_unordered(TOGETHER).collect().await;
@@ -111,8 +132,10 @@ async fn round(
     let watches = metric(&etcd.url(), "etcd_debugging_mvcc_watcher_total").await;
     let after_up = both();
 
-    let value = |nth: usize| format!("{what} {nth:0VALUE_OCTETS$}");
-    let last = value(writes);
+    let values: Vec<_> = (1..=writes)
+        .map(|nth| format!("{what} {nth:0VALUE_OCTETS$}"))
+        .collect();
+    let last = values.last().unwrap().clone();
     let reached: FuturesUnordered<_> = all
         .into_iter()
         .map(|host| {
@@ -122,14 +145,10 @@ async fn round(
             })
         })
         .collect();
-    for nth in 1..=writes {
-        let endpoints = Kind::WorkloadEndpoint.prefix();
-        let key = format!("{endpoints}default/node{}", nth % 100);
-        let put = writer.put(key.into(), value(nth).into(), LeaseId::NONE);
-        put.await.unwrap();
-        tokio::time::sleep(GAP).await;
-    }
+    let urls = etcd.urls();
+    let writing = std::thread::spawn(move || write(&urls, values));
     let all: Vec<_> = reached.collect().await;
+    writing.join().unwrap();
     assert_eq!(all.iter().flatten().count(), hosts);
     let after = both();
     let seconds = |now: [Usage; 2], then: [Usage; 2]| {
