@@ -5,7 +5,8 @@
 //! neither alias nor endpoint and was never brought up is one whose making was cut short.
 //!
 //! What looks left over may be that of an ADD under way, which the runtime's list does not have yet.
-//! So each is looked at again with the lock of its attachment, when whoever was at work is done.
+//! So whatever is of an attachment that somebody works on is left to the next GC; and with the lock of
+//! an attachment, interfaces and addresses that have an endpoint by then are not left over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,10 +80,12 @@ fn attachment(item: &Item) -> Attachment {
     }
 }
 
-/// Ends an attachment, unless somebody has written its endpoint since it was read.
+/// Ends an attachment, unless somebody works on it, or has written its endpoint since it was read.
 async fn end(site: &Site<'_>, host: &Links, item: &Item) -> Result<(), Failure> {
     let name = text(item, "interfaceName");
-    let _alone = lock::attachment(name).await?;
+    let Some(_alone) = lock::attachment_at_rest(name)? else {
+        return Ok(());
+    };
     if !endpoint::delete(site, item).await? {
         return Ok(());
     }
@@ -101,10 +104,15 @@ async fn end(site: &Site<'_>, host: &Links, item: &Item) -> Result<(), Failure> 
 async fn delete_links(site: &Site<'_>, host: &Links, valid: &Valid) -> Result<(), Failure> {
     let mut left = host.beginning(&prefix()?).await?;
     left.retain(|link| is_left_over(link, &site.config.network, valid));
-    for link in &left {
-        // Whoever was making it has written its endpoint, or is gone, when the lock can be had.
-        drop(lock::attachment(&link.name).await?);
+    let mut locks = Vec::new();
+    let mut at_rest = Vec::new();
+    for link in left {
+        if let Some(lock) = lock::attachment_at_rest(&link.name)? {
+            locks.push(lock);
+            at_rest.push(link);
+        }
     }
+    let left = at_rest;
     if left.iter().any(|link| link.alias.is_empty()) {
         sleep(HALF_MADE).await;
     }
@@ -164,7 +172,9 @@ async fn give_back(site: &Site<'_>, valid: &Valid) -> Result<(), Failure> {
     }
     for (handle, (attachment, [namespace, pod])) in gone {
         let identity = Identity::new(attachment, namespace, pod, site.config)?;
-        let _alone = lock::attachment(&identity.interface).await?;
+        let Some(_alone) = lock::attachment_at_rest(&identity.interface)? else {
+            continue;
+        };
         let found = endpoint::find(site, &identity).await?;
         if found.is_some_and(|item| is_of(&item, &identity.container_id)) {
             continue;

@@ -5,6 +5,7 @@
 //! attachment, for as long as something is done to it, and address management, so that many calls of
 //! one host do not contend for its blocks in the store.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -35,6 +36,16 @@ pub(crate) async fn attachment(interface: &str) -> Result<Lock, Failure> {
     lock(octet(interface), interface).await
 }
 
+/// The same if nobody has it: one that somebody works on is none to be waited for.
+pub(crate) fn attachment_at_rest(interface: &str) -> Result<Option<Lock>, Failure> {
+    let file = open(interface)?;
+    match take(&file, octet(interface), Wait::No) {
+        Ok(()) => Ok(Some(Lock { _file: file })),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
+        Err(error) => Err(fail(interface, &error)),
+    }
+}
+
 /// The octet of an attachment: the same whichever version of this program asks. Two that meet in one
 /// only wait for each other.
 fn octet(interface: &str) -> i64 {
@@ -48,23 +59,26 @@ pub(crate) async fn ipam() -> Result<Lock, Failure> {
     lock(IPAM, "address management").await
 }
 
-async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
-    let path = Path::new(DIRECTORY).join(FILE);
-    let fail = |error: &dyn std::fmt::Display| {
-        Failure::new(
-            Code::Io,
-            format!("locking {what} in {}: {error}", path.display()),
-        )
-    };
-    fs::create_dir_all(DIRECTORY).map_err(|error| fail(&error))?;
+fn fail(what: &str, error: &dyn Display) -> Failure {
+    let message = format!("locking {what} in {DIRECTORY}/{FILE}: {error}");
+    Failure::new(Code::Io, message)
+}
+
+/// The file, to lock `what` in it.
+fn open(what: &str) -> Result<File, Failure> {
+    fs::create_dir_all(DIRECTORY).map_err(|error| fail(what, &error))?;
     let mut options = File::options();
     let file = options
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .open(&path);
-    let file = file.map_err(|error| fail(&error))?;
+        .open(Path::new(DIRECTORY).join(FILE));
+    file.map_err(|error| fail(what, &error))
+}
+
+async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
+    let file = open(what)?;
     // In most cases there is nobody to wait for.
     if take(&file, at, Wait::No).is_ok() {
         return Ok(Lock { _file: file });
@@ -73,7 +87,7 @@ async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
     let waiting = tokio::task::spawn_blocking(move || take(&file, at, Wait::Yes).map(|()| file));
     match timeout(LOCK_TIMEOUT, waiting).await {
         Ok(Ok(Ok(file))) => Ok(Lock { _file: file }),
-        Ok(Ok(Err(error))) => Err(fail(&error)),
+        Ok(Ok(Err(error))) => Err(fail(what, &error)),
         Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
         Err(_) => {
             let message = format!("another call has worked on {what} for {LOCK_TIMEOUT:?}");

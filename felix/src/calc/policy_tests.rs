@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::tests::Settled as _;
 use super::{Calculator, Desired};
 use crate::render::{
-    Action, ConnectionStates, End, Family, Is, Key, Match, Value as Element, Verdict, rule_text,
+    Action, ConnectionStates, End, Family, Is, Key, Match, Ruleset, Value as Element, Verdict,
+    rule_text,
 };
 
 const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
@@ -165,6 +166,7 @@ proptest! {
         let mut calculator = Calculator::new("h0", None);
         let mut stored: BTreeMap<String, Value> = BTreeMap::new();
         let mut last: Option<Desired> = None;
+        let mut held = Ruleset::default();
         for ((key, value), keep) in steps {
             if keep {
                 stored.insert(key.clone(), value.clone());
@@ -174,8 +176,12 @@ proptest! {
                 tell(&mut calculator, &key, None);
             }
             let news = calculator.has_news();
-            let desired = calculator.settled();
+            let touched = calculator.settle().rules;
+            let desired = calculator.desired().clone();
             prop_assert_eq!(&desired, &told(&stored).settled());
+            // What differs is among what was touched.
+            held.follow(desired.rules(), &touched);
+            prop_assert_eq!(&held, desired.rules());
             // What is not told to be a change is none.
             if !news {
                 prop_assert!(last.is_none_or(|last| last == desired));

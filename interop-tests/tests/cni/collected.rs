@@ -1,11 +1,8 @@
 //! GC beside an ADD that is under way.
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::File;
 
 use datastore::resources::Item;
-use interop_tests::PATIENCE;
-use lab::{Error, until};
 use model::Kind;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -15,10 +12,10 @@ use crate::ID;
 use crate::host::{Container, Fabric, Node, on_a_host};
 
 /// Locks of all attachments of a host, as calls under way have them.
-struct Busy(File);
+struct Busy(#[expect(dead_code, reason = "closed when dropped")] File);
 
 impl Busy {
-    fn on(node: &Node) -> Self {
+    fn on_attachments(node: &Node) -> Self {
         let file = node.site.host.directory().join("cni.lock");
         let mut options = File::options();
         let file = options.read(true).write(true).open(file).unwrap();
@@ -32,14 +29,6 @@ impl Busy {
         };
         fcntl(&file, FcntlArg::F_OFD_SETLK(&range)).expect("there is no call");
         Self(file)
-    }
-
-    /// Whether somebody waits for one of them.
-    fn is_in_the_way(&self) -> bool {
-        let file = format!(":{} ", self.0.metadata().unwrap().ino());
-        let locks = fs::read_to_string("/proc/locks").unwrap();
-        let mut waiting = locks.lines().filter(|line| line.contains("->"));
-        waiting.any(|line| line.contains(&file))
     }
 }
 
@@ -64,30 +53,25 @@ fn what_an_add_has_made_before_it_is_done_is_not_collected() {
             .expect("connected");
         let whole = fabric.left().await;
 
-        // As it is just before ADD writes the endpoint.
+        // As it is just before ADD writes the endpoint, and as it is while it waits for Felix.
+        let busy = Busy::on_attachments(&node);
+        let collect = async || node.asks("GC", &container, &collected).await;
+        let interfaces = ["cali9f3c0123456"];
         let mut endpoint = take_out(&fabric).await.value;
         endpoint["metadata"]["resourceVersion"] = Value::Null;
-        let busy = Busy::on(&node);
-        let call = node.call("GC", &container, &collected);
-        let mut collecting = node.site.host.spawn("gc", &call).unwrap();
-        until::<(), Error>(PATIENCE, "GC waits for ADD", async || {
-            Ok(busy.is_in_the_way().then_some(()).ok_or_else(String::new))
-        })
-        .await
-        .unwrap();
+        let addresses = fabric.left().await;
+        assert_eq!(collect().await, Ok(Value::Null));
+        assert_eq!(fabric.left().await, addresses);
+        assert_eq!(node.interfaces().await, interfaces);
         fabric.resources.create(endpoint).await.expect("written");
-        drop(busy);
-        let status = collecting.wait(PATIENCE).await.unwrap();
-        assert!(status.success(), "{}", collecting.log_tail());
+        assert_eq!(collect().await, Ok(Value::Null));
         assert_eq!(fabric.left().await, whole);
-        assert_eq!(node.interfaces().await, ["cali9f3c0123456"]);
+        assert_eq!(node.interfaces().await, interfaces);
+        drop(busy);
 
         // An ADD that was killed there leaves what nobody is at work on.
         take_out(&fabric).await;
-        assert_eq!(
-            node.asks("GC", &container, &collected).await,
-            Ok(Value::Null)
-        );
+        assert_eq!(collect().await, Ok(Value::Null));
         assert_eq!(fabric.left().await, [""; 0]);
         assert_eq!(node.interfaces().await, [""; 0]);
     });
