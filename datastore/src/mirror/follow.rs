@@ -312,7 +312,10 @@ impl Runner {
                 self.mirror.opened(now, feed, Ok(header));
             }
             Arrived::Opened(feed, Err(error)) => {
-                self.failed(feed, &error);
+                // What the history no longer has is asked for in another way.
+                if !matches!(error, Error::Compacted { .. }) {
+                    self.failed(feed, &error);
+                }
                 self.mirror.opened(now, feed, Err(error));
             }
             Arrived::Batch(feed, watch, Ok(batch)) => {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::core::{Core, CoreConfig, Faults};
 use crate::kv::{LeaseId, Revision};
-use crate::limits::{LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
+use crate::limits::{CONFIRM_MAX, LOST_AFTER, PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
 use crate::txn::{Op, Put, Txn};
 use world::World;
 
@@ -430,6 +430,8 @@ enum Action {
     BringOf(usize),
     Consume(usize),
     Pass,
+    /// For so long that what is known is to be confirmed.
+    Quiet,
 }
 
 fn action() -> impl Strategy<Value = Action> {
@@ -449,6 +451,7 @@ fn action() -> impl Strategy<Value = Action> {
         8 => (0..3_usize).prop_map(Action::BringOf),
         6 => (1..4_usize).prop_map(Action::Consume),
         4 => Just(Action::Pass),
+        2 => Just(Action::Quiet),
     ]
 }
 
@@ -481,6 +484,7 @@ impl World {
             Action::BringOf(feed) => drop(self.bring_of(FeedId(feed))),
             Action::Consume(max) => drop(self.consume(max)),
             Action::Pass => self.pass(),
+            Action::Quiet => self.now += CONFIRM_MAX,
         }
     }
 }
