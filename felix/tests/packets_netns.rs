@@ -8,24 +8,8 @@ use admin::report::Endpoint;
 use admin::{Command, Reply};
 use datastore::KeyRange;
 use netns::host::{Host, OPEN, RESOURCES, announce, key, mac, pair, workload};
-use netns::{Namespace, lab, pings, run, try_run};
+use netns::{count_at, count_of, lab, pings, run, try_run};
 use serde_json::json;
-
-/// A counter of packets in a namespace, by a match.
-fn count_at(namespace: &Namespace, what: &str) {
-    namespace.run("nft add table inet t");
-    namespace.run("nft add chain inet t c { type filter hook input priority 0 ; }");
-    namespace.run(&format!("nft add rule inet t c {what} counter"));
-}
-
-fn count_of(namespace: &Namespace) -> u64 {
-    let listed = namespace.run("nft list chain inet t c");
-    let mut words = listed
-        .split_whitespace()
-        .skip_while(|word| *word != "packets")
-        .skip(1);
-    words.next().expect("a counter").parse().expect("a number")
-}
 
 #[test]
 fn open_workloads_reach_each_other_their_host_reaches_them() {

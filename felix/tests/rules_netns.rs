@@ -5,8 +5,8 @@ mod netns;
 
 use cambric_felix::apply::{Checked, Rules};
 use cambric_felix::render::{
-    Direction, EndpointRules, Family, Frame, Key, Passage, RuleInputs, Ruleset, Set, SetKind,
-    Touched, compile, render, table_text, tier_chain, tier_name,
+    Direction, EndpointRules, Family, Frame, Key, Outgoing, Passage, Pools, RuleInputs, Ruleset,
+    Set, SetKind, Touched, compile, render, table_text, tier_chain, tier_name,
 };
 use netns::{lab, run};
 
@@ -198,6 +198,84 @@ fn policies_are_in_the_kernel_what_their_text_says() {
         }
         assert_eq!(rules.foreign_edits(), 0, "no step was refused");
         assert_listed(&ruleset(&[]));
+    });
+}
+
+/// A host of pools, each with whether its addresses show outside.
+fn with_pools(pools: &[(&str, bool)], outgoing: Outgoing) -> Ruleset {
+    let ranges = |wanted: fn(bool) -> bool| {
+        let own = pools.iter().filter(|(_, hidden)| wanted(*hidden));
+        own.map(|(range, _)| range.parse().unwrap()).collect()
+    };
+    let frame = Frame {
+        interface_prefixes: vec!["cali".into()],
+        outgoing,
+        ..Frame::default()
+    };
+    render(&RuleInputs {
+        frame,
+        pools: Pools {
+            all: ranges(|_| true),
+            nat_outgoing: ranges(|hidden| hidden),
+        },
+        ..RuleInputs::default()
+    })
+}
+
+#[test]
+fn pools_come_go_and_change_in_place() {
+    lab("pools_come_go_and_change_in_place", || {
+        let mut rules = Rules::open().unwrap();
+        let plain = Outgoing::default();
+        let address = Some([192, 0, 2, 7].into());
+        let of = |address, ports| Outgoing { address, ports };
+        let hidden: &[(&str, bool)] = &[("10.65.0.0/16", true), ("fd65::/48", true)];
+        for (pools, outgoing) in [
+            (hidden, plain),
+            (hidden, of(address, None)),
+            (hidden, of(address, Some((4000, 4099)))),
+            (hidden, of(None, Some((4000, 65535)))),
+            (hidden, of(None, Some((4000, 4000)))),
+            // Ranges side by side, within one another, from the first address there is to the last.
+            (&[("10.0.1.0/24", true), ("10.0.2.0/23", false)], plain),
+            (
+                &[
+                    ("10.0.1.0/24", true),
+                    ("10.0.2.0/23", true),
+                    ("10.0.4.0/24", false),
+                ],
+                plain,
+            ),
+            (
+                &[
+                    ("10.0.0.0/22", true),
+                    ("10.0.4.7/32", true),
+                    ("10.0.4.8/32", false),
+                ],
+                plain,
+            ),
+            (&[("10.0.0.0/8", false), ("10.0.4.0/24", true)], plain),
+            (
+                &[
+                    ("0.0.0.0/1", true),
+                    ("255.255.255.255/32", true),
+                    ("::/0", true),
+                ],
+                plain,
+            ),
+            (&[("0.0.0.0/0", true), ("ff00::/8", true)], plain),
+            (&[("10.65.0.0/17", true)], plain),
+            (&[("10.65.0.0/17", true), ("10.65.128.0/17", true)], plain),
+            (&[("10.65.128.0/17", true)], plain),
+            (&[("10.65.128.0/17", false)], plain),
+            (hidden, plain),
+        ] {
+            let wanted = with_pools(pools, outgoing);
+            apply(&mut rules, &wanted);
+            assert_listed(&wanted);
+            assert_eq!(rules.check().unwrap(), Checked::Intact);
+            assert_eq!(rules.foreign_edits(), 0, "refused: {pools:?}");
+        }
     });
 }
 

@@ -204,9 +204,17 @@ fn keeping(deletes: usize) -> (impl Fn() -> Plants, Rc<Cell<usize>>) {
 #[test]
 fn a_stale_route_that_the_kernel_keeps() {
     let (plants, _) = keeping(usize::MAX);
-    let (seed, oracle, what) = found(&calm(2, false), plants).expect("found");
-    println!("seed {seed}: {oracle}: {what}");
-    assert_eq!(oracle, "withdrawn");
+    // Where the first change of a run is none that node2 hears of, another oracle comes before.
+    let (seed, what) = (1..=SEEDS)
+        .find_map(|seed| match run(seed, calm(2, false), plants()) {
+            Err(Failure::Violation(found)) if found.oracle == "withdrawn" => {
+                Some((seed, found.what))
+            }
+            Err(Failure::Violation(_)) => None,
+            other => panic!("{other:?}"),
+        })
+        .expect("found");
+    println!("seed {seed}: {what}");
     assert!(what.contains("node2"), "{what}");
 }
 

@@ -32,12 +32,22 @@ const INVALID: u32 = 1;
 const LOOKUP_INVERTED: u32 = 1;
 /// `NFTA_LOG_PREFIX`.
 const LOG_PREFIX: u16 = 2;
-/// `NFTA_NAT_TYPE`, `NFTA_NAT_FAMILY`, `NFTA_NAT_REG_ADDR_MIN`, `NFTA_NAT_REG_PROTO_MIN`;
-/// `NFT_NAT_SNAT`, `NFT_NAT_DNAT`.
+/// `NFTA_NAT_TYPE`, `NFTA_NAT_FAMILY`, `NFTA_NAT_REG_ADDR_MIN`, `NFTA_NAT_REG_PROTO_MIN`,
+/// `NFTA_NAT_REG_PROTO_MAX`, `NFTA_NAT_FLAGS`; `NFT_NAT_SNAT`, `NFT_NAT_DNAT`.
 const NAT_TYPE: u16 = 1;
 const NAT_FAMILY: u16 = 2;
 const NAT_ADDRESS: u16 = 3;
 const NAT_PORT: u16 = 5;
+const NAT_PORT_LAST: u16 = 6;
+const NAT_FLAGS: u16 = 7;
+/// `NFTA_MASQ_FLAGS`, `NFTA_MASQ_REG_PROTO_MIN`, `NFTA_MASQ_REG_PROTO_MAX`.
+const MASQUERADE_FLAGS: u16 = 1;
+const MASQUERADE_PORT: u16 = 2;
+const MASQUERADE_PORT_LAST: u16 = 3;
+/// `NF_NAT_RANGE_PROTO_SPECIFIED`: there are ports. `NF_NAT_RANGE_PROTO_RANDOM_FULLY`: they are
+/// drawn, so that two connections at a time seldom want the same one.
+const PORTS_GIVEN: u32 = 1 << 1;
+const PORTS_DRAWN: u32 = 1 << 4;
 const TO_SOURCE: u32 = 0;
 const TO_DESTINATION: u32 = 1;
 
@@ -70,7 +80,7 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
         Action::DestinationTo(address, port) => {
             expressions.push(load(Register::Reg1, &address.octets()));
             expressions.push(load(Register::Reg2, &port.to_be_bytes()));
-            let port = Some(Register::Reg2);
+            let port = [number(NAT_PORT, Register::Reg2.into())];
             expressions.push(translation(TO_DESTINATION, Family::V4, port));
         }
         Action::DestinationBy(family, map) => {
@@ -78,7 +88,7 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
             let (offset, octets) = place(End::Destination, *family);
             expressions.push(payload(NETWORK, offset, octets, Register::Reg1));
             expressions.push(lookup(map, Some(Register::Reg1)));
-            expressions.push(translation(TO_DESTINATION, *family, None));
+            expressions.push(translation(TO_DESTINATION, *family, []));
         }
         Action::SourceBy(family, map) => {
             asked.family(*family, &mut expressions);
@@ -95,7 +105,23 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
                 expressions.push(payload(NETWORK, offset, octets, register));
             }
             expressions.push(lookup(map, Some(Register::Reg1)));
-            expressions.push(translation(TO_SOURCE, *family, None));
+            expressions.push(translation(TO_SOURCE, *family, []));
+        }
+        Action::Masquerade(ports) => {
+            let names = [MASQUERADE_PORT, MASQUERADE_PORT_LAST, MASQUERADE_FLAGS];
+            let registers = [Register::Reg1, Register::Reg2];
+            let attributes = from_ports(*ports, names, registers, &mut expressions);
+            expressions.push(Expressions::Other {
+                expression_type: "masq".into(),
+                attributes,
+            });
+        }
+        Action::SourceTo(address, ports) => {
+            expressions.push(load(Register::Reg1, &address.octets()));
+            let names = [NAT_PORT, NAT_PORT_LAST, NAT_FLAGS];
+            let registers = [Register::Reg2, Register::Reg3];
+            let attributes = from_ports(*ports, names, registers, &mut expressions);
+            expressions.push(translation(TO_SOURCE, Family::V4, attributes));
         }
     }
     expressions
@@ -278,8 +304,33 @@ fn load(register: Register, octets: &[u8]) -> Expressions {
     ])
 }
 
-/// To the address in register 1, and perhaps to the port in another.
-fn translation(kind: u32, family: Family, port: Option<Register>) -> Expressions {
+/// Loads the ports that connections may come from, if any are given, and returns the attributes
+/// that say so: first, last, and how one of them is chosen.
+fn from_ports(
+    ports: Option<(u16, u16)>,
+    [first_name, last_name, flags_name]: [u16; 3],
+    [first_register, last_register]: [Register; 2],
+    into: &mut Vec<Expressions>,
+) -> Vec<DefaultNla> {
+    let Some((first, last)) = ports else {
+        return vec![number(flags_name, PORTS_DRAWN)];
+    };
+    into.push(load(first_register, &first.to_be_bytes()));
+    let mut attributes = vec![number(first_name, first_register.into())];
+    if first != last {
+        into.push(load(last_register, &last.to_be_bytes()));
+        attributes.push(number(last_name, last_register.into()));
+    }
+    attributes.push(number(flags_name, PORTS_DRAWN | PORTS_GIVEN));
+    attributes
+}
+
+/// To the address in register 1, and whatever else is said of it.
+fn translation(
+    kind: u32,
+    family: Family,
+    more: impl IntoIterator<Item = DefaultNla>,
+) -> Expressions {
     let family = match family {
         Family::V4 => NFPROTO_IPV4,
         Family::V6 => NFPROTO_IPV6,
@@ -289,7 +340,7 @@ fn translation(kind: u32, family: Family, port: Option<Register>) -> Expressions
         number(NAT_FAMILY, family.into()),
         number(NAT_ADDRESS, Register::Reg1.into()),
     ];
-    attributes.extend(port.map(|port| number(NAT_PORT, port.into())));
+    attributes.extend(more);
     Expressions::Other {
         expression_type: "nat".into(),
         attributes,

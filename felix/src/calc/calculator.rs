@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, Key, Kind, ProfileSpec, ResourceKey, Selector,
-    TierSpec,
+    DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, IpPoolSpec, Key, Kind, ProfileSpec, ResourceKey,
+    Selector, TierSpec,
 };
 
 use super::desired::Desired;
 use super::place::Places;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
+use super::pools::Pools;
 use super::profile::Profile;
 use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
@@ -18,8 +19,9 @@ use crate::render::{Compiled, SetId};
 
 /// The kinds of resource that matter here; the store is watched for no others, but for what says
 /// whether it may be acted upon.
-pub const KINDS: [Kind; 6] = [
+pub const KINDS: [Kind; 7] = [
     Kind::FelixConfiguration,
+    Kind::IpPool,
     Kind::Tier,
     Kind::Profile,
     Kind::GlobalNetworkPolicy,
@@ -42,6 +44,7 @@ pub struct Calculator {
     /// All policies, by key.
     pub(super) policies: BTreeMap<String, Policy>,
     pub(super) tiers: Tiers,
+    pub(super) pools: Pools,
     /// Which rules this host needs, and the addresses that they ask for.
     pub(super) index: Index,
     /// FelixConfiguration `default`.
@@ -66,12 +69,14 @@ pub(super) struct News {
     pub(super) refused: BTreeSet<String>,
     /// Tiers, which all endpoints have to do with.
     pub(super) tiers: bool,
+    pub(super) pools: bool,
     pub(super) settings: bool,
 }
 
 impl News {
     fn is_empty(&self) -> bool {
-        self.endpoints.is_empty() && self.refused.is_empty() && !self.tiers && !self.settings
+        let single = self.tiers || self.pools || self.settings;
+        self.endpoints.is_empty() && self.refused.is_empty() && !single
     }
 }
 
@@ -85,6 +90,7 @@ impl Calculator {
             profiles: BTreeMap::new(),
             policies: BTreeMap::new(),
             tiers: Tiers::default(),
+            pools: Pools::default(),
             index: Index::default(),
             cluster_wide: None,
             own: None,
@@ -110,6 +116,7 @@ impl Calculator {
             Kind::Profile => self.profile(key, resource.name(), value),
             Kind::Tier => self.tier(key, resource.name(), value),
             Kind::NetworkPolicy | Kind::GlobalNetworkPolicy => self.policy(key, &resource, value),
+            Kind::IpPool => self.pool(key, value),
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
             _ => return None,
         };
@@ -209,6 +216,15 @@ impl Calculator {
             None => None,
         };
         self.news.tiers |= self.tiers.put(name, spec.as_ref());
+        Ok(())
+    }
+
+    fn pool(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), Problem> {
+        let spec = match value {
+            Some(octets) => Some(read::resource::<IpPoolSpec>(key, octets)?.spec),
+            None => None,
+        };
+        self.news.pools |= self.pools.put(key, spec.as_ref())?;
         Ok(())
     }
 

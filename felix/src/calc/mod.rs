@@ -8,6 +8,7 @@ mod place;
 mod policy;
 #[cfg(test)]
 mod policy_tests;
+mod pools;
 mod profile;
 mod read;
 mod settings;

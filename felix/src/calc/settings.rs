@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Region};
+use model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port, Region};
 use serde_json::Value;
 
 use super::read::interface_prefixes;
-use crate::render::ToHostAction;
+use crate::render::{Outgoing, ToHostAction};
 
 /// Interface prefixes when nothing else is said.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
@@ -38,6 +38,8 @@ pub struct Settings {
     pub metadata: Option<(Ipv4Addr, u16)>,
     /// Whether addresses outside may stand for workloads of any orchestrator, not only OpenStack's.
     pub floating_ips: bool,
+    /// What stands for workloads towards what is in no pool.
+    pub outgoing: Outgoing,
 }
 
 impl Settings {
@@ -62,6 +64,7 @@ impl Settings {
             region: region(spec).unwrap_or_default(),
             metadata: metadata(spec).unwrap_or(Some(METADATA)),
             floating_ips: spec.floating_ips.eq_ignore_ascii_case("enabled"),
+            outgoing: outgoing(spec).unwrap_or_default(),
         }
     }
 
@@ -89,10 +92,36 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     if let Err(reason) = metadata(spec) {
         return Some(("spec.metadataAddr", reason));
     }
+    if let Err((field, reason)) = outgoing(spec) {
+        return Some((field, reason));
+    }
     match region(spec) {
         Err(reason) => Some(("spec.openstackRegion", reason)),
         Ok(_) => None,
     }
+}
+
+fn outgoing(spec: &FelixConfigurationSpec) -> Result<Outgoing, (&'static str, String)> {
+    let address = match &*spec.nat_outgoing_address {
+        "" => None,
+        text => Some(text.parse().map_err(|_| {
+            let reason = format!("'{text}' is not an IPv4 address");
+            ("spec.natOutgoingAddress", reason)
+        })?),
+    };
+    let ports = match &spec.nat_port_range {
+        None => None,
+        Some(Port::Text(text)) if text.is_empty() => None,
+        Some(port) => {
+            let range = port.range().ok_or_else(|| {
+                let reason = format!("'{port}' is neither a port nor a range such as 1024:65535");
+                ("spec.natPortRange", reason)
+            })?;
+            // Calico has no range where it ends with 0.
+            (*range.end() > 0).then(|| ((*range.start()).max(1), *range.end()))
+        }
+    };
+    Ok(Outgoing { address, ports })
 }
 
 fn prefixes(spec: &FelixConfigurationSpec) -> Vec<String> {

@@ -21,6 +21,9 @@ impl Calculator {
             settings: news.settings && self.take_settings(),
             ..Settled::default()
         };
+        if news.pools {
+            self.desired.rules.set_pools(&self.pools.ranges());
+        }
         let mut due: BTreeSet<Order> = BTreeSet::new();
         for key in &news.endpoints {
             due.extend(self.places.claim(key, self.endpoints.get(key)));
@@ -54,6 +57,7 @@ impl Calculator {
             interface_prefixes: settings.interface_prefixes.clone(),
             to_host: settings.to_host,
             metadata: settings.metadata,
+            outgoing: settings.outgoing,
         });
         let changed = self.desired.settings != settings;
         self.desired.settings = settings;

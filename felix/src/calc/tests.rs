@@ -1,4 +1,5 @@
 mod history;
+mod pools;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

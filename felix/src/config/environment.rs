@@ -113,6 +113,8 @@ mod tests {
             ("FELIX_METADATAADDR", "None"),
             ("FELIX_METADATAPORT", "8774"),
             ("FELIX_FLOATINGIPS", "enabled"),
+            ("FELIX_NATOUTGOINGADDRESS", "192.0.2.7"),
+            ("FELIX_NATPORTRANGE", "32768:65535"),
             ("FELIX_FELIXHOSTNAME", "n7"),
             ("FELIX_ROUTEREFRESHINTERVAL", "0.5"),
             ("FELIX_ENDPOINTSTATUSPATHPREFIX", "none"),
@@ -124,7 +126,8 @@ mod tests {
                 "endpointReportingEnabled":true,"endpointReportingDelay":"10ms",
                 "defaultEndpointToHostAction":"Return","ipv6Support":false,
                 "openstackRegion":"east","metadataAddr":"None","metadataPort":8774,
-                "floatingIPs":"Enabled"}"#,
+                "floatingIPs":"Enabled","natOutgoingAddress":"192.0.2.7",
+                "natPortRange":"32768:65535"}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
         assert_eq!(environment.settings, wanted);
@@ -140,9 +143,11 @@ mod tests {
             ("FELIX_REPORTINGINTERVALSECS", "none"),
             ("FELIX_IPV6SUPPORT", "None"),
             ("FELIX_OPENSTACKREGION", "none"),
+            ("FELIX_NATPORTRANGE", "none"),
             ("FELIX_FELIXHOSTNAME", "none"),
         ]);
-        let wanted = r#"{"reportingInterval":"0s","ipv6Support":false,"openstackRegion":""}"#;
+        let wanted = r#"{"reportingInterval":"0s","ipv6Support":false,"openstackRegion":"",
+            "natPortRange":""}"#;
         assert_eq!(environment.settings, settings(wanted));
         assert_eq!(environment.hostname, None);
     }
@@ -168,6 +173,7 @@ mod tests {
                 "none of Drop, Return, Accept",
             ),
             ("FELIX_INTERFACEPREFIX", "t/p", "'t/p' cannot be"),
+            ("FELIX_NATPORTRANGE", "9:8", "'9:8' is neither a port nor"),
             ("FELIX_OPENSTACKREGION", "a/b", "FELIX_OPENSTACKREGION: "),
         ] {
             let environment = environment(&[(name, text)]);

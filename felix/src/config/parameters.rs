@@ -35,7 +35,7 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 11] = [
+pub(super) const PARAMETERS: [Parameter; 13] = [
     row(
         "DefaultEndpointToHostAction",
         "defaultEndpointToHostAction",
@@ -60,6 +60,8 @@ pub(super) const PARAMETERS: [Parameter; 11] = [
     row("Ipv6Support", "ipv6Support", Form::Bool),
     row("MetadataAddr", "metadataAddr", Form::Verbatim),
     row("MetadataPort", "metadataPort", Form::Port),
+    row("NATOutgoingAddress", "natOutgoingAddress", Form::Text),
+    row("NATPortRange", "natPortRange", Form::Text),
     row("OpenstackRegion", "openstackRegion", Form::Text),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::build::{Frame, base_chains, base_sets};
 use super::openstack;
+use super::outgoing::{self, Pools};
 use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
 use super::translate::FLOATING;
 
@@ -94,6 +95,8 @@ pub(super) struct Used {
     pub(super) openstack: bool,
     /// Addresses outside, by family.
     pub(super) floating: [bool; 2],
+    /// Pools whose addresses are not to be seen outside, by family.
+    pub(super) outgoing: [bool; 2],
 }
 
 impl Default for Assembly {
@@ -130,6 +133,25 @@ impl Assembly {
     /// Takes another frame.
     pub fn set_frame(&mut self, frame: Frame) {
         self.frame = frame;
+    }
+
+    /// Takes other pools. What is the same in both stays.
+    pub fn set_pools(&mut self, pools: &Pools) {
+        for (name, family, ranges) in outgoing::sets(pools) {
+            if ranges.is_empty() {
+                self.remove_set(name);
+                continue;
+            }
+            self.put_set(name, SetKind::Nets(family));
+            let held = self.ruleset.sets.get(name).map(Set::keys);
+            let held: BTreeSet<Key> = held.into_iter().flatten().cloned().collect();
+            for key in held.difference(&ranges) {
+                self.put_element(name, key, None);
+            }
+            for key in ranges.difference(&held) {
+                self.put_element(name, key, Some(None));
+            }
+        }
     }
 
     /// Adds a part.
@@ -206,6 +228,7 @@ impl Assembly {
         let used = Used {
             openstack: self.sets.contains_key(openstack::INTERFACES),
             floating: FLOATING.map(|name| self.sets.contains_key(name)),
+            outgoing: outgoing::FROM.map(|name| self.ruleset.sets.contains_key(name)),
         };
         let from = (self.frame.clone(), used);
         if self.made_from.as_ref() == Some(&from) {

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use super::assembly::{Assembly, Part, Used};
 use super::openstack::{self, OpenStack};
+use super::outgoing::{Outgoing, Pools};
 use super::ruleset::{
     Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Value,
     Verdict,
@@ -60,6 +61,8 @@ const DISCOVERY: &str = "neighbour-discovery";
 pub struct RuleInputs {
     /// What every host has.
     pub frame: Frame,
+    /// The pools of the fabric.
+    pub pools: Pools,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
     /// Chains that passages lead through, and those that these lead to.
@@ -77,6 +80,8 @@ pub struct Frame {
     pub to_host: ToHostAction,
     /// Where OpenStack's metadata service is, if there is one.
     pub metadata: Option<(Ipv4Addr, u16)>,
+    /// What stands for workloads towards what is in no pool.
+    pub outgoing: Outgoing,
 }
 
 /// The part of one endpoint.
@@ -128,6 +133,7 @@ pub enum ToHostAction {
 pub fn render(inputs: &RuleInputs) -> Ruleset {
     let mut assembly = Assembly::default();
     assembly.set_frame(inputs.frame.clone());
+    assembly.set_pools(&inputs.pools);
     assembly.add(&Part {
         chains: inputs.chains.clone(),
         sets: inputs.sets.clone(),
@@ -214,7 +220,7 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chain(FROM_HOST, from_host(openstack)),
     ]
     .into();
-    chains.extend(translate::chains(openstack, used.floating));
+    chains.extend(translate::chains(openstack, frame.outgoing, used));
     chains
 }
 

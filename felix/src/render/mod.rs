@@ -8,6 +8,7 @@ mod conditions;
 mod diff;
 mod names;
 mod openstack;
+mod outgoing;
 mod policy;
 mod ruleset;
 #[cfg(test)]
@@ -22,6 +23,7 @@ pub use build::{
 };
 pub use diff::{Change, changes, creation};
 pub use names::SetId;
+pub use outgoing::{Outgoing, Pools};
 pub use policy::{Compiled, Direction, Unsupported, compile, subjects, tier_chain, tier_name};
 pub use ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,

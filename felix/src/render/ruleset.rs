@@ -239,6 +239,11 @@ pub enum Action {
     DestinationBy(Family, String),
     /// Makes the connection come from the address that a map holds for its source and destination.
     SourceBy(Family, String),
+    /// Makes the connection come from the host: from the address of the interface that it leaves
+    /// by. With ports, the protocol must be known to have them.
+    Masquerade(Option<(u16, u16)>),
+    /// Makes the connection come from this address, and perhaps one of these ports.
+    SourceTo(Ipv4Addr, Option<(u16, u16)>),
 }
 
 /// The fate of a packet, as far as a rule can tell.

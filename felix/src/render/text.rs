@@ -193,6 +193,15 @@ impl Display for Action {
                     "snat {family} to {family} saddr . {family} daddr map @{map}"
                 )
             }
+            Self::Masquerade(None) => f.write_str("masquerade fully-random"),
+            Self::Masquerade(Some(ports)) => {
+                write!(f, "masquerade to :{} fully-random", PortRange(*ports))
+            }
+            Self::SourceTo(address, None) => write!(f, "snat ip to {address} fully-random"),
+            Self::SourceTo(address, Some(ports)) => {
+                let ports = PortRange(*ports);
+                write!(f, "snat ip to {address}:{ports} fully-random")
+            }
         }
     }
 }
@@ -237,13 +246,23 @@ impl Display for Key {
             Self::Address(address) => address.fmt(f),
             Self::Net(net) if net.prefix_len() == net.max_prefix_len() => net.addr().fmt(f),
             Self::Net(net) => net.fmt(f),
-            Self::Ports(first, last) if first == last => first.fmt(f),
-            Self::Ports(first, last) => write!(f, "{first}-{last}"),
+            Self::Ports(first, last) => PortRange((*first, *last)).fmt(f),
             Self::AddressPair(source, destination) => write!(f, "{source} . {destination}"),
             Self::Icmpv6Type(code) => match icmpv6_name(*code) {
                 Some(name) => f.write_str(name),
                 None => write!(f, "{code}"),
             },
+        }
+    }
+}
+
+struct PortRange((u16, u16));
+
+impl Display for PortRange {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            (first, last) if first == last => first.fmt(f),
+            (first, last) => write!(f, "{first}-{last}"),
         }
     }
 }

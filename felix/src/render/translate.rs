@@ -1,17 +1,19 @@
-//! Address translation: the metadata service of OpenStack, and addresses outside that stand for
-//! addresses of workloads (floating addresses).
+//! Address translation: the metadata service of OpenStack, addresses outside that stand for
+//! addresses of workloads (floating addresses), and the host that stands for workloads towards what
+//! is in no pool.
 //!
 //! What comes to an address outside goes on to the workload's. The source of what a workload sends
-//! stays, so that other hosts know the endpoint by it; save where a workload speaks to itself by
-//! its address outside: it must then see the answer come from there.
+//! into a pool stays, so that other hosts know the endpoint by it; save where a workload speaks to
+//! itself by its address outside: it must then see the answer come from there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::assembly::Part;
+use super::assembly::{Part, Used};
 use super::build::{base, rule};
 use super::openstack::{self, OpenStack};
+use super::outgoing::{self, Outgoing};
 use super::ruleset::{Action, Chain, Family, Hook, Key, Rule, Set, SetKind, Value, Verdict};
 
 /// The map from addresses outside, by family.
@@ -19,11 +21,14 @@ pub(super) const FLOATING: [&str; 2] = ["floating-ipv4", "floating-ipv6"];
 /// The map from a workload's address twice.
 const TO_ITSELF: [&str; 2] = ["floating-to-itself-ipv4", "floating-to-itself-ipv6"];
 
-/// The chains, where there is anything to translate: `floating` is whether there are addresses
-/// outside, by family.
-pub(super) fn chains(openstack: OpenStack, floating: [bool; 2]) -> BTreeMap<String, Chain> {
+/// The chains, where there is anything to translate.
+pub(super) fn chains(
+    openstack: OpenStack,
+    outgoing: Outgoing,
+    used: Used,
+) -> BTreeMap<String, Chain> {
     let by = |names: [&'static str; 2], action: fn(Family, String) -> Action| {
-        let families = Family::ALL.into_iter().zip(names).zip(floating);
+        let families = Family::ALL.into_iter().zip(names).zip(used.floating);
         let used = families.filter(|(_, used)| *used);
         used.map(|((family, name), _)| Rule {
             action: action(family, name.into()),
@@ -34,7 +39,8 @@ pub(super) fn chains(openstack: OpenStack, floating: [bool; 2]) -> BTreeMap<Stri
     let mut destinations = openstack::translations(openstack);
     destinations.extend(by(FLOATING, Action::DestinationBy));
     let own = by(FLOATING, Action::DestinationBy);
-    let source = by(TO_ITSELF, Action::SourceBy);
+    let mut source = by(TO_ITSELF, Action::SourceBy);
+    source.extend(outgoing::rules(outgoing, used.outgoing));
     [
         base("translate", Hook::TranslateDestination, destinations),
         base("translate-own", Hook::TranslateOwnDestination, own),

@@ -128,6 +128,23 @@ pub(crate) fn ping(options: &str) -> bool {
         .success()
 }
 
+/// A counter of packets in a namespace, by a match.
+pub(crate) fn count_at(namespace: &Namespace, what: &str) {
+    namespace.run("nft add table inet t");
+    namespace.run("nft add chain inet t c { type filter hook input priority 0 ; }");
+    namespace.run(&format!("nft add rule inet t c {what} counter"));
+}
+
+/// What it has counted.
+pub(crate) fn count_of(namespace: &Namespace) -> u64 {
+    let listed = namespace.run("nft list chain inet t c");
+    let mut words = listed
+        .split_whitespace()
+        .skip_while(|word| *word != "packets")
+        .skip(1);
+    words.next().expect("a counter").parse().expect("a number")
+}
+
 /// A workload: a namespace with `eth0`, whose other end is `interface` on the host.
 pub(crate) struct Workload {
     /// The namespace.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rule::Port;
 use super::{Metadata, Spec};
 use crate::key::kind::Kind;
 use crate::lenient::{Unknown, or_default};
@@ -79,6 +80,17 @@ pub struct FelixConfigurationSpec {
         skip_serializing_if = "String::is_empty"
     )]
     pub floating_ips: String,
+    /// The IPv4 address that stands for workloads towards what is in no pool, instead of the one of
+    /// the interface that their packets leave by.
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub nat_outgoing_address: String,
+    /// The ports that stand for those of workloads there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nat_port_range: Option<Port>,
     /// Settings that are not known here.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -128,6 +140,8 @@ impl FelixConfigurationSpec {
             metadata_addr: text(self.metadata_addr, &base.metadata_addr),
             metadata_port: self.metadata_port.or(base.metadata_port),
             floating_ips: text(self.floating_ips, &base.floating_ips),
+            nat_outgoing_address: text(self.nat_outgoing_address, &base.nat_outgoing_address),
+            nat_port_range: self.nat_port_range.or_else(|| base.nat_port_range.clone()),
             unknown,
         }
     }

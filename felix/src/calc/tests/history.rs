@@ -60,8 +60,20 @@ fn any_settings() -> impl Strategy<Value = Option<Value>> {
     let floating = prop::sample::select(vec!["Enabled", "Disabled"]);
     let value = (action, prefix, floating, any::<bool>()).prop_map(|(a, p, f, v6)| {
         json!({"spec": {"defaultEndpointToHostAction": a, "interfacePrefix": p,
-            "floatingIPs": f, "ipv6Support": v6}})
+            "floatingIPs": f, "ipv6Support": v6, "natPortRange": 4000 + u16::from(v6)}})
     });
+    prop::option::weighted(0.8, value)
+}
+
+fn any_pool() -> impl Strategy<Value = Option<Value>> {
+    let range = prop::sample::select(vec![
+        "10.65.0.0/24",
+        "10.65.0.0/16",
+        "10.66.0.0/16",
+        "fd65::/48",
+    ]);
+    let value = (range, any::<bool>())
+        .prop_map(|(cidr, nat)| json!({"spec": {"cidr": cidr, "natOutgoing": nat}}));
     prop::option::weighted(0.8, value)
 }
 
@@ -89,6 +101,12 @@ fn any_changes() -> impl Strategy<Value = Vec<(String, Option<Value>)>> {
         settings("default"),
         settings("node.r1-c07"),
     ]);
+    let pool = |name: &'static str| {
+        any_pool()
+            .prop_map(move |v| (key("ippools", name), v))
+            .boxed()
+    };
+    any.extend([pool("a"), pool("b")]);
     prop::collection::vec(prop::strategy::Union::new(any), 0..24)
 }
 
@@ -179,7 +197,7 @@ proptest! {
     #[test]
     fn any_octets_are_answered(octets in prop::collection::vec(any::<u8>(), 0..64), text in "\\PC*") {
         let mut calculator = Calculator::new(HOST, None);
-        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default"] {
+        for name in ["workloadendpoints/prod/r1--c07-k8s-a-eth0", "profiles/p", "felixconfigurations/default", "ippools/a"] {
             let name = format!("/calico/resources/v3/projectcalico.org/{name}");
             calculator.change(&name, Some(&octets));
             calculator.change(&name, Some(text.as_bytes()));

@@ -1,0 +1,43 @@
+//! The pools of the fabric, as far as the packet filter has to know them.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use model::IpPoolSpec;
+
+use super::types::Problem;
+use crate::render;
+
+/// All pools, by key: those that are disabled, too.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pools(BTreeMap<String, Pool>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pool {
+    range: IpNet,
+    nat_outgoing: bool,
+}
+
+impl Pools {
+    /// Takes note of what a key holds. Returns whether anything is different.
+    pub(super) fn put(&mut self, key: &str, spec: Option<&IpPoolSpec>) -> Result<bool, Problem> {
+        let Some(spec) = spec else {
+            return Ok(self.0.remove(key).is_some());
+        };
+        let missing = || Problem::new(key, "spec.cidr", "is missing");
+        let pool = Pool {
+            range: spec.cidr.ok_or_else(missing)?.0.trunc(),
+            nat_outgoing: spec.nat_outgoing,
+        };
+        Ok(self.0.insert(key.to_owned(), pool) != Some(pool))
+    }
+
+    /// Their ranges.
+    pub(super) fn ranges(&self) -> render::Pools {
+        let hidden = self.0.values().filter(|pool| pool.nat_outgoing);
+        render::Pools {
+            all: self.0.values().map(|pool| pool.range).collect(),
+            nat_outgoing: hidden.map(|pool| pool.range).collect(),
+        }
+    }
+}

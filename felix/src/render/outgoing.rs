@@ -1,0 +1,88 @@
+//! What leaves the pools: of pools with `natOutgoing` the host stands for the workload wherever no
+//! pool is, since nobody there knows the way back to a workload. Between pools sources stay.
+//!
+//! A pool counts, whether it is enabled or not: what it once gave may still be in use.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use ipnet::IpNet;
+
+use super::build::counted;
+use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Verdict};
+
+/// The sets of the ranges that do not show outside, by family, as Calico calls them.
+pub(super) const FROM: [&str; 2] = ["cali40masq-ipam-pools", "cali60masq-ipam-pools"];
+/// The sets of all pools' ranges.
+const INSIDE: [&str; 2] = ["cali40all-ipam-pools", "cali60all-ipam-pools"];
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const COMMENT: &str = "leaves the pools";
+
+/// The pools of the fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pools {
+    /// The ranges of all.
+    pub all: Vec<IpNet>,
+    /// Those of them that do not show outside.
+    pub nat_outgoing: Vec<IpNet>,
+}
+
+/// What stands for workloads towards what is in no pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Outgoing {
+    /// An address; without one, and for IPv6, that of the interface that packets leave by.
+    pub address: Option<Ipv4Addr>,
+    /// The first and the last of the ports to choose from for TCP and UDP, if not from all.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// The sets, each with its ranges; none of a family in which nothing is to be translated.
+pub(super) fn sets(pools: &Pools) -> Vec<(&'static str, Family, BTreeSet<Key>)> {
+    let mut sets = Vec::new();
+    for ((family, from), inside) in Family::ALL.into_iter().zip(FROM).zip(INSIDE) {
+        let hidden = ranges(&pools.nat_outgoing, family);
+        let all = match hidden.is_empty() {
+            true => BTreeSet::new(),
+            false => ranges(&pools.all, family),
+        };
+        sets.extend([(from, family, hidden), (inside, family, all)]);
+    }
+    sets
+}
+
+/// Those of a family without overlaps, which the kernel would refuse.
+fn ranges(given: &[IpNet], family: Family) -> BTreeSet<Key> {
+    let own = given.iter().filter(|net| Family::of(net.addr()) == family);
+    let own: Vec<IpNet> = own.map(IpNet::trunc).collect();
+    IpNet::aggregate(&own).into_iter().map(Key::Net).collect()
+}
+
+/// The rules, for the families in which there is something to translate.
+pub(super) fn rules(outgoing: Outgoing, used: [bool; 2]) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let families = Family::ALL.into_iter().zip(FROM).zip(INSIDE).zip(used);
+    for (((family, from), inside), _) in families.filter(|(_, used)| *used) {
+        let leaves = |protocol: Option<u8>| {
+            let mut matches = vec![
+                Match::InSet(End::Source, family, from.into(), Is::Yes),
+                Match::InSet(End::Destination, family, inside.into(), Is::Not),
+            ];
+            matches.extend(protocol.map(|protocol| Match::Protocol(protocol, Is::Yes)));
+            matches
+        };
+        let rule = |protocol, ports| Rule {
+            action: match outgoing.address.filter(|_| family == Family::V4) {
+                Some(address) => Action::SourceTo(address, ports),
+                None => Action::Masquerade(ports),
+            },
+            ..counted(leaves(protocol), Verdict::Accept, COMMENT)
+        };
+        if outgoing.ports.is_some() {
+            let with_ports = [TCP, UDP].map(|protocol| rule(Some(protocol), outgoing.ports));
+            rules.extend(with_ports);
+        }
+        rules.push(rule(None, None));
+    }
+    rules
+}
