@@ -245,6 +245,7 @@ impl Daemon {
                 Wake::Store(updates)
             }
             outcome = run_errand(errand) => Wake::Reported(outcome),
+            () = self.host.round_over() => Wake::Time,
             () = self.clock.reach(deadline) => Wake::Time,
         }
     }

@@ -4,11 +4,14 @@
 
 mod netns;
 
+use std::net::{TcpListener, TcpStream};
+
 use admin::report::Endpoint;
 use admin::{Command, Reply};
+use cambric_felix::apply::conntrack;
 use datastore::KeyRange;
-use netns::host::{Host, OPEN, RESOURCES, announce, key, mac, pair, workload};
-use netns::{count_at, count_of, lab, pings, run, try_run};
+use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, mac, pair, workload};
+use netns::{Workload, count_at, count_of, lab, pings, run, try_run};
 use serde_json::json;
 
 #[test]
@@ -375,14 +378,61 @@ fn connections_of_a_gone_address_are_forgotten() {
     lab("connections_of_a_gone_address_are_forgotten", || {
         let (_host, one, _two) = pair();
         assert!(one.namespace.pings("10.65.0.2") && one.namespace.pings("fd65::2"));
-        let flush = |address: &str| {
-            cambric_felix::apply::conntrack::flush(&[address.parse().unwrap()].into()).unwrap()
-        };
+        let flush = |address: &str| conntrack::flush(&[address.parse().unwrap()].into()).unwrap();
         assert_eq!(flush("10.65.0.77"), 0);
         assert!(flush("10.65.0.1") > 0);
         assert_eq!(flush("10.65.0.2"), 0, "it was the same connection");
         assert!(flush("fd65::2") > 0);
     });
+}
+
+#[test]
+fn who_gets_an_address_of_another_inherits_no_connection() {
+    lab(
+        "who_gets_an_address_of_another_inherits_no_connection",
+        || {
+            let (host, one, two) = pair();
+            let _heirs = [3, 4].map(|n| {
+                Workload::new(
+                    &format!("cali{n}"),
+                    &mac(n),
+                    Some("10.65.0.1"),
+                    Some("fd65::1"),
+                )
+            });
+            let _nine = workload(9);
+            announce(&host, 9, OPEN);
+            host.wait_up("cali9");
+            let listener = one
+                .namespace
+                .within(|| TcpListener::bind("[::]:80").unwrap());
+            let connections = ["10.65.0.1:80", "[fd65::1]:80"].map(|address| {
+                let address = address.parse().unwrap();
+                let connect = || TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+                (two.namespace.within(connect), listener.accept().unwrap())
+            });
+            // A round of forgetting has just begun, so the next one takes its time.
+            host.delete(&key("w9"));
+            host.wait("cali9", "gone", |endpoint| endpoint.is_none());
+            let inherited = || {
+                let address = |text: &str| [text.parse().unwrap()].into();
+                ["10.65.0.1", "fd65::1"].map(|a| conntrack::flush(&address(a)).unwrap())
+            };
+            // It moves at once, and it is free for a moment.
+            let networks = ["10.65.0.1/32", "fd65::1/128"];
+            host.endpoint("w0", "cali3", Some(&mac(3)), &networks, OPEN);
+            host.wait_up("cali3");
+            assert_eq!(inherited(), [0, 0]);
+            drop(connections);
+            assert!(two.namespace.pings("10.65.0.1") && two.namespace.pings("fd65::1"));
+            host.delete(&key("w0"));
+            host.delete(&key("w1"));
+            host.endpoint("w4", "cali4", Some(&mac(4)), &networks, OPEN);
+            host.wait_up("cali4");
+            assert_eq!(inherited(), [0, 0]);
+            assert!(two.namespace.pings("10.65.0.1") && two.namespace.pings("fd65::1"));
+        },
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Felix {
             while let Some(command) = self.agent.poll_command(now) {
                 self.fib.submit(command);
             }
-            if !busy {
+            if !busy && !host.has_forgotten() {
                 return;
             }
         }

@@ -15,6 +15,8 @@ use crate::chance::Chance;
 pub(crate) struct SimHost {
     rules: Option<Ruleset>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    /// Addresses whose connections are forgotten once the turn is over.
+    forgetting: BTreeSet<IpAddr>,
     /// So many of a thousand calls fail.
     pub(crate) fails: u64,
     chance: Chance,
@@ -25,6 +27,7 @@ impl SimHost {
         Self {
             rules: None,
             neighbours: BTreeMap::new(),
+            forgetting: BTreeSet::new(),
             fails: 0,
             chance,
         }
@@ -34,6 +37,11 @@ impl SimHost {
     pub(crate) fn wipe(&mut self) {
         self.rules = None;
         self.neighbours.clear();
+    }
+
+    /// Whether Felix is still to hear of addresses.
+    pub(crate) fn has_forgotten(&self) -> bool {
+        !self.forgetting.is_empty()
     }
 
     fn luck(&mut self) -> Result<(), Failed> {
@@ -90,5 +98,11 @@ impl Host for SimHost {
         Ok(())
     }
 
-    fn forget(&mut self, _: &BTreeSet<IpAddr>) {}
+    fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
+        self.forgetting.extend(addresses);
+    }
+
+    fn take_forgotten(&mut self) -> BTreeSet<IpAddr> {
+        std::mem::take(&mut self.forgetting)
+    }
 }

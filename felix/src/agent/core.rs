@@ -85,6 +85,9 @@ pub struct Agent {
     pub(super) untold: BTreeSet<EndpointId>,
     /// What of the wanted rules may not be in force.
     pub(super) unwritten: Touched,
+    /// Addresses that left, and whose connections are not forgotten yet. Who has one next gets it
+    /// when they are: nobody inherits a connection, or has one of its own cut.
+    pub(super) resting: BTreeSet<IpAddr>,
     /// Interfaces with routes that wait for rules to be in force.
     pub(super) unguarded: BTreeSet<String>,
     pub(super) rules_written: Retry,
@@ -137,6 +140,7 @@ impl Agent {
             agenda: Agenda::default(),
             untold: BTreeSet::new(),
             unwritten: Touched::default(),
+            resting: BTreeSet::new(),
             unguarded: BTreeSet::new(),
             rules_written: Retry::default(),
             rules_check: now + RULES_CHECK,
@@ -227,10 +231,15 @@ impl Agent {
             self.rules_check = now + RULES_CHECK;
             self.check_rules(host);
         }
+        self.release(host);
         let left = self.recalculate();
         if !self.active || (self.is_provisional() && !self.guarded) {
             self.guard(now, host);
             return;
+        }
+        if !left.is_empty() {
+            host.forget(&left);
+            self.resting.extend(left);
         }
         self.adopt(now, host);
         let mut due = std::mem::take(&mut self.due);
@@ -240,9 +249,6 @@ impl Agent {
         }
         if self.write_rules(now, host) {
             due.append(&mut self.unguarded);
-        }
-        if !left.is_empty() {
-            host.forget(&left);
         }
         self.configure(now, host);
         for name in &due {

@@ -69,8 +69,12 @@ pub trait Host {
     /// It was refused.
     fn delete_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed>;
 
-    /// Forgets the tracked connections of addresses that left. At best effort.
+    /// Begins to forget the tracked connections of addresses that left, once the turn is over. At
+    /// best effort.
     fn forget(&mut self, addresses: &BTreeSet<IpAddr>);
+
+    /// Those of the addresses for which that is done, each once.
+    fn take_forgotten(&mut self) -> BTreeSet<IpAddr>;
 }
 
 /// Why something could not be done, in a line for people.

@@ -206,6 +206,10 @@ impl Agent {
 
     fn route_obstacle(&self, interface: &str, address: IpAddr) -> Option<Obstacle> {
         if !self.routed.contains_key(&(interface.to_owned(), address)) {
+            if self.resting.contains(&address) {
+                let reason = format!("the connections that {address} had are being forgotten");
+                return Some(Obstacle::down(reason));
+            }
             let reason = self.rules_problem().unwrap_or("not written yet");
             let reason = format!("no route to {address}: packet filter {reason}");
             return Some(Obstacle::refused(self.rules_written.is_lasting(), reason));

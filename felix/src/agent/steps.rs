@@ -45,6 +45,15 @@ impl Agent {
         }
     }
 
+    /// Addresses whose connections are forgotten are given to who has them now.
+    pub(super) fn release(&mut self, host: &mut dyn Host) {
+        for address in host.take_forgotten() {
+            self.resting.remove(&address);
+            let holder = self.calculator.desired().routes.get(&address);
+            self.due.extend(holder.cloned());
+        }
+    }
+
     /// Takes away at once what is not wanted any more on an interface.
     pub(super) fn withdraw(&mut self, name: &str, host: &mut dyn Host) {
         let desired = self.calculator.desired();
@@ -93,7 +102,8 @@ impl Agent {
         if self.keeps_rules() {
             return false;
         }
-        if !self.unwritten.is_empty() && self.rules_written.is_done() {
+        let later = self.unwritten.withhold(self.resting_sources());
+        if self.unwritten.is_more_than(&later) && self.rules_written.is_done() {
             self.rules_written = Retry::Due;
         }
         let due = self.rules_written.is_due(now);
@@ -109,7 +119,20 @@ impl Agent {
                 warn!(reason, "packet filter not written; it is tried again");
             }
         }
+        self.unwritten.merge(later);
         due
+    }
+
+    /// Where it is written that addresses may be used which may not be yet.
+    fn resting_sources(&self) -> Vec<(&'static str, Key)> {
+        let desired = self.calculator.desired();
+        let resting = self.resting.iter().filter_map(|address| {
+            let name = desired.routes.get(address)?;
+            let endpoint = desired.interfaces.get(name)?;
+            let own = endpoint.addresses.contains(address);
+            own.then(|| source(name, *address))
+        });
+        resting.collect()
     }
 
     /// Whether the rules of an earlier run stay: written anew from what it knew, they might lack
@@ -210,6 +233,9 @@ impl Agent {
         for address in endpoint.routes() {
             let place = (name.clone(), address);
             if self.routed.get(&place) == Some(&index) {
+                continue;
+            }
+            if self.resting.contains(&address) {
                 continue;
             }
             if !self.is_guarded(endpoint, address) {

@@ -86,6 +86,49 @@ fn an_endpoint_that_goes_takes_everything_with_it_at_once() {
 }
 
 #[test]
+fn an_address_of_another_endpoint_rests_until_its_connections_are_forgotten() {
+    for at_once in [true, false] {
+        let mut world = World::new();
+        for name in ["cali1", "cali2", "cali3"] {
+            world.link(name);
+        }
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.in_sync();
+        world.host.forgets_late = true;
+        world.agent.change(&key("a"), None);
+        if !at_once {
+            world.settle();
+        }
+        world.endpoint("b", "cali2", &["10.65.0.1/32", "10.65.0.2/32"]);
+        world.settle();
+        // Nothing else waits for it.
+        world.endpoint("c", "cali3", &["10.65.0.3/32"]);
+        world.settle();
+        let routed = |world: &World| world.routes().into_keys().collect::<Vec<_>>();
+        assert_eq!(routed(&world), ["10.65.0.2/32", "10.65.0.3/32"]);
+        assert!(!world.guards("cali2", [10, 65, 0, 1]), "nor can it send");
+        assert!(world.guards("cali2", [10, 65, 0, 2]) && world.guards("cali3", [10, 65, 0, 3]));
+        let (state, reason) = world.state();
+        assert_eq!(state, EndpointState::Down);
+        let reason = reason.unwrap();
+        assert!(
+            reason.ends_with("10.65.0.1 had are being forgotten"),
+            "{reason}"
+        );
+        let writes = world.host.writes;
+        world.pass(Duration::from_secs(5));
+        assert_eq!(world.host.writes, writes);
+
+        world.host.forgets_late = false;
+        world.settle();
+        assert_eq!(routed(&world).len(), 3);
+        assert!(world.guards("cali2", [10, 65, 0, 1]));
+        assert_eq!(world.state(), (EndpointState::Up, None));
+        assert_eq!(world.agent.waiting_for(), []);
+    }
+}
+
+#[test]
 fn no_route_leads_to_an_interface_that_the_rules_do_not_guard() {
     let mut world = World::new();
     world.link("cali1");

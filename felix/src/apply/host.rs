@@ -1,6 +1,7 @@
 //! The Linux host that the thread is on, as the agent's [`Host`].
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::io;
 use std::net::IpAddr;
 
@@ -27,6 +28,10 @@ pub struct LinuxHost {
     rp_filter: String,
     /// Addresses whose connections are still to be forgotten.
     forgetting: BTreeSet<IpAddr>,
+    /// Those that the round under way is for.
+    in_hand: BTreeSet<IpAddr>,
+    /// Those that a round was for, until the agent hears of it.
+    forgotten: BTreeSet<IpAddr>,
     forgetter: Option<JoinHandle<()>>,
     /// When the packet filter is listed, if no further transaction comes before.
     listing_at: Instant,
@@ -64,6 +69,8 @@ impl LinuxHost {
             rp_filter: sysctl.default_rp_filter(),
             sysctl,
             forgetting: BTreeSet::new(),
+            in_hand: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
             forgetter: None,
             listing_at: Instant(0),
             listing_of: 0,
@@ -115,19 +122,37 @@ impl LinuxHost {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let listing = self.rules.is_unlisted().then_some(self.listing_at);
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
-        listing.into_iter().chain(forgetting).min()
+        let untold = (!self.forgotten.is_empty()).then_some(Instant(0));
+        let all = listing.into_iter().chain(forgetting).chain(untold);
+        all.min()
+    }
+
+    /// Waits until a round of forgetting connections is over; for ever while there is none.
+    pub async fn round_over(&mut self) {
+        match &mut self.forgetter {
+            // A round that broke off is over as well.
+            Some(round) => drop(round.await),
+            None => pending().await,
+        }
+        self.end_round();
+    }
+
+    fn end_round(&mut self) {
+        self.forgetter = None;
+        let done = std::mem::take(&mut self.in_hand);
+        // Some may have come back and left again meanwhile.
+        self.forgotten.extend(done.difference(&self.forgetting));
     }
 
     /// Begins to forget connections, unless the round before is still under way.
     fn forget_connections(&mut self) {
-        let busy = self
-            .forgetter
-            .as_ref()
-            .is_some_and(|task| !task.is_finished());
-        if busy {
-            return;
+        match &self.forgetter {
+            Some(round) if round.is_finished() => self.end_round(),
+            Some(_) => return,
+            None => {}
         }
-        let addresses = std::mem::take(&mut self.forgetting);
+        self.in_hand = std::mem::take(&mut self.forgetting);
+        let addresses = self.in_hand.clone();
         let flush = move || match conntrack::flush(&addresses) {
             Ok(removed) => debug!(removed, ?addresses, "connections forgotten"),
             // A kernel without connection tracking has nothing to forget.
@@ -136,7 +161,10 @@ impl LinuxHost {
         // A table of many connections takes its time.
         match Handle::try_current() {
             Ok(runtime) => self.forgetter = Some(runtime.spawn_blocking(flush)),
-            Err(_) => flush(),
+            Err(_) => {
+                flush();
+                self.end_round();
+            }
         }
     }
 
@@ -216,5 +244,9 @@ impl Host for LinuxHost {
 
     fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
         self.forgetting.extend(addresses);
+    }
+
+    fn take_forgotten(&mut self) -> BTreeSet<IpAddr> {
+        std::mem::take(&mut self.forgotten)
     }
 }

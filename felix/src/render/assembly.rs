@@ -54,6 +54,26 @@ impl Touched {
         self.sets.get(set).is_some_and(|keys| keys.contains(key))
     }
 
+    /// Takes elements out, and returns them.
+    pub fn withhold(&mut self, elements: Vec<(&'static str, Key)>) -> Self {
+        let mut taken = Self::default();
+        for (set, key) in elements {
+            let keys = self.sets.get_mut(set);
+            if keys.is_some_and(|keys| keys.remove(&key)) {
+                taken.set(set).insert(key);
+            }
+        }
+        taken
+    }
+
+    /// Whether it is anything besides sets that the other was taken out of.
+    pub fn is_more_than(&self, taken: &Self) -> bool {
+        let more = |(name, keys): (&String, &BTreeSet<Key>)| {
+            !keys.is_empty() || !taken.sets.contains_key(name)
+        };
+        !self.chains.is_empty() || self.sets.iter().any(more)
+    }
+
     /// Adds what is in the other.
     pub fn merge(&mut self, other: Self) {
         if self.is_empty() {

@@ -32,6 +32,8 @@ enum Act {
     RefuseRules(bool),
     RefuseInterface(bool),
     RefuseRoute(bool),
+    /// Connections are forgotten late, or at once.
+    ForgetLate(bool),
     /// The store is away, or was read in full.
     Store(bool),
     Overrun,
@@ -54,6 +56,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => any::<bool>().prop_map(Act::RefuseRules),
         1 => any::<bool>().prop_map(Act::RefuseInterface),
         1 => any::<bool>().prop_map(Act::RefuseRoute),
+        1 => any::<bool>().prop_map(Act::ForgetLate),
         1 => any::<bool>().prop_map(Act::Store),
         1 => Just(Act::Overrun),
         2 => (0..40_000_u64).prop_map(Act::Pass),
@@ -145,6 +148,7 @@ impl Told {
                 let mut kernel = self.world.kernel.borrow_mut();
                 kernel.refuse(prefix, refuse.then_some(1));
             }
+            Act::ForgetLate(late) => self.world.host.forgets_late = *late,
             Act::Store(true) => self.world.agent.store_in_sync(),
             Act::Store(false) => self.world.agent.store_unread(),
             Act::Overrun => {
@@ -177,6 +181,7 @@ impl Told {
             Act::RefuseRules(false),
             Act::RefuseInterface(false),
             Act::RefuseRoute(false),
+            Act::ForgetLate(false),
         ] {
             self.act(&act);
         }
