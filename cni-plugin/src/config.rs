@@ -258,7 +258,7 @@ impl File {
         if self.feature_control.floating_ips {
             return refuse(
                 "feature_control.floating_ips",
-                "is not supported: Felix does not translate addresses",
+                "is not supported: no annotation gives a container a floating address",
             );
         }
         if self.ipam.subnet == "usePodCidr" {

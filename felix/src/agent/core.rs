@@ -7,7 +7,7 @@ use std::time::Duration;
 use datastore::Unready;
 use fib_sync::{Command, Event, Instant, Link, Owner, Reconciler, ReconcilerConfig};
 use model::FelixConfigurationSpec;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::discovery::Discovery;
 use super::host::Host;
@@ -326,6 +326,9 @@ impl Agent {
             self.due.extend(settled.interfaces);
             self.untold.extend(settled.endpoints);
             self.stale |= settled.settings;
+            for problem in settled.unheeded {
+                info!(%problem, "not done");
+            }
             settled.left
         } else {
             BTreeSet::new()

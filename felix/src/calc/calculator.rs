@@ -15,6 +15,7 @@ use super::profile::Profile;
 use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
+use super::unheeded;
 use crate::render::{Compiled, SetId};
 
 /// The kinds of resource that matter here; the store is watched for no others, but for what says
@@ -53,6 +54,8 @@ pub struct Calculator {
     pub(super) own: Option<FelixConfigurationSpec>,
     /// Values that were refused, by key.
     pub(super) refused: BTreeMap<String, Problem>,
+    /// What is not followed of values that are, by key.
+    unheeded: BTreeMap<String, Problem>,
     /// What of the above is not yet settled: most of what the store says is about other hosts.
     pub(super) news: News,
     /// What followed when it was last settled, and from what.
@@ -71,12 +74,15 @@ pub(super) struct News {
     pub(super) tiers: bool,
     pub(super) pools: bool,
     pub(super) settings: bool,
+    /// What was not followed before, and is not followed now, one after the other.
+    pub(super) unheeded: Vec<[Option<Problem>; 2]>,
 }
 
 impl News {
     fn is_empty(&self) -> bool {
         let single = self.tiers || self.pools || self.settings;
-        self.endpoints.is_empty() && self.refused.is_empty() && !single
+        let none = self.endpoints.is_empty() && self.refused.is_empty();
+        none && self.unheeded.is_empty() && !single
     }
 }
 
@@ -95,6 +101,7 @@ impl Calculator {
             cluster_wide: None,
             own: None,
             refused: BTreeMap::new(),
+            unheeded: BTreeMap::new(),
             news: News {
                 settings: true,
                 ..News::default()
@@ -225,6 +232,7 @@ impl Calculator {
             None => None,
         };
         self.news.pools |= self.pools.put(key, spec.as_ref())?;
+        self.note(key, spec.and_then(|spec| unheeded::pool(key, &spec)));
         Ok(())
     }
 
@@ -286,11 +294,24 @@ impl Calculator {
             return Err(Problem::new(key, field, reason));
         }
         self.news.settings = true;
+        let unheeded = spec.as_ref();
+        self.note(key, unheeded.and_then(|spec| unheeded::settings(key, spec)));
         match own {
             true => self.own = spec,
             false => self.cluster_wide = spec,
         }
         Ok(())
+    }
+
+    /// Takes note of what is not followed of a key's value.
+    fn note(&mut self, key: &str, unheeded: Option<Problem>) {
+        let before = match unheeded.clone() {
+            Some(unheeded) => self.unheeded.insert(key.to_owned(), unheeded),
+            None => self.unheeded.remove(key),
+        };
+        if before != unheeded {
+            self.news.unheeded.push([before, unheeded]);
+        }
     }
 }
 

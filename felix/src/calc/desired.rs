@@ -56,4 +56,6 @@ pub struct Settled {
     pub rules: Touched,
     /// The settings are others.
     pub settings: bool,
+    /// What is newly found not to be followed, of values that are.
+    pub unheeded: Vec<Problem>,
 }

@@ -16,6 +16,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod types;
+mod unheeded;
 
 pub use calculator::{Calculator, KINDS};
 pub use desired::{Desired, Placement, Settled};
@@ -23,3 +24,5 @@ pub(crate) use read::interface_prefixes;
 pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};
 pub use types::{Endpoint, EndpointId, Problem, is_interface_name};
+#[cfg(test)]
+pub(crate) use unheeded::FOLLOWED;

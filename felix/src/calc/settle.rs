@@ -35,6 +35,12 @@ impl Calculator {
         let replaced = self.replace(due);
         self.apply(replaced, &mut settled);
         self.exchange_members(touched);
+        for [before, now] in news.unheeded {
+            let [gone, come] = [&before, &now].map(|one| one.iter().cloned().collect());
+            let problems = &mut self.desired.problems;
+            self.places.count_problems(&gone, &come, problems);
+            settled.unheeded.extend(now);
+        }
         for key in news.refused {
             settled.endpoints.extend(self.refuse(key));
         }

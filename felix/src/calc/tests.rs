@@ -1,5 +1,6 @@
 mod history;
 mod pools;
+mod unheeded;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

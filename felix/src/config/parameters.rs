@@ -122,3 +122,16 @@ pub(super) fn setting(field: &str, value: Value) -> Result<FelixConfigurationSpe
         None => Ok(spec),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calc::FOLLOWED;
+
+    #[test]
+    fn what_can_be_said_here_is_what_is_followed_of_the_store() {
+        let mut fields = PARAMETERS.map(|parameter| parameter.field);
+        fields.sort_unstable();
+        assert_eq!(fields, FOLLOWED);
+    }
+}

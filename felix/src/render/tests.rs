@@ -1,3 +1,5 @@
+use ipnet::IpNet;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -106,6 +108,11 @@ fn every_name_that_a_rule_uses_exists() {
     let mut inputs = inputs();
     inputs.endpoints.get_mut("tap3").unwrap().openstack = true;
     inputs.frame.metadata = Some(([127, 0, 0, 1].into(), 8775));
+    inputs.pools.all = vec![
+        "10.65.0.0/16".parse().unwrap(),
+        "fd65::/48".parse().unwrap(),
+    ];
+    inputs.pools.nat_outgoing = inputs.pools.all.clone();
     for (outside, inside) in [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")] {
         let pair = (outside.parse().unwrap(), inside.parse().unwrap());
         inputs
@@ -129,7 +136,10 @@ fn every_name_that_a_rule_uses_exists() {
             Action::DestinationBy(_, map) | Action::SourceBy(_, map) => {
                 assert!(ruleset.sets.contains_key(map), "{map}");
             }
-            Action::Log(_) | Action::DestinationTo(..) => {}
+            Action::Log(_)
+            | Action::DestinationTo(..)
+            | Action::Masquerade(_)
+            | Action::SourceTo(..) => {}
         }
         for set in rule.matches.iter().filter_map(set_of) {
             assert!(ruleset.sets.contains_key(set), "{set}");
@@ -319,7 +329,15 @@ prop_compose! {
         prefixes in prop::sample::subsequence(vec!["cali", "tap", "veth"], 0..=3),
         action in 0..3,
         endpoints in prop::collection::btree_map("cali[0-4]", any_endpoint(), 0..5),
+        pools in prop::collection::vec((0_u8..3, 15_u8..19, any::<bool>()), 0..4),
+        ports in prop::option::of(Just((4000, 4099))),
     ) -> RuleInputs {
+        let range = |n: u8, length| IpNet::new([10, 65, n << 6, 0].into(), length).unwrap();
+        let hidden = pools.iter().filter(|(.., hidden)| *hidden);
+        let pools = Pools {
+            all: pools.iter().map(|(n, length, _)| range(*n, *length)).collect(),
+            nat_outgoing: hidden.map(|(n, length, _)| range(*n, *length)).collect(),
+        };
         RuleInputs {
             frame: Frame {
                 interface_prefixes: prefixes.into_iter().map(str::to_owned).collect(),
@@ -329,8 +347,10 @@ prop_compose! {
                     _ => ToHostAction::Return,
                 },
                 metadata: None,
+                outgoing: Outgoing { address: None, ports },
             },
             endpoints,
+            pools,
             ..RuleInputs::default()
         }
     }

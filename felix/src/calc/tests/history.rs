@@ -72,8 +72,10 @@ fn any_pool() -> impl Strategy<Value = Option<Value>> {
         "10.66.0.0/16",
         "fd65::/48",
     ]);
-    let value = (range, any::<bool>())
-        .prop_map(|(cidr, nat)| json!({"spec": {"cidr": cidr, "natOutgoing": nat}}));
+    let value = (range, any::<bool>()).prop_map(|(cidr, nat)| {
+        let vxlan = if nat { "Always" } else { "Never" };
+        json!({"spec": {"cidr": cidr, "natOutgoing": nat, "vxlanMode": vxlan}})
+    });
     prop::option::weighted(0.8, value)
 }
 

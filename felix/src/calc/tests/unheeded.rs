@@ -1,0 +1,58 @@
+//! What is asked for and not done is told.
+
+use super::*;
+
+#[test]
+fn settings_that_are_set_and_not_followed_are_told_in_one_note() {
+    let name = key("felixconfigurations", "default");
+    let mut calculator = Calculator::new(HOST, None);
+    let mut notes = |spec: &Value| {
+        let value = json!({ "spec": spec });
+        assert_eq!(tell(&mut calculator, &name, Some(&value)), None);
+        let told = calculator.settle().unheeded;
+        let told: Vec<String> = told.iter().map(Problem::what).collect();
+        let kept = calculator.desired().problems.iter().map(Problem::what);
+        (told, kept.collect::<Vec<_>>())
+    };
+    let some = json!({"wireguardEnabled": true, "failsafeInboundHostPorts": [{"port": 22}],
+        "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
+        "natOutgoingExclusions": "IPPoolsAndHostIPs",
+        "openstackRegion": "east", "reportingInterval": "5s", "interfacePrefix": "tap"});
+    let words = "spec: set and not followed: failsafeInboundHostPorts, logSeverityScreen, \
+                 natOutgoingExclusions, newerThanThis, routeRefreshInterval, wireguardEnabled"
+        .to_owned();
+    assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
+    assert_eq!(notes(&some), (vec![], vec![words]), "told once");
+    let none = json!({"wireguardEnabled": false, "bpfLogLevel": "", "logSeverityScreen": "Info",
+        "floatingIPs": "Disabled", "failsafeInboundHostPorts": [], "vxlanEnabled": null});
+    assert_eq!(notes(&none), (vec![], vec![]));
+}
+
+#[test]
+fn those_of_other_hosts_are_nobodys_here_and_those_that_go_are_over() {
+    let spec = json!({"spec": {"bpfEnabled": true}});
+    let mut calculator = told(&[
+        (key("felixconfigurations", "node.other"), spec.clone()),
+        (key("felixconfigurations", &format!("node.{HOST}")), spec),
+    ]);
+    assert_eq!(calculator.settled().problems.len(), 1);
+    let own = key("felixconfigurations", &format!("node.{HOST}"));
+    tell(&mut calculator, &own, None);
+    assert!(calculator.settled().problems.is_empty());
+}
+
+#[test]
+fn a_pool_over_vxlan_is_told_while_it_is_one() {
+    let pool = |mode: &str| json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": mode}});
+    let name = key("ippools", "a");
+    let mut calculator = told(&[(name.clone(), pool("CrossSubnet"))]);
+    let words = "spec.vxlanMode: no tunnels are made: nothing leads to the pool's addresses on \
+                 other hosts";
+    assert_eq!(
+        problems(&calculator.settled()),
+        [format!("{name}: {words}")]
+    );
+    tell(&mut calculator, &name, Some(&pool("Never")));
+    assert!(calculator.has_news());
+    assert!(calculator.settled().problems.is_empty());
+}
