@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
@@ -10,7 +11,7 @@ use bgp_io::bgp_speaker::{Input, PeerConfig, RangeConfig, Refusal, SpeakerConfig
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
 use support::{
     PATIENCE, RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair,
-    port, speaker, until, up,
+    port, speaker, stall, two_ports, until, up,
 };
 
 #[tokio::test]
@@ -74,7 +75,7 @@ async fn a_big_table_goes_through() {
 
 #[tokio::test]
 async fn ipv6_works_beside_ipv4_on_the_same_port() {
-    let free = port(&io(17, speaker(17)));
+    let free = two_ports();
     let listen = vec![
         SocketAddr::from(([127, 0, 0, 17], free)),
         SocketAddr::from((Ipv6Addr::LOCALHOST, free)),
@@ -137,8 +138,7 @@ async fn is_heard(address: SocketAddr) -> bool {
 /// socket that closes.
 #[tokio::test]
 async fn where_it_listens_changes_under_its_sessions() {
-    // Below the ports that the kernel chooses from, for nobody else to have them.
-    let base = 10_000 + 2 * u16::try_from(std::process::id() % 10_000).expect("small");
+    let base = two_ports();
     let first = SocketAddr::from((host(61), base));
     let second = SocketAddr::from((host(64), base + 1));
     let anywhere = PeerConfig {
@@ -348,6 +348,14 @@ async fn the_last_words_arrive() {
         reason = reason.take().or_else(|| down(&event).cloned())
     })
     .await;
+    // We have left; what they have read of it they say in their own time.
+    let heard = async {
+        while reason.is_none() {
+            reason = them.next().await.iter().find_map(down).cloned();
+        }
+    };
+    let heard = tokio::time::timeout(PATIENCE, heard).await;
+    heard.expect("they have read it");
     assert_eq!(reason, Some(DownReason::Received(bye)));
     assert!(!is_up(&them));
     assert!(us.listening().next().is_none());
@@ -468,7 +476,7 @@ async fn what_was_said_in_time_is_heard_in_time() {
     // The process is held up for longer than the hold time; the peer's KEEPALIVE lay there all the
     // while. It must be read before the hold timer is looked at.
     let mut peer = neighbor(36, host(37).into(), None);
-    peer.session.hold_time_s = 3;
+    peer.session.hold_time_s = 60;
     let mut us = io(
         36,
         SpeakerConfig {
@@ -489,15 +497,19 @@ async fn what_was_said_in_time_is_heard_in_time() {
         us.next().await;
     }
     peer.send(4, &[]).await;
-    let wake = std::time::Instant::now() + std::time::Duration::from_millis(3_500);
-    while let Some(left) = wake.checked_duration_since(std::time::Instant::now()) {
-        std::thread::park_timeout(left);
-    }
-    let end = tokio::time::sleep(std::time::Duration::from_secs(1));
+    let hold_time = Duration::from_secs(60);
+    stall(hold_time + Duration::from_secs(1)).await;
     let mut ends = Vec::new();
-    beside(&mut us, end, |event| ends.extend(down(&event).cloned())).await;
-    assert!(is_up(&us), "{ends:?}");
+    let heard = async {
+        // The one of its greeting, and that.
+        while keepalives(&us) < 2 {
+            ends.extend(us.next().await.iter().filter_map(down).cloned());
+        }
+    };
+    let heard = tokio::time::timeout(PATIENCE, heard).await;
+    assert!(heard.is_ok() && is_up(&us), "{ends:?}");
     // Silence from now on is silence.
+    stall(hold_time + Duration::from_secs(1)).await;
     let end = async {
         while peer
             .recv()
@@ -507,6 +519,13 @@ async fn what_was_said_in_time_is_heard_in_time() {
     };
     beside(&mut us, end, |event| ends.extend(down(&event).cloned())).await;
     assert_eq!(ends, [DownReason::Sent(Notification::hold_timer_expired())]);
+}
+
+/// How many a driver's first neighbour has been heard with.
+fn keepalives(us: &Io) -> u64 {
+    let mut peers = us.speaker().peers();
+    let first = peers.next().expect("a neighbour");
+    first.session.stats().received.keepalive
 }
 
 #[test]

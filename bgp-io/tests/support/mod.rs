@@ -1,7 +1,8 @@
 //! Speakers on loopback addresses, and a peer made by hand.
 #![allow(dead_code)] // Each test binary uses its own part.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use bgp_io::bgp_fsm::State;
@@ -42,6 +43,28 @@ pub(crate) fn neighbor(last: u8, remote: IpAddr, port: Option<u16>) -> PeerConfi
     peer.session.passive = port.is_none();
     peer.session.connect_retry_s = 1;
     peer
+}
+
+/// A port that nobody has on any address, and the next one neither. They are below those that the
+/// kernel chooses from, so that nobody gets them meanwhile.
+pub(crate) fn two_ports() -> u16 {
+    const PAIRS: u16 = 10_000;
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let process = u16::try_from(std::process::id() % u32::from(PAIRS)).expect("small");
+    let is_free = |port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
+    let mut ports = (0..PAIRS).map(|_| {
+        let nth = TRIED.fetch_add(1, Ordering::Relaxed);
+        10_000 + 2 * ((process + nth) % PAIRS)
+    });
+    let free = ports.find(|port| is_free(*port) && is_free(port + 1));
+    free.expect("two free ports")
+}
+
+/// The process does not get to run for this long, but for what lies in its sockets.
+pub(crate) async fn stall(time: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(time).await;
+    tokio::time::resume();
 }
 
 /// A driver that listens at 127.0.0.`last` on any free port.
@@ -181,6 +204,8 @@ impl RawPeer {
         }
         socket.bind((host(last), 0).into()).expect("an address");
         let stream = socket.connect(to).await.expect("somebody listens");
+        // What it sends is there at once, also behind what has not been read yet.
+        stream.set_nodelay(true).expect("an option");
         Self {
             stream,
             buffer: BytesMut::new(),
