@@ -49,11 +49,16 @@ pub(crate) fn in_namespace(test: impl AsyncFnOnce() + Send + 'static) {
     }
 }
 
-/// Adds a link with carrier: one end of a veth pair whose other end nobody listens at.
+/// Adds a link with carrier: one end of a veth pair whose other end nobody listens at. The kernel
+/// looks at carriers in its own time, and IPv6 routes work from then on.
 pub(crate) fn add_link(name: &str) {
     ip(&format!("link add {name} type veth peer name x{name}"));
     ip(&format!("link set x{name} up"));
     ip(&format!("link set {name} up"));
+    let deadline = std::time::Instant::now() + DEADLINE;
+    while !ip(&format!("-o link show {name}")).contains("state UP") {
+        assert!(std::time::Instant::now() < deadline, "{name} is not up");
+    }
 }
 
 /// Runs `ip` in this thread's namespace.

@@ -95,13 +95,14 @@ fn next_hops_follow_the_kernels_routes() {
             hops: vec![Hop::via(address(gateway)).on(link)],
         };
         let at = |host: &Host, text: &str| host.watcher.resolution(address(text)).cloned();
-        assert_eq!(at(&host, "10.0.0.12"), Some(reach(0, "10.0.0.12", up0)));
-        assert_eq!(at(&host, "fd01::12"), Some(reach(0, "fd01::12", up1)));
-        assert_eq!(
-            at(&host, "10.0.0.11"),
-            Some(Resolution::Unreachable(Unreachable::Own))
-        );
         let nowhere = Some(Resolution::Unreachable(Unreachable::NoRoute));
+        let own = Some(Resolution::Unreachable(Unreachable::Own));
+        host.until("the first picture", |host| {
+            at(host, "10.0.0.12") == Some(reach(0, "10.0.0.12", up0))
+                && at(host, "fd01::12") == Some(reach(0, "fd01::12", up1))
+                && at(host, "10.0.0.11") == own
+        })
+        .await;
         assert_eq!(at(&host, "192.0.2.1"), nowhere);
         assert_eq!(
             at(&host, "10.65.0.1"),
