@@ -22,8 +22,10 @@ wanted=$(mktemp)
 trap 'rm -f "$wanted"' EXIT
 echo 'networking-calico==3.12.0 --hash=sha256:15d5cc20a5c542034695e312312e2524289eb81687d75428cf8985eb37c55e34' >"$wanted"
 rm -rf "$target"
-"$python" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
-    --no-deps --only-binary=:all: --no-compile --require-hashes --target "$target" -r "$wanted"
+"$(dirname "$0")/insist.sh" \
+    "$python" -m pip install --quiet --retries 10 --timeout 60 --disable-pip-version-check \
+    --root-user-action=ignore --no-deps --only-binary=:all: --no-compile --require-hashes \
+    --target "$target" -r "$wanted"
 "$python" -W ignore -m lib2to3 --write --nobackups --no-diffs "$target/networking_calico" >"$wanted" 2>&1 || {
     cat "$wanted" >&2
     exit 1

@@ -65,11 +65,11 @@ fi
 
 echo "installing for the tests: $missing"
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
 # What is installed need not survive a power failure in that very minute: half the time.
 # shellcheck disable=SC2086  # one word a package
-apt-get install -qq -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
-    $missing >/dev/null
+"$(dirname "$0")/insist.sh" sh -euc 'apt-get -qq update && apt-get -qq "$@"' apt-get \
+    install -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
+    -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600 $missing >/dev/null
 
 # Nor at the next boot, for those that were not here before.
 if command -v systemctl >/dev/null; then

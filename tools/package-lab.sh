@@ -42,7 +42,7 @@ trap 'exit 1' HUP INT TERM
 in_host() {
     host=$1
     shift
-    timeout --kill-after=5 120 nsenter --target "$(cat "/mnt/$host/pid")" --all -- "$@"
+    timeout --kill-after=5 300 nsenter --target "$(cat "/mnt/$host/pid")" --all -- "$@"
 }
 
 fail() {
@@ -55,14 +55,13 @@ fail() {
     exit 1
 }
 
-# Asks again until it is so.
+# Asks again until it is so, for longer than it takes on a slow machine.
 await() {
     what=$1
     shift
-    tries=0
+    late=$(($(date +%s) + 240))
     until "$@" >/dev/null 2>&1; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 300 ] || fail "$what"
+        [ "$(date +%s)" -lt "$late" ] || fail "$what"
         sleep 0.1
     done
 }
@@ -162,7 +161,7 @@ start() {
     confined "$host" "$daemon"
     [ "$(in_host "$host" stat -c '%U:%G %a' /run/cambric)" = 'cambric:cambric 750' ] ||
         fail 'owner and mode of /run/cambric'
-    answers "$host" "$daemon" || fail "cambric show status of $daemon"
+    await "cambric show status of $daemon" answers "$host" "$daemon"
     await "a line of $daemon in the journal" logged "$host" "$daemon"
 }
 logged() {
@@ -183,7 +182,7 @@ comes_back() {
     host=$1 daemon=$2 unit=cambric-$2.service
     before=$(property "$host" "$daemon" MainPID)
     in_host "$host" systemctl restart "$unit" || fail "restart of $unit"
-    is_new "$host" "$daemon" "$before" || fail "$unit after a restart"
+    await "$unit after a restart" is_new "$host" "$daemon" "$before"
     before=$(property "$host" "$daemon" MainPID)
     in_host "$host" systemctl kill --kill-who=main --signal=KILL "$unit"
     await "$unit after a SIGKILL" is_new "$host" "$daemon" "$before"
@@ -197,8 +196,9 @@ purged() {
     in_host "$host" sh -c "dpkg --purge \$(dpkg-query -f '\${Package}\n' -W 'cambric*')" \
         >"/mnt/$host/dpkg.log" 2>&1 || fail "dpkg --purge in $host: $(cat "/mnt/$host/dpkg.log")"
     ! in_host "$host" pgrep '^cambric' >/dev/null || fail "a purge in $host leaves daemons"
-    left=$(find "/mnt/$host/upper" -name '*cambric*' ! -type c
-        in_host "$host" find /run /tmp /dev/shm -name '*cambric*')
+    # Others come and go there meanwhile.
+    left=$(find "/mnt/$host/upper" -ignore_readdir_race -name '*cambric*' ! -type c
+        in_host "$host" find /run /tmp /dev/shm -ignore_readdir_race -name '*cambric*')
     [ -z "$left" ] || fail "a purge in $host leaves" "$left"
 }
 

@@ -9,7 +9,7 @@ version=3.8.0
 
 if ! command -v cargo-deb >/dev/null; then
     echo "installing cargo-deb $version" >&2
-    "$CARGO" install -q --locked "cargo-deb@$version"
+    tools/insist.sh "$CARGO" install -q --locked "cargo-deb@$version"
 fi
 target="${CARGO_TARGET_DIR:-target}"
 mkdir -p "$target/debian"
