@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use admin::report::Status;
 use admin::{Command as Ask, Reply};
-use datastore::resources::Resources;
+use datastore::resources::{ResourceError, Resources};
 use datastore::{EtcdOptions, EtcdStore, Store};
 use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, workload};
 use netns::{Workload, lab, run};
@@ -104,7 +104,14 @@ impl Bench {
     /// What a first write by a Calico client does.
     fn initialize(&self) {
         let resources = Resources::from(Arc::clone(&self.host.store));
-        self.host.handle().block_on(resources.initialize()).unwrap();
+        until("the first write", || {
+            match self.host.handle().block_on(resources.initialize()) {
+                Ok(_) => true,
+                // It listens before it answers.
+                Err(ResourceError::Store(error)) if error.is_transient() => false,
+                Err(error) => panic!("{error}"),
+            }
+        });
     }
 
     /// What the store says of itself.

@@ -138,12 +138,20 @@ impl Host {
         }
     }
 
+    /// The same of what is there; what was not answered may have been done.
     pub(crate) fn delete(&self, key: &str) {
-        assert!(
-            self.handle()
-                .block_on(self.store.delete(key.to_owned().into()))
-                .unwrap()
-        );
+        let deadline = Instant::now() + PATIENCE;
+        let delete = || {
+            let delete = self.store.delete(key.to_owned().into());
+            self.handle().block_on(delete)
+        };
+        let mut was_there = delete();
+        let mut asked_again = false;
+        while let Err(error) = was_there {
+            assert!(error.is_transient() && Instant::now() < deadline, "{error}");
+            (was_there, asked_again) = (delete(), true);
+        }
+        assert!(was_there.unwrap() || asked_again, "{key} is not there");
     }
 
     pub(crate) fn endpoint(

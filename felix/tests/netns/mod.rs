@@ -6,6 +6,7 @@ pub(crate) mod host;
 
 use std::os::fd::OwnedFd;
 use std::process::{Command, Output};
+use std::time::Instant;
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -80,7 +81,7 @@ impl Namespace {
         self.within(|| run(command))
     }
 
-    /// Whether a ping from inside is answered, soon.
+    /// Whether a ping from inside is answered.
     pub(crate) fn pings(&self, target: &str) -> bool {
         self.within(|| pings(target))
     }
@@ -111,9 +112,16 @@ fn current() -> OwnedFd {
         .into()
 }
 
-/// Whether a ping from the thread's namespace is answered, soon: done with the first answer.
+/// Whether a ping from the thread's namespace is answered: done with the first answer. It is begun anew
+/// where `ping` gives up, as it does with the first error that the kernel tells.
 pub(crate) fn pings(target: &str) -> bool {
-    ping(&format!("-w 5 {target}"))
+    let deadline = Instant::now() + host::PATIENCE;
+    loop {
+        let answered = ping(&format!("-w 5 {target}"));
+        if answered || Instant::now() >= deadline {
+            return answered;
+        }
+    }
 }
 
 /// Whether no ping from the thread's namespace is answered for a while.
