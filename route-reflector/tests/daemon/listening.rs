@@ -30,8 +30,7 @@ async fn a_node_that_moves_listens_where_it_is() {
         "control = {control:?}\nhostname = \"rr\"\n[datastore]\nendpoints = [\"http://{at}\"]\n"
     );
     std::fs::write(&config, keys).expect("written");
-    // Below the ports that the kernel chooses from.
-    let port = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
+    let port = two_ports();
     let listen = async |port: u16, mode: &str| {
         let spec = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"{mode}"}}}}"#);
         put(&store, "bgpconfigurations", "default", &spec).await;

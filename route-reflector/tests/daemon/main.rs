@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, Command as Process, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use bgp_io::{Event, Input, Io, IoConfig, Speaker};
 use intent::{BgpFile, NextHops, NoKernel, Source};
 use tokio::time::timeout;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes; a test that waits so long has failed.
+const DEADLINE: Duration = Duration::from_secs(120);
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cambric-route-reflector");
 
 const CONFIG: &str = r#"
@@ -146,6 +148,21 @@ impl Drop for Reflector {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A port that nobody has on any address, and the next one neither. They are below those that the
+/// kernel chooses from, so that nobody gets them meanwhile.
+fn two_ports() -> u16 {
+    const PAIRS: u16 = 10_000;
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    let process = u16::try_from(std::process::id() % u32::from(PAIRS)).expect("small");
+    let is_free = |port| std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
+    let mut ports = (0..PAIRS).map(|_| {
+        let nth = TRIED.fetch_add(1, Ordering::Relaxed);
+        10_000 + 2 * ((process + nth) % PAIRS)
+    });
+    let free = ports.find(|port| is_free(*port) && is_free(port + 1));
+    free.expect("two free ports")
 }
 
 fn start(config: &Path, more: &[&str]) -> std::io::Result<Child> {
@@ -356,9 +373,7 @@ async fn it_leaves_with_administrative_shutdown() {
 #[tokio::test]
 async fn what_a_client_holds_outlives_the_reflector_unless_it_leaves_for_good() {
     use nix::sys::signal::Signal::{SIGINT, SIGKILL, SIGTERM};
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = free.local_addr().expect("a port");
-    drop(free);
+    let address = SocketAddr::from(([127, 0, 0, 1], two_ports()));
     let mut reflector = Reflector::start_on(address.port()).await;
     let (mut one, mut two) = (client(2, address), client(3, address));
     up(&mut [&mut one, &mut two]).await;
