@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Etcd, Picture, initialize, put, soon};
+use common::{Etcd, Picture, initialize, insist, put, soon};
 use datastore::{
     Delete, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Op, Revision, SnapshotOptions,
     Status, Store, Txn, Unready, follow_ready,
@@ -184,7 +184,7 @@ async fn an_etcd_whose_keys_are_all_deleted_takes_nothing_away() {
             })],
             ..Txn::default()
         };
-        soon("the deletion", bench.store.txn(all)).await.unwrap();
+        insist("the deletion", async || bench.store.txn(all.clone()).await).await;
         let Bench {
             picture, follower, ..
         } = &mut bench;
@@ -196,8 +196,11 @@ async fn an_etcd_whose_keys_are_all_deleted_takes_nothing_away() {
         for key in ["/a/1", "/b/1"] {
             bench.put(key).await;
         }
-        let says = (bench.store).put(key.clone().into(), words.clone(), LeaseId::NONE);
-        soon("a write", says).await.unwrap();
+        insist("a write", async || {
+            let (key, words) = (key.clone().into(), words.clone());
+            bench.store.put(key, words, LeaseId::NONE).await
+        })
+        .await;
         bench.until("sync", Status::InSync).await;
         assert_eq!(bench.held(), 2);
     }

@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::{Served, program, soon};
+use common::{PATIENT, Served, program, soon};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
@@ -20,6 +20,7 @@ impl Ctl {
         let mut command = Command::new(&self.program);
         command
             .env("ETCDCTL_API", "3")
+            .envs(PATIENT)
             .args(["--endpoints", &self.url])
             .args(arguments)
             .stdin(Stdio::null())

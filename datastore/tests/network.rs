@@ -8,18 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Counted, Picture, Served, soon};
+use common::{Counted, Picture, Served, insist, put, soon};
 use datastore::serve::{ServeConfig, ServeError, Server};
 use datastore::{
     Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Status, Store, WatchRequest, follow,
 };
-
-async fn put(store: &EtcdStore, key: &'static str, value: &'static str) {
-    store
-        .put(key.into(), value.into(), LeaseId::NONE)
-        .await
-        .unwrap();
-}
 
 #[tokio::test]
 async fn a_follower_survives_restarts_of_the_store() {
@@ -105,7 +98,8 @@ async fn a_store_with_a_file_goes_on_where_it_stopped() {
 
     let served = Served::keeping(address, data).await;
     put(&client, "/a/1", "two").await;
-    let item = client.get("/a/1".into()).await.unwrap().unwrap();
+    let read = insist("a read", async || client.get("/a/1".into()).await);
+    let item = read.await.unwrap();
     assert_eq!((item.mod_revision, item.version), (revision.next(), 2));
     assert_eq!(client.lease_keep_alive(lease.id).await, Ok(600));
     picture

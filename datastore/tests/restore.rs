@@ -50,6 +50,11 @@ async fn backed_up(etcd: &Etcd, etcdctl: &Path) -> (tempfile::TempDir, EtcdStore
     initialize(&store).await;
     put(&store, "/a/1", "saved").await;
     put(&store, "/a/2", "saved").await;
+    // The member that is asked for the backup has it all, whichever has taken the writes.
+    let first = EtcdOptions::new([etcd.url()]);
+    let first = EtcdStore::connect(&first).await.unwrap();
+    let all = insist("a read", async || first.list(KeyRange::prefix("/a/")).await);
+    assert_eq!(all.await.items.len(), 2);
     let directory = tempfile::tempdir().unwrap();
     let arguments = format!("--endpoints {} snapshot save backup", etcd.url());
     command(etcdctl, directory.path(), &arguments).await;

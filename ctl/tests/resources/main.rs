@@ -516,6 +516,7 @@ async fn etcdctl_reads_what_is_written() {
     tool.fed(&["create", "-f", "-"], pool);
     let output = std::process::Command::new(etcdctl)
         .env("ETCDCTL_API", "3")
+        .envs(common::PATIENT)
         .args(["--endpoints", &etcd.url(), "get", "--print-value-only"])
         .arg(format!("{PREFIX}ippools/vm-pool"))
         .output()

@@ -1,8 +1,10 @@
 //! Real etcds, on loopback, each in a directory of its own; killed when dropped.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -14,11 +16,23 @@ use tokio::process::{Child, Command};
 
 use super::{Relay, program, soon};
 
-/// An address that nobody listens on.
+/// An address that nobody listens on, another one each time.
 pub(crate) fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        if GIVEN.lock().unwrap().insert(address) {
+            return address;
+        }
+    }
 }
+
+/// How long etcdctl waits for a connection and for an answer: longer than we wait for it.
+pub(crate) const PATIENT: [(&str, &str); 2] = [
+    ("ETCDCTL_DIAL_TIMEOUT", "600s"),
+    ("ETCDCTL_COMMAND_TIMEOUT", "600s"),
+];
 
 /// Runs a program to its end; it must succeed. Answers with what it printed.
 pub(crate) async fn command(program: &Path, directory: &Path, arguments: &str) -> String {
@@ -26,6 +40,7 @@ pub(crate) async fn command(program: &Path, directory: &Path, arguments: &str) -
     command
         .current_dir(directory)
         .env("ETCDCTL_API", "3")
+        .envs(PATIENT)
         .args(arguments.split(' '));
     let output = soon(arguments, command.output()).await.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -79,6 +94,12 @@ impl Etcd {
     /// So many members.
     pub(crate) async fn cluster(members: usize) -> Option<Self> {
         Self::start_with(members, "http", &[]).await
+    }
+
+    /// So many members that keep their leader, although they are waiting for a processor or a disk.
+    pub(crate) async fn steady_cluster(members: usize) -> Option<Self> {
+        let times = ["--heartbeat-interval", "300", "--election-timeout", "3000"];
+        Self::start_with(members, "http", &times).await
     }
 
     /// One with TLS that asks for certificates of this authority.

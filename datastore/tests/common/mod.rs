@@ -20,13 +20,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub(crate) use counted::Counted;
-pub(crate) use etcd::{Etcd, Proxy, command, free_port, metric};
+pub(crate) use etcd::{Etcd, PATIENT, Proxy, command, free_port, metric};
 pub(crate) use picture::Picture;
 pub(crate) use relay::{Cut, Relay};
 pub(crate) use secured::{certificates, tls, users};
 
 /// Longer than anything here takes; a test that waits so long has failed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits for something, but not for ever.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {

@@ -45,7 +45,7 @@ async fn etcd_conforms() {
 
 #[tokio::test]
 async fn a_cluster_of_etcd_conforms_and_its_proxy_too() {
-    let Some(etcd) = Etcd::cluster(3).await else {
+    let Some(etcd) = Etcd::steady_cluster(3).await else {
         return;
     };
     // Wherever a client begins, it passes the dead one sooner or later.
