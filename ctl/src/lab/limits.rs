@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// For the store to answer after its start.
-pub(super) const STORE: Duration = Duration::from_secs(10);
+pub(super) const STORE: Duration = Duration::from_secs(60);
 
 /// For all sessions to come up, and for all kernels to agree: this, and [`PER_NODE`] for each.
-pub(super) const CONVERGE: Duration = Duration::from_secs(20);
+pub(super) const CONVERGE: Duration = Duration::from_secs(120);
 
 /// See [`CONVERGE`].
 pub(super) const PER_NODE: Duration = Duration::from_millis(300);
@@ -30,16 +30,16 @@ pub(super) const IDLE: Duration = Duration::from_secs(2);
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// For a keeper to be gone after it was killed.
-pub(super) const DOWN: Duration = Duration::from_secs(10);
+pub(super) const DOWN: Duration = Duration::from_secs(60);
 
 /// For Felix to set a workload up before the CNI plugin gives up, in seconds.
-pub(super) const CONNECT_SECONDS: u64 = 15;
+pub(super) const CONNECT_SECONDS: u64 = 60;
 
 /// For the CNI plugin to answer.
 pub(super) const CONNECT: Duration = Duration::from_secs(CONNECT_SECONDS + 10);
 
 /// For a keeper to answer: a workload is connected, and all kernels agree.
-pub(super) const ANSWER: Duration = Duration::from_secs(60);
+pub(super) const ANSWER: Duration = Duration::from_secs(300);
 
 /// Longest request that a keeper reads, in octets.
 pub(super) const REQUEST_OCTETS_MAX: u64 = 4_096;
