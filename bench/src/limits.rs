@@ -34,13 +34,13 @@ pub const DIALLING_MAX: usize = 8;
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The same of a quick run.
-pub const PATIENCE_QUICK: Duration = Duration::from_secs(60);
+pub const PATIENCE_QUICK: Duration = Duration::from_secs(120);
 
 /// Silence on all sessions that counts as rest.
 pub const QUIET: Duration = Duration::from_millis(300);
 
 /// How long a daemon may take to end when it is asked to.
-pub const ENDED_WITHIN: Duration = Duration::from_secs(10);
+pub const ENDED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Single routes sent to measure latency, at most.
 pub const LATENCY_ROUNDS: usize = 300;
@@ -52,7 +52,7 @@ pub const LATENCY_WITHIN: Duration = Duration::from_secs(15);
 pub const LATENCY_GAP: Duration = Duration::from_millis(60);
 
 /// How long a daemon that is started again may take until it listens.
-pub const STARTED_WITHIN: Duration = Duration::from_secs(30);
+pub const STARTED_WITHIN: Duration = Duration::from_secs(120);
 
 /// How long churn takes unless the command line says otherwise.
 pub const CHURN: Duration = Duration::from_secs(120);
@@ -61,7 +61,7 @@ pub const CHURN: Duration = Duration::from_secs(120);
 pub const CHURN_QUICK: Duration = Duration::from_secs(6);
 
 /// How long a fabric may take for anything.
-pub const FABRIC_WITHIN: Duration = Duration::from_secs(60);
+pub const FABRIC_WITHIN: Duration = Duration::from_secs(180);
 
 /// A pause in which an idle fabric comes to rest.
 pub const PAUSE: Duration = Duration::from_millis(30);

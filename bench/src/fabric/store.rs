@@ -73,12 +73,16 @@ impl Etcd {
         Ok(())
     }
 
-    /// Waits until it answers.
+    /// Waits until it answers. It is asked for its health, which is none of the calls that it counts.
     pub async fn answers(&self, fabric: &mut Fabric) -> Result<()> {
         lab::until(STARTED_WITHIN, "etcd answers", async || {
             fabric.check()?;
-            let answer = self.store.get("/".into()).await;
-            anyhow::Ok(answer.map_err(|error| error.to_string()))
+            let health = self.page(fabric, "/health").await;
+            anyhow::Ok(match health {
+                Ok(health) if health.contains(r#""health":"true""#) => Ok(()),
+                Ok(health) => Err(health),
+                Err(error) => Err(format!("{error:#}")),
+            })
         })
         .await?;
         Ok(())
@@ -104,15 +108,22 @@ impl Etcd {
 
     /// The sum of what it tells under a name, where this is said of it.
     async fn figure(&self, fabric: &Fabric, name: &str, of: &str) -> Result<f64> {
-        let mut stream = TcpStream::connect(fabric.plan.store_address()).await?;
-        let request = b"GET /metrics HTTP/1.0\r\n\r\n";
-        stream.write_all(request).await.context("asking etcd")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await?;
+        let text = self.page(fabric, "/metrics").await?;
         let rows = text
             .lines()
             .filter(|line| line.starts_with(name) && line.contains(of));
         let counts = rows.filter_map(|row| row.rsplit(' ').next()?.parse::<f64>().ok());
         Ok(counts.sum())
+    }
+
+    /// What it has under this path for those who ask by HTTP.
+    async fn page(&self, fabric: &Fabric, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(fabric.plan.store_address()).await?;
+        let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+        let asked = stream.write_all(request.as_bytes()).await;
+        asked.context("asking etcd")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await?;
+        Ok(text)
     }
 }

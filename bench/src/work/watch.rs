@@ -64,8 +64,7 @@ async fn measure(fabric: &mut Fabric, etcd: &Etcd, watchers: u64, keys: usize) -
     let lists_at_first = etcd.calls(fabric, "Range").await?;
 
     let (now, synced) = restart(fabric, etcd, &mut pictures, (keys, 2)).await?;
-    // One of them is ours, to see whether it answers.
-    let lists = etcd.calls(fabric, "Range").await? - 1.0;
+    let lists = etcd.calls(fabric, "Range").await?;
 
     // Ranges that were quiet for longer than the store remembers: all of them but that of the mark.
     let newest = etcd.store.list(KeyRange::key(mark_key())).await?;
@@ -135,12 +134,18 @@ fn mark_key() -> String {
     format!("{}mark", Kind::ClusterInformation.prefix())
 }
 
+/// Written once more where nobody answers: an etcd that was killed took the connection along.
 async fn mark(etcd: &Etcd, value: u64) -> Result<()> {
-    let value = value.to_string();
-    let key = mark_key();
-    etcd.store
-        .put(key.into(), value.into(), LeaseId::NONE)
-        .await?;
+    lab::until(FABRIC_WITHIN, "the mark is written", async || {
+        let (key, value) = (mark_key(), value.to_string());
+        let put = etcd.store.put(key.into(), value.into(), LeaseId::NONE);
+        match put.await {
+            Ok(_) => anyhow::Ok(Ok(())),
+            Err(error) if error.is_transient() => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await?;
     Ok(())
 }
 
