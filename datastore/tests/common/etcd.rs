@@ -68,6 +68,9 @@ pub(crate) async fn metric(url: &str, name: &str) -> f64 {
         .unwrap()
 }
 
+/// Three times what etcd takes by default.
+const STEADY: [&str; 4] = ["--heartbeat-interval", "300", "--election-timeout", "3000"];
+
 /// A cluster of etcds.
 pub(crate) struct Etcd {
     pub(crate) members: Vec<Member>,
@@ -96,10 +99,10 @@ impl Etcd {
         Self::start_with(members, "http", &[]).await
     }
 
-    /// So many members that keep their leader, although they are waiting for a processor or a disk.
-    pub(crate) async fn steady_cluster(members: usize) -> Option<Self> {
-        let times = ["--heartbeat-interval", "300", "--election-timeout", "3000"];
-        Self::start_with(members, "http", &times).await
+    /// So many members that keep their leader, and wait for longer until they give a request up, where
+    /// they are waiting for a processor or a disk.
+    pub(crate) async fn steady(members: usize) -> Option<Self> {
+        Self::start_with(members, "http", &STEADY).await
     }
 
     /// One with TLS that asks for certificates of this authority.
@@ -108,7 +111,7 @@ impl Etcd {
         let (cert, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
         let own = ["--cert-file", &cert, "--key-file", &key];
         let asked = ["--client-cert-auth", "--trusted-ca-file", &ca];
-        Self::start_with(1, "https", &[&own[..], &asked[..]].concat()).await
+        Self::start_with(1, "https", &[&own[..], &asked[..], &STEADY[..]].concat()).await
     }
 
     /// So many members, and what is between them: before each of them the wire that leads to it.

@@ -38,14 +38,14 @@ async fn conforms(options: &EtcdOptions, name: &str) {
 
 #[tokio::test]
 async fn etcd_conforms() {
-    if let Some(etcd) = Etcd::start().await {
+    if let Some(etcd) = Etcd::steady(1).await {
         conforms(&EtcdOptions::new(etcd.urls()), "").await;
     }
 }
 
 #[tokio::test]
 async fn a_cluster_of_etcd_conforms_and_its_proxy_too() {
-    let Some(etcd) = Etcd::steady_cluster(3).await else {
+    let Some(etcd) = Etcd::steady(3).await else {
         return;
     };
     // Wherever a client begins, it passes the dead one sooner or later.
