@@ -27,6 +27,7 @@ impl Reconciler {
         }
         let void = self.dumps.void;
         let known = self.entries.contains_key(&key);
+        self.metrics.note(key.metric);
         let entry = self.entries.entry(key).or_default();
         let before = core::mem::take(&mut entry.found);
         entry.observe(&key, Some(route.clone()));
@@ -115,6 +116,7 @@ impl Reconciler {
             self.touch(key, !ours);
         }
         let number = self.dumps.round;
+        self.metrics.note(key.metric);
         let entry = self.entries.entry(key).or_default();
         if ours {
             entry.observe(&key, Some(route.clone()));

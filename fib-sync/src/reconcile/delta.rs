@@ -67,6 +67,28 @@ pub(super) struct Entry {
     pub(super) foreign_round: u32,
 }
 
+/// The metrics that there have been routes at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Metrics {
+    /// There has been no route.
+    #[default]
+    None,
+    /// All routes have had this one: no prefix has several routes.
+    One(u32),
+    /// There have been several.
+    Several,
+}
+
+impl Metrics {
+    pub(super) fn note(&mut self, metric: u32) {
+        *self = match *self {
+            Self::None => Self::One(metric),
+            Self::One(only) if only == metric => Self::One(only),
+            Self::One(_) | Self::Several => Self::Several,
+        };
+    }
+}
+
 /// What is wanted at other metrics of a key's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {

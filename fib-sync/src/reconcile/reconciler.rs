@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff;
-use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Step};
+use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Step};
 use super::dirty::Dirty;
 use super::grace::Grace;
 use super::report::Counters;
@@ -56,6 +56,8 @@ impl ReconcilerConfig {
 pub struct Reconciler {
     pub(super) config: ReconcilerConfig,
     pub(super) entries: BTreeMap<RouteKey, Entry>,
+    /// At which metrics there have been entries.
+    pub(super) metrics: Metrics,
     /// Keys to look at in the next `poll_command`.
     pub(super) dirty: Dirty,
     /// Keys with a fault, by the time it is tried again.
@@ -109,6 +111,7 @@ impl Reconciler {
         Self {
             grace: Grace::new(now, config.grace),
             entries: BTreeMap::new(),
+            metrics: Metrics::default(),
             dirty: Dirty::default(),
             retries: BTreeSet::new(),
             in_flight: 0,
@@ -245,6 +248,7 @@ impl Reconciler {
             return;
         }
         let void = self.dumps.void;
+        self.metrics.note(key.metric);
         let entry = self.entries.entry(key).or_insert_with(|| Entry {
             found: if void { Found::Unknown } else { Found::Absent },
             ..Entry::default()
@@ -269,7 +273,8 @@ impl Reconciler {
         }
     }
 
-    /// Routes of this prefix at other metrics.
+    /// Routes of this prefix at other metrics. There is nothing to look for as long as all routes have
+    /// the same one.
     fn beside(&self, key: &RouteKey) -> impl Iterator<Item = (&RouteKey, &Entry)> {
         let (key, tos) = (*key, key.tos);
         let first = RouteKey {
@@ -282,7 +287,9 @@ impl Reconciler {
             tos: u8::MAX,
             ..key
         };
-        let all = self.entries.range(first..=last);
+        let several = self.metrics == Metrics::Several;
+        let all = several.then(|| self.entries.range(first..=last));
+        let all = all.into_iter().flatten();
         all.filter(move |(other, _)| other.tos == tos && other.metric != key.metric)
     }
 
