@@ -1,0 +1,187 @@
+//! Stories of members and groups: who is told what, when they are not at the same place.
+
+use super::*;
+
+#[test]
+fn a_member_that_joins_before_anything_is_there_misses_nothing() {
+    plays(
+        false,
+        &[Event::Private { peer: 3, budget: 1 }, reach(1, 0, PLAIN)],
+    );
+}
+
+#[test]
+fn a_member_ahead_of_its_group_is_told_what_the_group_leaves_out() {
+    // Client 6 is fed while 5 is the best; before the group gets there, it is 6 again.
+    let better = Variant {
+        local_pref: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            reach(6, 0, better),
+            reach(5, 0, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            unreach(6, 0),
+            Event::Decide { budget: 1 },
+            Event::Private { peer: 6, budget: 9 },
+            reach(6, 0, better),
+            Event::Decide { budget: 1 },
+        ],
+    );
+}
+
+#[test]
+fn a_member_nobody_knows_of_is_lost_when_an_identifier_it_holds_is_forgotten() {
+    let other = Variant {
+        local_pref: 2,
+        ..PLAIN
+    };
+    plays(
+        false,
+        &[
+            Event::Settle,
+            reach(5, 0, PLAIN),
+            reach(7, 0, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            unreach(5, 0),
+            Event::Decide { budget: 9 },
+            Event::Export {
+                group: 0,
+                budget: 9,
+            },
+            Event::Export {
+                group: 1,
+                budget: 9,
+            },
+            Event::Export {
+                group: 2,
+                budget: 9,
+            },
+            Event::Trim { all: false },
+            reach(7, 0, other),
+            Event::Decide { budget: 9 },
+        ],
+    );
+}
+
+#[test]
+fn a_group_that_is_lost_knows_what_a_member_ahead_of_it_holds() {
+    let brief = |net| [reach(5, net, PLAIN), unreach(5, net)];
+    let mut events = vec![
+        Event::Settle,
+        reach(5, 0, PLAIN),
+        reach(7, 0, PLAIN),
+        Event::Settle,
+        Event::Lag { peer: 6 },
+    ];
+    events.extend(brief(1));
+    events.extend(brief(2));
+    events.push(Event::Private { peer: 6, budget: 1 });
+    // One tombstone too many: the group, which has read nothing, has missed the first.
+    events.extend(brief(3));
+    events.push(Event::Export {
+        group: 2,
+        budget: 9,
+    });
+    events.push(unreach(5, 0));
+    plays(true, &events);
+}
+
+#[test]
+fn all_readers_of_a_version_are_told_the_same() {
+    // One member is told of a path whose peer then goes, the group comes by after that. It has to
+    // say what it would have said before: the member will not come by again.
+    for trim in [false, true] {
+        let mut events = vec![
+            Event::Settle,
+            reach(5, 4, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            reach(7, 4, PLAIN),
+            reach(5, 1, PLAIN),
+            reach(5, 2, PLAIN),
+            Event::Private { peer: 6, budget: 1 },
+            Event::Down {
+                peer: 7,
+                stale: false,
+            },
+            Event::Export {
+                group: 2,
+                budget: 9,
+            },
+            Event::Private { peer: 6, budget: 9 },
+        ];
+        if trim {
+            let rest = [0, 1].map(|group| Event::Export { group, budget: 9 });
+            events.extend(rest);
+            events.push(Event::Trim { all: true });
+        }
+        plays(false, &events);
+    }
+}
+
+#[test]
+fn a_peer_that_comes_back_as_another_is_told_of_anew_to_a_member_ahead() {
+    plays(
+        false,
+        &[
+            Event::Settle,
+            reach(5, 4, PLAIN),
+            Event::Settle,
+            Event::Lag { peer: 6 },
+            reach(7, 4, PLAIN),
+            reach(7, 1, PLAIN),
+            reach(7, 2, PLAIN),
+            Event::Private { peer: 6, budget: 1 },
+            Event::Down {
+                peer: 5,
+                stale: true,
+            },
+            Event::Up {
+                peer: 5,
+                alias: true,
+            },
+            Event::Export {
+                group: 2,
+                budget: 9,
+            },
+            Event::Private { peer: 6, budget: 9 },
+            reach(5, 4, PLAIN),
+        ],
+    );
+}
+
+#[test]
+fn who_goes_over_to_another_group_forgets_what_only_the_old_one_told() {
+    let mut sends = [Some(SendPaths::Best(1)); 9];
+    sends[6] = Some(SendPaths::Best(2));
+    let setup = Setup {
+        sends,
+        family: Family::IPV4_UNICAST,
+        track: false,
+        multipath_max: 1,
+        always_compare_med: false,
+        tight: false,
+        import: import(),
+        export: export(),
+    };
+    let events = [
+        reach(1, 5, PLAIN),
+        reach(3, 5, PLAIN),
+        Event::Settle,
+        Event::Move {
+            peer: 6,
+            send: SendPaths::Best(1),
+        },
+        Event::Local {
+            net: 5,
+            variant: Some(PLAIN),
+            interface: 0,
+        },
+    ];
+    play(setup, &events);
+}
