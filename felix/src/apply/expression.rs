@@ -64,7 +64,13 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
             attributes: Vec::new(),
         });
     }
-    match &rule.action {
+    of_action(&rule.action, &mut asked, &mut expressions);
+    expressions
+}
+
+/// The expressions of what a rule does, after those of its matches.
+fn of_action(action: &Action, asked: &mut Asked, expressions: &mut Vec<Expressions>) {
+    match action {
         Action::Verdict(verdict) => expressions.push(immediate(verdict)),
         Action::Lookup(side, map) => {
             expressions.push(interface(*side));
@@ -84,14 +90,14 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
             expressions.push(translation(TO_DESTINATION, Family::V4, port));
         }
         Action::DestinationBy(family, map) => {
-            asked.family(*family, &mut expressions);
+            asked.family(*family, expressions);
             let (offset, octets) = place(End::Destination, *family);
             expressions.push(payload(NETWORK, offset, octets, Register::Reg1));
             expressions.push(lookup(map, Some(Register::Reg1)));
             expressions.push(translation(TO_DESTINATION, *family, []));
         }
         Action::SourceBy(family, map) => {
-            asked.family(*family, &mut expressions);
+            asked.family(*family, expressions);
             // Side by side, as the key has them.
             let destination = match family {
                 Family::V4 => Register::Reg32_01,
@@ -110,7 +116,7 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
         Action::Masquerade(ports) => {
             let names = [MASQUERADE_PORT, MASQUERADE_PORT_LAST, MASQUERADE_FLAGS];
             let registers = [Register::Reg1, Register::Reg2];
-            let attributes = from_ports(*ports, names, registers, &mut expressions);
+            let attributes = from_ports(*ports, names, registers, expressions);
             expressions.push(Expressions::Other {
                 expression_type: "masq".into(),
                 attributes,
@@ -120,11 +126,10 @@ pub(super) fn of_rule(rule: &Rule) -> Vec<Expressions> {
             expressions.push(load(Register::Reg1, &address.octets()));
             let names = [NAT_PORT, NAT_PORT_LAST, NAT_FLAGS];
             let registers = [Register::Reg2, Register::Reg3];
-            let attributes = from_ports(*ports, names, registers, &mut expressions);
+            let attributes = from_ports(*ports, names, registers, expressions);
             expressions.push(translation(TO_SOURCE, Family::V4, attributes));
         }
     }
-    expressions
 }
 
 /// The attributes of a verdict.
