@@ -153,49 +153,15 @@ fn befall(world: &mut World, act: Act) {
             world.machines[at].start();
             rest(world, Some(nth), None, &act);
         }
-        Act::Relieve(nth, seconds) => {
-            let at = world.reflector(nth);
-            let next = world.reflector((nth + 1) % (world.machines.len() - world.clients));
-            world.kill(at);
-            world.pass(20);
-            rest(world, Some(nth), Some(nth), &act);
-            world.kill(next);
-            world.machines[at].start();
-            world.pass(seconds);
-            world.machines[next].start();
-            world.pass(REST_S);
-            world.downs.clear(); // Two have come and gone.
-            rest(world, None, None, &act);
-        }
-        Act::RestartAll(seconds, apart) => {
-            let all = world.clients..world.machines.len();
-            all.clone().for_each(|at| world.kill(at));
-            world.pass(seconds);
-            for at in all {
-                world.machines[at].start();
-                world.pass(apart);
-            }
-            world.pass(REST_S);
-            world.downs.clear(); // Everybody's have.
-            rest(world, None, None, &act);
-        }
+        Act::Relieve(nth, seconds) => relieve(world, nth, seconds, &act),
+        Act::RestartAll(seconds, apart) => restart_all(world, seconds, apart, &act),
         Act::Drain(nth) => {
             world.drain(nth, true);
             rest(world, Some(nth), Some(nth), &act);
             world.drain(nth, false);
             rest(world, Some(nth), None, &act);
         }
-        Act::DrainApart(nth, step, seconds) => {
-            let apart: Vec<usize> = (0..world.clients).step_by(step).collect();
-            world.cut(apart.iter().copied());
-            world.drain(nth, true);
-            world.pass(seconds);
-            keep(world, nth, &apart, &act);
-            world.mend();
-            rest(world, Some(nth), Some(nth), &act);
-            world.drain(nth, false);
-            rest(world, Some(nth), None, &act);
-        }
+        Act::DrainApart(nth, step, seconds) => drain_apart(world, nth, step, seconds, &act),
         Act::Hide(nth) => {
             let at = world.reflector(nth);
             world.cut([at].into_iter());
@@ -219,17 +185,7 @@ fn befall(world: &mut World, act: Act) {
             world.mend();
             rest(world, None, None, &act);
         }
-        Act::Lock(step, seconds) => {
-            world.lock(true);
-            let lost = (0..world.machines.len()).step_by(step);
-            world.delete_pool();
-            lost.clone().for_each(|at| world.delete_node(at));
-            world.pass(seconds);
-            world.write_pool();
-            lost.for_each(|at| world.write_node(at, None));
-            world.lock(false);
-            rest(world, None, None, &act);
-        }
+        Act::Lock(step, seconds) => lock(world, step, seconds, &act),
         Act::Partition(first, step, seconds) => {
             world.cut((first..world.machines.len()).step_by(step));
             world.pass(seconds);
@@ -237,6 +193,62 @@ fn befall(world: &mut World, act: Act) {
             rest(world, None, None, &act);
         }
     }
+}
+
+/// A reflector stays away, and the next one is killed as it comes back.
+fn relieve(world: &mut World, nth: usize, seconds: u64, act: &Act) {
+    let at = world.reflector(nth);
+    let next = world.reflector((nth + 1) % (world.machines.len() - world.clients));
+    world.kill(at);
+    world.pass(20);
+    rest(world, Some(nth), Some(nth), act);
+    world.kill(next);
+    world.machines[at].start();
+    world.pass(seconds);
+    world.machines[next].start();
+    world.pass(REST_S);
+    world.downs.clear(); // Two have come and gone.
+    rest(world, None, None, act);
+}
+
+/// All reflectors are killed, and come back one after another.
+fn restart_all(world: &mut World, seconds: u64, apart: u64, act: &Act) {
+    let all = world.clients..world.machines.len();
+    all.clone().for_each(|at| world.kill(at));
+    world.pass(seconds);
+    for at in all {
+        world.machines[at].start();
+        world.pass(apart);
+    }
+    world.pass(REST_S);
+    world.downs.clear(); // Everybody's have.
+    rest(world, None, None, act);
+}
+
+/// A reflector is drained of which some clients do not hear.
+fn drain_apart(world: &mut World, nth: usize, step: usize, seconds: u64, act: &Act) {
+    let apart: Vec<usize> = (0..world.clients).step_by(step).collect();
+    world.cut(apart.iter().copied());
+    world.drain(nth, true);
+    world.pass(seconds);
+    keep(world, nth, &apart, act);
+    world.mend();
+    rest(world, Some(nth), Some(nth), act);
+    world.drain(nth, false);
+    rest(world, Some(nth), None, act);
+}
+
+/// The store is locked while it lacks much of what it held.
+fn lock(world: &mut World, step: usize, seconds: u64, act: &Act) {
+    world.lock(true);
+    let lost = (0..world.machines.len()).step_by(step);
+    world.delete_pool();
+    lost.clone().for_each(|at| world.delete_node(at));
+    world.pass(seconds);
+    world.write_pool();
+    lost.for_each(|at| world.write_node(at, None));
+    world.lock(false);
+    rest(world, None, None, act);
 }
 
 fn begin(clients: usize, reflectors: usize) -> World {
