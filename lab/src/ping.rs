@@ -12,7 +12,7 @@ use nix::sys::socket::{
 use tokio::net::UdpSocket;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use crate::icmp;
 use crate::limits::{FLOW_LINGER, ICMP_OCTETS_MAX};
@@ -92,7 +92,8 @@ impl Pinger {
 /// A row of requests under way.
 #[derive(Debug)]
 pub struct Flow {
-    stop: oneshot::Sender<()>,
+    /// Ends it; how long the answers under way are waited for.
+    stop: oneshot::Sender<Duration>,
     sent: watch::Receiver<u32>,
     task: JoinHandle<FlowReport>,
 }
@@ -130,7 +131,12 @@ impl Flow {
 
     /// Sends no more, waits for the answers under way, and reports.
     pub async fn stop(self) -> FlowReport {
-        let _ = self.stop.send(());
+        self.stop_within(FLOW_LINGER).await
+    }
+
+    /// The same, without waiting longer than this for requests that may have been lost.
+    pub async fn stop_within(self, linger: Duration) -> FlowReport {
+        let _ = self.stop.send(linger);
         self.task
             .await
             .unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()))
@@ -141,22 +147,23 @@ async fn send_flow(
     shared: Arc<Shared>,
     to: IpAddr,
     period: Duration,
-    mut stopped: oneshot::Receiver<()>,
+    mut stopped: oneshot::Receiver<Duration>,
     sent: watch::Sender<u32>,
 ) -> FlowReport {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut requests = Vec::new();
-    loop {
+    let linger = loop {
         tokio::select! {
-            _ = &mut stopped => break,
+            linger = &mut stopped => break linger.unwrap_or(FLOW_LINGER),
             _ = ticks.tick() => {
                 let at = Instant::now();
                 requests.push((at, tokio::spawn(shared.clone().ping(to, FLOW_LINGER))));
                 sent.send_modify(|sent| *sent += 1);
             }
         }
-    }
+    };
+    let until = Instant::now() + linger;
     let mut report = FlowReport {
         to,
         sent: 0,
@@ -167,7 +174,7 @@ async fn send_flow(
     let mut answered = None;
     for (at, request) in requests {
         report.sent += 1;
-        let Ok(Some(time)) = request.await else {
+        let Ok(Ok(Some(time))) = timeout_at(until, request).await else {
             continue;
         };
         report.received += 1;

@@ -11,7 +11,10 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::args::{DemoArgs, Inside};
 use super::journal::{Journal, Step, milliseconds, say};
-use super::limits::{CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, LOG_LINES_SHOWN_MAX, PING};
+use super::limits::{
+    CONVERGE, DIFFERENCES_SHOWN_MAX, FLOW_MARGIN, FLOW_PERIOD, LOG_LINES_SHOWN_MAX, MOVED_LINGER,
+    PING,
+};
 use super::picture::Scene;
 use super::stage::{self, Stage};
 use super::usage::{self, DaemonUsage};
@@ -165,7 +168,7 @@ impl Show {
         let flows = match stage.fabric.workloads.get(1) {
             Some(watcher) => {
                 let pinger = watcher.pinger()?;
-                let flow = |to| pinger.flow(to, super::limits::FLOW_PERIOD);
+                let flow = |to| pinger.flow(to, FLOW_PERIOD);
                 moving.addresses().map(flow).collect()
             }
             None => Vec::new(),
@@ -182,7 +185,7 @@ impl Show {
         reaches_all(stage, &name).await?;
         let mut away = Duration::ZERO;
         for flow in flows {
-            away = away.max(flow.stop().await.gap);
+            away = away.max(flow.stop_within(MOVED_LINGER).await.gap);
         }
         let outcome = format!(
             "{name} went from {from} to {to}, by DEL and ADD: every kernel follows;\nout of reach for {}",

@@ -20,6 +20,10 @@ pub(super) const PINGS_MAX: usize = 256;
 /// Between two requests of a flow.
 pub(super) const FLOW_PERIOD: Duration = Duration::from_millis(10);
 
+/// How long answers of a workload that has moved are waited for: those that it was sent on its way are
+/// lost in any case.
+pub(super) const MOVED_LINGER: Duration = Duration::from_secs(1);
+
 /// How long flows run before a reflector is killed, and again after all have noticed.
 pub(super) const FLOW_MARGIN: Duration = Duration::from_millis(700);
 
