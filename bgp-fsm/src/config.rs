@@ -4,6 +4,8 @@ use alloc::string::String;
 
 use bgp_proto::{Asn, FamilySet, RouterId};
 
+use crate::limits::HANDSHAKE_S;
+
 /// Which autonomous systems the peer may belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerAs {
@@ -48,6 +50,9 @@ pub struct SessionConfig {
     pub keepalive_s: Option<u16>,
     /// How long a dial may take and how long we wait until the next one, in seconds.
     pub connect_retry_s: u16,
+    /// How long a connection may take from its transport to Established, in seconds, not counting
+    /// `open_delay_s`.
+    pub handshake_s: u16,
     /// The least and greatest idle hold after an error, in seconds: it doubles with each failure
     /// in a row.
     pub idle_hold_s: (u16, u16),
@@ -83,6 +88,7 @@ impl Default for SessionConfig {
             hold_time_s: 90,
             keepalive_s: None,
             connect_retry_s: 5,
+            handshake_s: HANDSHAKE_S,
             idle_hold_s: (1, 60),
             open_delay_s: 0,
             send_hold_s: None,

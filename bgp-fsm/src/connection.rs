@@ -116,11 +116,15 @@ impl Connection {
         &self.timers
     }
 
-    /// A transport is there: whatever the last one left behind is forgotten.
-    pub(crate) fn opened(&mut self, local: SocketAddr, remote: SocketAddr) {
+    /// A transport is there: whatever the last one left behind is forgotten, and the time for the
+    /// handshake begins.
+    pub(crate) fn opened(&mut self, local: SocketAddr, remote: SocketAddr, env: &mut Env<'_>) {
         self.forget();
         self.transport = Transport::Open;
         self.ends = Some((local, remote));
+        let config = env.config;
+        let time = seconds(config.handshake_s.max(1)) + seconds(config.open_delay_s);
+        self.start(Timer::Handshake, time, env);
     }
 
     /// The transport is gone without our doing.
@@ -199,6 +203,7 @@ impl Connection {
                 _ => {}
             },
             Action::Establish => {
+                self.timers.stop(Timer::Handshake);
                 if let Some(params) = &self.params {
                     env.outputs.push_back(Output::Established(params.clone()));
                 }

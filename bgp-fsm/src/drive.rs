@@ -142,12 +142,12 @@ impl Session {
     }
 
     fn opened(&mut self, now: Instant, conn: Conn, local: SocketAddr, remote: SocketAddr) {
-        let connection = self.conn_mut(conn);
-        if connection.transport() == Transport::Open {
+        if self.conn(conn).transport() == Transport::Open {
             debug_assert!(false, "a second transport was opened in the place of one");
             return;
         }
-        connection.opened(local, remote);
+        let (connection, mut env) = self.parts(now, conn);
+        connection.opened(local, remote, &mut env);
         let delayed = self.config.open_delay_s > 0;
         let event = if delayed {
             Event::TcpOpenedDelayed
@@ -278,7 +278,8 @@ const FOR_GOOD: [u8; 3] = [
 fn expiry(timer: Timer) -> (Event, Cause) {
     match timer {
         Timer::ConnectRetry => (Event::ConnectRetryExpires, Cause::Plain),
-        Timer::Hold => (
+        // RFC 4271 §8.2.2, event 10: a shorter "large value", and one that an OPEN does not end.
+        Timer::Hold | Timer::Handshake => (
             Event::HoldExpires,
             Cause::Send(Notification::hold_timer_expired()),
         ),

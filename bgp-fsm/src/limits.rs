@@ -6,6 +6,13 @@ use crate::Duration;
 /// RFC 4271 §8.2.2 suggests for the hold timer in OpenSent.
 pub const OPEN_HOLD: Duration = Duration::from_secs(240);
 
+/// Seconds from an open transport to Established, unless the configuration says otherwise. A peer
+/// that sends an octet a second, or an OPEN and never a KEEPALIVE, holds its place no longer.
+pub const HANDSHAKE_S: u16 = 15;
+
+/// The longest handshake that can be configured, in seconds: [`OPEN_HOLD`].
+pub const HANDSHAKE_S_MAX: u16 = 240;
+
 /// The least time a peer may refuse to read before it is given up (RFC 9687 §3.1), unless the
 /// configuration says otherwise.
 pub const SEND_HOLD_MIN: Duration = Duration::from_secs(480);

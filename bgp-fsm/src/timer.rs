@@ -17,6 +17,8 @@ pub enum Timer {
     DelayOpen,
     /// How long the peer may refuse to read.
     SendHold,
+    /// How long a connection may take from its transport to Established.
+    Handshake,
     /// How long the session stays idle after an error. The session's, not a connection's.
     IdleHold,
 }
@@ -35,7 +37,7 @@ pub struct TimerRow {
 }
 
 /// How many timers there are.
-pub const TIMERS_COUNT: usize = 6;
+pub const TIMERS_COUNT: usize = 7;
 
 /// The timer table, in the order of [`Timer`].
 pub const TIMERS: [TimerRow; TIMERS_COUNT] = {
@@ -70,6 +72,12 @@ pub const TIMERS: [TimerRow; TIMERS_COUNT] = {
             jitter: false,
             states: &[Established],
             cite: "RFC 9687 §3",
+        },
+        TimerRow {
+            timer: Timer::Handshake,
+            jitter: false,
+            states: &[Connect, Active, OpenSent, OpenConfirm],
+            cite: "RFC 4271 §8.2.2, with less than its large value",
         },
         TimerRow {
             timer: Timer::IdleHold,

@@ -95,6 +95,7 @@ pub const SESSION_CHANGES: &[Change] = rows! {
     hold_time_s: NextSession,
     keepalive_s: Live,
     connect_retry_s: NextSession,
+    handshake_s: NextSession,
     idle_hold_s: NextSession,
     open_delay_s: NextSession,
     send_hold_s: Live,

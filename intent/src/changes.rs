@@ -44,6 +44,7 @@ pub const NEIGHBOR_KEYS: &[Key] = &[
     ),
     key("keepalive", &["keepalive_s"], ""),
     key("connect_retry", &["connect_retry_s"], ""),
+    key("handshake_time", &["handshake_s"], ""),
     key("families", &["families"], ""),
     key("import", &["import"], ""),
     key("own_as_max", &["own_as_max"], ""),

@@ -130,6 +130,8 @@ pub struct Neighbor {
     pub keepalive: Option<Spanned<u16>>,
     /// `connect_retry` in seconds.
     pub connect_retry: Option<Spanned<u16>>,
+    /// `handshake_time` in seconds: the limit from a connection to an established session.
+    pub handshake_time: Option<Spanned<u16>>,
     /// `families` offered to it.
     pub families: Option<Vec<Spanned<String>>>,
     /// `import` policy.
@@ -179,6 +181,8 @@ pub struct NeighborRange {
     pub hold_time: Option<Spanned<u16>>,
     /// `keepalive` in seconds: a third of the hold time when absent, and never more.
     pub keepalive: Option<Spanned<u16>>,
+    /// `handshake_time` in seconds: the limit from a connection to an established session.
+    pub handshake_time: Option<Spanned<u16>>,
     /// `families` offered to them.
     pub families: Option<Vec<Spanned<String>>>,
     /// `import` policy.
@@ -221,6 +225,7 @@ pub struct SessionKeys<'f> {
     pub hold_time: Option<&'f Spanned<u16>>,
     pub keepalive: Option<&'f Spanned<u16>>,
     pub connect_retry: Option<&'f Spanned<u16>>,
+    pub handshake_time: Option<&'f Spanned<u16>>,
     pub families: Option<&'f [Spanned<String>]>,
     pub import: Option<Policy>,
     pub own_as_max: Option<u8>,
@@ -246,6 +251,7 @@ impl Neighbor {
             hold_time: self.hold_time.as_ref(),
             keepalive: self.keepalive.as_ref(),
             connect_retry: self.connect_retry.as_ref(),
+            handshake_time: self.handshake_time.as_ref(),
             families: self.families.as_deref(),
             import: self.import,
             own_as_max: self.own_as_max,
@@ -273,6 +279,7 @@ impl NeighborRange {
             hold_time: self.hold_time.as_ref(),
             keepalive: self.keepalive.as_ref(),
             connect_retry: None,
+            handshake_time: self.handshake_time.as_ref(),
             families: self.families.as_deref(),
             import: self.import,
             own_as_max: self.own_as_max,

@@ -12,6 +12,9 @@ pub const NAME_OCTETS_MAX: usize = 64;
 /// Octets of the host name that our OPEN tells.
 pub const HOSTNAME_OCTETS_MAX: usize = 64;
 
+/// The longest `handshake_time`, in seconds.
+pub use bgp_fsm::limits::HANDSHAKE_S_MAX;
+
 /// Hops that a neighbour under TTL security may be away (RFC 5082).
 pub const TTL_SECURITY_HOPS_MAX: u8 = 254;
 

@@ -13,8 +13,8 @@ use crate::add_path::add_path;
 use crate::check::family_set;
 use crate::file::SessionKeys;
 use crate::limits::{
-    BGP_PORT, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX,
-    TTL_SECURITY_HOPS_MAX,
+    BGP_PORT, HANDSHAKE_S_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
+    RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
 };
 use crate::prefix_limit::prefix_limits;
 use crate::value::{GracefulRestart, Hops, NextHop, PeerAsn};
@@ -144,6 +144,9 @@ impl Common {
         if let Some(seconds) = keys.connect_retry {
             session.connect_retry_s = at_least_one(seconds, "connect_retry", problems);
         }
+        if let Some(seconds) = keys.handshake_time {
+            session.handshake_s = handshake_time(seconds, problems);
+        }
         let keepalive = keys.keepalive;
         session.keepalive_s = keepalive.map(|seconds| at_least_one(seconds, "keepalive", problems));
         session
@@ -216,6 +219,14 @@ fn hold_time(seconds: &Spanned<u16>, problems: &mut Problems<'_>) -> u16 {
             Problem::at(seconds.span(), "hold_time is 0 or at least 3 seconds")
                 .help("0 switches keepalives off, 90 is the default"),
         );
+    }
+    *seconds.get_ref()
+}
+
+fn handshake_time(seconds: &Spanned<u16>, problems: &mut Problems<'_>) -> u16 {
+    if !(1..=HANDSHAKE_S_MAX).contains(seconds.get_ref()) {
+        let message = format!("handshake_time is from 1 to {HANDSHAKE_S_MAX} seconds");
+        problems.push(Problem::at(seconds.span(), message).help("15 is the default"));
     }
     *seconds.get_ref()
 }

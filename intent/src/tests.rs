@@ -62,6 +62,7 @@ fn every_neighbor_key_reaches_the_speaker() {
         asn = "64512"
         hold_time = 9
         connect_retry = 3
+        handshake_time = 20
         families = ["ipv4-unicast"]
         import = "deny"
         export = "accept"
@@ -92,6 +93,7 @@ fn every_neighbor_key_reaches_the_speaker() {
     let session = &peer.session;
     assert!(session.passive && session.extended_messages && session.extended_next_hop);
     assert_eq!((session.hold_time_s, session.connect_retry_s), (9, 3));
+    assert_eq!(session.handshake_s, 20);
     assert_eq!(session.peer_asn, PeerAs::Exactly(Asn(64512)));
     assert!(!session.families.contains(Family::IPV6_UNICAST));
     assert!(session.add_path_receive.contains(Family::IPV4_UNICAST));
@@ -301,6 +303,8 @@ NEIGHBOR source = "10.0.0.1"                                      | 6:10 | no ne
 NEIGHBOR password = ""                                            | 6:12 | 1 to 80
 NEIGHBOR port = 0                                                 | 6:8  | port 0
 NEIGHBOR connect_retry = 0                                        | 6:17 | at least 1 second
+NEIGHBOR handshake_time = 0                                       | 6:18 | from 1 to 240 seconds
+RANGE limit = 5; prefix = "10.0.0.0/24"; handshake_time = 241     | 7:18 | from 1 to 240 seconds
 EXTERNAL route_reflector_client = true                            | 6:26 | our own AS
 NEIGHBOR EXTERNAL                                                 | 7:11 | neighbor 10.0.0.1 is given twice
 families = ["ipv4-unicast"]; NEIGHBOR families = ["ipv6-unicast"] | 7:13 | no table

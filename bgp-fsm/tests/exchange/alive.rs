@@ -37,13 +37,50 @@ fn any_sign_of_life_restarts_the_hold_timer() {
 }
 
 #[test]
-fn the_open_may_take_four_minutes() {
-    let mut peer = Exchange::connected(config());
-    recv!(peer, Msg::Open(_));
-    peer.pass(239);
-    assert_eq!(peer.session.state(), State::OpenSent);
-    peer.pass(1);
-    recv!(peer, Msg::Notification(Notification { code: 4, .. }));
+fn handshake_beyond_its_limit_ends_connection() {
+    // By default, as configured, and at most what RFC 4271 §8.2.2 suggests.
+    for (configured, limit) in [(None, 15), (Some(40), 40), (Some(u16::MAX), 240)] {
+        let mut config = config();
+        config.handshake_s = configured.unwrap_or(config.handshake_s);
+        let mut peer = Exchange::connected(config);
+        recv!(peer, Msg::Open(_));
+        peer.pass(limit - 1);
+        assert_eq!(peer.session.state(), State::OpenSent);
+        peer.pass(1);
+        recv!(peer, Msg::Notification(Notification { code: 4, .. }));
+    }
+}
+
+#[test]
+fn open_without_keepalive_does_not_extend_handshake() {
+    // Without keepalives there is no hold timer either that would end OpenConfirm.
+    for hold_time in [0, 90] {
+        let mut peer = Exchange::connected(config());
+        recv!(peer, Msg::Open(_));
+        peer.pass(10);
+        send!(
+            peer,
+            Msg::Open(Open {
+                hold_time,
+                ..peer_open()
+            })
+        );
+        recv!(peer, Msg::Keepalive);
+        peer.pass(4);
+        assert_eq!(peer.session.state(), State::OpenConfirm);
+        while peer.recv().is_some() {}
+        peer.pass(1);
+        recv!(peer, Msg::Notification(Notification { code: 4, .. }));
+        assert_ne!(peer.session.state(), State::OpenConfirm);
+    }
+}
+
+#[test]
+fn established_session_has_no_handshake_limit() {
+    let mut peer = Exchange::established(config(), peer_open());
+    peer.pass(16);
+    while peer.recv().is_some() {}
+    assert_eq!(peer.session.state(), State::Established);
 }
 
 #[test]

@@ -82,6 +82,7 @@ fn change(field: &str, peer: &mut PeerConfig) {
         "hold_time_s" => session.hold_time_s = 30,
         "keepalive_s" => session.keepalive_s = Some(7),
         "connect_retry_s" => session.connect_retry_s = 77,
+        "handshake_s" => session.handshake_s = 30,
         "idle_hold_s" => session.idle_hold_s = (2, 3),
         "open_delay_s" => session.open_delay_s = 2,
         "send_hold_s" => session.send_hold_s = Some(900),

@@ -112,6 +112,11 @@ impl Keys {
             hold.filter(|hold| *hold != by_default.hold_time_s),
         );
         self.add_if("keepalive", session.keepalive_s);
+        let handshake = Some(session.handshake_s);
+        self.add_if(
+            "handshake_time",
+            handshake.filter(|handshake| *handshake != by_default.handshake_s),
+        );
         let graceful = session.graceful_restart.as_ref();
         self.add_if("graceful_restart", graceful.map(|graceful| graceful.time_s));
         self.add_if("ttl_security", peer.ttl_security_hops);

@@ -38,6 +38,7 @@ fn changed(key: &str) -> &'static str {
         "hold_time" => "30",
         "keepalive" => "2",
         "connect_retry" => "2",
+        "handshake_time" => "30",
         "families" => "[\"ipv4-unicast\"]",
         "import" | "export" => "\"deny\"",
         "next_hop" => "\"self\"",
