@@ -26,18 +26,6 @@ pub const FORGET_GAP: Duration = Duration::from_millis(200);
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 
-/// Send and receive buffers of the nftables socket: a transaction must fit the former whole.
-pub const NETLINK_BUFFER_OCTETS: usize = 16 * 1024 * 1024;
-
-/// Octets read from a netlink socket at once; dumps come in parts of up to 32 KiB.
-pub const NETLINK_READ_OCTETS: usize = 64 * 1024;
-
-/// How long the kernel may take to answer a netlink request.
-pub const NETLINK_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How often a dump that was disturbed by a change is begun anew.
-pub const DUMP_ATTEMPTS: u32 = 5;
-
 /// First delay before an interface, a neighbour entry or the rules are tried again.
 pub const RETRY_MIN: Duration = Duration::from_millis(250);
 

@@ -4,16 +4,15 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use netlink::attributes::{find, of_netfilter, walk};
+use netlink::nftables::NETLINK_NETFILTER;
+use netlink::{Refused, Requests, Row};
 use netlink_packet_core::{DefaultNla, NLA_F_NESTED};
 use netlink_packet_netfilter::conntrack::ConntrackMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
-use super::attributes::{find, of_netfilter, walk};
-use super::netlink::{Refused, Requests, Row};
 use crate::limits::CONNTRACK_ENTRIES_MAX;
 
-/// Netlink protocol of netfilter.
-const NETLINK_NETFILTER: isize = 12;
 /// `IPCTNL_MSG_CT_DELETE`.
 const DELETE: u8 = 2;
 /// `CTA_TUPLE_ORIG`, `CTA_TUPLE_REPLY`, `CTA_TUPLE_IP`, `CTA_ZONE`.

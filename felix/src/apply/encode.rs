@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use netlink_packet_core::{DefaultNla, NLM_F_APPEND, NLM_F_CREATE};
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainMessage, DataAttribute, ExpressionAttribute, Hook as HookAttribute,
     InetHookNumber, ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute,
@@ -300,9 +300,4 @@ fn comment_note(comment: &str) -> Vec<u8> {
     note.extend(text);
     note.push(0);
     note
-}
-
-/// A 32-bit attribute in network byte order.
-pub(super) fn number(kind: u16, value: u32) -> DefaultNla {
-    DefaultNla::new(kind, value.to_be_bytes().into())
 }

@@ -3,13 +3,14 @@
 
 use std::net::IpAddr;
 
+use netlink::expression::{compare, differs, equal, load, lookup, masked, meta, payload};
+use netlink::nftables::number;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
-    Bitwise, Cmp, DataAttribute, Expressions, Immediate, Lookup, Meta, MetaKey, Operator, Payload,
-    Register, Verdict as Code, VerdictAttribute,
+    DataAttribute, Expressions, Immediate, Lookup, MetaKey, Operator, Register, Verdict as Code,
+    VerdictAttribute,
 };
 
-use super::encode::number;
 use crate::render::{Action, ConnectionStates, End, Family, Is, Match, Rule, Side, Verdict};
 
 const NF_DROP: u32 = 0;
@@ -302,13 +303,6 @@ const fn operator(is: Is) -> Operator {
     }
 }
 
-fn load(register: Register, octets: &[u8]) -> Expressions {
-    Expressions::Immediate(vec![
-        Immediate::DestinationRegister(register),
-        Immediate::Data(DataAttribute::Value(octets.into())),
-    ])
-}
-
 /// Loads the ports that connections may come from, if any are given, and returns the attributes
 /// that say so: first, last, and how one of them is chosen.
 fn from_ports(
@@ -370,63 +364,12 @@ fn interface(side: Side) -> Expressions {
     })
 }
 
-fn meta(key: MetaKey) -> Expressions {
-    Expressions::Meta(vec![
-        Meta::Key(key),
-        Meta::DestinationRegister(Register::Reg1),
-    ])
-}
-
-fn payload(base: u32, offset: u32, octets: u32, register: Register) -> Expressions {
-    Expressions::Payload(vec![
-        Payload::DestinationRegister(register),
-        Payload::Base(base),
-        Payload::Offset(offset),
-        Payload::Len(octets),
-    ])
-}
-
-fn compare(operator: Operator, value: &[u8]) -> Expressions {
-    Expressions::Cmp(vec![
-        Cmp::SourceRegister(Register::Reg1),
-        Cmp::Op(operator),
-        Cmp::Data(DataAttribute::Value(value.into())),
-    ])
-}
-
-fn equal(value: &[u8]) -> Expressions {
-    compare(Operator::Equal, value)
-}
-
-fn differs(value: &[u8]) -> Expressions {
-    compare(Operator::NotEqual, value)
-}
-
-fn masked(mask: &[u8]) -> Expressions {
-    Expressions::Bitwise(vec![
-        Bitwise::SourceRegister(Register::Reg1),
-        Bitwise::DestinationRegister(Register::Reg1),
-        Bitwise::Length(u32::try_from(mask.len()).unwrap_or(0)),
-        Bitwise::Mask(DataAttribute::Value(mask.into())),
-        Bitwise::Xor(DataAttribute::Value(vec![0; mask.len()])),
-    ])
-}
-
 fn connection_state() -> Expressions {
     let register = u32::from(Register::Reg1);
     Expressions::Other {
         expression_type: "ct".into(),
         attributes: vec![number(CT_KEY, CT_STATE), number(CT_DESTINATION, register)],
     }
-}
-
-fn lookup(set: &str, into: Option<Register>) -> Expressions {
-    let mut attributes = vec![
-        Lookup::Set(set.into()),
-        Lookup::SourceRegister(Register::Reg1),
-    ];
-    attributes.extend(into.map(Lookup::DestinationRegister));
-    Expressions::Lookup(attributes)
 }
 
 fn immediate(fate: &Verdict) -> Expressions {

@@ -1,13 +1,11 @@
 //! What touches the kernel: nftables, neighbour entries, settings, connection tracking. Routes go
 //! through `fib-sync`. Everything acts in the network namespace of the calling thread.
 
-mod attributes;
 pub mod conntrack;
 mod encode;
 mod expression;
 mod host;
 mod neighbours;
-mod netlink;
 mod rules;
 mod solicited;
 pub mod sysctl;

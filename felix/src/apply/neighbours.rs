@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
 use model::Mac;
+use netlink::{Refused, Requests};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE, Parseable};
 use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope,
@@ -23,7 +24,6 @@ use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use tracing::debug;
 
-use super::netlink::{Refused, Requests};
 use super::solicited::SolicitedGroup;
 
 /// Netlink protocol of routes, links, addresses and neighbours.

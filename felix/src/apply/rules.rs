@@ -4,31 +4,20 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
-use netlink_packet_core::{NLM_F_ACK, NetlinkSerializable};
+use netlink::attributes::{find, of_netfilter, text, walk};
+use netlink::nftables::{ERESTART, NETLINK_NETFILTER, batch_begin, batch_end, generation, inet};
+use netlink::{Refused, Requests, Row};
+use netlink_packet_core::NLM_F_ACK;
 use netlink_packet_netfilter::nftables::{
-    ChainMessage, GenMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute,
-    SetElementList, SetElementMessage, SetMessage, TableAttribute, TableMessage,
+    ChainMessage, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetElementList,
+    SetElementMessage, SetMessage, TableAttribute, TableMessage,
 };
-use netlink_packet_netfilter::none::ControlMessage;
-use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
 
-use super::attributes::{find, of_netfilter, text, walk};
-use super::encode::{messages, number};
-use super::netlink::{Refused, Requests, Row};
+use super::encode::messages;
 use crate::limits::TRANSACTION_ATTEMPTS;
 use crate::render::{Change, Ruleset, TABLE, Touched, changes, creation, rule_text};
 
-/// Netlink protocol of netfilter.
-const NETLINK_NETFILTER: isize = 12;
-/// Subsystem number of nftables, named in the header of a batch.
-const SUBSYSTEM: u16 = 10;
-/// `NFNL_MSG_BATCH_BEGIN` and its attribute for the generation that the batch builds on.
-const BATCH_BEGIN: u8 = 16;
-const BATCH_GENERATION: u16 = 1;
-/// The kernel's internal "start again": the ruleset is not the generation that was named.
-const ERESTART: i32 = 85;
-/// Attributes: of a generation, of anything in a table, of a rule, of an expression, of a counter.
-const GENERATION_ID: u16 = 1;
+/// Attributes: of anything in a table, of a rule, of an expression, of a counter.
 const OF_TABLE: u16 = 1;
 const RULE_CHAIN: u16 = 2;
 const SET_NAME: u16 = 2;
@@ -340,7 +329,7 @@ impl Rules {
                 }
             }
         }
-        batch.push(control(ControlMessage::BatchEnd), 0);
+        batch.push(batch_end(), 0);
         batch.commit().map_err(|cause| {
             let at = cause.sequence.map_or(count, |refused| {
                 sent.partition_point(|sequence| *sequence < refused)
@@ -351,16 +340,7 @@ impl Rules {
     }
 
     fn generation(&mut self) -> Result<u32, Refused> {
-        let message = NfTablesMessage::GetGen(GenMessage {
-            attributes: Vec::new(),
-        });
-        let row = self.requests.fetch(unspecified(message))?;
-        let id = row
-            .as_ref()
-            .and_then(|row| find(of_netfilter(row), GENERATION_ID));
-        id.and_then(|octets| octets.first_chunk())
-            .map(|octets| u32::from_be_bytes(*octets))
-            .ok_or(Refused::of(libc::EOPNOTSUPP))
+        generation(&mut self.requests)
     }
 
     fn rule_rows(&mut self) -> Result<Vec<Row>, Refused> {
@@ -427,30 +407,6 @@ impl Known {
     fn lists(self, found: u64) -> bool {
         matches!(self, Self::Listed { listing, .. } if listing == found)
     }
-}
-
-fn inet(message: NfTablesMessage) -> NetfilterMessage {
-    let header = NetfilterHeader::new(NetfilterProtoFamily::Inet, 0, 0);
-    NetfilterMessage::new(header, message)
-}
-
-fn unspecified(message: NfTablesMessage) -> NetfilterMessage {
-    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, 0);
-    NetfilterMessage::new(header, message)
-}
-
-fn control(message: ControlMessage) -> impl NetlinkSerializable {
-    let header = NetfilterHeader::new(NetfilterProtoFamily::Unspec, 0, SUBSYSTEM);
-    NetfilterMessage::new(header, message)
-}
-
-/// Begins a transaction that the kernel refuses (`ERESTART`) if the ruleset has moved on since
-/// `generation`.
-fn batch_begin(generation: u32) -> impl NetlinkSerializable {
-    control(ControlMessage::Other {
-        message_type: BATCH_BEGIN,
-        attributes: vec![number(BATCH_GENERATION, generation)],
-    })
 }
 
 fn describe(step: &Change) -> String {

@@ -32,6 +32,7 @@ pub const TABLE: &[Row] = &[
     row("mrt", 1, &["bgp-proto"]),
     row("rib", 1, &["bgp-proto"]),
     row("bgp-speaker", 2, &["bgp-proto", "bgp-fsm", "rib"]),
+    row("netlink", 3, &[]),
     row("fib-sync", 3, &[]),
     row("datastore", 3, &["model"]),
     row("ipam", 3, &["model", "datastore"]),
@@ -98,7 +99,11 @@ pub const TABLE: &[Row] = &[
             "admin",
         ],
     ),
-    row("felix", 4, &["fib-sync", "datastore", "model", "admin"]),
+    row(
+        "felix",
+        4,
+        &["fib-sync", "netlink", "datastore", "model", "admin"],
+    ),
     row("cni-plugin", 4, &["model", "datastore", "ipam", "admin"]),
     row(
         "ctl",

@@ -2,13 +2,13 @@
 
 use netlink_packet_core::NLA_TYPE_MASK;
 
-use super::netlink::Row;
+use crate::Row;
 
 /// Octets of an attribute's header, and the border on which attributes begin.
 const HEADER_OCTETS: usize = 4;
 
 /// Kind and value of each attribute, in order; ends at the first that does not fit.
-pub(super) fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = header(octets)?;
         let value = octets.get(HEADER_OCTETS..length)?;
@@ -19,19 +19,19 @@ pub(super) fn walk(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The value of the first attribute of this kind.
-pub(super) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
+pub fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
     walk(octets)
         .find(|(found, _)| *found == kind)
         .map(|(_, value)| value)
 }
 
 /// The attributes of a netfilter message, which follow a header of four octets.
-pub(super) fn of_netfilter(row: &Row) -> &[u8] {
+pub fn of_netfilter(row: &Row) -> &[u8] {
     row.payload.get(HEADER_OCTETS..).unwrap_or_default()
 }
 
 /// Text up to its closing NUL.
-pub(super) fn text(octets: &[u8]) -> String {
+pub fn text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets)
         .trim_end_matches('\0')
         .into()

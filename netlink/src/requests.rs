@@ -15,7 +15,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
-use super::attributes::{find, text};
+use crate::attributes::{find, text};
 use crate::limits::{DUMP_ATTEMPTS, NETLINK_BUFFER_OCTETS, NETLINK_TIMEOUT};
 
 /// `NLMSGERR_ATTR_MSG`: the kernel's own words about an error.
@@ -69,17 +69,17 @@ impl Refused {
     }
 }
 
-/// One message of an answer: its type, its payload and the dump's generation where it has one.
+/// One message of an answer: its type and its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub struct Row {
     /// Netlink message type.
-    pub(super) kind: u16,
+    pub kind: u16,
     /// What follows the netlink header.
-    pub(super) payload: Vec<u8>,
+    pub payload: Vec<u8>,
 }
 
 /// The socket.
-pub(super) struct Requests {
+pub struct Requests {
     socket: Socket,
     sequence: u32,
 }
@@ -93,7 +93,11 @@ impl fmt::Debug for Requests {
 impl Requests {
     /// Opens a socket of a netlink protocol (`NETLINK_ROUTE`, `NETLINK_NETFILTER`) in the network
     /// namespace of the calling thread.
-    pub(super) fn open(protocol: isize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no such protocol, or no room for a socket.
+    pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -118,7 +122,7 @@ impl Requests {
     }
 
     /// An empty batch.
-    pub(super) fn batch(&mut self) -> Batch<'_> {
+    pub fn batch(&mut self) -> Batch<'_> {
         self.drain();
         Batch {
             requests: self,
@@ -127,7 +131,11 @@ impl Requests {
     }
 
     /// Sends one request and waits for its acknowledgement.
-    pub(super) fn execute<M>(&mut self, message: M, flags: u16) -> Result<(), Refused>
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused it, or did not answer.
+    pub fn execute<M>(&mut self, message: M, flags: u16) -> Result<(), Refused>
     where
         M: NetlinkSerializable,
     {
@@ -136,8 +144,12 @@ impl Requests {
         batch.commit()
     }
 
-    /// Reads a table of the kernel. A dump that a change disturbed is begun anew.
-    pub(super) fn dump<M>(&mut self, message: M) -> Result<Vec<Row>, Refused>
+    /// Reads a table of the kernel. A dump that a change disturbed is repeated.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused it, or did not answer.
+    pub fn dump<M>(&mut self, message: M) -> Result<Vec<Row>, Refused>
     where
         M: NetlinkSerializable + Clone,
     {
@@ -153,7 +165,11 @@ impl Requests {
     }
 
     /// Asks for a single object; the answer is one message.
-    pub(super) fn fetch<M>(&mut self, message: M) -> Result<Option<Row>, Refused>
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused it, or did not answer.
+    pub fn fetch<M>(&mut self, message: M) -> Result<Option<Row>, Refused>
     where
         M: NetlinkSerializable,
     {
@@ -207,7 +223,7 @@ impl Requests {
 }
 
 /// Messages that go to the kernel in one piece.
-pub(super) struct Batch<'r> {
+pub struct Batch<'r> {
     requests: &'r mut Requests,
     octets: Vec<u8>,
 }
@@ -220,7 +236,7 @@ impl fmt::Debug for Batch<'_> {
 
 impl<'r> Batch<'r> {
     /// Appends a message; its sequence number is returned.
-    pub(super) fn push<M: NetlinkSerializable>(&mut self, message: M, flags: u16) -> u32 {
+    pub fn push<M: NetlinkSerializable>(&mut self, message: M, flags: u16) -> u32 {
         let mut header = NetlinkHeader::default();
         self.requests.sequence = self.requests.sequence.wrapping_add(1).max(1);
         header.sequence_number = self.requests.sequence;
@@ -238,7 +254,11 @@ impl<'r> Batch<'r> {
 
     /// Sends the batch and waits until the kernel has answered every message that asks for an
     /// acknowledgement, or has refused one.
-    pub(super) fn commit(self) -> Result<(), Refused> {
+    ///
+    /// # Errors
+    ///
+    /// The first message that was refused.
+    pub fn commit(self) -> Result<(), Refused> {
         let mut awaited = acknowledged(&self.octets);
         let requests = self.send()?;
         while awaited > 0 {

@@ -1,0 +1,12 @@
+//! Requests to the kernel over netlink: sockets, batches, attributes, and the parts of nftables
+//! messages that every ruleset has.
+//!
+//! Knows neither tables nor rules: those belong to the crates that write them.
+
+pub mod attributes;
+pub mod expression;
+pub mod limits;
+pub mod nftables;
+mod requests;
+
+pub use requests::{Batch, Refused, Requests, Row};
