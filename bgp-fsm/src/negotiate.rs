@@ -83,7 +83,9 @@ pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams,
         families,
         add_path_receive,
         add_path_send,
-        extended_messages: config.extended_messages && has(&Capability::ExtendedMessage),
+        // RFC 8654 §4: what we receive follows our OPEN, what we send follows the peer's.
+        extended_receive: config.extended_messages,
+        extended_send: config.extended_messages && has(&Capability::ExtendedMessage),
         route_refresh: has(&Capability::RouteRefresh),
         enhanced_route_refresh: has(&Capability::EnhancedRouteRefresh),
         v4_mapped_next_hop: false,
@@ -285,12 +287,28 @@ mod tests {
             (ba.add_path_receive, ba.add_path_send),
             (FamilySet::EMPTY, ab.families)
         );
-        assert!(ab.as4 && ab.route_refresh && ab.enhanced_route_refresh && ab.extended_messages);
-        assert_eq!((ab.octets_max(), ba.octets_max()), (65_535, 65_535));
+        assert!(ab.as4 && ab.route_refresh && ab.enhanced_route_refresh);
+        for side in [&ab, &ba] {
+            let limits = (side.receive_octets_max(), side.send_octets_max());
+            assert_eq!(limits, (65_535, 65_535));
+        }
         assert!(
             !ab.extended_next_hop && !ba.extended_next_hop,
             "only one side offers it"
         );
+    }
+
+    /// RFC 8654 §4
+    #[test]
+    fn extended_messages_of_one_side_bind_the_other() {
+        let offers = SessionConfig {
+            extended_messages: true,
+            ..config(64512, 1)
+        };
+        let plain = config(64513, 2);
+        let limits = |params: SessionParams| (params.receive_octets_max(), params.send_octets_max());
+        assert_eq!(limits(meet(&offers, &plain).unwrap()), (65_535, 4096));
+        assert_eq!(limits(meet(&plain, &offers).unwrap()), (4096, 4096));
     }
 
     #[test]

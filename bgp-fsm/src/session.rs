@@ -254,7 +254,7 @@ impl Session {
     #[must_use]
     pub fn octets_max(&self, conn: Conn) -> usize {
         let params = self.conn(conn).params.as_ref();
-        params.map_or(MESSAGE_OCTETS_MAX, |params| params.octets_max())
+        params.map_or(MESSAGE_OCTETS_MAX, |params| params.receive_octets_max())
     }
 
     /// What was counted.

@@ -65,14 +65,14 @@ pub struct Frame {
 
 /// Takes the next whole message off `buf`; `Ok(None)` if it has not arrived in full.
 ///
-/// `octets_max` is the longest message the session allows ([`SessionParams::octets_max`],
+/// `octets_max` is the longest message the peer may send ([`SessionParams::receive_octets_max`],
 /// before that [`MESSAGE_OCTETS_MAX`]).
 ///
 /// # Errors
 ///
 /// The NOTIFICATION of RFC 4271 §6.1 that ends the connection; `buf` is left as it was.
 ///
-/// [`SessionParams::octets_max`]: crate::SessionParams::octets_max
+/// [`SessionParams::receive_octets_max`]: crate::SessionParams::receive_octets_max
 pub fn next_frame(buf: &mut BytesMut, octets_max: usize) -> Result<Option<Frame>, Notification> {
     let Some((marker, rest)) = buf.split_first_chunk::<16>() else {
         return Ok(None);

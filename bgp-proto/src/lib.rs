@@ -36,7 +36,7 @@
 //! message.finish();
 //!
 //! // A stream is cut into messages, an UPDATE into batches of one family each.
-//! let frame = next_frame(&mut octets, session.octets_max()).expect("a header").expect("in full");
+//! let frame = next_frame(&mut octets, session.receive_octets_max()).expect("a header").expect("in full");
 //! let (update, faults) = UpdateView::parse(&frame.body, &session).expect("lengths that fit");
 //! assert!(faults.is_empty());
 //! for batch in update.batches() {

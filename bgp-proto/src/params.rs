@@ -39,8 +39,12 @@ pub struct SessionParams {
     pub add_path_receive: FamilySet,
     /// Families whose NLRI carry a path identifier when we send them (RFC 7911).
     pub add_path_send: FamilySet,
-    /// Whether UPDATEs may have up to 65535 octets (RFC 8654).
-    pub extended_messages: bool,
+    /// Whether we advertised extended messages: then the peer may send messages of up to 65535
+    /// octets, whether it advertised them or not (RFC 8654 §4).
+    pub extended_receive: bool,
+    /// Whether we may send messages of up to 65535 octets: the peer advertised them (RFC 8654 §4)
+    /// and the configuration has them.
+    pub extended_send: bool,
     /// Whether the peer answers a ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
     /// Whether both sides mark the borders of a refresh (RFC 7313).
@@ -55,12 +59,23 @@ pub struct SessionParams {
 }
 
 impl SessionParams {
-    /// Longest message of this session, header included, in octets.
-    pub const fn octets_max(&self) -> usize {
-        if self.extended_messages {
-            MESSAGE_OCTETS_MAX_EXTENDED
-        } else {
-            MESSAGE_OCTETS_MAX
-        }
+    /// Returns the length of the longest message that the peer may send, header included, in
+    /// octets. RFC 8654 §4
+    pub const fn receive_octets_max(&self) -> usize {
+        octets_max(self.extended_receive)
+    }
+
+    /// Returns the length of the longest message that the peer may be sent, header included, in
+    /// octets. RFC 8654 §4
+    pub const fn send_octets_max(&self) -> usize {
+        octets_max(self.extended_send)
+    }
+}
+
+const fn octets_max(extended: bool) -> usize {
+    if extended {
+        MESSAGE_OCTETS_MAX_EXTENDED
+    } else {
+        MESSAGE_OCTETS_MAX
     }
 }

@@ -343,7 +343,8 @@ pub fn session_params() -> impl Strategy<Value = SessionParams> {
             families,
             add_path_receive: add_path,
             add_path_send: add_path,
-            extended_messages: extended,
+            extended_receive: extended,
+            extended_send: extended,
             extended_next_hop: next_hop,
             v4_mapped_next_hop: mapped,
             ..SessionParams::default()

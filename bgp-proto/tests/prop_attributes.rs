@@ -15,7 +15,7 @@ fn params(as4: bool) -> SessionParams {
         kind: PeerKind::Internal,
         as4,
         families: FamilySet::all(),
-        extended_messages: true,
+        extended_receive: true,
         extended_next_hop: true,
         ..SessionParams::default()
     }

@@ -228,7 +228,7 @@ impl Speaker {
                 add_path: send_paths(state, params),
             },
             as4: params.as4,
-            octets_max: params.octets_max(),
+            octets_max: params.send_octets_max(),
         })
     }
 

@@ -13,7 +13,7 @@ pub fn message(data: &[u8]) {
     let mut octets = Octets(data);
     let params = params(octets.octet());
     let mut stream = BytesMut::from(octets.0);
-    while let Ok(Some(frame)) = next_frame(&mut stream, params.octets_max()) {
+    while let Ok(Some(frame)) = next_frame(&mut stream, params.receive_octets_max()) {
         read(&frame, &params);
     }
 }
@@ -51,7 +51,8 @@ fn params(choice: u8) -> SessionParams {
         as4: bit(1),
         families: every,
         add_path_receive: if bit(2) { every } else { FamilySet::default() },
-        extended_messages: bit(4),
+        extended_receive: bit(4),
+        extended_send: bit(4),
         extended_next_hop: bit(5),
         ..SessionParams::default()
     }
@@ -114,7 +115,7 @@ fn rewritten(attributes: &Attributes, batch: &RouteBatch<'_>, params: &SessionPa
     let encode = EncodeParams {
         as4: true,
         add_path: false,
-        octets_max: peer.octets_max(),
+        octets_max: peer.send_octets_max(),
     };
     let mut block = Vec::new();
     attributes.encode(true, &mut block);
@@ -127,7 +128,7 @@ fn rewritten(attributes: &Attributes, batch: &RouteBatch<'_>, params: &SessionPa
     if !fits || nets.is_empty() {
         return;
     }
-    let frame = next_frame(&mut out, peer.octets_max())
+    let frame = next_frame(&mut out, peer.receive_octets_max())
         .expect("our own message")
         .expect("whole");
     let (view, faults) = UpdateView::parse(&frame.body, &peer).expect("our own UPDATE");

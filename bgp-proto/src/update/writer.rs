@@ -28,7 +28,7 @@ impl EncodeParams {
         Self {
             as4: params.as4,
             add_path: params.add_path_send.contains(family),
-            octets_max: params.octets_max(),
+            octets_max: params.send_octets_max(),
         }
     }
 }

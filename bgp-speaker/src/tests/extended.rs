@@ -1,4 +1,4 @@
-//! Messages of up to 65,535 octets (RFC 8654), only where both sides have them.
+//! Messages of up to 65,535 octets (RFC 8654): received where we offered them, sent where the peer did.
 
 use alloc::{vec, vec::Vec};
 
@@ -74,18 +74,33 @@ fn a_route_too_long_for_a_peer_is_withdrawn_from_it() {
     assert_eq!(wire.hear(short), reach, "and told again when it fits");
 }
 
+/// RFC 8654 §4: the capability advertises what its sender can receive.
 #[test]
-fn who_has_not_agreed_may_not_send_them() {
-    let (mut wire, [source, _, short]) = reflector();
+fn extended_update_is_accepted_from_a_peer_without_offer() {
+    let (mut wire, [_, _, short]) = reflector();
     wire.say(short, Say::Heavy(&NET));
-    let heard = wire.hear(short);
-    let Some(Heard::Notification(told)) = heard.last() else {
+    assert_eq!(wire.prefixes(), NET);
+    assert!(wire.hear(short).is_empty(), "the session stays up");
+}
+
+#[test]
+fn extended_update_is_refused_where_it_was_not_offered() {
+    let mut config = speaker_config(1);
+    config.ranges.push(clients(1, 10));
+    let mut wire = Wire::new(config);
+    let peer = wire.connect(2, &extended(2));
+    wire.say(peer, Say::Heavy(&NET));
+    let heard = wire.hear(peer);
+    let Some(Heard::Notification(sent)) = heard.last() else {
         panic!("{heard:?}");
     };
     // RFC 4271 §6.1: the data is the length.
-    assert_eq!((told.code, told.subcode, told.data.len()), (1, 2, 2));
-    wire.say(source, Say::Heavy(&NET));
-    assert_eq!(wire.prefixes(), NET, "who has agreed may");
+    assert_eq!((sent.code, sent.subcode, sent.data.len()), (1, 2, 2));
+}
+
+#[test]
+fn keepalive_never_has_more_octets_than_its_header() {
+    let (mut wire, [source, ..]) = reflector();
     // RFC 8654 §4: a KEEPALIVE never grows.
     wire.say(source, Say::Raw(4, &[0; 5000]));
     let heard = wire.hear(source);

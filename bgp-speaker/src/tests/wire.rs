@@ -441,7 +441,7 @@ fn their_params() -> SessionParams {
     SessionParams {
         as4: true,
         families: FamilySet::all(),
-        extended_messages: true,
+        extended_receive: true,
         ..SessionParams::default()
     }
 }

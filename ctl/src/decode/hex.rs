@@ -92,7 +92,7 @@ fn params(fields: &mut BTreeMap<&str, &str>) -> Result<SessionParams, String> {
         } else {
             FamilySet::EMPTY
         },
-        extended_messages: true,
+        extended_receive: true,
         extended_next_hop: true,
         ..SessionParams::default()
     })

@@ -71,7 +71,7 @@ fn params(kind: PeerKind, as4: bool, add_path: bool) -> SessionParams {
         } else {
             FamilySet::EMPTY
         },
-        extended_messages: true,
+        extended_receive: true,
         extended_next_hop: true,
         ..SessionParams::default()
     }
