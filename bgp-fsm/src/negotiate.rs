@@ -17,6 +17,7 @@ use crate::{PeerAs, SessionConfig};
 pub fn open_of(config: &SessionConfig) -> Open {
     let mut capabilities: Vec<Capability> = config
         .families
+        .negotiable()
         .iter()
         .map(Capability::MultiProtocol)
         .collect();
@@ -114,11 +115,12 @@ fn peer_asn(config: &SessionConfig, theirs: &Open) -> Result<(Asn, bool), Notifi
 /// The families of both sides. One without a row is nobody's. RFC 5492 §5: without a common family we would have nothing to say, so the
 /// peer is told which capabilities we miss.
 fn families(config: &SessionConfig, theirs: &Open) -> Result<FamilySet, Notification> {
-    let common = config.families.intersection(theirs.families().collect());
+    let offered = config.families.negotiable();
+    let common = offered.intersection(theirs.families().collect());
     if common.is_empty() {
         return Err(Notification::open_message(
             open::UNSUPPORTED_CAPABILITY,
-            missing(config.families),
+            missing(offered),
         ));
     }
     Ok(common)
@@ -167,6 +169,7 @@ fn add_path_offer(config: &SessionConfig) -> Vec<(Family, AddPathMode)> {
     };
     config
         .families
+        .negotiable()
         .iter()
         .filter_map(|family| Some((family, mode(family)?)))
         .collect()
@@ -199,12 +202,13 @@ fn takes_extended_next_hop(theirs: &Open) -> bool {
 /// Our graceful restart capability. RFC 4724 §3, RFC 8538 §2
 fn graceful_restart(config: &SessionConfig) -> Option<GracefulRestart> {
     let graceful = config.graceful_restart.as_ref()?;
-    let families = config.families.iter();
+    let families = config.families.negotiable();
     Some(GracefulRestart {
         restart_state: graceful.restarting,
         notification: true,
         time_s: graceful.time_s.min(GracefulRestart::TIME_S_MAX),
         families: families
+            .iter()
             .map(|family| (family, graceful.families_forwarding.contains(family)))
             .collect(),
     })
@@ -298,6 +302,23 @@ mod tests {
         );
     }
 
+    #[test]
+    fn route_target_family_is_never_offered() {
+        let families = [Family::IPV4_VPN, Family::ROUTE_TARGET].into_iter();
+        let both = SessionConfig {
+            families: families.collect(),
+            ..config(64512, 1)
+        };
+        assert!(open_of(&both).families().eq([Family::IPV4_VPN]));
+        let mut theirs = open_of(&SessionConfig { ..config(64513, 2) });
+        theirs.capabilities = vec![
+            Capability::MultiProtocol(Family::IPV4_VPN),
+            Capability::MultiProtocol(Family::ROUTE_TARGET),
+        ];
+        let params = negotiate(&both, &theirs).unwrap();
+        assert_eq!(params.families, Family::IPV4_VPN.into());
+    }
+
     /// RFC 8654 §4
     #[test]
     fn extended_messages_of_one_side_bind_the_other() {
@@ -306,7 +327,8 @@ mod tests {
             ..config(64512, 1)
         };
         let plain = config(64513, 2);
-        let limits = |params: SessionParams| (params.receive_octets_max(), params.send_octets_max());
+        let limits =
+            |params: SessionParams| (params.receive_octets_max(), params.send_octets_max());
         assert_eq!(limits(meet(&offers, &plain).unwrap()), (65_535, 4096));
         assert_eq!(limits(meet(&plain, &offers).unwrap()), (4096, 4096));
     }

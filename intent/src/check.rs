@@ -359,6 +359,10 @@ pub(crate) fn family_set(
                 .help("add it to `families` at the top of the file"),
             ),
             Some(family) => {
+                if let Some(reason) = family.not_negotiated() {
+                    let text = format!("{family} cannot be negotiated: {reason}");
+                    problems.push(Problem::at(name.span(), text).help("remove it from `families`"));
+                }
                 set.insert(family);
             }
         }
@@ -373,7 +377,9 @@ pub(crate) fn family_set(
 }
 
 fn unknown_family(name: &Spanned<String>) -> Problem {
-    let known: Vec<&str> = FAMILIES.iter().map(|row| row.name).collect();
+    let known = FAMILIES.iter();
+    let known = known.filter(|row| row.family.not_negotiated().is_none());
+    let known: Vec<&str> = known.map(|row| row.name).collect();
     Problem::at(name.span(), format!("unknown family `{}`", name.get_ref()))
         .help(format!("known families: {}", known.join(", ")))
 }

@@ -23,7 +23,6 @@ const FAMILIES: &[(&str, &str)] = &[
     ("l2vpn-evpn", "l2vpn-evpn"),
     ("ipv4-flowspec", "ipv4-flowspec"),
     ("ipv6-flowspec", "ipv6-flowspec"),
-    ("route-target", "rtc"),
 ];
 
 pub(crate) async fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {

@@ -387,21 +387,6 @@ const BY_KEY: &[Row] = &[
         ],
     ),
     (
-        // RFC 4684 §4.
-        "a route target",
-        Family::ROUTE_TARGET,
-        HOP,
-        &[96, 0, 0, 0xfc, 0, 0, 2, 0xfc, 0, 0, 0, 0, 1],
-        &[96, 0, 0, 0xfc, 0, 0, 2, 0xfc, 0, 0, 0, 0, 1],
-    ),
-    (
-        "the wish for all route targets",
-        Family::ROUTE_TARGET,
-        HOP,
-        &[0],
-        &[0],
-    ),
-    (
         // RFC 8955 §4: no next hop.
         "a flow specification",
         Family::IPV4_FLOWSPEC,
@@ -433,7 +418,6 @@ fn withdrawals_find_their_route() {
         "ipv4-vpn",
         "ipv4-labeled-unicast",
         "l2vpn-evpn",
-        "route-target",
         "ipv4-flowspec",
     ];
     in_ground(&[], name, async |ground| {
