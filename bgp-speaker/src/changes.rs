@@ -77,6 +77,7 @@ pub const PEER_CHANGES: &[Change] = rows! {
     next_hop: Told,
     import: Judged,
     own_as_max: Judged,
+    allow_as_sets: Judged,
     export: Told,
     send_paths: Told,
     cluster_id: Told,

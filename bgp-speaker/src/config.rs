@@ -87,6 +87,7 @@ impl SpeakerConfig {
             next_hop: NextHopMode::Auto,
             import: policy.clone(),
             own_as_max: 0,
+            allow_as_sets: false,
             export: policy,
             send_paths: BTreeMap::new(),
             cluster_id: None,
@@ -144,6 +145,9 @@ pub struct PeerConfig {
     pub import: Policy,
     /// How often our own AS number may be in the AS_PATH of what it sends (RFC 4271 §9.1.2).
     pub own_as_max: u8,
+    /// Whether its routes may have an AS_SET or AS_CONFED_SET in the AS_PATH. Without it they are
+    /// not used (RFC 9774 §3).
+    pub allow_as_sets: bool,
     /// What we announce to it.
     pub export: Policy,
     /// Which paths of a prefix we send it in the families in which the session sends several

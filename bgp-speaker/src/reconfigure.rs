@@ -196,8 +196,14 @@ impl Speaker {
             return true;
         };
         let settled = negotiate(&new.session, open).is_ok_and(|new| {
-            let hold_time_s = params.hold_time_s; // That of the next session is for the next one.
-            SessionParams { hold_time_s, ..new } == *params
+            // Both are what the OPENs of this session settled; the new ones are for the next session.
+            let (hold_time_s, extended_receive) = (params.hold_time_s, params.extended_receive);
+            let new = SessionParams {
+                hold_time_s,
+                extended_receive,
+                ..new
+            };
+            new == *params
         });
         settled && !peer.crosses(new) && !peer.moves(new)
     }
@@ -258,8 +264,10 @@ impl Speaker {
         let own = self.config.cluster_id();
         self.rib.change_peer(id, |info| {
             info.asn = awaited.unwrap_or(info.asn);
+            info.local_asn = config.session.local_asn;
             info.import = config.import;
             info.own_as_max = config.own_as_max;
+            info.allow_as_sets = config.allow_as_sets;
             info.role = config.role;
             info.cluster_id = config.cluster_id.unwrap_or(own);
         });

@@ -37,7 +37,9 @@ impl Speaker {
                 address: state.config.remote,
                 local,
                 import: state.config.import.clone(),
+                local_asn: params.local_asn,
                 own_as_max: state.config.own_as_max,
+                allow_as_sets: state.config.allow_as_sets,
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
             },
         );

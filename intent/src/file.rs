@@ -138,6 +138,8 @@ pub struct Neighbor {
     pub import: Option<Policy>,
     /// `own_as_max`: how often our own AS may be in what it sends.
     pub own_as_max: Option<u8>,
+    /// `allow_as_sets`: whether its AS_PATHs may have AS_SETs (RFC 9774).
+    pub allow_as_sets: Option<bool>,
     /// `export` policy.
     pub export: Option<Policy>,
     /// `next_hop` in what we send it.
@@ -189,6 +191,8 @@ pub struct NeighborRange {
     pub import: Option<Policy>,
     /// `own_as_max`: how often our own AS may be in what it sends.
     pub own_as_max: Option<u8>,
+    /// `allow_as_sets`: whether its AS_PATHs may have AS_SETs (RFC 9774).
+    pub allow_as_sets: Option<bool>,
     /// `export` policy.
     pub export: Option<Policy>,
     /// `next_hop` in what we send them.
@@ -229,6 +233,7 @@ pub struct SessionKeys<'f> {
     pub families: Option<&'f [Spanned<String>]>,
     pub import: Option<Policy>,
     pub own_as_max: Option<u8>,
+    pub allow_as_sets: Option<bool>,
     pub export: Option<Policy>,
     pub next_hop: Option<NextHop>,
     pub ttl_security: Option<&'f Spanned<Hops>>,
@@ -255,6 +260,7 @@ impl Neighbor {
             families: self.families.as_deref(),
             import: self.import,
             own_as_max: self.own_as_max,
+            allow_as_sets: self.allow_as_sets,
             export: self.export,
             next_hop: self.next_hop,
             ttl_security: self.ttl_security.as_ref(),
@@ -283,6 +289,7 @@ impl NeighborRange {
             families: self.families.as_deref(),
             import: self.import,
             own_as_max: self.own_as_max,
+            allow_as_sets: self.allow_as_sets,
             export: self.export,
             next_hop: self.next_hop,
             ttl_security: self.ttl_security.as_ref(),

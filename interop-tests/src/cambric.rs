@@ -164,6 +164,9 @@ fn section(setup: &Setup, neighbor: &Neighbor) -> String {
     if neighbor.ttl_security {
         text.push_str("ttl_security = true\n");
     }
+    if neighbor.as_sets {
+        text.push_str("allow_as_sets = true\n");
+    }
     if neighbor.add_path {
         text.push_str("add_path = \"both\"\n");
     }

@@ -53,6 +53,8 @@ pub struct Neighbor {
     pub ttl_security: bool,
     /// Whether both may send several paths of a prefix (RFC 7911).
     pub add_path: bool,
+    /// Whether its AS_PATHs may have AS_SETs (RFC 9774); Cambric's programs only.
+    pub as_sets: bool,
 }
 
 /// Neighbours by the range of their addresses: internal ones, and reflection clients.
@@ -156,7 +158,15 @@ impl Setup {
             password: None,
             ttl_security: false,
             add_path: false,
+            as_sets: false,
         });
+        self
+    }
+
+    /// Accepts AS_SETs from the neighbor added last (RFC 9774).
+    #[must_use]
+    pub fn allowing_as_sets(mut self) -> Self {
+        self.last().as_sets = true;
         self
     }
 

@@ -72,6 +72,7 @@ async fn through(ground: Ground, messages: &[u8]) {
     let client = |of| Setup::of(ASN).neighbor(Site::v4(of), ASN);
     let reflector = client(2)
         .neighbor(Site::v4(4), ASN)
+        .allowing_as_sets() // BIRD 2.0 uses routes with them.
         .reflecting([10, 9, 9, 9].into());
     let start = async |kind, number, setup: &Setup| {
         let site = ground.site(number).await.expect("a host");

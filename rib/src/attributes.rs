@@ -50,6 +50,8 @@ pub(crate) struct Ranks {
     pub(crate) next_hop_form: HopForm,
     /// Which of the well-known communities are there.
     pub(crate) scope: Scope,
+    /// Whether the path has an AS_SET or AS_CONFED_SET.
+    pub(crate) has_as_set: bool,
     /// How often our own AS is in the path.
     pub(crate) own_as: u8,
     /// Whether LOCAL_PREF is there.
@@ -113,6 +115,7 @@ impl Ranks {
             origin: origin_rank(attributes.origin),
             next_hop_form: HopForm::of(attributes.next_hop.as_ref()),
             scope: Scope::of(&attributes.communities),
+            has_as_set: as_path.has_set(),
             own_as: times(as_path, local_asn),
             has_local_pref: attributes.local_pref.is_some(),
             shuts_down: attributes
@@ -137,7 +140,7 @@ impl Scope {
 }
 
 /// How often an AS number is in a path, up to 255.
-fn times(as_path: &AsPath, asn: Asn) -> u8 {
+pub(crate) fn times(as_path: &AsPath, asn: Asn) -> u8 {
     let found = as_path.asns().filter(|&each| each == asn);
     u8::try_from(found.count()).unwrap_or(u8::MAX)
 }

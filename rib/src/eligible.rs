@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::attributes::AttrId;
+use crate::attributes::{AttrId, times};
 use crate::peer::PeerInfo;
 use crate::shared::Shared;
 
@@ -26,6 +26,9 @@ pub enum Ineligible {
     NextHopUnresolved = 6,
     /// Its peer has gone; the path is about to be swept.
     PeerGone = 7,
+    /// An AS_SET or AS_CONFED_SET is in the AS_PATH, and the peer's routes may have none
+    /// (RFC 9774 §3).
+    AsSet = 8,
 }
 
 impl Ineligible {
@@ -38,6 +41,7 @@ impl Ineligible {
             5 => Self::OwnNextHop,
             6 => Self::NextHopUnresolved,
             7 => Self::PeerGone,
+            8 => Self::AsSet,
             _ => return None,
         })
     }
@@ -53,6 +57,7 @@ impl Ineligible {
             Self::OwnNextHop => "next hop is ourselves",
             Self::NextHopUnresolved => "next hop not resolved",
             Self::PeerGone => "peer gone",
+            Self::AsSet => "AS_SET in AS_PATH",
         }
     }
 }
@@ -68,8 +73,12 @@ impl fmt::Display for Ineligible {
 pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ineligible> {
     let config = &shared.config;
     let ranks = shared.interner.ranks(set);
+    // RFC 9774 §3: treated as withdrawn.
+    if ranks.has_as_set && !peer.allow_as_sets {
+        return Some(Ineligible::AsSet);
+    }
     // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
-    if ranks.own_as > peer.own_as_max {
+    if ranks.own_as > peer.own_as_max || has_session_as(shared, set, peer) {
         return Some(Ineligible::AsLoop);
     }
     // RFC 4456 §8. Reflectors that keep one copy of octets for many clients do send a client its
@@ -84,4 +93,11 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
     let next_hop = shared.next_hops.address(ranks.next_hop)?;
     let own = peer.local == Some(next_hop) || config.own_addresses.contains(&next_hop);
     own.then_some(Ineligible::OwnNextHop)
+}
+
+/// Returns whether our AS number of the session, where it is another than the speaker's, is in the
+/// AS_PATH more often than it may be: a route that left us by this number has come back.
+fn has_session_as(shared: &Shared, set: AttrId, peer: &PeerInfo) -> bool {
+    peer.local_asn != shared.config.local_asn
+        && times(&shared.interner.get(set).as_path, peer.local_asn) > peer.own_as_max
 }

@@ -30,7 +30,9 @@
 //!     address: address.into(),
 //!     local: Some(us.0.into()),
 //!     import: Policy::AcceptAll,
+//!     local_asn: asn,
 //!     own_as_max: 0,
+//!     allow_as_sets: false,
 //!     cluster_id: Default::default(),
 //! });
 //!

@@ -62,9 +62,14 @@ pub struct PeerInfo {
     pub local: Option<IpAddr>,
     /// What we accept from it.
     pub import: Policy,
-    /// How often our own AS number may be in the AS_PATH of what it sends: where several sites of
-    /// one AS meet in another, more than never (RFC 4271 §9.1.2).
+    /// Our AS number on the session: the speaker's, or another one for this peer (RFC 7705).
+    pub local_asn: Asn,
+    /// How often our own AS number, the speaker's or that of the session, may be in the AS_PATH of
+    /// what it sends: where several sites of one AS meet in another, more than never
+    /// (RFC 4271 §9.1.2).
     pub own_as_max: u8,
+    /// Whether its routes may have an AS_SET or AS_CONFED_SET in the AS_PATH (RFC 9774).
+    pub allow_as_sets: bool,
     /// The cluster it belongs to, if it is our client (RFC 4456 §7).
     pub cluster_id: ClusterId,
 }

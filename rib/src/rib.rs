@@ -187,8 +187,9 @@ impl Rib {
         };
         let before = info.clone();
         change(info);
-        let judged = (&before.import, before.own_as_max, before.local)
-            != (&info.import, info.own_as_max, info.local);
+        let judged = (&before.import, before.local) != (&info.import, info.local)
+            || (before.local_asn, before.own_as_max, before.allow_as_sets)
+                != (info.local_asn, info.own_as_max, info.allow_as_sets);
         let told =
             (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);
         let how = match (judged, told) {

@@ -70,7 +70,9 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
                 address: IpAddr::V4(address),
                 local: None,
                 import: Policy::AcceptAll,
+                local_asn: ASN,
                 own_as_max: 0,
+                allow_as_sets: false,
             },
         );
     }

@@ -141,7 +141,9 @@ fn fill(rib: &mut Rib, size: Size) {
                 address: IpAddr::V4(address),
                 local: None,
                 import: Policy::AcceptAll,
+                local_asn: Asn(64_512),
                 own_as_max: 0,
+                allow_as_sets: false,
             },
         );
         // Each peer has sets of its own.

@@ -79,7 +79,9 @@ fn rib(multipath_max: u16) -> Rib {
                 address: IpAddr::V4(address),
                 local: None,
                 import: Policy::AcceptAll,
+                local_asn: Asn(64_512),
                 own_as_max: 0,
+                allow_as_sets: false,
                 cluster_id: Default::default(),
             },
         );
@@ -131,7 +133,9 @@ fn receiving_what_is_interned_allocates_nothing() {
                     address: IpAddr::V4(Ipv4Addr::new(10, 0, 1, number as u8)),
                     local: None,
                     import: Policy::AcceptAll,
+                    local_asn: Asn(64_512),
                     own_as_max: 0,
+                    allow_as_sets: false,
                     cluster_id: Default::default(),
                 },
             );

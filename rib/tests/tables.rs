@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use bgp_proto::{
     AsPath, Asn, Attributes, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop,
     Nlri, NlriIter, PeerKind, Prefix, Remedy, RouteBatch, RouterId, SessionParams, UpdateView,
-    UpdateWriter,
+    UpdateWriter, attr::SegmentKind,
 };
 use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
@@ -51,7 +51,9 @@ fn info(peer: u16) -> PeerInfo {
         } else {
             Policy::AcceptAll
         },
+        local_asn: Asn(64_512),
         own_as_max: 0,
+        allow_as_sets: false,
         cluster_id: Default::default(),
     }
 }
@@ -555,4 +557,44 @@ fn what_names_us_by_another_number_is_refused_from_then_on() {
     rib.set_identity(was.0, was.1);
     settle(&mut rib);
     assert_eq!(told(&mut rib), 0, "the same is nothing new");
+}
+
+/// What the only path of prefix 1 cannot be used for.
+fn refusal(rib: &mut Rib) -> Option<Ineligible> {
+    settle(rib);
+    rib.lookup(FAMILY, Net::V4(prefix(1))).expect("there").paths[0].ineligible
+}
+
+#[test]
+fn as_set_is_used_only_where_it_is_allowed() {
+    for kind in [SegmentKind::Set, SegmentKind::ConfedSet] {
+        let mut rib = rib();
+        let segments = [
+            (SegmentKind::Sequence, &[Asn(65_001)][..]),
+            (kind, &[Asn(65_002), Asn(65_003)][..]),
+        ];
+        let set = Attributes {
+            as_path: AsPath::from_segments(segments),
+            ..attributes(2, 1)
+        };
+        announce(&mut rib, 2, &set, [(1, 0)].into_iter());
+        assert_eq!(refusal(&mut rib), Some(Ineligible::AsSet));
+        rib.change_peer(PeerId(2), |info| info.allow_as_sets = true);
+        assert_eq!(refusal(&mut rib), None);
+    }
+}
+
+#[test]
+fn route_that_left_by_the_local_as_is_a_loop() {
+    let mut rib = rib();
+    let back = Attributes {
+        as_path: AsPath::sequence(&[Asn(65_001), Asn(64_999)]),
+        ..attributes(1, 1)
+    };
+    announce(&mut rib, 1, &back, [(1, 0)].into_iter());
+    assert_eq!(refusal(&mut rib), None);
+    rib.change_peer(PeerId(1), |info| info.local_asn = Asn(64_999));
+    assert_eq!(refusal(&mut rib), Some(Ineligible::AsLoop));
+    rib.change_peer(PeerId(1), |info| info.own_as_max = 1);
+    assert_eq!(refusal(&mut rib), None);
 }

@@ -142,6 +142,12 @@ impl AsPath {
             .flatten()
     }
 
+    /// Returns whether the path has an AS_SET or AS_CONFED_SET, which RFC 9774 has abandoned.
+    pub fn has_set(&self) -> bool {
+        self.segments()
+            .any(|segment| matches!(segment.kind, SegmentKind::Set | SegmentKind::ConfedSet))
+    }
+
     /// Whether the AS number is anywhere in the path (RFC 4271 §9.1.2, loop detection).
     pub fn contains(&self, asn: Asn) -> bool {
         self.asns().any(|each| each == asn)

@@ -178,6 +178,7 @@ impl<'v> Want<'v> {
             next_hop: self.next_hop,
             import: policies.import(&self),
             own_as_max: self.own_as_max,
+            allow_as_sets: false,
             export: policies.export(&self),
             send_paths: match sends {
                 true => families.iter().map(|f| (f, SendPaths::EqualCost)).collect(),

@@ -131,7 +131,9 @@ impl Bench {
                     address: IpAddr::V4(address),
                     local: None,
                     import: Policy::AcceptAll,
+                    local_asn: Asn(64_512),
                     own_as_max: 0,
+                    allow_as_sets: false,
                     cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
                 },
             );

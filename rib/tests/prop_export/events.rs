@@ -106,7 +106,7 @@ pub enum Event {
 
 prop_compose! {
     fn variant()(
-        local_pref in 0..3u8, as_path in 0..5u8, med in 0..3u8, origin in 0..2u8,
+        local_pref in 0..3u8, as_path in 0..7u8, med in 0..3u8, origin in 0..2u8,
         community in 0..8u8, next_hop in 0..NEXT_HOPS, reflected in 0..6u8,
         unknown in prop::bool::weighted(0.1), label in 0..3u8,
     ) -> Variant {

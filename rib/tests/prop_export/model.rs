@@ -97,9 +97,14 @@ impl Model {
             }
         }
         let received = &path.received;
-        let own = received.as_path.asns().filter(|asn| *asn == LOCAL_ASN);
-        if own.count() > usize::from(info.own_as_max) {
-            return Err(Ineligible::AsLoop);
+        if !info.allow_as_sets && received.as_path.to_string().contains('{') {
+            return Err(Ineligible::AsSet);
+        }
+        for own in [LOCAL_ASN, info.local_asn] {
+            let times = received.as_path.asns().filter(|asn| *asn == own).count();
+            if times > usize::from(info.own_as_max) {
+                return Err(Ineligible::AsLoop);
+            }
         }
         if received.originator_id == Some(ROUTER_ID) {
             return Err(Ineligible::OwnOriginator);

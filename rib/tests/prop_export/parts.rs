@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
     AsPath, Asn, Attributes, ClusterId, Community, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop,
-    Origin, RawAttribute, RouterId,
+    Origin, RawAttribute, RouterId, attr::SegmentKind,
 };
 use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
@@ -28,6 +28,11 @@ pub fn interface_of(number: u8) -> Option<InterfaceName> {
     Some(name.parse().expect("short enough"))
 }
 
+/// Our AS number on the session with a peer.
+const fn session_asn_of(peer: u16) -> Asn {
+    if peer == 2 { Asn(64_699) } else { LOCAL_ASN }
+}
+
 /// A peer, or another one that has taken its place.
 pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     let role = role_of(peer);
@@ -46,7 +51,9 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
             4 => Policy::RejectAll,
             _ => Policy::AcceptAll,
         },
+        local_asn: session_asn_of(peer),
         own_as_max: u8::from(peer == 3 || peer == 5),
+        allow_as_sets: peer.is_multiple_of(2),
         cluster_id: CLUSTER_ID,
     }
 }
@@ -134,12 +141,16 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
             &[64_601, 65_002],
             &[64_601, 64_512],
             &[64_601],
+            &[64_601, 64_699],
+            &[64_601],
         ],
         (true, _) => &[
             &[64_602],
             &[64_602, 65_001],
             &[64_602, 65_002],
             &[64_602, 64_512],
+            &[64_602],
+            &[64_602, 64_699],
             &[64_602],
         ],
         _ => &[
@@ -148,12 +159,18 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
             &[64_601, 65_001],
             &[64_602],
             &[64_602, 64_512],
+            &[64_602, 64_699],
+            &[64_601],
         ],
     };
     let path: Vec<Asn> = asns[usize::from(variant.as_path)]
         .iter()
         .map(|&asn| Asn(asn))
         .collect();
+    let set = match variant.as_path {
+        6 => vec![Asn(64_651), Asn(64_652)],
+        _ => Vec::new(),
+    };
     let community = match variant.community {
         0 => Some(Community::NO_EXPORT),
         1 => Some(Community::NO_ADVERTISE),
@@ -178,7 +195,10 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
         } else {
             Origin::Egp
         },
-        as_path: AsPath::sequence(&path),
+        as_path: AsPath::from_segments([
+            (SegmentKind::Sequence, path.as_slice()),
+            (SegmentKind::Set, set.as_slice()),
+        ]),
         next_hop: Some(address_of(family, variant.next_hop)),
         med: [None, Some(10), Some(20)][usize::from(variant.med)],
         local_pref: if external {
