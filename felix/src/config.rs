@@ -1,5 +1,6 @@
 //! The configuration file, TOML, and the environment.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,13 +8,14 @@ use admin::config::{Problem, Report, Source};
 use admin::daemon::{LogFormat, host_name};
 use admin::metrics::MetricsSection;
 use datastore::{EtcdOptions, SnapshotOptions};
+use ipnet::IpNet;
 use model::EndpointFile;
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::agent::AgentConfig;
 use crate::calc::interface_prefixes;
-use crate::limits::HOST_NAME_OCTETS_MAX;
+use crate::limits::{CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX};
 
 /// `rtm_protocol` values below this are the kernel's and the administrator's own (`RTPROT_STATIC`
 /// is 4): routes of theirs would be taken for ours.
@@ -68,6 +70,8 @@ struct File {
     route_table: Option<Spanned<u32>>,
     route_refresh_s: Option<u32>,
     interface_patience_s: Option<u32>,
+    #[serde(default)]
+    control_port_exceptions: Vec<Spanned<String>>,
     #[serde(default = "endpoint_status_path_prefix")]
     endpoint_status_path_prefix: PathBuf,
     #[serde(default)]
@@ -128,6 +132,7 @@ impl Config {
             take_protocol(&file, &mut agent),
             take_metric(&file, &mut agent),
             take_table(&file, &mut agent),
+            take_exceptions(&file, &mut agent),
             log_problem(&file),
         ] {
             found.into_iter().for_each(|problem| problems.push(problem));
@@ -236,6 +241,27 @@ fn take_table(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
     })
 }
 
+fn take_exceptions(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
+    let list = &file.control_port_exceptions;
+    if let Some(beyond) = list.get(CONTROL_PORT_EXCEPTIONS_MAX) {
+        let message = format!("more than {CONTROL_PORT_EXCEPTIONS_MAX} exceptions");
+        return Some(Problem::at(beyond.span(), message));
+    }
+    for entry in list {
+        let text = entry.get_ref();
+        let net = text.parse::<IpNet>();
+        let Ok(net) = net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) else {
+            let message = format!("`{text}` is neither an address nor a range of addresses");
+            let problem = Problem::at(entry.span(), message);
+            let help = "`control_port_exceptions` lists addresses of workloads: \
+                [\"10.65.0.7\", \"fd65::/64\"]";
+            return Some(problem.help(help));
+        };
+        agent.control_port_exceptions.push(net.trunc());
+    }
+    None
+}
+
 fn log_problem(file: &File) -> Option<Problem> {
     let error = admin::daemon::log_filter(file.log.get_ref()).err()?;
     Some(Problem::at(file.log.span(), error.to_string()))
@@ -301,6 +327,7 @@ mod tests {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
              interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\
+             control_port_exceptions = [\"10.65.0.7\", \"fd65::1/64\"]\n\
              route_table = 10\nroute_refresh_s = 30\nendpoint_status_path_prefix = \"\"\n\
              interface_patience_s = 300\n{STORE}"
         ))
@@ -314,6 +341,8 @@ mod tests {
         );
         assert_eq!(agent.route_refresh, Duration::from_secs(30));
         assert_eq!(agent.interface_patience, Duration::from_secs(300));
+        let exceptions = ["10.65.0.7/32", "fd65::/64"].map(|net| net.parse().unwrap());
+        assert_eq!(agent.control_port_exceptions, exceptions);
         assert_eq!(config.endpoint_status_path_prefix, None);
     }
 
@@ -405,6 +434,11 @@ mod tests {
                 "interface_prefix = [\"cali\", \"t/p\"]",
                 "felix.toml:1:29",
                 "'t/p' cannot be",
+            ),
+            (
+                "control_port_exceptions = [\"10.65.0.7\", \"10.65.0.7:179\"]",
+                "felix.toml:1:41",
+                "neither an address nor a range",
             ),
             ("route_protocol = 3", "felix.toml:1:18", "below 5"),
             ("endpoint_metric = 0", "felix.toml:1:19", "is 0"),

@@ -1,7 +1,9 @@
 //! The program: one task that owns the agent, and everything it listens to.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, pending};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use tracing::{info, warn};
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::config::Config;
+use crate::datastore_address::DatastoreAddresses;
 use crate::endpoint_files::EndpointFiles;
 use crate::limits::{EVENTS_PER_TURN, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
@@ -85,6 +88,8 @@ pub struct Daemon {
     signals: Option<Signals>,
     store: Arc<dyn Store>,
     follower: Follower,
+    /// Where the datastore is.
+    addresses: DatastoreAddresses,
     /// When the store's next changes are taken.
     updates_at: Instant,
     /// How current the picture of the store is.
@@ -108,6 +113,7 @@ impl fmt::Debug for Daemon {
 enum Wake {
     Kernel(Event),
     Store(Vec<Update>),
+    DatastoreAt(BTreeSet<SocketAddr>),
     Reported(Outcome),
     Request(Request),
     Signal(Signal),
@@ -148,6 +154,7 @@ impl Daemon {
             control,
             signals: None,
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
+            addresses: DatastoreAddresses::of(&config.datastore.endpoints),
             store,
             updates_at: clock.now(),
             store_status: Status::Syncing,
@@ -175,6 +182,7 @@ impl Daemon {
             match self.wake(&mut stop, &mut errand).await {
                 Wake::Kernel(event) => self.kernel(event)?,
                 Wake::Store(updates) => self.updates(updates),
+                Wake::DatastoreAt(addresses) => self.agent.datastore_at(addresses),
                 Wake::Reported(outcome) => {
                     errand = None;
                     self.reporter.done(self.clock.now(), outcome);
@@ -244,6 +252,7 @@ impl Daemon {
             updates = next_updates(&mut self.follower, self.clock, self.updates_at) => {
                 Wake::Store(updates)
             }
+            addresses = self.addresses.changed() => Wake::DatastoreAt(addresses),
             outcome = run_errand(errand) => Wake::Reported(outcome),
             () = self.host.round_over() => Wake::Time,
             () = self.clock.reach(deadline) => Wake::Time,

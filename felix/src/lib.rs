@@ -17,6 +17,7 @@ pub mod apply;
 pub mod calc;
 pub mod config;
 pub mod daemon;
+mod datastore_address;
 pub mod endpoint_files;
 pub mod limits;
 pub mod render;

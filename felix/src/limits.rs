@@ -68,6 +68,15 @@ pub const INTERFACE_REFRESH: Duration = Duration::from_secs(90);
 /// How long after the first full look at the store own routes that nobody wants are kept.
 pub const ROUTE_GRACE: Duration = Duration::from_secs(10);
 
+/// How often names of the datastore's members are looked up.
+pub const DATASTORE_LOOKUP: Duration = Duration::from_secs(60);
+
+/// Addresses kept of one name of the datastore.
+pub const DATASTORE_ADDRESSES_MAX: usize = 256;
+
+/// Sources that may be exceptions from the guard of control ports.
+pub const CONTROL_PORT_EXCEPTIONS_MAX: usize = 1024;
+
 /// Octets of a host's name.
 pub const HOST_NAME_OCTETS_MAX: usize = 253;
 

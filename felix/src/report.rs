@@ -11,7 +11,7 @@ use model::EndpointState;
 use crate::agent::{Agent, EndpointView, Waiting};
 use crate::apply::LinuxHost;
 use crate::limits::PROBLEMS_SHOWN_MAX;
-use crate::render::{TABLE, rule_text};
+use crate::render::{Control, TABLE, rule_text};
 
 /// The program's name.
 pub const DAEMON: &str = "cambric-felix";
@@ -236,6 +236,30 @@ fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
     figures
 }
 
+/// What workloads cannot reach, and the workloads that can.
+fn control_ports(control: &Control) -> String {
+    let ports: Vec<String> = control
+        .ports
+        .iter()
+        .map(|(_, port)| port.to_string())
+        .collect();
+    let (nodes, services) = (control.nodes.len(), control.services.len());
+    let mut text = format!(
+        "{} closed to workloads on {nodes} addresses of nodes and outside the pools; {services} \
+         single services",
+        ports.join(", ")
+    );
+    if !control.node_ports.is_empty() {
+        let ports: Vec<String> = control.node_ports.iter().map(u16::to_string).collect();
+        text.push_str(&format!("; {} on nodes", ports.join(", ")));
+    }
+    if !control.exceptions.is_empty() {
+        let from: Vec<String> = control.exceptions.iter().map(ToString::to_string).collect();
+        text.push_str(&format!("; open to {}", from.join(", ")));
+    }
+    text
+}
+
 fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact> {
     let fact = |name: &str, value: String| Fact {
         name: name.into(),
@@ -257,6 +281,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
             agent.unclaimed().count().to_string(),
         ),
         fact("interface prefixes", settings.interface_prefixes.join(", ")),
+        fact("control ports", control_ports(&agent.desired().control)),
         fact(
             "routes",
             format!("{} of {} installed", routes.acked, routes.wanted),

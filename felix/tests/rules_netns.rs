@@ -5,8 +5,8 @@ mod netns;
 
 use cambric_felix::apply::{Checked, Rules};
 use cambric_felix::render::{
-    Direction, EndpointRules, Family, Frame, Key, Outgoing, Passage, Pools, RuleInputs, Ruleset,
-    Set, SetKind, Touched, compile, render, table_text, tier_chain, tier_name,
+    Control, Direction, EndpointRules, Family, Frame, Key, Outgoing, Passage, Pools, RuleInputs,
+    Ruleset, Set, SetKind, TCP, Touched, compile, render, table_text, tier_chain, tier_name,
 };
 use netns::{lab, run};
 
@@ -38,8 +38,25 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
             ..Frame::default()
         },
         endpoints: endpoints.collect(),
+        control: control(),
         ..RuleInputs::default()
     })
+}
+
+/// Something in every set of the guard.
+fn control() -> Control {
+    let address = |text: &str| text.parse().unwrap();
+    Control {
+        ports: [(TCP, 179), (TCP, 1790), (TCP, 1791)].into(),
+        node_ports: [2379].into(),
+        nodes: ["10.0.0.11", "fd00::11"].map(address).into(),
+        services: ["10.0.0.254", "fd00::1"]
+            .map(|at| (address(at), 2379))
+            .into(),
+        exceptions: ["10.65.0.0/28", "fd65::7/128"]
+            .map(|net| net.parse().unwrap())
+            .into(),
+    }
 }
 
 fn two() -> Ruleset {
@@ -423,7 +440,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.packets().unwrap().len(), 12 + 2 * 999);
+        assert_eq!(rules.packets().unwrap().len(), 21 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

@@ -1,11 +1,12 @@
 //! The agent: one turn after the other from what is to what should be.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use datastore::Unready;
 use fib_sync::{Command, Event, Instant, Link, Owner, Reconciler, ReconcilerConfig};
+use ipnet::IpNet;
 use model::FelixConfigurationSpec;
 use tracing::{info, warn};
 
@@ -28,6 +29,8 @@ pub struct AgentConfig {
     pub hostname: String,
     /// What this host itself says of settings; it goes before what is stored.
     pub settings: FelixConfigurationSpec,
+    /// Sources that may reach control ports of the fabric.
+    pub control_port_exceptions: Vec<IpNet>,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
     /// Metric of endpoint routes, in both families; lower than that of routes from elsewhere.
@@ -46,6 +49,7 @@ impl AgentConfig {
         Self {
             hostname: hostname.into(),
             settings: FelixConfigurationSpec::default(),
+            control_port_exceptions: Vec::new(),
             route_protocol: 80,
             endpoint_metric: 256,
             table: fib_sync::TABLE_MAIN,
@@ -127,7 +131,8 @@ impl Agent {
             install: true,
             read_foreign: false,
         };
-        let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()));
+        let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()))
+            .with_control_exceptions(config.control_port_exceptions.clone());
         Self {
             stale: true,
             in_sync: false,
@@ -168,6 +173,11 @@ impl Agent {
         if let Some(problem) = self.calculator.change(key, value) {
             warn!(%problem, "value refused; the one before stays in force");
         }
+    }
+
+    /// Takes the addresses at which this host finds the datastore.
+    pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
+        self.calculator.datastore_at(at);
     }
 
     /// The store has been read in full: what it does not hold is not there.

@@ -103,9 +103,11 @@ fn chain(name: &str, hook: Option<Hook>) -> ChainMessage {
     ];
     if let Some(hook) = hook {
         let number = match hook {
-            Hook::Prerouting | Hook::TranslateDestination => InetHookNumber::PreRouting,
-            Hook::Input | Hook::InputToHost => InetHookNumber::LocalIn,
-            Hook::Forward | Hook::ForwardTo => InetHookNumber::Forward,
+            Hook::Prerouting | Hook::Guard | Hook::TranslateDestination => {
+                InetHookNumber::PreRouting
+            }
+            Hook::GuardInput | Hook::Input | Hook::InputToHost => InetHookNumber::LocalIn,
+            Hook::GuardForward | Hook::Forward | Hook::ForwardTo => InetHookNumber::Forward,
             Hook::Output | Hook::TranslateOwnDestination => InetHookNumber::LocalOut,
             Hook::TranslateSource => InetHookNumber::PostRouting,
         };
@@ -142,6 +144,11 @@ fn set(name: &str, kind: SetKind, id: u32) -> SetMessage {
         SetKind::Address(family) | SetKind::Nets(family) | SetKind::AddressMap(family) => {
             let (address, octets) = address_type(family);
             (address, octets, NETWORK_ORDER)
+        }
+        SetKind::Service(family) => {
+            let (address, octets) = address_type(family);
+            // A part of a concatenation takes a multiple of four octets.
+            (address << TYPE_BITS | TYPE_PORT, octets + 4, NETWORK_ORDER)
         }
         SetKind::AddressPairMap(family) => {
             let (address, octets) = address_type(family);
@@ -233,6 +240,9 @@ fn key_octets(key: &Key) -> Vec<u8> {
         Key::Address(address) => address_octets(*address),
         Key::Net(net) => address_octets(net.network()),
         Key::Ports(first, _) => first.to_be_bytes().to_vec(),
+        Key::Service(address, port) => {
+            [&*address_octets(*address), &port.to_be_bytes(), &[0, 0]].concat()
+        }
         Key::AddressPair(source, destination) => {
             [address_octets(*source), address_octets(*destination)].concat()
         }

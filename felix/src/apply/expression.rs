@@ -17,6 +17,7 @@ const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_IPV6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
 const IPPROTO_ICMPV6: u8 = 58;
 /// `NFT_PAYLOAD_NETWORK_HEADER` and `NFT_PAYLOAD_TRANSPORT_HEADER`.
 const NETWORK: u32 = 1;
@@ -264,6 +265,7 @@ impl Asked {
                 self.port(*end, *protocol, into);
                 into.push(lookup_if(set, *is));
             }
+            Match::ServiceIn(family, set) => self.service_in(*family, set, into),
             Match::IcmpType(family, value, is) | Match::IcmpCode(family, value, is) => {
                 let offset = u32::from(matches!(condition, Match::IcmpCode(..)));
                 self.protocol(family.icmp(), into);
@@ -281,6 +283,22 @@ impl Asked {
         into.extend([
             interface(Side::Input),
             payload(NETWORK, offset, octets, Register::Reg2),
+            lookup(set, None),
+        ]);
+    }
+
+    /// The destination address and the TCP port, side by side, looked up in a set.
+    fn service_in(&mut self, family: Family, set: &str, into: &mut Vec<Expressions>) {
+        self.family(family, into);
+        self.protocol(IPPROTO_TCP, into);
+        let (offset, octets) = place(End::Destination, family);
+        let port = match family {
+            Family::V4 => Register::Reg32_01,
+            Family::V6 => Register::Reg2,
+        };
+        into.extend([
+            payload(NETWORK, offset, octets, Register::Reg1),
+            payload(TRANSPORT, 2, 2, port),
             lookup(set, None),
         ]);
     }

@@ -1,13 +1,16 @@
 //! What the store says, and what follows from it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
+use ipnet::IpNet;
 use model::{
-    DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, IpPoolSpec, Key, Kind, ProfileSpec, ResourceKey,
-    Selector, TierSpec,
+    BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, IpPoolSpec,
+    Key, Kind, NodeSpec, ProfileSpec, ResourceKey, Selector, Spec, TierSpec,
 };
 
 use super::desired::Desired;
+use super::fabric::Fabric;
 use super::place::Places;
 use super::policy::{Index, List, Policy, Tiers, broken, policy};
 use super::pools::Pools;
@@ -20,7 +23,10 @@ use crate::render::{Compiled, SetId};
 
 /// The kinds of resource that matter here; the store is watched for no others, but for what says
 /// whether it may be acted upon.
-pub const KINDS: [Kind; 7] = [
+pub const KINDS: [Kind; 10] = [
+    Kind::Node,
+    Kind::BgpConfiguration,
+    Kind::BgpPeer,
     Kind::FelixConfiguration,
     Kind::IpPool,
     Kind::Tier,
@@ -46,6 +52,8 @@ pub struct Calculator {
     pub(super) policies: BTreeMap<String, Policy>,
     pub(super) tiers: Tiers,
     pub(super) pools: Pools,
+    /// What belongs to the fabric itself.
+    pub(super) fabric: Fabric,
     /// Which rules this host needs, and the addresses that they ask for.
     pub(super) index: Index,
     /// FelixConfiguration `default`.
@@ -73,6 +81,7 @@ pub(super) struct News {
     /// Tiers, which all endpoints have to do with.
     pub(super) tiers: bool,
     pub(super) pools: bool,
+    pub(super) fabric: bool,
     pub(super) settings: bool,
     /// What was not followed before, and is not followed now, one after the other.
     pub(super) unheeded: Vec<[Option<Problem>; 2]>,
@@ -80,7 +89,7 @@ pub(super) struct News {
 
 impl News {
     fn is_empty(&self) -> bool {
-        let single = self.tiers || self.pools || self.settings;
+        let single = self.tiers || self.pools || self.fabric || self.settings;
         let none = self.endpoints.is_empty() && self.refused.is_empty();
         none && self.unheeded.is_empty() && !single
     }
@@ -97,6 +106,7 @@ impl Calculator {
             policies: BTreeMap::new(),
             tiers: Tiers::default(),
             pools: Pools::default(),
+            fabric: Fabric::default(),
             index: Index::default(),
             cluster_wide: None,
             own: None,
@@ -104,11 +114,24 @@ impl Calculator {
             unheeded: BTreeMap::new(),
             news: News {
                 settings: true,
+                fabric: true,
                 ..News::default()
             },
             desired: Desired::default(),
             places: Places::default(),
         }
+    }
+
+    /// Takes the sources that may reach control ports of the fabric.
+    #[must_use]
+    pub fn with_control_exceptions(mut self, sources: Vec<IpNet>) -> Self {
+        self.fabric.exceptions(sources);
+        self
+    }
+
+    /// Takes the addresses at which this host finds the datastore.
+    pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
+        self.news.fabric |= self.fabric.datastore(at);
     }
 
     /// Takes note that `key` holds `value` now, or nothing. Keys of other kinds are ignored.
@@ -124,6 +147,9 @@ impl Calculator {
             Kind::Tier => self.tier(key, resource.name(), value),
             Kind::NetworkPolicy | Kind::GlobalNetworkPolicy => self.policy(key, &resource, value),
             Kind::IpPool => self.pool(key, value),
+            Kind::Node | Kind::BgpConfiguration | Kind::BgpPeer => {
+                self.fabric(key, resource.kind(), value)
+            }
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
             _ => return None,
         };
@@ -236,6 +262,18 @@ impl Calculator {
         Ok(())
     }
 
+    fn fabric(&mut self, key: &str, kind: Kind, value: Option<&[u8]>) -> Result<(), Problem> {
+        let fabric = &mut self.fabric;
+        self.news.fabric |= match kind {
+            Kind::Node => fabric.node(key, spec::<NodeSpec>(key, value)?.as_ref()),
+            Kind::BgpConfiguration => {
+                fabric.settings(key, spec::<BgpConfigurationSpec>(key, value)?.as_ref())
+            }
+            _ => fabric.peer(key, spec::<BgpPeerSpec>(key, value)?.as_ref()),
+        };
+        Ok(())
+    }
+
     fn policy(
         &mut self,
         key: &str,
@@ -313,6 +351,12 @@ impl Calculator {
             self.news.unheeded.push([before, unheeded]);
         }
     }
+}
+
+/// The spec of a resource, if it is there.
+fn spec<S: Spec>(key: &str, value: Option<&[u8]>) -> Result<Option<S>, Problem> {
+    let read = value.map(|octets| read::resource::<S>(key, octets));
+    Ok(read.transpose()?.map(|resource| resource.spec))
 }
 
 fn selectors<'c>(chains: impl Iterator<Item = &'c Compiled>) -> BTreeMap<SetId, Selector> {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::settings::Settings;
 use super::types::{Endpoint, EndpointId, Problem};
-use crate::render::{Assembly, Ruleset, Touched};
+use crate::render::{Assembly, Control, Ruleset, Touched};
 
 /// What a host should look like, and what is said about its endpoints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Desired {
     pub interfaces: BTreeMap<String, Endpoint>,
     /// Routes: a workload's address, or one outside that stands for it, to interface; /32 or /128.
     pub routes: BTreeMap<IpAddr, String>,
+    /// What belongs to the fabric itself.
+    pub control: Control,
     /// The packet filter.
     pub(super) rules: Assembly,
     /// Every endpoint of this host, and whether it has its interface.

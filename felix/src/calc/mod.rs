@@ -4,6 +4,7 @@
 mod calculator;
 mod desired;
 mod endpoint;
+mod fabric;
 mod place;
 mod policy;
 #[cfg(test)]

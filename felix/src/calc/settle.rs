@@ -24,6 +24,10 @@ impl Calculator {
         if news.pools {
             self.desired.rules.set_pools(&self.pools.ranges());
         }
+        if news.fabric {
+            self.desired.control = self.fabric.control();
+            self.desired.rules.set_control(&self.desired.control);
+        }
         let mut due: BTreeSet<Order> = BTreeSet::new();
         for key in &news.endpoints {
             due.extend(self.places.claim(key, self.endpoints.get(key)));

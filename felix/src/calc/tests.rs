@@ -1,8 +1,9 @@
+mod fabric;
 mod history;
 mod pools;
 mod unheeded;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -247,7 +248,10 @@ fn a_bad_value_of_another_hosts_endpoint_is_told_and_refuses_none_of_ours() {
     let mut calculator = Calculator::new("r1-c08", None);
     assert!(calculator.change(&endpoint_key("a"), Some(b"{")).is_some());
     assert_eq!(calculator.settled().endpoints.len(), 0);
-    assert_eq!(calculator.change(&key("nodes", "x"), Some(b"{")), None);
+    assert_eq!(
+        calculator.change(&key("blockaffinities", "x"), Some(b"{")),
+        None
+    );
     assert_eq!(calculator.change("/registry/else", Some(b"{")), None);
 }
 

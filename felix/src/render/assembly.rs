@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::build::{Frame, base_chains, base_sets};
+use super::guard::{self, Control};
 use super::openstack;
 use super::outgoing::{self, Pools};
 use super::ruleset::{Chain, Key, Ruleset, Set, SetKind, Value};
@@ -158,19 +159,32 @@ impl Assembly {
     /// Takes other pools. What is the same in both stays.
     pub fn set_pools(&mut self, pools: &Pools) {
         for (name, family, ranges) in outgoing::sets(pools) {
-            if ranges.is_empty() {
+            // Without anything to translate, there are no rules that ask for it.
+            if ranges.is_empty() && outgoing::FROM.contains(&name) {
                 self.remove_set(name);
                 continue;
             }
             self.put_set(name, SetKind::Nets(family));
-            let held = self.ruleset.sets.get(name).map(Set::keys);
-            let held: BTreeSet<Key> = held.into_iter().flatten().cloned().collect();
-            for key in held.difference(&ranges) {
-                self.put_element(name, key, None);
-            }
-            for key in ranges.difference(&held) {
-                self.put_element(name, key, Some(None));
-            }
+            self.put_keys(name, &ranges);
+        }
+    }
+
+    /// Takes another state of what belongs to the fabric itself.
+    pub fn set_control(&mut self, control: &Control) {
+        for (name, keys) in guard::sets(control) {
+            self.put_keys(name, &keys);
+        }
+    }
+
+    /// Makes a set hold these keys. What is the same stays.
+    fn put_keys(&mut self, name: &str, keys: &BTreeSet<Key>) {
+        let held = self.ruleset.sets.get(name).map(Set::keys);
+        let held: BTreeSet<Key> = held.into_iter().flatten().cloned().collect();
+        for key in held.difference(keys) {
+            self.put_element(name, key, None);
+        }
+        for key in keys.difference(&held) {
+            self.put_element(name, key, Some(None));
         }
     }
 

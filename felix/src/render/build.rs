@@ -2,6 +2,9 @@
 //!
 //! ```text
 //! prerouting (raw)  ours in?  → workload-source    source address check, both families
+//! guard (raw + 1)   ours in?  → workload-guard     loopback addresses, control ports
+//! guard-forward     ours in?  → workload-guard-…   control ports, of translated destinations
+//! guard-input       ours in?  → workload-guard-…   the same, and loopback addresses
 //! forward           ours in?  → dispatch-from      ─ map dispatch-from ─→ from-<interface>
 //! forward-to        ours out? → dispatch-to        ─ map dispatch-to   ─→ to-<interface>
 //! input             ours in?  → workload-services  neighbour discovery, what OpenStack's host
@@ -26,11 +29,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use super::assembly::{Assembly, Part, Used};
+use super::guard::{self, Control};
 use super::openstack::{self, OpenStack};
-use super::outgoing::{Outgoing, Pools};
+use super::outgoing::{self, Outgoing, Pools};
 use super::ruleset::{
-    Action, Chain, ConnectionStates, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side, Value,
-    Verdict,
+    Action, Chain, ConnectionStates, Family, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Side,
+    Value, Verdict,
 };
 use super::translate;
 
@@ -63,6 +67,8 @@ pub struct RuleInputs {
     pub frame: Frame,
     /// The pools of the fabric.
     pub pools: Pools,
+    /// What belongs to the fabric itself.
+    pub control: Control,
     /// Endpoints by interface name.
     pub endpoints: BTreeMap<String, EndpointRules>,
     /// Chains that passages lead through, and those that these lead to.
@@ -134,6 +140,7 @@ pub fn render(inputs: &RuleInputs) -> Ruleset {
     let mut assembly = Assembly::default();
     assembly.set_frame(inputs.frame.clone());
     assembly.set_pools(&inputs.pools);
+    assembly.set_control(&inputs.control);
     assembly.add(&Part {
         chains: inputs.chains.clone(),
         sets: inputs.sets.clone(),
@@ -220,14 +227,19 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chain(FROM_HOST, from_host(openstack)),
     ]
     .into();
+    chains.extend(guard::chains(frame, openstack));
     chains.extend(translate::chains(openstack, frame.outgoing, used));
     chains
 }
 
-/// The frame's sets, which are always there. Endpoints put elements into all but the last.
+/// The frame's sets, which are always there.
 pub(super) fn base_sets() -> BTreeMap<String, Set> {
     let discovery = NEIGHBOUR_DISCOVERY.into_iter().map(Key::Icmpv6Type);
-    [
+    let inside = Family::ALL.into_iter().zip(outgoing::INSIDE);
+    let inside = inside.map(|(family, name)| (name, Set::of(SetKind::Nets(family), [])));
+    let fabric = guard::empty_sets().into_iter().chain(inside);
+    let fabric = fabric.map(|(name, set)| (name.to_owned(), set));
+    let mut sets: BTreeMap<String, Set> = [
         (DISPATCH_FROM.into(), Set::of(SetKind::InterfaceVerdict, [])),
         (DISPATCH_TO.into(), Set::of(SetKind::InterfaceVerdict, [])),
         (SOURCES_IPV4.into(), Set::of(SetKind::InterfaceIpv4, [])),
@@ -235,7 +247,9 @@ pub(super) fn base_sets() -> BTreeMap<String, Set> {
         (WORKLOADS.into(), Set::of(SetKind::Interface, [])),
         (DISCOVERY.into(), Set::of(SetKind::Icmpv6Type, discovery)),
     ]
-    .into()
+    .into();
+    sets.extend(fabric);
+    sets
 }
 
 pub(super) fn base(name: &str, hook: Hook, rules: Vec<Rule>) -> (String, Chain) {
@@ -243,7 +257,7 @@ pub(super) fn base(name: &str, hook: Hook, rules: Vec<Rule>) -> (String, Chain) 
     (name.into(), Chain { hook, rules })
 }
 
-fn chain(name: &str, rules: Vec<Rule>) -> (String, Chain) {
+pub(super) fn chain(name: &str, rules: Vec<Rule>) -> (String, Chain) {
     (name.into(), Chain { hook: None, rules })
 }
 
@@ -264,7 +278,7 @@ pub(super) fn counted(matches: Vec<Match>, verdict: Verdict, comment: impl Into<
     }
 }
 
-fn dispatch_prefixes(frame: &Frame, side: Side, verdict: &Verdict) -> Vec<Rule> {
+pub(super) fn dispatch_prefixes(frame: &Frame, side: Side, verdict: &Verdict) -> Vec<Rule> {
     frame
         .interface_prefixes
         .iter()

@@ -6,6 +6,7 @@ mod assembly;
 mod build;
 mod conditions;
 mod diff;
+mod guard;
 mod names;
 mod openstack;
 mod outgoing;
@@ -22,6 +23,7 @@ pub use build::{
     endpoint_part, render, source,
 };
 pub use diff::{Change, changes, creation};
+pub use guard::{Control, TCP};
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};
 pub use policy::{Compiled, Direction, Unsupported, compile, subjects, tier_chain, tier_name};

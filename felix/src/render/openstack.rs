@@ -124,6 +124,24 @@ pub(super) fn translations(openstack: OpenStack) -> Vec<Rule> {
     })
 }
 
+/// The metadata service where it listens on a loopback address of the host.
+pub(super) fn loopback_service(openstack: OpenStack) -> Vec<Rule> {
+    let Some((address, port)) = openstack.metadata.filter(|(at, _)| at.is_loopback()) else {
+        return Vec::new();
+    };
+    openstack.rules(|| {
+        let service = [
+            Match::InNet(End::Destination, IpAddr::V4(address).into(), Is::Yes),
+            Match::Port(End::Destination, TCP, port, Is::Yes),
+        ];
+        vec![counted(
+            on(Side::Input, service),
+            Verdict::Accept,
+            "metadata",
+        )]
+    })
+}
+
 /// What an endpoint adds.
 pub(super) fn endpoint(interface: &str, part: &mut Part) {
     let set = Arc::new(Set::of(SetKind::Interface, []));

@@ -14,7 +14,7 @@ use super::ruleset::{Action, End, Family, Is, Key, Match, Rule, Verdict};
 /// The sets of the ranges that do not show outside, by family, as Calico calls them.
 pub(super) const FROM: [&str; 2] = ["cali40masq-ipam-pools", "cali60masq-ipam-pools"];
 /// The sets of all pools' ranges.
-const INSIDE: [&str; 2] = ["cali40all-ipam-pools", "cali60all-ipam-pools"];
+pub(super) const INSIDE: [&str; 2] = ["cali40all-ipam-pools", "cali60all-ipam-pools"];
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const COMMENT: &str = "leaves the pools";
@@ -37,16 +37,14 @@ pub struct Outgoing {
     pub ports: Option<(u16, u16)>,
 }
 
-/// The sets, each with its ranges; none of a family in which nothing is to be translated.
+/// The sets, each with its ranges.
 pub(super) fn sets(pools: &Pools) -> Vec<(&'static str, Family, BTreeSet<Key>)> {
     let mut sets = Vec::new();
     for ((family, from), inside) in Family::ALL.into_iter().zip(FROM).zip(INSIDE) {
-        let hidden = ranges(&pools.nat_outgoing, family);
-        let all = match hidden.is_empty() {
-            true => BTreeSet::new(),
-            false => ranges(&pools.all, family),
-        };
-        sets.extend([(from, family, hidden), (inside, family, all)]);
+        sets.extend([
+            (from, family, ranges(&pools.nat_outgoing, family)),
+            (inside, family, ranges(&pools.all, family)),
+        ]);
     }
     sets
 }

@@ -67,6 +67,12 @@ pub struct Chain {
 pub enum Hook {
     /// Before routing and before connection tracking.
     Prerouting,
+    /// The same, after the source address was checked: what no workload may send.
+    Guard,
+    /// The same for packets to the host itself, after their destination was translated.
+    GuardInput,
+    /// The same for packets through the host.
+    GuardForward,
     /// Before routing: where the destination of a new connection is translated.
     TranslateDestination,
     /// The same for connections of the host itself.
@@ -90,8 +96,10 @@ impl Hook {
     pub const fn priority(self) -> i32 {
         match self {
             Self::Prerouting => -300,
+            Self::Guard => -299,
             Self::TranslateDestination | Self::TranslateOwnDestination => -100,
             Self::TranslateSource => 100,
+            Self::GuardInput | Self::GuardForward => -1,
             Self::Input | Self::Forward | Self::Output => 0,
             Self::InputToHost | Self::ForwardTo => 1,
         }
@@ -161,6 +169,8 @@ pub enum Match {
     Port(End, u8, u16, Is),
     /// The protocol is this one, and a port of it is in a set, or is not.
     PortIn(End, u8, String, Is),
+    /// It is TCP, and the pair of destination address and port is in a set of the family.
+    ServiceIn(Family, String),
     /// It is ICMP of the family, and of this type, or is not.
     IcmpType(Family, u8, Is),
     /// It is ICMP of the family, and of this code, or is not.
@@ -313,6 +323,8 @@ pub enum SetKind {
     Nets(Family),
     /// Ranges of ports that do not overlap.
     Ports,
+    /// Addresses with ports.
+    Service(Family),
     /// A map of addresses to addresses.
     AddressMap(Family),
     /// A map of pairs of addresses to addresses.
@@ -336,6 +348,8 @@ pub enum Key {
     Net(IpNet),
     /// A range of ports, both ends included.
     Ports(u16, u16),
+    /// An address with a port.
+    Service(IpAddr, u16),
     /// A source and a destination address, of one family.
     AddressPair(IpAddr, IpAddr),
 }

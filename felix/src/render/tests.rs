@@ -50,6 +50,13 @@ fn inputs() -> RuleInputs {
             ("tap3".to_owned(), endpoint(&["fd65::3"], false, false)),
         ]
         .into(),
+        control: Control {
+            ports: [(TCP, 179), (TCP, 180), (TCP, 1790)].into(),
+            node_ports: [2379].into(),
+            nodes: [[10, 0, 0, 11].into(), "fd00::11".parse().unwrap()].into(),
+            services: [("10.0.0.1".parse().unwrap(), 1179)].into(),
+            exceptions: vec!["10.65.0.1/32".parse().unwrap()],
+        },
         ..RuleInputs::default()
     }
 }
@@ -98,6 +105,7 @@ fn set_of(condition: &Match) -> Option<&String> {
         | Match::SourceIpv6In(set)
         | Match::Icmpv6TypeIn(set)
         | Match::InSet(_, _, set, _)
+        | Match::ServiceIn(_, set)
         | Match::PortIn(_, _, set, _) => Some(set),
         _ => None,
     }
@@ -325,11 +333,37 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_control()(
+        ports in prop::collection::btree_set(178_u16..183, 0..4),
+        node_ports in prop::collection::btree_set(2379_u16..2382, 0..3),
+        nodes in prop::collection::btree_set(0_u8..4, 0..4),
+        services in prop::collection::btree_set((0_u8..3, 1_u16..3), 0..4),
+        exceptions in prop::collection::vec((0_u8..4, 30_u8..=32), 0..3),
+    ) -> Control {
+        let address = |n: u8| match n % 2 {
+            0 => std::net::IpAddr::from([10, 0, 0, n]),
+            _ => std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n.into()).into(),
+        };
+        Control {
+            ports: ports.into_iter().map(|port| (TCP, port)).collect(),
+            node_ports,
+            nodes: nodes.into_iter().map(address).collect(),
+            services: services.into_iter().map(|(n, port)| (address(n), port)).collect(),
+            exceptions: exceptions
+                .into_iter()
+                .map(|(n, length)| IpNet::new(address(n), length).unwrap())
+                .collect(),
+        }
+    }
+}
+
+prop_compose! {
     fn any_inputs()(
         prefixes in prop::sample::subsequence(vec!["cali", "tap", "veth"], 0..=3),
         action in 0..3,
         endpoints in prop::collection::btree_map("cali[0-4]", any_endpoint(), 0..5),
         pools in prop::collection::vec((0_u8..3, 15_u8..19, any::<bool>()), 0..4),
+        control in any_control(),
         ports in prop::option::of(Just((4000, 4099))),
     ) -> RuleInputs {
         let range = |n: u8, length| IpNet::new([10, 65, n << 6, 0].into(), length).unwrap();
@@ -351,6 +385,7 @@ prop_compose! {
             },
             endpoints,
             pools,
+            control,
             ..RuleInputs::default()
         }
     }

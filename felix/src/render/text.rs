@@ -77,6 +77,9 @@ impl Display for Hook {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (hook, priority) = match self {
             Self::Prerouting => ("prerouting", "raw"),
+            Self::Guard => ("prerouting", "raw + 1"),
+            Self::GuardInput => ("input", "filter - 1"),
+            Self::GuardForward => ("forward", "filter - 1"),
             Self::TranslateDestination => ("prerouting", "dstnat"),
             Self::TranslateOwnDestination => ("output", "dstnat"),
             Self::TranslateSource => ("postrouting", "srcnat"),
@@ -169,6 +172,7 @@ impl Display for Match {
                 let name = protocol_name(*protocol).unwrap_or("th");
                 write!(f, "{name} {end}port {is}@{set}")
             }
+            Self::ServiceIn(family, set) => write!(f, "{family} daddr . tcp dport @{set}"),
             Self::IcmpType(Family::V4, kind, is) => write!(f, "icmp type {is}{kind}"),
             Self::IcmpType(Family::V6, kind, is) => write!(f, "icmpv6 type {is}{kind}"),
             Self::IcmpCode(Family::V4, code, is) => write!(f, "icmp code {is}{code}"),
@@ -229,6 +233,8 @@ impl Display for SetKind {
             Self::Address(Family::V4) | Self::Nets(Family::V4) => "ipv4_addr",
             Self::Address(Family::V6) | Self::Nets(Family::V6) => "ipv6_addr",
             Self::Ports => "inet_service",
+            Self::Service(Family::V4) => "ipv4_addr . inet_service",
+            Self::Service(Family::V6) => "ipv6_addr . inet_service",
             Self::AddressMap(Family::V4) => "ipv4_addr : ipv4_addr",
             Self::AddressMap(Family::V6) => "ipv6_addr : ipv6_addr",
             Self::AddressPairMap(Family::V4) => "ipv4_addr . ipv4_addr : ipv4_addr",
@@ -247,6 +253,7 @@ impl Display for Key {
             Self::Net(net) if net.prefix_len() == net.max_prefix_len() => net.addr().fmt(f),
             Self::Net(net) => net.fmt(f),
             Self::Ports(first, last) => PortRange((*first, *last)).fmt(f),
+            Self::Service(address, port) => write!(f, "{address} . {port}"),
             Self::AddressPair(source, destination) => write!(f, "{source} . {destination}"),
             Self::Icmpv6Type(code) => match icmpv6_name(*code) {
                 Some(name) => f.write_str(name),

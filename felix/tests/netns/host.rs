@@ -35,6 +35,9 @@ pub(crate) struct Host {
     /// Runs the store's task.
     runtime: Runtime,
     directory: tempfile::TempDir,
+    /// Lines of the configuration file, and the datastore's URLs in it.
+    pub(crate) settings: String,
+    pub(crate) endpoints: Vec<String>,
     pub(crate) felix: Option<Running>,
 }
 
@@ -68,6 +71,8 @@ impl Host {
             store: runtime.block_on(store()),
             runtime,
             directory: tempfile::tempdir().unwrap(),
+            settings: String::new(),
+            endpoints: Vec::new(),
             felix: None,
         }
     }
@@ -90,10 +95,12 @@ impl Host {
 
     pub(crate) fn start(&mut self) {
         let text = format!(
-            "hostname = \"n1\"\ncontrol = \"{}\"\nendpoint_status_path_prefix = \"{}\"\n\
-             [datastore]\nendpoints = []\n",
+            "hostname = \"n1\"\ncontrol = \"{}\"\nendpoint_status_path_prefix = \"{}\"\n{}\n\
+             [datastore]\nendpoints = {:?}\n",
             self.socket().display(),
             self.directory.path().display(),
+            self.settings,
+            self.endpoints,
         );
         let config = Config::of(&admin::config::Source::new("felix.toml", text)).unwrap();
         let store = Arc::clone(&self.store);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 pub(crate) mod host;
+pub(crate) mod packet;
 
 use std::os::fd::OwnedFd;
 use std::process::{Command, Output};

@@ -11,7 +11,7 @@ fn translated(desired: &Desired) -> Vec<String> {
     let chain = desired.rules().chains.get("translate-source");
     let rules = chain.iter().flat_map(|chain| chain.rules.iter());
     let sets = desired.rules().sets.iter();
-    let sets = sets.filter(|(name, _)| name.ends_with("-ipam-pools"));
+    let sets = sets.filter(|(name, set)| name.ends_with("-ipam-pools") && !set.elements.is_empty());
     let sets = sets.map(|(name, set)| {
         let ranges: Vec<String> = set.elements.keys().map(ToString::to_string).collect();
         format!("{name} {}", ranges.join(" "))
@@ -35,7 +35,9 @@ fn what_leaves_the_pools_leaves_as_the_host() {
     let rule = format!("{RULE} {ACTION}");
     let all = "cali40all-ipam-pools 10.65.0.0/16 10.67.0.0/16 10.70.0.0/16";
     let masq = "cali40masq-ipam-pools 10.65.0.0/16";
-    assert_eq!(translated(&calculator.settled()), [&rule, all, masq]);
+    let inside_v6 = "cali60all-ipam-pools fd65::/48";
+    let expected = [&rule, all, masq, inside_v6];
+    assert_eq!(translated(&calculator.settled()), expected);
 
     let hidden = json!({"spec": {"cidr": "fd66::1/48", "natOutgoing": true, "disabled": true}});
     tell(&mut calculator, &key("ippools", "c"), Some(&hidden));
@@ -52,8 +54,12 @@ fn what_leaves_the_pools_leaves_as_the_host() {
     for name in ["a", "c"] {
         tell(&mut calculator, &key("ippools", name), None);
     }
+    let inside = "cali40all-ipam-pools 10.70.0.0/16";
+    assert_eq!(translated(&calculator.settled()), [inside, inside_v6]);
+    for name in ["b", "d"] {
+        tell(&mut calculator, &key("ippools", name), None);
+    }
     let none = Calculator::new(HOST, None).settled();
-    assert_eq!(translated(&calculator.settled()), Vec::<String>::new());
     assert_eq!(calculator.settled().rules(), none.rules());
 }
 

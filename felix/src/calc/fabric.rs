@@ -1,0 +1,98 @@
+//! What belongs to the fabric itself, as far as the packet filter closes it to workloads: nodes,
+//! the ports of BGP, BGP peers, and the datastore.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use model::{BGP_PORT, BgpConfigurationSpec, BgpPeerSpec, NodeSpec};
+
+use crate::render::{Control, TCP};
+
+/// Nodes, BGP ports and BGP peers of the store, by key, and what this host's configuration adds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fabric {
+    nodes: BTreeMap<String, BTreeSet<IpAddr>>,
+    ports: BTreeMap<String, u16>,
+    peers: BTreeMap<String, (IpAddr, u16)>,
+    datastore: BTreeSet<SocketAddr>,
+    exceptions: Vec<IpNet>,
+}
+
+impl Fabric {
+    /// Takes a node. Returns whether anything is different.
+    pub(super) fn node(&mut self, key: &str, spec: Option<&NodeSpec>) -> bool {
+        let addresses = spec.map(addresses).filter(|found| !found.is_empty());
+        put(&mut self.nodes, key, addresses)
+    }
+
+    /// Takes BGP settings, of the cluster or of a node.
+    pub(super) fn settings(&mut self, key: &str, spec: Option<&BgpConfigurationSpec>) -> bool {
+        let port = spec.and_then(|spec| spec.listen_port);
+        put(&mut self.ports, key, port)
+    }
+
+    /// Takes a BGP peer. One without a port of its own is reached at the port of BGP.
+    pub(super) fn peer(&mut self, key: &str, spec: Option<&BgpPeerSpec>) -> bool {
+        let peer = spec.and_then(|spec| spec.peer_ip);
+        let peer = peer.map(|at| (at.address, at.port.map_or(BGP_PORT, Into::into)));
+        put(&mut self.peers, key, peer)
+    }
+
+    /// Takes the addresses at which this host finds the datastore.
+    pub(super) fn datastore(&mut self, at: BTreeSet<SocketAddr>) -> bool {
+        let different = self.datastore != at;
+        self.datastore = at;
+        different
+    }
+
+    /// Takes the sources that may reach control ports.
+    pub(super) fn exceptions(&mut self, sources: Vec<IpNet>) {
+        self.exceptions = sources;
+    }
+
+    /// All of it. A datastore on a loopback address is one of the host itself; where hosts are alike
+    /// others have theirs, so its port is closed on all nodes.
+    pub(super) fn control(&self) -> Control {
+        let ports = self.ports.values().copied().chain([BGP_PORT]);
+        let (here, there): (Vec<SocketAddr>, Vec<SocketAddr>) = self
+            .datastore
+            .iter()
+            .partition(|at| at.ip().to_canonical().is_loopback());
+        let store = there.iter().map(|at| (at.ip(), at.port()));
+        Control {
+            ports: ports.map(|port| (TCP, port)).collect(),
+            node_ports: here.iter().map(SocketAddr::port).collect(),
+            nodes: self.nodes.values().flatten().copied().collect(),
+            services: self.peers.values().copied().chain(store).collect(),
+            exceptions: self.exceptions.clone(),
+        }
+    }
+}
+
+/// Puts a value, or takes it out. Returns whether anything is different.
+fn put<T: PartialEq>(all: &mut BTreeMap<String, T>, key: &str, value: Option<T>) -> bool {
+    if all.get(key) == value.as_ref() {
+        return false;
+    }
+    match value {
+        Some(value) => all.insert(key.to_owned(), value),
+        None => all.remove(key),
+    };
+    true
+}
+
+/// Every address of a node: of BGP, of its tunnels, and those that were found on it.
+fn addresses(spec: &NodeSpec) -> BTreeSet<IpAddr> {
+    let bgp = spec.bgp.iter();
+    let bgp = bgp.flat_map(|bgp| [bgp.ipv4_address, bgp.ipv6_address]);
+    let bgp = bgp.flatten().map(|network| network.address());
+    let listed = spec.addresses.iter().filter_map(|one| {
+        let text = one.address.split('/').next()?;
+        text.parse().ok()
+    });
+    let interfaces = spec.interfaces.iter();
+    let interfaces = interfaces.flat_map(|interface| interface.addresses.iter().copied());
+    let all = bgp.chain(listed).chain(interfaces);
+    all.chain(spec.tunnel_addresses()).collect()
+}

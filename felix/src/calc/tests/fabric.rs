@@ -1,0 +1,95 @@
+//! What belongs to the fabric itself: nodes, BGP ports, BGP peers, the datastore.
+
+use super::*;
+use crate::render::{Control, TCP};
+
+fn node(spec: Value) -> Value {
+    json!({"kind": "Node", "metadata": {"name": "n"}, "spec": spec})
+}
+
+fn ports(control: &Control) -> Vec<u16> {
+    control.ports.iter().map(|(_, port)| *port).collect()
+}
+
+#[test]
+fn control_ports_follow_the_store_and_end_with_it() {
+    let mut calculator = Calculator::new(HOST, None);
+    assert_eq!(ports(&calculator.settled().control), [179]);
+    let n1 = node(json!({
+        "bgp": {"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64",
+            "ipv4IPIPTunnelAddr": "10.65.0.64"},
+        "ipv4VXLANTunnelAddr": "10.65.0.65",
+        "addresses": [{"address": "192.0.2.11/32"}, {"address": "no address"}],
+    }));
+    let values = [
+        (key("nodes", "n1"), n1),
+        (
+            key("bgpconfigurations", "default"),
+            json!({"spec": {"listenPort": 1790}}),
+        ),
+        (
+            key("bgpconfigurations", "node.n2"),
+            json!({"spec": {"listenPort": 1791}}),
+        ),
+        (
+            key("bgppeers", "tor"),
+            json!({"spec": {"peerIP": "10.0.0.1", "asNumber": 64512}}),
+        ),
+        (
+            key("bgppeers", "other"),
+            json!({"spec": {"peerIP": "[fd00::1]:8179", "asNumber": 64512}}),
+        ),
+    ];
+    for (key, value) in &values {
+        assert_eq!(tell(&mut calculator, key, Some(value)), None);
+    }
+    calculator.datastore_at(
+        ["10.0.0.254:2379", "127.0.0.1:2380", "[::1]:2381"]
+            .map(|at| at.parse().unwrap())
+            .into(),
+    );
+    let control = calculator.settled().control;
+    assert_eq!(ports(&control), [179, 1790, 1791]);
+    assert!(control.ports.iter().all(|(protocol, _)| *protocol == TCP));
+    assert_eq!(control.node_ports, [2380, 2381].into());
+    let nodes = [
+        "10.0.0.11",
+        "10.65.0.64",
+        "10.65.0.65",
+        "192.0.2.11",
+        "fd00::11",
+    ];
+    assert_eq!(control.nodes, nodes.map(ip).into());
+    let services = [("10.0.0.1", 179), ("10.0.0.254", 2379), ("fd00::1", 8179)];
+    assert_eq!(
+        control.services,
+        services.map(|(at, port)| (ip(at), port)).into()
+    );
+    let set = |name: &str| {
+        let set = &calculator.desired().rules().sets[name];
+        let keys = set.elements.keys().map(ToString::to_string);
+        keys.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(set("control-ports-tcp"), "179 1790-1791");
+    assert_eq!(set("control-services-ipv6"), "fd00::1 . 8179");
+
+    // A value that cannot be read leaves the one before it in force.
+    let bad = json!({"spec": {"listenPort": "many"}});
+    assert!(tell(&mut calculator, &values[1].0, Some(&bad)).is_some());
+    assert_eq!(ports(&calculator.settled().control), [179, 1790, 1791]);
+    for (key, _) in &values {
+        tell(&mut calculator, key, None);
+    }
+    calculator.datastore_at(BTreeSet::new());
+    let fresh = Calculator::new(HOST, None).settled();
+    assert!(calculator.settled() == fresh);
+}
+
+#[test]
+fn same_value_of_the_fabric_is_no_news() {
+    let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
+    let mut calculator = told(&[(key("nodes", "n1"), value.clone())]);
+    calculator.settle();
+    tell(&mut calculator, &key("nodes", "n1"), Some(&value));
+    assert!(!calculator.has_news());
+}

@@ -1,0 +1,209 @@
+//! The guard: packets that no workload may send, whatever its policies allow.
+//!
+//! A workload behind a pool with `natOutgoing` is masqueraded as its host. Without the guard it
+//! could open a BGP session that the far end takes for one of the host. The guard is stateless: it
+//! drops the packets of connections that exist already, too.
+//!
+//! ```text
+//! guard          (raw)     before any address translation: loopback, control-destinations
+//! guard-forward  (filter)  after it: control-destinations
+//! guard-input    (filter)  after it: loopback, control-host
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::build::{Frame, base, chain, counted, dispatch_prefixes, rule};
+use super::openstack::{self, OpenStack};
+use super::outgoing::INSIDE;
+use super::ruleset::{Chain, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
+
+/// The protocols that have control ports, each with the set of these ports.
+const PROTOCOLS: [(u8, &str); 1] = [(TCP, "control-ports-tcp")];
+/// TCP ports that are closed on nodes, and open elsewhere.
+const NODE_PORTS: &str = "control-ports-of-nodes";
+/// The sets of nodes' addresses, by family.
+const NODES: [&str; 2] = ["nodes-ipv4", "nodes-ipv6"];
+/// The sets of single services: address and TCP port.
+const SERVICES: [&str; 2] = ["control-services-ipv4", "control-services-ipv6"];
+/// The sets of the sources that may reach control ports.
+const EXCEPTIONS: [&str; 2] = ["control-exceptions-ipv4", "control-exceptions-ipv6"];
+const RAW: &str = "workload-guard";
+const FORWARD: &str = "workload-guard-forward";
+const INPUT: &str = "workload-guard-input";
+const DESTINATIONS: &str = "control-destinations";
+const HOST: &str = "control-host";
+const CLOSED: &str = "control-closed";
+/// The protocol number of TCP.
+pub const TCP: u8 = 6;
+
+/// What belongs to the fabric itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Protocols and ports that are closed on this host, on all nodes, and outside the pools.
+    pub ports: BTreeSet<(u8, u16)>,
+    /// TCP ports that are closed on this host and on all nodes.
+    pub node_ports: BTreeSet<u16>,
+    /// Addresses of nodes, also those of their tunnels.
+    pub nodes: BTreeSet<IpAddr>,
+    /// Single services: address and TCP port.
+    pub services: BTreeSet<(IpAddr, u16)>,
+    /// Sources that may reach all of these.
+    pub exceptions: Vec<IpNet>,
+}
+
+/// The sets, each with its keys.
+pub(super) fn sets(control: &Control) -> Vec<(&'static str, BTreeSet<Key>)> {
+    let mut sets: Vec<(&str, BTreeSet<Key>)> = PROTOCOLS
+        .into_iter()
+        .map(|(protocol, name)| {
+            let ports = control.ports.iter().filter(|(of, _)| *of == protocol);
+            (name, ranges(ports.map(|(_, port)| *port)))
+        })
+        .collect();
+    sets.push((NODE_PORTS, ranges(control.node_ports.iter().copied())));
+    for (place, family) in Family::ALL.into_iter().enumerate() {
+        let nodes = control.nodes.iter().copied();
+        let nodes = nodes.filter(|address| Family::of(*address) == family);
+        let services = control.services.iter().copied();
+        let services = services.filter(|(address, _)| Family::of(*address) == family);
+        let exceptions = control.exceptions.iter().map(IpNet::trunc);
+        let exceptions: Vec<IpNet> = exceptions
+            .filter(|net| Family::of(net.addr()) == family)
+            .collect();
+        let exceptions = IpNet::aggregate(&exceptions).into_iter();
+        sets.extend([
+            (NODES[place], nodes.map(Key::Address).collect()),
+            (
+                SERVICES[place],
+                services
+                    .map(|(address, port)| Key::Service(address, port))
+                    .collect(),
+            ),
+            (EXCEPTIONS[place], exceptions.map(Key::Net).collect()),
+        ]);
+    }
+    sets
+}
+
+/// The same sets without elements, which are always there.
+pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
+    let ports = PROTOCOLS.into_iter().map(|(_, name)| name);
+    let mut sets: Vec<(&str, SetKind)> = ports
+        .chain([NODE_PORTS])
+        .map(|name| (name, SetKind::Ports))
+        .collect();
+    for (place, family) in Family::ALL.into_iter().enumerate() {
+        sets.extend([
+            (NODES[place], SetKind::Address(family)),
+            (SERVICES[place], SetKind::Service(family)),
+            (EXCEPTIONS[place], SetKind::Nets(family)),
+        ]);
+    }
+    let sets = sets.into_iter();
+    sets.map(|(name, kind)| (name, Set::of(kind, []))).collect()
+}
+
+/// Ports as ranges in order, none of which touches another.
+fn ranges(ports: impl Iterator<Item = u16>) -> BTreeSet<Key> {
+    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    for port in ports {
+        match ranges.last_mut() {
+            Some((_, last)) if port.checked_sub(1) == Some(*last) => *last = port,
+            _ => ranges.push((port, port)),
+        }
+    }
+    let keys = ranges
+        .into_iter()
+        .map(|(first, last)| Key::Ports(first, last));
+    keys.collect()
+}
+
+/// The chains.
+pub(super) fn chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
+    let goto = |name: &str| rule(Vec::new(), Verdict::Goto(name.into()));
+    let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
+    let mut raw = loopback();
+    raw.push(goto(DESTINATIONS));
+    let mut input = openstack::loopback_service(openstack);
+    input.extend(loopback());
+    input.push(goto(HOST));
+    [
+        base("guard", Hook::Guard, enter(RAW)),
+        base("guard-forward", Hook::GuardForward, enter(FORWARD)),
+        base("guard-input", Hook::GuardInput, enter(INPUT)),
+        chain(RAW, raw),
+        chain(FORWARD, vec![goto(DESTINATIONS)]),
+        chain(INPUT, input),
+        chain(DESTINATIONS, destinations()),
+        chain(HOST, host()),
+        chain(CLOSED, closed()),
+    ]
+    .into()
+}
+
+/// Loopback addresses of the host: `route_localnet` is on for workload interfaces.
+fn loopback() -> Vec<Rule> {
+    let loopback = [
+        IpNet::new_assert(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
+        IpNet::from(IpAddr::from(Ipv6Addr::LOCALHOST)),
+    ];
+    let to = loopback.map(|net| vec![Match::InNet(End::Destination, net, Is::Yes)]);
+    let words = "loopback address of the host";
+    to.map(|matches| counted(matches, Verdict::Drop, words))
+        .into()
+}
+
+fn close(matches: Vec<Match>) -> Rule {
+    rule(matches, Verdict::Goto(CLOSED.into()))
+}
+
+fn port_in(protocol: u8, set: &str) -> Match {
+    Match::PortIn(End::Destination, protocol, set.into(), Is::Yes)
+}
+
+fn services() -> impl Iterator<Item = Rule> {
+    let families = Family::ALL.into_iter().zip(SERVICES);
+    families.map(|(family, set)| close(vec![Match::ServiceIn(family, set.into())]))
+}
+
+/// Control ports of others: of nodes, and of whatever is outside the pools, where the source may
+/// be masqueraded.
+fn destinations() -> Vec<Rule> {
+    let mut rules: Vec<Rule> = services().collect();
+    let to = |family, set: &str, is| Match::InSet(End::Destination, family, set.into(), is);
+    for (place, family) in Family::ALL.into_iter().enumerate() {
+        let nodes = || to(family, NODES[place], Is::Yes);
+        rules.push(close(vec![port_in(TCP, NODE_PORTS), nodes()]));
+        for (protocol, ports) in PROTOCOLS {
+            let outside = to(family, INSIDE[place], Is::Not);
+            rules.push(close(vec![port_in(protocol, ports), nodes()]));
+            rules.push(close(vec![port_in(protocol, ports), outside]));
+        }
+    }
+    rules
+}
+
+/// Control ports of this host.
+fn host() -> Vec<Rule> {
+    let mut rules: Vec<Rule> = services().collect();
+    rules.push(close(vec![port_in(TCP, NODE_PORTS)]));
+    let ports = PROTOCOLS.into_iter();
+    rules.extend(ports.map(|(protocol, ports)| close(vec![port_in(protocol, ports)])));
+    rules
+}
+
+fn closed() -> Vec<Rule> {
+    let families = Family::ALL.into_iter().zip(EXCEPTIONS);
+    let mut rules: Vec<Rule> = families
+        .map(|(family, set)| {
+            let from = Match::InSet(End::Source, family, set.into(), Is::Yes);
+            counted(vec![from], Verdict::Accept, "control port: exception")
+        })
+        .collect();
+    let words = "control port of the fabric";
+    rules.push(counted(Vec::new(), Verdict::Drop, words));
+    rules
+}

@@ -1,0 +1,335 @@
+//! The guard: packets that no workload may send, against real packets. Needs root and
+//! `CAMBRIC_LAB=1`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod netns;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use netns::host::{Host, PATIENCE, RESOURCES, pair};
+use netns::packet;
+use netns::{Namespace, Workload, count_at, count_of, lab, run};
+use serde_json::json;
+
+/// How long a connection is waited for that must not come about.
+const NEVER: Duration = Duration::from_millis(300);
+const DROPPED: &str = "control port of the fabric";
+
+/// The far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), a router that is none (10.0.0.1,
+/// fd00::1). Each knows the way back to the workloads.
+fn outside() -> Namespace {
+    let outside = Namespace::new();
+    outside.take("far", "eth0");
+    for command in [
+        "ip link set eth0 up",
+        "ip address add 10.0.0.1/24 dev eth0",
+        "ip address add 10.0.0.2/24 dev eth0",
+        "ip address add fd00::1/64 dev eth0 nodad",
+        "ip address add fd00::2/64 dev eth0 nodad",
+        "ip address add 10.65.9.2/32 dev lo",
+        "ip route add 10.65.0.0/16 via 10.0.0.11",
+        "ip -6 route add fd65::/64 via fd00::11",
+    ] {
+        outside.run(command);
+    }
+    run("ip route add 10.65.9.2/32 via 10.0.0.2");
+    outside
+}
+
+/// A fabric of two nodes with pools whose workloads are masqueraded, and workloads that may speak to
+/// their host: the guard alone closes anything.
+fn fabric(host: &Host) {
+    let put = |path: &str, spec: serde_json::Value| {
+        host.put(&format!("{RESOURCES}{path}"), &json!({ "spec": spec }));
+    };
+    put(
+        "ippools/v4",
+        json!({"cidr": "10.65.0.0/16", "natOutgoing": true}),
+    );
+    put(
+        "ippools/v6",
+        json!({"cidr": "fd65::/64", "natOutgoing": true}),
+    );
+    put(
+        "nodes/n1",
+        json!({"bgp": {"ipv4Address": "10.0.0.11/24", "ipv6Address": "fd00::11/64"}}),
+    );
+    // The address of its tunnel is one of a pool.
+    put(
+        "nodes/n2",
+        json!({"bgp": {"ipv4Address": "10.0.0.2/24", "ipv6Address": "fd00::2/64",
+            "ipv4IPIPTunnelAddr": "10.65.9.2"}}),
+    );
+    put(
+        "bgppeers/tor",
+        json!({"peerIP": "10.0.0.1:8179", "asNumber": 64512}),
+    );
+    put("bgpconfigurations/default", json!({"listenPort": 1790}));
+    put(
+        "felixconfigurations/default",
+        json!({"defaultEndpointToHostAction": "Accept"}),
+    );
+    for (set, words) in [
+        ("nodes-ipv6", "fd00::2"),
+        ("control-ports-tcp", "1790"),
+        ("control-services-ipv4", "8179"),
+        ("cali60all-ipam-pools", "fd65::/64"),
+    ] {
+        until_listed(host, &format!("set inet cambric-felix {set}"), words);
+    }
+    until_listed(host, "chain inet cambric-felix workload-to-host", "accept");
+}
+
+fn until_listed(host: &Host, what: &str, words: &str) {
+    host.until(&format!("{words} in {what}"), || {
+        run(&format!("nft list {what}")).contains(words)
+    });
+}
+
+fn listen(port: u16) -> TcpListener {
+    TcpListener::bind(("::", port)).unwrap()
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// Whether a workload reaches a TCP port.
+fn connects(from: &Workload, to: &str, patience: Duration) -> bool {
+    let connect = || TcpStream::connect_timeout(&at(to), patience).is_ok();
+    from.namespace.within(connect)
+}
+
+#[test]
+fn workload_reaches_no_control_port_of_the_fabric() {
+    lab("workload_reaches_no_control_port_of_the_fabric", || {
+        let (mut host, one, two) = pair();
+        let outside = outside();
+        host.stop();
+        host.endpoints = vec![
+            "http://10.0.0.1:2379".into(),
+            "http://127.0.0.1:2380".into(),
+        ];
+        host.start();
+        host.wait_up("cali1");
+        fabric(&host);
+        until_listed(
+            &host,
+            "set inet cambric-felix control-ports-of-nodes",
+            "2380",
+        );
+        let ports = [179, 1790, 8179, 2379, 2380, 80];
+        let _far = ports.map(|port| outside.within(|| listen(port)));
+        let _own = ports.map(listen);
+        let _workload = two.namespace.within(|| listen(179));
+        count_at(&outside, "tcp dport { 179, 1790, 8179, 2379, 2380 }");
+
+        let closed = [
+            "10.0.0.2:179",
+            "[fd00::2]:179",
+            "10.65.9.2:179",
+            "10.0.0.2:1790",
+            "10.0.0.1:179",
+            "[fd00::1]:179",
+            "10.0.0.1:8179",
+            "10.0.0.1:2379",
+            "10.0.0.2:2380",
+            "10.0.0.11:179",
+            "[fd00::11]:179",
+            "10.0.0.11:1790",
+            "10.0.0.11:2380",
+            "169.254.1.1:179",
+        ];
+        for to in closed {
+            let before = host.counted("control-closed", DROPPED);
+            assert!(!connects(&one, to, NEVER), "{to} is reached");
+            assert!(
+                host.counted("control-closed", DROPPED) > before,
+                "{to}: not by the guard"
+            );
+        }
+        assert_eq!(count_of(&outside), 0, "a packet got through");
+
+        for to in [
+            "10.0.0.2:80",
+            "[fd00::2]:80",
+            "10.0.0.1:80",
+            "10.0.0.11:80",
+            "10.0.0.2:8179",
+            "10.0.0.2:2379",
+            "10.0.0.1:2380",
+            "10.65.0.2:179",
+            "[fd65::2]:179",
+        ] {
+            assert!(connects(&one, to, PATIENCE), "{to} is not reached");
+        }
+
+        host.stop();
+        host.settings = "control_port_exceptions = [\"10.65.0.1\"]".into();
+        host.start();
+        until_listed(
+            &host,
+            "set inet cambric-felix control-exceptions-ipv4",
+            "10.65.0.1",
+        );
+        assert!(
+            connects(&one, "10.0.0.2:179", PATIENCE),
+            "it is an exception"
+        );
+        assert!(
+            connects(&one, "10.0.0.11:179", PATIENCE),
+            "it is an exception"
+        );
+        assert!(!connects(&two, "10.0.0.2:179", NEVER), "it is none");
+        assert!(
+            !connects(&one, "[fd00::2]:179", NEVER),
+            "by IPv6 it is none"
+        );
+    });
+}
+
+#[test]
+fn translated_destination_meets_the_guard() {
+    lab("translated_destination_meets_the_guard", || {
+        let (host, one, _two) = pair();
+        let outside = outside();
+        fabric(&host);
+        let _far = outside.within(|| [179, 80].map(listen));
+        let _own = [179, 80].map(listen);
+        run("nft add table ip services");
+        run("nft add chain ip services c { type nat hook prerouting priority -100 ; }");
+        for (service, to) in [
+            (1, "10.0.0.2:179"),
+            (2, "10.0.0.11:179"),
+            (3, "10.0.0.2:80"),
+            (4, "10.0.0.11:80"),
+        ] {
+            let rule = format!("ip daddr 192.0.2.{service} tcp dport 8080 dnat to {to}");
+            run(&format!("nft add rule ip services c {rule}"));
+        }
+        run("ip route add 192.0.2.0/24 via 10.0.0.1");
+        for service in [1, 2] {
+            let before = host.counted("control-closed", DROPPED);
+            let to = format!("192.0.2.{service}:8080");
+            assert!(!connects(&one, &to, NEVER), "{to} is reached");
+            assert!(
+                host.counted("control-closed", DROPPED) > before,
+                "{to}: not by the guard"
+            );
+        }
+        for service in [3, 4] {
+            assert!(connects(&one, &format!("192.0.2.{service}:8080"), PATIENCE));
+        }
+    });
+}
+
+#[test]
+fn established_session_ends_when_its_port_is_guarded() {
+    lab("established_session_ends_when_its_port_is_guarded", || {
+        let (host, one, _two) = pair();
+        let outside = outside();
+        fabric(&host);
+        let listener = outside.within(|| listen(1999));
+        let connect = || TcpStream::connect_timeout(&at("10.0.0.2:1999"), PATIENCE).unwrap();
+        let mut near = one.namespace.within(connect);
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(b"1").unwrap();
+        far.read_exact(&mut [0]).unwrap();
+        let spec = json!({"spec": {"listenPort": 1999}});
+        host.put(&format!("{RESOURCES}bgpconfigurations/default"), &spec);
+        until_listed(&host, "set inet cambric-felix control-ports-tcp", "1999");
+        near.write_all(b"2").unwrap();
+        far.set_read_timeout(Some(NEVER)).unwrap();
+        assert!(far.read_exact(&mut [0]).is_err(), "it goes on");
+    });
+}
+
+#[test]
+fn fragments_and_extension_headers_do_not_pass_the_guard() {
+    lab(
+        "fragments_and_extension_headers_do_not_pass_the_guard",
+        || {
+            let (host, one, _two) = pair();
+            let outside = outside();
+            fabric(&host);
+            for (from, node) in [("10.65.0.1", "10.0.0.2"), ("fd65::1", "fd00::2")] {
+                let from: IpAddr = from.parse().unwrap();
+                // The same game with another port gets through.
+                for (port, passes) in [(180, true), (179, false)] {
+                    count_at(&outside, &format!("tcp dport {port}"));
+                    let to = SocketAddr::new(node.parse().unwrap(), port);
+                    let before = host.counted("control-closed", DROPPED);
+                    let source_port = std::cell::Cell::new(40_000);
+                    host.until("the packets are through, or dropped", || {
+                        source_port.set(source_port.get() + 1);
+                        let segment = packet::syn(from, source_port.get(), to);
+                        one.namespace.within(|| {
+                            for part in packet::fragments(from, to, &segment) {
+                                packet::send(&part, to.ip());
+                            }
+                        });
+                        match passes {
+                            true => count_of(&outside) > 0,
+                            false => host.counted("control-closed", DROPPED) >= before + 3,
+                        }
+                    });
+                    assert_eq!(count_of(&outside) > 0, passes, "{to}");
+                    outside.run("nft delete table inet t");
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn loopback_service_of_the_host_stays_its_own() {
+    lab("loopback_service_of_the_host_stays_its_own", || {
+        let (host, one, _two) = pair();
+        fabric(&host);
+        let _loopback = TcpListener::bind("127.0.0.1:8080").unwrap();
+        let _other = TcpListener::bind("127.3.2.1:8080").unwrap();
+        let _six = TcpListener::bind("[::1]:8080").unwrap();
+        // The workload sends them by its gateway, as an attacker would.
+        for command in [
+            "ip address del 127.0.0.1/8 dev lo",
+            "ip route add 127.0.0.0/8 via 169.254.1.1 dev eth0 src 10.65.0.1",
+            "ip address del ::1/128 dev lo",
+            "ip -6 route add ::1/128 via fe80::1 dev eth0 src fd65::1",
+        ] {
+            one.namespace.run(command);
+        }
+        one.namespace
+            .within(|| netns::sysctl("ipv4/conf/all/route_localnet", "1"));
+        run("nft add table ip services");
+        run("nft add chain ip services c { type nat hook prerouting priority -100 ; }");
+        run("nft add rule ip services c ip daddr 192.0.2.1 dnat to 127.0.0.1");
+        const LOOPBACK: &str = "loopback address";
+        for action in ["Accept", "Return"] {
+            host.configure(&json!({"defaultEndpointToHostAction": action}));
+            let words = format!("endpoint to host: {}", action.to_lowercase());
+            until_listed(&host, "chain inet cambric-felix workload-to-host", &words);
+            for (to, chain) in [
+                ("127.0.0.1:8080", "workload-guard"),
+                ("127.3.2.1:8080", "workload-guard"),
+                ("192.0.2.1:8080", "workload-guard-input"),
+            ] {
+                let before = host.counted(chain, LOOPBACK);
+                assert!(!connects(&one, to, NEVER), "{to} is reached with {action}");
+                assert!(
+                    host.counted(chain, LOOPBACK) > before,
+                    "{to}: not by the guard"
+                );
+            }
+            assert!(
+                !connects(&one, "[::1]:8080", NEVER),
+                "::1 is reached with {action}"
+            );
+        }
+        assert!(
+            TcpStream::connect("127.0.0.1:8080").is_ok(),
+            "the host itself reaches it"
+        );
+    });
+}
