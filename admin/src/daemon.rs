@@ -11,6 +11,8 @@ use tokio::signal::unix::{self, SignalKind};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
+use crate::log;
+
 /// The environment variable that overrides the level of the configuration.
 pub const LOG_VARIABLE: &str = "CAMBRIC_LOG";
 
@@ -26,7 +28,8 @@ pub enum LogFormat {
 }
 
 /// Starts logging to standard error. `level` is a level (`info`) or a list of directives
-/// (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it.
+/// (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it. Lines go through the queue of [`crate::log`]:
+/// hold a [`Logging`](crate::log::Logging), which writes the last ones.
 ///
 /// # Errors
 ///
@@ -37,14 +40,16 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
         .filter(|value| !value.is_empty());
     let level = from_environment.as_deref().unwrap_or(level);
     let builder = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(log::ToSink)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
         .with_env_filter(log_filter(level)?);
     let started = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-    started.map_err(|_| LogError::Twice)
+    started.map_err(|_| LogError::Twice)?;
+    log::set_format(format);
+    Ok(())
 }
 
 /// Checks a log level without starting anything.
@@ -142,8 +147,9 @@ pub fn tell_ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells systemd that this daemon leaves.
+/// Tells systemd that this daemon leaves, and keeps room for the last lines of its log.
 pub fn tell_stopping() {
+    log::open_reserve();
     tell(&[NotifyState::Stopping]);
 }
 

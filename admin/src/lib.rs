@@ -7,7 +7,8 @@
 //! * [`bird`]: the same questions in the language of BIRD's control socket.
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
 //! * [`report`]: what the replies say, shared by the daemons and the command line.
-//! * [`daemon`]: logging and signals; [`program`]: the command line of a daemon.
+//! * [`daemon`]: log levels and signals; [`log`]: the queue of log lines and its writer;
+//!   [`program`]: the command line of a daemon.
 //!
 //! Nothing in here knows BGP: reports speak in strings, addresses and prefixes, so that a daemon
 //! without BGP (Felix) carries none of it.
@@ -19,6 +20,7 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod limits;
+pub mod log;
 pub mod metrics;
 pub mod program;
 pub mod report;

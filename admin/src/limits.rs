@@ -43,3 +43,27 @@ pub const METRICS_READ: Duration = Duration::from_secs(5);
 
 /// A scraper that has not read its answer this long after it came is closed.
 pub const METRICS_SCRAPE: Duration = Duration::from_secs(20);
+
+/// Log lines that wait for the writer of standard error; further ones are lost, and counted.
+pub const LOG_LINES_MAX: usize = 4096;
+
+/// Octets of log lines that wait for the writer of standard error.
+pub const LOG_OCTETS_MAX: usize = 1024 * 1024;
+
+/// Of [`LOG_LINES_MAX`], reserved for errors.
+pub const LOG_LINES_RESERVED: usize = 128;
+
+/// Of [`LOG_OCTETS_MAX`], reserved for errors.
+pub const LOG_OCTETS_RESERVED: usize = 64 * 1024;
+
+/// How long a process that ends, or a thread that panics, waits for its last lines to be written.
+pub const LOG_FLUSH: Duration = Duration::from_secs(1);
+
+/// Lines that are kept when a process ends and half of [`LOG_FLUSH`] did not suffice to write all.
+pub const LOG_LAST_LINES: usize = 64;
+
+/// Pause of the log's writer where standard error is non-blocking and full.
+pub const LOG_RETRY: Duration = Duration::from_millis(20);
+
+/// The status says that standard error is not read once a line has waited this long in `write`.
+pub const LOG_STALLED: Duration = Duration::from_secs(2);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::config::Report;
+use crate::log::Logging;
 
 /// What a daemon says of itself on its command line.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +56,17 @@ pub fn start<C, E: Display>(
     run: impl AsyncFnOnce(C) -> Result<(), E>,
 ) -> ExitCode {
     let arguments = about.arguments().unwrap_or_else(|error| error.exit());
+    let log = match Logging::begin() {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!("{}: no thread for the log: {error}", about.name);
+            return ExitCode::FAILURE;
+        }
+    };
     let config = match read(&arguments.config) {
         Ok(config) => config,
         Err(report) => {
-            eprintln!("{report}");
+            log.say(report);
             return ExitCode::FAILURE;
         }
     };
@@ -82,7 +90,7 @@ pub fn start<C, E: Display>(
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{}: {failure}", about.name);
+            log.say(format_args!("{}: {failure}", about.name));
             ExitCode::FAILURE
         }
     }

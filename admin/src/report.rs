@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use figures::{EndpointFigures, KernelFigures, StoreFigures, TableFigures};
+pub use figures::{EndpointFigures, KernelFigures, LogFigures, StoreFigures, TableFigures};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 pub use settings::{NeighborSettings, Settings};
 
@@ -47,6 +47,8 @@ pub struct Status {
     pub config_error: Option<String>,
     /// Further facts, name and value, in the order to print them.
     pub facts: Vec<Fact>,
+    /// What became of the log lines.
+    pub log: Option<Box<LogFigures>>,
     /// The store, where one is mirrored.
     pub store: Option<Box<StoreFigures>>,
     /// The tables of BGP, in a BGP daemon.

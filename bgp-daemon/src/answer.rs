@@ -103,6 +103,7 @@ impl<P: Program> Daemon<P> {
                 "further ones wait",
             ),
         ]);
+        all.push(log_lines());
         if let Some((used, limit)) = admin::daemon::open_files() {
             let then = "no further connection is accepted or dialled";
             all.push(Limit::new("open files", limit, then).used(used));
@@ -137,5 +138,19 @@ impl<P: Program> Daemon<P> {
     fn peer(&self, neighbor: &str) -> Result<PeerId, String> {
         let found = report::find(self.io.speaker(), neighbor);
         found.ok_or_else(|| format!("no neighbor {neighbor}"))
+    }
+}
+
+fn log_lines() -> Limit {
+    let log = admin::log::figures();
+    let then = "further ones are lost and counted";
+    let limit = Limit::new(
+        "log lines waiting to be written",
+        admin::limits::LOG_LINES_MAX as u64,
+        then,
+    );
+    Limit {
+        met: Some(log.lost()),
+        ..limit.level(log.waiting, log.peak)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use admin::control::Control;
 use admin::daemon::{Signal, Signals};
-use admin::report::{Fact, Status};
+use admin::report::{Fact, LogFigures, Status};
 use admin::{Command, Reply};
 use intent::store::Derived;
 
@@ -52,17 +52,28 @@ fn waiting(source: &Source) -> String {
 fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: Instant) -> Status {
     let mut notes = config.notes();
     notes.extend(source.notes());
+    let process = process::<P>(config, started, 0);
+    notes.extend(log_note(&process));
     Status {
         waiting_for: vec![waiting(source)],
         notes,
-        facts: vec![fact(source)],
+        facts: vec![fact(source), log_fact(&process)],
         store: Some(source.figures().into()),
-        ..process::<P>(config, started)
+        ..process
     }
 }
 
-/// What is to be said of any daemon.
-pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant) -> Status {
+/// The part of the status that any daemon has. `summarized`: repeated events that were summarized
+/// in its log.
+pub(crate) fn process<P: Program>(
+    config: &Config<P::Settings>,
+    started: Instant,
+    summarized: u64,
+) -> Status {
+    let log = LogFigures {
+        summarized,
+        ..admin::log::figures()
+    };
     Status {
         daemon: P::NAME.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -70,6 +81,7 @@ pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant
         uptime_s: started.elapsed().as_secs(),
         resident_kib: admin::daemon::resident_kib(),
         config: config.path.display().to_string(),
+        log: Some(log.into()),
         ..Status::default()
     }
 }
@@ -80,4 +92,18 @@ pub(crate) fn fact(source: &Source) -> Fact {
         name: "store".to_owned(),
         value: source.figures().to_string(),
     }
+}
+
+/// What became of the log lines.
+pub(crate) fn log_fact(status: &Status) -> Fact {
+    let figures = status.log.as_deref().cloned().unwrap_or_default();
+    Fact {
+        name: "log lines".to_owned(),
+        value: figures.to_string(),
+    }
+}
+
+/// What an operator should know of the log.
+pub(crate) fn log_note(status: &Status) -> Option<String> {
+    status.log.as_deref().and_then(LogFigures::note)
 }

@@ -205,13 +205,15 @@ impl<P: Program> Daemon<P> {
             facts: report::facts(self.io.speaker()),
             tables: Some(report::tables(self.io.speaker()).into()),
             store: self.source.as_ref().map(|source| source.figures().into()),
-            ..begin::process::<P>(&self.config, self.started)
+            ..begin::process::<P>(&self.config, self.started, 0)
         };
         if let Some(source) = &self.source {
             status.waiting_for.extend(source.waiting());
             status.facts.push(begin::fact(source));
         }
         status.notes.extend(self.full_ranges());
+        status.notes.extend(begin::log_note(&status));
+        status.facts.push(begin::log_fact(&status));
         self.program.report(&mut status);
         status.facts.push(self.listening());
         status.ready = status.waiting_for.is_empty();

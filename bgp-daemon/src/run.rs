@@ -122,8 +122,8 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
 
 /// Closes all sessions, and leaves the other side in good order.
 async fn leave<P: Program>(mut daemon: Daemon<P>, parting: Parting) {
-    tracing::info!("leaving: closing all sessions");
     tell_stopping();
+    tracing::info!("leaving: closing all sessions");
     match parting {
         Parting::ToComeBack => daemon.remember(),
         Parting::ForGood => daemon.memory.forget(),

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use admin::log::Logging;
 use clap::Parser;
 
 mod act;
@@ -22,8 +23,16 @@ fn main() -> ExitCode {
     match cli::Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("cambric: {error:#}");
+            report(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Writes why a command failed. A served store ends also if nothing reads its standard error.
+fn report(error: &anyhow::Error) {
+    match Logging::begin() {
+        Ok(log) => log.say(format_args!("cambric: {error:#}")),
+        Err(_) => eprintln!("cambric: {error:#}"),
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use admin::daemon::{LogFormat, Signal, Signals, init_logging};
+use admin::log::Logging;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use datastore::serve::{ServeConfig, Server};
@@ -44,6 +45,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         data,
         log,
     } = args.what;
+    let _log = Logging::begin().context("no thread for the log")?;
     init_logging(&log, LogFormat::Text)?;
     for address in listen.iter().filter(|address| !address.ip().is_loopback()) {
         tracing::warn!(%address, "reachable from outside, and without authentication");

@@ -176,6 +176,13 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     if let Some(problem) = process.files_problem {
         notes.push(format!("plugins cannot be told of endpoints: {problem}"));
     }
+    let log = admin::log::figures();
+    notes.extend(log.note());
+    let mut facts = facts(agent, host, &process.store);
+    facts.push(Fact {
+        name: "log lines".into(),
+        value: log.to_string(),
+    });
     Status {
         daemon: DAEMON.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -187,7 +194,8 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         notes,
         config: process.config,
         config_error: process.config_error,
-        facts: facts(agent, host, &process.store),
+        facts,
+        log: Some(log.into()),
         store: Some(process.store.into()),
         kernel: Some(kernel(agent).into()),
         endpoints: Some(figures(agent, host).into()),

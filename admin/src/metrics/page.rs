@@ -11,8 +11,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::report::{
-    EndpointFigures, KernelFigures, Neighbor, NeighborFamily, Neighbors, Status, StoreFigures,
-    TableFigures,
+    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, Neighbors, Status,
+    StoreFigures, TableFigures,
 };
 
 /// What every name begins with.
@@ -37,6 +37,9 @@ impl Collector for Reports {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(encoder);
         page.daemon(&self.status)?;
+        if let Some(log) = &self.status.log {
+            page.log(log)?;
+        }
         if let Some(store) = &self.status.store {
             page.store(store, self.status.uptime_s)?;
         }
@@ -84,6 +87,22 @@ impl Page<'_> {
         self.gauge("notes", help, count(&status.notes))?;
         let help = "The last reload was refused, or takes a restart.";
         self.gauge("config_error", help, status.config_error.is_some().into())
+    }
+
+    fn log(&mut self, log: &LogFigures) -> fmt::Result {
+        let help = "Log lines that wait to be written to standard error.";
+        self.gauge("log_lines_waiting", help, log.waiting)?;
+        let help = "Log lines that were not written: standard error was not read in time.";
+        let levels = [
+            ("error", log.lost_error),
+            ("warn", log.lost_warn),
+            ("info", log.lost_info),
+            ("debug", log.lost_debug),
+        ];
+        let levels = levels.map(|(level, number)| (vec![("level", level)], number));
+        self.counters("log_lines_lost", help, levels)?;
+        let help = "Repeated events of which a summary was logged instead of a line each.";
+        self.counter("log_events_summarized", help, log.summarized)
     }
 
     fn store(&mut self, store: &StoreFigures, uptime_s: u64) -> fmt::Result {

@@ -10,7 +10,8 @@ use super::page::render;
 use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
-    EndpointFigures, KernelFigures, Neighbor, NeighborFamily, Neighbors, Status, StoreFigures,
+    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, Neighbors, Status,
+    StoreFigures,
 };
 use crate::{Command, Reply};
 
@@ -23,6 +24,10 @@ fn everything() -> (Status, Neighbors) {
         resident_kib: Some(2),
         ready: true,
         notes: vec!["a".into(), "b".into()],
+        log: Some(Box::new(LogFigures {
+            lost_warn: 6,
+            ..LogFigures::default()
+        })),
         store: Some(Box::new(StoreFigures {
             bad_values: 3,
             revision: Some(11),
@@ -93,6 +98,7 @@ fn a_page_says_what_the_reports_say() {
         "cambric_resident_memory_bytes 2048",
         "cambric_ready 1",
         "cambric_notes 2",
+        "cambric_log_lines_lost_total{level=\"warn\"} 6",
         "cambric_store_in_sync 0",
         "cambric_store_bad_values 3",
         "cambric_store_revision 11",

@@ -99,3 +99,60 @@ pub struct EndpointFigures {
     /// Changes of the packet filter by others that were undone.
     pub rules_foreign_edits: u64,
 }
+
+/// What became of a daemon's log lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogFigures {
+    /// Lines that wait to be written.
+    pub waiting: u64,
+    /// The most there ever were.
+    pub peak: u64,
+    /// Errors that were not written, since the start.
+    pub lost_error: u64,
+    /// Warnings that were not written, since the start.
+    pub lost_warn: u64,
+    /// Lines of level `info` that were not written, since the start.
+    pub lost_info: u64,
+    /// Lines of levels `debug` and `trace` that were not written, since the start.
+    pub lost_debug: u64,
+    /// Seconds since standard error has taken the last line, if it takes none now.
+    pub stalled_s: Option<u64>,
+    /// Repeated events of which a summary was written instead, since the start.
+    pub summarized: u64,
+}
+
+impl LogFigures {
+    /// Lines that were not written, since the start.
+    pub fn lost(&self) -> u64 {
+        let Self {
+            lost_error,
+            lost_warn,
+            lost_info,
+            lost_debug,
+            ..
+        } = self;
+        lost_error + lost_warn + lost_info + lost_debug
+    }
+
+    /// What an operator should know, if standard error is not read.
+    pub fn note(&self) -> Option<String> {
+        let Self {
+            waiting, stalled_s, ..
+        } = self;
+        let lost = self.lost();
+        stalled_s.map(|seconds| {
+            format!(
+                "standard error has taken no log line for {seconds} s: {waiting} wait, {lost} are \
+                 lost; look at what reads it (journald, a pipe, a full disk)"
+            )
+        })
+    }
+}
+
+impl fmt::Display for LogFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (waiting, lost, summarized) = (self.waiting, self.lost(), self.summarized);
+        write!(f, "{waiting} waiting, {lost} lost, {summarized} summarized")
+    }
+}

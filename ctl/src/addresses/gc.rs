@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use admin::daemon::{LogFormat, Signal, Signals, init_logging};
+use admin::log::Logging;
 use anyhow::{Context, Result};
 use datastore::EtcdStore;
 use ipam::{Collector, Finding, Ipam, IpamError, NotReady};
@@ -44,7 +45,9 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// Runs `cambric ipam gc`.
 pub(super) async fn run(args: Gc) -> Result<()> {
+    let mut _log = None;
     if args.watch {
+        _log = Some(Logging::begin().context("no thread for the log")?);
         init_logging(&args.log, LogFormat::Text)?;
     }
     let store = args.connection.store().await?;

@@ -2,6 +2,7 @@
 //! Everything happens on loopback addresses and free ports.
 
 mod listening;
+mod log;
 mod metrics;
 mod operator;
 

@@ -1,0 +1,117 @@
+//! The log's way to standard error: one bounded queue and one writer thread for each process.
+//!
+//! Standard error is a file, a terminal, a pipe or the journal's stream socket. Each of them can
+//! stop taking lines, and then `write` blocks. Only the writer thread calls it: a daemon's loop puts
+//! lines into the queue and goes on. Lines that do not fit are lost and counted by level; once there
+//! is room, one line reports how many.
+//!
+//! The last lines are written nevertheless: [`Logging`] waits for the writer when it is dropped, and
+//! so does a panic, both no longer than [`LOG_FLUSH`](crate::limits::LOG_FLUSH).
+
+mod lines;
+mod queue;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
+use std::io;
+use std::time::Instant;
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::daemon::LogFormat;
+use crate::limits::{LOG_FLUSH, LOG_STALLED};
+use crate::report::LogFigures;
+use sink::Sink;
+
+static SINK: Sink = Sink::new();
+
+/// The log of this process: as long as it is held, lines are queued, written by a thread of their
+/// own, and flushed at the end.
+#[derive(Debug)]
+#[must_use = "the last lines are written when it is dropped"]
+pub struct Logging(());
+
+impl Logging {
+    /// Starts the writer thread, if it does not run yet, and reports panics through it.
+    ///
+    /// # Errors
+    ///
+    /// The machine does not give a thread or a file descriptor.
+    pub fn begin() -> io::Result<Self> {
+        SINK.begin()?;
+        std::panic::set_hook(Box::new(|panic| SINK.panicked(panic)));
+        Ok(Self(()))
+    }
+
+    /// Writes a text for people, whatever the format of the log is.
+    pub fn say(&self, text: impl Display) {
+        SINK.push(Level::ERROR, format!("{text}\n").into_bytes());
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        SINK.leave(LOG_FLUSH);
+    }
+}
+
+/// Sets the format of the lines that the sink itself adds.
+pub(crate) fn set_format(format: LogFormat) {
+    SINK.set_format(format);
+}
+
+/// From now on come the last lines of this process: the room reserved for errors is theirs, too.
+pub(crate) fn open_reserve() {
+    SINK.open_reserve();
+}
+
+/// What became of this process's log lines.
+pub fn figures() -> LogFigures {
+    let (queue, stalled) = SINK.look(Instant::now());
+    LogFigures {
+        waiting: queue.waiting as u64,
+        peak: queue.peak as u64,
+        lost_error: queue.lost.of(Level::ERROR),
+        lost_warn: queue.lost.of(Level::WARN),
+        lost_info: queue.lost.of(Level::INFO),
+        lost_debug: queue.lost.of(Level::DEBUG),
+        stalled_s: stalled
+            .filter(|stalled| *stalled >= LOG_STALLED)
+            .map(|stalled| stalled.as_secs()),
+        summarized: 0,
+    }
+}
+
+/// Where `tracing` writes its lines to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToSink;
+
+impl<'a> MakeWriter<'a> for ToSink {
+    type Writer = LineOf;
+
+    fn make_writer(&'a self) -> LineOf {
+        LineOf(Level::ERROR)
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> LineOf {
+        LineOf(*meta.level())
+    }
+}
+
+/// One line of a level: the formatter hands it over with a single `write`.
+#[derive(Debug)]
+pub(crate) struct LineOf(Level);
+
+impl io::Write for LineOf {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        SINK.push(self.0, line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Standard error that is not read: the daemon goes on, and loses no more than log lines.
+
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::Signal::SIGTERM;
+use nix::sys::stat::fstat;
+use tokio::net::TcpSocket;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::*;
+
+/// Neighbors and strangers of one reflector: 127.1.0.0/16 may come out of a range, 127.2.0.0/16 may
+/// not come at all.
+const CROWDED: &str = r#"
+asn = 64512
+router_id = "127.0.0.1"
+listen = ["127.0.0.1:0"]
+log = "debug"
+
+[[neighbor]]
+address = "127.0.0.2"
+asn = 64512
+passive = true
+route_reflector_client = true
+
+[[neighbor_range]]
+prefix = "127.1.0.0/16"
+asn = 64512
+limit = 1000
+route_reflector_client = true
+"#;
+
+/// The hold time of the client: it notices soon that the reflector says nothing.
+const HOLD: Duration = Duration::from_secs(3);
+
+/// Between two strangers.
+const EVERY: Duration = Duration::from_millis(1);
+
+/// Strangers whose connections are not finished yet.
+const AT_ONCE: usize = 100;
+
+fn write_config(directory: &tempfile::TempDir, keys: &str) {
+    let control = directory.path().join("rr.sock");
+    let text = format!("control = {control:?}\n{keys}");
+    std::fs::write(directory.path().join("rr.toml"), text).expect("written");
+}
+
+/// A reflector with this standard error.
+async fn started(stderr: OwnedFd) -> Reflector {
+    let directory = tempfile::tempdir().expect("a directory");
+    write_config(&directory, CROWDED);
+    let mut command = command(&directory.path().join("rr.toml"), &[]);
+    let file = fstat(&stderr).expect("an open file");
+    // As systemd describes the journal's socket (systemd.exec(5)).
+    let journal = format!("{}:{}", file.st_dev, file.st_ino);
+    command.env("JOURNAL_STREAM", journal);
+    let process = command.stderr(stderr).spawn().expect("the program starts");
+    let reflector = Reflector { process, directory };
+    reflector.until("it answers", |_| true).await;
+    reflector
+}
+
+/// A client with a short hold time.
+fn hasty_client(reflector: SocketAddr) -> Io {
+    let text = format!(
+        "asn = 64512\nrouter_id = \"127.0.0.2\"\nlisten = []\n[[neighbor]]\nname = \"rr\"\n\
+         address = \"{}\"\nport = {}\nsource = \"127.0.0.2\"\nasn = 64512\nhold_time = {}\n",
+        reflector.ip(),
+        reflector.port(),
+        HOLD.as_secs(),
+    );
+    let source = Source::new("client.toml", text);
+    let (_, intent) = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable).expect("good");
+    Io::new(Speaker::new(intent.speaker, 2), IoConfig::default()).expect("no sockets")
+}
+
+/// Connects from ever other addresses, a thousand a second as far as the machine can, for ever.
+async fn strangers(to: SocketAddr) {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut tick = interval(EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    for nth in 0_u32.. {
+        tick.tick().await;
+        let permit = Arc::clone(&room).acquire_owned().await.expect("open");
+        let [_, _, high, low] = (nth / 2).to_be_bytes();
+        let [_, _, _, half] = (1 + nth % 2).to_be_bytes();
+        let from = SocketAddr::from(([127, half, high, low], 0));
+        tokio::spawn(async move {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            // One that is not accepted in time is another stranger that leaves.
+            if socket.bind(from).is_ok() {
+                let _ = timeout(Duration::from_secs(1), socket.connect(to)).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Under strangers and with a reader that has stopped: the session stays, and the daemon answers.
+async fn holds_out(reflector: &Reflector, one: &mut Io) {
+    let began = Instant::now();
+    let lines_are_lost = async {
+        loop {
+            let status = reflector.until("it answers", |_| true).await;
+            let log = status.log.unwrap_or_default();
+            let noted = status
+                .notes
+                .iter()
+                .any(|note| note.contains("standard error"));
+            if log.lost() > 0 && noted && began.elapsed() > 2 * HOLD {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let flood = strangers(reflector.address().await);
+    let session = async {
+        loop {
+            for event in one.next().await {
+                if let Event::Speaker(SpeakerEvent::Down { reason, .. }) = event {
+                    panic!("the session is lost: {reason}");
+                }
+            }
+        }
+    };
+    tokio::select! {
+        lost = timeout(DEADLINE, lines_are_lost) => lost.expect("lines are lost"),
+        () = flood => {}
+        () = session => {}
+    }
+}
+
+/// Reads to the end in a thread.
+fn read_on(mut reader: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        reader.read_to_end(&mut text).expect("read");
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
+/// Waits for the end of the program without holding up the test's runtime.
+async fn ended(process: &mut Child) -> ExitStatus {
+    let end = async {
+        loop {
+            if let Some(status) = process.try_wait().expect("waited for") {
+                return status;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(DEADLINE, end).await.expect("it ends")
+}
+
+async fn strangers_cannot_stall(stderr: OwnedFd, reader: impl Read + Send + 'static) {
+    let mut reflector = started(stderr).await;
+    let mut one = hasty_client(reflector.address().await);
+    up(&mut [&mut one]).await;
+    holds_out(&reflector, &mut one).await;
+    let limits = match reflector.call(Command::Limits {}).await {
+        Ok(Reply::Limits(limits)) => limits.limits,
+        other => panic!("{other:?}"),
+    };
+    let lines = limits
+        .iter()
+        .find(|limit| limit.name.starts_with("log lines"));
+    assert!(lines.and_then(|limit| limit.met).is_some_and(|met| met > 0));
+
+    let said = read_on(reader);
+    let is_read = |status: &Status| {
+        let log = status.log.clone().unwrap_or_default();
+        log.stalled_s.is_none() && log.waiting == 0
+    };
+    reflector.until("it is read", is_read).await;
+    reflector.signal(SIGTERM);
+    assert!(ended(&mut reflector.process).await.success());
+    let said = said.join().expect("read");
+    assert!(said.contains("log lines lost: "), "{said}");
+    let last = said.lines().last().expect("a line");
+    assert!(last.contains("leaving: closing all sessions"), "{last}");
+}
+
+#[tokio::test]
+async fn stopped_reader_of_stderr_does_not_stall_the_daemon() {
+    let (reader, writer) = pipe().expect("a pipe");
+    strangers_cannot_stall(writer.into(), reader).await;
+}
+
+#[tokio::test]
+async fn stopped_reader_of_the_journal_does_not_stall_the_daemon() {
+    let (journal, daemon) = UnixStream::pair().expect("a pair");
+    strangers_cannot_stall(daemon.into(), journal).await;
+}
+
+/// A pipe that takes nothing any more.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().expect("a pipe");
+    let set = |writer: &PipeWriter, flags| fcntl(writer, FcntlArg::F_SETFL(flags)).expect("set");
+    set(&writer, OFlag::O_NONBLOCK);
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    set(&writer, OFlag::empty());
+    (reader, writer)
+}
+
+#[tokio::test]
+async fn stopped_reader_delays_no_exit() {
+    let (_reader, writer) = full_pipe();
+    let mut reflector = started(writer.try_clone().expect("duplicated").into()).await;
+    reflector.signal(SIGTERM);
+    assert!(ended(&mut reflector.process).await.success());
+
+    write_config(&reflector.directory, "asn = 0\n");
+    let mut command = command(&reflector.config(), &[]);
+    let mut mistaken = command.stderr(writer).spawn().expect("it starts");
+    assert!(!ended(&mut mistaken).await.success());
+}
