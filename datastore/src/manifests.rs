@@ -10,6 +10,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod yaml;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -70,13 +71,18 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A value in YAML.
+/// Returns a value in YAML. A value with a number that only text holds, such as one of 50 digits,
+/// is returned in JSON, which is YAML as well.
 ///
 /// # Errors
 ///
 /// It has something that YAML cannot say, which JSON values should not.
 pub fn to_yaml(value: &serde_json::Value) -> Result<String, serde_saphyr::ser::Error> {
-    serde_saphyr::to_string(value)
+    if yaml::is_plain(value) {
+        serde_saphyr::to_string(&yaml::Plain(value))
+    } else {
+        Ok(format!("{value:#}\n"))
+    }
 }
 
 fn list(faults: &[Fault]) -> String {

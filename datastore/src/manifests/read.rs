@@ -74,7 +74,8 @@ pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Fault> {
     })?;
     let file: Arc<Path> = file.into();
     let mut documents = Vec::new();
-    for tree in trees {
+    for mut tree in trees {
+        tree.take_exact_numbers(text);
         spread(&file, tree, &mut documents);
     }
     Ok(documents)

@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::Path;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -292,4 +293,40 @@ async fn a_change_of_the_directory_is_followed() {
     fs::rename(outside.path(), bench.directory.path().join("new")).unwrap();
     assert_eq!(events(&mut watch, 1).await, [(EventKind::Put, endpoint)]);
     following.abort();
+}
+
+#[test]
+fn number_of_50_digits_is_applied_and_printed_verbatim() {
+    const NUMBER: &str = "31415926535897932384626433832795028841971693993751";
+    let yaml = format!("é: [&n {NUMBER}, *n, -0.{NUMBER}]\nz: 1.5\ny: -7\nx: 18446744073709551615");
+    let json = format!("{{\"z\": {NUMBER}e-3, \"a\": [1.0]}}");
+    let value = |text: &str| {
+        let read = documents(Path::new("n.yaml"), text).unwrap();
+        read.first().unwrap().value()
+    };
+    let list = format!("[{NUMBER},{NUMBER},-0.{NUMBER}]");
+    let read = value(&yaml);
+    assert_eq!(read["é"].to_string(), list);
+    assert_eq!(read["z"], serde_json::json!(1.5));
+    assert_eq!(read["x"], serde_json::json!(u64::MAX));
+    assert_eq!(value(&json)["z"].to_string(), format!("{NUMBER}e-3"));
+    for value in [read, value(&json)] {
+        let printed = to_yaml(&value).unwrap();
+        let again = documents(Path::new("n.yaml"), &printed).unwrap();
+        assert_eq!(again.first().unwrap().value(), value, "{printed}");
+    }
+}
+
+#[test]
+fn numbers_that_floats_hold_are_printed_in_yaml() {
+    let value =
+        serde_json::json!({"a": 1, "b": [-2, 1.5, 1e300], "c": {"d": null, "e": true}, "f": "1"});
+    let printed = to_yaml(&value).unwrap();
+    assert!(printed.starts_with("a: 1\n"), "{printed}");
+    assert!(
+        !printed.contains('$') && !printed.contains('{'),
+        "{printed}"
+    );
+    let again = documents(Path::new("n.yaml"), &printed).unwrap();
+    assert_eq!(again.first().unwrap().value(), value);
 }

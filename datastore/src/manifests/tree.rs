@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, Span, Spanned};
 
 /// Line and column, from 1.
 pub(super) type Place = (u64, u64);
@@ -13,6 +13,8 @@ pub(super) type Place = (u64, u64);
 #[derive(Debug)]
 pub(super) struct Tree {
     place: Place,
+    /// Where in the text it is written, which for an alias is elsewhere.
+    written: Span,
     shape: Shape,
 }
 
@@ -25,6 +27,35 @@ enum Shape {
 }
 
 impl Tree {
+    /// Takes fractions and large numbers as `text` has them, where the reader of YAML rounds them.
+    pub(super) fn take_exact_numbers(&mut self, text: &str) {
+        match &mut self.shape {
+            Shape::Scalar(Value::Number(number)) if number.is_f64() => {
+                let range = self.written.byte_offset().zip(self.written.byte_len());
+                let range = range.and_then(|(from, octets)| {
+                    let from = usize::try_from(from).ok()?;
+                    Some(from..from.checked_add(usize::try_from(octets).ok()?)?)
+                });
+                let written = range.and_then(|range| text.get(range)).map(str::trim);
+                let rounded = written.filter(|written| !fits_float(written));
+                if let Some(exact) = rounded.and_then(|written| written.parse().ok()) {
+                    *number = exact;
+                }
+            }
+            Shape::Scalar(_) => {}
+            Shape::List(items) => {
+                items
+                    .iter_mut()
+                    .for_each(|item| item.take_exact_numbers(text));
+            }
+            Shape::Object(fields) => {
+                fields
+                    .iter_mut()
+                    .for_each(|(_, _, tree)| tree.take_exact_numbers(text));
+            }
+        }
+    }
+
     /// Where it stands.
     pub(super) fn place(&self) -> Place {
         self.place
@@ -115,6 +146,13 @@ impl Tree {
     }
 }
 
+/// Whether a number has so few digits that a float holds all of them.
+fn fits_float(number: &str) -> bool {
+    let digits = number.split(['e', 'E']).next().unwrap_or_default();
+    let digits = digits.bytes().filter(u8::is_ascii_digit).count();
+    digits <= f64::DIGITS as usize
+}
+
 pub(super) fn place(location: Location) -> Place {
     (location.line(), location.column())
 }
@@ -124,6 +162,7 @@ impl<'de> Deserialize<'de> for Tree {
         let spanned = Spanned::<Shape>::deserialize(deserializer)?;
         Ok(Self {
             place: place(spanned.referenced),
+            written: spanned.defined.span(),
             shape: spanned.value,
         })
     }

@@ -46,6 +46,32 @@ fn reading_is_tolerant_and_unknown_fields_survive_a_rewrite() {
 }
 
 #[test]
+fn number_of_50_digits_survives_a_rewrite() {
+    const NUMBER: &str = "31415926535897932384626433832795028841971693993751";
+    let text = format!(
+        r#"{{"metadata":{{"name":"x","namespace":"n","newer":-0.{NUMBER}}},
+            "spec":{{"order":{NUMBER},"newer":[{{"a":{NUMBER}e-7}}],
+                "ingress":[{{"action":"Allow","protocol":6,"newer":{NUMBER}}}]}},
+            "newer":{{"b":{NUMBER}}},"status":{NUMBER}}}"#
+    );
+    let read = Resource::<crate::NetworkPolicySpec>::parse(text.as_bytes()).unwrap();
+    let written = String::from_utf8(read.encode().unwrap()).unwrap();
+    for part in [
+        format!("\"newer\":-0.{NUMBER}"),
+        format!("\"order\":{NUMBER}"),
+        format!("\"newer\":[{{\"a\":{NUMBER}e-7}}]"),
+        "\"protocol\":6".to_owned(),
+        format!("\"newer\":{NUMBER}"),
+        format!("\"newer\":{{\"b\":{NUMBER}}}"),
+        format!("\"status\":{NUMBER}"),
+    ] {
+        assert!(written.contains(&part), "{part} in {written}");
+    }
+    let again = Resource::<crate::NetworkPolicySpec>::parse(written.as_bytes()).unwrap();
+    assert_eq!(String::from_utf8(again.encode().unwrap()).unwrap(), written);
+}
+
+#[test]
 fn what_is_never_stored_is_left_out_and_forced_labels_are_put_in() {
     let written: Value =
         serde_json::from_slice(&parse::<WorkloadEndpointSpec>(&endpoint()).encode().unwrap())

@@ -93,9 +93,18 @@ fn of_spec<const GLOBAL: bool>(
     })
 }
 
-/// A place in an order; without one, the last.
+/// Returns a place in an order: the last without a number. A number beyond what an `f64` holds is
+/// before or after all others, as its sign says.
 pub(super) fn place(order: Option<&serde_json::Number>) -> f64 {
-    order
-        .and_then(serde_json::Number::as_f64)
-        .unwrap_or(f64::INFINITY)
+    let Some(number) = order else {
+        return f64::INFINITY;
+    };
+    number.as_f64().unwrap_or_else(|| {
+        let is_negative = number.to_string().starts_with('-');
+        if is_negative {
+            f64::NEG_INFINITY
+        } else {
+            f64::INFINITY
+        }
+    })
 }
