@@ -132,6 +132,13 @@ impl Selector {
         self.matches_by(&|label| labels.get(label).map(String::as_str))
     }
 
+    /// Returns conditions that whatever is selected fulfills, each as a list of alternatives: a
+    /// label with its value, or with any. Other things may fulfill them as well, so they tell
+    /// what is worth looking at. There is none where nothing can be said, as of `!has(a)`.
+    pub fn conditions(&self) -> Vec<Vec<(&str, Option<&str>)>> {
+        self.expression.conditions()
+    }
+
     /// Whether something is selected whose labels have the values that `value_of` tells.
     pub fn matches_by<'a>(&self, value_of: &dyn Fn(&str) -> Option<&'a str>) -> bool {
         self.expression.holds(value_of)
@@ -154,6 +161,40 @@ impl Expression {
             Self::Not(operand) => Self::Not(Box::new(operand.under(prefix, present))),
             Self::And(operands) => Self::And(each(operands)),
             Self::Or(operands) => Self::Or(each(operands)),
+        }
+    }
+
+    fn shortest_condition(&self) -> Option<Vec<(&str, Option<&str>)>> {
+        self.conditions().into_iter().min_by_key(Vec::len)
+    }
+
+    fn conditions(&self) -> Vec<Vec<(&str, Option<&str>)>> {
+        match self {
+            Self::Has(label) => vec![vec![(label, None)]],
+            Self::Compare(label, Operator::Equal, value) => vec![vec![(label, Some(value))]],
+            Self::Compare(
+                label,
+                Operator::Contains | Operator::StartsWith | Operator::EndsWith,
+                _,
+            ) => vec![vec![(label, None)]],
+            Self::In(label, values) => {
+                let values = values.iter();
+                vec![
+                    values
+                        .map(|value| (label.as_str(), Some(value.as_str())))
+                        .collect(),
+                ]
+            }
+            Self::And(operands) => operands.iter().flat_map(Self::conditions).collect(),
+            Self::Or(operands) => {
+                let all: Option<Vec<_>> = operands.iter().map(Self::shortest_condition).collect();
+                all.map(|all| all.concat()).into_iter().collect()
+            }
+            Self::All
+            | Self::Global
+            | Self::NotIn(..)
+            | Self::Not(_)
+            | Self::Compare(_, Operator::NotEqual, _) => Vec::new(),
         }
     }
 

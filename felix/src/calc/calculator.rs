@@ -165,6 +165,11 @@ impl Calculator {
         !self.news.is_empty() || self.index.is_touched()
     }
 
+    /// How often a selector was held against labels: what the cost of policies is counted by.
+    pub const fn selector_checks(&self) -> u64 {
+        self.index.checks()
+    }
+
     /// What followed for this host when it was [settled](Self::settle) last.
     pub const fn desired(&self) -> &Desired {
         &self.desired

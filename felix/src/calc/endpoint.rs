@@ -227,7 +227,7 @@ impl<'c> Builder<'c> {
     fn unknown_tier<'p>(
         &mut self,
         tier: &str,
-        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+        policies: impl Iterator<Item = (&'p str, &'p Policy)>,
     ) {
         let reason = format!(
             "there is no tier {tier}; it is taken for the last one, and for one that denies"

@@ -2,6 +2,7 @@
 
 mod broken;
 mod many;
+mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

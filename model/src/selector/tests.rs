@@ -208,6 +208,19 @@ proptest! {
     }
 
     #[test]
+    fn conditions_hold_for_whatever_is_selected(expression in expression(), labels in world()) {
+        let selector = read(&expression.to_string());
+        let fulfilled = |condition: Vec<(&str, Option<&str>)>| {
+            condition.iter().any(|(label, value)| {
+                let found = labels.get(*label);
+                found.is_some_and(|found| value.is_none_or(|value| value == found))
+            })
+        };
+        let all = selector.conditions().into_iter().all(fulfilled);
+        prop_assert!(all || !selector.matches(&labels), "{}", selector);
+    }
+
+    #[test]
     fn and_binds_closer_than_or(a in label(), b in label(), c in label(), labels in world()) {
         let bare = read(&format!("has({a}) || has({b}) && has({c})"));
         let there = |label: &String| labels.contains_key(label);

@@ -6,16 +6,17 @@
 //! subjects or names it. A selector's set of addresses exists while a list in use asks for it.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::Selector;
 
+use super::anchors::{Anchor, Anchors};
 use super::pool::Pool;
 use crate::render::SetId;
 
-type Labels = BTreeMap<String, String>;
+pub(super) type Labels = BTreeMap<String, String>;
 
 /// An endpoint of any host, as far as rules can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,15 +50,40 @@ pub(crate) struct Index {
     /// What endpoints have in common, as those of one deployment do, is held once.
     labels: Pool<Labels>,
     profiles: Pool<Vec<String>>,
-    lists: BTreeMap<String, List>,
-    /// Lists with subjects.
-    selecting: BTreeSet<String>,
+    lists: BTreeMap<Arc<str>, Kept>,
+    /// The subjects of lists.
+    subjects: Anchors<Arc<str>>,
     /// Keys of the lists that a local endpoint uses.
-    used: BTreeMap<String, BTreeSet<String>>,
+    used: BTreeMap<Arc<str>, Keys>,
     /// The same the other way round; no list without endpoint.
-    users: BTreeMap<String, BTreeSet<String>>,
+    users: BTreeMap<Arc<str>, Keys>,
     sets: BTreeMap<SetId, Members>,
+    /// The selectors of sets.
+    asked: Anchors<SetId>,
+    due: Due,
     touched: Touched,
+    checks: u64,
+}
+
+type Keys = BTreeSet<Arc<str>>;
+
+/// A list with the place where its subjects are kept.
+#[derive(Clone, Debug)]
+struct Kept {
+    list: List,
+    anchor: Option<Anchor>,
+}
+
+/// Changes whose consequences are still to be worked out: together, since lists and endpoints come
+/// in any order, and each of them would else be held against all of the others.
+#[derive(Clone, Debug, Default)]
+struct Due {
+    /// Endpoints that are local, or were.
+    members: Keys,
+    /// Lists with other subjects.
+    lists: Keys,
+    /// Sets without their addresses.
+    sets: BTreeSet<SetId>,
 }
 
 /// What of the index may be different.
@@ -99,6 +125,7 @@ impl Entry {
 #[derive(Clone, Debug)]
 struct Members {
     selector: Selector,
+    anchor: Anchor,
     /// Lists in use that ask for it.
     users: usize,
     /// Each with the number of endpoints that have it.
@@ -135,26 +162,30 @@ impl Index {
 
     /// Takes note of a list of rules, or that there is none.
     pub(crate) fn put_list(&mut self, key: &str, list: Option<List>) {
-        let old = self.lists.get(key).cloned();
+        let kept = self.lists.get(key).cloned();
+        let (old, anchor) = kept.map_or((None, None), |kept| (Some(kept.list), kept.anchor));
         if old == list {
             return;
         }
+        let name: Arc<str> = match self.lists.get_key_value(key) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(key),
+        };
         if self.users.contains_key(key) {
             // Sets that are still asked for are not to be made anew.
             self.ask(list.as_ref().map(|list| &list.selectors));
             self.ask_no_more(old.as_ref().map(|list| &list.selectors));
         }
-        let selects = list.as_ref().is_some_and(|list| list.subjects.is_some());
-        match selects {
-            true => self.selecting.insert(key.to_owned()),
-            false => self.selecting.remove(key),
-        };
         let labels = |list: &Option<List>| list.as_ref().map(|list| list.labels.clone());
         let relabelled = labels(&old).unwrap_or_default() != labels(&list).unwrap_or_default();
         let subjects = |list: &Option<List>| list.as_ref().and_then(|list| list.subjects.clone());
         let resubjected = subjects(&old) != subjects(&list);
+        let anchor = match resubjected {
+            true => self.resubject(&name, anchor, list.as_ref()),
+            false => anchor,
+        };
         match list {
-            Some(list) => self.lists.insert(key.to_owned(), list),
+            Some(list) => self.lists.insert(name, Kept { list, anchor }),
             None => self.lists.remove(key),
         };
         if relabelled {
@@ -168,23 +199,40 @@ impl Index {
                 self.replace(name, entry);
             }
         }
-        if resubjected {
-            let local: Vec<String> = self.used.keys().cloned().collect();
-            for endpoint in local {
-                self.reuse(&endpoint);
-            }
+    }
+
+    /// Keeps the subjects of a list in the place of those that it had.
+    fn resubject(
+        &mut self,
+        name: &Arc<str>,
+        old: Option<Anchor>,
+        list: Option<&List>,
+    ) -> Option<Anchor> {
+        if let Some(old) = old {
+            self.subjects.remove(name, &old);
         }
+        self.due.lists.insert(Arc::clone(name));
+        let subjects = list?.subjects.as_ref()?;
+        Some(self.subjects.insert(name, subjects))
     }
 
     /// The rules of a list are others: what its endpoints use is different.
     pub(crate) fn touch_users(&mut self, list: &str) {
         let users = self.users.get(list).into_iter().flatten();
-        self.touched.endpoints.extend(users.cloned());
+        self.touched
+            .endpoints
+            .extend(users.map(|user| user.to_string()));
     }
 
     /// Keys of the lists that a local endpoint uses.
-    pub(crate) fn used(&self, endpoint: &str) -> impl Iterator<Item = &String> {
-        self.used.get(endpoint).into_iter().flatten()
+    pub(crate) fn used(&self, endpoint: &str) -> impl Iterator<Item = &str> {
+        let used = self.used.get(endpoint).into_iter().flatten();
+        used.map(|key| &**key)
+    }
+
+    /// How often a selector was held against labels.
+    pub(crate) const fn checks(&self) -> u64 {
+        self.checks
     }
 
     /// The addresses of a set, each with the number of endpoints that have it; `None` if nobody
@@ -193,14 +241,23 @@ impl Index {
         self.sets.get(set).map(|set| &set.addresses)
     }
 
-    /// What may be different since the last call.
+    /// Works out the consequences of all changes since the last call. Returns what may be different.
     pub(crate) fn take_touched(&mut self) -> Touched {
+        let lists = std::mem::take(&mut self.due.lists);
+        let members = std::mem::take(&mut self.due.members);
+        self.reuse_lists(&lists, &members);
+        for endpoint in members {
+            self.reuse(&endpoint);
+        }
+        self.fill();
         std::mem::take(&mut self.touched)
     }
 
-    /// Whether anything may be.
+    /// Whether anything may be different.
     pub(crate) fn is_touched(&self) -> bool {
-        !self.touched.is_empty()
+        let due = &self.due;
+        let settled = due.members.is_empty() && due.lists.is_empty() && due.sets.is_empty();
+        !settled || !self.touched.is_empty()
     }
 
     fn entry(&mut self, member: Member) -> Entry {
@@ -219,7 +276,7 @@ impl Index {
     fn inherited(&mut self, own: &Arc<Labels>, profiles: &[String]) -> Arc<Labels> {
         let lists = profiles
             .iter()
-            .filter_map(|profile| self.lists.get(profile));
+            .filter_map(|profile| Some(&self.lists.get(profile.as_str())?.list));
         let lists: Vec<&List> = lists.filter(|list| !list.labels.is_empty()).collect();
         if lists.is_empty() {
             return own.clone();
@@ -233,9 +290,44 @@ impl Index {
     }
 
     fn replace(&mut self, key: Arc<str>, entry: Option<Entry>) {
-        let old = self.members.get(&key);
-        for (id, set) in &mut self.sets {
-            let (gone, come) = (set.of(old), set.of(entry.as_ref()));
+        self.exchange_addresses(&key, entry.as_ref());
+        let mut local = entry.as_ref().is_some_and(|entry| entry.local);
+        let old = match entry {
+            Some(entry) => self.members.insert(key.clone(), entry),
+            None => self.members.remove(&key),
+        };
+        if let Some(old) = old {
+            local |= old.local;
+            self.profiles.give_back(old.profiles);
+            self.labels.give_back(old.own_labels);
+            self.labels.give_back(old.labels);
+        }
+        if local {
+            self.due.members.insert(key);
+        }
+    }
+
+    /// Takes the addresses of an endpoint out of the sets and puts those of `entry` in.
+    fn exchange_addresses(&mut self, key: &str, entry: Option<&Entry>) {
+        let old = self.members.get(key);
+        let mut ids = Vec::new();
+        let both = [old, entry].into_iter().flatten();
+        for labels in both.map(|entry| &entry.labels) {
+            ids.extend(self.asked.candidates(labels));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            // Those that are due are filled with what is there then.
+            let set = self
+                .sets
+                .get_mut(id)
+                .filter(|_| !self.due.sets.contains(id));
+            let Some(set) = set else {
+                continue;
+            };
+            self.checks += 2;
+            let (gone, come) = (set.of(old), set.of(entry));
             if gone == come {
                 continue;
             }
@@ -249,50 +341,95 @@ impl Index {
                     .extend(changed);
             }
         }
-        let old = match entry {
-            Some(entry) => self.members.insert(key.clone(), entry),
-            None => self.members.remove(&key),
-        };
-        if let Some(old) = old {
-            self.profiles.give_back(old.profiles);
-            self.labels.give_back(old.own_labels);
-            self.labels.give_back(old.labels);
-        }
-        self.reuse(&key);
     }
 
-    /// Works out anew which lists an endpoint uses.
-    fn reuse(&mut self, endpoint: &str) {
-        let entry = self.members.get(endpoint).filter(|entry| entry.local);
-        let mut new: BTreeSet<String> = BTreeSet::new();
-        if let Some(entry) = entry {
-            new.extend(entry.profiles.iter().cloned());
-            let selects = |list: &&String| {
-                let subjects = self
-                    .lists
-                    .get(*list)
-                    .and_then(|list| list.subjects.as_ref());
-                subjects.is_some_and(|subjects| subjects.matches(&entry.labels))
+    /// Works out which of these lists each local endpoint uses, except for `others`.
+    fn reuse_lists(&mut self, lists: &Keys, others: &Keys) {
+        if lists.is_empty() {
+            return;
+        }
+        let mut changed = Anchors::default();
+        for key in lists {
+            let kept = self.lists.get(key);
+            if let Some(subjects) = kept.and_then(|kept| kept.list.subjects.as_ref()) {
+                changed.insert(key, subjects);
+            }
+        }
+        let local: Vec<Arc<str>> = self.used.keys().cloned().collect();
+        for endpoint in local {
+            if others.contains(&endpoint) {
+                continue;
+            }
+            let (Some(entry), Some(used)) = (self.members.get(&endpoint), self.used.get(&endpoint))
+            else {
+                continue;
             };
-            new.extend(self.selecting.iter().filter(selects).cloned());
+            let (mut new, checks) = selecting(&self.lists, &changed, &entry.labels);
+            self.checks += checks;
+            let named = entry.profiles.iter();
+            let named = named.filter_map(|name| Some(Arc::clone(lists.get(name.as_str())?)));
+            new.extend(named);
+            let old: Keys = match used.len() < lists.len() {
+                true => used
+                    .iter()
+                    .filter(|key| lists.contains(*key))
+                    .cloned()
+                    .collect(),
+                false => lists
+                    .iter()
+                    .filter(|key| used.contains(*key))
+                    .cloned()
+                    .collect(),
+            };
+            self.exchange_uses(&endpoint, &old, &new);
         }
-        let local = entry.is_some();
-        let old = match local {
-            true => self.used.insert(endpoint.to_owned(), new.clone()),
-            false => self.used.remove(endpoint),
-        };
-        let old = old.unwrap_or_default();
-        if old != new {
-            self.touched.endpoints.insert(endpoint.to_owned());
+    }
+
+    /// Works out which lists an endpoint uses.
+    fn reuse(&mut self, endpoint: &Arc<str>) {
+        let entry = self.members.get(endpoint).filter(|entry| entry.local);
+        let mut new = Keys::new();
+        if let Some(entry) = entry {
+            let (selecting, checks) = selecting(&self.lists, &self.subjects, &entry.labels);
+            new = selecting;
+            self.checks += checks;
+            for profile in entry.profiles.iter().map(String::as_str) {
+                let kept = self.lists.get_key_value(profile).map(|(key, _)| key);
+                let in_use = || self.users.get_key_value(profile).map(|(key, _)| key);
+                let name = kept.or_else(in_use).cloned();
+                new.insert(name.unwrap_or_else(|| Arc::from(profile)));
+            }
+            self.used.entry(Arc::clone(endpoint)).or_default();
         }
-        for list in new.difference(&old) {
-            let users = self.users.entry(list.clone()).or_default();
-            users.insert(endpoint.to_owned());
+        let is_local = entry.is_some();
+        let old = self.used.get(endpoint).cloned().unwrap_or_default();
+        self.exchange_uses(endpoint, &old, &new);
+        if !is_local {
+            self.used.remove(endpoint);
+        }
+    }
+
+    /// An endpoint uses the `new` lists in the place of the `old` ones.
+    fn exchange_uses(&mut self, endpoint: &Arc<str>, old: &Keys, new: &Keys) {
+        if old == new {
+            return;
+        }
+        self.touched.endpoints.insert(endpoint.to_string());
+        let used = self.used.entry(Arc::clone(endpoint)).or_default();
+        for key in new {
+            used.insert(Arc::clone(key));
+        }
+        for key in old.difference(new) {
+            used.remove(key);
+        }
+        for list in new.difference(old) {
+            let users = self.users.entry(Arc::clone(list)).or_default();
+            users.insert(Arc::clone(endpoint));
             if users.len() == 1 {
                 self.ask_of(list, Self::ask);
             }
         }
-        for list in old.difference(&new) {
+        for list in old.difference(new) {
             if drop_pair(&mut self.users, list, endpoint) {
                 self.ask_of(list, Self::ask_no_more);
             }
@@ -300,7 +437,8 @@ impl Index {
     }
 
     fn ask_of(&mut self, list: &str, act: fn(&mut Self, Option<&BTreeMap<SetId, Selector>>)) {
-        let selectors = self.lists.get(list).map(|list| list.selectors.clone());
+        let kept = self.lists.get(list);
+        let selectors = kept.map(|kept| kept.list.selectors.clone());
         act(self, selectors.as_ref());
     }
 
@@ -310,21 +448,50 @@ impl Index {
                 set.users += 1;
                 continue;
             }
-            let mut set = Members {
+            let set = Members {
                 selector: selector.clone(),
+                anchor: self.asked.insert(id, selector),
                 users: 1,
                 addresses: BTreeMap::new(),
             };
-            let selected = self.members.values();
-            let selected = selected.filter(|entry| selector.matches(&entry.labels));
-            let addresses = selected.flat_map(|entry| entry.addresses.iter().copied());
-            let come = set.exchange(&[], &addresses.collect::<Vec<IpAddr>>());
-            self.touched
-                .sets
-                .entry(id.clone())
-                .or_default()
-                .extend(come);
             self.sets.insert(id.clone(), set);
+            self.due.sets.insert(id.clone());
+        }
+    }
+
+    /// Fills the sets that are new: one walk over the endpoints for all of them, in which endpoints
+    /// with the same labels are looked at once.
+    fn fill(&mut self) {
+        let due = std::mem::take(&mut self.due.sets);
+        let mut asked = Anchors::default();
+        for id in due {
+            self.touched.sets.entry(id.clone()).or_default();
+            if let Some(set) = self.sets.get(&id) {
+                asked.insert(&id, &set.selector);
+            }
+        }
+        if asked.is_empty() {
+            return;
+        }
+        let mut known: HashMap<*const Labels, Vec<&SetId>> = HashMap::new();
+        for entry in self.members.values() {
+            let ids = known.entry(Arc::as_ptr(&entry.labels)).or_insert_with(|| {
+                let mut ids = asked.candidates(&entry.labels);
+                self.checks += ids.len() as u64;
+                ids.retain(|id| {
+                    let set = self.sets.get(*id);
+                    set.is_some_and(|set| set.selector.matches(&entry.labels))
+                });
+                ids
+            });
+            for id in ids {
+                let Some(set) = self.sets.get_mut(*id) else {
+                    continue;
+                };
+                let come = set.exchange(&[], &entry.addresses);
+                let touched = self.touched.sets.get_mut(*id);
+                touched.into_iter().for_each(|set| set.extend(&come));
+            }
         }
     }
 
@@ -337,6 +504,8 @@ impl Index {
             if set.users == 0
                 && let Some(gone) = self.sets.remove(id)
             {
+                self.asked.remove(id, &gone.anchor);
+                self.due.sets.remove(id);
                 self.touched
                     .sets
                     .entry(id.clone())
@@ -380,12 +549,24 @@ impl Members {
     }
 }
 
+/// The lists whose subjects have these labels, and how many were looked at.
+fn selecting(
+    lists: &BTreeMap<Arc<str>, Kept>,
+    subjects: &Anchors<Arc<str>>,
+    labels: &Labels,
+) -> (Keys, u64) {
+    let candidates = subjects.candidates(labels);
+    let checks = candidates.len() as u64;
+    let selects = |key: &&Arc<str>| {
+        let subjects = lists.get(*key).and_then(|kept| kept.list.subjects.as_ref());
+        subjects.is_some_and(|subjects| subjects.matches(labels))
+    };
+    let selecting = candidates.into_iter().filter(selects).cloned().collect();
+    (selecting, checks)
+}
+
 /// Takes one out of the set of a key, and the set with the last of it; returns whether it did that.
-fn drop_pair<T: Ord + Borrow<str>>(
-    pairs: &mut BTreeMap<String, BTreeSet<T>>,
-    key: &str,
-    one: &str,
-) -> bool {
+fn drop_pair<K: Ord + Borrow<str>>(pairs: &mut BTreeMap<K, Keys>, key: &str, one: &str) -> bool {
     let Some(set) = pairs.get_mut(key) else {
         return false;
     };

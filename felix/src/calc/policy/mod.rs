@@ -1,5 +1,6 @@
 //! Policies: read, matched with endpoints, put in order.
 
+mod anchors;
 mod index;
 mod order;
 mod pool;

@@ -81,9 +81,9 @@ impl Tiers {
     pub(crate) fn asked<'p>(
         &self,
         direction: Direction,
-        policies: impl Iterator<Item = (&'p String, &'p Policy)>,
+        policies: impl Iterator<Item = (&'p str, &'p Policy)>,
     ) -> Vec<Asked<'p>> {
-        let mut all: Vec<(Tier, bool, &String, &Policy, &Compiled)> = policies
+        let mut all: Vec<(Tier, bool, &str, &Policy, &Compiled)> = policies
             .filter_map(|(key, policy)| {
                 let side = policy.side(direction)?;
                 let (tier, unknown) = self.get(&policy.tier);

@@ -1,0 +1,129 @@
+//! What a start costs, in any order of lists: counted in selectors that are held against labels.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{PREFIX, tell};
+use crate::calc::{Calculator, Desired};
+
+/// Values by key, one list for each kind.
+type Lists = [BTreeMap<String, Value>; 3];
+
+/// As many policies as applications, each for one of them and about the next. Endpoints of this
+/// host and of others are of these applications. All are of one namespace, and all share a label.
+fn lists(policies: usize, remote: usize, local: usize) -> Lists {
+    let tier = |name: &str, order: usize| {
+        let value = json!({"spec": {"order": order, "defaultAction": "Pass"}});
+        (format!("{PREFIX}tiers/{name}"), value)
+    };
+    let policy = |n: usize| {
+        let selector = |n: usize| format!("app == 'a{}' && all == 'x'", n % policies);
+        let allow = json!({"action": "Allow", "source": {"selector": selector(n + 1)}});
+        let tier = if n.is_multiple_of(2) {
+            "first"
+        } else {
+            "second"
+        };
+        let spec = json!({"tier": tier, "selector": selector(n),
+            "order": n, "ingress": [allow]});
+        let key = format!("{PREFIX}networkpolicies/openstack/p{n}");
+        (
+            key,
+            json!({"metadata": {"name": format!("p{n}")}, "spec": spec}),
+        )
+    };
+    let endpoint = |n: usize| {
+        let host = if n < local { 0 } else { 1 + n / 100 };
+        let name = format!("h{host}-openstack-vm{n}-p");
+        let labels = json!({"app": format!("a{}", n * 7 % policies), "all": "x",
+            "pod": format!("{n}")});
+        let address = format!("10.65.{}.{}/32", n / 250, n % 250);
+        let spec = json!({"orchestrator": "openstack", "workload": format!("vm{n}"),
+            "node": format!("h{host}"), "endpoint": "p", "interfaceName": format!("tap{n}"),
+            "profiles": ["kns"], "ipNetworks": [address]});
+        let key = format!("{PREFIX}workloadendpoints/openstack/{name}");
+        (
+            key,
+            json!({"metadata": {"name": name, "namespace": "openstack", "labels": labels},
+            "spec": spec}),
+        )
+    };
+    [
+        [tier("first", 1), tier("second", 2)].into(),
+        (0..policies).map(policy).collect(),
+        (0..local + remote).map(endpoint).collect(),
+    ]
+}
+
+/// What follows from values in this order, settled after each `bite` of them, and how many selectors
+/// were held against labels.
+fn started<'v>(
+    values: impl IntoIterator<Item = (&'v String, &'v Value)>,
+    bite: usize,
+) -> (Desired, u64) {
+    let mut calculator = Calculator::new("h0", None);
+    for (at, (key, value)) in values.into_iter().enumerate() {
+        tell(&mut calculator, key, Some(value));
+        if (at + 1).is_multiple_of(bite) {
+            calculator.settle();
+        }
+    }
+    calculator.settle();
+    (calculator.desired().clone(), calculator.selector_checks())
+}
+
+/// The lists one after the other in each order, and all values interleaved.
+fn orders(lists: &Lists) -> Vec<(String, Vec<(&String, &Value)>)> {
+    let names = ["tiers", "policies", "endpoints"];
+    let mut orders = Vec::new();
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
+        let name = order.map(|at| names[at]).join(", ");
+        let values = order.iter().flat_map(|at| &lists[*at]).collect();
+        orders.push((name, values));
+    }
+    let mut mixed: Vec<_> = lists.iter().flatten().enumerate().collect();
+    mixed.sort_by_key(|(at, _)| at * 7_919 % 1_009);
+    let mixed = mixed.into_iter().map(|(_, value)| value).collect();
+    orders.push(("interleaved".into(), mixed));
+    orders
+}
+
+#[test]
+fn order_of_lists_changes_neither_outcome_nor_cost() {
+    const POLICIES: usize = 120;
+    let lists = lists(POLICIES, 300, 30);
+    let values = (POLICIES + 330) as u64;
+    let (expected, _) = started(lists.iter().flatten(), usize::MAX);
+    assert!(!expected.rules().chains.is_empty());
+    for (name, values_in_order) in orders(&lists) {
+        for bite in [usize::MAX, 225, 40] {
+            let (desired, checks) = started(values_in_order.iter().copied(), bite);
+            assert!(desired == expected, "{name} in bites of {bite}");
+            println!("{name} in bites of {bite}: {checks} checks");
+            // A new selector costs a look at the endpoints that it may select, once.
+            assert!(checks <= 8 * values, "{name} in bites of {bite}: {checks}");
+        }
+    }
+}
+
+#[test]
+fn start_with_four_times_as_much_costs_four_times_as_much() {
+    let checks = |size: usize| {
+        let lists = lists(size, 2 * size, size / 4);
+        let all = orders(&lists).into_iter();
+        all.map(|(_, values)| started(values, usize::MAX).1)
+            .collect::<Vec<u64>>()
+    };
+    for (small, large) in checks(60).into_iter().zip(checks(240)) {
+        println!("{small} checks, then {large}");
+        assert!(small > 0 && large <= 6 * small, "{small}, then {large}");
+    }
+}
