@@ -33,16 +33,18 @@ pub enum LogFormat {
 ///
 /// # Errors
 ///
-/// The level cannot be parsed, or logging was started before.
+/// The level cannot be parsed, logging was started before, or the machine gives no thread.
 pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
     let from_environment = std::env::var(LOG_VARIABLE)
         .ok()
         .filter(|value| !value.is_empty());
     let level = from_environment.as_deref().unwrap_or(level);
+    let filter = log_filter(level)?;
+    log::start_writer().map_err(LogError::Writer)?;
     let builder = tracing_subscriber::fmt()
         .with_writer(log::ToSink)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-        .with_env_filter(log_filter(level)?);
+        .with_env_filter(filter);
     let started = match format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
@@ -77,6 +79,9 @@ pub enum LogError {
         /// Why it is none.
         cause: ParseError,
     },
+    /// The thread that writes the lines cannot start.
+    #[error("no thread for the log: {0}")]
+    Writer(#[source] io::Error),
     /// Logging runs already.
     #[error("logging was started twice")]
     Twice,

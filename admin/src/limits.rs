@@ -67,3 +67,9 @@ pub const LOG_RETRY: Duration = Duration::from_millis(20);
 
 /// The status says that standard error is not read once a line has waited this long in `write`.
 pub const LOG_STALLED: Duration = Duration::from_secs(2);
+
+/// Of repeated events, how many are logged within [`REPEATS_WINDOW`]; further ones are summarized.
+pub const REPEATS_LOGGED: u64 = 5;
+
+/// After this time repeated events are summarized.
+pub const REPEATS_WINDOW: Duration = Duration::from_secs(10);

@@ -5,11 +5,14 @@
 //! lines into the queue and goes on. Lines that do not fit are lost and counted by level; once there
 //! is room, one line reports how many.
 //!
+//! [`Repeats`] keeps what may happen any number of times a second from filling the queue.
+//!
 //! The last lines are written nevertheless: [`Logging`] waits for the writer when it is dropped, and
 //! so does a panic, both no longer than [`LOG_FLUSH`](crate::limits::LOG_FLUSH).
 
 mod lines;
 mod queue;
+mod repeats;
 mod sink;
 #[cfg(test)]
 mod tests;
@@ -24,6 +27,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::daemon::LogFormat;
 use crate::limits::{LOG_FLUSH, LOG_STALLED};
 use crate::report::LogFigures;
+pub use repeats::{Repeats, Summary};
 use sink::Sink;
 
 static SINK: Sink = Sink::new();
@@ -41,7 +45,7 @@ impl Logging {
     ///
     /// The machine does not give a thread or a file descriptor.
     pub fn begin() -> io::Result<Self> {
-        SINK.begin()?;
+        start_writer()?;
         std::panic::set_hook(Box::new(|panic| SINK.panicked(panic)));
         Ok(Self(()))
     }
@@ -56,6 +60,11 @@ impl Drop for Logging {
     fn drop(&mut self) {
         SINK.leave(LOG_FLUSH);
     }
+}
+
+/// Starts the writer thread, if it does not run yet.
+pub(crate) fn start_writer() -> io::Result<()> {
+    SINK.begin()
 }
 
 /// Sets the format of the lines that the sink itself adds.

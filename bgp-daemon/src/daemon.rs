@@ -12,9 +12,10 @@ use intent::{Intent, report};
 
 use crate::fabric::{Fabric, Look};
 use crate::limits::REMEMBER;
+use crate::log::Log;
 use crate::memory::{Memory, Pace};
 use crate::source::Source;
-use crate::{Config, Failure, Program, Settings, begin, log, restart};
+use crate::{Config, Failure, Program, Settings, begin, restart};
 
 /// Everything a daemon owns but its control socket and its signals.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct Daemon<P: Program> {
     pub(crate) memory: Memory,
     /// When that is to be written down.
     pub(crate) remembering: Pace,
+    /// What happens, on its way into the log.
+    log: Log,
     started: Instant,
     /// When the configuration in force was read.
     pub(crate) configured: Instant,
@@ -74,6 +77,7 @@ impl<P: Program> Daemon<P> {
             refused: None,
             memory,
             remembering: Pace::new(REMEMBER),
+            log: Log::new(),
             started: Instant::now(),
             configured: Instant::now(),
         })
@@ -85,6 +89,7 @@ impl<P: Program> Daemon<P> {
         let timers = [
             self.program.poll_timeout(),
             self.remembering.poll_timeout(),
+            self.log.poll_timeout(),
             self.fabric.enrol_timeout(),
             self.fabric.poll_timeout(),
             source.and_then(Source::poll_timeout),
@@ -95,10 +100,11 @@ impl<P: Program> Daemon<P> {
 
     /// Takes note of what a turn of the driver brought.
     pub(crate) fn hear(&mut self, events: &[Event]) {
+        let now = self.io.clock().now();
         for event in events {
-            log::event(self.io.speaker(), event);
+            self.log.event(now, self.io.speaker(), event);
             if changes_peers(event) {
-                self.remembering.want(self.io.clock().now());
+                self.remembering.want(now);
             }
             if let Event::Speaker(event) = event {
                 self.fabric.hear(event);
@@ -172,6 +178,16 @@ impl<P: Program> Daemon<P> {
         }
     }
 
+    /// Logs what repeated, if it is time; all of it if the daemon `leaves`.
+    pub(crate) fn summarize(&mut self, leaves: bool) {
+        let now = self.io.clock().now();
+        if leaves {
+            self.log.finish(now);
+        } else if self.log.poll_timeout().is_some_and(|at| at <= now) {
+            self.log.look(now);
+        }
+    }
+
     /// Notes for the next start which neighbours there are, if that has changed and was not noted
     /// just now.
     pub(crate) fn remember_in_time(&mut self) {
@@ -205,7 +221,7 @@ impl<P: Program> Daemon<P> {
             facts: report::facts(self.io.speaker()),
             tables: Some(report::tables(self.io.speaker()).into()),
             store: self.source.as_ref().map(|source| source.figures().into()),
-            ..begin::process::<P>(&self.config, self.started, 0)
+            ..begin::process::<P>(&self.config, self.started, self.log.summarized())
         };
         if let Some(source) = &self.source {
             status.waiting_for.extend(source.waiting());

@@ -75,3 +75,13 @@ pub const ENROL: Duration = Duration::from_secs(1);
 /// Prefixes for which it is waited whether they come by another way, too, before the peers that they
 /// come by are taken as needed.
 pub const SURVEY_DOUBTS_MAX: usize = 256;
+
+/// Events of configured neighbors whose repetitions are told apart in the log: several kinds for each
+/// neighbor, so that none shares its count with others.
+pub const LOG_NEIGHBOR_KEYS_MAX: usize = 131_072;
+
+/// The same of neighbors out of ranges.
+pub const LOG_DYNAMIC_KEYS_MAX: usize = 8192;
+
+/// The same of addresses that belong to no neighbor: there may be any number of them.
+pub const LOG_STRANGER_KEYS_MAX: usize = 16;

@@ -93,6 +93,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     tell_ready();
     let parting = loop {
         daemon.remember_in_time();
+        daemon.summarize(false);
         let mut more = daemon.program.carry(&mut daemon.io) != Progress::Done;
         more |= daemon.look() != Progress::Done;
         let rest = daemon.rest();
@@ -123,6 +124,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
 /// Closes all sessions, and leaves the other side in good order.
 async fn leave<P: Program>(mut daemon: Daemon<P>, parting: Parting) {
     tell_stopping();
+    daemon.summarize(true);
     tracing::info!("leaving: closing all sessions");
     match parting {
         Parting::ToComeBack => daemon.remember(),
