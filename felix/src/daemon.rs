@@ -24,7 +24,7 @@ use crate::apply::{HostError, LinuxHost};
 use crate::config::Config;
 use crate::datastore_address::DatastoreAddresses;
 use crate::endpoint_files::EndpointFiles;
-use crate::limits::{EVENTS_PER_TURN, UPDATES_GAP};
+use crate::limits::{EVENTS_PER_TURN, UPDATE_OCTETS_PER_BITE, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
 use crate::status::{Outcome, Reporter};
 use crate::store;
@@ -90,6 +90,8 @@ pub struct Daemon {
     follower: Follower,
     /// Where the datastore is.
     addresses: DatastoreAddresses,
+    /// Changes of the store that came together and are still to be taken, a bite at a time.
+    waiting: std::vec::IntoIter<Update>,
     /// When the store's next changes are taken.
     updates_at: Instant,
     /// How current the picture of the store is.
@@ -114,6 +116,7 @@ enum Wake {
     Kernel(Event),
     Store(Vec<Update>),
     DatastoreAt(BTreeSet<SocketAddr>),
+    More,
     Reported(Outcome),
     Request(Request),
     Signal(Signal),
@@ -156,6 +159,7 @@ impl Daemon {
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
             addresses: DatastoreAddresses::of(&config.datastore.endpoints),
             store,
+            waiting: Vec::new().into_iter(),
             updates_at: clock.now(),
             store_status: Status::Syncing,
             snapshot_age_s: None,
@@ -178,11 +182,21 @@ impl Daemon {
         let mut stop = pin!(stop);
         let mut errand: Option<Errand> = None;
         loop {
-            self.turn(&mut errand);
+            // Changes that came together are acted upon together.
+            if self.waiting.len() == 0 {
+                self.turn(&mut errand);
+            }
             match self.wake(&mut stop, &mut errand).await {
                 Wake::Kernel(event) => self.kernel(event)?,
-                Wake::Store(updates) => self.updates(updates),
                 Wake::DatastoreAt(addresses) => self.agent.datastore_at(addresses),
+                Wake::Store(updates) => {
+                    if self.agent.is_store_in_sync() {
+                        self.updates_at = self.clock.now() + UPDATES_GAP;
+                    }
+                    self.waiting = updates.into_iter();
+                    self.updates();
+                }
+                Wake::More => self.updates(),
                 Wake::Reported(outcome) => {
                     errand = None;
                     self.reporter.done(self.clock.now(), outcome);
@@ -249,10 +263,11 @@ impl Daemon {
             signal = next_signal(self.signals.as_mut()) => Wake::Signal(signal),
             event = self.fib.event() => Wake::Kernel(event),
             request = self.control.next() => Wake::Request(request),
-            updates = next_updates(&mut self.follower, self.clock, self.updates_at) => {
-                Wake::Store(updates)
-            }
             addresses = self.addresses.changed() => Wake::DatastoreAt(addresses),
+            updates = next_updates(&mut self.follower, self.clock, self.updates_at),
+                if self.waiting.len() == 0 => Wake::Store(updates),
+            // Lets the runtime look at sockets in between.
+            () = tokio::task::yield_now(), if self.waiting.len() > 0 => Wake::More,
             outcome = run_errand(errand) => Wake::Reported(outcome),
             () = self.host.round_over() => Wake::Time,
             () = self.clock.reach(deadline) => Wake::Time,
@@ -278,11 +293,13 @@ impl Daemon {
         Ok(())
     }
 
-    fn updates(&mut self, updates: Vec<Update>) {
-        if self.agent.is_store_in_sync() {
-            self.updates_at = self.clock.now() + UPDATES_GAP;
-        }
-        for update in updates {
+    /// Takes a bite of the changes that wait.
+    fn updates(&mut self) {
+        let mut left = UPDATE_OCTETS_PER_BITE;
+        while left > 0
+            && let Some(update) = self.waiting.next()
+        {
+            left = left.saturating_sub(octets(&update));
             match update {
                 Update::Change(Change::Put(item)) => {
                     let key = String::from_utf8_lossy(&item.key);
@@ -376,6 +393,15 @@ impl Daemon {
                 self.config_error = Some(report.to_string());
             }
         }
+    }
+}
+
+/// What an update counts in a bite: reading it takes the longer the larger it is.
+fn octets(update: &Update) -> usize {
+    match update {
+        Update::Change(Change::Put(item)) => item.key.len() + item.value.len(),
+        Update::Change(Change::Delete(key)) => key.len(),
+        Update::Status(_) => 0,
     }
 }
 

@@ -87,6 +87,10 @@ pub const EVENTS_PER_TURN: usize = 4096;
 /// and those that come right after it together.
 pub const UPDATES_GAP: Duration = Duration::from_millis(5);
 
+/// Octets of the store's changes that are read before signals, requests and the kernel's events are
+/// looked at again: a few hundred policies or endpoints, some ten milliseconds.
+pub const UPDATE_OCTETS_PER_BITE: usize = 256 * 1024;
+
 /// Octets of the name of a set of endpoints' addresses (as in Calico).
 pub const SET_NAME_OCTETS_MAX: usize = 31;
 

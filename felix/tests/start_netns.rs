@@ -1,0 +1,190 @@
+//! Felix as a process that starts on a store of many policies: it programs all of them, and its
+//! control socket answers meanwhile. Needs root and `CAMBRIC_LAB=1`.
+//!
+//! `CAMBRIC_START=<policies>,<remote>,<local>` sets other numbers of policies and of endpoints of other
+//! hosts and of this one, `CAMBRIC_FELIX` another program. `docs/numbers.md` has what was measured so.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod netns;
+
+use std::fs;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use admin::report::EndpointFigures;
+use admin::{Command as Ask, Reply};
+use datastore::resources::Resources;
+use datastore::serve::{ServeConfig, Server};
+use datastore::{LeaseId, Store};
+use netns::host::{Host, PATIENCE, RESOURCES};
+use netns::{lab, run};
+use serde_json::{Value, json};
+
+/// What is in the store where nothing else is asked for: policies, endpoints of other hosts, endpoints
+/// of this host.
+const SIZES: [usize; 3] = [300, 300, 10];
+
+/// How long a question to the control socket may wait.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// A process, killed when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sizes() -> [usize; 3] {
+    let Ok(text) = std::env::var("CAMBRIC_START") else {
+        return SIZES;
+    };
+    let sizes: Vec<usize> = text.split(',').map(|size| size.parse().unwrap()).collect();
+    sizes.try_into().expect("three sizes")
+}
+
+/// Each policy is for endpoints of one application, which this host has, and lets those of one role,
+/// which no other policy asks for, speak to them.
+fn policy(n: usize, local: usize) -> (String, Value) {
+    let allow = json!({"action": "Allow", "protocol": "TCP",
+        "source": {"selector": format!("role == 'r{n}'")},
+        "destination": {"ports": [80 + n % 7]}});
+    let selector = format!("app == 'a{}'", n % local.max(1));
+    let spec = json!({"selector": selector, "order": n, "ingress": [allow],
+        "egress": [{"action": "Allow"}]});
+    let key = format!("{RESOURCES}networkpolicies/ns/default.p{n}");
+    (
+        key,
+        json!({"metadata": {"name": format!("default.p{n}")}, "spec": spec}),
+    )
+}
+
+fn endpoint(n: usize, local: usize, policies: usize) -> (String, Value) {
+    let node = if n < local {
+        "n1".to_owned()
+    } else {
+        format!("m{}", n / 100)
+    };
+    let name = format!("{node}-k8s-w{n}-eth0");
+    let labels = json!({"app": format!("a{}", n % local.max(1)), "pod": format!("w{n}"),
+        "role": format!("r{}", n % policies.max(1)),
+        "projectcalico.org/namespace": "ns", "projectcalico.org/orchestrator": "k8s"});
+    let address = format!(
+        "10.{}.{}.{}/32",
+        65 + n / 62_500,
+        n / 250 % 250,
+        1 + n % 250
+    );
+    let spec = json!({"orchestrator": "k8s", "node": node, "pod": format!("w{n}"),
+        "endpoint": "eth0", "interfaceName": format!("cali{n}"), "ipNetworks": [address],
+        "profiles": ["projectcalico-default-allow"]});
+    let key = format!("{RESOURCES}workloadendpoints/ns/{name}");
+    (
+        key,
+        json!({"metadata": {"name": name, "namespace": "ns", "labels": labels}, "spec": spec}),
+    )
+}
+
+/// A host with a store that is served, filled, and without a Felix. The address of the store is
+/// returned with it.
+fn filled(policies: usize, remote: usize, local: usize) -> (Host, String) {
+    let mut address = String::new();
+    let host = Host::with(async || {
+        let config = ServeConfig {
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            ..ServeConfig::default()
+        };
+        let server = Server::bind(config).await.unwrap();
+        address = format!("http://{}", server.addresses()[0]);
+        let store = Arc::new(server.store());
+        tokio::spawn(server.run(std::future::pending()));
+        let ready = Resources::from(Arc::clone(&store) as Arc<dyn Store>);
+        ready.declare_ready().await.unwrap();
+        let values = (0..policies).map(|n| policy(n, local));
+        let endpoints = (0..local + remote).map(|n| endpoint(n, local, policies));
+        for (key, value) in values.chain(endpoints) {
+            let put = store.put(key.into(), value.to_string().into(), LeaseId::default());
+            put.await.unwrap();
+        }
+        store as Arc<dyn Store>
+    });
+    (host, address)
+}
+
+fn figures(host: &Host) -> Option<EndpointFigures> {
+    match host.ask(&Ask::Status {}) {
+        Reply::Status(status) if status.ready => status.endpoints.map(|figures| *figures),
+        Reply::Status(_) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Leaves the processor to Felix for a moment.
+fn pause(host: &Host) {
+    let moment = async { tokio::time::sleep(Duration::from_millis(10)).await };
+    host.handle().block_on(moment);
+}
+
+fn start_felix(host: &Host, store: &str) -> Process {
+    let file = |name: &str| host.directory().join(name);
+    let text = format!(
+        "hostname = \"n1\"\ncontrol = \"{}\"\nlog = \"info\"\n\
+         [datastore]\nendpoints = [\"{store}\"]\n",
+        host.socket().display(),
+    );
+    fs::write(file("felix.toml"), text).unwrap();
+    let program = std::env::var("CAMBRIC_FELIX");
+    let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_cambric-felix").to_owned());
+    let log = fs::File::create(file("felix.log")).unwrap();
+    let process = Command::new(program)
+        .arg("--config")
+        .arg(file("felix.toml"))
+        .stderr(log)
+        .spawn();
+    Process(process.unwrap())
+}
+
+#[test]
+fn start_with_many_policies_keeps_answering() {
+    lab("start_with_many_policies_keeps_answering", || {
+        let [policies, remote, local] = sizes();
+        let (host, store) = filled(policies, remote, local);
+        for n in 0..local {
+            run(&format!("ip link add cali{n} type veth peer name in{n}"));
+            run(&format!("ip link set in{n} up"));
+            run(&format!("ip link set cali{n} up"));
+        }
+        let begun = Instant::now();
+        let felix = start_felix(&host, &store);
+        let within = PATIENCE * 4;
+        while std::os::unix::net::UnixStream::connect(host.socket()).is_err() {
+            assert!(begun.elapsed() < within, "no control socket");
+            pause(&host);
+        }
+        let mut slowest = Duration::ZERO;
+        let done = loop {
+            let asked = Instant::now();
+            let figures = figures(&host);
+            slowest = slowest.max(asked.elapsed());
+            match figures {
+                Some(figures) if figures.up == local as u64 => break figures,
+                figures => assert!(begun.elapsed() < within, "{figures:?}"),
+            }
+            pause(&host);
+        };
+        let took = begun.elapsed();
+        let usage = ::lab::usage(felix.0.id()).unwrap();
+        println!(
+            "{policies} policies, {remote} remote, {local} local: {took:.2?}, CPU {:.2?}, \
+             {} MB, slowest answer {slowest:.2?}; {done:?}",
+            usage.cpu,
+            usage.resident_octets / 1_000_000,
+        );
+        assert!(slowest < ANSWER, "{slowest:?}");
+        let listed = run("nft list chains inet");
+        assert_eq!(listed.matches("chain pi-").count(), policies);
+    });
+}
