@@ -35,8 +35,10 @@ struct Key {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Of {
-    Peer(PeerId),
     Address(IpAddr),
+    /// A neighbor out of a range that was removed before its event was read. Its number goes to the
+    /// next one, which must not be counted with it.
+    Forgotten(PeerId),
     /// All for which there is no room.
     Others,
 }
@@ -143,12 +145,16 @@ fn source(speaker: &Speaker, event: &Event) -> Option<(Class, Key)> {
     let (class, of, kind) = match event {
         Event::Speaker(event) => {
             let (peer, kind) = of_session(event)?;
-            let is_configured = speaker.peer(peer).is_some_and(|peer| !peer.dynamic);
-            let class = match is_configured {
-                true => Class::Neighbor,
-                false => Class::Dynamic,
-            };
-            (class, Of::Peer(peer), kind)
+            match speaker.peer(peer) {
+                Some(peer) => {
+                    let class = match peer.dynamic {
+                        true => Class::Dynamic,
+                        false => Class::Neighbor,
+                    };
+                    (class, Of::Address(peer.config.remote), kind)
+                }
+                None => (Class::Dynamic, Of::Forgotten(peer), kind),
+            }
         }
         Event::Refused {
             remote, refusal, ..

@@ -28,7 +28,7 @@ pub(super) fn lost(format: LogFormat, lost: &Counts) -> Vec<u8> {
         ("info", lost.of(Level::INFO)),
         ("debug", lost.of(Level::DEBUG)),
     ];
-    let message = "log lines lost: standard error was not read in time";
+    let message = "log lines lost: standard error did not take them";
     line(format, level, message, &fields)
 }
 

@@ -100,21 +100,12 @@ impl<K: Clone + Ord> Repeats<K> {
 
     /// Ends the windows that are over, and returns what is to be logged of them.
     pub fn due(&mut self, now: Duration) -> Vec<Summary> {
-        let mut summaries = Vec::new();
-        while self.ends.front().is_some_and(|(end, _)| *end <= now) {
-            summaries.extend(self.end_first(REPEATS_WINDOW));
-        }
-        summaries
+        self.end_until(now, now)
     }
 
     /// Ends all windows, and returns what is to be logged of them: the caller ends.
     pub fn finish(&mut self, now: Duration) -> Vec<Summary> {
-        let mut summaries = Vec::new();
-        while let Some((end, _)) = self.ends.front() {
-            let began = end.saturating_sub(REPEATS_WINDOW);
-            summaries.extend(self.end_first(now.saturating_sub(began)));
-        }
-        summaries
+        self.end_until(now, Duration::MAX)
     }
 
     /// Events that were summarized since the start.
@@ -122,17 +113,20 @@ impl<K: Clone + Ord> Repeats<K> {
         self.summarized
     }
 
-    fn end_first(&mut self, within: Duration) -> Option<Summary> {
-        let (_, key) = self.ends.pop_front()?;
-        let window = self.windows.remove(&key)?;
-        let (level, last) = window.last?;
-        let more = window.more;
-        Some(Summary {
-            level,
-            more,
-            within,
-            last,
-        })
+    fn end_until(&mut self, now: Duration, until: Duration) -> Vec<Summary> {
+        let mut summaries = Vec::new();
+        while let Some((end, key)) = self.ends.pop_front_if(|(end, _)| *end <= until) {
+            let began = end.saturating_sub(REPEATS_WINDOW);
+            let window = self.windows.remove(&key).unwrap_or_default();
+            let more = window.more;
+            summaries.extend(window.last.map(|(level, last)| Summary {
+                level,
+                more,
+                within: now.saturating_sub(began),
+                last,
+            }));
+        }
+        summaries
     }
 }
 

@@ -92,7 +92,7 @@ impl Page<'_> {
     fn log(&mut self, log: &LogFigures) -> fmt::Result {
         let help = "Log lines that wait to be written to standard error.";
         self.gauge("log_lines_waiting", help, log.waiting)?;
-        let help = "Log lines that were not written: standard error was not read in time.";
+        let help = "Log lines that were not written: standard error did not take them.";
         let levels = [
             ("error", log.lost_error),
             ("warn", log.lost_warn),

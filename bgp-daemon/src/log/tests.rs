@@ -25,6 +25,7 @@ impl Case {
                 "[[neighbor]]\nname = \"n{number}\"\naddress = \"10.0.1.{number}\"\nasn = 64512\n"
             ));
         }
+        text.push_str("[[neighbor_range]]\nprefix = \"10.0.2.0/24\"\nasn = 64512\nlimit = 9\n");
         let source = Source::new("bgp.toml", text);
         let read = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable);
         let (_, intent) = read.unwrap_or_else(|report| panic!("{report}"));
@@ -45,8 +46,12 @@ impl Case {
     }
 
     fn down(&mut self, now: Instant, name: &str) {
+        self.down_of(now, self.peer(name));
+    }
+
+    fn down_of(&mut self, now: Instant, peer: PeerId) {
         let event = SpeakerEvent::Down {
-            peer: self.peer(name),
+            peer,
             reason: DownReason::TransportLost,
         };
         self.event(now, &Event::Speaker(event));
@@ -106,7 +111,7 @@ fn strangers_of_any_number_have_few_lines_and_summaries() {
     }
     let most = LOG_STRANGER_KEYS_MAX + usize::try_from(REPEATS_LOGGED).expect("small");
     assert_eq!(case.lines.len(), most);
-    let due = case.due(at_ms(0) + REPEATS_WINDOW + REPEATS_WINDOW);
+    let due = case.due(at_ms(10_016));
     let more = 10_000 - most;
     assert_eq!(due.len(), 1, "{due:?}");
     let begin = format!("{more} more in 10 s, the last: connection of 127.2.39.15:40000 refused: ");
@@ -155,4 +160,20 @@ fn flapping_neighbor_is_summarized_without_another_event() {
     let due = case.due(at);
     assert!(due[0].starts_with("95 more in 10 s, the last: neighbor n3: down"));
     assert_eq!(case.log.poll_timeout(), None);
+}
+
+#[test]
+fn forgotten_neighbors_do_not_hide_the_next_one_of_their_number() {
+    let mut case = Case::new();
+    let local = SocketAddr::from(([10, 0, 0, 1], 179));
+    let remote = SocketAddr::from(([10, 0, 2, 7], 40_000));
+    let number = PeerId(11);
+    for _ in 0..100 {
+        case.down_of(at_ms(0), number);
+    }
+    assert_eq!(case.lines.len() as u64, REPEATS_LOGGED);
+    let peer = case.speaker.accept(at_ms(0), local, remote).expect("room");
+    assert_eq!(peer, number);
+    case.down_of(at_ms(1), peer);
+    assert_eq!(case.lines.len() as u64, REPEATS_LOGGED + 1);
 }
