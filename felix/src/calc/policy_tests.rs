@@ -3,6 +3,7 @@
 mod broken;
 mod many;
 mod start;
+mod ties;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -90,12 +90,16 @@ impl Tiers {
                 Some((tier, unknown, key, policy, side))
             })
             .collect();
-        all.sort_by(|(a_tier, _, a_key, a, _), (b_tier, _, b_key, b, _)| {
-            let tiers = a_tier.order.total_cmp(&b_tier.order);
-            let tiers = tiers.then_with(|| a.tier.cmp(&b.tier));
-            let policies = || a.order.total_cmp(&b.order).then(a.name.cmp(&b.name));
-            tiers.then_with(policies).then_with(|| a_key.cmp(b_key))
-        });
+        all.sort_by(
+            |(a_tier, a_unknown, a_key, a, _), (b_tier, b_unknown, b_key, b, _)| {
+                // Tiers that are not stored come last, also after those without an order.
+                let tiers = a_unknown.cmp(b_unknown);
+                let tiers = tiers.then_with(|| a_tier.order.total_cmp(&b_tier.order));
+                let tiers = tiers.then_with(|| a.tier.cmp(&b.tier));
+                let policies = || a.order.total_cmp(&b.order).then_with(|| a.tie.cmp(&b.tie));
+                tiers.then_with(policies).then_with(|| a_key.cmp(b_key))
+            },
+        );
         let mut asked: Vec<Asked<'p>> = Vec::new();
         for (tier, unknown, _, policy, side) in all {
             match asked.last_mut() {

@@ -13,8 +13,8 @@ pub(crate) struct Policy {
     pub(crate) tier: String,
     /// Its place in the tier.
     pub(crate) order: f64,
-    /// The name that people use.
-    pub(crate) name: String,
+    /// Decides between policies of one order: [`tie`].
+    pub(crate) tie: String,
     /// The endpoints that it is for.
     pub(crate) subjects: Selector,
     /// Rules for what they are sent, if it is for that. (Those that are for interfaces of hosts have
@@ -85,12 +85,19 @@ fn of_spec<const GLOBAL: bool>(
     Ok(Policy {
         tier: spec.effective_tier().to_owned(),
         order: place(spec.order.as_ref()),
-        name: read.real_name(),
+        tie: tie(key, &read.real_name()),
         subjects,
         ingress: side(PolicyType::Ingress, Direction::Ingress, &spec.ingress),
         egress: side(PolicyType::Egress, Direction::Egress, &spec.egress),
         broken: false,
     })
+}
+
+/// What decides between policies of one order, as in Calico: `<name>/<namespace>/<kind>`, octet by
+/// octet. So `web-2` comes before `web`, because `-` comes before `/`.
+pub(super) fn tie(key: &ResourceKey, name: &str) -> String {
+    let namespace = key.namespace().unwrap_or_default();
+    format!("{name}/{namespace}/{}", key.kind().name())
 }
 
 /// Returns a place in an order: the last without a number. A number beyond what an `f64` holds is
@@ -99,12 +106,14 @@ pub(super) fn place(order: Option<&serde_json::Number>) -> f64 {
     let Some(number) = order else {
         return f64::INFINITY;
     };
-    number.as_f64().unwrap_or_else(|| {
+    let order = number.as_f64().unwrap_or_else(|| {
         let is_negative = number.to_string().starts_with('-');
         if is_negative {
             f64::NEG_INFINITY
         } else {
             f64::INFINITY
         }
-    })
+    });
+    // -0 is 0.
+    order + 0.0
 }

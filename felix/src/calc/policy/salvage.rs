@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::super::types::Problem;
 use super::order::BEFORE_ALL;
-use super::read::{Policy, id, place};
+use super::read::{Policy, id, place, tie};
 use crate::render::{Compiled, Direction, compile, subjects};
 
 /// The fields of a spec; `None` if not even they can be told apart.
@@ -110,7 +110,7 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
         &part(&accounts),
     );
     let policy = Policy {
-        name: name(key, metadata, tier.as_deref()),
+        tie: tie(key, &name(key, metadata, tier.as_deref())),
         tier: match tier.as_deref() {
             None => BEFORE_ALL.to_owned(),
             Some("") => model::DEFAULT_TIER.to_owned(),
