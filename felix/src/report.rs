@@ -45,7 +45,7 @@ fn endpoint(view: &EndpointView<'_>) -> Endpoint {
             .collect(),
         profiles: endpoint.profiles.clone(),
         state: state(view.state).into(),
-        problem: view.reason.clone(),
+        problem: view.problem(),
     }
 }
 

@@ -30,13 +30,19 @@ pub struct EndpointView<'a> {
 }
 
 impl EndpointView<'_> {
-    /// What is reported into the store. The reason goes with an error alone: that something is
-    /// down is no fault.
+    /// What is wrong with it: why it is not up, or else what a missing profile costs it.
+    pub fn problem(&self) -> Option<String> {
+        let missing = || self.placement.missing.clone();
+        self.reason.clone().or_else(missing)
+    }
+
+    /// What is reported into the store. The reason goes with an error, and with what is missing:
+    /// that something is down is no fault.
     pub fn reported(&self) -> EndpointStatus {
-        let is_error = self.state == EndpointState::Error;
+        let is_down = self.state == EndpointState::Down;
         EndpointStatus {
             status: self.state,
-            reason: self.reason.clone().filter(|_| is_error),
+            reason: self.problem().filter(|_| !is_down),
         }
     }
 }

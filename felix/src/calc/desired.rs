@@ -43,6 +43,8 @@ pub struct Placement {
     /// Why it is refused, if it is: it is not set up, or not with all its addresses, or as it was
     /// before its last value.
     pub denied: Option<String>,
+    /// What is dropped because a profile is missing. The endpoint is set up all the same.
+    pub missing: Option<String>,
 }
 
 /// What of [`Desired`] may be different.

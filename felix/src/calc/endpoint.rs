@@ -31,6 +31,7 @@ impl Calculator {
             order,
             part: Part::default(),
             problems: BTreeSet::new(),
+            missing: Vec::new(),
         };
         let mut endpoint = endpoint.clone();
         let denial = builder.denial(&endpoint);
@@ -47,7 +48,11 @@ impl Calculator {
             }
         };
         Place {
-            placement: Placement { endpoint, denied },
+            placement: Placement {
+                missing: missing(&builder.missing),
+                endpoint,
+                denied,
+            },
             has_interface,
             part: builder.part,
             problems: builder.problems,
@@ -60,6 +65,15 @@ struct Builder<'c> {
     order: &'c Order,
     part: Part,
     problems: BTreeSet<Problem>,
+    missing: Vec<Missing>,
+}
+
+/// A profile that a direction needs and that does not exist.
+struct Missing {
+    profile: String,
+    direction: Direction,
+    /// Policies or other profiles decide first.
+    is_asked_last: bool,
 }
 
 impl<'c> Builder<'c> {
@@ -154,6 +168,11 @@ impl<'c> Builder<'c> {
         let mut through = self.tiers(direction);
         for name in &endpoint.profiles {
             let Some(profile) = self.profile(name) else {
+                self.missing.push(Missing {
+                    profile: name.clone(),
+                    direction,
+                    is_asked_last: !through.is_empty(),
+                });
                 let reason = format!("profile {name} does not exist");
                 self.problem_of(
                     &profile_key(name),
@@ -268,4 +287,21 @@ impl<'c> Builder<'c> {
     fn problem_of(&mut self, key: &str, field: &str, reason: &str) {
         self.problems.insert(Problem::new(key, field, reason));
     }
+}
+
+/// What missing profiles cost their endpoint.
+fn missing(missing: &[Missing]) -> Option<String> {
+    let profile = &missing.first()?.profile;
+    let directions: Vec<&str> = missing.iter().map(|one| one.direction.field()).collect();
+    let is_all = directions.len() == 2 && missing.iter().all(|one| !one.is_asked_last);
+    let dropped = match is_all {
+        true => "all traffic".to_owned(),
+        false => format!(
+            "{} traffic that nothing else allows is",
+            directions.join(" and ")
+        ),
+    };
+    Some(format!(
+        "profile \"{profile}\" does not exist: {dropped} dropped"
+    ))
 }

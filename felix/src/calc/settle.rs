@@ -212,7 +212,11 @@ impl Calculator {
                         ..Endpoint::default()
                     };
                     let denied = Some(what);
-                    placement = Some(Placement { endpoint, denied });
+                    placement = Some(Placement {
+                        endpoint,
+                        denied,
+                        missing: None,
+                    });
                 }
             }
         }

@@ -57,6 +57,7 @@ impl World {
         let placement = Placement {
             endpoint,
             denied: None,
+            missing: None,
         };
         self.placements
             .insert(id, (placement, state, reason.map(str::to_owned)));

@@ -2,6 +2,7 @@
 
 use fib_sync::Fib as _;
 use model::EndpointStatus;
+use serde_json::json;
 
 use super::*;
 use crate::limits::{INTERFACE_PATIENCE, UNCLAIMED_NOTICE};
@@ -231,4 +232,41 @@ fn a_value_that_cannot_be_read_is_an_error_of_its_endpoint() {
     world.agent.change(&key("a"), None);
     world.settle();
     assert_eq!(world.states(), []);
+}
+
+#[test]
+fn missing_profile_is_named_while_the_endpoint_is_up() {
+    let mut world = World::new();
+    world.link("cali1");
+    let tell = |world: &mut World, profiles: &[&str]| {
+        let value = json!({"spec": {
+            "orchestrator": "k8s", "node": HOST, "pod": "a", "endpoint": "eth0",
+            "interfaceName": "cali1", "ipNetworks": ["10.65.0.1/32"], "profiles": profiles,
+        }});
+        let value = value.to_string();
+        world.agent.change(&key("a"), Some(value.as_bytes()));
+        world.settle();
+    };
+    let profile = |world: &mut World, spec: &serde_json::Value| {
+        let key = "/calico/resources/v3/projectcalico.org/profiles/first";
+        let value = json!({ "spec": spec }).to_string();
+        world.agent.change(key, Some(value.as_bytes()));
+        world.settle();
+    };
+    let said = |world: &World| {
+        let view = world.agent.endpoints().next().unwrap();
+        assert_eq!((view.state, &view.reason), (EndpointState::Up, &None));
+        assert_eq!(view.reported().reason, view.problem());
+        view.problem()
+    };
+    tell(&mut world, &["first", "kns.prod"]);
+    world.in_sync();
+    let all = "profile \"first\" does not exist: all traffic dropped";
+    assert_eq!(said(&world).as_deref(), Some(all));
+    profile(&mut world, &json!({"egress": [{"action": "Allow"}]}));
+    let ingress = "profile \"kns.prod\" does not exist: ingress traffic that nothing else allows \
+        is dropped";
+    assert_eq!(said(&world).as_deref(), Some(ingress));
+    tell(&mut world, &["projectcalico-default-allow"]);
+    assert_eq!(said(&world), None);
 }
