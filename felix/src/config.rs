@@ -72,6 +72,8 @@ struct File {
     interface_patience_s: Option<u32>,
     #[serde(default)]
     control_port_exceptions: Vec<Spanned<String>>,
+    #[serde(default)]
+    police_host_traffic: bool,
     #[serde(default = "endpoint_status_path_prefix")]
     endpoint_status_path_prefix: PathBuf,
     #[serde(default)]
@@ -139,6 +141,7 @@ impl Config {
         }
         problems.finish()?;
         agent.settings = environment.settings.over(&agent.settings);
+        agent.police_host_traffic = file.police_host_traffic;
         let refresh = file.route_refresh_s.map(|s| Duration::from_secs(s.into()));
         if let Some(refresh) = environment.route_refresh.or(refresh) {
             agent.route_refresh = refresh;
@@ -327,6 +330,7 @@ mod tests {
         let config = read(&format!(
             "hostname = \"node1\"\ncontrol = \"/tmp/f.sock\"\nlog = \"debug\"\nlog_format = \"json\"\n\
              interface_prefix = [\"tap\", \"cali\"]\nroute_protocol = 81\nendpoint_metric = 100\n\
+             police_host_traffic = true\n\
              control_port_exceptions = [\"10.65.0.7\", \"fd65::1/64\"]\n\
              route_table = 10\nroute_refresh_s = 30\nendpoint_status_path_prefix = \"\"\n\
              interface_patience_s = 300\n{STORE}"
@@ -343,6 +347,7 @@ mod tests {
         assert_eq!(agent.interface_patience, Duration::from_secs(300));
         let exceptions = ["10.65.0.7/32", "fd65::/64"].map(|net| net.parse().unwrap());
         assert_eq!(agent.control_port_exceptions, exceptions);
+        assert!(agent.police_host_traffic);
         assert_eq!(config.endpoint_status_path_prefix, None);
     }
 

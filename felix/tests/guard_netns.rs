@@ -267,7 +267,7 @@ fn fragments_and_extension_headers_do_not_pass_the_guard() {
                         let segment = packet::syn(from, source_port.get(), to);
                         one.namespace.within(|| {
                             for part in packet::fragments(from, to, &segment) {
-                                packet::send(&part, to.ip());
+                                packet::send(&part, to.ip()).unwrap();
                             }
                         });
                         match passes {

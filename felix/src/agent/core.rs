@@ -31,6 +31,8 @@ pub struct AgentConfig {
     pub settings: FelixConfigurationSpec,
     /// Sources that may reach control ports of the fabric.
     pub control_port_exceptions: Vec<IpNet>,
+    /// Traffic of the host to its own workloads meets their policies.
+    pub police_host_traffic: bool,
     /// `rtm_protocol` of endpoint routes.
     pub route_protocol: u8,
     /// Metric of endpoint routes, in both families; lower than that of routes from elsewhere.
@@ -50,6 +52,7 @@ impl AgentConfig {
             hostname: hostname.into(),
             settings: FelixConfigurationSpec::default(),
             control_port_exceptions: Vec::new(),
+            police_host_traffic: false,
             route_protocol: 80,
             endpoint_metric: 256,
             table: fib_sync::TABLE_MAIN,
@@ -132,7 +135,8 @@ impl Agent {
             read_foreign: false,
         };
         let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()))
-            .with_control_exceptions(config.control_port_exceptions.clone());
+            .with_control_exceptions(config.control_port_exceptions.clone())
+            .with_policed_host(config.police_host_traffic);
         Self {
             stale: true,
             in_sync: false,

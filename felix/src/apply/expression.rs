@@ -26,6 +26,17 @@ const TRANSPORT: u32 = 2;
 const CT_DESTINATION: u16 = 1;
 const CT_KEY: u16 = 2;
 const CT_STATE: u32 = 0;
+/// `NFT_CT_DIRECTION`, `IP_CT_DIR_REPLY`.
+const CT_DIRECTION: u32 = 1;
+const DIRECTION_REPLY: u8 = 1;
+/// `NFTA_FIB_DREG`, `NFTA_FIB_RESULT`, `NFTA_FIB_FLAGS`; `NFT_FIB_RESULT_ADDRTYPE`, `NFTA_FIB_F_SADDR`;
+/// `RTN_LOCAL`.
+const FIB_DESTINATION: u16 = 1;
+const FIB_RESULT: u16 = 2;
+const FIB_FLAGS: u16 = 3;
+const FIB_ADDRESS_TYPE: u32 = 3;
+const FIB_OF_SOURCE: u32 = 1;
+const ROUTE_LOCAL: u32 = 2;
 /// Bits of the connection tracking state.
 const ESTABLISHED: u32 = 2;
 const RELATED: u32 = 4;
@@ -225,10 +236,17 @@ impl Asked {
                     ConnectionStates::Invalid => INVALID,
                 };
                 into.extend([
-                    connection_state(),
+                    connection(CT_STATE),
                     masked(&states.to_ne_bytes()),
                     differs(&[0; 4]),
                 ]);
+            }
+            Match::ReplyDirection => {
+                into.extend([connection(CT_DIRECTION), equal(&[DIRECTION_REPLY])]);
+            }
+            Match::SourceLocal => {
+                let local = ROUTE_LOCAL.to_ne_bytes();
+                into.extend([source_type(), equal(&local)]);
             }
             other => self.of_policy(other, into),
         }
@@ -382,11 +400,24 @@ fn interface(side: Side) -> Expressions {
     })
 }
 
-fn connection_state() -> Expressions {
+/// Loads what connection tracking says of a packet.
+fn connection(key: u32) -> Expressions {
     let register = u32::from(Register::Reg1);
     Expressions::Other {
         expression_type: "ct".into(),
-        attributes: vec![number(CT_KEY, CT_STATE), number(CT_DESTINATION, register)],
+        attributes: vec![number(CT_KEY, key), number(CT_DESTINATION, register)],
+    }
+}
+
+/// Loads what kind of address the source is to the routing table.
+fn source_type() -> Expressions {
+    Expressions::Other {
+        expression_type: "fib".into(),
+        attributes: vec![
+            number(FIB_DESTINATION, Register::Reg1.into()),
+            number(FIB_RESULT, FIB_ADDRESS_TYPE),
+            number(FIB_FLAGS, FIB_OF_SOURCE),
+        ],
     }
 }
 

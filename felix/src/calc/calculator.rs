@@ -44,6 +44,8 @@ pub struct Calculator {
     pub(super) hostname: String,
     /// What the host itself says of settings, which goes before what is stored.
     pub(super) local: Option<FelixConfigurationSpec>,
+    /// Traffic of the host to its own workloads meets their policies.
+    pub(super) police_host: bool,
     /// Endpoints of this host, by key.
     pub(super) endpoints: BTreeMap<String, Endpoint>,
     /// All profiles, by name.
@@ -101,6 +103,7 @@ impl Calculator {
         Self {
             hostname: hostname.into(),
             local,
+            police_host: false,
             endpoints: BTreeMap::new(),
             profiles: BTreeMap::new(),
             policies: BTreeMap::new(),
@@ -126,6 +129,13 @@ impl Calculator {
     #[must_use]
     pub fn with_control_exceptions(mut self, sources: Vec<IpNet>) -> Self {
         self.fabric.exceptions(sources);
+        self
+    }
+
+    /// Lets traffic of the host to its own workloads meet their policies, or not.
+    #[must_use]
+    pub const fn with_policed_host(mut self, police: bool) -> Self {
+        self.police_host = police;
         self
     }
 

@@ -66,6 +66,7 @@ impl Calculator {
         self.desired.rules.set_frame(Frame {
             interface_prefixes: settings.interface_prefixes.clone(),
             to_host: settings.to_host,
+            police_host: self.police_host,
             metadata: settings.metadata,
             outgoing: settings.outgoing,
         });

@@ -11,7 +11,8 @@
 //!                                                  offers, dispatch-from
 //! input-to-host     ours in?  → workload-to-host   the same, then the action for endpoint to host
 //!                                                  traffic
-//! output            ours out? → host-to-workload   neighbour discovery, dispatch-to
+//! output            ours out? → host-to-workload   neighbour discovery, what the host itself
+//!                                                  sends, dispatch-to
 //!
 //! from-<interface>, to-<interface>: answers; tiers, in order; profiles, in order
 //! tier chain:                       policies, in order; the tier's default action
@@ -84,6 +85,8 @@ pub struct Frame {
     pub interface_prefixes: Vec<String>,
     /// What becomes of workload traffic to the host itself that its endpoint may send.
     pub to_host: ToHostAction,
+    /// Traffic of the host to its own workloads meets their policies.
+    pub police_host: bool,
     /// Where OpenStack's metadata service is, if there is one.
     pub metadata: Option<(Ipv4Addr, u16)>,
     /// What stands for workloads towards what is in no pool.
@@ -222,9 +225,9 @@ pub(super) fn base_chains(frame: &Frame, used: Used) -> BTreeMap<String, Chain> 
         chain(SOURCE_CHECK, source_check(openstack)),
         chain(DISPATCH_FROM, dispatch(Side::Input, DISPATCH_FROM)),
         chain(DISPATCH_TO, dispatch(Side::Output, DISPATCH_TO)),
-        chain(SERVICES, services(openstack)),
+        chain(SERVICES, services(frame.police_host, openstack)),
         chain(TO_HOST, to_host(frame.to_host, openstack)),
-        chain(FROM_HOST, from_host(openstack)),
+        chain(FROM_HOST, from_host(frame.police_host, openstack)),
     ]
     .into();
     chains.extend(guard::chains(frame, openstack));
@@ -344,9 +347,14 @@ fn discovery(side: Side) -> Rule {
 }
 
 /// What a workload's host offers it whatever the policies say, then what the workload may send.
-fn services(openstack: OpenStack) -> Vec<Rule> {
+fn services(police_host: bool, openstack: OpenStack) -> Vec<Rule> {
     let mut rules = vec![discovery(Side::Input)];
     rules.extend(openstack::to_host(openstack));
+    if !police_host {
+        let workload = Match::InterfaceIn(Side::Input, WORKLOADS.into());
+        let matches = vec![workload, Match::ReplyDirection, answers()];
+        rules.push(counted(matches, Verdict::Accept, "answers to the host"));
+    }
     rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_FROM.into())));
     rules
 }
@@ -364,9 +372,20 @@ fn to_host(action: ToHostAction, openstack: OpenStack) -> Vec<Rule> {
     rules
 }
 
-fn from_host(openstack: OpenStack) -> Vec<Rule> {
+/// What a workload is sent by its host: by processes of the host whatever the policies say. Services
+/// of IPVS leave as packets of the host too, with the source of the client.
+fn from_host(police_host: bool, openstack: OpenStack) -> Vec<Rule> {
     let mut rules = vec![discovery(Side::Output)];
     rules.extend(openstack::from_host(openstack));
+    if !police_host {
+        let workload = Match::InterfaceIn(Side::Output, WORKLOADS.into());
+        let matches = vec![workload, Match::SourceLocal];
+        rules.push(counted(
+            matches,
+            Verdict::Accept,
+            "host to its own workload",
+        ));
+    }
     rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_TO.into())));
     rules
 }

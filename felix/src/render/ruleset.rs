@@ -157,6 +157,10 @@ pub enum Match {
     Icmpv6TypeIn(String),
     /// The connection tracking state is one of these.
     Connection(ConnectionStates),
+    /// It goes against the direction in which its connection was opened.
+    ReplyDirection,
+    /// The source address is one of the host itself.
+    SourceLocal,
     /// The IP version.
     Family(Family),
     /// The protocol is this one, or is not.

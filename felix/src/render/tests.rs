@@ -380,6 +380,7 @@ prop_compose! {
                     1 => ToHostAction::Accept,
                     _ => ToHostAction::Return,
                 },
+                police_host: action == 1,
                 metadata: None,
                 outgoing: Outgoing { address: None, ports },
             },

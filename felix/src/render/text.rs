@@ -153,6 +153,8 @@ impl Display for Match {
                 f.write_str("ct state established,related")
             }
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
+            Self::ReplyDirection => f.write_str("ct direction reply"),
+            Self::SourceLocal => f.write_str("fib saddr type local"),
             Self::Family(Family::V4) => f.write_str("meta nfproto ipv4"),
             Self::Family(Family::V6) => f.write_str("meta nfproto ipv6"),
             Self::Protocol(protocol, is) => match protocol_name(*protocol) {

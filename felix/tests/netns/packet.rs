@@ -154,15 +154,14 @@ pub(crate) fn fragments(from: IpAddr, to: SocketAddr, segment: &[u8]) -> Vec<Vec
     made.collect()
 }
 
-/// Sends a packet with its own header from the thread's namespace.
-pub(crate) fn send(packet: &[u8], to: IpAddr) {
-    let domain = if to.is_ipv4() {
-        Domain::IPV4
-    } else {
-        Domain::IPV6
+/// Sends a packet with its own header from the thread's namespace. One that the namespace's own rules
+/// drop is an error.
+pub(crate) fn send(packet: &[u8], to: IpAddr) -> std::io::Result<()> {
+    let domain = match to {
+        IpAddr::V4(_) => Domain::IPV4,
+        IpAddr::V6(_) => Domain::IPV6,
     };
-    let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(RAW))).unwrap();
-    socket
-        .send_to(packet, &SocketAddr::new(to, 0).into())
-        .unwrap();
+    let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(RAW)))?;
+    socket.send_to(packet, &SocketAddr::new(to, 0).into())?;
+    Ok(())
 }
