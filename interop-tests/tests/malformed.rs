@@ -133,6 +133,12 @@ const BORNE: &[Row] = &[
         |u| u.replacing(WELL_KNOWN, Code::AsPath, &[2, 1, 0, 0, 0xfc, 0]),
         Unused,
     ),
+    // RFC 9774 §3.
+    (
+        "an AS_SET in the AS_PATH",
+        |u| u.replacing(WELL_KNOWN, Code::AsPath, &[1, 1, 0, 0, 0xfd, 0xe9]),
+        Unused,
+    ),
     (
         "ATOMIC_AGGREGATE with a value",
         |u| u.with(WELL_KNOWN, Code::AtomicAggregate, &[1]),

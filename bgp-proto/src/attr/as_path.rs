@@ -345,7 +345,8 @@ pub(super) fn decode(
     let confederation = path
         .segments()
         .any(|segment| segment.kind.is_confederation());
-    if confederation && context.kind == PeerKind::External {
+    // RFC 4271 §5.1.2: a speaker puts its AS in front of what it sends to another AS.
+    if context.kind == PeerKind::External && (confederation || path.is_empty()) {
         return Err(FaultKind::Value);
     }
     draft.attributes.as_path = path;

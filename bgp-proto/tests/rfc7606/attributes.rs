@@ -273,6 +273,13 @@ fn mandatory_attributes_with_bad_values() {
             11,
         ),
         ([ORIGIN, zero_as, NEXT_HOP], K::Value, AttrCode::AsPath, 11),
+        // RFC 4271 §5.1.2: another AS adds its own number.
+        (
+            [ORIGIN, &[0x40, 2, 0], NEXT_HOP],
+            K::Value,
+            AttrCode::AsPath,
+            11,
+        ),
         // RFC 5065 §5: a confederation's segment from outside
         (
             [ORIGIN, &[0x40, 2, 6, 3, 1, 0, 0, 0, 1], NEXT_HOP],
