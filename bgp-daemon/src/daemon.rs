@@ -10,6 +10,7 @@ use datastore::Update;
 use intent::store::Derived;
 use intent::{Intent, report};
 
+use crate::addresses::Addresses;
 use crate::fabric::{Fabric, Look};
 use crate::limits::REMEMBER;
 use crate::log::Log;
@@ -42,6 +43,8 @@ pub struct Daemon<P: Program> {
     pub(crate) remembering: Pace,
     /// What happens, on its way into the log.
     log: Log,
+    /// The addresses of the machine, which next hops are checked against.
+    addresses: Addresses,
     started: Instant,
     /// When the configuration in force was read.
     pub(crate) configured: Instant,
@@ -78,6 +81,7 @@ impl<P: Program> Daemon<P> {
             memory,
             remembering: Pace::new(REMEMBER),
             log: Log::new(),
+            addresses: Addresses::default(),
             started: Instant::now(),
             configured: Instant::now(),
         })
@@ -92,6 +96,7 @@ impl<P: Program> Daemon<P> {
             self.log.poll_timeout(),
             self.fabric.enrol_timeout(),
             self.fabric.poll_timeout(),
+            self.addresses.poll_timeout(),
             source.and_then(Source::poll_timeout),
         ];
         let at = timers.into_iter().flatten().min()?;
@@ -107,6 +112,9 @@ impl<P: Program> Daemon<P> {
                 self.remembering.want(now);
             }
             if let Event::Speaker(event) = event {
+                if matches!(event, bgp_io::bgp_speaker::Event::Up { .. }) {
+                    self.addresses.hasten(self.io.clock().now());
+                }
                 self.fabric.hear(event);
             }
             self.program.hear(event);
@@ -144,6 +152,9 @@ impl<P: Program> Daemon<P> {
     /// Looks how the speaker comes on towards what the store says, and helps it on.
     pub(crate) fn look(&mut self) -> Progress {
         let now = self.io.clock().now();
+        if let Some(addresses) = self.addresses.read(now) {
+            self.io.speaker_mut().set_addresses(addresses);
+        }
         let Some(source) = &mut self.source else {
             return Progress::Done;
         };

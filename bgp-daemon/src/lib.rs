@@ -10,6 +10,7 @@
 //!
 //! `bgp-io` knows nothing of files, logs and operators; this crate knows nothing of kernels.
 
+mod addresses;
 mod answer;
 mod begin;
 mod config;

@@ -6,6 +6,12 @@ use std::time::Duration;
 /// thousand that come up with it are not written down a thousand times.
 pub const REMEMBER: Duration = Duration::from_millis(100);
 
+/// How often the addresses of the machine's interfaces are read, at least.
+pub const ADDRESSES_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long after a session has come up they are read again.
+pub const ADDRESSES_DELAY: Duration = Duration::from_millis(100);
+
 /// How often a reflector tells the store what only its load has changed of, at most.
 pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
 

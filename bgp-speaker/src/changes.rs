@@ -78,6 +78,7 @@ pub const PEER_CHANGES: &[Change] = rows! {
     import: Judged,
     own_as_max: Judged,
     allow_as_sets: Judged,
+    multihop: Judged,
     export: Told,
     send_paths: Told,
     cluster_id: Told,

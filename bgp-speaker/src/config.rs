@@ -88,6 +88,7 @@ impl SpeakerConfig {
             import: policy.clone(),
             own_as_max: 0,
             allow_as_sets: false,
+            multihop: false,
             export: policy,
             send_paths: BTreeMap::new(),
             cluster_id: None,
@@ -148,6 +149,9 @@ pub struct PeerConfig {
     /// Whether its routes may have an AS_SET or AS_CONFED_SET in the AS_PATH. Without it they are
     /// not used (RFC 9774 §3).
     pub allow_as_sets: bool,
+    /// Whether an external peer may be more than one hop away, so that its next hops need not be
+    /// on a link to it (RFC 4271 §5.1.3).
+    pub multihop: bool,
     /// What we announce to it.
     pub export: Policy,
     /// Which paths of a prefix we send it in the families in which the session sends several

@@ -46,6 +46,7 @@
 
 extern crate alloc;
 
+mod addresses;
 mod changes;
 pub mod config;
 mod defer;
@@ -72,6 +73,7 @@ pub use bgp_fsm;
 pub use bgp_proto;
 pub use rib;
 
+pub use addresses::InterfaceAddress;
 pub use changes::{Change, Effect, PEER_CHANGES, SESSION_CHANGES, changes};
 pub use config::{LimitAction, Password, PeerConfig, PrefixLimit, RangeConfig, SpeakerConfig};
 pub use defer::Restart;

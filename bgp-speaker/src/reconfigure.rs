@@ -262,7 +262,9 @@ impl Speaker {
             PeerAs::External | PeerAs::Any => None,
         };
         let own = self.config.cluster_id();
+        let link = self.link_of(&config);
         self.rib.change_peer(id, |info| {
+            info.link = link;
             info.asn = awaited.unwrap_or(info.asn);
             info.local_asn = config.session.local_asn;
             info.import = config.import;

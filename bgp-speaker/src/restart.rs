@@ -18,6 +18,7 @@ use crate::{
 impl Speaker {
     /// A session is up: its peer gets a place in the tables and in an update group.
     pub(crate) fn up(&mut self, now: Instant, peer: PeerId, params: SessionParams) {
+        let link = (self.roster.get(peer)).map(|state| self.link_of(&state.config));
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
@@ -41,6 +42,7 @@ impl Speaker {
                 own_as_max: state.config.own_as_max,
                 allow_as_sets: state.config.allow_as_sets,
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
+                link: link.unwrap_or_default(),
             },
         );
         self.limit_paths(peer);

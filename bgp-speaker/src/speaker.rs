@@ -16,6 +16,7 @@ use bytes::Bytes;
 use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig, SentPath};
 
 use crate::{
+    addresses::InterfaceAddress,
     config::{PeerConfig, SpeakerConfig},
     defer::Deferral,
     event::{Event, Input, Malformed, Output, Refusal},
@@ -56,6 +57,8 @@ pub struct Speaker {
     pub(crate) forwarding: FamilySet,
     /// Octets in the fullest ring when it was last looked at.
     pub(crate) ring_octets: Level,
+    /// The addresses of the machine, in order; empty where the driver does not set them.
+    pub(crate) addresses: Vec<InterfaceAddress>,
 }
 
 /// A reader of the tables: see [`Speaker::add_reader`].
@@ -95,6 +98,7 @@ impl Speaker {
             deferral: None,
             forwarding: FamilySet::all(),
             ring_octets: Level::default(),
+            addresses: Vec::new(),
         }
     }
 

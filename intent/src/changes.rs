@@ -49,6 +49,7 @@ pub const NEIGHBOR_KEYS: &[Key] = &[
     key("import", &["import"], ""),
     key("own_as_max", &["own_as_max"], ""),
     key("allow_as_sets", &["allow_as_sets"], ""),
+    key("multihop", &["multihop"], ""),
     key("export", &["export"], ""),
     key("next_hop", &["next_hop"], ""),
     key(

@@ -140,6 +140,8 @@ pub struct Neighbor {
     pub own_as_max: Option<u8>,
     /// `allow_as_sets`: whether its AS_PATHs may have AS_SETs (RFC 9774).
     pub allow_as_sets: Option<bool>,
+    /// `multihop`: whether an external neighbor may be more than one hop away.
+    pub multihop: Option<bool>,
     /// `export` policy.
     pub export: Option<Policy>,
     /// `next_hop` in what we send it.
@@ -193,6 +195,8 @@ pub struct NeighborRange {
     pub own_as_max: Option<u8>,
     /// `allow_as_sets`: whether its AS_PATHs may have AS_SETs (RFC 9774).
     pub allow_as_sets: Option<bool>,
+    /// `multihop`: whether an external neighbor may be more than one hop away.
+    pub multihop: Option<bool>,
     /// `export` policy.
     pub export: Option<Policy>,
     /// `next_hop` in what we send them.
@@ -234,6 +238,7 @@ pub struct SessionKeys<'f> {
     pub import: Option<Policy>,
     pub own_as_max: Option<u8>,
     pub allow_as_sets: Option<bool>,
+    pub multihop: Option<bool>,
     pub export: Option<Policy>,
     pub next_hop: Option<NextHop>,
     pub ttl_security: Option<&'f Spanned<Hops>>,
@@ -261,6 +266,7 @@ impl Neighbor {
             import: self.import,
             own_as_max: self.own_as_max,
             allow_as_sets: self.allow_as_sets,
+            multihop: self.multihop,
             export: self.export,
             next_hop: self.next_hop,
             ttl_security: self.ttl_security.as_ref(),
@@ -290,6 +296,7 @@ impl NeighborRange {
             import: self.import,
             own_as_max: self.own_as_max,
             allow_as_sets: self.allow_as_sets,
+            multihop: self.multihop,
             export: self.export,
             next_hop: self.next_hop,
             ttl_security: self.ttl_security.as_ref(),

@@ -61,6 +61,7 @@ impl Common {
             import: policy(keys.import, role),
             own_as_max: keys.own_as_max.unwrap_or_default(),
             allow_as_sets: keys.allow_as_sets.unwrap_or_default(),
+            multihop: keys.multihop.unwrap_or_default(),
             export: policy(keys.export, role),
             send_paths,
             cluster_id: self.cluster_id(keys, role, problems),

@@ -1,6 +1,9 @@
 //! Which paths may not take part in the decision process, and why (RFC 4271 §9.1.2).
 
 use core::fmt;
+use core::net::IpAddr;
+
+use bgp_proto::Prefix;
 
 use crate::attributes::{AttrId, times};
 use crate::peer::PeerInfo;
@@ -29,6 +32,9 @@ pub enum Ineligible {
     /// An AS_SET or AS_CONFED_SET is in the AS_PATH, and the peer's routes may have none
     /// (RFC 9774 §3).
     AsSet = 8,
+    /// The peer is external and one hop away, and the next hop is not on its link
+    /// (RFC 4271 §5.1.3).
+    NextHopOffLink = 9,
 }
 
 impl Ineligible {
@@ -42,6 +48,7 @@ impl Ineligible {
             6 => Self::NextHopUnresolved,
             7 => Self::PeerGone,
             8 => Self::AsSet,
+            9 => Self::NextHopOffLink,
             _ => return None,
         })
     }
@@ -58,6 +65,7 @@ impl Ineligible {
             Self::NextHopUnresolved => "next hop not resolved",
             Self::PeerGone => "peer gone",
             Self::AsSet => "AS_SET in AS_PATH",
+            Self::NextHopOffLink => "next hop not on the link",
         }
     }
 }
@@ -91,8 +99,26 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
         return Some(Ineligible::ClusterLoop);
     }
     let next_hop = shared.next_hops.address(ranks.next_hop)?;
-    let own = peer.local == Some(next_hop) || config.own_addresses.contains(&next_hop);
-    own.then_some(Ineligible::OwnNextHop)
+    if peer.local == Some(next_hop) {
+        return Some(Ineligible::OwnNextHop);
+    }
+    // A peer on this machine has an address of the machine, and leads to itself.
+    if next_hop == peer.address {
+        return None;
+    }
+    if config.own_addresses.contains(&next_hop) {
+        return Some(Ineligible::OwnNextHop);
+    }
+    is_off_link(peer, next_hop).then_some(Ineligible::NextHopOffLink)
+}
+
+/// Returns whether a next hop lies outside all subnets of the peer's link. RFC 4271 §5.1.3
+fn is_off_link(peer: &PeerInfo, next_hop: IpAddr) -> bool {
+    let of_version = |subnet: &&Prefix| subnet.addr().is_ipv4() == next_hop.is_ipv4();
+    let mut subnets = peer.link.iter().filter(of_version).peekable();
+    // A link-local address is on the link it came over.
+    let is_link_local = matches!(next_hop, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    subnets.peek().is_some() && !is_link_local && !subnets.any(|subnet| subnet.contains(next_hop))
 }
 
 /// Returns whether our AS number of the session, where it is another than the speaker's, is in the

@@ -34,6 +34,7 @@
 //!     own_as_max: 0,
 //!     allow_as_sets: false,
 //!     cluster_id: Default::default(),
+//!     link: Vec::new(),
 //! });
 //!
 //! let body = [

@@ -3,7 +3,9 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
+use alloc::vec::Vec;
+
+use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
 
 use crate::policy::Policy;
 
@@ -72,6 +74,10 @@ pub struct PeerInfo {
     pub allow_as_sets: bool,
     /// The cluster it belongs to, if it is our client (RFC 4456 §7).
     pub cluster_id: ClusterId,
+    /// The subnets of the link to an external peer that is one hop away: its next hops are its own
+    /// address or lie in a subnet of their IP version (RFC 4271 §5.1.3). Without a subnet of that
+    /// version every next hop is accepted.
+    pub link: Vec<Prefix>,
 }
 
 /// What becomes of a peer's paths when its session ends.

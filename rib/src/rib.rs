@@ -42,7 +42,8 @@ pub struct RibConfig {
     pub next_hops: NextHops,
     /// How much is kept for readers that lag behind.
     pub limits: RibLimits,
-    /// Addresses of ours that peers may send as next hops, beside those of the sessions.
+    /// Addresses of this machine beside those of the sessions: a route whose next hop is one of
+    /// them is not used (RFC 4271 §5.1.3).
     pub own_addresses: BTreeSet<IpAddr>,
 }
 
@@ -155,6 +156,21 @@ impl Rib {
         }
     }
 
+    /// Sets the addresses of this machine. Paths of all peers are evaluated again by
+    /// [`Rib::decide`]: none may lead to an address of ours (RFC 4271 §5.1.3).
+    pub fn set_own_addresses(&mut self, own_addresses: BTreeSet<IpAddr>) {
+        if self.shared.config.own_addresses == own_addresses {
+            return;
+        }
+        self.shared.config.own_addresses = own_addresses;
+        let peers = self.shared.peers.iter().zip(0..);
+        for (_, peer) in peers.filter(|(info, _)| info.is_some()) {
+            for table in self.families.iter_mut().flatten() {
+                table.rejudge(PeerId(peer), Rejudge::Changed);
+            }
+        }
+    }
+
     // --- peers ---------------------------------------------------------------------------------
 
     /// A session has come up. Paths that are still there from before keep their standing, unless
@@ -189,7 +205,8 @@ impl Rib {
         change(info);
         let judged = (&before.import, before.local) != (&info.import, info.local)
             || (before.local_asn, before.own_as_max, before.allow_as_sets)
-                != (info.local_asn, info.own_as_max, info.allow_as_sets);
+                != (info.local_asn, info.own_as_max, info.allow_as_sets)
+            || before.link != info.link;
         let told =
             (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);
         let how = match (judged, told) {

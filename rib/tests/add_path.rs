@@ -73,6 +73,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
                 local_asn: ASN,
                 own_as_max: 0,
                 allow_as_sets: false,
+                link: Vec::new(),
             },
         );
     }

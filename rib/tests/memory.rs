@@ -144,6 +144,7 @@ fn fill(rib: &mut Rib, size: Size) {
                 local_asn: Asn(64_512),
                 own_as_max: 0,
                 allow_as_sets: false,
+                link: Vec::new(),
             },
         );
         // Each peer has sets of its own.

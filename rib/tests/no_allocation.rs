@@ -83,6 +83,7 @@ fn rib(multipath_max: u16) -> Rib {
                 own_as_max: 0,
                 allow_as_sets: false,
                 cluster_id: Default::default(),
+                link: Vec::new(),
             },
         );
     }
@@ -137,6 +138,7 @@ fn receiving_what_is_interned_allocates_nothing() {
                     own_as_max: 0,
                     allow_as_sets: false,
                     cluster_id: Default::default(),
+                    link: Vec::new(),
                 },
             );
             ingest(&mut rib, peer, message, &params);

@@ -37,11 +37,7 @@ fn rib() -> Rib {
 fn info(peer: u16) -> PeerInfo {
     let address = Ipv4Addr::new(10, 0, 0, peer as u8);
     PeerInfo {
-        role: if peer == 1 {
-            Role::External
-        } else {
-            Role::Internal
-        },
+        role: [Role::Internal, Role::External][usize::from(peer == 1)],
         asn: if peer == 1 { Asn(65_001) } else { Asn(64_512) },
         id: RouterId(address),
         address: IpAddr::V4(address),
@@ -55,6 +51,7 @@ fn info(peer: u16) -> PeerInfo {
         own_as_max: 0,
         allow_as_sets: false,
         cluster_id: Default::default(),
+        link: Vec::new(),
     }
 }
 

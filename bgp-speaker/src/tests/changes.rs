@@ -63,6 +63,7 @@ fn change(field: &str, peer: &mut PeerConfig) {
         "import" => peer.import = Policy::RejectAll,
         "own_as_max" => peer.own_as_max = 1,
         "allow_as_sets" => peer.allow_as_sets = true,
+        "multihop" => peer.multihop = true,
         "export" => peer.export = Policy::RejectAll,
         "send_paths" => peer.send_paths = [(V4, SendPaths::Best(1))].into(),
         "cluster_id" => peer.cluster_id = Some(ClusterId([9, 9, 9, 9].into())),

@@ -1,6 +1,7 @@
 //! Whole speakers talking to each other over in-memory octet streams, in virtual time.
 
 mod add_path;
+mod addresses;
 mod awaited;
 mod bounded;
 mod changes;

@@ -3,7 +3,7 @@
 
 use alloc::{collections::BTreeMap, format, string::String, vec, vec::Vec};
 use core::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
@@ -27,6 +27,8 @@ pub(super) enum Say {
     Reach(&'static [&'static str]),
     /// The same, after these clusters.
     ReachVia(&'static [&'static str], Vec<ClusterId>),
+    /// A route by this AS_PATH and this next hop.
+    Route(&'static str, Vec<Asn>, Ipv4Addr),
     /// Routes with some 5,000 octets of attributes.
     Heavy(&'static [&'static str]),
     /// 250 routes: 10.70.n.0/32 to 10.70.n.249/32.
@@ -393,6 +395,13 @@ fn encode(say: &Say, out: &mut BytesMut) {
             };
             reach(out, nets, reflected);
         }
+        Say::Route(net, asns, next_hop) => {
+            let external = Attributes {
+                as_path: AsPath::sequence(asns),
+                ..attributes()
+            };
+            reach_by(out, &[net], external, NextHop::V4(*next_hop));
+        }
         Say::Heavy(nets) => {
             let communities = (0..1_200).map(Community).collect();
             let heavy = Attributes {
@@ -420,9 +429,12 @@ fn attributes() -> Attributes {
 }
 
 fn reach(out: &mut BytesMut, nets: &[&str], attributes: Attributes) {
+    reach_by(out, nets, attributes, NextHop::V4(address(99)));
+}
+
+fn reach_by(out: &mut BytesMut, nets: &[&str], attributes: Attributes, next_hop: NextHop) {
     let mut block = vec![];
     attributes.encode(true, &mut block);
-    let next_hop = NextHop::V4(address(99));
     push(
         UpdateWriter::reach(out, Family::IPV4_UNICAST, &block, &next_hop, &PARAMS),
         nets,

@@ -130,6 +130,7 @@ impl Keys {
         }
         self.add_if("own_as_max", Some(peer.own_as_max).filter(|most| *most > 0));
         self.add_if("allow_as_sets", peer.allow_as_sets.then_some(true));
+        self.add_if("multihop", peer.multihop.then_some(true));
         for (key, set) in [
             ("add_path receive", session.add_path_receive),
             ("add_path send", session.add_path_send),

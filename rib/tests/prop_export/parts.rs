@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
     AsPath, Asn, Attributes, ClusterId, Community, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop,
-    Origin, RawAttribute, RouterId, attr::SegmentKind,
+    Origin, Prefix, RawAttribute, RouterId, attr::SegmentKind,
 };
 use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
@@ -33,6 +33,11 @@ const fn session_asn_of(peer: u16) -> Asn {
     if peer == 2 { Asn(64_699) } else { LOCAL_ASN }
 }
 
+/// The IPv4 subnet of the link to a peer, if it is one hop away: it holds the first next hop.
+pub fn link_of(peer: u16) -> Option<Ipv4Prefix> {
+    (peer == 2).then(|| Ipv4Prefix::new([10, 9, 0, 0].into(), 31).expect("short enough"))
+}
+
 /// A peer, or another one that has taken its place.
 pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     let role = role_of(peer);
@@ -55,6 +60,7 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
         own_as_max: u8::from(peer == 3 || peer == 5),
         allow_as_sets: peer.is_multiple_of(2),
         cluster_id: CLUSTER_ID,
+        link: link_of(peer).into_iter().map(Prefix::V4).collect(),
     }
 }
 

@@ -1,0 +1,94 @@
+//! The addresses of the machine's interfaces, for the speaker's checks of next hops.
+
+use std::net::IpAddr;
+
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::bgp_speaker::InterfaceAddress;
+use nix::ifaddrs::{InterfaceAddress as Found, getifaddrs};
+use nix::sys::socket::SockaddrStorage;
+
+use crate::limits::{ADDRESSES_DELAY, ADDRESSES_INTERVAL};
+
+/// Reads the addresses now and then: the kernel tells every program of them, with no privilege.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// When they are to be read again.
+    due: Option<Instant>,
+    /// Whether the last reading failed, which is logged once.
+    failed: bool,
+}
+
+impl Addresses {
+    /// Returns when to call [`read`](Self::read) again.
+    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Asks for a reading soon: a session has come up, perhaps over an address that is new. Many
+    /// that come up together cost one reading.
+    pub(crate) fn hasten(&mut self, now: Instant) {
+        let soon = now + ADDRESSES_DELAY;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    /// Returns the addresses if they are due. `None` also where they cannot be read: then those of
+    /// before stay in force.
+    pub(crate) fn read(&mut self, now: Instant) -> Option<Vec<InterfaceAddress>> {
+        if self.due.is_some_and(|due| now < due) {
+            return None;
+        }
+        self.due = Some(now + ADDRESSES_INTERVAL);
+        match getifaddrs() {
+            Ok(found) => {
+                self.failed = false;
+                Some(found.filter_map(address).collect())
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failed, true) {
+                    tracing::warn!(%error, "interface addresses cannot be read; next hops are checked against the last ones");
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The address and its subnet; `None` for an interface without one.
+fn address(found: Found) -> Option<InterfaceAddress> {
+    let address = ip(found.address?)?;
+    let prefix_len = match ip(found.netmask?)? {
+        IpAddr::V4(mask) => u32::from(mask).leading_ones(),
+        IpAddr::V6(mask) => u128::from(mask).leading_ones(),
+    };
+    Some(InterfaceAddress {
+        interface: found.interface_name,
+        address,
+        prefix_len: u8::try_from(prefix_len).ok()?,
+    })
+}
+
+fn ip(address: SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_address_is_read_with_its_subnet() {
+        let mut addresses = Addresses::default();
+        let now = Instant::from_secs(1);
+        let found = addresses.read(now).expect("due at first");
+        let loopback = InterfaceAddress {
+            interface: "lo".to_owned(),
+            address: IpAddr::from([127, 0, 0, 1]),
+            prefix_len: 8,
+        };
+        assert!(found.contains(&loopback), "{found:?}");
+        assert_eq!(addresses.read(now), None, "not due again");
+        addresses.hasten(now);
+        assert!(addresses.read(now + ADDRESSES_DELAY).is_some());
+    }
+}

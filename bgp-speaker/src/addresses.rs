@@ -1,0 +1,78 @@
+//! The addresses of the machine: which next hops are ours, and which are on a peer's link.
+
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
+use core::net::IpAddr;
+
+use bgp_proto::Prefix;
+use rib::Role;
+
+use crate::{config::PeerConfig, speaker::Speaker};
+
+/// An address of one of the machine's interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InterfaceAddress {
+    /// The name of the interface.
+    pub interface: String,
+    /// The address.
+    pub address: IpAddr,
+    /// The length of the subnet's prefix, in bits.
+    pub prefix_len: u8,
+}
+
+impl InterfaceAddress {
+    fn subnet(&self) -> Option<Prefix> {
+        Prefix::new(self.address, self.prefix_len)
+    }
+
+    /// A link-local address may exist on any number of links.
+    fn is_link_local(&self) -> bool {
+        matches!(self.address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+    }
+}
+
+impl Speaker {
+    /// Sets the addresses of the machine, all of them, whenever they may have changed. What peers
+    /// have sent is evaluated again: a next hop must not be an address of ours, and that of an
+    /// external peer which is one hop away must be on its link (RFC 4271 §5.1.3). Without this call
+    /// neither is checked.
+    pub fn set_addresses(&mut self, mut addresses: Vec<InterfaceAddress>) {
+        addresses.sort();
+        if self.addresses == addresses {
+            return;
+        }
+        let own = addresses.iter().filter(|one| !one.is_link_local());
+        let own: BTreeSet<IpAddr> = own.map(|one| one.address).collect();
+        self.addresses = addresses;
+        self.rib.set_own_addresses(own);
+        for id in self.roster.ids() {
+            let Some(peer) = self.roster.get(id) else {
+                continue;
+            };
+            let link = self.link_of(&peer.config);
+            self.rib.change_peer(id, |info| info.link = link);
+        }
+    }
+
+    /// Returns the subnets of the link to a peer: those of each interface that has the peer's
+    /// address in one of them. There are none for internal peers, and for peers that may be several
+    /// hops away.
+    pub(crate) fn link_of(&self, peer: &PeerConfig) -> Vec<Prefix> {
+        let hops = peer.ttl_security_hops.unwrap_or(1);
+        if peer.role != Role::External || peer.multihop || hops > 1 {
+            return Vec::new();
+        }
+        let leads = |one: &&InterfaceAddress| {
+            let subnet = one.subnet();
+            subnet.is_some_and(|subnet| subnet.contains(peer.remote))
+        };
+        let interfaces: BTreeSet<&str> = (self.addresses.iter().filter(leads))
+            .map(|one| one.interface.as_str())
+            .collect();
+        let on_link = self.addresses.iter();
+        let on_link = on_link.filter(|one| interfaces.contains(one.interface.as_str()));
+        on_link
+            .filter(|one| !one.is_link_local())
+            .filter_map(InterfaceAddress::subnet)
+            .collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! Next hops that are the machine's own, and next hops that are not on the peer's link.
+
+use alloc::{string::ToString, vec, vec::Vec};
+use core::net::{IpAddr, Ipv4Addr};
+
+use bgp_proto::{Asn, Capability, Family, Open};
+use rib::{Ineligible, PeerId, Policy, Role};
+
+use super::fabric::{neighbor, prefix, speaker_config};
+use super::wire::{Say, Wire, open};
+use crate::{InterfaceAddress, PeerConfig};
+
+const NET: &str = "10.65.0.1/32";
+const THEIR_AS: Asn = Asn(64_999);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const ON_LINK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
+const OFF_LINK: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 77);
+const OWN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+fn external() -> PeerConfig {
+    let mut peer = neighbor(1, 2, Role::External);
+    (peer.import, peer.export) = (Policy::AcceptAll, Policy::AcceptAll);
+    peer
+}
+
+fn their_open() -> Open {
+    let mut open = open(2);
+    open.asn = THEIR_AS;
+    open.capabilities
+        .retain(|capability| !matches!(capability, Capability::FourOctetAsn(_)));
+    open.capabilities.push(Capability::FourOctetAsn(THEIR_AS));
+    open
+}
+
+/// A speaker with this peer, which is on the link of eth0.
+fn session(peer: PeerConfig) -> (Wire, PeerId) {
+    let mut config = speaker_config(1);
+    config.peers.push(peer);
+    let mut wire = Wire::prepared(config, |speaker| speaker.set_addresses(machine(24)));
+    let peer = wire.connect(2, &their_open());
+    (wire, peer)
+}
+
+fn machine(prefix_len: u8) -> Vec<InterfaceAddress> {
+    let address = |interface: &str, address: Ipv4Addr, prefix_len| InterfaceAddress {
+        interface: interface.to_string(),
+        address: IpAddr::V4(address),
+        prefix_len,
+    };
+    vec![
+        address("eth0", Ipv4Addr::new(10, 0, 0, 1), prefix_len),
+        address("lo", OWN, 32),
+    ]
+}
+
+/// Why the route by this next hop is not used.
+fn refusal(wire: &mut Wire, peer: PeerId, next_hop: Ipv4Addr) -> Option<Ineligible> {
+    wire.say(peer, Say::Route(NET, vec![THEIR_AS], next_hop));
+    standing(wire)
+}
+
+fn standing(wire: &Wire) -> Option<Ineligible> {
+    let rib = wire.speaker.rib();
+    let view = rib.lookup(Family::IPV4_UNICAST, prefix(NET));
+    view.expect("the route is there").paths[0].ineligible
+}
+
+#[test]
+fn external_next_hop_must_be_on_the_link() {
+    let (mut wire, peer) = session(external());
+    assert_eq!(refusal(&mut wire, peer, PEER), None);
+    assert_eq!(refusal(&mut wire, peer, ON_LINK), None);
+    let off_link = Some(Ineligible::NextHopOffLink);
+    assert_eq!(refusal(&mut wire, peer, OFF_LINK), off_link);
+}
+
+#[test]
+fn change_of_addresses_evaluates_routes_again() {
+    let (mut wire, peer) = session(external());
+    let off_link = Some(Ineligible::NextHopOffLink);
+    assert_eq!(refusal(&mut wire, peer, OFF_LINK), off_link);
+    wire.speaker.set_addresses(machine(8));
+    wire.settle();
+    assert_eq!(standing(&wire), None);
+    wire.speaker.set_addresses(machine(24));
+    wire.settle();
+    assert_eq!(standing(&wire), off_link);
+    // Without a subnet that has the peer in it there is nothing to compare with.
+    wire.speaker.set_addresses(machine(32));
+    wire.settle();
+    assert_eq!(standing(&wire), None);
+}
+
+#[test]
+fn multihop_peer_may_name_any_next_hop_but_ours() {
+    for change in [
+        |peer: &mut PeerConfig| peer.multihop = true,
+        |peer: &mut PeerConfig| peer.ttl_security_hops = Some(2),
+    ] {
+        let mut peer = external();
+        change(&mut peer);
+        let (mut wire, peer) = session(peer);
+        assert_eq!(refusal(&mut wire, peer, OFF_LINK), None);
+        let own = Some(Ineligible::OwnNextHop);
+        assert_eq!(refusal(&mut wire, peer, OWN), own);
+    }
+}
+
+#[test]
+fn internal_peer_may_name_any_next_hop_but_ours() {
+    let mut config = speaker_config(1);
+    config.peers.push(neighbor(1, 2, Role::Internal));
+    let mut wire = Wire::prepared(config, |speaker| speaker.set_addresses(machine(24)));
+    let peer = wire.connect(2, &open(2));
+    assert_eq!(refusal(&mut wire, peer, OFF_LINK), None);
+    assert_eq!(refusal(&mut wire, peer, OWN), Some(Ineligible::OwnNextHop));
+    wire.speaker.set_addresses(Vec::new());
+    wire.settle();
+    assert_eq!(standing(&wire), None, "the address is no longer ours");
+}
