@@ -9,6 +9,7 @@
 
 mod explain;
 mod problem;
+mod secret;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,29 @@ use serde::de::DeserializeOwned;
 pub use problem::{Problem, Problems, Report};
 
 use crate::limits::CONFIG_OCTETS_MAX;
+
+/// Where the packages have their configuration files.
+const PACKAGED: &str = "/etc/cambric";
+
+/// The integer that these keys lead to in another program's file. `None` if there is none, or if the
+/// file cannot be read: that is reported by the program itself.
+pub fn integer_in(path: &Path, keys: &[&str]) -> Option<i64> {
+    value_in(path, keys)?.as_integer()
+}
+
+/// The truth value that these keys lead to in another program's file; see [`integer_in`].
+pub fn bool_in(path: &Path, keys: &[&str]) -> Option<bool> {
+    value_in(path, keys)?.as_bool()
+}
+
+fn value_in(path: &Path, keys: &[&str]) -> Option<toml::Value> {
+    let table: toml::Table = read_text(path).ok()?.parse().ok()?;
+    let mut at = toml::Value::Table(table);
+    for key in keys {
+        at = at.as_table_mut()?.remove(*key)?;
+    }
+    Some(at)
+}
 
 /// Reads a file into `T`.
 ///
@@ -87,6 +111,38 @@ impl Source {
         problems.finish()?;
         T::deserialize(toml::Deserializer::from(table))
             .map_err(|error| self.report(vec![explain::of_toml(&error, &self.text)]))
+    }
+
+    /// The place of the value that these keys lead to; an index picks an item of an array. For checks
+    /// of values that kept no place themselves. Empty when there is no such value.
+    pub fn place_of(&self, keys: &[&str], index: Option<usize>) -> Range<usize> {
+        let (table, _) = toml::de::DeTable::parse_recoverable(&self.text);
+        let mut span = table.span();
+        let mut at = toml::de::DeValue::Table(table.into_inner());
+        for key in keys {
+            let found = match at {
+                toml::de::DeValue::Table(mut table) => table.remove(*key),
+                _ => None,
+            };
+            let Some(found) = found else {
+                return span;
+            };
+            (span, at) = (found.span(), found.into_inner());
+        }
+        if let (Some(index), toml::de::DeValue::Array(items)) = (index, &at) {
+            span = items.get(index).map_or(span, |item| item.span());
+        }
+        span
+    }
+
+    /// Another configuration file of this host: beside this one, else in the packages' directory.
+    /// `None` if there is no such file.
+    pub fn beside(&self, name: &str) -> Option<PathBuf> {
+        let own = self.path.parent().map(|directory| directory.join(name));
+        let packaged = Path::new(PACKAGED).join(name);
+        own.into_iter()
+            .chain([packaged])
+            .find(|path| path.is_file())
     }
 
     /// An empty list of problems in this file.

@@ -9,8 +9,8 @@ use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{self, SignalKind};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 
+use crate::level;
 use crate::log;
 
 /// The environment variable that overrides the level of the configuration.
@@ -27,9 +27,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging to standard error. `level` is a level (`info`) or a list of directives
-/// (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it. Lines go through the queue of [`crate::log`]:
-/// hold a [`Logging`](crate::log::Logging), which writes the last ones.
+/// Starts logging to standard error. `level` is a level (`info`, or `Warning` as Calico has it) or a
+/// list of directives (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it. Lines go through the queue of
+/// [`crate::log`]: hold a [`Logging`](crate::log::Logging), which writes the last ones.
 ///
 /// # Errors
 ///
@@ -60,24 +60,29 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
 ///
 /// The level cannot be parsed.
 pub fn log_filter(level: &str) -> Result<EnvFilter, LogError> {
+    let refused = |cause| LogError::Level {
+        level: level.to_owned(),
+        cause,
+    };
+    let directives = level::directives(level).map_err(refused)?;
     EnvFilter::builder()
-        .parse(level)
-        .map_err(|cause| LogError::Level {
-            level: level.to_owned(),
-            cause,
-        })
+        .parse(directives)
+        .map_err(|error| refused(error.to_string()))
 }
 
 /// Why logging does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// No such level.
-    #[error("log level `{level}`: {cause}; one of error, warn, info, debug, trace")]
+    #[error(
+        "log level `{level}`: {cause}; write error, warn, info, debug, trace or off, or Calico's \
+         Fatal, Error, Warning, Info, Debug or None; and single crates as in info,bgp_io=debug"
+    )]
     Level {
         /// What was given.
         level: String,
-        /// Why it is none.
-        cause: ParseError,
+        /// Why it is refused.
+        cause: String,
     },
     /// The thread that writes the lines cannot start.
     #[error("no thread for the log: {0}")]
@@ -197,6 +202,8 @@ mod tests {
         for level in ["info", "warn,bgp_io=debug", "off"] {
             assert!(log_filter(level).is_ok(), "{level}");
         }
+        // `tracing` itself takes such a word for a target, and then logs nothing.
+        assert!(log_filter("verbose").is_err());
         match log_filter("bgp_io=loud") {
             Err(error @ LogError::Level { .. }) => {
                 let shown = error.to_string();

@@ -19,6 +19,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 pub mod daemon;
+mod level;
 pub mod limits;
 pub mod log;
 pub mod metrics;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::Source;
+use super::secret::Shown;
 
 /// One thing that is wrong, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,20 @@ impl Problem {
         &self.message
     }
 
+    /// The problem without what it quotes of a secret.
+    fn discreet(mut self, text: &str, shown: &Shown) -> Self {
+        if let Some(span) = &self.span
+            && !shown.covers_lines_of(text, span)
+        {
+            return self;
+        }
+        self.message = shown.sentence(&self.message);
+        self.label = self.label.map(|label| shown.sentence(&label));
+        self.help = self.help.map(|help| shown.sentence(&help));
+        self
+    }
+
+    /// The problem in print. `text` is what of the file may be shown.
     fn render(&self, path: &str, text: &str) -> String {
         let Some(span) = self.span.clone() else {
             return self.render_whole(path);
@@ -145,9 +160,14 @@ pub struct Report {
 impl Report {
     pub(super) fn new(path: &Path, text: &str, problems: Vec<Problem>) -> Self {
         let name = path.display().to_string();
+        let shown = Shown::of(text);
+        let problems: Vec<Problem> = problems
+            .into_iter()
+            .map(|problem| problem.discreet(text, &shown))
+            .collect();
         let rendered: Vec<String> = problems
             .iter()
-            .map(|problem| problem.render(&name, text))
+            .map(|problem| problem.render(&name, shown.text()))
             .collect();
         Self {
             path: path.to_owned(),
