@@ -4,6 +4,7 @@
 //! request that changes something is given to another one only if the first cannot have got it.
 //! Watches end with their member, and say so ([`crate::Mirror`] begins them anew).
 
+mod check;
 mod lease;
 mod list;
 mod members;
@@ -22,6 +23,7 @@ use crate::port::{Answer, Store, Watch, WatchRequest};
 use crate::txn::{Txn, TxnReply};
 use crate::wire::status::status_in;
 
+pub use check::OptionFault;
 use members::{Again, Members};
 pub use options::{EtcdOptions, Password, TlsFiles};
 

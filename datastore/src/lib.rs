@@ -60,7 +60,7 @@ mod wire;
 
 pub use crate::core::{Core, CoreConfig, Faults};
 pub use error::Error;
-pub use etcd::{EtcdOptions, EtcdStore, Password, TlsFiles};
+pub use etcd::{EtcdOptions, EtcdStore, OptionFault, Password, TlsFiles};
 pub use kept::KeptError;
 pub use kv::{
     Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,

@@ -7,6 +7,7 @@
 
 mod apply;
 mod read;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -27,6 +28,7 @@ use crate::port::Store;
 use crate::resources::{ResourceError, Resources};
 use apply::Applied;
 pub use read::{Document, documents, is_manifest};
+pub use secret::without_values;
 
 /// What is wrong with a directory of manifests.
 #[derive(Debug, thiserror::Error)]

@@ -151,3 +151,55 @@ async fn both_ends_check_certificates() {
     .await;
     assert!(error.is_transient(), "{error}");
 }
+
+#[tokio::test]
+async fn tls_files_that_do_not_fit_are_faults() {
+    let Some(files) = certificates().await else {
+        return;
+    };
+    let files = files.path();
+    let faults = |change: &dyn Fn(&mut TlsFiles)| {
+        let mut options = EtcdOptions::new(["https://127.0.0.1:2379"]);
+        let mut tls = tls(files);
+        change(&mut tls);
+        options.tls = Some(tls);
+        let faults = options.file_faults().into_iter();
+        let faults = faults.map(|fault| (fault.keys.join("."), fault.message));
+        faults.collect::<Vec<_>>()
+    };
+    assert_eq!(faults(&|_| ()), []);
+    std::fs::write(files.join("empty.pem"), "").unwrap();
+    let key = |name: &str| Some(files.join(name));
+    for (change, place, words) in [
+        (
+            &(|tls: &mut TlsFiles| tls.key_file = key("server.key")) as &dyn Fn(&mut TlsFiles),
+            "tls.key_file",
+            "not that of the certificate",
+        ),
+        (
+            &|tls: &mut TlsFiles| tls.key_file = key("client.pem"),
+            "tls.key_file",
+            "no private key in PEM",
+        ),
+        (
+            &|tls: &mut TlsFiles| tls.cert_file = key("client.key"),
+            "tls.cert_file",
+            "no certificate in PEM",
+        ),
+        (
+            &|tls: &mut TlsFiles| tls.ca_file = files.join("empty.pem"),
+            "tls.ca_file",
+            "no certificate in PEM",
+        ),
+        (
+            &|tls: &mut TlsFiles| tls.ca_file = files.join("absent.pem"),
+            "tls.ca_file",
+            "no such file",
+        ),
+    ] {
+        let faults = faults(change);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0].0, place);
+        assert!(faults[0].1.contains(words), "{faults:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use datastore::manifests::documents;
+use datastore::manifests::{documents, without_values};
 use datastore::resources::Resources;
 use datastore::{EtcdOptions, EtcdStore, Password, TlsFiles};
 use serde::Deserialize;
@@ -106,7 +106,11 @@ impl Settings {
         let spec = value.get("spec").cloned().unwrap_or_default();
         let settings: Self = match serde_json::from_value(spec) {
             Ok(settings) => settings,
-            Err(error) => bail!("{}", document.fault("spec", error.to_string())),
+            // One of the settings is a password, and the error does not say which it is about.
+            Err(error) => {
+                let message = without_values(&error.to_string());
+                bail!("{}", document.fault("spec", message))
+            }
         };
         for name in settings.others.keys() {
             if !ELSEWHERE.iter().any(|known| name.starts_with(known)) {

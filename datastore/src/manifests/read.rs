@@ -11,6 +11,7 @@ use model::{EncodeError, ResourceKey, encode_strict};
 use serde_json::Value;
 
 use super::Fault;
+use super::secret::{is_secretive, line_is_secretive, without_values};
 use super::tree::{Place, Tree, place};
 use crate::limits::{MANIFEST_FILES_MAX, MANIFEST_OCTETS_MAX};
 
@@ -37,8 +38,12 @@ impl Document {
     }
 
     /// A fault of the field with this path, such as `spec.bgp.asNumber`; of the document as a
-    /// whole when there is no such field.
+    /// whole when there is no such field. Of a field that may be a secret no value is quoted.
     pub fn fault(&self, field: &str, message: String) -> Fault {
+        let message = match is_secretive(field) {
+            true => without_values(&message),
+            false => message,
+        };
         Fault {
             file: self.file.to_path_buf(),
             place: Some(self.tree.place_of(field)),
@@ -66,10 +71,16 @@ pub fn documents(file: &Path, text: &str) -> Result<Vec<Document>, Fault> {
     let trees = serde_saphyr::from_multiple::<Tree>(text).map_err(|error| {
         let error = error.without_snippet();
         let message = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+        let message = message.lines().next().unwrap_or_default();
+        let place = error.location().map(place);
+        let is_discreet = place.is_some_and(|(line, _)| !line_is_secretive(text, line));
         Fault {
             file: file.to_owned(),
-            place: error.location().map(place),
-            message: message.lines().next().unwrap_or_default().to_owned(),
+            place,
+            message: match is_discreet {
+                true => message.to_owned(),
+                false => without_values(message),
+            },
         }
     })?;
     let file: Arc<Path> = file.into();
