@@ -1,10 +1,11 @@
 //! The configuration file of a BGP daemon: what all have, and a section of its own.
 
 use std::fmt::Debug;
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use admin::bird::View;
-use datastore::{EtcdOptions, SnapshotOptions};
+use datastore::{EtcdOptions, OptionFault, SnapshotOptions};
 use intent::store::Host;
 use intent::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, Source};
 use serde::de::DeserializeOwned;
@@ -27,6 +28,11 @@ pub trait Settings: Debug + Sized {
     /// The section's meaning; only good when `problems` stays empty.
     fn check(section: Option<&Self::Section>, problems: &mut Problems<'_>) -> Self;
 
+    /// Adds what does not fit the machine: other programs' files, and what runs.
+    fn check_machine(&self, source: &Source, problems: &mut Problems<'_>) {
+        let _ = (source, problems);
+    }
+
     /// What is allowed but worth knowing.
     fn notes(&self) -> Vec<String>;
 }
@@ -45,21 +51,26 @@ pub struct Config<S: Settings> {
 }
 
 impl<S: Settings> Config<S> {
-    /// Reads and checks a file.
+    /// Reads and checks a file, also against the machine: the files that it names, the machine's
+    /// addresses, and other programs.
     ///
     /// # Errors
     ///
     /// Every mistake found, with its place.
     pub fn read(path: &Path) -> Result<Self, Report> {
-        Self::parse(&Source::read(path)?)
+        Self::check(&Source::read(path)?, true)
     }
 
-    /// Checks text at hand.
+    /// Checks text at hand by itself.
     ///
     /// # Errors
     ///
     /// Every mistake found, with its place.
     pub fn parse(source: &Source) -> Result<Self, Report> {
+        Self::check(source, false)
+    }
+
+    fn check(source: &Source, machine: bool) -> Result<Self, Report> {
         let file: BgpFile<S::Section, EtcdOptions, SnapshotOptions> = source.parse()?;
         let mut problems = source.problems();
         let own_name = admin::daemon::host_name();
@@ -76,6 +87,15 @@ impl<S: Settings> Config<S> {
             problems.push(Problem::at(ttl.span(), message));
         }
         let settings = S::check(file.kernel.as_ref(), &mut problems);
+        if let Some(options) = &file.datastore {
+            let faults = options.get_ref().faults();
+            push_store_faults(source, faults, &mut problems);
+        }
+        if machine {
+            check_machine(source, &file, &settings, &mut problems);
+        } else {
+            file.check_own_addresses(|_| false, &mut problems);
+        }
         problems.finish()?;
         Ok(Self {
             path: source.path().to_owned(),
@@ -157,7 +177,7 @@ impl<S: Settings> Config<S> {
                 self.file.bird6_control != new.file.bird6_control,
             ),
             ("metrics", self.file.metrics != new.file.metrics),
-            ("log", self.file.log != new.file.log),
+            ("log", self.file.log.get_ref() != new.file.log.get_ref()),
             ("log_format", self.file.log_format != new.file.log_format),
             ("secrets", self.secrets() != new.secrets()),
             ("datastore_snapshot", self.snapshot() != new.snapshot()),
@@ -167,4 +187,45 @@ impl<S: Settings> Config<S> {
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(key, _)| key).collect()
     }
+}
+
+/// What of a file does not fit the machine.
+fn check_machine<S: Settings>(
+    source: &Source,
+    file: &BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
+    settings: &S,
+    problems: &mut Problems<'_>,
+) {
+    file.check_own_addresses(is_local, problems);
+    file.check_sample(problems);
+    if let Some(options) = &file.datastore {
+        push_store_faults(source, options.get_ref().file_faults(), problems);
+    }
+    if let Some(secrets) = &file.secrets {
+        let dir = &secrets.get_ref().dir;
+        if !dir.is_dir() {
+            let message = format!("{}: no such directory", dir.display());
+            let problem = Problem::at(source.place_of(&["secrets", "dir"], None), message);
+            problems.push(problem.help("the key `k` of the secret `s` is the file `s/k` below it"));
+        }
+    }
+    settings.check_machine(source, problems);
+}
+
+fn push_store_faults(source: &Source, faults: Vec<OptionFault>, problems: &mut Problems<'_>) {
+    for fault in faults {
+        let mut keys = vec!["datastore"];
+        keys.extend(fault.keys);
+        let place = source.place_of(&keys, fault.index);
+        problems.push(Problem::at(place, fault.message).help(fault.help));
+    }
+}
+
+/// Whether an address is one of the machine's: only then a socket can be bound to it.
+fn is_local(address: IpAddr) -> bool {
+    let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
+    let nonlocal = format!("/proc/sys/net/{version}/ip_nonlocal_bind");
+    let nonlocal = std::fs::read_to_string(nonlocal).unwrap_or_default();
+    // Where that is on, any address can be bound: nothing is known then.
+    nonlocal.trim() == "0" && UdpSocket::bind((address, 0)).is_ok()
 }

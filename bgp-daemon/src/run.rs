@@ -53,7 +53,7 @@ pub fn main<P: Program>() -> ExitCode {
 ///
 /// It cannot start, or the program cannot go on.
 pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<P::Error>> {
-    init_logging(&config.file.log, config.file.log_format)?;
+    init_logging(config.file.log.get_ref(), config.file.log_format)?;
     for note in config.notes() {
         tracing::warn!("{note}");
     }

@@ -56,6 +56,9 @@ impl<K: DeserializeOwned> BgpFile<K> {
     pub fn read(source: &Source, next_hops: NextHops) -> Result<(Self, Intent), Report> {
         let file: Self = source.parse()?;
         let mut problems = source.problems();
+        if let Err(error) = admin::daemon::log_filter(file.log.get_ref()) {
+            problems.push(Problem::at(file.log.span(), error.to_string()));
+        }
         let intent = file.intent(next_hops, &mut problems);
         problems.finish()?;
         Ok((file, intent))
@@ -71,6 +74,9 @@ impl<K, D, N> BgpFile<K, D, N> {
         own_name: &str,
         problems: &mut Problems<'_>,
     ) -> Origin {
+        if let Err(error) = admin::daemon::log_filter(self.log.get_ref()) {
+            problems.push(Problem::at(self.log.span(), error.to_string()));
+        }
         match &self.datastore {
             None => Origin::File(Box::new(self.intent(next_hops, problems))),
             Some(_) => Origin::Store(self.host(next_hops, own_name, problems)),

@@ -40,7 +40,7 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub metrics: Option<MetricsSection>,
     /// `log`: level or directives.
     #[serde(default = "log_default")]
-    pub log: String,
+    pub log: Spanned<String>,
     /// `log_format`: `text` or `json`.
     #[serde(default)]
     pub log_format: LogFormat,
@@ -89,8 +89,8 @@ pub(crate) fn listen_default(port: u16) -> Vec<SocketAddr> {
     any.map(|address| SocketAddr::new(address, port)).into()
 }
 
-fn log_default() -> String {
-    "info".to_owned()
+fn log_default() -> Spanned<String> {
+    Spanned::new(0..0, "info".to_owned())
 }
 
 fn families_default() -> Vec<Spanned<String>> {

@@ -22,7 +22,7 @@
 //!     "#,
 //! );
 //! let (file, intent) = BgpFile::<NoKernel>::read(&source, intent::NextHops::AssumeReachable)?;
-//! assert_eq!(file.log, "info");
+//! assert_eq!(file.log.get_ref(), "info");
 //! assert_eq!(intent.speaker.ranges.len(), 1);
 //! # Ok::<(), intent::Report>(())
 //! ```
@@ -32,6 +32,7 @@ pub mod changes;
 mod check;
 mod file;
 pub mod limits;
+mod machine;
 mod neighbor;
 pub mod placement;
 mod prefix_limit;

@@ -1,5 +1,7 @@
 //! Every limit of the configuration (invariant I7 of ARCHITECTURE.md).
 
+use std::net::Ipv4Addr;
+
 /// Equal paths that a prefix may use at once.
 pub const MULTIPATH_MAX: u16 = 256;
 
@@ -66,3 +68,7 @@ pub const REFLECTORS: usize = 2;
 
 /// The most reflectors that a client can be told to peer with: each is one more copy of every route.
 pub const REFLECTORS_MAX: usize = 8;
+
+/// The router ids of the packaged files, which are examples.
+pub const SAMPLE_ROUTER_IDS: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];

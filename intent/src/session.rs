@@ -151,8 +151,35 @@ impl Common {
         }
         let keepalive = keys.keepalive;
         session.keepalive_s = keepalive.map(|seconds| at_least_one(seconds, "keepalive", problems));
+        check_keepalive(keys, session.hold_time_s, problems);
         session
     }
+}
+
+/// A keepalive that would come too late, or never.
+fn check_keepalive(keys: &SessionKeys<'_>, hold_time_s: u16, problems: &mut Problems<'_>) {
+    let Some(keepalive) = keys.keepalive else {
+        return;
+    };
+    let problem = match (*keepalive.get_ref(), hold_time_s) {
+        // RFC 4271 §4.4
+        (_, 0) => Problem::at(
+            keepalive.span(),
+            "keepalive is set, but with hold_time = 0 no KEEPALIVE is sent",
+        )
+        .help("leave keepalive out, or set a hold_time of at least 3 seconds"),
+        (seconds, hold_time_s) if seconds >= hold_time_s => Problem::at(
+            keepalive.span(),
+            format!("keepalive is not below the hold time of {hold_time_s} seconds"),
+        )
+        .help("a third of the hold time is usual, and the default"),
+        _ => return,
+    };
+    let problem = match keys.hold_time {
+        Some(hold_time) => problem.related(hold_time.span(), "the hold time"),
+        None => problem,
+    };
+    problems.push(problem);
 }
 
 /// A time of at least one second.

@@ -8,6 +8,8 @@ use serde::Deserialize;
 
 use crate::{BgpFile, Intent, NoKernel, Source, no_policy};
 
+mod secrets;
+
 const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";
 
 fn read(rest: &str) -> Result<(BgpFile<NoKernel>, Intent), String> {
@@ -279,6 +281,9 @@ fn ranges_are_passive_and_most_specific_first() {
 /// capitals for a section that is good so far.
 const MISTAKES: &str = r#"
 NEIGHBOR hold_time = 2                                            | 6:13 | 0 or at least 3
+NEIGHBOR keepalive = 90                                           | 6:13 | not below the hold time of 90
+NEIGHBOR hold_time = 0; keepalive = 5                             | 7:13 | no KEEPALIVE is sent
+log = "verbose"; NEIGHBOR                                         | 3:7  | not a level
 NEIGHBOR add_path = "sned"                                        | 6:12 | did you mean `send`?
 NEIGHBOR add_path_send = 2                                        | 6:17 | set add_path to
 NEIGHBOR add_path = "send"; add_path_send = 65                    | 7:17 | 1 to 64 can be sent

@@ -5,6 +5,7 @@ mod listening;
 mod log;
 mod metrics;
 mod operator;
+mod secrets;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

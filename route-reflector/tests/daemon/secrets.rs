@@ -1,0 +1,106 @@
+//! No output of the program holds a secret of its file.
+
+use admin::report::Status;
+use admin::{Command, Reply};
+
+use super::{CONFIG, Reflector, outcome};
+
+/// The secret. Any three octets of it in an output are a leak.
+const MARK: &str = "QXZQXZQXZQXZ";
+const PART: &str = "QXZ";
+
+/// Entries that are wrong, each beside a secret or for it.
+const MISTAKES: [&str; 8] = [
+    "password = [\"QXZQXZQXZQXZ\"]",
+    "password = QXZQXZQXZQXZ",
+    "password \"QXZQXZQXZQXZ\"",
+    "pasword = \"QXZQXZQXZQXZ\"",
+    "password = \"QXZQXZQXZQXZ\" hold_time = 9",
+    "password = \"QXZQXZQXZQXZ\"\nhold_tiem = 9",
+    "password = \"\"\"QXZQXZQXZQXZ",
+    "#password = \"QXZQXZQXZQXZ\"\nhold_time = 1",
+];
+
+#[tokio::test]
+async fn secret_in_a_bad_file_reaches_no_output() {
+    let mut reflector = Reflector::start().await;
+    let good = std::fs::read_to_string(reflector.config()).expect("read");
+    let good = format!("{good}password = \"{MARK}\"\n");
+    let mut outputs = Vec::new();
+    for mistake in MISTAKES {
+        // The good file between two bad ones shows that each was read.
+        for (text, refused) in [
+            (good.clone(), false),
+            (
+                good.replace("limit = 2", &format!("limit = 2\n{mistake}")),
+                true,
+            ),
+        ] {
+            std::fs::write(reflector.config(), text).expect("write");
+            reflector.signal(nix::sys::signal::Signal::SIGHUP);
+            let told = |status: &Status| status.config_error.is_some() == refused;
+            let status = reflector.until("it is read", told).await;
+            outputs.push(format!("{status:?}"));
+        }
+        let (passed, said) = outcome(&reflector.config(), &["--check"]);
+        assert!(!passed, "{mistake}");
+        outputs.push(said);
+        for command in [
+            Command::Status {},
+            Command::Config {},
+            Command::Neighbors {},
+            Command::Limits {},
+        ] {
+            let reply: Result<Reply, _> = reflector.call(command).await;
+            outputs.push(format!("{reply:?}"));
+        }
+    }
+    reflector.signal(nix::sys::signal::Signal::SIGTERM);
+    let mut log = String::new();
+    let mut stderr = reflector.process.stderr.take().expect("piped");
+    std::io::Read::read_to_string(&mut stderr, &mut log).expect("a log");
+    assert!(log.contains("the configuration is not taken"), "{log}");
+    outputs.push(log);
+    let (_, said) = outcome(&reflector.config(), &[]);
+    outputs.push(said);
+    for output in outputs {
+        assert!(!output.contains(PART), "a secret is in:\n{output}");
+    }
+}
+
+#[test]
+fn log_level_and_keepalive_that_do_not_fit_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = directory.path().join("rr.toml");
+    for (text, words) in [
+        (
+            format!("log = \"verbose\"\n{CONFIG}"),
+            ["rr.toml:1:7", "`verbose` is not a level"],
+        ),
+        (
+            format!("{CONFIG}hold_time = 9\nkeepalive = 10\n"),
+            ["rr.toml:13:13", "not below the hold time of 9 seconds"],
+        ),
+        (
+            CONFIG.replace("router_id = \"127.0.0.1\"", "router_id = \"192.0.2.2\""),
+            ["rr.toml:3:13", "is the example of the packaged file"],
+        ),
+        (
+            format!("{CONFIG}[[neighbor]]\naddress = \"127.0.0.1\"\nport = 1\nasn = 64512\n")
+                .replace("127.0.0.1:0", "127.0.0.1:1"),
+            ["rr.toml:13:11", "is this daemon itself"],
+        ),
+    ] {
+        std::fs::write(&config, text).expect("write");
+        for more in [&["--check"][..], &[]] {
+            let (passed, said) = outcome(&config, more);
+            assert!(!passed, "{said}");
+            for words in words {
+                assert!(said.contains(words), "{words} not in:\n{said}");
+            }
+        }
+    }
+    std::fs::write(&config, format!("log = \"Warning\"\n{CONFIG}")).expect("write");
+    let (passed, said) = outcome(&config, &["--check"]);
+    assert!(passed, "{said}");
+}
