@@ -9,11 +9,12 @@ use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
+use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Fib, OpError};
 use intent::store::Duties;
 
-use crate::limits::{FLUSH, TURN_EVENTS_MAX};
+use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
 use crate::{KernelConfig, Node, OnExit, log, report};
 
 /// What the client adds to a BGP daemon: the kernel, and what stands between it and the speaker.
@@ -21,6 +22,8 @@ use crate::{KernelConfig, Node, OnExit, log, report};
 pub struct Client {
     fib: NetlinkFib,
     node: Node,
+    /// The claim on the protocol of its routes, if it writes any.
+    _claim: Option<Claim>,
 }
 
 /// Why the client does not start, or cannot go on.
@@ -29,13 +32,16 @@ pub enum KernelError {
     /// The kernel's routes cannot be reached.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Another program writes routes of the same protocol.
+    #[error("{0}; set kernel.protocol, or stop the other program")]
+    Taken(#[from] Taken),
     /// The connection to the kernel broke.
     #[error("the connection to the kernel's routes broke: {0}")]
     Lost(#[from] OpError),
 }
 
 impl Program for Client {
-    const NAME: &'static str = "cambric-bgp-client";
+    const NAME: &'static str = PROGRAM;
     const ABOUT: &'static str =
         "Announces this host's workloads over BGP and installs what it learns";
     const CONFIG_DEFAULT: &'static str = "/etc/cambric/bgp-client.toml";
@@ -51,7 +57,9 @@ impl Program for Client {
             tables: kernel.tables(),
             ..NetlinkConfig::default()
         };
+        let claim = kernel.install.then(|| Claim::take(kernel.owner, PROGRAM));
         Ok(Self {
+            _claim: claim.transpose()?,
             fib: NetlinkFib::open(netlink)?,
             node: Node::new(fib_sync::Instant(0), kernel.clone(), speaker),
         })
@@ -113,6 +121,10 @@ impl Program for Client {
             ("kernel.install", old.install != new.install),
             ("kernel.table", old.table != new.table),
             ("kernel.metric", old.metric != new.metric),
+            (
+                "kernel.former_metrics",
+                old.former_metrics != new.former_metrics,
+            ),
             ("kernel.protocol", old.owner != new.owner),
             ("kernel.grace", old.grace != new.grace),
             ("kernel.reconcile", old.reconcile != new.reconcile),
@@ -185,6 +197,14 @@ impl Client {
     fn submit(&mut self, now: Instant) {
         while let Some(command) = self.node.poll_command(kernel_time(now)) {
             self.fib.submit(command);
+            self.log_notices();
+        }
+        self.log_notices();
+    }
+
+    fn log_notices(&mut self) {
+        while let Some(notice) = self.node.poll_notice() {
+            notice.log();
         }
     }
 

@@ -1,22 +1,23 @@
 //! The client's configuration file: what all BGP daemons have, and a `[kernel]` section.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use bgp_daemon::Settings;
 use fib_sync::watch::{ImportRule, NamePattern};
 use fib_sync::{Owner, TABLE_MAIN};
-use intent::{NextHops, Problem, Problems};
+use intent::{NextHops, Problem, Problems, Source};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::limits::ENDPOINT_METRIC;
+use crate::limits::{ENDPOINT_METRIC, FORMER_METRICS_MAX};
+use crate::protocol;
 
 /// The table of addresses that are the host's own; nothing is routed out of it.
 const TABLE_LOCAL: u32 = 255;
 
-/// The highest `rtm_protocol` that the kernel, `ip route` and boot scripts use themselves.
-const PROTOCOL_SYSTEM_MAX: u8 = 4;
+/// The metric of installed routes unless the file says otherwise.
+const METRIC_DEFAULT: u32 = 1024;
 
 /// `[kernel]`, as it is written.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,6 +29,9 @@ pub struct KernelSection {
     pub table: Option<Spanned<u32>>,
     /// `metric` of installed routes.
     pub metric: Option<Spanned<u32>>,
+    /// `former_metrics`: further metrics at which a former run installed routes.
+    #[serde(default)]
+    pub former_metrics: Vec<Spanned<u32>>,
     /// `protocol`: the `rtm_protocol` of installed routes.
     pub protocol: Option<Spanned<u8>>,
     /// `grace` in seconds.
@@ -73,6 +77,8 @@ pub struct KernelConfig {
     pub table: u32,
     /// Metric of installed routes.
     pub metric: u32,
+    /// Further metrics at which routes of `owner` are a former run's.
+    pub former_metrics: Vec<u32>,
     /// Under which `rtm_protocol`.
     pub owner: Owner,
     /// How long after the start routes of a former life are kept though nobody announces them.
@@ -90,7 +96,8 @@ impl Default for KernelConfig {
         Self {
             install: true,
             table: TABLE_MAIN,
-            metric: 1024,
+            metric: METRIC_DEFAULT,
+            former_metrics: Vec::new(),
             owner: Owner(119),
             grace: Duration::from_secs(120),
             reconcile: Duration::from_secs(60),
@@ -112,6 +119,13 @@ impl Settings for KernelConfig {
 
     fn check(section: Option<&KernelSection>, problems: &mut Problems<'_>) -> Self {
         section.map_or_else(Self::default, |section| section.check(problems))
+    }
+
+    fn check_machine(&self, source: &Source, problems: &mut Problems<'_>) {
+        if !self.install {
+            return; // It writes nothing.
+        }
+        protocol::check_machine(self.owner, source, problems);
     }
 
     fn notes(&self) -> Vec<String> {
@@ -141,6 +155,18 @@ impl KernelConfig {
         }
         tables
     }
+
+    /// The metrics at which a route of `owner` is this daemon's, whatever a LOCAL_PREF says.
+    pub(crate) fn metrics(&self) -> Vec<RangeInclusive<u32>> {
+        let mut metrics = vec![self.metric, METRIC_DEFAULT];
+        metrics.extend(&self.former_metrics);
+        if self.owner == protocol::BIRD {
+            metrics.extend(protocol::BIRD_METRICS);
+        }
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics.into_iter().map(|metric| metric..=metric).collect()
+    }
 }
 
 impl KernelSection {
@@ -150,7 +176,7 @@ impl KernelSection {
         let seconds = |value: Option<u32>, default| {
             value.map_or(default, |seconds| Duration::from_secs(seconds.into()))
         };
-        let owner = owner(self.protocol.as_ref(), default.owner, problems);
+        let owner = protocol::owner(self.protocol.as_ref(), default.owner, problems);
         let import = match &self.import {
             None => default.import.clone(),
             Some(rules) => rules
@@ -169,6 +195,7 @@ impl KernelSection {
                 .metric
                 .as_ref()
                 .map_or(default.metric, |m| *m.get_ref()),
+            former_metrics: former_metrics(&self.former_metrics, problems),
             owner,
             grace: seconds(self.grace, default.grace),
             reconcile: seconds(self.reconcile, default.reconcile),
@@ -206,20 +233,6 @@ impl ImportSection {
     }
 }
 
-fn owner(protocol: Option<&Spanned<u8>>, default: Owner, problems: &mut Problems<'_>) -> Owner {
-    let Some(protocol) = protocol else {
-        return default;
-    };
-    let owner = Owner(*protocol.get_ref());
-    if owner.0 <= PROTOCOL_SYSTEM_MAX {
-        let message = format!("protocol {owner} is the system's own");
-        let problem = Problem::at(protocol.span(), message)
-            .help("any number from 5 on that no other routing daemon of this host uses");
-        problems.push(problem);
-    }
-    owner
-}
-
 fn table(table: Option<&Spanned<u32>>, problems: &mut Problems<'_>) -> u32 {
     let Some(table) = table else {
         return TABLE_MAIN;
@@ -247,6 +260,25 @@ fn check_metric(metric: &Spanned<u32>, problems: &mut Problems<'_>) {
     }
 }
 
+/// Metrics of a former run. That of Felix's routes would make its routes this daemon's.
+fn former_metrics(given: &[Spanned<u32>], problems: &mut Problems<'_>) -> Vec<u32> {
+    if let Some(first) = given.get(FORMER_METRICS_MAX) {
+        let message = format!("more than {FORMER_METRICS_MAX} former metrics");
+        problems.push(Problem::at(first.span(), message));
+    }
+    for metric in given {
+        if *metric.get_ref() == ENDPOINT_METRIC {
+            let message = format!("metric {ENDPOINT_METRIC} is that of Felix's routes");
+            problems.push(bad(
+                metric.span(),
+                message,
+                "delete routes of a former run at that metric with `ip route del`",
+            ));
+        }
+    }
+    given.iter().map(|metric| *metric.get_ref()).collect()
+}
+
 fn bad(span: Range<usize>, message: String, help: &'static str) -> Problem {
     Problem::at(span, message).help(help)
 }
@@ -255,7 +287,7 @@ fn bad(span: Range<usize>, message: String, help: &'static str) -> Problem {
 mod tests {
     use std::path::PathBuf;
 
-    use intent::{Report, Source};
+    use intent::Report;
 
     use super::*;
 
@@ -284,7 +316,7 @@ mod tests {
     #[test]
     fn every_key_of_the_section_counts() {
         let config = parse(
-            "[kernel]\ninstall = false\ntable = 1000\nmetric = 200\nprotocol = 12\ngrace = 5\n\
+            "[kernel]\ninstall = false\ntable = 1000\nmetric = 200\nformer_metrics = [7, 9]\nprotocol = 12\ngrace = 5\n\
              reconcile = 0\non_exit = \"flush\"\n[[kernel.import]]\nprotocols = [80]\ntable = 7\n\
              interfaces = [\"veth*\", \"eth1\"]\n",
         );
@@ -292,6 +324,7 @@ mod tests {
             install,
             table,
             metric,
+            former_metrics,
             owner,
             grace,
             reconcile,
@@ -303,6 +336,7 @@ mod tests {
             (false, 1000, 200, Owner(12))
         );
         assert_eq!((grace, reconcile), (Duration::from_secs(5), Duration::ZERO));
+        assert_eq!(former_metrics, [7, 9]);
         assert_eq!(on_exit, OnExit::Flush);
         assert_eq!((import.len(), import[0].table), (1, 7));
         assert_eq!(import[0].interfaces[0].to_string(), "veth*");
@@ -313,6 +347,26 @@ mod tests {
             notes.contains("shadow run") && notes.contains("not above 256"),
             "{notes}"
         );
+    }
+
+    #[test]
+    fn routes_at_other_metrics_are_foreign() {
+        let metrics = |kernel: &str| {
+            let metrics = parse(kernel).unwrap().settings.metrics();
+            metrics
+                .iter()
+                .map(|range| *range.start())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(metrics(""), [1024]);
+        assert_eq!(
+            metrics("[kernel]\nmetric = 7\nformer_metrics = [9, 7]\n"),
+            [7, 9, 1024]
+        );
+        assert_eq!(metrics("[kernel]\nprotocol = 12\n"), [0, 32, 1024]);
+        let report = refusal("[kernel]\nformer_metrics = [9, 256]\n");
+        assert!(report.contains("client.toml:4:22"), "{report}");
+        assert!(report.contains("that of Felix's routes"), "{report}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod config;
 pub mod limits;
 mod log;
 mod node;
+mod protocol;
 mod report;
 
 pub use client::{Client, KernelError};

@@ -1,6 +1,9 @@
 //! Every bound of this crate, in one place.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use intent::store::METRIC_MAX;
 
 /// Prefixes read from a speaker's tables in one turn.
 pub const TURN_PREFIXES_MAX: u32 = 2048;
@@ -23,3 +26,14 @@ pub const REFUSALS_SHOWN_MAX: usize = 3;
 
 /// Highest metric of the routes Felix installs for local workloads.
 pub const ENDPOINT_METRIC: u32 = 256;
+
+/// Metrics of the routes that this daemon may have written because a LOCAL_PREF said so: all but
+/// that of Felix's routes.
+pub const METRICS_OF_LOCAL_PREF: [RangeInclusive<u32>; 2] =
+    [1..=ENDPOINT_METRIC - 1, ENDPOINT_METRIC + 1..=METRIC_MAX];
+
+/// Entries of `kernel.former_metrics`.
+pub const FORMER_METRICS_MAX: usize = 64;
+
+/// The program's name.
+pub const PROGRAM: &str = "cambric-bgp-client";

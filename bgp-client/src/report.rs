@@ -25,10 +25,16 @@ pub(crate) fn fib(node: &Node) -> Fib {
         state: "imported".to_owned(),
         ..fib_route(node, key, route)
     });
+    let foreign = node.reconciler().foreigners();
+    let foreign = foreign.map(|(key, route)| FibRoute {
+        source: "foreign".to_owned(),
+        state: "foreign".to_owned(),
+        ..fib_route(node, key, route)
+    });
     Fib {
         in_sync: node.reconciler().in_sync(),
         install,
-        routes: ours.chain(imported).collect(),
+        routes: ours.chain(imported).chain(foreign).collect(),
     }
 }
 
@@ -128,6 +134,10 @@ pub(crate) fn facts(node: &Node) -> Vec<Fact> {
         ("kernel routes refused", sum.failed as u64),
         ("kernel routes in conflict", sum.conflicts as u64),
         ("kernel routes stray", sum.strays as u64),
+        (
+            "kernel routes foreign, with this daemon's protocol",
+            sum.foreign as u64,
+        ),
         ("kernel routes changed by others", sum.drift),
         ("kernel notifications overrun", sum.overruns),
     ];
@@ -214,9 +224,22 @@ pub(crate) fn notes(node: &Node) -> Vec<String> {
         )
     });
     refused
+        .chain(foreign_note(node))
         .chain(tunnel)
         .chain(unreachable.take(REFUSALS_SHOWN_MAX))
         .collect()
+}
+
+/// Foreign routes that carry this daemon's protocol: another program may use the number.
+fn foreign_note(node: &Node) -> Option<String> {
+    let count = node.reconciler().summary().foreign;
+    let (key, route) = node.reconciler().foreigners().next()?;
+    Some(format!(
+        "foreign kernel routes with this daemon's protocol {}: {count}, such as {key}; they are left \
+         alone. If another program writes them, set kernel.protocol; if a former run did, list their \
+         metric in kernel.former_metrics",
+        route.owner()
+    ))
 }
 
 /// What the kernel side waits for.

@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admin::config::{Problem, Report, Source};
+use admin::config::{Problem, Report, Source, bool_in, integer_in};
 use admin::daemon::{LogFormat, host_name};
 use admin::metrics::MetricsSection;
-use datastore::{EtcdOptions, SnapshotOptions};
+use datastore::{EtcdOptions, OptionFault, SnapshotOptions};
+use fib_sync::{Owner, claim};
 use ipnet::IpNet;
 use model::EndpointFile;
 use serde::Deserialize;
@@ -16,10 +17,20 @@ use toml::Spanned;
 use crate::agent::AgentConfig;
 use crate::calc::interface_prefixes;
 use crate::limits::{CONTROL_PORT_EXCEPTIONS_MAX, HOST_NAME_OCTETS_MAX};
+use crate::report::DAEMON;
 
 /// `rtm_protocol` values below this are the kernel's and the administrator's own (`RTPROT_STATIC`
 /// is 4): routes of theirs would be taken for ours.
 const PROTOCOL_MIN: u8 = 5;
+
+/// The built-in protocol.
+const FELIX: Owner = Owner(80);
+
+/// The protocol of cambric-bgp-client's routes unless its file names another.
+const BGP_PROTOCOL: i64 = 119;
+
+const PROTOCOL_HELP: &str = "80, the built-in value, or another number from 5 on that no other \
+     program of this host uses: Felix deletes routes of its protocol that no endpoint wants";
 
 mod environment;
 mod file_settings;
@@ -95,13 +106,14 @@ fn endpoint_status_path_prefix() -> PathBuf {
 }
 
 impl Config {
-    /// Reads a file, and the environment of the process, which goes before it.
+    /// Reads a file, and the environment of the process, which goes before it. It is also checked
+    /// against the machine: the files that it names, and other programs.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with them, each at its place.
     pub fn read(path: impl Into<PathBuf>) -> Result<Self, Report> {
-        Self::within(&Source::read(path.into())?, Environment::of_process())
+        Self::check(&Source::read(path.into())?, Environment::of_process(), true)
     }
 
     /// Takes text that is at hand, and no environment.
@@ -119,6 +131,10 @@ impl Config {
     ///
     /// As [`read`](Self::read).
     pub fn within(source: &Source, environment: Environment) -> Result<Self, Report> {
+        Self::check(source, environment, false)
+    }
+
+    fn check(source: &Source, environment: Environment, machine: bool) -> Result<Self, Report> {
         let file: File = source.parse()?;
         let mut problems = source.problems();
         let mut agent = AgentConfig::new(host_name());
@@ -138,6 +154,15 @@ impl Config {
             log_problem(&file),
         ] {
             found.into_iter().for_each(|problem| problems.push(problem));
+        }
+        let faults = store_faults(source, &file.datastore, machine);
+        faults
+            .into_iter()
+            .for_each(|problem| problems.push(problem));
+        if machine {
+            protocol_clash(source, &agent)
+                .into_iter()
+                .for_each(|problem| problems.push(problem));
         }
         problems.finish()?;
         agent.settings = environment.settings.over(&agent.settings);
@@ -214,6 +239,11 @@ fn take_prefixes(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
 fn take_protocol(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
     let protocol = file.route_protocol.as_ref()?;
     agent.route_protocol = *protocol.get_ref();
+    let owner = Owner(agent.route_protocol);
+    if owner.0 >= PROTOCOL_MIN && owner != FELIX && owner.name().is_some() {
+        let message = format!("`route_protocol` {owner} is another program's");
+        return Some(Problem::at(protocol.span(), message).help(PROTOCOL_HELP));
+    }
     (agent.route_protocol < PROTOCOL_MIN).then(|| {
         Problem::at(
             protocol.span(),
@@ -224,6 +254,41 @@ fn take_protocol(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
              routes of its own protocol that no endpoint wants",
         )
     })
+}
+
+/// What is wrong with the options of the store, and with the files that they name.
+fn store_faults(source: &Source, options: &EtcdOptions, files: bool) -> Vec<Problem> {
+    let mut faults = options.faults();
+    if files {
+        faults.extend(options.file_faults());
+    }
+    let problem = |fault: OptionFault| {
+        let mut keys = vec!["datastore"];
+        keys.extend(fault.keys);
+        Problem::at(source.place_of(&keys, fault.index), fault.message).help(fault.help)
+    };
+    faults.into_iter().map(problem).collect()
+}
+
+/// Another program of this host whose routes have the same protocol: cambric-bgp-client by its file,
+/// or any that runs.
+fn protocol_clash(source: &Source, agent: &AgentConfig) -> Option<Problem> {
+    let owner = Owner(agent.route_protocol);
+    let place = source.place_of(&["route_protocol"], None);
+    let installs = |path: &PathBuf| bool_in(path, &["kernel", "install"]) != Some(false);
+    if let Some(path) = source.beside("bgp-client.toml").filter(installs) {
+        let protocol = integer_in(&path, &["kernel", "protocol"]).unwrap_or(BGP_PROTOCOL);
+        if protocol == i64::from(owner.0) {
+            let message = format!(
+                "`route_protocol` {owner} is cambric-bgp-client's: kernel.protocol of {}",
+                path.display()
+            );
+            return Some(Problem::at(place, message).help(PROTOCOL_HELP));
+        }
+    }
+    let holder = claim::holder(owner, DAEMON)?;
+    let message = format!("`route_protocol` {owner} is in use by {holder}");
+    Some(Problem::at(place, message).help(PROTOCOL_HELP))
 }
 
 fn take_metric(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
@@ -427,6 +492,49 @@ mod tests {
     }
 
     #[test]
+    fn protocol_of_the_bgp_client_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("felix.toml");
+        let said = |text: &str| {
+            std::fs::write(&path, format!("{text}\n{STORE}")).unwrap();
+            Config::read(&path)
+                .map(drop)
+                .map_err(|report| report.to_string())
+        };
+        let other = directory.path().join("bgp-client.toml");
+        std::fs::write(&other, "[kernel]\n").unwrap();
+        let report = said("route_protocol = 119").unwrap_err();
+        assert!(report.contains("119 is cambric-bgp-client's"), "{report}");
+        assert!(report.contains("felix.toml:1:18"), "{report}");
+        std::fs::write(&other, "[kernel]\nprotocol = 141\n").unwrap();
+        said("route_protocol = 142").unwrap();
+        assert!(said("route_protocol = 141").is_err());
+        let _running = claim::Claim::take(Owner(143), "other").unwrap();
+        let report = said("route_protocol = 143").unwrap_err();
+        assert!(report.contains("143 is in use by"), "{report}");
+    }
+
+    #[test]
+    fn store_files_that_do_not_exist_are_refused_with_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("felix.toml");
+        let text = "route_protocol = 144\n[datastore]\nendpoints = [\n  \"https://10.0.0.254:2379\",\n  \
+                    \"10.0.0.253:2379\",\n]\n[datastore.tls]\nca_file = \"/nonexistent/ca.pem\"\n";
+        std::fs::write(&path, text).unwrap();
+        let report = Config::read(&path).unwrap_err().to_string();
+        for words in [
+            "felix.toml:5:3",
+            "the endpoint has no scheme",
+            "felix.toml:8:11",
+            "/nonexistent/ca.pem: no such file",
+        ] {
+            assert!(report.contains(words), "{words} not in:\n{report}");
+        }
+        // Text by itself is checked without the machine.
+        assert!(read(&text.replace("  \"10.0.0.253:2379\",\n", "")).is_ok());
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let cases = [
             (
@@ -446,6 +554,16 @@ mod tests {
                 "neither an address nor a range",
             ),
             ("route_protocol = 3", "felix.toml:1:18", "below 5"),
+            (
+                "route_protocol = 12",
+                "felix.toml:1:18",
+                "12 (bird) is another program's",
+            ),
+            (
+                "log = \"verbose\"",
+                "felix.toml:1:7",
+                "`verbose` is not a level",
+            ),
             ("endpoint_metric = 0", "felix.toml:1:19", "is 0"),
             ("route_table = 255", "felix.toml:1:15", "kernel's own"),
             ("log = \"felix=loud\"", "felix.toml:1:7", "felix=loud"),

@@ -14,8 +14,9 @@ use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready,
 use admin::report::StoreFigures;
 use admin::{Command, Reply};
 use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
+use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
-use fib_sync::{Event, Fib, Instant, OpError};
+use fib_sync::{Event, Fib, Instant, OpError, Owner};
 use futures_util::FutureExt;
 use tracing::{info, warn};
 
@@ -41,6 +42,9 @@ pub enum DaemonError {
     /// No routing table.
     #[error(transparent)]
     Fib(#[from] OpenError),
+    /// Another program writes routes of the same protocol.
+    #[error("{0}; set route_protocol, or stop the other program")]
+    Taken(#[from] Taken),
     /// The connection to the routing table broke.
     #[error("the connection to the kernel's routing table broke: {0}")]
     FibClosed(OpError),
@@ -84,6 +88,8 @@ pub struct Daemon {
     config_error: Option<String>,
     host: LinuxHost,
     fib: NetlinkFib,
+    /// The claim on the protocol of its routes.
+    _claim: Claim,
     control: Control,
     signals: Option<Signals>,
     store: Arc<dyn Store>,
@@ -134,6 +140,7 @@ impl Daemon {
     ///
     /// Something is missing; each error is one line.
     pub fn open(config: Config, store: Arc<dyn Store>) -> Result<Self, DaemonError> {
+        let claim = Claim::take(Owner(config.agent.route_protocol), DAEMON)?;
         let host = LinuxHost::open(config.agent.route_protocol)?;
         let fib = NetlinkFib::open(NetlinkConfig {
             tables: vec![config.agent.table],
@@ -154,6 +161,7 @@ impl Daemon {
             config_error: None,
             host,
             fib,
+            _claim: claim,
             control,
             signals: None,
             follower: follow_ready(Arc::clone(&store), store::ranges(), chance, snapshot),
@@ -218,7 +226,9 @@ impl Daemon {
         self.agent.turn(now, &mut self.host);
         while let Some(command) = self.agent.poll_command(now) {
             self.fib.submit(command);
+            self.log_notices();
         }
+        self.log_notices();
         self.host.go_on(now);
         // What an earlier run knew is not told: the store knows better.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
@@ -228,6 +238,12 @@ impl Daemon {
             && let Some(job) = self.reporter.poll(now, unix_s())
         {
             *errand = Some(Box::pin(store::run(Arc::clone(&self.store), job)));
+        }
+    }
+
+    fn log_notices(&mut self) {
+        while let Some(notice) = self.agent.poll_notice() {
+            notice.log();
         }
     }
 

@@ -99,3 +99,7 @@ pub const CHAIN_NAME_OCTETS_MAX: usize = 127;
 
 /// What the kernel's log has before packets that a rule logs.
 pub const LOG_PREFIX: &str = "cambric-felix: ";
+
+/// Metrics of endpoint routes that a former agent of this host may have written: the built-in one,
+/// and those of Calico's Felix (none, and its elevated and normal route priority).
+pub const FORMER_METRICS: [u32; 4] = [0, 256, 512, 1024];

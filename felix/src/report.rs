@@ -4,7 +4,7 @@ use admin::report::{
     Endpoint, EndpointFigures, Endpoints, Fact, Fib, FibHop, FibRoute, KernelFigures, Rule, Rules,
     Status, StoreFigures, UnclaimedInterface,
 };
-use fib_sync::{FibStatus, FibView, Hop, Instant};
+use fib_sync::{FibStatus, FibView, Hop, Instant, Route, RouteKey};
 use ipnet::IpNet;
 use model::EndpointState;
 
@@ -90,7 +90,15 @@ pub fn fib(agent: &Agent) -> Fib {
     Fib {
         in_sync: agent.waiting_for().is_empty(),
         install: true,
-        routes: agent.routes().map(|view| route(agent, &view)).collect(),
+        routes: agent
+            .routes()
+            .map(|view| route(agent, &view))
+            .chain(
+                agent
+                    .foreign_routes()
+                    .map(|(key, route)| foreign(agent, key, route)),
+            )
+            .collect(),
     }
 }
 
@@ -115,6 +123,20 @@ fn route(agent: &Agent, view: &FibView<'_>) -> FibRoute {
             .flat_map(|route| &route.next_hops)
             .map(|h| hop(agent, h))
             .collect(),
+    }
+}
+
+/// A route of Felix's protocol that is another program's.
+fn foreign(agent: &Agent, key: &RouteKey, route: &Route) -> FibRoute {
+    FibRoute {
+        prefix: Some(key.prefix),
+        table: key.table,
+        metric: key.metric,
+        protocol: route.protocol,
+        source: "foreign".into(),
+        state: "foreign".into(),
+        error: None,
+        next_hops: route.next_hops.iter().map(|one| hop(agent, one)).collect(),
     }
 }
 
@@ -167,6 +189,14 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         notes.push(words.into());
     }
     notes.extend(process.store_troubles);
+    let foreign = agent.route_summary().foreign;
+    if let Some((key, route)) = agent.foreign_routes().next() {
+        notes.push(format!(
+            "foreign kernel routes with Felix's protocol {}: {foreign}, such as {key}; they are left \
+             alone",
+            route.owner()
+        ));
+    }
     if let Some(age_s) = process.store.snapshot_age_s {
         notes.push(format!(
             "in force is a snapshot that was {age_s} s old at the start, and nothing is removed, \

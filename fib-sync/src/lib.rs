@@ -38,6 +38,7 @@
 //! they are in the way, and never changed: the first write of a key is exclusive, only a route known
 //! to be ours is replaced, and a delete names the protocol.
 
+pub mod claim;
 pub mod limits;
 pub mod memory;
 #[cfg(target_os = "linux")]
@@ -51,6 +52,8 @@ pub mod watch;
 
 pub use self::owner::Owner;
 pub use self::port::{Command, Event, Fib, OpError, PutMode};
-pub use self::reconcile::{FibStatus, FibSummary, FibView, Reconciler, ReconcilerConfig};
+pub use self::reconcile::{
+    DeleteCause, FibStatus, FibSummary, FibView, Notice, Reconciler, ReconcilerConfig,
+};
 pub use self::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN};
 pub use self::time::Instant;

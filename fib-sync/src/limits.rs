@@ -9,6 +9,25 @@ pub const IN_FLIGHT_MAX: usize = 4096;
 /// filled or emptied. Measured: 4 to 256 are alike, 1 is up to twelve times slower.
 pub const WRITE_PASSES: usize = 16;
 
+/// Deletions that the log names one by one within [`NOTICE_WINDOW`]; further ones are counted.
+pub const NOTICES_PER_WINDOW: u32 = 32;
+
+/// Time after which the deletions that the log did not name are summed up in one line.
+pub const NOTICE_WINDOW: Duration = Duration::from_secs(10);
+
+/// Notices that wait for the log; further ones are counted.
+pub const NOTICES_MAX: usize = 128;
+
+/// Foreign routes with the owner's protocol that a reconciler keeps for its reports; further ones are
+/// counted.
+pub const FOREIGN_KEPT_MAX: usize = 1024;
+
+/// Foreign routes with the owner's protocol that the log names in the life of a reconciler.
+pub const FOREIGN_NAMED_MAX: usize = 16;
+
+/// How often the sockets of a claim are freed of those who asked.
+pub const CLAIM_DRAIN_GAP: Duration = Duration::from_secs(5);
+
 /// First delay before a refused route is tried again.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(200);
 

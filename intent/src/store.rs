@@ -32,6 +32,6 @@ pub use fault::Fault;
 pub use fleet::Fleet;
 pub use model::SecretKeyRef;
 pub use own::{Host, Secrets};
-pub use priority::{Priorities, degree_of, metric_of};
+pub use priority::{METRIC_MAX, Priorities, degree_of, metric_of};
 pub use reflectors::{REFLECTORS_ANNOTATION, WEIGHT_LABEL, Wish, ZONE_LABEL};
 pub use view::{Node, View};

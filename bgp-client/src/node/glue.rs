@@ -7,7 +7,9 @@ use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
 use bgp_io::rib::{Budget, Change, InterfaceName, PeerId, Progress, Reach, Track};
 use bgp_io::{Input, Io, Speaker};
 use fib_sync::watch::{Resolution, WatchChange, Watcher, WatcherConfig};
-use fib_sync::{Command, Event, FibStatus, Instant, Reconciler, ReconcilerConfig, Route, RouteKey};
+use fib_sync::{
+    Command, Event, FibStatus, Instant, Notice, Reconciler, ReconcilerConfig, Route, RouteKey,
+};
 use intent::store::{Duties, IPIP_INTERFACE};
 use ipnet::IpNet;
 
@@ -15,7 +17,7 @@ use super::duties::Own;
 use super::learned::{Learned, Paths};
 use super::settle::Settle;
 use crate::KernelConfig;
-use crate::limits::{TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
+use crate::limits::{METRICS_OF_LOCAL_PREF, TURN_LOCALS_MAX, TURN_PREFIXES_MAX};
 
 /// The families whose routes a kernel forwards by.
 const FORWARDED: [Family; 2] = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
@@ -103,7 +105,12 @@ impl Node {
     /// A node that knows nothing yet. `reader` is one of the speaker's, for this node alone.
     pub fn new(now: Instant, config: KernelConfig, speaker: &mut Speaker) -> Self {
         let mut reconciler = ReconcilerConfig::new(config.owner);
-        reconciler.tables = config.tables();
+        reconciler.tables = vec![config.table];
+        reconciler.tables_read = config.tables();
+        reconciler
+            .tables_read
+            .retain(|table| *table != config.table);
+        reconciler.metrics = config.metrics();
         reconciler.grace = config.grace;
         reconciler.period = config.reconcile;
         reconciler.install = config.install;
@@ -160,6 +167,8 @@ impl Node {
             }
         }
         if changed.degrees {
+            // LOCAL_PREF sets metrics from now on, and did in a former run.
+            self.reconciler.adopt_metrics(&METRICS_OF_LOCAL_PREF);
             let imported = self.watcher.imported();
             self.untold.extend(imported.map(|prefix| (prefix, true)));
         }
@@ -273,6 +282,11 @@ impl Node {
             self.reconciler.finish_grace();
         }
         self.reconciler.poll_command(now)
+    }
+
+    /// The next event for the log; ask after each [`poll_command`](Self::poll_command).
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.reconciler.poll_notice()
     }
 
     /// When to call [`poll_command`](Self::poll_command) although nothing happened.

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use datastore::Unready;
-use fib_sync::{Command, Event, Instant, Link, Owner, Reconciler, ReconcilerConfig};
+use fib_sync::{Command, Event, Instant, Link, Notice, Owner, Reconciler, ReconcilerConfig};
 use ipnet::IpNet;
 use model::FelixConfigurationSpec;
 use tracing::{info, warn};
@@ -16,7 +17,7 @@ use super::interface::{Agenda, Entries, Links, Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{GATEWAY_IPV4, GATEWAY_IPV6};
 use crate::calc::{Calculator, EndpointId};
-use crate::limits::{INTERFACE_PATIENCE, INTERFACE_REFRESH, RULES_CHECK};
+use crate::limits::{FORMER_METRICS, INTERFACE_PATIENCE, INTERFACE_REFRESH, RULES_CHECK};
 use crate::render::Touched;
 
 /// The end of the grace period, once it is over.
@@ -128,6 +129,8 @@ impl Agent {
         let reconciler = ReconcilerConfig {
             owner: Owner(config.route_protocol),
             tables: vec![config.table],
+            tables_read: Vec::new(),
+            metrics: own_metrics(config.endpoint_metric),
             // Until the store was read in full, nothing is known to be unwanted.
             grace: Duration::MAX,
             period: config.route_refresh,
@@ -170,6 +173,12 @@ impl Agent {
             calculator,
             config,
         }
+    }
+
+    /// The next event of the routing table for the log; ask after each
+    /// [`poll_command`](Self::poll_command).
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.reconciler.poll_notice()
     }
 
     /// Takes note that the store's `key` holds `value` now, or nothing.
@@ -370,4 +379,13 @@ impl Agent {
             self.due.insert(name);
         }
     }
+}
+
+/// The metrics at which a route of Felix's protocol is Felix's: its own, and those of earlier runs.
+fn own_metrics(endpoint_metric: u32) -> Vec<RangeInclusive<u32>> {
+    let mut metrics = FORMER_METRICS.to_vec();
+    metrics.push(endpoint_metric);
+    metrics.sort_unstable();
+    metrics.dedup();
+    metrics.into_iter().map(|metric| metric..=metric).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use datastore::Unready;
-use fib_sync::{FibStatus, FibSummary, FibView};
+use fib_sync::{FibStatus, FibSummary, FibView, Route, RouteKey};
 use model::{EndpointState, EndpointStatus};
 
 use super::core::{Agent, GRACE_OVER};
@@ -134,6 +134,11 @@ impl Agent {
     /// Every route wanted or held.
     pub fn routes(&self) -> impl Iterator<Item = FibView<'_>> {
         self.reconciler.routes()
+    }
+
+    /// Foreign routes that carry Felix's protocol.
+    pub fn foreign_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
+        self.reconciler.foreigners()
     }
 
     /// The routes in numbers.

@@ -15,8 +15,15 @@ impl Reconciler {
             return;
         };
         let ours = route.owner() == self.config.owner;
-        if round.touched.contains(&(key, ours)) || !self.config.tables.contains(&key.table) {
+        if round.touched.contains(&(key, ours)) {
             return;
+        }
+        if ours && !self.owns(&key) {
+            self.foreigners.note(key, route, number, &mut self.notices);
+            return;
+        }
+        if ours {
+            self.foreigners.forget(&key);
         }
         if !ours {
             if let Some(entry) = self.entries.get_mut(&key) {
@@ -39,7 +46,7 @@ impl Reconciler {
 
     /// The dump of one table ended.
     pub(super) fn dump_done(&mut self, now: Instant, table: u32, complete: bool) {
-        if !self.config.tables.contains(&table) {
+        if !self.reads(table) {
             return;
         }
         let Some(round) = &mut self.dumps.current else {
@@ -59,10 +66,17 @@ impl Reconciler {
             return;
         }
         self.sweep(&round);
+        let known = |key: &RouteKey| round.touched.contains(&(*key, true));
+        self.foreigners.sweep(self.dumps.round, known);
         self.dumps.void = false;
         if !self.config.period.is_zero() {
             self.dumps.periodic = Some(now + self.config.period);
         }
+    }
+
+    fn reads(&self, table: u32) -> bool {
+        let config = &self.config;
+        config.tables.contains(&table) || config.tables_read.contains(&table)
     }
 
     /// After a complete round: what was not seen is not there.
@@ -104,10 +118,19 @@ impl Reconciler {
 
     /// Somebody else added or changed a route.
     pub(super) fn changed(&mut self, key: RouteKey, route: &Route, replaced: bool) {
-        if !self.config.tables.contains(&key.table) {
+        if !self.reads(key.table) {
             return;
         }
         let ours = route.owner() == self.config.owner;
+        if ours && !self.owns(&key) {
+            self.touch(key, true);
+            let round = self.dumps.round;
+            self.foreigners.note(key, route, round, &mut self.notices);
+            return;
+        }
+        if !ours && replaced {
+            self.foreigners.forget(&key);
+        }
         if !ours && !self.entries.contains_key(&key) {
             return;
         }
@@ -144,6 +167,12 @@ impl Reconciler {
 
     /// Somebody else, or the kernel, removed a route or hops of it.
     pub(super) fn gone(&mut self, now: Instant, key: RouteKey, route: &Route) {
+        let ours = route.owner() == self.config.owner;
+        if ours && !self.owns(&key) {
+            self.touch(key, true);
+            self.foreigners.forget(&key);
+            return;
+        }
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
@@ -151,7 +180,6 @@ impl Reconciler {
             flight.disturbed = true;
         }
         let mut certain = true;
-        let ours = route.owner() == self.config.owner;
         if !ours {
             if entry.foreign == Some(route.owner()) {
                 entry.foreign = None;

@@ -5,9 +5,11 @@ mod belief;
 mod delta;
 mod dirty;
 mod grace;
+mod notice;
 mod outcome;
 mod reconciler;
 mod report;
 
+pub use self::notice::{DeleteCause, Notice};
 pub use self::reconciler::{Reconciler, ReconcilerConfig};
 pub use self::report::{FibStatus, FibSummary, FibView};

@@ -1,12 +1,14 @@
 //! The reconciler itself: wishes in, events in, commands out.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff;
-use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Step};
+use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Op, Step};
 use super::dirty::Dirty;
 use super::grace::Grace;
+use super::notice::{DeleteCause, Foreigners, Notice, Notices};
 use super::report::Counters;
 use crate::limits::IN_FLIGHT_MAX;
 use crate::owner::Owner;
@@ -21,6 +23,12 @@ pub struct ReconcilerConfig {
     pub owner: Owner,
     /// The tables it installs into. Each is read at the start, after an overrun and every `period`.
     pub tables: Vec<u32>,
+    /// Further tables that are read at the same times, for a [`crate::watch::Watcher`]. A route of
+    /// `owner` there is foreign.
+    pub tables_read: Vec<u32>,
+    /// Metrics at which routes of `owner` that were not written by this reconciler are adopted:
+    /// replaced, or deleted as strays. At any other metric such a route is foreign. Empty: all.
+    pub metrics: Vec<RangeInclusive<u32>>,
     /// How long after the start own routes that nobody wants are kept.
     pub grace: Duration,
     /// How often the tables are read although nothing suggests a difference; zero: never.
@@ -38,6 +46,8 @@ impl ReconcilerConfig {
         Self {
             owner,
             tables: vec![TABLE_MAIN],
+            tables_read: Vec::new(),
+            metrics: Vec::new(),
             grace: Duration::from_secs(30),
             period: Duration::from_secs(60),
             install: true,
@@ -66,6 +76,9 @@ pub struct Reconciler {
     pub(super) in_flight: usize,
     pub(super) dumps: Dumps,
     pub(super) counters: Counters,
+    pub(super) notices: Notices,
+    /// Foreign routes that carry our protocol.
+    pub(super) foreigners: Foreigners,
 }
 
 /// What is known about dumps: whether one is needed, allowed, under way.
@@ -122,6 +135,8 @@ impl Reconciler {
                 ..Dumps::default()
             },
             counters: Counters::default(),
+            notices: Notices::default(),
+            foreigners: Foreigners::default(),
             config,
         }
     }
@@ -144,6 +159,41 @@ impl Reconciler {
     /// Wants nothing at `key` any more; our route there is deleted.
     pub fn unwant(&mut self, key: &RouteKey) {
         self.wish(key.canonical(), None);
+    }
+
+    /// Adopts routes of the owner at these metrics from now on, beside those that are adopted
+    /// already. The tables are read again if this changes anything.
+    pub fn adopt_metrics(&mut self, metrics: &[RangeInclusive<u32>]) {
+        if self.config.metrics.is_empty() {
+            return; // All are.
+        }
+        let known = &self.config.metrics;
+        let new: Vec<_> = metrics
+            .iter()
+            .filter(|range| !known.contains(range))
+            .cloned()
+            .collect();
+        if !new.is_empty() {
+            self.config.metrics.extend(new);
+            self.dumps.needed = true;
+        }
+    }
+
+    /// Whether a route of the owner at this key is this program's: in a table that it writes, at a
+    /// metric that it writes, or at a key that is or was wanted.
+    pub(super) fn owns(&self, key: &RouteKey) -> bool {
+        if !self.config.tables.contains(&key.table) {
+            return false;
+        }
+        let metrics = &self.config.metrics;
+        metrics.is_empty()
+            || metrics.iter().any(|range| range.contains(&key.metric))
+            || self.entries.contains_key(key)
+    }
+
+    /// The next event for the log; ask after each [`poll_command`](Self::poll_command).
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.poll()
     }
 
     /// Everything that is wanted is known now: the grace period ends.
@@ -228,10 +278,17 @@ impl Reconciler {
             .first()
             .map(|(at, _)| *at)
             .filter(|_| self.config.install);
-        [dump, self.dumps.periodic, retry, self.grace.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let notice = self.notices.deadline();
+        [
+            dump,
+            self.dumps.periodic,
+            retry,
+            self.grace.deadline(),
+            notice,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether the kernel is believed to hold exactly what is wanted, with nothing left to do.
@@ -350,6 +407,7 @@ impl Reconciler {
     }
 
     fn pass_time(&mut self, now: Instant) {
+        self.notices.pass_time(now);
         if self.grace.expire(now) {
             self.end_of_grace();
         }
@@ -398,6 +456,15 @@ impl Reconciler {
             }
             Step::Write(op) => {
                 let command = entry.command(key, op, self.config.owner)?;
+                if op == Op::Delete {
+                    let cause = match (&entry.want, entry.released) {
+                        (Some(_), _) => DeleteCause::Rewrite,
+                        (None, true) => DeleteCause::Withdrawn,
+                        (None, false) => DeleteCause::Stray,
+                    };
+                    let route = entry.present().cloned();
+                    self.notices.deleting(now, key, route, cause);
+                }
                 entry.flight = Some(Box::new(Flight {
                     op,
                     sent: None,
@@ -416,7 +483,9 @@ impl Reconciler {
         self.dumps.needed = false;
         self.dumps.name_foreign = false;
         self.dumps.round = self.dumps.round.wrapping_add(1);
+        self.foreigners.recount();
         let mut left = self.config.tables.clone();
+        left.extend(&self.config.tables_read);
         left.reverse();
         let table = left.pop()?;
         let owner = if all { None } else { Some(self.config.owner) };

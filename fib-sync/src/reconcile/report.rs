@@ -74,7 +74,7 @@ pub struct FibView<'a> {
     pub status: FibStatus,
 }
 
-/// A reconciler in numbers. All but the first seven only ever grow.
+/// A reconciler in numbers. All but the first eight only ever grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FibSummary {
     /// Routes wanted.
@@ -89,6 +89,8 @@ pub struct FibSummary {
     pub conflicts: usize,
     /// Routes of ours nobody wants.
     pub strays: usize,
+    /// Foreign routes that carry our protocol: their table or metric is none that we write.
+    pub foreign: usize,
     /// Whether belief is void until a dump is through.
     pub void: bool,
     /// Routes sent to be created or replaced.
@@ -134,6 +136,12 @@ impl Reconciler {
             .filter_map(|(key, entry)| entry.view(*key))
     }
 
+    /// Foreign routes that carry our protocol, in key order: those that are kept, and
+    /// [`FibSummary::foreign`] counts all.
+    pub fn foreigners(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
+        self.foreigners.iter()
+    }
+
     /// One route of [`routes`](Self::routes).
     pub fn lookup(&self, key: &RouteKey) -> Option<FibView<'_>> {
         let key = key.canonical();
@@ -143,6 +151,7 @@ impl Reconciler {
     /// The numbers.
     pub fn summary(&self) -> FibSummary {
         let mut sum = FibSummary {
+            foreign: self.foreigners.count(),
             void: self.dumps.void,
             puts: self.counters.puts,
             deletes: self.counters.deletes,

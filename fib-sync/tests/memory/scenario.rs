@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fib_sync::limits::{BACKOFF_MAX, BACKOFF_MIN};
 use fib_sync::memory::Faults;
-use fib_sync::{Command, FibStatus, Owner, PutMode, Route};
+use fib_sync::{Command, DeleteCause, FibStatus, Notice, Owner, PutMode, Route, RouteKey};
 
 use crate::world::{FELIX, STATIC, UP1, US, World, key, via};
 
@@ -148,7 +148,7 @@ fn a_conflict_met_by_a_write_is_named_by_one_dump() {
 #[test]
 fn felix_and_bgp_share_a_prefix() {
     let mut world = World::new(6);
-    let felix = fib_sync::RouteKey::new(254, "10.65.0.1/32".parse().unwrap(), 256, 0);
+    let felix = RouteKey::new(254, "10.65.0.1/32".parse().unwrap(), 256, 0);
     world
         .kernel
         .add_route(felix, Route::device(FELIX, 4))
@@ -300,4 +300,105 @@ fn a_shadow_run_writes_nothing() {
     assert!(!world.reconciler.in_sync());
     world.want(key("10.65.0.1/32"), via(US, &["10.0.0.12"]));
     assert_eq!(world.status(&key("10.65.0.1/32")), Some(FibStatus::Acked));
+}
+
+/// A world whose routes have metric 1024 in the main table; table 7 is read as well.
+fn world_of_metric_1024(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.configure(|config| {
+        config.metrics = vec![1024..=1024];
+        config.tables_read = vec![7];
+    });
+    world
+}
+
+#[test]
+fn own_protocol_at_another_metric_or_table_stays() {
+    let mut world = world_of_metric_1024(21);
+    let written = key("10.65.0.1/32");
+    let others = [
+        RouteKey::new(254, written.prefix, 256, 0),
+        RouteKey::new(254, "10.65.9.0/26".parse().unwrap(), 20, 0),
+        RouteKey::new(7, "10.65.0.0/26".parse().unwrap(), 1024, 0),
+    ];
+    for other in others {
+        world
+            .kernel
+            .add_route(other, via(US, &["10.0.0.12"]))
+            .unwrap();
+    }
+    world.want(written, via(US, &["10.0.0.13"]));
+    world.run(Duration::from_secs(40));
+    let late = RouteKey::new(254, "10.65.8.0/26".parse().unwrap(), 256, 0);
+    world
+        .kernel
+        .add_route(late, via(US, &["10.0.0.12"]))
+        .unwrap();
+    world.run(Duration::from_secs(300));
+    for other in others.iter().chain([&late]) {
+        assert!(world.kernel.route(other).is_some(), "{other} was deleted");
+    }
+    assert_eq!(world.reconciler.summary().foreign, 4);
+    let named: Vec<_> = world.notices().into_iter().collect();
+    for other in others.into_iter().chain([late]) {
+        let notice = Notice::Foreign {
+            key: other,
+            owner: US,
+        };
+        assert_eq!(
+            named.iter().filter(|one| **one == notice).count(),
+            1,
+            "{other}"
+        );
+    }
+    // One that goes is no longer counted.
+    assert!(world.kernel.delete_route(&late));
+    world.run(MOMENT);
+    assert_eq!(world.reconciler.summary().foreign, 3);
+    assert_eq!(world.reconciler.foreigners().count(), 3);
+}
+
+#[test]
+fn metrics_adopted_later_make_strays_of_foreign_routes() {
+    let mut world = world_of_metric_1024(22);
+    let other = RouteKey::new(254, "10.65.9.0/26".parse().unwrap(), 511, 0);
+    world
+        .kernel
+        .add_route(other, via(US, &["10.0.0.12"]))
+        .unwrap();
+    world.run(Duration::from_secs(40));
+    assert!(world.kernel.route(&other).is_some());
+    world.reconciler.adopt_metrics(&[257..=2000]);
+    world.run(Duration::from_secs(40));
+    assert!(world.kernel.route(&other).is_none());
+    assert_eq!(world.reconciler.summary().foreign, 0);
+}
+
+#[test]
+fn a_deletion_is_noticed_with_its_cause() {
+    let mut world = world_of_metric_1024(23);
+    let stray = key("10.65.0.2/32");
+    world
+        .kernel
+        .add_route(stray, via(US, &["10.0.0.12"]))
+        .unwrap();
+    let wanted = key("10.65.0.1/32");
+    world.want(wanted, via(US, &["10.0.0.13"]));
+    world.run(MOMENT);
+    world.unwant(&wanted);
+    world.run(Duration::from_secs(40));
+    assert!(world.ours().is_empty());
+    let causes: Vec<_> = world
+        .notices()
+        .into_iter()
+        .filter_map(|notice| match notice {
+            Notice::Deleting { key, cause, .. } => Some((key, cause)),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        (wanted, DeleteCause::Withdrawn),
+        (stray, DeleteCause::Stray),
+    ];
+    assert_eq!(causes, expected);
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use fib_sync::memory::{Attachment, Kernel};
 use fib_sync::watch::{WatchChange, Watcher, WatcherConfig};
 use fib_sync::{
-    Command, Event, FibStatus, Hop, Instant, Owner, Reconciler, ReconcilerConfig, Route, RouteKey,
+    Command, Event, FibStatus, Hop, Instant, Notice, Owner, Reconciler, ReconcilerConfig, Route,
+    RouteKey,
 };
 
 pub(crate) const US: Owner = Owner(119);
@@ -122,6 +123,18 @@ impl World {
         while let Some(change) = self.watcher.poll_change() {
             self.changes.push(change);
         }
+    }
+
+    /// The daemon begins with another configuration.
+    pub(crate) fn configure(&mut self, change: impl FnOnce(&mut ReconcilerConfig)) {
+        let mut config = config();
+        change(&mut config);
+        self.reconciler = Reconciler::new(self.now, config);
+    }
+
+    /// The notices so far.
+    pub(crate) fn notices(&mut self) -> Vec<Notice> {
+        std::iter::from_fn(|| self.reconciler.poll_notice()).collect()
     }
 
     /// Lets this much time pass, and everything happen that is due.

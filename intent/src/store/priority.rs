@@ -7,6 +7,9 @@ const SUM: u32 = 2_147_483_647;
 /// some hundreds, and 0 is said by who is about to go (RFC 8326).
 pub(super) const DEGREE_MIN: u32 = 1 << 30;
 
+/// The greatest metric that a LOCAL_PREF can say.
+pub const METRIC_MAX: u32 = SUM - DEGREE_MIN;
+
 /// The metrics of routes to workloads that are where they belong; one that arrives from elsewhere
 /// has a better one for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
