@@ -212,6 +212,14 @@ installed h1 felix felix.toml
 installed h1 ipam-gc ipam-gc.env
 installed h3 route-reflector route-reflector.toml
 
+# The files as they were installed have examples where something has to be set.
+for of in h1:bgp-client h3:route-reflector; do
+    host=${of%:*} daemon=${of#*:}
+    ! said=$(in_host "$host" "/usr/bin/cambric-$daemon" --check 2>&1) ||
+        fail "the example's router id of $daemon passes"
+    echo "$said" | grep -qF 'is the example of the packaged file' || fail "$said"
+done
+
 # The files as they were installed, with what has to be set.
 cd /mnt/h3/root/etc/cambric
 sed -i 's|^router_id = .*|router_id = "10.0.0.3"|' route-reflector.toml
@@ -263,6 +271,26 @@ routes() {
 routes
 await 'the file that tells plugins' \
     in_host h1 test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
+
+# A reload of a file with a mistake fails, says why, and changes nothing.
+says_why() {
+    in_host "$1" journalctl --quiet --unit="cambric-$2.service" | grep -qF 'unknown key `mistake`'
+}
+refuses() {
+    host=$1 daemon=$2 config=/mnt/$1/root/etc/cambric/$2.toml
+    before=$(property "$host" "$daemon" MainPID)
+    cp -p "$config" "/mnt/$host/good.toml"
+    printf 'mistake = 1\n' | cat - "/mnt/$host/good.toml" >"$config"
+    ! in_host "$host" systemctl reload "cambric-$daemon" 2>/dev/null ||
+        fail "a reload of a bad file of $daemon"
+    await "why a reload of $daemon failed, in the journal" says_why "$host" "$daemon"
+    cat "/mnt/$host/good.toml" >"$config"
+    in_host "$host" systemctl reload "cambric-$daemon" || fail "a reload of a good file of $daemon"
+    [ "$(property "$host" "$daemon" MainPID)" = "$before" ] || fail "a reload of $daemon is a restart"
+}
+refuses h3 route-reflector
+refuses h1 bgp-client
+refuses h1 felix
 
 # A reload takes a neighbour over, and away, in the same process.
 reload() { in_host h3 systemctl reload cambric-route-reflector || fail 'systemctl reload'; }
