@@ -7,6 +7,7 @@ mod figures;
 mod limits;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use ipnet::IpNet;
@@ -176,6 +177,8 @@ pub struct NeighborRange {
     pub limit: u32,
     /// Connections refused for the limit.
     pub refused: u64,
+    /// Connections that never became a session, by reason; those refused among them.
+    pub failed: BTreeMap<String, u64>,
 }
 
 /// A page of BGP routes.

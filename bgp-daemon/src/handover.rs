@@ -147,10 +147,10 @@ impl Handover {
     /// Takes note of what happens to sessions.
     pub fn hear(&mut self, event: &Event) {
         match event {
-            Event::Up { peer, params } => {
+            Event::Up { peer, params, .. } => {
                 self.awaited.insert(*peer, params.families.iter().collect());
             }
-            Event::EndOfRib { peer, family } => {
+            Event::EndOfRib { peer, family, .. } => {
                 if let Some(families) = self.awaited.get_mut(peer) {
                     families.remove(family);
                 }

@@ -218,7 +218,12 @@ fn line(speaker: &Speaker, event: &Event) -> Option<(Level, String)> {
             remote, refusal, ..
         } => {
             let text = format!("connection of {remote} refused: {refusal}");
-            (Level::WARN, text)
+            // The speaker counts those of ranges, and reports them in sum.
+            let level = match is_of_range(speaker, remote.ip()) {
+                true => Level::DEBUG,
+                false => Level::WARN,
+            };
+            (level, text)
         }
         Event::DialFailed {
             peer,
@@ -239,12 +244,17 @@ fn line(speaker: &Speaker, event: &Event) -> Option<(Level, String)> {
             );
             (Level::WARN, text)
         }
+        // The speaker counts these, too.
+        Event::TooFar { remote, why, .. } => {
+            let text = format!("connection of {remote} closed: {why}");
+            (Level::DEBUG, text)
+        }
         Event::Unsigned { remote, .. } => {
             let text = format!(
                 "connection of {remote} closed: there is a password, but the connection came \
                  before the kernel had it"
             );
-            (Level::WARN, text)
+            (Level::DEBUG, text)
         }
         Event::KeyFailed { error, .. } => {
             let text = format!("{error}; nobody it is for is let in until then");
@@ -267,4 +277,11 @@ fn write(level: Level, text: &str) {
         Level::INFO => tracing::info!("{text}"),
         _ => tracing::debug!("{text}"),
     }
+}
+
+/// Whether an address belongs to a range and to no configured neighbor.
+fn is_of_range(speaker: &Speaker, remote: IpAddr) -> bool {
+    let config = speaker.config();
+    let is_neighbor = config.peers.iter().any(|peer| peer.remote == remote);
+    !is_neighbor && config.range_of(remote).is_some()
 }

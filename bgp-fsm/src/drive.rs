@@ -166,6 +166,10 @@ impl Session {
     fn lost(&mut self, now: Instant, conn: Conn, stage: Transport) {
         if self.conn(conn).transport() == stage {
             self.conn_mut(conn).lost();
+            if stage == Transport::Open {
+                let state = self.conn(conn).state();
+                self.unopened(conn, state, &DownReason::TransportLost);
+            }
             self.step(now, conn, Event::TcpFailed, Cause::Plain);
         }
     }

@@ -121,6 +121,13 @@ pub enum Output {
     Update(Bytes),
     /// The peer asks for its routes again (RFC 2918), or marks such a resending (RFC 7313).
     Refresh(RouteRefresh),
+    /// An open transport is gone that was not Established.
+    Unopened {
+        /// Which one.
+        conn: Conn,
+        /// Why.
+        reason: DownReason,
+    },
     /// The session that was established no longer is. Comes exactly once after each `Established`.
     Down(DownReason),
 }

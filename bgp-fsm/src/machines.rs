@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use bgp_proto::notification::{cease, code};
 use bgp_proto::{Notification, Open, SessionParams};
 
-use crate::connection::{Cause, Connection, Env, Step};
+use crate::connection::{Cause, Connection, Env, Step, Transport};
 use crate::table::Event;
 use crate::timer::Timer;
 use crate::{Conn, DownReason, Duration, Instant, Output, Session, State};
@@ -40,8 +40,21 @@ impl Session {
         event: Event,
         cause: Cause,
     ) -> Step {
+        let was_open = self.conn(conn).transport() == Transport::Open;
         let (connection, mut env) = self.parts(now, conn);
-        connection.step(event, cause, &mut env)
+        let step = connection.step(event, cause, &mut env);
+        if was_open && self.conn(conn).transport() == Transport::None {
+            self.unopened(conn, step.from, &step.reason);
+        }
+        step
+    }
+
+    /// A transport is gone: says so if it never carried a session.
+    pub(crate) fn unopened(&mut self, conn: Conn, state: State, reason: &DownReason) {
+        if state < State::Established {
+            let reason = reason.clone();
+            self.outputs.push_back(Output::Unopened { conn, reason });
+        }
     }
 
     /// A connection, and what its transitions may use.

@@ -107,6 +107,9 @@ impl World {
                 Output::Down(_) => assert!(std::mem::replace(&mut self.up, false)),
                 Output::Update(_) | Output::Refresh(_) => assert!(self.up),
                 Output::State(state) => assert_eq!(state, self.session.state()),
+                Output::Unopened { conn, .. } => {
+                    assert_ne!(self.session.established(), Some(conn), "it was no session");
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ use rib::{InterfaceName, PeerId, Reach, Track};
 
 use crate::{
     config::{Password, PrefixLimit},
+    handshake::{HandshakeFailure, HandshakeFailures},
     prefix_limit::LimitLevel,
 };
 
@@ -93,6 +94,8 @@ pub enum Event {
     State {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// The state it is in now.
         state: State,
     },
@@ -100,6 +103,8 @@ pub enum Event {
     Up {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// What the two OPENs settled.
         params: Box<SessionParams>,
     },
@@ -107,6 +112,8 @@ pub enum Event {
     Down {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// Why.
         reason: DownReason,
     },
@@ -114,6 +121,8 @@ pub enum Event {
     Malformed {
         /// The peer it came from.
         peer: PeerId,
+        /// Its name.
+        name: String,
         /// What was wrong and where.
         fault: Fault,
         /// What was done about it.
@@ -123,6 +132,8 @@ pub enum Event {
     EndOfRib {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// The family it has sent whole.
         family: Family,
     },
@@ -131,6 +142,8 @@ pub enum Event {
     PrefixLimit {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// The family.
         family: Family,
         /// How far it has come.
@@ -149,6 +162,8 @@ pub enum Event {
     Refreshed {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// The family it has sent again.
         family: Family,
     },
@@ -157,8 +172,22 @@ pub enum Event {
     RefreshOverdue {
         /// The peer.
         peer: PeerId,
+        /// Its name: the peer may be forgotten by the time this is read.
+        name: String,
         /// The family.
         family: Family,
+    },
+    /// Connections of a range, or of a neighbor with GTSM or a key, never became sessions. The first
+    /// is reported at once, those that follow every [`crate::limits::HANDSHAKE_REPORT_EVERY`].
+    Handshakes {
+        /// The neighbor or the range, as the configuration calls it.
+        of: String,
+        /// How many since the last report, and why.
+        failures: HandshakeFailures,
+        /// Where the last one came from.
+        remote: IpAddr,
+        /// Why that one failed.
+        last: HandshakeFailure,
     },
 }
 

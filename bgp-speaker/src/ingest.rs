@@ -67,8 +67,10 @@ impl Speaker {
         });
         let reset = remedy >= Remedy::DisableFamily;
         let notification = reset.then(|| worst.notification(body));
+        let name = self.peer_name(peer).into();
         self.outputs.push_back(Output::Event(Event::Malformed {
             peer,
+            name,
             fault: worst,
             remedy,
         }));

@@ -28,6 +28,9 @@ pub const BITE_PREFIXES: u32 = 8192;
 /// Prefixes that a feeding member walks per bite, so that one feed does not hold up the others.
 pub const FEED_PREFIXES: u32 = 4096;
 
+/// How often failed handshakes of a neighbor or range are reported, at most.
+pub const HANDSHAKE_REPORT_EVERY: core::time::Duration = core::time::Duration::from_secs(10);
+
 /// Sessions, configured and dynamic, one speaker can hold: peer ids are 16 bits wide and 0 is
 /// the speaker itself.
 pub const PEERS_MAX: usize = 65_000;

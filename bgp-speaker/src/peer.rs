@@ -39,6 +39,8 @@ pub(crate) struct Peer {
     pub(crate) path_peaks: BTreeMap<Family, u32>,
     /// No longer configured: forgotten as soon as its last words are written.
     pub(crate) doomed: bool,
+    /// When it last dialled, counted in connections.
+    pub(crate) knock: u64,
     /// Whether the peer waits in the speaker's list of peers with something to write.
     pub(crate) listed: bool,
 }
@@ -60,6 +62,7 @@ impl Peer {
             limit_levels: BTreeMap::new(),
             path_peaks: BTreeMap::new(),
             doomed: false,
+            knock: 0,
             listed: false,
         }
     }
@@ -84,6 +87,11 @@ impl Peer {
     /// Whether it has something to lose: a session, or routes that are kept for the next one.
     pub(crate) fn is_there(&self) -> bool {
         self.params.is_some() || self.stale_until.is_some()
+    }
+
+    /// Whether it rests for a limit that it has passed.
+    pub(crate) fn is_barred(&self) -> bool {
+        self.session.barred_until().is_some()
     }
 
     /// Whether nothing would be lost by forgetting a peer that is dynamic or no longer configured.

@@ -66,8 +66,10 @@ impl Speaker {
             *told = level;
         }
         if news {
+            let name = state.config.name.clone();
             self.outputs.push_back(Output::Event(Event::PrefixLimit {
                 peer,
+                name,
                 family,
                 level,
                 limit,

@@ -99,6 +99,7 @@ impl Speaker {
         self.rib.set_cluster_ids(clusters);
         self.align();
         self.review_awaited();
+        self.forget_failures();
         Ok(done)
     }
 

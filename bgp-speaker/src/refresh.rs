@@ -127,9 +127,10 @@ impl Speaker {
         if state.refreshes.len() == begun {
             return; // It never began.
         }
+        let name = state.config.name.clone();
         self.rib.end_refresh(peer, family);
         self.outputs
-            .push_back(Output::Event(Event::Refreshed { peer, family }));
+            .push_back(Output::Event(Event::Refreshed { peer, name, family }));
     }
 
     /// Ends the refreshes whose end the peer has not marked in time.
@@ -142,10 +143,12 @@ impl Speaker {
             .map(|&(family, _)| family)
             .collect();
         state.refreshes.retain(|(_, until)| *until > now);
+        let name = state.config.name.clone();
         for family in overdue.iter() {
             self.rib.end_refresh(peer, family);
+            let name = name.clone();
             self.outputs
-                .push_back(Output::Event(Event::RefreshOverdue { peer, family }));
+                .push_back(Output::Event(Event::RefreshOverdue { peer, name, family }));
         }
     }
 }

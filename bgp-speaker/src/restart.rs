@@ -68,8 +68,9 @@ impl Speaker {
         self.join(peer, families.difference(self.withheld(role)));
         if let Some(params) = self.roster.get(peer).and_then(|state| state.params.clone()) {
             let params = alloc::boxed::Box::new(params);
+            let name = self.peer_name(peer).into();
             self.outputs
-                .push_back(Output::Event(Event::Up { peer, params }));
+                .push_back(Output::Event(Event::Up { peer, name, params }));
         }
         self.list(peer);
     }
@@ -157,15 +158,17 @@ impl Speaker {
             self.leave(peer, group);
         }
         self.marker_lost(remote, &reason);
+        let name = self.peer_name(peer).into();
         self.outputs
-            .push_back(Output::Event(Event::Down { peer, reason }));
+            .push_back(Output::Event(Event::Down { peer, name, reason }));
     }
 
     /// The peer has sent a family whole: what it did not send again is gone (RFC 4724 §4.2).
     pub(crate) fn end_of_rib(&mut self, peer: PeerId, family: Family) {
         self.sweep(peer, family);
+        let name = self.peer_name(peer).into();
         self.outputs
-            .push_back(Output::Event(Event::EndOfRib { peer, family }));
+            .push_back(Output::Event(Event::EndOfRib { peer, name, family }));
         self.marker_came(peer, family);
     }
 

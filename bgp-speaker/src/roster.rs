@@ -28,6 +28,8 @@ pub(crate) struct Roster {
     freed: VecDeque<usize>,
     /// How many peers there have been: no two get the same seed.
     made: u64,
+    /// How many connections have come in, to tell which is older.
+    knocks: u64,
     seed: u64,
     /// Peers there are, and the most there were.
     level: Level,
@@ -42,6 +44,7 @@ impl Roster {
             by_address: BTreeMap::new(),
             freed: VecDeque::new(),
             made: 0,
+            knocks: 0,
             seed,
             level: Level::default(),
             marks: AllRangeMarks::new(),
@@ -126,18 +129,22 @@ impl Roster {
         local: IpAddr,
         remote: IpAddr,
     ) -> Result<(PeerId, bool), Refusal> {
+        self.knocks += 1;
+        let knock = self.knocks;
         if let Some(id) = self.at(remote)
-            && let Some(peer) = self.get(id)
+            && let Some(peer) = self.get_mut(id)
         {
             return match peer.config.local {
                 Some(wanted) if wanted != local => Err(Refusal::WrongLocal),
-                _ => Ok((id, false)),
+                _ => {
+                    peer.knock = knock;
+                    Ok((id, false))
+                }
             };
         }
         let (at, range) = config.range_of(remote).ok_or(Refusal::Unknown)?;
         let taken = self.out_of(at);
         if taken >= usize::from(range.limit) {
-            self.marks.entry(range.prefix).or_default().refused += 1;
             return Err(Refusal::RangeFull {
                 range: range.prefix,
                 limit: range.limit,
@@ -146,6 +153,9 @@ impl Roster {
         let id = self
             .insert(range.peer(remote), Some(at))
             .ok_or(Refusal::TooManyPeers)?;
+        if let Some(peer) = self.get_mut(id) {
+            peer.knock = knock;
+        }
         let marks = self.marks.entry(range.prefix).or_default();
         marks.peak = marks.peak.max(taken + 1);
         Ok((id, true))
@@ -153,9 +163,31 @@ impl Roster {
 
     /// Peers out of one range.
     pub(crate) fn out_of(&self, range: usize) -> usize {
-        self.iter()
-            .filter(|(_, peer)| peer.range == Some(range))
-            .count()
+        let of_range = |peer: &Peer| peer.range == Some(range) && !peer.doomed;
+        self.iter().filter(|(_, peer)| of_range(peer)).count()
+    }
+
+    /// The peer of a range that makes room for a newcomer: of those that are not Established and have
+    /// nothing to lose, the one that dialled the longest ago from the source that has most of them.
+    pub(crate) fn to_evict(&self, range: usize, newcomer: IpAddr) -> Option<PeerId> {
+        let unopened = self.iter().filter(|(_, peer)| {
+            peer.range == Some(range) && !peer.doomed && !peer.is_there() && !peer.is_barred()
+        });
+        let mut sources: BTreeMap<IpAddr, (usize, u64, PeerId)> = BTreeMap::new();
+        for (id, peer) in unopened {
+            let entry = sources.entry(source(peer.config.remote));
+            let (count, oldest, oldest_id) = entry.or_insert((0, u64::MAX, id));
+            *count += 1;
+            if peer.knock < *oldest {
+                (*oldest, *oldest_id) = (peer.knock, id);
+            }
+        }
+        if let Some((count, ..)) = sources.get_mut(&source(newcomer)) {
+            *count += 1;
+        }
+        let most = sources.into_values();
+        most.max_by_key(|&(count, oldest, _)| (count, core::cmp::Reverse(oldest)))
+            .map(|(_, _, id)| id)
     }
 
     /// Peers there are, and the most there were.
@@ -175,6 +207,14 @@ impl Roster {
         }
         self.peers.push(None);
         Some(self.peers.len() - 1)
+    }
+}
+
+/// What an attacker has for the price of one address: that address, or an IPv6 network.
+fn source(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     config::{PeerConfig, SpeakerConfig},
     defer::Deferral,
     event::{Event, Input, Malformed, Output, Refusal},
+    handshake::Tallies,
     limits::BITE_PREFIXES,
     outgroup::OutGroup,
     peer::{Peer, PeerView},
@@ -59,6 +60,8 @@ pub struct Speaker {
     pub(crate) ring_octets: Level,
     /// The addresses of the machine, in order; empty where the driver does not set them.
     pub(crate) addresses: Vec<InterfaceAddress>,
+    /// Connections that never became sessions.
+    pub(crate) tallies: Tallies,
 }
 
 /// A reader of the tables: see [`Speaker::add_reader`].
@@ -99,6 +102,7 @@ impl Speaker {
             forwarding: FamilySet::all(),
             ring_octets: Level::default(),
             addresses: Vec::new(),
+            tallies: Tallies::default(),
         }
     }
 
@@ -139,7 +143,24 @@ impl Speaker {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<PeerId, Refusal> {
-        let (peer, new) = self.roster.accept(&self.config, local.ip(), remote.ip())?;
+        let verdict = self.place(now, local, remote);
+        if let Err(refusal) = &verdict {
+            self.count_refusal(now, remote.ip(), refusal);
+        }
+        verdict
+    }
+
+    fn place(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<PeerId, Refusal> {
+        let mut found = self.roster.accept(&self.config, local.ip(), remote.ip());
+        if matches!(found, Err(Refusal::RangeFull { .. })) && self.evict(now, remote.ip()) {
+            found = self.roster.accept(&self.config, local.ip(), remote.ip());
+        }
+        let (peer, new) = found?;
         if new {
             self.introduce(peer);
             self.session_input(now, peer, bgp_fsm::Input::Start);
@@ -159,7 +180,8 @@ impl Speaker {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|&(at, _)| at);
-        timer.into_iter().chain(self.deferred_until()).min()
+        let others = [self.deferred_until(), self.tallies.poll_timeout()];
+        timer.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// The next peer that may have something to write on a connection. A peer named here is
@@ -400,8 +422,9 @@ impl Speaker {
                     self.outputs.push_back(Output::Close { peer, conn })
                 }
                 bgp_fsm::Output::State(state) => {
+                    let name = self.peer_name(peer).into();
                     self.outputs
-                        .push_back(Output::Event(Event::State { peer, state }));
+                        .push_back(Output::Event(Event::State { peer, name, state }));
                 }
                 bgp_fsm::Output::Established(params) => self.up(now, peer, *params),
                 bgp_fsm::Output::Update(body) if rejected.is_none() => {
@@ -409,6 +432,9 @@ impl Speaker {
                 }
                 bgp_fsm::Output::Update(_) => {}
                 bgp_fsm::Output::Refresh(refresh) => self.refresh(now, peer, refresh),
+                bgp_fsm::Output::Unopened { conn, reason } => {
+                    self.count_end(now, peer, conn, &reason);
+                }
                 bgp_fsm::Output::Down(reason) => self.down(now, peer, reason),
             }
         }
@@ -431,6 +457,7 @@ impl Speaker {
 
     fn timeout(&mut self, now: Instant) {
         self.expire_deferral(now);
+        self.report_failures(now);
         while let Some(&(at, peer)) = self.timers.first() {
             if at > now {
                 break;

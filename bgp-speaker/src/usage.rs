@@ -4,6 +4,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use bgp_proto::Prefix;
 
+use crate::handshake::{HandshakeFailure, HandshakeFailures};
 use crate::{outgroup::OutGroup, speaker::Speaker};
 
 /// What is used of the limits that an operator can meet, and the most that ever was.
@@ -44,13 +45,14 @@ pub struct RangeUsage {
     pub peers: Level,
     /// Connections refused because it was full.
     pub refused: u64,
+    /// Connections that never became sessions, those refused among them.
+    pub failures: HandshakeFailures,
 }
 
 /// What is remembered of a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RangeMarks {
     pub(crate) peak: usize,
-    pub(crate) refused: u64,
 }
 
 /// By the range's prefix, so that a new configuration leaves them alone.
@@ -64,11 +66,13 @@ impl Speaker {
             let marks = self.roster.marks(range.prefix);
             let now = self.roster.out_of(at);
             let peak = marks.peak.max(now); // One may come out of another range, or be taken over.
+            let failures = self.tallies.total(range.prefix);
             RangeUsage {
                 prefix: range.prefix,
                 limit: range.limit,
                 peers: Level { now, peak },
-                refused: marks.refused,
+                refused: failures.count(HandshakeFailure::Full),
+                failures,
             }
         });
         Usage {

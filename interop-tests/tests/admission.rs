@@ -198,7 +198,9 @@ async fn ttl_security(kind: Kind, ground: Ground) {
     };
     one.holds(&Table::from([reflected(3)])).await;
     two.holds(&Table::from([reflected(2)])).await;
-    counted(&reflector.site, "TCPMinTTLDrop").await;
+    reflector
+        .writes("the last from 10.0.0.4, TTL security: TTL 64, at least 255 expected")
+        .await;
     let mut up = established(&reflector).await;
     up.sort();
     assert_eq!(up, ["10.0.0.2", "10.0.0.3"]);
@@ -228,7 +230,9 @@ fn too_many_keys_for_the_kernel() {
         // The kernel lets it connect, since it has no key for it.
         let refused = by_hand(&ground, 250).await;
         refused.expect_err("its connection is not signed");
-        reflector.writes("connection of 10.0.0.250").await;
+        reflector
+            .writes("neighbor 10.0.0.250: connections that became no session")
+            .await;
         let neighbors = reflector.neighbors().await.neighbors.into_iter();
         let why: Vec<String> = neighbors
             .filter(|neighbor| neighbor.address == Some(Site::v4(250).into()))

@@ -243,14 +243,13 @@ impl Bgp {
     }
 
     fn hear(&mut self, cx: &mut Cx<'_>, event: &SpeakerEvent) {
-        let name = |peer: &PeerId| self.speaker.peer_name(*peer);
         let line = match event {
-            SpeakerEvent::Up { peer, .. } => Some(format!("session with {} is up", name(peer))),
-            SpeakerEvent::Down { peer, reason } => {
-                Some(format!("session with {} is down: {reason:?}", name(peer)))
+            SpeakerEvent::Up { name, .. } => Some(format!("session with {name} is up")),
+            SpeakerEvent::Down { name, reason, .. } => {
+                Some(format!("session with {name} is down: {reason:?}"))
             }
-            SpeakerEvent::Malformed { peer, fault, .. } => {
-                Some(format!("malformed from {}: {fault:?}", name(peer)))
+            SpeakerEvent::Malformed { name, fault, .. } => {
+                Some(format!("malformed from {name}: {fault:?}"))
             }
             _ => None,
         };

@@ -11,8 +11,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::report::{
-    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, Neighbors, Status,
-    StoreFigures, TableFigures,
+    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
+    Status, StoreFigures, TableFigures,
 };
 
 /// What every name begins with.
@@ -46,6 +46,7 @@ impl Collector for Reports {
         if let Some(tables) = &self.status.tables {
             page.tables(tables)?;
             page.neighbors(&self.neighbors.neighbors)?;
+            page.ranges(&self.neighbors.ranges)?;
         }
         if let Some(kernel) = &self.status.kernel {
             page.kernel(kernel)?;
@@ -184,6 +185,31 @@ impl Page<'_> {
         )?;
         let help = "Announcements refused for the limit of paths.";
         self.counters("neighbor_paths_limited", help, each(|one| one.limited))
+    }
+
+    fn ranges(&mut self, all: &[NeighborRange]) -> fmt::Result {
+        let named: Vec<(String, &NeighborRange)> = all
+            .iter()
+            .filter_map(|range| Some((range.prefix?.to_string(), range)))
+            .collect();
+        let ranges = || {
+            let each = named.iter();
+            each.map(|(prefix, range)| (vec![("range", prefix.as_str())], *range))
+        };
+        let help = "Neighbors that came out of the range.";
+        let used = ranges().map(|(labels, range)| (labels, u64::from(range.used)));
+        self.gauges("range_neighbors", help, used)?;
+        let help = "How many neighbors may come out of the range.";
+        let limits = ranges().map(|(labels, range)| (labels, u64::from(range.limit)));
+        self.gauges("range_limit", help, limits)?;
+        let help = "Connections out of the range that never became a session.";
+        let failed = ranges().flat_map(|(labels, range)| {
+            range.failed.iter().map(move |(reason, count)| {
+                let reason = ("reason", reason.as_str());
+                ([labels.as_slice(), &[reason]].concat(), *count)
+            })
+        });
+        self.counters("range_handshakes_failed", help, failed)
     }
 
     fn kernel(&mut self, kernel: &KernelFigures) -> fmt::Result {

@@ -10,8 +10,8 @@ use super::page::render;
 use crate::control::Control;
 use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
 use crate::report::{
-    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, Neighbors, Status,
-    StoreFigures,
+    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
+    Status, StoreFigures,
 };
 use crate::{Command, Reply};
 
@@ -59,8 +59,16 @@ fn everything() -> (Status, Neighbors) {
         }],
         ..Neighbor::default()
     };
+    let range = NeighborRange {
+        prefix: "10.0.0.0/24".parse().ok(),
+        used: 3,
+        limit: 5,
+        failed: [("wrong AS".to_owned(), 6)].into(),
+        ..NeighborRange::default()
+    };
     let neighbors = Neighbors {
         neighbors: vec![neighbor],
+        ranges: vec![range],
         ..Neighbors::default()
     };
     (status, neighbors)
@@ -107,6 +115,9 @@ fn a_page_says_what_the_reports_say() {
         "cambric_kernel_routes_wanted 5",
         "cambric_kernel_routes_installed 4",
         "cambric_endpoints{state=\"down\"} 2",
+        "cambric_range_neighbors{range=\"10.0.0.0/24\"} 3",
+        "cambric_range_limit{range=\"10.0.0.0/24\"} 5",
+        "cambric_range_handshakes_failed_total{range=\"10.0.0.0/24\",reason=\"wrong AS\"} 6",
         "cambric_neighbor_up{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 1",
         "cambric_neighbor_established_total{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 3",
         "cambric_neighbor_paths_received{neighbor=\"a \\\"b\\\"\\\\\\nc\",family=\"ipv4-unicast\"} 9",

@@ -26,10 +26,10 @@ impl Settle {
     /// Takes note of what happens to sessions.
     pub(super) fn hear(&mut self, event: &Event) {
         match event {
-            Event::Up { peer, params } => {
+            Event::Up { peer, params, .. } => {
                 self.awaited.insert(*peer, params.families.iter().collect());
             }
-            Event::EndOfRib { peer, family } => {
+            Event::EndOfRib { peer, family, .. } => {
                 if let Some(families) = self.awaited.get_mut(peer) {
                     families.remove(family);
                 }

@@ -52,6 +52,7 @@ impl Case {
     fn down_of(&mut self, now: Instant, peer: PeerId) {
         let event = SpeakerEvent::Down {
             peer,
+            name: self.speaker.peer_name(peer).to_owned(),
             reason: DownReason::TransportLost,
         };
         self.event(now, &Event::Speaker(event));
@@ -76,6 +77,7 @@ impl Case {
         };
         let event = SpeakerEvent::Malformed {
             peer: self.peer(name),
+            name: name.to_owned(),
             fault,
             remedy: Remedy::TreatAsWithdraw,
         };

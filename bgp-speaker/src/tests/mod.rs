@@ -9,6 +9,7 @@ mod cluster;
 mod exchange;
 mod extended;
 mod fabric;
+mod handshake;
 mod helper;
 mod identity;
 mod prefix_limit;

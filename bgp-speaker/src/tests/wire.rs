@@ -187,6 +187,11 @@ impl Wire {
         self.say_octets(peer, |out| encode(&say, out));
     }
 
+    /// The peer sends its OPEN.
+    pub(super) fn say_open(&mut self, peer: PeerId, open: &Open) {
+        self.say_octets(peer, |out| open.encode(out));
+    }
+
     /// The same, and nothing else happens.
     pub(super) fn say_only(&mut self, peer: PeerId, say: &Say) {
         let mut octets = BytesMut::new();

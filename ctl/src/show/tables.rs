@@ -103,12 +103,21 @@ fn neighbors(report: &Neighbors) -> String {
             "range {prefix}: {} of {} neighbors",
             range.used, range.limit
         );
-        match range.refused {
-            0 => text.push('\n'),
-            refused => {
-                let _ = writeln!(text, ", {refused} connections refused for the limit");
-            }
+        if range.refused > 0 {
+            let _ = write!(
+                text,
+                ", {} connections refused for the limit",
+                range.refused
+            );
         }
+        if !range.failed.is_empty() {
+            let failed = range.failed.iter();
+            let failed: Vec<String> = failed
+                .map(|(reason, count)| format!("{count} {}", clean(reason)))
+                .collect();
+            let _ = write!(text, "; failed handshakes: {}", failed.join(", "));
+        }
+        text.push('\n');
     }
     text
 }

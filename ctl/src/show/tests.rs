@@ -188,6 +188,7 @@ fn neighbors_table() {
         used: 4,
         limit: 5,
         refused: 2,
+        failed: [("garbage".to_owned(), 7), ("range full".to_owned(), 2)].into(),
     }];
     let report = Neighbors {
         neighbors: vec![neighbor()],
@@ -217,6 +218,10 @@ fn neighbors_table() {
     );
     assert!(
         text.contains("range 10.0.0.0/24: 4 of 5 neighbors, 2 connections refused"),
+        "{text}"
+    );
+    assert!(
+        text.contains("; failed handshakes: 7 garbage, 2 range full\n"),
         "{text}"
     );
     let block = shown("neighbors 10.0.0.1", "bgp-client", Reply::Neighbors(report));

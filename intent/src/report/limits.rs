@@ -1,7 +1,7 @@
 //! What a speaker is limited by.
 
 use admin::report::Limit;
-use bgp_speaker::{LimitAction, PeerView, RangeUsage, Speaker, limits};
+use bgp_speaker::{HandshakeFailure, LimitAction, PeerView, RangeUsage, Speaker, limits};
 
 /// The limits of a speaker that an operator can meet, with what is used of them.
 pub fn limits(speaker: &Speaker) -> Vec<Limit> {
@@ -94,11 +94,12 @@ fn range(usage: &RangeUsage) -> Limit {
     let limit = Limit::new(
         "neighbors of a range",
         usage.limit.into(),
-        "connections are refused with Cease, Out of Resources",
+        "the oldest connection without a session makes room, else Cease, Out of Resources",
     );
+    let evicted = usage.failures.count(HandshakeFailure::Evicted);
     Limit {
         of: Some(usage.prefix.to_string()),
-        met: Some(usage.refused),
+        met: Some(usage.refused + evicted),
         ..limit
             .level(number(usage.peers.now), number(usage.peers.peak))
             .key("neighbor_range.limit")

@@ -69,7 +69,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .barred_until()
             .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
-        last_down: last_down(session),
+        last_down: unheard(speaker, peer).or_else(|| last_down(session)),
         import: policy(&config.import),
         export: policy(&config.export),
         faults: speaker
@@ -77,6 +77,17 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .filter(|kept| kept.peer == config.name)
             .count() as u64,
     }
+}
+
+/// Why the last connection of a neighbor was closed before its session heard of it, if nothing has
+/// happened to the session since.
+fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<String> {
+    let (at, failure) = speaker.last_failure(peer.config.remote)?;
+    let session = peer.session;
+    let error = session.stats().last_error.as_ref();
+    let is_newest = error.is_none_or(|(since, _)| *since <= at);
+    let is_down = session.established_at().is_none();
+    (is_down && is_newest).then(|| format!("a connection of it was refused: {failure}"))
 }
 
 fn last_down(session: &bgp_fsm::Session) -> Option<String> {
@@ -132,6 +143,9 @@ fn range(range: &RangeUsage) -> NeighborRange {
         used: u32::try_from(range.peers.now).unwrap_or(u32::MAX),
         limit: range.limit.into(),
         refused: range.refused,
+        failed: (range.failures.iter())
+            .map(|(reason, count)| (reason.to_owned(), count))
+            .collect(),
     }
 }
 

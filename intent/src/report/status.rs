@@ -76,49 +76,47 @@ fn turned_away(speaker: &Speaker, peer: PeerId) -> Option<String> {
 
 /// What a speaker's event says.
 pub fn line(speaker: &Speaker, event: &Event) -> Line {
-    let name = |peer| speaker.peer_name(peer);
     let (weight, text) = match event {
-        Event::State { peer, state } => {
+        Event::State { peer, name, state } => {
             let idle = (*state == State::Idle).then_some(*peer);
             match idle.and_then(|peer| turned_away(speaker, peer)) {
                 Some(why) => {
-                    let text = format!("neighbor {}: no session, {why}", name(*peer));
+                    let text = format!("neighbor {name}: no session, {why}");
                     (Weight::Warn, text)
                 }
-                None => (Weight::Debug, format!("neighbor {}: {state}", name(*peer))),
+                None => (Weight::Debug, format!("neighbor {name}: {state}")),
             }
         }
-        Event::Up { peer, params } => {
+        Event::Up { name, params, .. } => {
             let families: Vec<String> = params.families.iter().map(|f| f.to_string()).collect();
             let text = format!(
-                "neighbor {}: up, AS {}, router id {}, {}",
-                name(*peer),
+                "neighbor {name}: up, AS {}, router id {}, {}",
                 params.peer_asn,
                 params.peer_id,
                 families.join(" ")
             );
             (Weight::Info, text)
         }
-        Event::Down { peer, reason } => (
-            Weight::Warn,
-            format!("neighbor {}: down, {reason}", name(*peer)),
-        ),
+        Event::Down { name, reason, .. } => {
+            (Weight::Warn, format!("neighbor {name}: down, {reason}"))
+        }
         // The fault tells the remedy that it asks for.
-        Event::Malformed { peer, fault, .. } => (
+        Event::Malformed { name, fault, .. } => (
             Weight::Warn,
-            format!("neighbor {}: malformed UPDATE, {fault}", name(*peer)),
+            format!("neighbor {name}: malformed UPDATE, {fault}"),
         ),
-        Event::EndOfRib { peer, family } => (
+        Event::EndOfRib { name, family, .. } => (
             Weight::Info,
-            format!("neighbor {}: has sent all of {family}", name(*peer)),
+            format!("neighbor {name}: has sent all of {family}"),
         ),
         Event::PrefixLimit {
-            peer,
+            name,
             family,
             level,
             limit,
+            ..
         } => {
-            let (max, name) = (limit.max, name(*peer));
+            let max = limit.max;
             let text = match (level, limit.action) {
                 (LimitLevel::Below | LimitLevel::Near, _) => format!(
                     "neighbor {name}: {}% of its limit of {max} in {family} reached",
@@ -141,16 +139,27 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
             Weight::Info,
             format!("{family}: routes are passed on again after the restart"),
         ),
-        Event::Refreshed { peer, family } => (
+        Event::Refreshed { name, family, .. } => (
             Weight::Info,
-            format!("neighbor {}: has sent {family} again", name(*peer)),
+            format!("neighbor {name}: has sent {family} again"),
         ),
-        Event::RefreshOverdue { peer, family } => (
+        Event::RefreshOverdue { name, family, .. } => (
             Weight::Warn,
             format!(
-                "neighbor {}: began to send {family} again and never ended; what it had not sent \
-                 again is dropped",
-                name(*peer)
+                "neighbor {name}: began to send {family} again and never ended; what it had not \
+                 sent again is dropped"
+            ),
+        ),
+        Event::Handshakes {
+            of,
+            failures,
+            remote,
+            last,
+        } => (
+            Weight::Warn,
+            format!(
+                "{of}: connections that became no session since the last such line: {failures}; \
+                 the last from {remote}, {last}"
             ),
         ),
     };
