@@ -3,18 +3,21 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bgp_speaker::bgp_fsm::{self, Conn};
 use bgp_speaker::rib::PeerId;
-use bgp_speaker::{Input, PeerConfig, Refusal, SpeakerConfig};
+use bgp_speaker::{HandshakeFailure, Input, PeerConfig, Refusal, SpeakerConfig};
 use bytes::BytesMut;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::io::Entry;
 use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
 use crate::link::{Link, Stage};
+use crate::listeners::Listener;
 use crate::sockets::{accept_now, secure_accepted};
-use crate::{Event, Io};
+use crate::{Distance, Event, Io};
 
 impl Io {
     /// Takes the connections that wait on the listening sockets.
@@ -41,11 +44,13 @@ impl Io {
         worked
     }
 
-    /// Takes all that waits on a listening socket which has fresh keys: nobody knows which of these
-    /// connections came before them. Those that come after have been judged by them.
+    /// Takes all that waits on a listening socket which has fresh keys or a fresh filter: nobody knows
+    /// which of these connections came before them. Those that come after have been judged by them.
     pub(crate) fn take_backlog(&mut self, at: usize) {
         let listener = self.listeners.get(at);
-        if listener.is_none_or(|listener| listener.keys.fresh.is_empty()) {
+        let is_settled =
+            |listener: &Listener| listener.keys.fresh.is_empty() && !listener.guard.fresh;
+        if listener.is_none_or(is_settled) {
             return;
         }
         // If it fails the keys stay fresh: the rest is taken after the pause.
@@ -53,6 +58,7 @@ impl Io {
             && let Some(listener) = self.listeners.get_mut(at)
         {
             listener.keys.fresh.clear();
+            listener.guard.fresh = false;
         }
     }
 
@@ -95,14 +101,19 @@ impl Io {
             let vouches = |key| (listener.keys).vouches(self.speaker.config(), remote.ip(), key);
             if !password.is_none_or(vouches) {
                 self.events.push(Event::Unsigned { local, remote });
-                return;
+                return self.failed(remote, HandshakeFailure::Unsigned);
             }
-            let (hops, password) = (config.ttl_security_hops, password.map(|key| &**key));
-            if let Err(error) = secure_accepted(&stream, remote, hops, password) {
+            if let Err(error) = secure_accepted(&stream, remote, password.map(|key| &**key)) {
                 self.events.push(Event::OptionFailed { remote, error });
                 return;
             }
+            if let Some(hops) = config.ttl_security_hops
+                && let Err(why) = listener.guard.admit(&stream, remote, hops)
+            {
+                return self.too_far(&stream, local, remote, why);
+            }
         }
+        listener.guard.release(&stream);
         let verdict = self.speaker.accept(self.clock.now(), local, remote);
         // Room is made for the new connection before it takes its place.
         self.drain();
@@ -110,6 +121,27 @@ impl Io {
             Ok(peer) => self.admit(stream, peer, local, remote),
             Err(refusal) => self.refuse(stream, local, remote, refusal),
         }
+    }
+
+    /// Closes a connection that fails GTSM, without a word.
+    fn too_far(
+        &mut self,
+        stream: &TcpStream,
+        local: SocketAddr,
+        remote: SocketAddr,
+        why: Distance,
+    ) {
+        // A reset: the acknowledgment of a FIN would come from as far away, and be dropped.
+        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        self.events.push(Event::TooFar { local, remote, why });
+        self.failed(remote, why.failure());
+    }
+
+    /// Has the speaker count a connection of which its sessions do not hear.
+    fn failed(&mut self, remote: SocketAddr, failure: HandshakeFailure) {
+        self.speaker
+            .count_failure(self.clock.now(), remote.ip(), failure);
+        self.drain();
     }
 
     fn admit(&mut self, stream: TcpStream, peer: PeerId, local: SocketAddr, remote: SocketAddr) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bgp_speaker::Refusal;
 use bgp_speaker::rib::{PeerId, Track};
 
-use crate::{IoError, Whose};
+use crate::{Distance, IoError, Whose};
 
 /// One thing a program may want to act on or log.
 #[derive(Debug)]
@@ -59,6 +59,15 @@ pub enum Event {
         local: SocketAddr,
         /// Who made it.
         remote: SocketAddr,
+    },
+    /// A connection of a peer with GTSM was closed, because it came from too far away or may have.
+    TooFar {
+        /// The address it was made to.
+        local: SocketAddr,
+        /// The other end.
+        remote: SocketAddr,
+        /// What is wrong with it.
+        why: Distance,
     },
     /// A key is not on a listening socket, so nobody it is for is let in; we try again every
     /// [`crate::limits::LISTEN_RETRY`]. Told once, see [`crate::Io::keyless`].

@@ -42,5 +42,9 @@ pub const LINGER: Duration = Duration::from_secs(3);
 /// hands.
 pub const LINGERING_MAX: usize = 1024;
 
+/// Instructions of the packet filter of a listening socket (`BPF_MAXINSNS`). A configuration that
+/// needs more gets a filter that treats all neighbors as the strictest.
+pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
+
 /// Octets of a TCP-MD5 key at most (`TCP_MD5SIG_MAXKEYLEN`).
 pub const MD5_KEY_OCTETS_MAX: usize = 80;

@@ -3,10 +3,13 @@
 
 use std::net::SocketAddr;
 
+use bgp_speaker::SpeakerConfig;
 use tokio::net::TcpListener;
 
+use crate::gtsm::{Guard, Source, sources};
 use crate::keys::{Keyless, Keyring, Keys, keys_of};
 use crate::limits::LISTEN_RETRY;
+use crate::sockets::Rules;
 use crate::{Event, Io, IoError, Whose, sockets};
 
 /// A listening socket.
@@ -18,19 +21,27 @@ pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
     /// The TCP-MD5 keys it has.
     pub(crate) keys: Keyring,
+    /// Its filter for GTSM.
+    pub(crate) guard: Guard,
 }
 
 impl Listener {
-    fn open(wanted: SocketAddr, keys: &Keys, keyless: &mut Keyless) -> Result<Self, IoError> {
-        let (socket, keys) = sockets::listen(wanted, keys, keyless)?;
+    fn open(wanted: SocketAddr, rules: Rules<'_>, keyless: &mut Keyless) -> Result<Self, IoError> {
+        let (socket, keys, guard) = sockets::listen(wanted, rules, keyless)?;
         let address = socket.local_addr().unwrap_or(wanted);
         Ok(Self {
             socket,
             wanted,
             address,
             keys,
+            guard,
         })
     }
+}
+
+/// What a configuration asks for of listening sockets.
+fn rules_of(config: &SpeakerConfig) -> (Keys, Vec<Source>) {
+    (keys_of(config), sources(config))
 }
 
 impl Io {
@@ -51,10 +62,14 @@ impl Io {
 
     /// Listens at first. What the machine does not have yet is no failure.
     pub(crate) fn listen(&mut self, addresses: Vec<SocketAddr>) -> Result<(), IoError> {
-        let keys = keys_of(self.speaker.config());
+        let (keys, sources) = rules_of(self.speaker.config());
+        let rules = Rules {
+            keys: &keys,
+            sources: &sources,
+        };
         let mut keyless = Keyless::new();
         for address in addresses {
-            match Listener::open(address, &keys, &mut keyless) {
+            match Listener::open(address, rules, &mut keyless) {
                 Ok(listener) => self.listeners.push(listener),
                 Err(error @ IoError::NoSuchAddress { .. }) => {
                     self.unheard.push(address);
@@ -80,14 +95,18 @@ impl Io {
         // These first: a socket for all addresses stands in the way of one for one of them.
         self.listeners.retain(|listener| !is_gone(listener));
         self.unheard.retain(|address| addresses.contains(address));
-        let keys = keys_of(self.speaker.config());
+        let (keys, sources) = rules_of(self.speaker.config());
+        let rules = Rules {
+            keys: &keys,
+            sources: &sources,
+        };
         for address in addresses {
             let mut listeners = self.listeners.iter();
             if listeners.any(|one| one.wanted == *address) || self.unheard.contains(address) {
                 continue;
             }
             // Which keys it lacks is told below, of all sockets together.
-            match Listener::open(*address, &keys, &mut Keyless::new()) {
+            match Listener::open(*address, rules, &mut Keyless::new()) {
                 Ok(listener) => self.heard(listener),
                 Err(error) => {
                     self.unheard.push(*address);
@@ -106,18 +125,23 @@ impl Io {
     /// Gives the listening sockets the keys that the configuration asks for, and opens those that are
     /// still missing.
     pub(crate) fn arm(&mut self) {
-        let keys = keys_of(self.speaker.config());
+        let (keys, sources) = rules_of(self.speaker.config());
+        let rules = Rules {
+            keys: &keys,
+            sources: &sources,
+        };
         let mut keyless = Keyless::new();
         for at in 0..self.listeners.len() {
             if let Some(listener) = self.listeners.get_mut(at) {
                 let ipv4 = listener.address.is_ipv4();
+                (listener.guard).set(&listener.socket, ipv4, &sources);
                 (listener.keys).set(&listener.socket, ipv4, &keys, &mut keyless);
             }
             // At once, so that as few as may be are taken for older than the keys.
             self.take_backlog(at);
         }
         for address in std::mem::take(&mut self.unheard) {
-            match Listener::open(address, &keys, &mut keyless) {
+            match Listener::open(address, rules, &mut keyless) {
                 Ok(listener) => self.heard(listener),
                 Err(_) => self.unheard.push(address),
             }

@@ -8,6 +8,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::IoError;
+use crate::gtsm::{Guard, Source};
 use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
 use crate::sockopt::{clear_ttl_security, set_md5_key, set_ttl_security};
@@ -15,14 +16,24 @@ use crate::sockopt::{clear_ttl_security, set_md5_key, set_ttl_security};
 /// The TTL of GTSM's senders (RFC 5082 §3).
 const TTL_MAX: u32 = 255;
 
+/// Who may dial a listening socket, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'r> {
+    /// The keys.
+    pub(crate) keys: &'r Keys,
+    /// Where GTSM counts.
+    pub(crate) sources: &'r [Source],
+}
+
 /// A listening socket, and the keys it has. An IPv6 one takes IPv6 only, so that both may have the
 /// same port.
 pub(crate) fn listen(
     address: SocketAddr,
-    keys: &Keys,
+    rules: Rules<'_>,
     keyless: &mut Keyless,
-) -> Result<(TcpListener, Keyring), IoError> {
+) -> Result<(TcpListener, Keyring, Guard), IoError> {
     let mut keyring = Keyring::default();
+    let mut guard = Guard::default();
     let mut open = || -> io::Result<TcpListener> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
@@ -34,13 +45,15 @@ pub(crate) fn listen(
         set_ttl_max(&socket, address.is_ipv4())?;
         socket.bind(&address.into())?;
         // Before anyone can come.
-        keyring.set(&socket, address.is_ipv4(), keys, keyless);
+        guard.set(&socket, address.is_ipv4(), rules.sources);
+        guard.fresh = false;
+        keyring.set(&socket, address.is_ipv4(), rules.keys, keyless);
         keyring.fresh.clear();
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
     };
     let socket = open().map_err(|error| IoError::listen(address, error))?;
-    Ok((socket, keyring))
+    Ok((socket, keyring, guard))
 }
 
 /// A connection that waits on a listening socket, whether the runtime knows of it yet or not.
@@ -79,19 +92,15 @@ pub(crate) fn dialling(
     Ok(socket)
 }
 
-/// Key and GTSM on a connection that has come in.
+/// The key on a connection that has come in; see [`Guard::admit`] for GTSM.
 pub(crate) fn secure_accepted(
     stream: &TcpStream,
     remote: SocketAddr,
-    ttl_security_hops: Option<u8>,
     password: Option<&str>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    if let Some(password) = password {
-        set_password(stream, remote.ip(), password)?;
-    }
-    match ttl_security_hops {
-        Some(hops) => secure_ttl(stream, remote.is_ipv4(), hops),
+    match password {
+        Some(password) => set_password(stream, remote.ip(), password),
         None => Ok(()),
     }
 }

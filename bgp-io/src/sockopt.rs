@@ -1,15 +1,17 @@
 //! Socket options that no crate has: TCP-MD5 (RFC 2385) and GTSM (RFC 5082).
 //!
-//! The only module that may hold `unsafe` code: that of the macros which call `setsockopt`.
+//! The only module that may hold `unsafe` code: that of the macros which call `setsockopt`, and one
+//! call of `getsockopt` for values of any length.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::sys::socket::{GetSockOpt, SetSockOpt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
+use crate::gtsm::least_ttl;
 use crate::limits::MD5_KEY_OCTETS_MAX;
 
 sockopt_impl!(
@@ -46,6 +48,33 @@ sockopt_impl!(
     libc::IPPROTO_TCP,
     libc::TCP_MD5SIG_EXT,
     Md5Sig
+);
+
+sockopt_impl!(
+    /// Keeps the SYNs of connections that come in (`linux/tcp.h`).
+    TcpSaveSyn,
+    SetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_SAVE_SYN,
+    libc::c_int
+);
+
+sockopt_impl!(
+    /// Has [`handshake_ttl`] say the TTL (`ip(7)`).
+    IpRecvTtl,
+    SetOnly,
+    libc::IPPROTO_IP,
+    libc::IP_RECVTTL,
+    libc::c_int
+);
+
+sockopt_impl!(
+    /// The same for IPv6.
+    Ipv6RecvHopLimit,
+    SetOnly,
+    libc::IPPROTO_IPV6,
+    libc::IPV6_RECVHOPLIMIT,
+    libc::c_int
 );
 
 /// `TCP_MD5SIG_FLAG_PREFIX` of `linux/tcp.h`.
@@ -128,7 +157,7 @@ pub fn set_md5_key(
 
 /// Drops packets of peers that are more than `hops` away. RFC 5082 §3
 pub(crate) fn set_ttl_security(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
-    set_least_ttl(socket, ipv4, 256 - libc::c_int::from(hops.max(1)))
+    set_least_ttl(socket, ipv4, least_ttl(hops).into())
 }
 
 /// Takes packets from any distance.
@@ -145,4 +174,82 @@ fn set_least_ttl(socket: &impl AsFd, ipv4: bool, least: libc::c_int) -> io::Resu
         debug_assert_eq!(Ipv6MinHopCount.get(socket), Ok(least));
     }
     Ok(())
+}
+
+/// Whether a listening socket keeps the SYNs of those who dial it.
+pub(crate) fn save_syns(socket: &impl AsFd, save: bool) -> io::Result<()> {
+    Ok(TcpSaveSyn.set(socket, &libc::c_int::from(save))?)
+}
+
+/// Returns the TTL, or hop limit, of the SYN of an accepted connection: once, then the kernel has
+/// forgotten it. A connection that was made by a SYN cookie has none.
+pub(crate) fn saved_syn_ttl(socket: &impl AsFd, ipv4: bool) -> io::Result<Option<u8>> {
+    /// Octets of the longest IP and TCP headers that matter: the kernel refuses a shorter buffer.
+    const HEADERS_OCTETS_MAX: usize = 512;
+    let mut headers = [0; HEADERS_OCTETS_MAX];
+    let octets = option(socket, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, &mut headers)?;
+    let at = if ipv4 { 8 } else { 7 };
+    Ok(headers.get(..octets).and_then(|syn| syn.get(at)).copied())
+}
+
+/// Returns the TTL, or hop limit, of the segment that completed the handshake of an accepted
+/// connection. The kernel notes it when it makes the socket, also with SYN cookies.
+pub(crate) fn handshake_ttl(socket: &impl AsFd, ipv4: bool) -> io::Result<Option<u8>> {
+    /// `IP_PKTOPTIONS` of `linux/in.h`, `IPV6_2292PKTOPTIONS` of `linux/in6.h`.
+    const PACKET_OPTIONS: (libc::c_int, libc::c_int) = (9, 6);
+    let mut messages = [0; 256];
+    let octets = if ipv4 {
+        IpRecvTtl.set(socket, &1)?;
+        let octets = option(socket, libc::IPPROTO_IP, PACKET_OPTIONS.0, &mut messages)?;
+        IpRecvTtl.set(socket, &0)?;
+        octets
+    } else {
+        Ipv6RecvHopLimit.set(socket, &1)?;
+        let octets = option(socket, libc::IPPROTO_IPV6, PACKET_OPTIONS.1, &mut messages)?;
+        Ipv6RecvHopLimit.set(socket, &0)?;
+        octets
+    };
+    let kind = if ipv4 {
+        (libc::IPPROTO_IP, libc::IP_TTL)
+    } else {
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
+    };
+    let messages = messages.get(..octets).unwrap_or_default();
+    Ok(control_message(messages, kind).and_then(|ttl| u8::try_from(ttl).ok()))
+}
+
+/// The number in the first control message if it is of this kind: `struct cmsghdr`, then the number.
+fn control_message(messages: &[u8], kind: (libc::c_int, libc::c_int)) -> Option<libc::c_int> {
+    let number = |at: usize| {
+        let octets = messages.get(at..at + 4)?.try_into().ok()?;
+        Some(libc::c_int::from_ne_bytes(octets))
+    };
+    let header = size_of::<libc::cmsghdr>();
+    let found = (number(header - 8)?, number(header - 4)?);
+    if found == kind { number(header) } else { None }
+}
+
+/// Reads a socket option of any length; how many octets it has.
+fn option(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut [u8],
+) -> io::Result<usize> {
+    let mut octets = libc::socklen_t::try_from(value.len()).unwrap_or_default();
+    // SAFETY: the kernel writes at most `octets` octets to `value`, which has as many, and how many
+    // they are to `octets`; the descriptor is open while it is borrowed.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut octets,
+        )
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(usize::try_from(octets).unwrap_or(0).min(value.len()))
 }

@@ -250,13 +250,21 @@ async fn a_range_takes_those_who_come_up_to_its_limit() {
         },
     );
     let to = SocketAddr::from((host(22), port(&us)));
-    let guests = async {
+    let guest = async {
         let mut first = RawPeer::dial(23, to, None).await;
         first.open(23).await;
-        assert_eq!(
-            first.recv().await.expect("an answer").kind,
-            MessageKind::Open
-        );
+        let answers = [first.recv().await, first.recv().await];
+        let kinds = answers.map(|answer| answer.expect("an answer").kind);
+        assert_eq!(kinds, [MessageKind::Open, MessageKind::Keepalive]);
+        first.send(4, &[]).await;
+        first
+    };
+    let _first = beside(&mut us, guest, |_| {}).await;
+    // A connection without a session would make room.
+    while !is_up(&us) {
+        beside(&mut us, tokio::task::yield_now(), |_| {}).await;
+    }
+    let guests = async {
         let mut second = RawPeer::dial(24, to, None).await;
         let word = second.recv().await.expect("a last word");
         let word = Notification::parse(&word.body).expect("a NOTIFICATION");

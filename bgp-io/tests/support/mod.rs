@@ -212,6 +212,15 @@ impl RawPeer {
         }
     }
 
+    /// A connection that was made otherwise.
+    pub(crate) fn of(stream: std::net::TcpStream) -> Self {
+        stream.set_nonblocking(true).expect("an option");
+        Self {
+            stream: TcpStream::from_std(stream).expect("a runtime"),
+            buffer: BytesMut::new(),
+        }
+    }
+
     pub(crate) async fn send(&mut self, kind: u8, body: &[u8]) {
         let mut out = BytesMut::new();
         out.put_slice(&[0xff; 16]);

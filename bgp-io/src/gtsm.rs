@@ -1,0 +1,315 @@
+//! GTSM (RFC 5082) for connections that come in.
+//!
+//! A listening socket serves neighbors at different distances and neighbors without GTSM, so it
+//! cannot have one least TTL. Three things together leave no gap instead:
+//!
+//! 1. The kernel keeps the SYN (`TCP_SAVE_SYN`): its TTL is judged before the speaker hears of the
+//!    connection. A connection that was made by a SYN cookie has no SYN; there the TTL is that of
+//!    the segment that completed the handshake.
+//! 2. A packet filter on the listening socket, which accepted sockets inherit, drops segments with
+//!    data that come from an address with GTSM and from too far. So nothing that arrives before the
+//!    connection is accepted is taken unseen. SYNs and bare acknowledgments pass: a connection from
+//!    too far is completed, refused and reported, rather than lost without a trace.
+//! 3. The accepted socket gets its own least TTL (`IP_MINTTL`); then it needs the filter no longer.
+//!
+//! Where the filter is missing, octets that came before the least TTL was set close the connection.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use bgp_speaker::bgp_proto::Prefix;
+use bgp_speaker::{HandshakeFailure, PeerConfig, SpeakerConfig};
+use socket2::{SockFilter, SockRef};
+use tokio::net::TcpStream;
+
+use crate::limits::FILTER_INSTRUCTIONS_MAX;
+use crate::sockets::secure_ttl;
+use crate::sockopt::{handshake_ttl, save_syns, saved_syn_ttl};
+
+/// The packet filter of a listening socket, as far as the kernel took it.
+#[derive(Default)]
+pub(crate) struct Guard {
+    /// What the configuration asks for.
+    wanted: Vec<Source>,
+    /// Whether a filter is attached that drops at least what the configuration asks for.
+    whole: bool,
+    /// Whether any filter is attached.
+    attached: bool,
+    /// Whether connections may wait that came before the filter.
+    pub(crate) fresh: bool,
+}
+
+impl Guard {
+    /// Gives a listening socket the filter that a configuration asks for.
+    pub(crate) fn set(&mut self, socket: &impl AsFd, ipv4: bool, wanted: &[Source]) {
+        let of_socket = |source: &&Source| source.address.is_ipv4() == ipv4;
+        let wanted: Vec<Source> = wanted.iter().filter(of_socket).copied().collect();
+        if wanted == self.wanted && (self.whole || wanted.is_empty()) {
+            return;
+        }
+        // Without it the segment that completes the handshake is judged alone.
+        let _ = save_syns(socket, !wanted.is_empty());
+        let socket = SockRef::from(socket);
+        if self.attached || wanted.is_empty() {
+            // An error means that there was none.
+            let _ = socket.detach_filter();
+        }
+        let attach = |program: Vec<SockFilter>| {
+            program.len() <= FILTER_INSTRUCTIONS_MAX && socket.attach_filter(&program).is_ok()
+        };
+        self.whole = !wanted.is_empty()
+            && (attach(program(&wanted, ipv4)) || attach(program(&coarse(&wanted), ipv4)));
+        self.attached = self.whole;
+        self.fresh = !wanted.is_empty();
+        self.wanted = wanted;
+    }
+
+    /// Whether all octets that wait on a connection came from near enough.
+    fn vouches(&self) -> bool {
+        self.whole && !self.fresh
+    }
+
+    /// Judges a connection of an address with GTSM, and secures what comes after.
+    pub(crate) fn admit(
+        &self,
+        stream: &TcpStream,
+        remote: SocketAddr,
+        hops: u8,
+    ) -> Result<(), Distance> {
+        let ipv4 = remote.is_ipv4();
+        let least = least_ttl(hops);
+        // The SYN is read in any case: the kernel then forgets it.
+        let syn = saved_syn_ttl(stream, ipv4).ok().flatten();
+        let acknowledged = handshake_ttl(stream, ipv4).ok().flatten();
+        match syn.into_iter().chain(acknowledged).min() {
+            None => return Err(Distance::Unknown),
+            Some(ttl) if ttl < least => return Err(Distance::TooFar { ttl, least }),
+            Some(_) => {}
+        }
+        secure_ttl(stream, ipv4, hops).map_err(|_| Distance::Unknown)?;
+        if !self.vouches() && has_octets(stream) {
+            return Err(Distance::Early);
+        }
+        Ok(())
+    }
+
+    /// Takes the inherited filter from an accepted connection, which has its own least TTL by now.
+    pub(crate) fn release(&self, stream: &TcpStream) {
+        if self.attached {
+            let _ = SockRef::from(stream).detach_filter();
+        }
+    }
+}
+
+/// Whether octets wait to be read.
+fn has_octets(stream: &TcpStream) -> bool {
+    let peeked = SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
+    peeked.map_or_else(
+        |error| error.kind() != io::ErrorKind::WouldBlock,
+        |octets| octets > 0,
+    )
+}
+
+/// Why a connection fails GTSM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// It came with a TTL that is too low.
+    TooFar {
+        /// The TTL, or hop limit, of the SYN or of the segment that completed the handshake.
+        ttl: u8,
+        /// The least that `ttl_security` admits.
+        least: u8,
+    },
+    /// The kernel has no TTL of it.
+    Unknown,
+    /// Octets had arrived before their TTL was looked at.
+    Early,
+}
+
+impl Distance {
+    /// The same for the speaker's counters.
+    pub(crate) const fn failure(self) -> HandshakeFailure {
+        match self {
+            Self::TooFar { ttl, least } => HandshakeFailure::TtlSecurity {
+                ttl: Some(ttl),
+                least,
+            },
+            Self::Unknown | Self::Early => HandshakeFailure::TtlSecurity {
+                ttl: None,
+                least: 0,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFar { ttl, least } => {
+                write!(f, "TTL {ttl}, ttl_security admits {least} and more")
+            }
+            Self::Unknown => f.write_str("the kernel has no TTL of it"),
+            Self::Early => f.write_str("data came before its TTL could be looked at"),
+        }
+    }
+}
+
+/// The least TTL of packets from at most `hops` away. RFC 5082 §3
+pub(crate) const fn least_ttl(hops: u8) -> u8 {
+    match hops {
+        0 => u8::MAX,
+        hops => u8::MAX - (hops - 1),
+    }
+}
+
+/// Addresses, and the least TTL of segments with data that come from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    address: IpAddr,
+    prefix_len: u8,
+    /// 0 where there is no GTSM.
+    least: u8,
+}
+
+/// What is to be filtered on listening sockets, the most specific first.
+pub(crate) fn sources(config: &SpeakerConfig) -> Vec<Source> {
+    let least = |peer: &PeerConfig| peer.ttl_security_hops.map_or(0, least_ttl);
+    let neighbors = config.peers.iter().map(|peer| Source {
+        address: peer.remote,
+        prefix_len: if peer.remote.is_ipv4() { 32 } else { 128 },
+        least: least(peer),
+    });
+    let ranges = config.ranges.iter().map(|range| {
+        let (address, prefix_len) = match range.prefix {
+            Prefix::V4(prefix) => (IpAddr::V4(prefix.addr()), prefix.len()),
+            Prefix::V6(prefix) => (IpAddr::V6(prefix.addr()), prefix.len()),
+        };
+        let least = least(&range.template);
+        Source {
+            address,
+            prefix_len,
+            least,
+        }
+    });
+    let mut ranges: Vec<Source> = ranges.collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.prefix_len));
+    let mut all: Vec<Source> = neighbors.chain(ranges).collect();
+    // What no range with GTSM covers needs no exception from it.
+    let last = |source: &Source| source.least > 0 && !is_host(source);
+    let ends = all.iter().rposition(last).map_or(0, |at| at + 1);
+    let mut at = 0;
+    all.retain(|source| {
+        at += 1;
+        at <= ends || source.least > 0
+    });
+    all
+}
+
+fn is_host(source: &Source) -> bool {
+    source.prefix_len == if source.address.is_ipv4() { 32 } else { 128 }
+}
+
+/// One source for all, with the strictest TTL: segments with data of neighbors without GTSM are
+/// dropped, too, until their connection is accepted, and sent again.
+fn coarse(wanted: &[Source]) -> Vec<Source> {
+    let strictest = wanted.iter().max_by_key(|source| source.least).copied();
+    let all = strictest.map(|source| Source {
+        prefix_len: 0,
+        ..source
+    });
+    all.into_iter().collect()
+}
+
+/// Instructions of classic BPF (`linux/bpf_common.h`), and where the IP header is
+/// (`SKF_NET_OFF`). A TCP socket's filter sees the segment from its TCP header on.
+mod code {
+    pub(super) const LOAD_WORD: u16 = 0x20;
+    pub(super) const LOAD_OCTET: u16 = 0x30;
+    pub(super) const LOAD_LENGTH: u16 = 0x80;
+    pub(super) const AND: u16 = 0x54;
+    pub(super) const SHIFT_RIGHT: u16 = 0x74;
+    pub(super) const COPY_TO_X: u16 = 0x07;
+    pub(super) const JUMP_EQUAL: u16 = 0x15;
+    pub(super) const JUMP_GREATER_X: u16 = 0x2d;
+    pub(super) const JUMP_NOT_LESS: u16 = 0x35;
+    pub(super) const JUMP_ANY_BIT: u16 = 0x45;
+    pub(super) const RETURN: u16 = 0x06;
+    pub(super) const IP_HEADER: u32 = 0xfff0_0000;
+}
+
+const PASS: SockFilter = SockFilter::new(code::RETURN, 0, 0, u32::MAX);
+const DROP: SockFilter = SockFilter::new(code::RETURN, 0, 0, 0);
+
+/// The filter: the first source that covers the sender decides.
+fn program(sources: &[Source], ipv4: bool) -> Vec<SockFilter> {
+    let mut program = bare_segments_pass();
+    for source in sources {
+        program.extend(block(source, ipv4));
+    }
+    program.push(PASS);
+    program
+}
+
+/// SYNs and acknowledgments without data, FIN and RST pass.
+fn bare_segments_pass() -> Vec<SockFilter> {
+    const FLAGS: u32 = 13;
+    const FIN_OR_RST: u32 = 0b101;
+    const HEADER_WORDS: u32 = 12;
+    let step = |code, k| SockFilter::new(code, 0, 0, k);
+    vec![
+        step(code::LOAD_OCTET, FLAGS),
+        SockFilter::new(code::JUMP_ANY_BIT, 7, 0, FIN_OR_RST),
+        step(code::LOAD_OCTET, HEADER_WORDS),
+        step(code::AND, 0xf0),
+        step(code::SHIFT_RIGHT, 2),
+        step(code::COPY_TO_X, 0),
+        step(code::LOAD_LENGTH, 0),
+        SockFilter::new(code::JUMP_GREATER_X, 1, 0, 0),
+        PASS,
+    ]
+}
+
+/// What is done with a segment from a source; others go on behind the block.
+fn block(source: &Source, ipv4: bool) -> Vec<SockFilter> {
+    let (ttl_at, address_at) = if ipv4 { (8, 12) } else { (7, 8) };
+    let verdict = match source.least {
+        0 => vec![PASS],
+        least => vec![
+            SockFilter::new(code::LOAD_OCTET, 0, 0, code::IP_HEADER + ttl_at),
+            SockFilter::new(code::JUMP_NOT_LESS, 0, 1, least.into()),
+            PASS,
+            DROP,
+        ],
+    };
+    let octets = match source.address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let words = octets.chunks_exact(4).zip((0..).step_by(4));
+    let compared: Vec<(u32, u32, u32)> = words
+        .filter_map(|(word, at)| {
+            let bits = u32::from(source.prefix_len).saturating_sub(8 * at).min(32);
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            let word = word
+                .iter()
+                .fold(0, |word, &octet| word << 8 | u32::from(octet));
+            (bits > 0).then_some((address_at + at, mask, word & mask))
+        })
+        .collect();
+    let mut behind = verdict;
+    // From the end: each comparison jumps over what stands behind it.
+    for (at, mask, word) in compared.into_iter().rev() {
+        let over = u8::try_from(behind.len()).unwrap_or(u8::MAX);
+        let mut steps = vec![
+            SockFilter::new(code::LOAD_WORD, 0, 0, code::IP_HEADER + at),
+            SockFilter::new(code::AND, 0, 0, mask),
+            SockFilter::new(code::JUMP_EQUAL, 0, over, word),
+        ];
+        steps.append(&mut behind);
+        behind = steps;
+    }
+    behind
+}

@@ -1,0 +1,130 @@
+//! Many connections out of a range that never become sessions: an honest peer comes in all the same,
+//! and the program hears of the others in sum.
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bgp_io::bgp_speaker::{self, HandshakeFailure, HandshakeFailures, RangeConfig, SpeakerConfig};
+use bgp_io::{Event, Io};
+use support::{PATIENCE, RawPeer, beside, host, is_up, neighbor, port, speaker};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+
+const PLACES: u16 = 100;
+
+/// A speaker at 127.0.0.`us` with a range for 100 of 127.0.`net`.0/24.
+fn with_range(us: u8, net: u8) -> Io {
+    let range = RangeConfig {
+        name: "nodes".into(),
+        prefix: format!("127.0.{net}.0/24").parse().expect("a prefix"),
+        limit: PLACES,
+        awaited: true,
+        template: neighbor(us, host(0).into(), None),
+    };
+    support::io(
+        us,
+        SpeakerConfig {
+            ranges: vec![range],
+            ..speaker(us)
+        },
+    )
+}
+
+async fn dial(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("an option");
+    socket.bind((from, 0).into()).expect("an address");
+    socket.connect(to).await.expect("it listens")
+}
+
+/// An honest peer that dials from there and brings its session up.
+async fn comes_in(io: &mut Io, from: Ipv4Addr, to: SocketAddr) -> RawPeer {
+    let stream = dial(from, to).await.into_std().expect("a socket");
+    let mut peer = RawPeer::of(stream);
+    let handshake = async {
+        peer.open(200).await;
+        peer.recv().await.expect("an OPEN");
+        peer.recv().await.expect("a KEEPALIVE");
+        peer.send(4, &[]).await;
+    };
+    beside(io, handshake, |_| {}).await;
+    drive(io, is_up).await;
+    peer
+}
+
+/// Drives a speaker until something is so.
+async fn drive(io: &mut Io, done: impl Fn(&Io) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done(io) {
+        assert!(Instant::now() < deadline, "it has not come");
+        beside(io, tokio::time::sleep(Duration::from_millis(5)), |_| {}).await;
+    }
+}
+
+fn failures(io: &Io) -> HandshakeFailures {
+    io.speaker().usage().ranges[0].failures
+}
+
+#[tokio::test]
+async fn slow_connections_do_not_keep_honest_peer_out() {
+    let mut io = with_range(160, 60);
+    let to = SocketAddr::from((host(160), port(&io)));
+    let mut slow = Vec::new();
+    for last in 1..=150 {
+        slow.push(dial(Ipv4Addr::new(127, 0, 60, last), to).await);
+    }
+    let trickle = async {
+        for stream in &mut slow {
+            // Those that were evicted may be gone already.
+            let _ = stream.write_all(&[0xff]).await;
+        }
+    };
+    beside(&mut io, trickle, |_| {}).await;
+    drive(&mut io, |io| {
+        failures(io).count(HandshakeFailure::Evicted) == 50
+    })
+    .await;
+    let range = io.speaker().usage().ranges[0];
+    assert_eq!(range.peers.now, usize::from(PLACES));
+    let _honest = comes_in(&mut io, Ipv4Addr::new(127, 0, 60, 200), to).await;
+    assert_eq!(failures(&io).count(HandshakeFailure::Evicted), 51);
+    assert_eq!(failures(&io).count(HandshakeFailure::Full), 0);
+}
+
+#[tokio::test]
+async fn garbage_connections_are_counted_and_reported_in_sum() {
+    const ROUNDS: u64 = 10;
+    let mut io = with_range(161, 61);
+    let to = SocketAddr::from((host(161), port(&io)));
+    let mut reports = Vec::new();
+    let began = Instant::now();
+    for _ in 0..ROUNDS {
+        let crowd = async {
+            let mut streams = Vec::new();
+            for last in 1..=150 {
+                let mut stream = dial(Ipv4Addr::new(127, 0, 61, last), to).await;
+                let _ = stream
+                    .write_all(b"GET / HTTP/1.1\r\nHost: you\r\n\r\n")
+                    .await;
+                streams.push(stream);
+            }
+            for stream in streams {
+                let _ = stream.readable().await;
+            }
+        };
+        beside(&mut io, crowd, |event| {
+            if let Event::Speaker(bgp_speaker::Event::Handshakes { failures, .. }) = event {
+                reports.push(failures.total());
+            }
+        })
+        .await;
+    }
+    let _honest = comes_in(&mut io, Ipv4Addr::new(127, 0, 61, 200), to).await;
+    assert_eq!(failures(&io).total(), ROUNDS * 150, "{}", failures(&io));
+    // One at once, the others every ten seconds, however slow the machine is.
+    assert_eq!(reports.first(), Some(&1));
+    let most = 2 + began.elapsed().as_secs() / 10;
+    assert!(reports.len() as u64 <= most, "{reports:?}");
+}
