@@ -27,6 +27,7 @@ fn ruleset(endpoints: &[(&str, &[&str], bool, bool)]) -> Ruleset {
                 .collect(),
             from: passage(*from),
             to: passage(*to),
+            encapsulation: Vec::new(),
             openstack: false,
             floating: Vec::new(),
         };
@@ -56,6 +57,9 @@ fn control() -> Control {
         exceptions: ["10.65.0.0/28", "fd65::7/128"]
             .map(|net| net.parse().unwrap())
             .into(),
+        tunnel_sources: ["192.0.2.0/24", "2001:db8::/32"]
+            .map(|net| net.parse().unwrap())
+            .into(),
     }
 }
 
@@ -66,11 +70,26 @@ fn two() -> Ruleset {
     ])
 }
 
+const PROTOCOL_NAMES: [(&str, u8); 7] = [
+    ("ipencap", 4),
+    ("ipip", 4),
+    ("ipv6", 41),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("l2tp", 115),
+];
+
 /// A table's text without what differs by taste alone: counters' values, order of elements,
 /// blanks, empty lines.
 fn normal(text: &str) -> Vec<String> {
     let mut blocks: Vec<String> = Vec::new();
-    for line in text.replace(",\n", ", ").lines() {
+    // nft takes the names of protocols from the machine that it runs on.
+    let mut text = text.replace(",\n", ", ");
+    for (name, number) in PROTOCOL_NAMES {
+        text = text.replace(&format!("l4proto {name} "), &format!("l4proto {number} "));
+    }
+    for line in text.lines() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         while let Some(at) = words.iter().position(|word| *word == "packets") {
             words.drain(at..at + 4);
@@ -151,6 +170,8 @@ fn with_policies() -> Ruleset {
         {"action": "Allow", "protocol": "ICMP", "icmp": {"type": 8}, "notICMP": {"type": 8, "code": 3}},
         {"action": "Deny", "protocol": "ICMPv6", "icmp": {"type": 128, "code": 0}},
         {"action": "Allow", "protocol": 50},
+        {"action": "Allow", "protocol": "UDP", "destination": {"ports": [53, 4789, 6081, "6000:7000"],
+         "selector": "has(web)"}},
     ]);
     let rules: Vec<model::Rule> = serde_json::from_value(rules).unwrap();
     let mut inputs = RuleInputs {
@@ -162,6 +183,7 @@ fn with_policies() -> Ruleset {
         ..RuleInputs::default()
     };
     let member = |text: &str| Key::Address(text.parse().unwrap());
+    let mut encapsulation = Vec::new();
     let mut passages = [Direction::Ingress, Direction::Egress].map(|direction| {
         let chain = compile(direction, "np/ns/p", Some("ns"), &rules);
         assert_eq!(chain.unsupported, []);
@@ -169,6 +191,10 @@ fn with_policies() -> Ruleset {
         let tier_chain = tier_chain("default", true, &[&chain]);
         inputs.chains.insert(tier.clone(), tier_chain.into());
         inputs.chains.insert(chain.name.clone(), chain.chain);
+        if let Some((name, rules)) = chain.encapsulation {
+            inputs.chains.insert(name.clone(), rules);
+            encapsulation.push(name);
+        }
         inputs.sets.extend(chain.sets);
         for id in chain.selectors.keys() {
             for (family, text) in [(Family::V4, "10.65.0.2"), (Family::V6, "fd65::2")] {
@@ -185,6 +211,7 @@ fn with_policies() -> Ruleset {
         addresses: vec!["10.65.0.1".parse().unwrap(), "fd65::1".parse().unwrap()],
         to: passages[0].clone(),
         from: std::mem::replace(&mut passages[1], passage(false)),
+        encapsulation,
         openstack: true,
         floating: [("192.0.2.1", "10.65.0.1"), ("2001:db8::1", "fd65::1")]
             .map(|(outside, inside)| (outside.parse().unwrap(), inside.parse().unwrap()))
@@ -440,7 +467,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.packets().unwrap().len(), 21 + 2 * 999);
+        assert_eq!(rules.packets().unwrap().len(), 23 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

@@ -32,6 +32,7 @@ impl Calculator {
             part: Part::default(),
             problems: BTreeSet::new(),
             missing: Vec::new(),
+            encapsulation: Vec::new(),
         };
         let mut endpoint = endpoint.clone();
         let denial = builder.denial(&endpoint);
@@ -66,6 +67,8 @@ struct Builder<'c> {
     part: Part,
     problems: BTreeSet<Problem>,
     missing: Vec<Missing>,
+    /// Chains of rules that allow encapsulation by name.
+    encapsulation: Vec<String>,
 }
 
 /// A profile that a direction needs and that does not exist.
@@ -128,6 +131,7 @@ impl<'c> Builder<'c> {
             addresses: endpoint.addresses.clone(),
             from: self.passage(endpoint, Direction::Egress),
             to: self.passage(endpoint, Direction::Ingress),
+            encapsulation: std::mem::take(&mut self.encapsulation),
             openstack,
             floating: endpoint.floating.clone(),
         };
@@ -261,8 +265,13 @@ impl<'c> Builder<'c> {
         self.part.chains.insert(name, rules);
     }
 
-    /// Takes the sets that rules ask, and says what of the rules is not followed.
+    /// Takes the sets that rules ask and the rules that name encapsulation, and says what of the rules
+    /// is not followed.
     fn take_sets(&mut self, key: &str, chain: &Compiled) {
+        if let Some((name, rules)) = &chain.encapsulation {
+            self.part.chains.insert(name.clone(), Arc::clone(rules));
+            self.encapsulation.push(name.clone());
+        }
         let sets = chain.sets.iter();
         let sets = sets.map(|(name, set)| (name.clone(), Arc::clone(set)));
         self.part.sets.extend(sets);

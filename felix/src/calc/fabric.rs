@@ -53,7 +53,7 @@ impl Fabric {
 
     /// All of it. A datastore on a loopback address is one of the host itself; where hosts are alike
     /// others have theirs, so its port is closed on all nodes.
-    pub(super) fn control(&self) -> Control {
+    pub(super) fn control(&self, tunnel_sources: Vec<IpNet>) -> Control {
         let ports = self.ports.values().copied().chain([BGP_PORT]);
         let (here, there): (Vec<SocketAddr>, Vec<SocketAddr>) = self
             .datastore
@@ -66,6 +66,7 @@ impl Fabric {
             nodes: self.nodes.values().flatten().copied().collect(),
             services: self.peers.values().copied().chain(store).collect(),
             exceptions: self.exceptions.clone(),
+            tunnel_sources,
         }
     }
 }

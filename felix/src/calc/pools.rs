@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use model::IpPoolSpec;
+use model::{EncapsulationMode, IpPoolSpec};
 
 use super::types::Problem;
 use crate::render;
@@ -16,6 +16,7 @@ pub(super) struct Pools(BTreeMap<String, Pool>);
 struct Pool {
     range: IpNet,
     nat_outgoing: bool,
+    vxlan: bool,
 }
 
 impl Pools {
@@ -28,8 +29,14 @@ impl Pools {
         let pool = Pool {
             range: spec.cidr.ok_or_else(missing)?.0.trunc(),
             nat_outgoing: spec.nat_outgoing,
+            vxlan: spec.vxlan_mode != EncapsulationMode::Never,
         };
         Ok(self.0.insert(key.to_owned(), pool) != Some(pool))
+    }
+
+    /// Whether traffic to one of them goes by VXLAN between hosts.
+    pub(super) fn use_vxlan(&self) -> bool {
+        self.0.values().any(|pool| pool.vxlan)
     }
 
     /// Their ranges.

@@ -1,13 +1,15 @@
 //! Settings: FelixConfiguration `default`, under `node.<hostname>`, under what the host itself says.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port, Region};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::read::interface_prefixes;
-use crate::render::{Outgoing, ToHostAction};
+use crate::render::{Encapsulation, Outgoing, ToHostAction, VXLAN_PORT};
 
 /// Interface prefixes when nothing else is said.
 pub const INTERFACE_PREFIXES: [&str; 2] = ["cali", "tap"];
@@ -40,6 +42,10 @@ pub struct Settings {
     pub floating_ips: bool,
     /// What stands for workloads towards what is in no pool.
     pub outgoing: Outgoing,
+    /// What workloads may encapsulate, and how VXLAN is used.
+    pub encapsulation: Encapsulation,
+    /// Sources of tunnels that are no nodes.
+    pub tunnel_sources: Vec<IpNet>,
 }
 
 impl Settings {
@@ -65,6 +71,8 @@ impl Settings {
             metadata: metadata(spec).unwrap_or(Some(METADATA)),
             floating_ips: spec.floating_ips.eq_ignore_ascii_case("enabled"),
             outgoing: outgoing(spec).unwrap_or_default(),
+            encapsulation: encapsulation(spec).unwrap_or_default(),
+            tunnel_sources: tunnel_sources(spec).unwrap_or_default(),
         }
     }
 
@@ -95,6 +103,12 @@ pub(crate) fn fault(spec: &FelixConfigurationSpec) -> Option<(&'static str, Stri
     if let Err((field, reason)) = outgoing(spec) {
         return Some((field, reason));
     }
+    if let Err((field, reason)) = encapsulation(spec) {
+        return Some((field, reason));
+    }
+    if let Err(reason) = tunnel_sources(spec) {
+        return Some(("spec.externalNodesList", reason));
+    }
     match region(spec) {
         Err(reason) => Some(("spec.openstackRegion", reason)),
         Ok(_) => None,
@@ -122,6 +136,49 @@ fn outgoing(spec: &FelixConfigurationSpec) -> Result<Outgoing, (&'static str, St
         }
     };
     Ok(Outgoing { address, ports })
+}
+
+/// A field that the data model leaves as it is; `None` where it is not set.
+fn field<T: DeserializeOwned>(
+    spec: &FelixConfigurationSpec,
+    name: &str,
+) -> Result<Option<T>, String> {
+    match spec.unknown.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => T::deserialize(value)
+            .map(Some)
+            .map_err(|error| error.to_string()),
+    }
+}
+
+fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'static str, String)> {
+    let is = |place: &'static str, name: &str| {
+        let found = field::<bool>(spec, name).map_err(|reason| (place, reason))?;
+        Ok::<bool, (&'static str, String)>(found.unwrap_or(false))
+    };
+    let port = field::<u16>(spec, "vxlanPort").map_err(|reason| ("spec.vxlanPort", reason))?;
+    Ok(Encapsulation {
+        vxlan_port: port.filter(|port| *port > 0).unwrap_or(VXLAN_PORT),
+        vxlan: is("spec.vxlanEnabled", "vxlanEnabled")?,
+        allows_vxlan: is(
+            "spec.allowVXLANPacketsFromWorkloads",
+            "allowVXLANPacketsFromWorkloads",
+        )?,
+        allows_ipip: is(
+            "spec.allowIPIPPacketsFromWorkloads",
+            "allowIPIPPacketsFromWorkloads",
+        )?,
+    })
+}
+
+fn tunnel_sources(spec: &FelixConfigurationSpec) -> Result<Vec<IpNet>, String> {
+    let texts: Vec<String> = field(spec, "externalNodesList")?.unwrap_or_default();
+    let sources = texts.iter().map(|text| {
+        let net = text.parse::<IpNet>();
+        net.or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+            .map_err(|_| format!("'{text}' is neither an address nor a range of addresses"))
+    });
+    sources.collect()
 }
 
 fn prefixes(spec: &FelixConfigurationSpec) -> Vec<String> {

@@ -9,7 +9,7 @@ use super::place::{Order, Place};
 use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
-use crate::render::{Family, Frame, Key, SetKind};
+use crate::render::{Encapsulation, Family, Frame, Key, SetKind};
 
 impl Calculator {
     /// Brings [`desired`](Self::desired) up to date with all that was told. What comes of it is
@@ -23,9 +23,11 @@ impl Calculator {
         };
         if news.pools {
             self.desired.rules.set_pools(&self.pools.ranges());
+            self.put_frame();
         }
-        if news.fabric {
-            self.desired.control = self.fabric.control();
+        if news.fabric || settled.settings {
+            let sources = self.desired.settings.tunnel_sources.clone();
+            self.desired.control = self.fabric.control(sources);
             self.desired.rules.set_control(&self.desired.control);
         }
         let mut due: BTreeSet<Order> = BTreeSet::new();
@@ -63,16 +65,28 @@ impl Calculator {
     /// Returns whether the settings are others.
     fn take_settings(&mut self) -> bool {
         let settings = self.settings();
-        self.desired.rules.set_frame(Frame {
+        let changed = self.desired.settings != settings;
+        self.desired.settings = settings;
+        self.put_frame();
+        changed
+    }
+
+    /// Brings what every host has in its packet filter up to date with settings and pools.
+    fn put_frame(&mut self) {
+        let settings = &self.desired.settings;
+        let encapsulation = settings.encapsulation;
+        let frame = Frame {
             interface_prefixes: settings.interface_prefixes.clone(),
             to_host: settings.to_host,
             police_host: self.police_host,
             metadata: settings.metadata,
             outgoing: settings.outgoing,
-        });
-        let changed = self.desired.settings != settings;
-        self.desired.settings = settings;
-        changed
+            encapsulation: Encapsulation {
+                vxlan: encapsulation.vxlan || self.pools.use_vxlan(),
+                ..encapsulation
+            },
+        };
+        self.desired.rules.set_frame(frame);
     }
 
     /// Works out anew the places of endpoints, and of those after them that want what they have

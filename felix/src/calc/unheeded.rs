@@ -6,10 +6,13 @@ use serde_json::Value;
 use super::types::Problem;
 
 /// The fields of FelixConfiguration that are followed.
-pub(crate) const FOLLOWED: [&str; 13] = [
+pub(crate) const FOLLOWED: [&str; 17] = [
+    "allowIPIPPacketsFromWorkloads",
+    "allowVXLANPacketsFromWorkloads",
     "defaultEndpointToHostAction",
     "endpointReportingDelay",
     "endpointReportingEnabled",
+    "externalNodesList",
     "floatingIPs",
     "interfacePrefix",
     "ipv6Support",
@@ -20,6 +23,7 @@ pub(crate) const FOLLOWED: [&str; 13] = [
     "openstackRegion",
     "reportingInterval",
     "reportingTTL",
+    "vxlanPort",
 ];
 
 /// Words that ask for nothing, or for what there is anyway.

@@ -118,6 +118,10 @@ mod tests {
             ("FELIX_FELIXHOSTNAME", "n7"),
             ("FELIX_ROUTEREFRESHINTERVAL", "0.5"),
             ("FELIX_ENDPOINTSTATUSPATHPREFIX", "none"),
+            ("FELIX_ALLOWIPIPPACKETSFROMWORKLOADS", "true"),
+            ("FELIX_ALLOWVXLANPACKETSFROMWORKLOADS", "no"),
+            ("FELIX_EXTERNALNODESCIDRLIST", "192.0.2.0/24, 2001:db8::1"),
+            ("FELIX_VXLANPORT", "8472"),
             ("FELIX_HEALTHENABLED", "true"),
             ("PATH", "/bin"),
         ]);
@@ -127,7 +131,9 @@ mod tests {
                 "defaultEndpointToHostAction":"Return","ipv6Support":false,
                 "openstackRegion":"east","metadataAddr":"None","metadataPort":8774,
                 "floatingIPs":"Enabled","natOutgoingAddress":"192.0.2.7",
-                "natPortRange":"32768:65535"}"#,
+                "natPortRange":"32768:65535","allowIPIPPacketsFromWorkloads":true,
+                "allowVXLANPacketsFromWorkloads":false,"vxlanPort":8472,
+                "externalNodesList":["192.0.2.0/24","2001:db8::1"]}"#,
         );
         assert_eq!(environment.problems, Vec::<String>::new());
         assert_eq!(environment.settings, wanted);
@@ -175,6 +181,11 @@ mod tests {
             ("FELIX_INTERFACEPREFIX", "t/p", "'t/p' cannot be"),
             ("FELIX_NATPORTRANGE", "9:8", "'9:8' is neither a port nor"),
             ("FELIX_OPENSTACKREGION", "a/b", "FELIX_OPENSTACKREGION: "),
+            (
+                "FELIX_EXTERNALNODESCIDRLIST",
+                "192.0.2.0/24,x",
+                "'x' is neither an address",
+            ),
         ] {
             let environment = environment(&[(name, text)]);
             let [problem] = environment.problems.as_slice() else {

@@ -27,6 +27,8 @@ enum Form {
     Bool,
     /// Seconds, perhaps with a fraction.
     Seconds,
+    /// Texts with commas between them.
+    List,
     /// One of these words, in any case.
     Word(&'static [&'static str]),
 }
@@ -35,7 +37,17 @@ const fn row(name: &'static str, field: &'static str, form: Form) -> Parameter {
     Parameter { name, field, form }
 }
 
-pub(super) const PARAMETERS: [Parameter; 13] = [
+pub(super) const PARAMETERS: [Parameter; 17] = [
+    row(
+        "AllowIPIPPacketsFromWorkloads",
+        "allowIPIPPacketsFromWorkloads",
+        Form::Bool,
+    ),
+    row(
+        "AllowVXLANPacketsFromWorkloads",
+        "allowVXLANPacketsFromWorkloads",
+        Form::Bool,
+    ),
     row(
         "DefaultEndpointToHostAction",
         "defaultEndpointToHostAction",
@@ -51,6 +63,7 @@ pub(super) const PARAMETERS: [Parameter; 13] = [
         "endpointReportingEnabled",
         Form::Bool,
     ),
+    row("ExternalNodesCIDRList", "externalNodesList", Form::List),
     row(
         "FloatingIPs",
         "floatingIPs",
@@ -65,6 +78,7 @@ pub(super) const PARAMETERS: [Parameter; 13] = [
     row("OpenstackRegion", "openstackRegion", Form::Text),
     row("ReportingIntervalSecs", "reportingInterval", Form::Seconds),
     row("ReportingTTLSecs", "reportingTTL", Form::Seconds),
+    row("VXLANPort", "vxlanPort", Form::Port),
 ];
 
 impl Parameter {
@@ -80,6 +94,8 @@ impl Parameter {
                 .map(Value::from)
                 .map_err(|_| format!("'{text}' is not a port")),
             Form::Bool => boolean(text).map(Value::Bool),
+            Form::List if none || text.is_empty() => Ok(Value::Array(Vec::new())),
+            Form::List => Ok(text.split(',').map(str::trim).collect()),
             Form::Seconds => seconds(text).map(|seconds| format!("{seconds}s").into()),
             Form::Word(words) => words
                 .iter()

@@ -30,6 +30,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use super::assembly::{Assembly, Part, Used};
+use super::encapsulation::{self, Encapsulation};
 use super::guard::{self, Control};
 use super::openstack::{self, OpenStack};
 use super::outgoing::{self, Outgoing, Pools};
@@ -91,6 +92,8 @@ pub struct Frame {
     pub metadata: Option<(Ipv4Addr, u16)>,
     /// What stands for workloads towards what is in no pool.
     pub outgoing: Outgoing,
+    /// What the settings say of encapsulation.
+    pub encapsulation: Encapsulation,
 }
 
 /// The part of one endpoint.
@@ -102,6 +105,8 @@ pub struct EndpointRules {
     pub from: Passage,
     /// Traffic that it is sent (ingress in policy).
     pub to: Passage,
+    /// The chains of rules that allow it encapsulation by name.
+    pub encapsulation: Vec<String>,
     /// Whether it gets what OpenStack's workloads get from their host.
     pub openstack: bool,
     /// Addresses outside, each with the one of its own that it stands for.
@@ -183,6 +188,7 @@ pub fn endpoint_part(interface: &str, endpoint: &EndpointRules) -> Part {
     if endpoint.openstack {
         openstack::endpoint(interface, &mut part);
     }
+    encapsulation::endpoint(interface, endpoint, &mut part);
     translate::endpoint(&endpoint.floating, &mut part);
     part
 }

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! guard          (raw)     before any address translation: loopback, control-destinations
-//! guard-forward  (filter)  after it: control-destinations
-//! guard-input    (filter)  after it: loopback, control-host
+//! guard-forward  (filter)  after it: encapsulation, control-destinations
+//! guard-input    (filter)  after it: loopback, encapsulation, control-host; tunnels of others
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use super::build::{Frame, base, chain, counted, dispatch_prefixes, rule};
+use super::encapsulation;
 use super::openstack::{self, OpenStack};
 use super::outgoing::INSIDE;
 use super::ruleset::{Chain, End, Family, Hook, Is, Key, Match, Rule, Set, SetKind, Side, Verdict};
@@ -25,7 +26,7 @@ const PROTOCOLS: [(u8, &str); 1] = [(TCP, "control-ports-tcp")];
 /// TCP ports that are closed on nodes, and open elsewhere.
 const NODE_PORTS: &str = "control-ports-of-nodes";
 /// The sets of nodes' addresses, by family.
-const NODES: [&str; 2] = ["nodes-ipv4", "nodes-ipv6"];
+pub(super) const NODES: [&str; 2] = ["nodes-ipv4", "nodes-ipv6"];
 /// The sets of single services: address and TCP port.
 const SERVICES: [&str; 2] = ["control-services-ipv4", "control-services-ipv6"];
 /// The sets of the sources that may reach control ports.
@@ -52,6 +53,8 @@ pub struct Control {
     pub services: BTreeSet<(IpAddr, u16)>,
     /// Sources that may reach all of these.
     pub exceptions: Vec<IpNet>,
+    /// Sources of tunnels that are no nodes.
+    pub tunnel_sources: Vec<IpNet>,
 }
 
 /// The sets, each with its keys.
@@ -69,11 +72,6 @@ pub(super) fn sets(control: &Control) -> Vec<(&'static str, BTreeSet<Key>)> {
         let nodes = nodes.filter(|address| Family::of(*address) == family);
         let services = control.services.iter().copied();
         let services = services.filter(|(address, _)| Family::of(*address) == family);
-        let exceptions = control.exceptions.iter().map(IpNet::trunc);
-        let exceptions: Vec<IpNet> = exceptions
-            .filter(|net| Family::of(net.addr()) == family)
-            .collect();
-        let exceptions = IpNet::aggregate(&exceptions).into_iter();
         sets.extend([
             (NODES[place], nodes.map(Key::Address).collect()),
             (
@@ -82,10 +80,21 @@ pub(super) fn sets(control: &Control) -> Vec<(&'static str, BTreeSet<Key>)> {
                     .map(|(address, port)| Key::Service(address, port))
                     .collect(),
             ),
-            (EXCEPTIONS[place], exceptions.map(Key::Net).collect()),
+            (EXCEPTIONS[place], nets(&control.exceptions, family)),
+            (
+                encapsulation::SOURCES[place],
+                nets(&control.tunnel_sources, family),
+            ),
         ]);
     }
     sets
+}
+
+/// Those of a family without overlaps.
+fn nets(given: &[IpNet], family: Family) -> BTreeSet<Key> {
+    let own = given.iter().map(IpNet::trunc);
+    let own: Vec<IpNet> = own.filter(|net| Family::of(net.addr()) == family).collect();
+    IpNet::aggregate(&own).into_iter().map(Key::Net).collect()
 }
 
 /// The same sets without elements, which are always there.
@@ -94,12 +103,14 @@ pub(super) fn empty_sets() -> Vec<(&'static str, Set)> {
     let mut sets: Vec<(&str, SetKind)> = ports
         .chain([NODE_PORTS])
         .map(|name| (name, SetKind::Ports))
+        .chain([(encapsulation::ALLOWED, SetKind::InterfaceVerdict)])
         .collect();
     for (place, family) in Family::ALL.into_iter().enumerate() {
         sets.extend([
             (NODES[place], SetKind::Address(family)),
             (SERVICES[place], SetKind::Service(family)),
             (EXCEPTIONS[place], SetKind::Nets(family)),
+            (encapsulation::SOURCES[place], SetKind::Nets(family)),
         ]);
     }
     let sets = sets.into_iter();
@@ -123,19 +134,31 @@ fn ranges(ports: impl Iterator<Item = u16>) -> BTreeSet<Key> {
 
 /// The chains.
 pub(super) fn chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
+    let mut chains = own_chains(frame, openstack);
+    chains.extend(encapsulation::chains(frame));
+    chains
+}
+
+fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let goto = |name: &str| rule(Vec::new(), Verdict::Goto(name.into()));
     let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
     let mut raw = loopback();
     raw.push(goto(DESTINATIONS));
     let mut input = openstack::loopback_service(openstack);
     input.extend(loopback());
+    let asked = encapsulation::of_workloads(frame.encapsulation);
+    input.extend(asked.iter().cloned());
     input.push(goto(HOST));
+    let mut forward = asked;
+    forward.push(goto(DESTINATIONS));
+    let mut all = enter(INPUT);
+    all.extend(encapsulation::to_host(frame.encapsulation));
     [
         base("guard", Hook::Guard, enter(RAW)),
         base("guard-forward", Hook::GuardForward, enter(FORWARD)),
-        base("guard-input", Hook::GuardInput, enter(INPUT)),
+        base("guard-input", Hook::GuardInput, all),
         chain(RAW, raw),
-        chain(FORWARD, vec![goto(DESTINATIONS)]),
+        chain(FORWARD, forward),
         chain(INPUT, input),
         chain(DESTINATIONS, destinations()),
         chain(HOST, host()),

@@ -6,6 +6,7 @@ mod assembly;
 mod build;
 mod conditions;
 mod diff;
+mod encapsulation;
 mod guard;
 mod names;
 mod openstack;
@@ -23,6 +24,7 @@ pub use build::{
     endpoint_part, render, source,
 };
 pub use diff::{Change, changes, creation};
+pub use encapsulation::{Encapsulation, VXLAN_PORT};
 pub use guard::{Control, TCP};
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};

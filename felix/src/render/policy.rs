@@ -8,6 +8,7 @@ use model::{Action as Decision, EntityRule, Rule as Stored, Selector};
 
 use super::build::{counted, rule};
 use super::conditions::alternatives;
+use super::encapsulation;
 use super::names::{SetId, chain_name, short_hash};
 use super::ruleset::{Action, Chain, Rule, Set, Verdict};
 use crate::limits::LOG_PREFIX;
@@ -83,6 +84,8 @@ pub struct Compiled {
     pub selectors: BTreeMap<SetId, Selector>,
     /// The sets of ranges that its rules ask.
     pub sets: BTreeMap<String, Arc<Set>>,
+    /// Those of its rules that allow a workload to send encapsulated packets, and name them.
+    pub encapsulation: Option<(String, Arc<Chain>)>,
     /// What could not be followed.
     pub unsupported: Vec<Unsupported>,
 }
@@ -140,7 +143,38 @@ pub fn compile(
         hook: None,
         rules: chain,
     });
+    if direction == Direction::Egress {
+        name_encapsulation(id, namespace, rules, &mut compiled);
+    }
     compiled
+}
+
+/// Takes the rules that name encapsulation into a chain of their own.
+fn name_encapsulation(
+    id: &str,
+    namespace: Option<&str>,
+    rules: &[Stored],
+    compiled: &mut Compiled,
+) {
+    let mut chain = Vec::new();
+    for (at, stored) in rules.iter().enumerate() {
+        let Some(stored) = encapsulation::named(stored) else {
+            continue;
+        };
+        // What is wrong with it was told of the rule as a whole.
+        let found = alternatives(&stored, namespace, compiled).unwrap_or_default();
+        let place = format!("{}[{at}]", Direction::Egress.field());
+        let rules = found.into_iter();
+        chain.extend(rules.map(|matches| counted(matches, Verdict::Accept, place.clone())));
+    }
+    if !chain.is_empty() {
+        let name = chain_name("pe-", id);
+        let rules = Chain {
+            hook: None,
+            rules: chain,
+        };
+        compiled.encapsulation = Some((name, Arc::new(rules)));
+    }
 }
 
 impl Compiled {
@@ -151,6 +185,7 @@ impl Compiled {
             passes: false,
             selectors: BTreeMap::new(),
             sets: BTreeMap::new(),
+            encapsulation: None,
             unsupported: Vec::new(),
         }
     }

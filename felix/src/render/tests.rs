@@ -30,6 +30,7 @@ fn endpoint(addresses: &[&str], from: bool, to: bool) -> EndpointRules {
                 "no profile allows it"
             },
         ),
+        encapsulation: Vec::new(),
         openstack: false,
         floating: Vec::new(),
     }
@@ -56,6 +57,7 @@ fn inputs() -> RuleInputs {
             nodes: [[10, 0, 0, 11].into(), "fd00::11".parse().unwrap()].into(),
             services: [("10.0.0.1".parse().unwrap(), 1179)].into(),
             exceptions: vec!["10.65.0.1/32".parse().unwrap()],
+            tunnel_sources: vec!["192.0.2.0/24".parse().unwrap()],
         },
         ..RuleInputs::default()
     }
@@ -349,6 +351,10 @@ prop_compose! {
             node_ports,
             nodes: nodes.into_iter().map(address).collect(),
             services: services.into_iter().map(|(n, port)| (address(n), port)).collect(),
+            tunnel_sources: exceptions
+                .iter()
+                .map(|(n, length)| IpNet::new(address(n / 2), *length).unwrap())
+                .collect(),
             exceptions: exceptions
                 .into_iter()
                 .map(|(n, length)| IpNet::new(address(n), length).unwrap())
@@ -383,6 +389,12 @@ prop_compose! {
                 police_host: action == 1,
                 metadata: None,
                 outgoing: Outgoing { address: None, ports },
+                encapsulation: Encapsulation {
+                    vxlan_port: 4788 + u16::from(action > 0),
+                    vxlan: action > 1,
+                    allows_vxlan: action == 1,
+                    allows_ipip: action == 0,
+                },
             },
             endpoints,
             pools,

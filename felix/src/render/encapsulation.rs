@@ -1,0 +1,157 @@
+//! Packets in packets: what a workload wraps would meet no policy, and what another wraps would come
+//! out of the host's tunnel devices as anybody's.
+//!
+//! From a workload they are dropped, unless a rule allows them that names their very protocol or
+//! port, or the settings allow them. They are asked about apart from the policies, which have to
+//! allow them as well. To the host they come from nodes alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{Action as Decision, Rule as Stored};
+
+use super::assembly::Part;
+use super::build::{EndpointRules, Frame, chain, counted, rule};
+use super::guard::NODES;
+use super::ruleset::{Action, Chain, End, Family, Is, Key, Match, Rule, Side, Value, Verdict};
+
+const UDP: u8 = 17;
+const IPIP: u8 = 4;
+/// IP in IP (RFC 2003), IPv6 in IPv4 (RFC 4213), GRE (RFC 2784), ESP and AH (RFC 4303, RFC 4302),
+/// L2TPv3 (RFC 3931).
+const PROTOCOLS: [u8; 6] = [IPIP, 41, 47, 50, 51, 115];
+/// The UDP port of VXLAN (RFC 7348) where the settings have no other.
+pub const VXLAN_PORT: u16 = 4789;
+/// The UDP port of Geneve (RFC 8926).
+const GENEVE_PORT: u16 = 6081;
+/// The map from interfaces to the chains of rules that name encapsulation.
+pub(super) const ALLOWED: &str = "encapsulation-allowed";
+/// The sets of sources of tunnels that are no nodes, by family.
+pub(super) const SOURCES: [&str; 2] = ["tunnel-sources-ipv4", "tunnel-sources-ipv6"];
+const FROM_WORKLOAD: &str = "workload-encapsulation";
+const TO_HOST: &str = "tunnel-to-host";
+
+/// What the settings say of encapsulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Encapsulation {
+    /// The UDP port of VXLAN.
+    pub vxlan_port: u16,
+    /// VXLAN is in use between hosts.
+    pub vxlan: bool,
+    /// Workloads may send VXLAN.
+    pub allows_vxlan: bool,
+    /// Workloads may send IP in IP.
+    pub allows_ipip: bool,
+}
+
+impl Default for Encapsulation {
+    fn default() -> Self {
+        Self {
+            vxlan_port: VXLAN_PORT,
+            vxlan: false,
+            allows_vxlan: false,
+            allows_ipip: false,
+        }
+    }
+}
+
+fn datagrams(port: u16) -> Match {
+    Match::Port(End::Destination, UDP, port, Is::Yes)
+}
+
+/// The rules that lead to the question, for packets of workloads whose destination is translated.
+pub(super) fn of_workloads(settings: Encapsulation) -> Vec<Rule> {
+    let mut ports = vec![VXLAN_PORT, GENEVE_PORT];
+    ports.extend(Some(settings.vxlan_port).filter(|port| !ports.contains(port)));
+    let protocols = PROTOCOLS.into_iter();
+    let protocols = protocols.map(|protocol| Match::Protocol(protocol, Is::Yes));
+    let all = protocols.chain(ports.into_iter().map(datagrams));
+    all.map(|one| rule(vec![one], Verdict::Jump(FROM_WORKLOAD.into())))
+        .collect()
+}
+
+/// The rules for packets to the host by any interface: tunnels end at nodes only.
+pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
+    let goto = |matches| rule(matches, Verdict::Goto(TO_HOST.into()));
+    let ipip = vec![Match::Family(Family::V4), Match::Protocol(IPIP, Is::Yes)];
+    let vxlan = settings.vxlan.then(|| vec![datagrams(settings.vxlan_port)]);
+    [ipip].into_iter().chain(vxlan).map(goto).collect()
+}
+
+/// The chains of both questions.
+pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
+    let settings = frame.encapsulation;
+    let mut rules = Vec::new();
+    if settings.allows_ipip {
+        let ipip = vec![Match::Protocol(IPIP, Is::Yes)];
+        rules.push(counted(
+            ipip,
+            Verdict::Return,
+            "allowIPIPPacketsFromWorkloads",
+        ));
+    }
+    if settings.allows_vxlan {
+        let vxlan = vec![datagrams(settings.vxlan_port)];
+        rules.push(counted(
+            vxlan,
+            Verdict::Return,
+            "allowVXLANPacketsFromWorkloads",
+        ));
+    }
+    rules.push(Rule {
+        action: Action::Lookup(Side::Input, ALLOWED.into()),
+        ..rule(Vec::new(), Verdict::Drop)
+    });
+    rules.push(counted(
+        Vec::new(),
+        Verdict::Drop,
+        "encapsulation from a workload",
+    ));
+    let mut sources = Vec::new();
+    for (place, family) in Family::ALL.into_iter().enumerate() {
+        for set in [NODES[place], SOURCES[place]] {
+            let from = Match::InSet(End::Source, family, set.into(), Is::Yes);
+            sources.push(rule(vec![from], Verdict::Accept));
+        }
+    }
+    sources.push(counted(Vec::new(), Verdict::Drop, "tunnel of no node"));
+    [chain(FROM_WORKLOAD, rules), chain(TO_HOST, sources)].into()
+}
+
+/// What an endpoint adds whose rules name encapsulation.
+pub(super) fn endpoint(interface: &str, endpoint: &EndpointRules, part: &mut Part) {
+    if endpoint.encapsulation.is_empty() {
+        return;
+    }
+    let name = format!("encapsulation-{interface}");
+    let jumps = endpoint.encapsulation.iter();
+    let mut rules: Vec<Rule> = jumps
+        .map(|chain| rule(Vec::new(), Verdict::Jump(chain.clone())))
+        .collect();
+    let words = "encapsulation that no rule names";
+    rules.push(counted(Vec::new(), Verdict::Drop, words));
+    let goto = Value::Verdict(Verdict::Goto(name.clone()));
+    let key = Key::Interface(interface.to_owned());
+    part.elements.push((ALLOWED, key, Some(goto)));
+    part.chains
+        .insert(name, Arc::new(Chain { hook: None, rules }));
+}
+
+/// The part of a rule that names encapsulation and allows it: all of it where it names a protocol,
+/// and of its destination ports those that are named one by one.
+pub(super) fn named(stored: &Stored) -> Option<Stored> {
+    if stored.action != Decision::Allow {
+        return None;
+    }
+    let number = stored.protocol.as_ref()?.number()?;
+    if PROTOCOLS.contains(&number) {
+        return Some(stored.clone());
+    }
+    let mut named = stored.clone();
+    let names = |first, last| first == last && [VXLAN_PORT, GENEVE_PORT].contains(&first);
+    named.destination.ports.retain(|port| {
+        let range = port.range();
+        range.is_some_and(|range| names(*range.start(), *range.end()))
+    });
+    (number == UDP && !named.destination.ports.is_empty()).then_some(named)
+}

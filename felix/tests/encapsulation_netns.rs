@@ -1,0 +1,248 @@
+//! Packets in packets, from workloads and from strangers, as real packets. Needs root and
+//! `CAMBRIC_LAB=1`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod netns;
+
+use std::net::IpAddr;
+
+use netns::host::{Host, RESOURCES, pair};
+use netns::packet;
+use netns::{Namespace, Workload, count_at, count_of, lab, run};
+use serde_json::json;
+
+const UDP: u8 = 17;
+const GRE: u8 = 47;
+const PROTOCOLS: [u8; 6] = [4, 41, GRE, 50, 51, 115];
+const DROPPED: &str = "encapsulation from a workload";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A datagram to a port, without a checksum.
+fn datagram(port: u16) -> Vec<u8> {
+    let mut octets = vec![0x30, 0x39];
+    octets.extend(port.to_be_bytes());
+    octets.extend([0, 16, 0, 0]);
+    octets.extend([0; 8]);
+    octets
+}
+
+/// What a workload sends: a protocol with its payload, under the header of IP.
+fn send(from: &Workload, [source, to]: [&str; 2], protocol: u8, payload: &[u8]) {
+    let made = packet::packet(ip(source), ip(to), protocol, payload);
+    from.namespace
+        .within(|| packet::send(&made, ip(to)).unwrap());
+}
+
+/// Whether what is sent time and again gets to where it is counted, or to the drop.
+fn arrives(host: &Host, at: &Namespace, chain: &str, words: &str, send: impl Fn()) -> bool {
+    let before = host.counted(chain, words);
+    let counted = count_of(at);
+    host.until("packets arrive or are dropped", || {
+        send();
+        count_of(at) > counted || host.counted(chain, words) >= before + 3
+    });
+    count_of(at) > counted
+}
+
+/// The far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and one that is no node
+/// (10.0.0.1).
+fn outside(host: &Host) -> Namespace {
+    let outside = Namespace::new();
+    outside.take("far", "eth0");
+    for command in [
+        "ip link set eth0 up",
+        "ip address add 10.0.0.1/24 dev eth0",
+        "ip address add 10.0.0.2/24 dev eth0",
+        "ip address add fd00::2/64 dev eth0 nodad",
+    ] {
+        outside.run(command);
+    }
+    let spec =
+        json!({"spec": {"bgp": {"ipv4Address": "10.0.0.2/24", "ipv6Address": "fd00::2/64"}}});
+    host.put(&format!("{RESOURCES}nodes/n2"), &spec);
+    host.until("the node is known", || {
+        run("nft list set inet cambric-felix nodes-ipv4").contains("10.0.0.2")
+    });
+    outside
+}
+
+#[test]
+fn encapsulation_from_a_workload_is_dropped() {
+    lab("encapsulation_from_a_workload_is_dropped", || {
+        let (host, one, two) = pair();
+        let outside = outside(&host);
+        host.configure(&json!({"defaultEndpointToHostAction": "Accept"}));
+        host.until("the host accepts", || {
+            run("nft list chain inet cambric-felix workload-to-host").contains("to host: accept")
+        });
+        let wrapped = "meta l4proto { 4, 41, 47, 50, 51, 115 }";
+        for at in [&two.namespace, &outside] {
+            count_at(at, wrapped);
+            at.run("nft add rule inet t c udp dport { 4789, 6081 } counter");
+            at.run("nft add chain inet t plain { type filter hook input priority 1 ; }");
+        }
+        let dropped = || host.counted("workload-encapsulation", DROPPED);
+        // To another workload, to a node, and to the host itself.
+        for ways in [
+            ["10.65.0.1", "10.65.0.2", "10.0.0.2", "10.0.0.11"],
+            ["fd65::1", "fd65::2", "fd00::2", "fd00::11"],
+        ] {
+            let [from, targets @ ..] = ways;
+            for to in targets {
+                let mut packets: Vec<(u8, Vec<u8>)> =
+                    PROTOCOLS.map(|protocol| (protocol, vec![0; 24])).into();
+                packets.extend([4789, 6081].map(|port| (UDP, datagram(port))));
+                if from.contains(':') {
+                    // Behind destination options.
+                    let options = [&[GRE, 0, 1, 4, 0, 0, 0, 0], &[0; 24][..]].concat();
+                    packets.push((60, options));
+                }
+                for (protocol, payload) in packets {
+                    let before = dropped();
+                    host.until(&format!("protocol {protocol} from {from} to {to}"), || {
+                        send(&one, [from, to], protocol, &payload);
+                        dropped() > before
+                    });
+                }
+            }
+        }
+        let nothing = |at: &Namespace| {
+            let listed = at.run("nft list chain inet t c");
+            assert_eq!(listed.matches("packets 0 ").count(), 2, "{listed}");
+        };
+        nothing(&two.namespace);
+        nothing(&outside);
+        // What is not wrapped gets there.
+        two.namespace.run("nft flush chain inet t c");
+        two.namespace
+            .run("nft add rule inet t c udp dport 4790 counter");
+        let plain = || send(&one, ["10.65.0.1", "10.65.0.2"], UDP, &datagram(4790));
+        let chain = "workload-encapsulation";
+        assert!(arrives(&host, &two.namespace, chain, DROPPED, plain));
+    });
+}
+
+#[test]
+fn rule_that_names_encapsulation_allows_it() {
+    lab("rule_that_names_encapsulation_allows_it", || {
+        let (host, one, two) = pair();
+        let three = netns::host::workload(3);
+        netns::host::announce(&host, 3, netns::host::OPEN);
+        host.wait_up("cali3");
+        let spec = json!({"selector": "all()", "types": ["Egress"], "egress": [
+            {"action": "Deny", "protocol": 50, "destination": {"nets": ["10.65.0.3/32"]}},
+            {"action": "Allow", "protocol": 50},
+            {"action": "Allow", "protocol": GRE, "destination": {"nets": ["10.65.0.2/32"]}},
+            {"action": "Allow", "protocol": "UDP", "destination": {"ports": [53, 4789, "6000:7000"]}},
+            {"action": "Allow"},
+        ]});
+        host.put(
+            &format!("{RESOURCES}globalnetworkpolicies/p"),
+            &json!({ "spec": spec }),
+        );
+        host.until("the policy is in force", || {
+            run("nft list map inet cambric-felix encapsulation-allowed").contains("cali3")
+        });
+        for at in [&two.namespace, &three.namespace] {
+            count_at(at, "meta l4proto { 4, 17, 47, 50 }");
+        }
+        let passes = |to: &str, at: &Namespace, protocol, payload: &[u8], dropped: [&str; 2]| {
+            let [chain, words] = dropped;
+            arrives(&host, at, chain, words, || {
+                send(&one, ["10.65.0.1", to], protocol, payload);
+            })
+        };
+        let none = ["encapsulation-cali1", "encapsulation that no rule names"];
+        let (second, third) = (
+            ("10.65.0.2", &two.namespace),
+            ("10.65.0.3", &three.namespace),
+        );
+        let udp = |port| (UDP, datagram(port));
+        let raw = |protocol| (protocol, vec![0; 24]);
+        for ((to, at), (protocol, payload), is_allowed) in [
+            (second, raw(GRE), true),
+            (third, raw(GRE), false),
+            (second, raw(50), true),
+            (second, raw(4), false),
+            (second, udp(4789), true),
+            (second, udp(6081), false),
+            (second, udp(6500), true),
+        ] {
+            let found = passes(to, at, protocol, &payload, none);
+            assert_eq!(found, is_allowed, "protocol {protocol} to {to}");
+        }
+        // A Deny that comes first holds for it as for all else.
+        let denied = ["po-gnp/p", "egress[0]"];
+        assert!(!passes("10.65.0.3", &three.namespace, 50, &[0; 24], denied));
+
+        // The settings allow it without a rule.
+        host.configure(&json!({"allowIPIPPacketsFromWorkloads": true}));
+        host.until("the setting is in force", || {
+            run("nft list chain inet cambric-felix workload-encapsulation").contains("allowIPIP")
+        });
+        assert!(passes("10.65.0.2", &two.namespace, 4, &[0; 24], none));
+        let (_, eight) = udp(8472);
+        host.configure(&json!({"vxlanPort": 8472}));
+        host.until("the setting is in force", || {
+            run("nft list chain inet cambric-felix workload-guard-forward").contains("8472")
+        });
+        assert!(!passes("10.65.0.2", &two.namespace, UDP, &eight, none));
+        host.configure(&json!({"vxlanPort": 8472, "allowVXLANPacketsFromWorkloads": true}));
+        host.until("the setting is in force", || {
+            run("nft list chain inet cambric-felix workload-encapsulation").contains("allowVXLAN")
+        });
+        assert!(passes("10.65.0.2", &two.namespace, UDP, &eight, none));
+    });
+}
+
+#[test]
+fn tunnel_to_the_host_comes_from_nodes_only() {
+    lab("tunnel_to_the_host_comes_from_nodes_only", || {
+        let (host, _one, _two) = pair();
+        let outside = outside(&host);
+        // What gets past the guard, in the host's own namespace.
+        run("nft add table inet t");
+        run("nft add chain inet t c { type filter hook input priority 10 ; }");
+        run("nft add rule inet t c meta l4proto 4 counter");
+        run("nft add rule inet t c udp dport 4789 counter");
+        let arrived = || -> u64 {
+            let listed = run("nft list chain inet t c");
+            let counts = listed.split("packets ").skip(1);
+            let counts = counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+            counts.sum()
+        };
+        let inner = packet::packet(ip("10.65.0.2"), ip("10.65.0.1"), UDP, &datagram(9));
+        let passes = |from: &str, protocol: u8| {
+            let payload = match protocol {
+                UDP => datagram(4789),
+                _ => inner.clone(),
+            };
+            let made = packet::packet(ip(from), ip("10.0.0.11"), protocol, &payload);
+            let dropped = || host.counted("tunnel-to-host", "tunnel of no node");
+            let (before, counted) = (dropped(), arrived());
+            host.until("it arrives or is dropped", || {
+                outside.within(|| packet::send(&made, ip("10.0.0.11")).unwrap());
+                dropped() >= before + 3 || arrived() > counted
+            });
+            arrived() > counted
+        };
+        assert!(passes("10.0.0.2", 4));
+        assert!(!passes("10.0.0.1", 4));
+        assert!(passes("10.0.0.1", UDP), "nothing of the fabric uses VXLAN");
+        let pool = json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": "Always"}});
+        host.put(&format!("{RESOURCES}ippools/v4"), &pool);
+        host.until("VXLAN is guarded", || {
+            run("nft list chain inet cambric-felix guard-input").contains("4789")
+        });
+        assert!(passes("10.0.0.2", UDP));
+        assert!(!passes("10.0.0.1", UDP));
+        host.configure(&json!({"externalNodesList": ["10.0.0.1"]}));
+        host.until("the source is known", || {
+            run("nft list set inet cambric-felix tunnel-sources-ipv4").contains("10.0.0.1")
+        });
+        assert!(passes("10.0.0.1", 4) && passes("10.0.0.1", UDP));
+    });
+}
