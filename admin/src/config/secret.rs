@@ -70,6 +70,7 @@ const SHOWN: &[&str] = &[
     "own_as_max",
     "passive",
     "password_file",
+    "police_host_traffic",
     "port",
     "prefix",
     "prefix_limit",
@@ -487,7 +488,10 @@ mod tests {
                 .filter(|line| !line.starts_with('#'))
                 .map(|line| format!("{line}\n"))
                 .collect();
-            assert_eq!(shown(&text), text);
+            let shown = shown(&text);
+            for (shown, line) in shown.lines().zip(text.lines()) {
+                assert_eq!(shown, line, "add the key to SHOWN if it holds no secret");
+            }
         }
     }
 
