@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use admin::report::{Limit, Routes, Status};
 use admin::{Command, Reply};
@@ -15,11 +16,13 @@ use fib_sync::{Fib, OpError};
 use intent::store::Duties;
 
 use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
-use crate::{KernelConfig, Node, OnExit, log, report};
+use crate::log::Log;
+use crate::{KernelConfig, Node, OnExit, report};
 
 /// What the client adds to a BGP daemon: the kernel, and what stands between it and the speaker.
 #[derive(Debug)]
 pub struct Client {
+    log: Log,
     fib: NetlinkFib,
     node: Node,
     /// The claim on the protocol of its routes, if it writes any.
@@ -62,6 +65,7 @@ impl Program for Client {
             _claim: claim.transpose()?,
             fib: NetlinkFib::open(netlink)?,
             node: Node::new(fib_sync::Instant(0), kernel.clone(), speaker),
+            log: Log::new(),
         })
     }
 
@@ -78,7 +82,7 @@ impl Program for Client {
             if let fib_sync::Event::Closed(error) = event {
                 return Err(error.into());
             }
-            log::kernel(&event);
+            self.log.kernel(since_start(now), &event);
             self.node.kernel(now, &event);
             next = self.event_at_hand();
         }
@@ -106,11 +110,14 @@ impl Program for Client {
         let now = io.clock().now();
         let progress = self.node.read(kernel_time(now), io);
         self.submit(now);
+        self.log.look(since_start(kernel_time(now)));
         progress
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Some(Instant(self.node.poll_timeout()?.0))
+        let node = self.node.poll_timeout().map(|at| Instant(at.0));
+        let log = self.log.poll_timeout().map(|at| Instant::ZERO + at);
+        node.into_iter().chain(log).min()
     }
 
     /// Changed keys are found by comparing with what is in force, which an earlier reload may not
@@ -175,6 +182,7 @@ impl Program for Client {
     /// Leaves the kernel's routes as configured. Routes that stay carry traffic until the next
     /// start, which adopts them.
     async fn leave(&mut self, now: impl Fn() -> Instant) {
+        self.log.finish(since_start(kernel_time(now())));
         if self.leaves_routes() {
             return;
         }
@@ -230,4 +238,8 @@ impl Client {
 /// The instant of the kernel side: the same clock as the speaker's.
 const fn kernel_time(now: Instant) -> fib_sync::Instant {
     fib_sync::Instant(now.0)
+}
+
+const fn since_start(now: fib_sync::Instant) -> Duration {
+    Duration::from_nanos(now.0)
 }

@@ -37,3 +37,6 @@ pub const FORMER_METRICS_MAX: usize = 64;
 
 /// The program's name.
 pub const PROGRAM: &str = "cambric-bgp-client";
+
+/// Kinds of kernel errors whose repetitions are told apart in the log.
+pub const LOG_KEYS_MAX: usize = 32;
