@@ -283,7 +283,8 @@ impl Daemon {
             updates = next_updates(&mut self.follower, self.clock, self.updates_at),
                 if self.waiting.len() == 0 => Wake::Store(updates),
             // Lets the runtime look at sockets in between.
-            () = tokio::task::yield_now(), if self.waiting.len() > 0 => Wake::More,
+            () = tokio::task::yield_now(),
+                if self.waiting.len() > 0 || self.agent.is_under_way() => Wake::More,
             outcome = run_errand(errand) => Wake::Reported(outcome),
             () = self.host.round_over() => Wake::Time,
             () = self.clock.reach(deadline) => Wake::Time,

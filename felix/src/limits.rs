@@ -11,6 +11,10 @@ pub const INTERFACE_PREFIXES_MAX: usize = 16;
 /// How often a transaction is begun anew when others write to nftables at the same time.
 pub const TRANSACTION_ATTEMPTS: u32 = 8;
 
+/// Sets, chains and rules that one transaction prepares at most, before those to which packets come are
+/// written: the kernel takes some ten milliseconds for them, and longer beside thousands of others.
+pub const PREPARED_AT_ONCE: usize = 1000;
+
 /// How long after a transaction the packet filter is listed, by which it is known again. Each further
 /// transaction puts that off: a listing takes the longer the more endpoints there are.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);

@@ -99,6 +99,8 @@ pub struct Agent {
     /// Interfaces with routes that wait for rules to be in force.
     pub(super) unguarded: BTreeSet<String>,
     pub(super) rules_written: Retry,
+    /// A part of the wanted rules was prepared, and more is to be.
+    pub(super) preparing: bool,
     pub(super) rules_check: Instant,
     /// Whether rules of some kind are known to be in force, since an earlier run or this one.
     pub(super) guarded: bool,
@@ -155,6 +157,7 @@ impl Agent {
             resting: BTreeSet::new(),
             unguarded: BTreeSet::new(),
             rules_written: Retry::default(),
+            preparing: false,
             rules_check: now + RULES_CHECK,
             guarded: false,
             inherited: false,

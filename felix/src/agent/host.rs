@@ -26,6 +26,13 @@ pub trait Host {
     /// Nothing was changed.
     fn write_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), Failed>;
 
+    /// Prepares a bounded part of a large packet filter, to which no packet comes before it is
+    /// written. Returns whether it did, and is to be called again.
+    fn prepare_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> bool {
+        let _ = (wanted, touched);
+        false
+    }
+
     /// Looks whether the packet filter is as it was left, and heals it.
     ///
     /// # Errors

@@ -95,6 +95,11 @@ impl Agent {
         self.rules_written.reason()
     }
 
+    /// Whether the next turn goes on with what this one began: it is due as soon as others had theirs.
+    pub const fn is_under_way(&self) -> bool {
+        self.preparing
+    }
+
     /// Whether the wanted packet filter is in force.
     pub fn rules_in_sync(&self) -> bool {
         self.active && self.unwritten.is_empty()

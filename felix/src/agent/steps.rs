@@ -107,6 +107,12 @@ impl Agent {
             self.rules_written = Retry::Due;
         }
         let due = self.rules_written.is_due(now);
+        let wanted = self.calculator.desired().rules();
+        self.preparing = due && host.prepare_rules(wanted, &self.unwritten);
+        if self.preparing {
+            self.unwritten.merge(later);
+            return false;
+        }
         if due {
             let rules = self.calculator.desired().rules();
             let outcome = host.write_rules(rules, &self.unwritten);

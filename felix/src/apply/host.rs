@@ -193,6 +193,10 @@ impl Host for LinuxHost {
         self.rules.apply(wanted, touched).map_err(failed)
     }
 
+    fn prepare_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> bool {
+        self.rules.prepare(wanted, touched)
+    }
+
     fn check_rules(&mut self) -> Result<Checked, Failed> {
         self.rules.check().map_err(failed)
     }

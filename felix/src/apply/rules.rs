@@ -14,8 +14,8 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::encode::messages;
-use crate::limits::TRANSACTION_ATTEMPTS;
-use crate::render::{Change, Ruleset, TABLE, Touched, changes, creation, rule_text};
+use crate::limits::{PREPARED_AT_ONCE, TRANSACTION_ATTEMPTS};
+use crate::render::{Change, Ruleset, TABLE, Touched, changes, creation, preparation, rule_text};
 
 /// Attributes: of anything in a table, of a rule, of an expression, of a counter.
 const OF_TABLE: u16 = 1;
@@ -159,6 +159,27 @@ impl Rules {
         self.create(wanted)?;
         self.held = Some(wanted.clone());
         Ok(())
+    }
+
+    /// Makes a bounded part of what `wanted` has more, in a transaction of its own: sets and chains
+    /// to which no packet comes before [`apply`](Self::apply) writes the rest. Returns whether it did,
+    /// and is to be called again. The kernel looks a set up among all others of the table, so that
+    /// thousands of them take it seconds. What fails is left to `apply`.
+    pub fn prepare(&mut self, wanted: &Ruleset, touched: &Touched) -> bool {
+        let Some(mut held) = self.held.take() else {
+            return false;
+        };
+        let part = preparation(&held, wanted, touched, PREPARED_AT_ONCE);
+        let done = part.is_some_and(|part| {
+            let steps = changes(&held, wanted, &part);
+            let done = matches!(self.change(&steps), Ok(true));
+            if done {
+                held.follow(wanted, &part);
+            }
+            done
+        });
+        self.held = Some(held);
+        done
     }
 
     /// Compares the table with what we left, and heals it. Costs one small request as long as

@@ -3,7 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::assembly::Touched;
-use super::ruleset::{Chain, Hook, Key, Rule, Ruleset, Set, SetKind, Value};
+use super::ruleset::{
+    Action, Chain, Hook, Key, Match, Rule, Ruleset, Set, SetKind, Value, Verdict,
+};
+
+/// Elements that count as much as a rule does.
+const ELEMENTS_PER_STEP: usize = 10;
 
 /// One step. Steps are in an order that the kernel takes: nothing is named before it is there or
 /// removed while something names it.
@@ -57,6 +62,62 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Chang
     pairs.add_elements(&mut steps);
     pairs.delete_shells(&mut steps);
     steps
+}
+
+/// What of a large difference can be made beforehand: new sets and new chains to which no packet comes
+/// before the rest is written. At most `limit` of them are chosen, among them no chain that names
+/// another one that is not there yet. Returns nothing where one transaction is enough for the rest.
+pub fn preparation(
+    held: &Ruleset,
+    wanted: &Ruleset,
+    touched: &Touched,
+    limit: usize,
+) -> Option<Touched> {
+    if touched.chains.len() + touched.sets.len() <= limit {
+        return None;
+    }
+    let mut part = Touched::default();
+    let mut left = limit;
+    for name in touched.sets.keys() {
+        let set = wanted.sets.get(name).filter(|set| set.is_plain());
+        if let (Some(set), false, 1..) = (set, held.sets.contains_key(name), left) {
+            part.sets.insert(name.clone(), BTreeSet::new());
+            left = left.saturating_sub(1 + set.elements.len() / ELEMENTS_PER_STEP);
+        }
+    }
+    for name in &touched.chains {
+        let chain = wanted.chains.get(name);
+        let chain = chain.filter(|chain| chain.hook.is_none() && !held.chains.contains_key(name));
+        if let (Some(chain), 1..) = (chain, left)
+            && chain.rules.iter().all(|rule| has_all(held, rule))
+        {
+            part.chains.insert(name.clone());
+            left = left.saturating_sub(1 + chain.rules.len());
+        }
+    }
+    (!part.is_empty()).then_some(part)
+}
+
+/// Whether the ruleset has all that a rule names. Rules of frames, which name more, are not asked.
+fn has_all(held: &Ruleset, rule: &Rule) -> bool {
+    let has_set = |one: &Match| match one {
+        Match::InSet(_, _, set, _) | Match::PortIn(_, _, set, _) => held.sets.contains_key(set),
+        Match::Family(_)
+        | Match::Protocol(..)
+        | Match::InNet(..)
+        | Match::Port(..)
+        | Match::IcmpType(..)
+        | Match::IcmpCode(..) => true,
+        _ => false,
+    };
+    let has_target = match &rule.action {
+        Action::Verdict(Verdict::Jump(name) | Verdict::Goto(name)) => {
+            held.chains.contains_key(name)
+        }
+        Action::Verdict(_) | Action::Log(_) => true,
+        _ => false,
+    };
+    has_target && rule.matches.iter().all(has_set)
 }
 
 /// What was touched, as it is and as it should be.

@@ -23,7 +23,7 @@ pub use build::{
     EndpointRules, Frame, NEIGHBOUR_DISCOVERY, Passage, RuleInputs, TABLE, ToHostAction,
     endpoint_part, render, source,
 };
-pub use diff::{Change, changes, creation};
+pub use diff::{Change, changes, creation, preparation};
 pub use encapsulation::{Encapsulation, VXLAN_PORT};
 pub use guard::{Control, TCP};
 pub use names::SetId;

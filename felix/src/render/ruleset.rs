@@ -302,6 +302,11 @@ impl Set {
         }
     }
 
+    /// Whether its keys stand for no values.
+    pub fn is_plain(&self) -> bool {
+        self.elements.values().all(Option::is_none)
+    }
+
     /// The keys alone.
     pub fn keys(&self) -> BTreeSet<&Key> {
         self.elements.keys().collect()

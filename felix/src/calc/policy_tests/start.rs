@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PREFIX, tell};
 use crate::calc::{Calculator, Desired};
+use crate::render::{Action, Change, Match, Rule, Touched, Verdict, changes, preparation};
 
 /// Values by key, one list for each kind.
 type Lists = [BTreeMap<String, Value>; 3];
@@ -98,13 +99,13 @@ fn orders(lists: &Lists) -> Vec<(String, Vec<(&String, &Value)>)> {
 
 #[test]
 fn order_of_lists_changes_neither_outcome_nor_cost() {
-    const POLICIES: usize = 120;
-    let lists = lists(POLICIES, 300, 30);
-    let values = (POLICIES + 330) as u64;
+    const POLICIES: usize = 80;
+    let lists = lists(POLICIES, 200, 20);
+    let values = (POLICIES + 220) as u64;
     let (expected, _) = started(lists.iter().flatten(), usize::MAX);
     assert!(!expected.rules().chains.is_empty());
     for (name, values_in_order) in orders(&lists) {
-        for bite in [usize::MAX, 225, 40] {
+        for bite in [usize::MAX, 151, 40] {
             let (desired, checks) = started(values_in_order.iter().copied(), bite);
             assert!(desired == expected, "{name} in bites of {bite}");
             println!("{name} in bites of {bite}: {checks} checks");
@@ -126,4 +127,61 @@ fn start_with_four_times_as_much_costs_four_times_as_much() {
         println!("{small} checks, then {large}");
         assert!(small > 0 && large <= 6 * small, "{small}, then {large}");
     }
+}
+
+#[test]
+fn large_filter_is_prepared_out_of_reach_of_packets() {
+    const LIMIT: usize = 20;
+    let lists = lists(60, 100, 20);
+    let (desired, _) = started(lists.iter().flatten(), usize::MAX);
+    let wanted = desired.rules();
+    let before = started([], usize::MAX).0.rules().clone();
+    let touched = Touched::between(&before, wanted);
+    let mut held = before.clone();
+    let (mut parts, mut prepared) = (0, 0);
+    while let Some(part) = preparation(&held, wanted, &touched, LIMIT) {
+        let steps = changes(&held, wanted, &part);
+        assert!((1..=3 * LIMIT).contains(&steps.len()), "{}", steps.len());
+        for step in &steps {
+            match step {
+                Change::AddSet(name, _) | Change::AddElements(name, ..) => {
+                    assert!(!before.sets.contains_key(name), "{step:?}");
+                }
+                Change::AddChain(name, None) => assert!(!before.chains.contains_key(name)),
+                Change::AddRule(name, rule) => {
+                    assert!(!before.chains.contains_key(name), "{step:?}");
+                    assert!(
+                        named(rule)
+                            .all(|name| held.sets.contains_key(name)
+                                || held.chains.contains_key(name)),
+                        "{step:?}"
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        held.follow(wanted, &part);
+        (parts, prepared) = (parts + 1, prepared + steps.len());
+    }
+    assert!(parts > 4, "{parts}");
+    // Nothing is done twice.
+    let rest = changes(&held, wanted, &touched).len();
+    assert_eq!(prepared + rest, changes(&before, wanted, &touched).len());
+    held.follow(wanted, &touched);
+    assert!(held == *wanted);
+    // A small difference is written at once.
+    assert_eq!(preparation(&before, wanted, &touched, usize::MAX), None);
+}
+
+/// The sets and chains that a rule of a policy or tier names.
+fn named(rule: &Rule) -> impl Iterator<Item = &String> {
+    let sets = rule.matches.iter().filter_map(|one| match one {
+        Match::InSet(_, _, set, _) | Match::PortIn(_, _, set, _) => Some(set),
+        _ => None,
+    });
+    let target = match &rule.action {
+        Action::Verdict(Verdict::Jump(name) | Verdict::Goto(name)) => Some(name),
+        _ => None,
+    };
+    sets.chain(target)
 }
