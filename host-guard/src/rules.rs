@@ -1,0 +1,233 @@
+//! The rules of the table, as expressions.
+//!
+//! `meta skuid` is the file system user id of the file that a segment's socket is open as. A segment
+//! of a socket without a file has none, and a rule that asks for it does not match.
+
+use netlink::expression::{differs, equal, lookup, masked, meta, payload};
+use netlink::nftables::number;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_netfilter::nftables::{
+    DataAttribute, Expressions, Immediate, MetaKey, Register, Verdict, VerdictAttribute,
+};
+
+use crate::cover::Holder;
+
+/// Chain of the output hook: finds the segments of BGP ports.
+pub(crate) const OUTPUT: &str = "output";
+/// Chain that judges them.
+pub(crate) const JUDGE: &str = "judge";
+/// Sets of connections of other users.
+pub(crate) const REFUSED_IPV4: &str = "refused-ipv4";
+pub(crate) const REFUSED_IPV6: &str = "refused-ipv6";
+
+const NF_DROP: u32 = 0;
+const NF_ACCEPT: u32 = 1;
+const IPPROTO_TCP: u8 = 6;
+const NFPROTO_IPV4: u8 = 2;
+const NFPROTO_IPV6: u8 = 10;
+/// `NFT_PAYLOAD_NETWORK_HEADER` and `NFT_PAYLOAD_TRANSPORT_HEADER`.
+const NETWORK: u32 = 1;
+const TRANSPORT: u32 = 2;
+/// Offset of the flags in a TCP header, and two of them.
+const TCP_FLAGS: u32 = 13;
+const SYN: u8 = 2;
+const SYN_OR_ACK: u8 = 18;
+/// No user has this id.
+const NO_USER: u32 = u32::MAX;
+/// `NFTA_DYNSET_SET_NAME`, `NFTA_DYNSET_OP`, `NFTA_DYNSET_SREG_KEY`; `NFT_DYNSET_OP_UPDATE`.
+const DYNSET_NAME: u16 = 1;
+const DYNSET_OPERATION: u16 = 3;
+const DYNSET_KEY: u16 = 4;
+const DYNSET_UPDATE: u32 = 1;
+
+/// A rule: its chain, its expressions and its comment.
+pub(crate) struct Rule {
+    pub(crate) chain: &'static str,
+    pub(crate) expressions: Vec<Expressions>,
+    pub(crate) comment: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Family {
+    V4,
+    V6,
+}
+
+/// The set of a holder's ports.
+pub(crate) fn ports_of(holder: Holder) -> String {
+    format!("{holder}-ports")
+}
+
+/// The set of a holder's users.
+pub(crate) fn users_of(holder: Holder) -> String {
+    format!("{holder}-users")
+}
+
+/// All rules, in order.
+pub(crate) fn all() -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for holder in Holder::ALL {
+        for offset in [2, 0] {
+            rules.push(to_judge(&ports_of(holder), offset));
+        }
+    }
+    for holder in Holder::ALL {
+        let users = users_of(holder);
+        let expressions = vec![
+            meta(MetaKey::SocketUserId),
+            lookup(&users, None),
+            verdict(Verdict::Other(NF_ACCEPT), None),
+        ];
+        rules.push(judge(expressions, "an allowed user"));
+    }
+    rules.extend([Family::V4, Family::V6].map(remember));
+    let mut another = of_a_user();
+    another.extend(drop_counted());
+    rules.push(judge(another, "another user"));
+    rules.push(judge(unowned_syn(), "a SYN of a socket without a user"));
+    rules.extend([Family::V4, Family::V6].map(remembered));
+    rules
+}
+
+fn judge(expressions: Vec<Expressions>, comment: &'static str) -> Rule {
+    Rule {
+        chain: JUDGE,
+        expressions,
+        comment,
+    }
+}
+
+/// Sends segments to or from the ports of a set on to the other chain.
+fn to_judge(ports: &str, offset: u32) -> Rule {
+    let mut expressions = tcp();
+    expressions.extend([
+        payload(TRANSPORT, offset, 2, Register::Reg1),
+        lookup(ports, None),
+        verdict(Verdict::Jump, Some(JUDGE)),
+    ]);
+    Rule {
+        chain: OUTPUT,
+        expressions,
+        comment: "to or from a BGP port",
+    }
+}
+
+/// Notes a connection of a user that is not allowed. There can be one though its SYN is dropped:
+/// that of a SYN cookie, or an older one than the table. Once its socket is closed, what is left to
+/// send belongs to no user.
+fn remember(family: Family) -> Rule {
+    let mut expressions = flags(SYN);
+    expressions.push(equal(&[0]));
+    expressions.extend(of_a_user());
+    expressions.extend(connection(family));
+    let key = Register::Reg1.into();
+    let mut name = refused(family).as_bytes().to_vec();
+    name.push(0);
+    expressions.push(Expressions::Other {
+        expression_type: "dynset".into(),
+        attributes: vec![
+            DefaultNla::new(DYNSET_NAME, name),
+            number(DYNSET_OPERATION, DYNSET_UPDATE),
+            number(DYNSET_KEY, key),
+        ],
+    });
+    judge(expressions, "a connection of another user")
+}
+
+/// Drops what is left of such a connection.
+fn remembered(family: Family) -> Rule {
+    let mut expressions = connection(family);
+    expressions.push(lookup(refused(family), None));
+    expressions.extend(drop_counted());
+    judge(expressions, "left by another user")
+}
+
+/// No SYN of a daemon is without a user: only sockets that the kernel makes for itself, on behalf of
+/// another protocol, send one.
+fn unowned_syn() -> Vec<Expressions> {
+    let mut expressions = flags(SYN_OR_ACK);
+    expressions.push(equal(&[SYN]));
+    expressions.extend(drop_counted());
+    expressions
+}
+
+fn tcp() -> Vec<Expressions> {
+    vec![meta(MetaKey::L4Proto), equal(&[IPPROTO_TCP])]
+}
+
+/// Loads some flags of a TCP segment.
+fn flags(mask: u8) -> Vec<Expressions> {
+    let mut expressions = tcp();
+    expressions.push(payload(TRANSPORT, TCP_FLAGS, 1, Register::Reg1));
+    expressions.push(masked(&[mask]));
+    expressions
+}
+
+/// Goes on if the segment's socket belongs to any user.
+fn of_a_user() -> Vec<Expressions> {
+    vec![meta(MetaKey::SocketUserId), differs(&NO_USER.to_ne_bytes())]
+}
+
+/// Loads addresses and ports, side by side.
+fn connection(family: Family) -> Vec<Expressions> {
+    let (number, octets, [source, destination], registers) = match family {
+        Family::V4 => (
+            NFPROTO_IPV4,
+            4,
+            [12, 16],
+            [
+                Register::Reg1,
+                Register::Reg32_01,
+                Register::Reg32_02,
+                Register::Reg32_03,
+            ],
+        ),
+        Family::V6 => (
+            NFPROTO_IPV6,
+            16,
+            [8, 24],
+            [
+                Register::Reg1,
+                Register::Reg2,
+                Register::Reg32_05,
+                Register::Reg32_09,
+            ],
+        ),
+    };
+    let [first, second, third, fourth] = registers;
+    let mut expressions = vec![meta(MetaKey::Nfproto), equal(&[number])];
+    expressions.extend(tcp());
+    expressions.extend([
+        payload(NETWORK, source, octets, first),
+        payload(TRANSPORT, 0, 2, second),
+        payload(NETWORK, destination, octets, third),
+        payload(TRANSPORT, 2, 2, fourth),
+    ]);
+    expressions
+}
+
+const fn refused(family: Family) -> &'static str {
+    match family {
+        Family::V4 => REFUSED_IPV4,
+        Family::V6 => REFUSED_IPV6,
+    }
+}
+
+fn drop_counted() -> [Expressions; 2] {
+    [
+        Expressions::Other {
+            expression_type: "counter".into(),
+            attributes: Vec::new(),
+        },
+        verdict(Verdict::Other(NF_DROP), None),
+    ]
+}
+
+fn verdict(code: Verdict, chain: Option<&str>) -> Expressions {
+    let mut attributes = vec![VerdictAttribute::Code(code)];
+    attributes.extend(chain.map(|chain| VerdictAttribute::Chain(chain.to_owned())));
+    Expressions::Immediate(vec![
+        Immediate::DestinationRegister(Register::Verdict),
+        Immediate::Data(DataAttribute::Verdict(attributes)),
+    ])
+}

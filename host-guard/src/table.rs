@@ -1,0 +1,270 @@
+//! The table as nftables messages.
+
+use std::collections::BTreeSet;
+
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
+use netlink_packet_netfilter::nftables::{
+    ChainAttribute, ChainMessage, DataAttribute, ExpressionAttribute, Hook, InetHookNumber,
+    ListAttribute, NfTablesMessage, RuleAttribute, RuleMessage, SetAttribute, SetDescription,
+    SetElementAttribute, SetElementList, SetElementMessage, SetFlags, SetMessage, TableAttribute,
+    TableFlags, TableMessage,
+};
+
+use crate::cover::{Cover, Holder};
+use crate::limits::{ELEMENTS_PER_MESSAGE, REFUSED_CONNECTION_MS, REFUSED_CONNECTIONS_MAX};
+use crate::rules::{self, JUDGE, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, ports_of, users_of};
+
+/// The table, of family `inet`.
+pub const TABLE: &str = "cambric-guard";
+
+/// Behind the translation of destinations (-100), so that a translated one is seen as it is sent.
+const PRIORITY: i32 = -10;
+/// `NF_ACCEPT`.
+const NF_ACCEPT: u32 = 1;
+/// nft's numbers of data types, for `nft list` to print keys as what they are.
+const TYPE_IPV4_ADDRESS: u32 = 7;
+const TYPE_IPV6_ADDRESS: u32 = 8;
+const TYPE_PORT: u32 = 13;
+const TYPE_USER: u32 = 24;
+/// A concatenation's type holds its parts' types, this many bits each.
+const TYPE_BITS: u32 = 6;
+/// nft's notes on a set that its keys are in host byte order, or in network byte order.
+const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
+const NETWORK_ORDER: [u8; 6] = [0, 4, 2, 0, 0, 0];
+/// nft's kind of rule note that is a comment.
+const NOTE_COMMENT: u8 = 0;
+
+/// One step of a transaction.
+pub(crate) struct Step {
+    pub(crate) message: NfTablesMessage,
+    pub(crate) flags: u16,
+    /// What it does, for an error.
+    pub(crate) what: String,
+}
+
+impl Step {
+    fn new(message: NfTablesMessage, flags: u16, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self {
+            message,
+            flags,
+            what,
+        }
+    }
+}
+
+/// Makes the table if it is missing, its rules what they are to be, and the entries of a holder
+/// `cover`. Entries of others stay.
+pub(crate) fn load(holder: Holder, cover: &Cover) -> Vec<Step> {
+    let make = |message, what: &str| Step::new(message, NLM_F_CREATE, format!("make {what}"));
+    let mut steps = vec![make(NfTablesMessage::NewTable(table()), "the table")];
+    for (id, set) in (1..).zip(sets()) {
+        let what = format!("set {}", set.name);
+        steps.push(make(NfTablesMessage::NewSet(set.message(id)), &what));
+    }
+    steps.push(make(
+        NfTablesMessage::NewChain(chain(OUTPUT, true)),
+        "chain output",
+    ));
+    steps.push(make(
+        NfTablesMessage::NewChain(chain(JUDGE, false)),
+        "chain judge",
+    ));
+    for name in [OUTPUT, JUDGE] {
+        let message = NfTablesMessage::DeleteRule(rules_of(name));
+        steps.push(Step::new(message, 0, format!("empty chain {name}")));
+    }
+    for rule in rules::all() {
+        let what = format!("add to chain {} the rule of {}", rule.chain, rule.comment);
+        let message = NfTablesMessage::NewRule(new_rule(rule));
+        steps.push(Step::new(message, NLM_F_CREATE | NLM_F_APPEND, what));
+    }
+    steps.extend(entries(holder, cover));
+    steps
+}
+
+/// Makes the entries of a holder `cover`.
+pub(crate) fn entries(holder: Holder, cover: &Cover) -> Vec<Step> {
+    let ports = cover.ports.iter().map(|port| port.to_be_bytes().to_vec());
+    let users = cover.users.iter().map(|user| user.to_ne_bytes().to_vec());
+    let mut steps = refill(&ports_of(holder), ports.collect());
+    steps.extend(refill(&users_of(holder), users.collect()));
+    steps
+}
+
+/// Removes the table.
+pub(crate) fn remove() -> Vec<Step> {
+    vec![Step::new(
+        NfTablesMessage::DeleteTable(table()),
+        0,
+        "remove the table",
+    )]
+}
+
+/// Makes a set hold these keys.
+fn refill(set: &str, keys: Vec<Vec<u8>>) -> Vec<Step> {
+    let empty = SetElementMessage {
+        attributes: vec![
+            SetElementList::Table(TABLE.into()),
+            SetElementList::Set(set.into()),
+        ],
+    };
+    let message = NfTablesMessage::DeleteSetElement(empty.clone());
+    let mut steps = vec![Step::new(message, 0, format!("empty set {set}"))];
+    for part in keys.chunks(ELEMENTS_PER_MESSAGE) {
+        let elements = part.iter().map(|key| {
+            let key = DataAttribute::Value(key.clone());
+            ListAttribute::Element(vec![SetElementAttribute::Key(key)])
+        });
+        let mut filled = empty.clone();
+        filled
+            .attributes
+            .push(SetElementList::Elements(elements.collect()));
+        let message = NfTablesMessage::NewSetElement(filled);
+        steps.push(Step::new(message, NLM_F_CREATE, format!("fill set {set}")));
+    }
+    steps
+}
+
+pub(crate) fn table() -> TableMessage {
+    let attributes = vec![
+        TableAttribute::Name(TABLE.into()),
+        TableAttribute::Flags(TableFlags::empty()),
+    ];
+    TableMessage { attributes }
+}
+
+fn chain(name: &str, hooked: bool) -> ChainMessage {
+    let mut attributes = vec![
+        ChainAttribute::Table(TABLE.into()),
+        ChainAttribute::Name(name.into()),
+    ];
+    if hooked {
+        attributes.extend([
+            ChainAttribute::Hook(vec![
+                Hook::Number(InetHookNumber::LocalOut.into()),
+                Hook::Priority(PRIORITY.cast_unsigned()),
+            ]),
+            ChainAttribute::Policy(NF_ACCEPT),
+            ChainAttribute::Type("filter".into()),
+        ]);
+    }
+    ChainMessage { attributes }
+}
+
+struct Set {
+    name: String,
+    key_type: u32,
+    octets: u32,
+    note: [u8; 6],
+    dynamic: bool,
+}
+
+fn sets() -> Vec<Set> {
+    let mut sets = Vec::new();
+    for holder in Holder::ALL {
+        sets.push(Set {
+            name: ports_of(holder),
+            key_type: TYPE_PORT,
+            octets: 2,
+            note: NETWORK_ORDER,
+            dynamic: false,
+        });
+        sets.push(Set {
+            name: users_of(holder),
+            key_type: TYPE_USER,
+            octets: 4,
+            note: HOST_ORDER,
+            dynamic: false,
+        });
+    }
+    for (name, address, octets) in [
+        (REFUSED_IPV4, TYPE_IPV4_ADDRESS, 16),
+        (REFUSED_IPV6, TYPE_IPV6_ADDRESS, 40),
+    ] {
+        let parts = [address, TYPE_PORT, address, TYPE_PORT];
+        let key_type = parts
+            .into_iter()
+            .fold(0, |all, part| (all << TYPE_BITS) | part);
+        sets.push(Set {
+            name: name.into(),
+            key_type,
+            octets,
+            note: NETWORK_ORDER,
+            dynamic: true,
+        });
+    }
+    sets
+}
+
+impl Set {
+    fn message(&self, id: u32) -> SetMessage {
+        let mut attributes = vec![
+            SetAttribute::Table(TABLE.into()),
+            SetAttribute::Name(self.name.clone()),
+            SetAttribute::KeyType(self.key_type),
+            SetAttribute::KeyLen(self.octets),
+            SetAttribute::Id(id),
+            SetAttribute::UserData(self.note.into()),
+        ];
+        if self.dynamic {
+            attributes.extend([
+                SetAttribute::Flags(SetFlags::Timeout | SetFlags::Eval),
+                SetAttribute::Timeout(REFUSED_CONNECTION_MS),
+                SetAttribute::Description(vec![SetDescription::Size(REFUSED_CONNECTIONS_MAX)]),
+            ]);
+        } else {
+            attributes.push(SetAttribute::Flags(SetFlags::empty()));
+        }
+        SetMessage { attributes }
+    }
+}
+
+fn rules_of(chain: &str) -> RuleMessage {
+    let attributes = vec![
+        RuleAttribute::Table(TABLE.into()),
+        RuleAttribute::Chain(chain.into()),
+    ];
+    RuleMessage { attributes }
+}
+
+fn new_rule(rule: Rule) -> RuleMessage {
+    let mut message = rules_of(rule.chain);
+    let expressions: Vec<ListAttribute<ExpressionAttribute>> = rule
+        .expressions
+        .into_iter()
+        .map(ListAttribute::from)
+        .collect();
+    let text = rule.comment.as_bytes();
+    let mut note = vec![
+        NOTE_COMMENT,
+        u8::try_from(text.len() + 1).unwrap_or(u8::MAX),
+    ];
+    note.extend(text);
+    note.push(0);
+    message.attributes.extend([
+        RuleAttribute::Expressions(expressions),
+        RuleAttribute::UserData(note),
+    ]);
+    message
+}
+
+/// How many rules each chain has.
+pub(crate) fn rules_in(chain: &str) -> usize {
+    rules::all()
+        .iter()
+        .filter(|rule| rule.chain == chain)
+        .count()
+}
+
+/// The keys of a set that hold a number of two octets in network byte order.
+pub(crate) fn ports(keys: &[Vec<u8>]) -> BTreeSet<u16> {
+    let keys = keys.iter().filter_map(|key| key.first_chunk());
+    keys.map(|octets| u16::from_be_bytes(*octets)).collect()
+}
+
+/// The keys of a set that hold a number of four octets in host byte order.
+pub(crate) fn users(keys: &[Vec<u8>]) -> BTreeSet<u32> {
+    let keys = keys.iter().filter_map(|key| key.first_chunk());
+    keys.map(|octets| u32::from_ne_bytes(*octets)).collect()
+}

@@ -1,0 +1,197 @@
+//! The table against real sockets, in network namespaces: what is dropped, what passes, and how two
+//! daemons share it. Root with `CAMBRIC_LAB=1`.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use host_guard::{Cover, Guard, GuardError, Holder, Loaded};
+use lab::{Host, Lab, in_lab};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+use nix::unistd::{Uid, setfsuid};
+
+const PORT: u16 = 179;
+/// A user that is not allowed, and one that is.
+const STRANGER: u32 = 65534;
+const ALLOWED: u32 = 4242;
+/// How long a connection is tried that is not to come about, and an octet awaited that is not to
+/// come: a segment that is dropped is sent again several times within it.
+const IN_VAIN: Duration = Duration::from_millis(1500);
+/// Longer than anything takes that is to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn cover(ports: &[u16], users: &[u32]) -> Cover {
+    Cover {
+        ports: ports.iter().copied().collect(),
+        users: users.iter().copied().collect(),
+    }
+}
+
+/// Runs `f` in a thread of the host as a user: files and sockets that it opens are that user's.
+fn as_user<T: Send>(host: &Host, user: u32, f: impl FnOnce() -> T + Send) -> T {
+    let run = host.run(|| {
+        setfsuid(Uid::from_raw(user));
+        f()
+    });
+    run.expect("a thread of the host")
+}
+
+fn guard<T: Send>(host: &Host, f: impl FnOnce(&mut Guard) -> Result<T, GuardError> + Send) -> T {
+    let run = host.run(|| Guard::open().and_then(|mut guard| f(&mut guard)));
+    let done = run.expect("a thread of the host");
+    done.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn loaded(host: &Host) -> Option<Loaded> {
+    guard(host, Guard::read)
+}
+
+fn dial(host: &Host, user: u32, to: IpAddr, within: Duration) -> io::Result<TcpStream> {
+    let to = SocketAddr::new(to, PORT);
+    as_user(host, user, || TcpStream::connect_timeout(&to, within))
+}
+
+async fn host(lab: &Lab) -> Host {
+    lab.host("guarded").await.expect("a host")
+}
+
+const BOTH: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+#[test]
+fn another_user_cannot_dial_a_guarded_port() {
+    in_lab("a guarded port is dialed", async |lab: Lab| {
+        let host = host(&lab).await;
+        for to in BOTH {
+            let listener = host.run(|| TcpListener::bind((to, PORT)));
+            let _listener = listener.expect("a thread").expect("a listener");
+            guard(&host, Guard::remove);
+            // The attack is real.
+            let unguarded = dial(&host, STRANGER, to, PATIENCE);
+            let mut older = unguarded.expect("nothing is guarded");
+
+            let allowed = cover(&[PORT], &[0, ALLOWED]);
+            guard(&host, |guard| guard.load(Holder::RouteReflector, &allowed));
+            let refused = dial(&host, STRANGER, to, IN_VAIN).expect_err("it is guarded");
+            assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
+            for user in [0, ALLOWED] {
+                dial(&host, user, to, PATIENCE).expect("an allowed user");
+            }
+            // A connection that is older than the table carries no more data.
+            let before = loaded(&host).expect("a table").dropped;
+            older.write_all(b"OPEN").expect("queued");
+            let after = loaded(&host).expect("a table").dropped;
+            assert!(after > before, "{before} {after}");
+        }
+    });
+}
+
+/// Accepts one connection as a user, writes at once and closes: what the kernel still has to send
+/// belongs to no socket of that user. Returns whether one came.
+fn answer_once(listener: &TcpListener, user: u32) -> bool {
+    setfsuid(Uid::from_raw(user));
+    let patience = TimeVal::new(PATIENCE.as_secs() as i64, 0);
+    setsockopt(listener, sockopt::ReceiveTimeout, &patience).expect("a socket");
+    let Ok((mut stream, _)) = listener.accept() else {
+        return false;
+    };
+    stream.write_all(b"OPEN, UPDATE").expect("queued");
+    true
+}
+
+/// What root, who dials, reads from a listener of a user.
+fn read_from(host: &Host, user: u32, to: IpAddr) -> io::Result<Vec<u8>> {
+    let (bound, is_bound) = mpsc::sync_channel(1);
+    thread::scope(|scope| {
+        let accepts = scope.spawn(move || {
+            as_user(host, user, || {
+                let listener = TcpListener::bind((to, PORT)).expect("a listener");
+                bound.send(()).expect("awaited");
+                answer_once(&listener, user)
+            })
+        });
+        is_bound.recv().expect("it listens");
+        let mut stream = dial(host, 0, to, PATIENCE)?;
+        assert!(accepts.join().expect("a thread"), "accepted");
+        stream.set_read_timeout(Some(IN_VAIN))?;
+        let mut octets = vec![0; 64];
+        let read = stream.read(&mut octets)?;
+        octets.truncate(read);
+        Ok(octets)
+    })
+}
+
+#[test]
+fn listener_of_another_user_sends_no_data_by_syn_cookies() {
+    in_lab("listening with SYN cookies", async |lab: Lab| {
+        let host = host(&lab).await;
+        host.sysctl("net/ipv4/tcp_syncookies", "2").expect("set");
+        for to in BOTH {
+            guard(&host, Guard::remove);
+            let unguarded = read_from(&host, STRANGER, to).expect("nothing is guarded");
+            assert_eq!(unguarded, b"OPEN, UPDATE");
+            let allowed = cover(&[PORT], &[0]);
+            guard(&host, |guard| guard.load(Holder::BgpClient, &allowed));
+            let nothing = read_from(&host, STRANGER, to).expect_err("data is dropped");
+            assert_eq!(nothing.kind(), ErrorKind::WouldBlock, "{nothing}");
+            // The daemon itself goes on with SYN cookies, and what it has left after it closes.
+            let own = read_from(&host, 0, to).expect("an allowed user");
+            assert_eq!(own, b"OPEN, UPDATE");
+        }
+    });
+}
+
+#[test]
+fn listener_of_another_user_gets_no_connection() {
+    in_lab("listening without SYN cookies", async |lab: Lab| {
+        let host = host(&lab).await;
+        host.sysctl("net/ipv4/tcp_syncookies", "0").expect("set");
+        let allowed = cover(&[PORT], &[0]);
+        guard(&host, |guard| guard.load(Holder::BgpClient, &allowed));
+        for to in BOTH {
+            let listen = || TcpListener::bind((to, PORT)).expect("a listener");
+            let _listener = as_user(&host, STRANGER, listen);
+            let refused = dial(&host, 0, to, IN_VAIN).expect_err("its SYN-ACK is dropped");
+            assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
+        }
+    });
+}
+
+#[test]
+fn two_daemons_share_the_table_and_leave_nothing() {
+    in_lab("two daemons of one host", async |lab: Lab| {
+        let host = host(&lab).await;
+        assert_eq!(loaded(&host), None);
+        let (client, reflector) = (cover(&[179, 1790], &[0]), cover(&[179], &[0, 998]));
+        // The second load of each changes nothing.
+        for _ in 0..2 {
+            guard(&host, |guard| guard.load(Holder::BgpClient, &client));
+            guard(&host, |guard| {
+                guard.load(Holder::RouteReflector, &reflector)
+            });
+        }
+        let found = loaded(&host).expect("a table");
+        assert_eq!(found.broken, None);
+        assert_eq!(found.entries[&Holder::BgpClient], client);
+        assert_eq!(found.entries[&Holder::RouteReflector], reflector);
+        // A port that is no longer configured goes with the next load.
+        let fewer = cover(&[179], &[0]);
+        guard(&host, |guard| guard.load(Holder::BgpClient, &fewer));
+        let found = loaded(&host).expect("a table");
+        assert_eq!(found.entries[&Holder::BgpClient], fewer);
+        assert_eq!(found.entries[&Holder::RouteReflector], reflector);
+
+        assert!(guard(&host, |guard| guard.withdraw(Holder::BgpClient)));
+        let found = loaded(&host).expect("a table");
+        assert_eq!(found.entries[&Holder::RouteReflector], reflector);
+        assert!(found.lacks(Holder::BgpClient, &fewer).is_some());
+        assert!(guard(&host, |guard| guard.withdraw(Holder::RouteReflector)));
+        assert_eq!(loaded(&host), None);
+        assert!(!guard(&host, Guard::remove));
+    });
+}
