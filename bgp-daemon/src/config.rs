@@ -86,6 +86,12 @@ impl<S: Settings> Config<S> {
             let message = "registration_ttl is a reflector's: this daemon registers nowhere";
             problems.push(Problem::at(ttl.span(), message));
         }
+        for user in &file.guard.users {
+            if let Err(unknown) = host_guard::user_id(&user.get_ref().0) {
+                let problem = Problem::at(user.span(), unknown.to_string());
+                problems.push(problem.help("a name that the host knows, or a numeric user id"));
+            }
+        }
         let settings = S::check(file.kernel.as_ref(), &mut problems);
         if let Some(options) = &file.datastore {
             let faults = options.get_ref().faults();

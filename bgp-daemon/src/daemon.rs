@@ -12,6 +12,7 @@ use intent::{Intent, report};
 
 use crate::addresses::Addresses;
 use crate::fabric::{Fabric, Look};
+use crate::guard::HostGuard;
 use crate::limits::REMEMBER;
 use crate::log::Log;
 use crate::memory::{Memory, Pace};
@@ -33,6 +34,8 @@ pub struct Daemon<P: Program> {
     pub(crate) intent: Intent,
     /// How far the speaker is on its way to what the store wants.
     fabric: Fabric,
+    /// What keeps other users of the host away from its sessions.
+    pub(crate) guard: HostGuard,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
     /// Why the speaker did not become what it was to be, if that is the last it was asked.
@@ -61,7 +64,7 @@ impl<P: Program> Daemon<P> {
         config: Config<P::Settings>,
         intent: Intent,
         source: Option<Source>,
-        fabric: Fabric,
+        (fabric, guard): (Fabric, HostGuard),
         seed: u64,
     ) -> Result<Self, Failure<P::Error>> {
         let mut speaker = Speaker::new(intent.speaker.clone(), seed);
@@ -76,6 +79,7 @@ impl<P: Program> Daemon<P> {
             source,
             intent,
             fabric,
+            guard,
             config_error: None,
             refused: None,
             memory,
@@ -99,8 +103,10 @@ impl<P: Program> Daemon<P> {
             self.addresses.poll_timeout(),
             source.and_then(Source::poll_timeout),
         ];
-        let at = timers.into_iter().flatten().min()?;
-        Some(at.saturating_duration_since(self.io.clock().now()))
+        let now = self.io.clock().now();
+        let rests = timers.into_iter().flatten();
+        let rests = rests.map(|at| at.saturating_duration_since(now));
+        rests.chain([self.guard.rest()]).min()
     }
 
     /// Takes note of what a turn of the driver brought.
@@ -243,6 +249,9 @@ impl<P: Program> Daemon<P> {
         status.facts.push(begin::log_fact(&status));
         self.program.report(&mut status);
         status.facts.push(self.listening());
+        let (fact, notes) = self.guard.report();
+        status.facts.push(fact);
+        status.notes.extend(notes);
         status.ready = status.waiting_for.is_empty();
         status
     }

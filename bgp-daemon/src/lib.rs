@@ -18,6 +18,7 @@ mod daemon;
 pub mod drain;
 mod enrolment;
 pub mod fabric;
+mod guard;
 pub mod handover;
 pub mod limits;
 mod log;

@@ -12,6 +12,9 @@ pub const ADDRESSES_INTERVAL: Duration = Duration::from_secs(10);
 /// How long after a session has come up they are read again.
 pub const ADDRESSES_DELAY: Duration = Duration::from_millis(100);
 
+/// How often a daemon looks whether the host guard is still in force.
+pub const GUARD_CHECK: Duration = Duration::from_secs(30);
+
 /// How often a reflector tells the store what only its load has changed of, at most.
 pub const LOAD_TOLD_EVERY: Duration = Duration::from_secs(10);
 

@@ -31,6 +31,8 @@ impl<P: Program> Daemon<P> {
         }
         fixed.extend(self.program.reload(&config.settings));
         self.config = config;
+        self.guard.configure(&self.config);
+        self.guard.cover(&self.intent);
         if !fixed.is_empty() {
             let text = format!("{} changed: takes a restart", fixed.join(", "));
             tracing::warn!("{text}");
@@ -50,6 +52,7 @@ impl<P: Program> Daemon<P> {
             }
         };
         self.refused = None;
+        self.guard.cover(&intent);
         // Who came out of a range may be configured now, or the other way round.
         self.remembering.want(self.io.clock().now());
         if intent.listen != self.intent.listen {

@@ -11,6 +11,7 @@ use bgp_io::rib::Progress;
 use bgp_io::{IoError, Parting};
 
 use crate::fabric::Fabric;
+use crate::guard::HostGuard;
 use crate::source::Source;
 use crate::{Config, Daemon, Program, begin};
 
@@ -82,7 +83,10 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         (intent, _) => intent.cloned(),
     };
     let Some(intent) = intent else { return Ok(()) };
-    let mut daemon: Daemon<P> = Daemon::new(config, intent, source, fabric, chance())?;
+    // Before a port opens.
+    let mut guard = HostGuard::new(&config);
+    guard.cover(&intent);
+    let mut daemon: Daemon<P> = Daemon::new(config, intent, source, (fabric, guard), chance())?;
     if let Some(duties) = duties {
         daemon.program.take_duties(&duties);
     }
@@ -94,6 +98,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     let parting = loop {
         daemon.remember_in_time();
         daemon.summarize(false);
+        daemon.guard.look();
         let mut more = daemon.program.carry(&mut daemon.io) != Progress::Done;
         more |= daemon.look() != Progress::Done;
         let rest = daemon.rest();

@@ -116,6 +116,10 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
         "another `dir` takes a restart of the daemon; the files in it are read again every second, \
          and one that says something else is another `password`",
     ),
+    (
+        "guard",
+        "stays up; the host guard changes at once where the daemon may load it",
+    ),
     ("kernel", "see `bgp-client.md`"),
     (
         "neighbor",

@@ -1,7 +1,7 @@
 //! A file as a whole: what it means, and everything that is wrong with it.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -35,6 +35,16 @@ pub struct Intent {
     pub restart_wait: Duration,
     /// What is allowed but worth knowing: a neighbour that nothing passes for want of a policy.
     pub notes: Vec<String>,
+}
+
+impl Intent {
+    /// The BGP ports: where the daemon listens and what it dials, and the port of BGP in any case.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        let listen = self.listen.iter().map(SocketAddr::port);
+        let dialled = self.speaker.peers.iter().map(|peer| peer.port);
+        let named = listen.chain(dialled).chain([BGP_PORT]);
+        named.filter(|port| *port != 0).collect()
+    }
 }
 
 /// Who says what a speaker is to be.

@@ -1,6 +1,8 @@
 //! The keys of the files, as they are written.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use admin::daemon::LogFormat;
@@ -10,9 +12,11 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
 
+use crate::limits::BGP_PORT;
 use crate::prefix_limit::LimitKeys;
 use crate::value::{
     AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PathsSent, PeerAsn, Policy,
+    UserKey,
 };
 
 /// A BGP daemon's file. `K` is its `[kernel]` section, [`NoKernel`] where there is none; `D` its
@@ -73,6 +77,9 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub datastore_snapshot: Option<Spanned<N>>,
     /// `[secrets]`: where the passwords are that the store points to.
     pub secrets: Option<Spanned<SecretsSection>>,
+    /// `[guard]`: the host guard of the BGP port.
+    #[serde(default)]
+    pub guard: GuardSection,
     /// `[kernel]`: the daemon's own section.
     pub kernel: Option<K>,
     /// `[[neighbor]]`.
@@ -105,6 +112,44 @@ fn families_default() -> Vec<Spanned<String>> {
 pub struct SecretsSection {
     /// `dir`: the key `k` of the secret `s` is the file `s/k` there.
     pub dir: PathBuf,
+}
+
+/// `[guard]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardSection {
+    /// `enabled`: whether ports are guarded on behalf of this daemon.
+    pub enabled: bool,
+    /// `users` that may use the ports beside root and the daemon's own user.
+    pub users: Vec<Spanned<UserKey>>,
+    /// `ports` that are guarded beside those of the configuration.
+    pub ports: Vec<Spanned<NonZeroU16>>,
+}
+
+impl Default for GuardSection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            users: Vec::new(),
+            ports: Vec::new(),
+        }
+    }
+}
+
+impl<K, D, N> BgpFile<K, D, N> {
+    /// The BGP ports that the file names: where the daemon listens and what it dials, the port of
+    /// BGP in any case, and those of `[guard]`. A datastore may name others.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        let listen = self.listen.iter().flat_map(Spanned::get_ref);
+        let listen = listen.map(|at| at.get_ref().port());
+        let dialled = self.neighbor.iter().filter_map(|neighbor| {
+            let port = neighbor.get_ref().port.as_ref();
+            port.map(|port| *port.get_ref())
+        });
+        let more = self.guard.ports.iter().map(|port| port.get_ref().get());
+        let named = listen.chain(dialled).chain(more).chain([BGP_PORT]);
+        named.filter(|port| *port != 0).collect()
+    }
 }
 
 /// One `[[neighbor]]`.

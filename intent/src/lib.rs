@@ -45,7 +45,9 @@ pub mod value;
 
 pub use admin::config::{Problem, Problems, Report, Source};
 pub use check::{Intent, Origin};
-pub use file::{BgpFile, Neighbor, NeighborRange, NoKernel, NoStore, SecretsSection, SessionKeys};
+pub use file::{
+    BgpFile, GuardSection, Neighbor, NeighborRange, NoKernel, NoStore, SecretsSection, SessionKeys,
+};
 pub use prefix_limit::{ActionWord, LimitKeys};
 pub use rib::NextHops;
 pub use session::no_policy;

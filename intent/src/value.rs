@@ -23,6 +23,36 @@ pub enum PeerAsn {
     External,
 }
 
+/// A user of the host: a name, or a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserKey(pub String);
+
+impl<'de> Deserialize<'de> for UserKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct User;
+        impl Visitor<'_> for User {
+            type Value = UserKey;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a user name or a numeric user id")
+            }
+
+            fn visit_i64<E: Error>(self, id: i64) -> Result<UserKey, E> {
+                match u32::try_from(id) {
+                    // The greatest number is no user's.
+                    Ok(id) if id != u32::MAX => Ok(UserKey(id.to_string())),
+                    _ => Err(E::invalid_value(Unexpected::Signed(id), &self)),
+                }
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<UserKey, E> {
+                Ok(UserKey(name.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(User)
+    }
+}
+
 /// What passes a neighbour, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -27,7 +27,7 @@ async fn a_node_that_moves_listens_where_it_is() {
         directory.path().join("rr.sock"),
     );
     let keys = format!(
-        "control = {control:?}\nhostname = \"rr\"\n[datastore]\nendpoints = [\"http://{at}\"]\n"
+        "control = {control:?}\nhostname = \"rr\"\nguard = {{ enabled = false }}\n[datastore]\nendpoints = [\"http://{at}\"]\n"
     );
     std::fs::write(&config, keys).expect("written");
     let port = two_ports();

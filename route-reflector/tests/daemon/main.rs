@@ -33,6 +33,7 @@ asn = 64512
 router_id = "127.0.0.1"
 cluster_id = "127.0.0.99"
 listen = ["127.0.0.1:0"]
+guard = { enabled = false } # This is no namespace of the test's own.
 
 [[neighbor_range]]
 prefix = "127.0.0.0/24"
@@ -507,7 +508,7 @@ fn check_tells_without_starting() {
     assert!(good && said.contains("rr.toml: good"), "{said}");
     std::fs::write(&config, CONFIG.replace("limit", "limti")).expect("write");
     let (good, said) = outcome(&config, &["--check"]);
-    assert!(!good && said.contains("rr.toml:10:1"), "{said}");
+    assert!(!good && said.contains("rr.toml:11:1"), "{said}");
     assert!(said.contains("did you mean `limit`?"), "{said}");
 }
 

@@ -144,7 +144,7 @@ fn an_address_that_is_none_or_is_taken_is_told() {
     };
     write("127.0.0.1");
     let (good, said) = outcome(&config, &["--check"]);
-    assert!(!good && said.contains("rr.toml:15:10"), "{said}");
+    assert!(!good && said.contains("rr.toml:16:10"), "{said}");
 
     let taken = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = taken.local_addr().expect("an address");

@@ -79,7 +79,7 @@ fn log_level_and_keepalive_that_do_not_fit_are_refused() {
         ),
         (
             format!("{CONFIG}hold_time = 9\nkeepalive = 10\n"),
-            ["rr.toml:13:13", "not below the hold time of 9 seconds"],
+            ["rr.toml:14:13", "not below the hold time of 9 seconds"],
         ),
         (
             CONFIG.replace("router_id = \"127.0.0.1\"", "router_id = \"192.0.2.2\""),
@@ -88,7 +88,7 @@ fn log_level_and_keepalive_that_do_not_fit_are_refused() {
         (
             format!("{CONFIG}[[neighbor]]\naddress = \"127.0.0.1\"\nport = 1\nasn = 64512\n")
                 .replace("127.0.0.1:0", "127.0.0.1:1"),
-            ["rr.toml:13:11", "is this daemon itself"],
+            ["rr.toml:14:11", "is this daemon itself"],
         ),
     ] {
         std::fs::write(&config, text).expect("write");
