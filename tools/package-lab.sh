@@ -171,6 +171,18 @@ logged() {
 }
 answers() { in_host "$1" cambric show status --socket "/run/cambric/$2.sock" >/dev/null; }
 
+# The host guard was loaded before the daemon started: it says how it knows. Another user of the host
+# does not even connect to the reflector.
+guarded() {
+    in_host "$1" cambric show status --socket "/run/cambric/$2.sock" | grep -q "host guard.*$3" ||
+        fail "the host guard of $2: $(in_host "$1" cambric show status)"
+    in_host "$1" cambric guard --check "--$2" "/etc/cambric/$2.toml" --user cambric >/dev/null ||
+        fail "cambric guard --check of $2"
+    ! in_host "$1" setpriv --reuid=65534 --regid=65534 --clear-groups \
+        timeout 3 bash -c ': </dev/tcp/10.0.0.3/179' 2>/dev/null ||
+        fail "another user of $1 connects to the reflector"
+}
+
 # Is another process than this one, and up.
 is_new() {
     [ "$(property "$1" "$2" ActiveState)" = active ] && [ "$(property "$1" "$2" MainPID)" != "$3" ] &&
@@ -196,6 +208,8 @@ purged() {
     in_host "$host" sh -c "dpkg --purge \$(dpkg-query -f '\${Package}\n' -W 'cambric*')" \
         >"/mnt/$host/dpkg.log" 2>&1 || fail "dpkg --purge in $host: $(cat "/mnt/$host/dpkg.log")"
     ! in_host "$host" pgrep '^cambric' >/dev/null || fail "a purge in $host leaves daemons"
+    ! in_host "$host" nft list table inet cambric-guard >/dev/null 2>&1 ||
+        fail "a purge in $host leaves the host guard"
     # Others come and go there meanwhile.
     left=$(find "/mnt/$host/upper" -ignore_readdir_race -name '*cambric*' ! -type c
         in_host "$host" find /run /tmp /dev/shm -ignore_readdir_race -name '*cambric*')
@@ -256,7 +270,9 @@ in_host h1 systemd-run --quiet --unit=store \
     cambric store serve --listen 127.0.0.1:2379 --manifests /manifests
 
 start h3 route-reflector
+guarded h3 route-reflector 'loaded by .cambric guard.'
 start h1 bgp-client
+guarded h1 bgp-client 'in force'
 start h2 bgp-client
 start h1 felix
 in_host h1 systemctl start cambric-ipam-gc || fail 'start of cambric-ipam-gc'

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{act, addresses, decode, lab, migrate, node, reflector, resources, show, store};
+use crate::{act, addresses, decode, guard, lab, migrate, node, reflector, resources, show, store};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -30,6 +30,8 @@ enum Command {
     Delete(resources::Delete),
     /// Print resources of the store
     Get(resources::Get),
+    /// Keep other users of this host away from its BGP port: load, check, remove
+    Guard(guard::Args),
     /// The addresses of workloads: show, check, release, configure, collect
     Ipam(addresses::Args),
     /// Bring up a routed fabric on this machine, in namespaces of its own
@@ -61,6 +63,7 @@ impl Cli {
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Datastore(args) => block_on(migrate::run(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
+            Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Lab(args) => lab::run(args),
             Command::Reflector(args) => block_on(reflector::run(args)),

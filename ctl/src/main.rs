@@ -10,6 +10,7 @@ mod addresses;
 mod ask;
 mod cli;
 mod decode;
+mod guard;
 mod lab;
 mod migrate;
 mod node;

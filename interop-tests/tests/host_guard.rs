@@ -1,0 +1,284 @@
+//! Another user of a host against the BGP sessions of that host: dials its route reflector and a
+//! node of its mesh, or listens on the port while the daemon is down. Each attack is first seen to
+//! succeed without the table of `cambric guard`.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use admin::client::call;
+use admin::report::Status;
+use admin::{Command, Reply};
+use bgp_proto::{Asn, Capability, Family, MessageKind, Open, RouterId, UpdateWriter, next_frame};
+use bytes::BytesMut;
+use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground, own};
+use lab::Program;
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+use nix::unistd::{Uid, setfsuid};
+
+const ASN: u32 = 64512;
+const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const IPV4: &[&str] = &["ipv4-unicast"];
+const IPV6: &[&str] = &["ipv6-unicast"];
+/// The user that attacks.
+const STRANGER: u32 = 65534;
+/// How long an attack is tried that is not to succeed.
+const IN_VAIN: Duration = Duration::from_millis(1500);
+
+/// What the daemon of the attacked node sends to begin a session: OPEN and KEEPALIVE.
+fn greeting(family: Family) -> BytesMut {
+    let mut octets = BytesMut::new();
+    let open = Open {
+        asn: Asn(ASN),
+        hold_time: 90,
+        id: RouterId(Site::v4(2)),
+        capabilities: vec![
+            Capability::MultiProtocol(family),
+            Capability::FourOctetAsn(Asn(ASN)),
+        ],
+    };
+    open.encode(&mut octets);
+    UpdateWriter::keepalive(&mut octets);
+    octets
+}
+
+/// Waits for a KEEPALIVE: the other side has accepted the OPEN.
+fn is_accepted(stream: &mut TcpStream, within: Duration) -> io::Result<bool> {
+    let late = Instant::now() + within;
+    let mut received = BytesMut::new();
+    let mut octets = [0; 4096];
+    stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+    while Instant::now() < late {
+        match stream.read(&mut octets) {
+            Ok(0) => return Ok(false),
+            Ok(read) => received.extend_from_slice(octets.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return Ok(false),
+        }
+        while let Ok(Some(frame)) = next_frame(&mut received, 4096) {
+            if frame.kind == MessageKind::Keepalive {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Dials as another user of a host, with a valid OPEN. Says whether there is a session.
+fn dial(site: &Site, to: IpAddr, within: Duration) -> bool {
+    let family = match to {
+        IpAddr::V4(_) => Family::IPV4_UNICAST,
+        IpAddr::V6(_) => Family::IPV6_UNICAST,
+    };
+    let attack = || -> io::Result<bool> {
+        setfsuid(Uid::from_raw(STRANGER));
+        let mut stream = TcpStream::connect_timeout(&SocketAddr::new(to, 179), within)?;
+        stream.write_all(&greeting(family))?;
+        is_accepted(&mut stream, within)
+    };
+    site.host.run(attack).expect("a thread").unwrap_or(false)
+}
+
+/// Has a listener wait so long for a connection.
+fn patience(listener: &TcpListener, within: Duration) -> io::Result<()> {
+    let within = TimeVal::new(within.as_secs() as i64, i64::from(within.subsec_micros()));
+    Ok(setsockopt(listener, sockopt::ReceiveTimeout, &within)?)
+}
+
+/// Listens as another user of a host, for one connection. Says how many came within `within`, and
+/// whether the first became a session; else it is closed with an OPEN on its way.
+fn listen(site: &Site, within: Duration) -> (usize, bool) {
+    let attack = || -> io::Result<(usize, bool)> {
+        setfsuid(Uid::from_raw(STRANGER));
+        let listener = TcpListener::bind((Site::v4(2), 179))?;
+        patience(&listener, within)?;
+        let Ok((mut stream, _)) = listener.accept() else {
+            return Ok((0, false));
+        };
+        stream.write_all(&greeting(Family::IPV4_UNICAST))?;
+        let stolen = is_accepted(&mut stream, IN_VAIN)?;
+        // Closed: what the kernel sends again from now on belongs to no user.
+        drop(stream);
+        patience(&listener, IN_VAIN)?;
+        let more = usize::from(!stolen && listener.accept().is_ok());
+        Ok((1 + more, stolen))
+    };
+    let run = site.host.run(attack).expect("a thread");
+    run.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs `cambric guard` in a host.
+async fn cambric_guard(site: &Site, words: &[&str]) -> (bool, String) {
+    let program = Program::new(own("cambric"))
+        .arg("guard")
+        .args(words.iter().copied());
+    let output = site.host.output(&program).await;
+    let (status, text) = output.expect("the program runs");
+    (
+        status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+async fn attacked(ground: &Ground, number: u8) -> Speaker {
+    let setup = Setup::fabric()
+        .neighbor(Site::v4(2), ASN)
+        .carrying(IPV4)
+        .neighbor(Site::v6(2), ASN)
+        .carrying(IPV6);
+    match number {
+        1 => {
+            ground
+                .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
+                .await
+        }
+        _ => ground.speaker(Kind::Client, number, &setup).await,
+    }
+}
+
+/// The sessions of a speaker: names, states and flaps.
+async fn sessions(speaker: &Speaker) -> Vec<(String, String, u64)> {
+    let neighbors = speaker.neighbors().await.neighbors.into_iter();
+    let of = |neighbor: admin::report::Neighbor| (neighbor.name, neighbor.state, neighbor.flaps);
+    neighbors.map(of).collect()
+}
+
+fn targets() -> [IpAddr; 4] {
+    let of = |number| [Site::v4(number).into(), Site::v6(number).into()];
+    let ([a, b], [c, d]) = (of(1), of(3));
+    [a, b, c, d]
+}
+
+#[test]
+fn another_user_never_speaks_bgp_as_its_host() {
+    in_ground(&[], "another user of a host", async |ground| {
+        let (reflector, node) = (attacked(&ground, 1).await, attacked(&ground, 3).await);
+        let site = ground.site(2).await.expect("a host");
+        // Without the table, each of them believes the stranger.
+        for to in targets() {
+            let what = format!("a session with {to}, stolen");
+            let stolen = lab::until(PATIENCE, &what, async || {
+                let stolen = dial(&site, to, Duration::from_secs(5));
+                Ok::<_, lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
+            });
+            stolen.await.unwrap_or_else(|error| panic!("{error}"));
+        }
+        // The daemon of the host brings the table with it.
+        let setup = Setup::fabric();
+        let setup = [1, 3].into_iter().fold(setup, |setup, number| {
+            let setup = setup.neighbor(Site::v4(number), ASN).carrying(IPV4);
+            setup.neighbor(Site::v6(number), ASN).carrying(IPV6)
+        });
+        let started = Speaker::start(Kind::Client, site, &setup).await;
+        let client = started.expect("a process");
+        let ready = client.reports("all sessions are up", |status| {
+            status.ready && guard_of(status).starts_with("in force")
+        });
+        ready.await;
+        let before = (sessions(&reflector).await, sessions(&node).await);
+        for to in targets() {
+            assert!(
+                !dial(&client.site, to, IN_VAIN),
+                "a session with {to}, stolen"
+            );
+        }
+        assert_eq!((sessions(&reflector).await, sessions(&node).await), before);
+        let dropped = client.reports("what was dropped is counted", |status| {
+            !guard_of(status).contains(" 0 segments dropped")
+        });
+        dropped.await;
+        the_daemon_is_down(client).await;
+    });
+}
+
+/// The table stays when the daemon stops, and keeps the stranger from taking its place.
+async fn the_daemon_is_down(mut client: Speaker) {
+    client.stop().await.expect("it stops");
+    let site = &client.site;
+    assert!(
+        !dial(site, Site::v4(1).into(), IN_VAIN),
+        "a session, stolen"
+    );
+    site.host
+        .sysctl("net/ipv4/tcp_syncookies", "2")
+        .expect("set");
+    let (came, stolen) = listen(site, PATIENCE);
+    assert!(came > 0, "by a SYN cookie a connection comes about");
+    assert!(!stolen, "a session by a SYN cookie, stolen");
+    // Without the table, the neighbor that dials believes the stranger.
+    let (done, text) = cambric_guard(site, &["--remove"]).await;
+    assert!(done && text == "removed\n", "{text}");
+    let stolen = lab::until(PATIENCE, "a session, stolen", async || {
+        let (_, stolen) = listen(site, Duration::from_secs(20));
+        Ok::<_, lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
+    });
+    stolen.await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A reflector without CAP_NET_ADMIN says what `cambric guard` has loaded for it, and never that it
+/// is in force.
+#[test]
+fn unprivileged_reflector_reports_what_guard_has_loaded() {
+    in_ground(&[], "a reflector without CAP_NET_ADMIN", async |ground| {
+        let site = ground.site(1).await.expect("a host");
+        let control = site.host.directory().join("rr.sock");
+        let config = site.save(
+            "rr.toml",
+            &format!(
+                "asn = {ASN}\nrouter_id = \"10.0.0.1\"\ncontrol = {control:?}\n\
+                 listen = [\"10.0.0.1:1790\"]\n[guard]\nusers = [\"root\", 4242]\n"
+            ),
+        );
+        let file = config.to_str().expect("text");
+        let daemon = Program::new("setpriv")
+            .args(["--bounding-set", "-net_admin"])
+            .arg(own("cambric-route-reflector"))
+            .args(["--config", file]);
+        let part = ["--route-reflector", file];
+        let (said, notes) = started(&site, &daemon, &control).await;
+        assert!(said.starts_with("not in force"), "{said}");
+        assert!(
+            notes.contains("port 1790 is open to local users"),
+            "{notes}"
+        );
+        let (done, text) = cambric_guard(&site, &part).await;
+        let wanted = "ports 179 1790, allowed user ids 0 4242";
+        assert!(done && text.contains(wanted), "{text}");
+        let (said, notes) = started(&site, &daemon, &control).await;
+        assert!(
+            said.starts_with("loaded by `cambric guard`, not verified"),
+            "{said}"
+        );
+        assert!(said.contains("1790") && !notes.contains("guard"), "{notes}");
+
+        let (done, text) = cambric_guard(&site, &["--check", part[0], part[1]]).await;
+        assert!(done && text.contains(wanted), "{text}");
+        let (done, _) = cambric_guard(&site, &["--remove", part[0], part[1]]).await;
+        assert!(done);
+        let (done, text) = cambric_guard(&site, &["--check", part[0], part[1]]).await;
+        assert!(!done && text.contains("there is no table"), "{text}");
+        let (said, _) = started(&site, &daemon, &control).await;
+        assert!(said.starts_with("not in force"), "{said}");
+    });
+}
+
+/// Starts a daemon, and stops it when it has said how it is guarded: the fact, and all notes.
+async fn started(site: &Site, daemon: &Program, control: &Path) -> (String, String) {
+    let mut process = site.host.spawn("reflector", daemon).expect("a process");
+    let answer = lab::until(PATIENCE, "a status", async || {
+        Ok::<_, lab::Error>(match call(control.to_owned(), &Command::Status {}).await {
+            Ok(Reply::Status(status)) => Ok(status),
+            other => Err(format!("{other:?}")),
+        })
+    });
+    let (status, _) = answer.await.unwrap_or_else(|error| panic!("{error}"));
+    process.kill().await.expect("killed");
+    (guard_of(&status), status.notes.join("\n"))
+}
+
+fn guard_of(status: &Status) -> String {
+    let guard = status.facts.iter().find(|fact| fact.name == "host guard");
+    guard.map(|fact| fact.value.clone()).unwrap_or_default()
+}
