@@ -72,7 +72,7 @@ impl Host {
             runtime,
             directory: tempfile::tempdir().unwrap(),
             settings: String::new(),
-            endpoints: Vec::new(),
+            endpoints: vec!["http://127.0.0.1:1".into()],
             felix: None,
         }
     }
