@@ -230,9 +230,7 @@ fn too_many_keys_for_the_kernel() {
         // The kernel lets it connect, since it has no key for it.
         let refused = by_hand(&ground, 250).await;
         refused.expect_err("its connection is not signed");
-        reflector
-            .writes("neighbor 10.0.0.250: connections that became no session")
-            .await;
+        reflector.writes("the last from 10.0.0.250, no key").await;
         let neighbors = reflector.neighbors().await.neighbors.into_iter();
         let why: Vec<String> = neighbors
             .filter(|neighbor| neighbor.address == Some(Site::v4(250).into()))
