@@ -232,6 +232,7 @@ impl Asked {
             }
             Match::Connection(states) => {
                 let states = match states {
+                    ConnectionStates::Established => ESTABLISHED,
                     ConnectionStates::EstablishedOrRelated => ESTABLISHED | RELATED,
                     ConnectionStates::Invalid => INVALID,
                 };

@@ -358,7 +358,9 @@ fn services(police_host: bool, openstack: OpenStack) -> Vec<Rule> {
     rules.extend(openstack::to_host(openstack));
     if !police_host {
         let workload = Match::InterfaceIn(Side::Input, WORKLOADS.into());
-        let matches = vec![workload, Match::ReplyDirection, answers()];
+        // Not `related`: an ICMP error of a workload may be about any connection of the host.
+        let established = Match::Connection(ConnectionStates::Established);
+        let matches = vec![workload, Match::ReplyDirection, established];
         rules.push(counted(matches, Verdict::Accept, "answers to the host"));
     }
     rules.push(rule(Vec::new(), Verdict::Goto(DISPATCH_FROM.into())));

@@ -232,6 +232,8 @@ pub enum Is {
 /// Connection tracking states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionStates {
+    /// `established` alone: part of a connection that was let through before.
+    Established,
     /// `established` or `related`: an answer to what was let through before.
     EstablishedOrRelated,
     /// `invalid`: part of no connection.

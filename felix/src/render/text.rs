@@ -152,6 +152,7 @@ impl Display for Match {
             Self::Connection(ConnectionStates::EstablishedOrRelated) => {
                 f.write_str("ct state established,related")
             }
+            Self::Connection(ConnectionStates::Established) => f.write_str("ct state established"),
             Self::Connection(ConnectionStates::Invalid) => f.write_str("ct state invalid"),
             Self::ReplyDirection => f.write_str("ct direction reply"),
             Self::SourceLocal => f.write_str("fib saddr type local"),
