@@ -133,6 +133,8 @@ pub struct Neighbor {
     pub barred_for_s: Option<u64>,
     /// How often the session went down.
     pub flaps: u64,
+    /// Connections it opened while another one was in use.
+    pub held: u64,
     /// Why it last went down, or what on our side keeps it down.
     pub last_down: Option<String>,
     /// Import policy: `accept`, `deny`, or `deny (no policy, RFC 8212)`.

@@ -132,6 +132,29 @@ impl Connection {
         self.transport = Transport::None;
     }
 
+    /// Sets a timer that has no action of the table.
+    pub(crate) fn set_timer(&mut self, timer: Timer, at: Option<Instant>) {
+        self.timers.set(timer, at);
+    }
+
+    /// Stops all timers.
+    pub(crate) fn stop_timers(&mut self) {
+        self.timers.clear();
+    }
+
+    /// Closes a transport outside the table, with a NOTIFICATION or without.
+    pub(crate) fn give_up(
+        &mut self,
+        notification: Option<&Notification>,
+        outputs: &mut VecDeque<Output>,
+    ) {
+        if let Some(notification) = notification {
+            self.send(|out| notification.encode(out));
+        }
+        self.transport = Transport::None;
+        outputs.push_back(Output::Close(self.conn));
+    }
+
     /// Runs one event through the table.
     pub(crate) fn step(&mut self, event: Event, cause: Cause, env: &mut Env<'_>) -> Step {
         let from = self.state;
@@ -294,7 +317,7 @@ impl Connection {
         }
     }
 
-    fn send_keepalive(&mut self) {
+    pub(crate) fn send_keepalive(&mut self) {
         let keepalive = Bytes::from_static(&KEEPALIVE);
         if !self.outbox.ends_with(&keepalive) {
             self.outbox.push(keepalive);

@@ -6,7 +6,8 @@ use bgp_proto::notification::{cease, code};
 use bgp_proto::{GracefulRestart, Notification};
 
 use crate::connection::{Cause, Transport};
-use crate::limits::{INBOUND_FAILURES_MAX, REOPEN_AGE_MIN};
+use crate::held::collision;
+use crate::limits::INBOUND_FAILURES_MAX;
 use crate::table::Event;
 use crate::timer::Timer;
 use crate::{Conn, DownReason, Input, Instant, Output, Session, State};
@@ -18,6 +19,16 @@ impl Session {
             Input::Start => self.start(now),
             Input::Stop(notification) => self.stop(now, &notification),
             Input::Leave(notification) => self.leave(now, &notification),
+            Input::Opened {
+                conn: Conn::Held, ..
+            }
+            | Input::Closed(Conn::Held)
+            | Input::Received {
+                conn: Conn::Held, ..
+            }
+            | Input::FrameError {
+                conn: Conn::Held, ..
+            } => self.held_input(now, input),
             Input::Opened {
                 conn,
                 local,
@@ -43,6 +54,8 @@ impl Session {
                     self.conn_mut(conn).read_paused(unread, now);
                 }
             }
+            Input::Promoted => self.promoted(now),
+            Input::Probed(probed) => self.probed(now, probed),
             Input::Timeout => self.timeout(now),
         }
     }
@@ -62,7 +75,8 @@ impl Session {
         inbound.note_progress(now, config);
     }
 
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.settle_held(now);
         let state = self.state();
         if state != self.told {
             self.told = state;
@@ -141,7 +155,13 @@ impl Session {
         }
     }
 
-    fn opened(&mut self, now: Instant, conn: Conn, local: SocketAddr, remote: SocketAddr) {
+    pub(crate) fn opened(
+        &mut self,
+        now: Instant,
+        conn: Conn,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) {
         if self.conn(conn).transport() == Transport::Open {
             debug_assert!(false, "a second transport was opened in the place of one");
             return;
@@ -199,6 +219,9 @@ impl Session {
                 self.step(now, conn, event, cause);
             }
         }
+        while let Some(timer) = self.held.take_due(now) {
+            self.held_timer(now, timer);
+        }
     }
 
     /// Starts what is Idle, unless a connection is about to be the session.
@@ -214,19 +237,14 @@ impl Session {
         }
     }
 
-    pub(crate) fn admission(&mut self, now: Instant) -> Result<(), Notification> {
+    pub(crate) fn admission(&mut self, now: Instant) -> Result<Conn, Notification> {
         if self.stopped || self.barred_until.is_some_and(|until| now < until) {
             return Err(Notification::cease(cease::CONNECTION_REJECTED));
         }
-        if let Some((conn, since)) = self.established {
-            if self.reopens(now, since) {
-                // RFC 4724 §5: the peer has restarted; its routes are kept, its connection is not.
-                self.step(now, conn, Event::Reopened, Cause::Plain);
-            } else if conn == Conn::Inbound {
-                // RFC 4271 §6.8: an established connection is kept.
-                return Err(Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION));
-            }
-        } else if self.timers.deadline(Timer::IdleHold).is_some()
+        if self.is_taken() {
+            return self.make_room_to_hold();
+        }
+        if self.timers.deadline(Timer::IdleHold).is_some()
             && self.inbound.state() == State::Idle
             && self.stats.failures > INBOUND_FAILURES_MAX
             && !self.was_turned_away()
@@ -234,14 +252,9 @@ impl Session {
             return Err(Notification::cease(cease::CONNECTION_REJECTED));
         }
         if self.inbound.transport() == Transport::Open {
-            // The peer has given up the older one: it has only one connection to dial.
-            let notification = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
-            self.step_alone(
-                now,
-                Conn::Inbound,
-                Event::CollisionDump,
-                Cause::Send(notification),
-            );
+            // It has brought no OPEN: the peer has given it up, or it is not the peer's.
+            let cause = Cause::Send(collision());
+            self.step_alone(now, Conn::Inbound, Event::CollisionDump, cause);
         }
         if self.inbound.state() == State::Idle {
             self.step(now, Conn::Inbound, Event::StartPassive, Cause::Plain);
@@ -250,7 +263,7 @@ impl Session {
             self.timers.clear(); // Nothing is left for the idle hold to start.
         }
         self.inbound.ends = None; // Those of the new connection come with it.
-        Ok(())
+        Ok(Conn::Inbound)
     }
 
     /// Whether the last attempt ended because the peer, in an idle hold of its own, wanted no
@@ -260,13 +273,6 @@ impl Session {
         let reason = self.stats.last_error.as_ref().map(|(_, reason)| reason);
         let rejected = (code::CEASE, cease::CONNECTION_REJECTED);
         matches!(reason, Some(DownReason::Received(n)) if (n.code, n.subcode) == rejected)
-    }
-
-    /// Whether a new connection of the peer means that it has restarted. RFC 4724 §5
-    fn reopens(&self, now: Instant, since: Instant) -> bool {
-        let graceful = self.helper();
-        graceful.is_some_and(|graceful| !graceful.families.is_empty())
-            && now - since >= REOPEN_AGE_MIN
     }
 }
 
@@ -293,6 +299,7 @@ fn expiry(timer: Timer) -> (Event, Cause) {
             Event::SendHoldExpires,
             Cause::Send(Notification::send_hold_timer_expired()),
         ),
-        Timer::IdleHold => (Event::Start, Cause::Plain),
+        // Not timers of a machine: the session takes them.
+        Timer::IdleHold | Timer::Held | Timer::Probe => (Event::Start, Cause::Plain),
     }
 }

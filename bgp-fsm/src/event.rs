@@ -9,25 +9,31 @@ use bytes::Bytes;
 
 use crate::{Duration, State};
 
-/// The two transports a session may have at once (RFC 4271 §6.8).
+/// The transports a session may have at once (RFC 4271 §6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Conn {
     /// The one we dialled.
     Outbound,
     /// The one the peer dialled.
     Inbound,
+    /// One more that the peer dialled while another one is in use. It waits: see
+    /// [`crate::Session::admit`].
+    Held,
 }
 
 impl Conn {
-    /// Both of them.
+    /// The two that run a state machine.
     pub const ALL: [Self; 2] = [Self::Outbound, Self::Inbound];
 
-    /// The other one.
+    /// All places that a transport may have.
+    pub const PLACES: [Self; 3] = [Self::Outbound, Self::Inbound, Self::Held];
+
+    /// The other one of the two that run a state machine.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::Outbound => Self::Inbound,
-            Self::Inbound => Self::Outbound,
+            Self::Inbound | Self::Held => Self::Outbound,
         }
     }
 }
@@ -37,6 +43,7 @@ impl fmt::Display for Conn {
         f.write_str(match self {
             Self::Outbound => "outbound",
             Self::Inbound => "inbound",
+            Self::Held => "held",
         })
     }
 }
@@ -101,8 +108,28 @@ pub enum Input {
         /// Whether octets lie unread in the socket.
         unread: bool,
     },
+    /// The answer to [`Output::Promote`]: the transport has moved.
+    Promoted,
+    /// The answer to [`Output::Probe`], for a probe that goes on. A driver that cannot look at its
+    /// transports gives none; then the hold timer decides.
+    Probed(Probed),
     /// The instant of [`crate::Session::poll_timeout`] has come.
     Timeout,
+}
+
+/// What a transport has shown since a probe of it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probed {
+    /// The peer's host has acknowledged or sent something.
+    Answered,
+    /// Nothing has come from the peer's host.
+    Silent {
+        /// How many segments in a row have had no answer, repetitions included, those of the time
+        /// before the probe too.
+        unanswered: u32,
+        /// How many of them were sent since the probe began.
+        sent: u32,
+    },
 }
 
 /// One thing for the caller to do or to know.
@@ -130,6 +157,51 @@ pub enum Output {
     },
     /// The session that was established no longer is. Comes exactly once after each `Established`.
     Down(DownReason),
+    /// Move the transport in the place of [`Conn::Held`] to that of [`Conn::Inbound`], which is free
+    /// by now, and answer with [`Input::Promoted`] before anything else.
+    Promote,
+    /// Look at the transport of this connection. If the probe begins, keep what its counters say now;
+    /// otherwise compare with that, and answer with [`Input::Probed`].
+    Probe {
+        /// Which one.
+        conn: Conn,
+        /// Whether the probe begins.
+        begins: bool,
+    },
+    /// A held connection has come to its end.
+    HeldEnded(HeldEnd),
+}
+
+/// How a held connection came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldEnd {
+    /// It took the place of the older one, which was dead or has ended.
+    Promoted,
+    /// The older connection is alive: the peer's host acknowledges it.
+    OlderAlive,
+    /// The older one is neither known to be dead nor to be alive, or no OPEN came, within
+    /// [`crate::limits::HELD_TIME`].
+    Expired,
+    /// A newer one took its place before its OPEN came.
+    Replaced,
+    /// The session wants none, or the first message is not an OPEN of the speaker that the session
+    /// is with. This was sent.
+    Invalid(Notification),
+    /// The peer closed it.
+    Closed,
+}
+
+impl fmt::Display for HeldEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Promoted => f.write_str("it takes the place of the older one"),
+            Self::OlderAlive => f.write_str("the older connection is alive"),
+            Self::Expired => f.write_str("its time is over and the older connection is kept"),
+            Self::Replaced => f.write_str("a newer one came before its OPEN"),
+            Self::Invalid(sent) => write!(f, "refused: we sent {sent}"),
+            Self::Closed => f.write_str("the peer closed it"),
+        }
+    }
 }
 
 /// Why a session or an attempt at one ended.
@@ -141,7 +213,8 @@ pub enum DownReason {
     Received(Notification),
     /// The transport was lost without a word.
     TransportLost,
-    /// The peer opened a new connection as one does after a restart (RFC 4724 §5).
+    /// The peer opened a new connection, and its host no longer acknowledged the old one
+    /// (RFC 4724 §5).
     Reopened,
     /// We left without a word, to come back.
     Left,
@@ -169,7 +242,9 @@ impl fmt::Display for DownReason {
             Self::Received(n) => write!(f, "the peer sent {n}"),
             Self::TransportLost => f.write_str("the connection was lost"),
             Self::Left => f.write_str("we left without a word, for a restart"),
-            Self::Reopened => f.write_str("the peer connected anew after a restart"),
+            Self::Reopened => f.write_str(
+                "the connection was dead: the peer opened a new one and did not acknowledge the old one",
+            ),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The BGP session machine of RFC 4271 §8, sans-IO and in virtual time.
 //!
-//! A [`Session`] is everything we know of one peer's session: up to two transports, the OPENs that
+//! A [`Session`] is everything we know of one peer's session: up to three transports, the OPENs that
 //! crossed them, timers, and the octets that wait to be written. It owns no socket and reads no
 //! clock: the driver tells it what happened with [`Session::handle`], then drains
 //! [`Session::poll_output`], asks [`Session::poll_timeout`] when to come back, and pulls octets
@@ -45,6 +45,7 @@ mod config;
 mod connection;
 mod drive;
 mod event;
+mod held;
 pub mod limits;
 mod machines;
 mod negotiate;
@@ -57,7 +58,7 @@ mod time;
 pub mod timer;
 
 pub use config::{GracefulRestartConfig, PeerAs, SessionConfig};
-pub use event::{Conn, DownReason, Input, Output};
+pub use event::{Conn, DownReason, HeldEnd, Input, Output, Probed};
 pub use negotiate::{negotiate, open_of};
 pub use session::Session;
 pub use stats::{Counts, Stats};

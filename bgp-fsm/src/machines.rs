@@ -6,9 +6,10 @@ use bgp_proto::notification::{cease, code};
 use bgp_proto::{Notification, Open, SessionParams};
 
 use crate::connection::{Cause, Connection, Env, Step, Transport};
+use crate::held::collision;
 use crate::table::Event;
 use crate::timer::Timer;
-use crate::{Conn, DownReason, Duration, Instant, Output, Session, State};
+use crate::{Conn, DownReason, Duration, HeldEnd, Instant, Output, Session, State};
 
 impl Session {
     /// Runs an event through a connection's table and draws the consequences for the session.
@@ -62,6 +63,7 @@ impl Session {
         let Self {
             outbound,
             inbound,
+            held,
             config,
             chance,
             outputs,
@@ -70,6 +72,7 @@ impl Session {
         let connection = match conn {
             Conn::Outbound => outbound,
             Conn::Inbound => inbound,
+            Conn::Held => held,
         };
         let env = Env {
             now,
@@ -92,6 +95,8 @@ impl Session {
         if self.conn(conn.other()).state() != State::Idle {
             self.dump(now, conn.other());
         }
+        // RFC 4271 §6.8: the KEEPALIVE that has just come is the sign of life.
+        self.refuse_held(Some(&collision()), HeldEnd::OlderAlive);
     }
 
     /// The established connection has ended.
@@ -137,14 +142,14 @@ impl Session {
 
     /// Closes a connection in favour of the other.
     pub(crate) fn dump(&mut self, now: Instant, conn: Conn) {
-        let notification = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
-        self.step(now, conn, Event::CollisionDump, Cause::Send(notification));
+        self.step(now, conn, Event::CollisionDump, Cause::Send(collision()));
     }
 
     pub(crate) fn conn(&self, conn: Conn) -> &Connection {
         match conn {
             Conn::Outbound => &self.outbound,
             Conn::Inbound => &self.inbound,
+            Conn::Held => &self.held,
         }
     }
 
@@ -152,6 +157,7 @@ impl Session {
         match conn {
             Conn::Outbound => &mut self.outbound,
             Conn::Inbound => &mut self.inbound,
+            Conn::Held => &mut self.held,
         }
     }
 
@@ -183,6 +189,6 @@ const DEPARTURES: [u8; 4] = [
 
 /// Whether the peer ended a connection only because it keeps the other.
 fn is_collision(reason: &DownReason) -> bool {
-    let collision = Notification::cease(cease::CONNECTION_COLLISION_RESOLUTION);
+    let collision = collision();
     matches!(reason, DownReason::Received(n) if (n.code, n.subcode) == (collision.code, collision.subcode))
 }

@@ -39,13 +39,30 @@ impl Session {
             // An OPEN that is not expected needs no reading.
             _ => return self.step(now, conn, Event::Open, Cause::Plain),
         };
-        let settled = Open::parse(body)
-            .and_then(|theirs| negotiate(self.config(), &theirs).map(|params| (theirs, params)));
-        match settled {
+        match Open::parse(body) {
+            Ok(theirs) => self.settle_open(now, conn, event, theirs),
             Err(notification) => {
                 self.step(now, conn, Event::OpenError, Cause::Send(notification));
             }
-            Ok((theirs, params)) => {
+        }
+    }
+
+    /// Takes the OPEN that came while the connection was held.
+    pub(crate) fn take_open(&mut self, now: Instant, conn: Conn, theirs: Open) {
+        let event = match self.conn(conn).state() {
+            State::OpenSent => Event::Open,
+            State::Active if self.opens_late(conn) => Event::OpenDelayed,
+            _ => return, // It is closed already.
+        };
+        self.settle_open(now, conn, event, theirs);
+    }
+
+    fn settle_open(&mut self, now: Instant, conn: Conn, event: Event, theirs: Open) {
+        match negotiate(self.config(), &theirs) {
+            Err(notification) => {
+                self.step(now, conn, Event::OpenError, Cause::Send(notification));
+            }
+            Ok(params) => {
                 if self.wins_collision(now, conn, &params) {
                     self.settle(conn, theirs, params);
                     self.step(now, conn, event, Cause::Plain);
@@ -64,8 +81,14 @@ impl Session {
 
     /// Closes this connection or the other if there are two. RFC 4271 §6.8, RFC 6286 §2.3
     fn wins_collision(&mut self, now: Instant, conn: Conn, params: &SessionParams) -> bool {
-        let loser = match self.conn(conn.other()).state() {
+        let other = self.conn(conn.other());
+        let loser = match other.state() {
             State::Established => conn,
+            // RFC 4271 §6.8: only connections with the same speaker collide. Of two speakers at one
+            // address, the one that we dialled has the port.
+            State::OpenConfirm if !other.params.as_ref().is_some_and(|p| is_same(p, params)) => {
+                Conn::Inbound
+            }
             State::OpenConfirm => kept(params).other(),
             // The other side's OPEN has not come yet; when it does, this connection is the other one.
             _ => return true,
@@ -96,6 +119,11 @@ impl Session {
             Err(_) => self.step(now, conn, Event::Refresh, Cause::Plain),
         }
     }
+}
+
+/// Whether two connections are with the same speaker.
+pub(crate) fn is_same(one: &SessionParams, other: &SessionParams) -> bool {
+    (one.peer_asn, one.peer_id) == (other.peer_asn, other.peer_id)
 }
 
 /// Which of two colliding connections both sides keep: the one dialled by the speaker with the

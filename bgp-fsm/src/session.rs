@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::chance::Chance;
 use crate::connection::{Connection, Transport};
+use crate::held::Probe;
 use crate::timer::{Timer, Timers};
 use crate::{Conn, Input, Instant, Output, SessionConfig, State, Stats};
 
@@ -17,6 +18,12 @@ pub struct Session {
     pub(crate) config: SessionConfig,
     pub(crate) outbound: Connection,
     pub(crate) inbound: Connection,
+    /// A connection that waits while another is in use: a transport and an OPEN, no machine.
+    pub(crate) held: Connection,
+    /// The probe of the established connection, while the held one waits for it.
+    pub(crate) probe: Option<Probe>,
+    /// Whether the driver is to move the held transport to the place of the inbound one.
+    pub(crate) moving: bool,
     /// Holds the idle hold timer only.
     pub(crate) timers: Timers,
     pub(crate) chance: Chance,
@@ -40,6 +47,9 @@ impl Session {
             config,
             outbound: Connection::new(Conn::Outbound),
             inbound: Connection::new(Conn::Inbound),
+            held: Connection::new(Conn::Held),
+            probe: None,
+            moving: false,
             timers: Timers::default(),
             chance: Chance::new(seed),
             outputs: VecDeque::new(),
@@ -56,20 +66,21 @@ impl Session {
     pub fn handle(&mut self, now: Instant, input: Input) {
         self.begin(now);
         self.dispatch(now, input);
-        self.end();
+        self.end(now);
     }
 
-    /// Asks whether a connection that the peer has opened is wanted. `Ok` makes room for it: an
-    /// older one in its place is closed (drain [`Session::poll_output`] before you hand over
-    /// `Opened`). `Err` is what the peer should be told before its connection is closed.
+    /// Asks whether a connection that the peer has opened is wanted. `Ok` is its place, and makes
+    /// room for it: an older one there is closed (drain [`Session::poll_output`] before you hand over
+    /// `Opened`). While another connection is in use the place is [`Conn::Held`]. `Err` is the
+    /// NOTIFICATION to send before the connection is closed.
     ///
     /// # Errors
     ///
-    /// The session is stopped, waits after errors, or is established and stays so.
-    pub fn admit(&mut self, now: Instant) -> Result<(), Notification> {
+    /// The session is stopped, waits after errors, or holds a connection already.
+    pub fn admit(&mut self, now: Instant) -> Result<Conn, Notification> {
         self.begin(now);
         let verdict = self.admission(now);
-        self.end();
+        self.end(now);
         verdict
     }
 
@@ -93,7 +104,7 @@ impl Session {
         } else {
             self.start_over(now);
         }
-        self.end();
+        self.end(now);
     }
 
     /// The next thing for the caller to do or know.
@@ -104,8 +115,9 @@ impl Session {
     /// When to come back with [`Input::Timeout`] at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let timers = [&self.timers, self.outbound.timers(), self.inbound.timers()];
-        timers.into_iter().filter_map(Timers::next).min()
+        let machines = [&self.outbound, &self.inbound, &self.held];
+        let timers = machines.into_iter().map(Connection::timers);
+        timers.chain([&self.timers]).filter_map(Timers::next).min()
     }
 
     /// Appends up to `octets_max` octets that wait on a connection to `slices`. They stay in place until
@@ -119,12 +131,14 @@ impl Session {
         let Self {
             outbound,
             inbound,
+            held,
             stats,
             ..
         } = self;
         let connection = match conn {
             Conn::Outbound => outbound,
             Conn::Inbound => inbound,
+            Conn::Held => held,
         };
         connection.outbox.sent(octets, &mut stats.sent);
     }
@@ -191,7 +205,7 @@ impl Session {
         }
     }
 
-    /// The state of one of the two connections.
+    /// The state of one of the two connections; a held one has none, and Idle is returned.
     #[must_use]
     pub fn state_of(&self, conn: Conn) -> State {
         self.conn(conn).state()
@@ -244,6 +258,13 @@ impl Session {
             && machines.iter().any(|machine| machine.ends.is_some())
     }
 
+    /// Whether messages of a connection may be handed over: of a held one nothing is wanted behind
+    /// its OPEN until it is promoted.
+    #[must_use]
+    pub fn reads(&self, conn: Conn) -> bool {
+        conn != Conn::Held || self.held.open.is_none()
+    }
+
     /// Until when the session rests because of a limit that the peer has passed.
     #[must_use]
     pub fn barred_until(&self) -> Option<Instant> {
@@ -266,7 +287,7 @@ impl Session {
     /// The timers that run: the session's own with `None`, else with their connection.
     pub fn running_timers(&self) -> impl Iterator<Item = (Option<Conn>, Timer)> + '_ {
         let own = self.timers.running().map(|timer| (None, timer));
-        own.chain(Conn::ALL.into_iter().flat_map(|conn| {
+        own.chain(Conn::PLACES.into_iter().flat_map(|conn| {
             self.conn(conn)
                 .timers()
                 .running()

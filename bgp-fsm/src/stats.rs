@@ -56,6 +56,8 @@ pub struct Stats {
     pub established: u64,
     /// Times it went down after it was up.
     pub flaps: u64,
+    /// Connections that were held because an older one was in use.
+    pub held: u64,
     /// Why it last went down after it was up.
     pub last_down: Option<DownReason>,
     /// Why an attempt or a session last ended by an error, and when.

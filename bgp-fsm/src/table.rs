@@ -113,7 +113,7 @@ events! {
     UpdateError = "28",
     /// A ROUTE-REFRESH (RFC 2918).
     Refresh = "RFC 2918",
-    /// The peer has connected anew after a restart (RFC 4724 §5).
+    /// The peer has opened a new connection, and its host no longer acknowledges this one (RFC 4724 §5).
     Reopened = "RFC 4724",
     /// We leave without a word, to come back (RFC 4724 §4).
     Leave = "RFC 4724",

@@ -21,6 +21,10 @@ pub enum Timer {
     Handshake,
     /// How long the session stays idle after an error. The session's, not a connection's.
     IdleHold,
+    /// How long a new connection is held while the older one is in use.
+    Held,
+    /// When the probe of the established connection goes on.
+    Probe,
 }
 
 /// One row of [`TIMERS`].
@@ -30,14 +34,14 @@ pub struct TimerRow {
     pub timer: Timer,
     /// Whether its time is shortened by chance (RFC 4271 §10).
     pub jitter: bool,
-    /// The states in which it may run.
+    /// The states in which it may run: of its connection, or of the session for those of the held one.
     pub states: &'static [State],
     /// Where this is written.
     pub cite: &'static str,
 }
 
 /// How many timers there are.
-pub const TIMERS_COUNT: usize = 7;
+pub const TIMERS_COUNT: usize = 9;
 
 /// The timer table, in the order of [`Timer`].
 pub const TIMERS: [TimerRow; TIMERS_COUNT] = {
@@ -84,6 +88,18 @@ pub const TIMERS: [TimerRow; TIMERS_COUNT] = {
             jitter: true,
             states: &[Idle],
             cite: "RFC 4271 §8.1.1",
+        },
+        TimerRow {
+            timer: Timer::Held,
+            jitter: false,
+            states: &[OpenConfirm, Established],
+            cite: "RFC 4271 §6.8",
+        },
+        TimerRow {
+            timer: Timer::Probe,
+            jitter: false,
+            states: &[Established],
+            cite: "RFC 4724 §5",
         },
     ]
 };

@@ -4,7 +4,8 @@ mod support;
 
 use bgp_fsm::timer::{TIMERS, Timer};
 use bgp_fsm::{
-    Conn, Duration, GracefulRestartConfig, Input, Instant, Output, Session, SessionConfig, State,
+    Conn, DownReason, Duration, GracefulRestartConfig, Input, Instant, Output, Probed, Session,
+    SessionConfig, State,
 };
 use bgp_proto::{
     Capability, Family, Frame, GracefulRestart, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind,
@@ -34,10 +35,18 @@ enum Op {
     Write(Conn, u16),
     Pass(u32),
     Wake,
+    /// The transport of the established connection dies or comes back to life.
+    Die(bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let conn = || prop_oneof![Just(Conn::Outbound), Just(Conn::Inbound)];
+    let conn = || {
+        prop_oneof![
+            2 => Just(Conn::Outbound),
+            2 => Just(Conn::Inbound),
+            1 => Just(Conn::Held)
+        ]
+    };
     prop_oneof![
         2 => Just(Op::Start),
         1 => Just(Op::Stop),
@@ -58,6 +67,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (conn(), 1_u16..300).prop_map(|(conn, octets)| Op::Write(conn, octets)),
         6 => (0_u32..100_000).prop_map(Op::Pass),
         6 => Just(Op::Wake),
+        2 => any::<bool>().prop_map(Op::Die),
     ]
 }
 
@@ -73,8 +83,16 @@ struct Transport {
 struct World {
     session: Session,
     now: Instant,
-    transports: [Transport; 2],
+    transports: [Transport; 3],
     up: bool,
+    /// Whether the peer's host answers on the established connection.
+    answers: bool,
+    /// The connection with which the peer's host may have been replaced: whether one was held whose OPEN was good.
+    good_open_held: bool,
+    /// Whether a transport has moved and the session does not know it yet.
+    moved: bool,
+    /// Probes to answer.
+    asked: u32,
 }
 
 impl World {
@@ -103,14 +121,34 @@ impl World {
                     self.write(conn, usize::MAX);
                     self.finish(conn);
                 }
-                Output::Established(_) => assert!(!std::mem::replace(&mut self.up, true)),
-                Output::Down(_) => assert!(std::mem::replace(&mut self.up, false)),
+                Output::Established(_) => {
+                    assert!(!std::mem::replace(&mut self.up, true));
+                    self.answers = true;
+                }
+                Output::Down(reason) => {
+                    assert!(std::mem::replace(&mut self.up, false));
+                    // A bare connection, or an OPEN of another speaker, never ends a session, and
+                    // nor does any where the transport answers.
+                    if reason == DownReason::Reopened {
+                        assert!(self.good_open_held && !self.answers);
+                    }
+                }
+                Output::Promote => {
+                    assert!(self.at(Conn::Held).open && !self.at(Conn::Inbound).open);
+                    *self.at(Conn::Inbound) = std::mem::take(self.at(Conn::Held));
+                    self.moved = true;
+                }
+                Output::Probe { begins, .. } => self.asked += u32::from(!begins),
+                Output::HeldEnded(_) => self.good_open_held = false,
                 Output::Update(_) | Output::Refresh(_) => assert!(self.up),
                 Output::State(state) => assert_eq!(state, self.session.state()),
                 Output::Unopened { conn, .. } => {
                     assert_ne!(self.session.established(), Some(conn), "it was no session");
                 }
             }
+        }
+        if std::mem::take(&mut self.moved) {
+            self.handle(Input::Promoted);
         }
     }
 
@@ -182,9 +220,12 @@ impl World {
             Op::Accept => {
                 let verdict = self.session.admit(self.now);
                 self.drain();
-                if verdict.is_ok() {
-                    assert!(!self.at(Conn::Inbound).open, "admission makes room");
-                    self.opened(Conn::Inbound);
+                if let Ok(conn) = verdict {
+                    assert!(!self.at(conn).open, "admission makes room");
+                    self.opened(conn);
+                    if conn == Conn::Held {
+                        return;
+                    }
                     assert!(
                         self.session.state_of(Conn::Inbound) >= State::OpenSent
                             || !self.at(Conn::Inbound).open
@@ -233,21 +274,37 @@ impl World {
                     self.handle(Input::Timeout);
                     assert!(self.session.poll_timeout().is_none_or(|at| at > self.now));
                 }
+                while self.asked > 0 {
+                    self.asked -= 1;
+                    let probed = match self.answers {
+                        true => Probed::Answered,
+                        false => Probed::Silent {
+                            unanswered: 20,
+                            sent: 1,
+                        },
+                    };
+                    self.handle(Input::Probed(probed));
+                }
             }
+            Op::Die(dead) => self.answers = !dead,
             _ => {}
         }
     }
 
     fn receive(&mut self, conn: Conn, kind: u8) {
         let mut open = peer_open();
-        open.id = if kind == 5 { id(0) } else { open.id };
+        open.id = match kind {
+            5 => id(0),
+            6 => id(77),
+            _ => open.id,
+        };
         open.capabilities
             .push(Capability::GracefulRestart(GracefulRestart {
                 families: vec![(Family::IPV4_UNICAST, true)],
                 ..GracefulRestart::default()
             }));
         let message = match kind {
-            0 | 1 | 5 => Msg::Open(Open { ..open }),
+            0 | 1 | 5 | 6 => Msg::Open(Open { ..open }),
             2 => Msg::Update(&[0, 0, 0, 0]),
             3 => Msg::Notification(Notification::cease(7)),
             _ => Msg::Keepalive,
@@ -255,6 +312,9 @@ impl World {
         let frame = next_frame(&mut BytesMut::from(message.encode()), 4096)
             .expect("good")
             .expect("whole");
+        if conn == Conn::Held && self.at(conn).open && self.session.reads(conn) {
+            self.good_open_held = matches!(kind, 0 | 1);
+        }
         self.handle(Input::Received { conn, frame });
     }
 
@@ -270,6 +330,7 @@ impl World {
         for (conn, timer) in self.session.running_timers() {
             let row = TIMERS.iter().find(|row| row.timer == timer).expect("a row");
             let allowed = match conn {
+                Some(Conn::Held) => row.states.contains(&self.session.state()),
                 Some(conn) => row.states.contains(&self.session.state_of(conn)),
                 None => {
                     timer == Timer::IdleHold
@@ -322,6 +383,10 @@ proptest! {
             now: Instant::from_secs(1),
             transports: Default::default(),
             up: false,
+            answers: true,
+            good_open_held: false,
+            asked: 0,
+            moved: false,
         };
         for op in ops {
             world.run(op);

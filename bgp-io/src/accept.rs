@@ -118,7 +118,7 @@ impl Io {
         // Room is made for the new connection before it takes its place.
         self.drain();
         match verdict {
-            Ok(peer) => self.admit(stream, peer, local, remote),
+            Ok((peer, conn)) => self.admit(stream, (peer, conn), local, remote),
             Err(refusal) => self.refuse(stream, local, remote, refusal),
         }
     }
@@ -144,10 +144,16 @@ impl Io {
         self.drain();
     }
 
-    fn admit(&mut self, stream: TcpStream, peer: PeerId, local: SocketAddr, remote: SocketAddr) {
-        self.open(peer, Conn::Inbound, Stage::Open(stream));
+    fn admit(
+        &mut self,
+        stream: TcpStream,
+        (peer, conn): (PeerId, Conn),
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) {
+        self.open(peer, conn, Stage::Open(stream));
         let opened = bgp_fsm::Input::Opened {
-            conn: Conn::Inbound,
+            conn,
             local,
             remote,
         };

@@ -32,6 +32,7 @@ pub mod limits;
 mod linger;
 mod link;
 mod listeners;
+mod liveness;
 mod outputs;
 mod ready;
 mod sockets;

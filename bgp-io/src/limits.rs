@@ -46,5 +46,12 @@ pub const LINGERING_MAX: usize = 1024;
 /// needs more gets a filter that treats all neighbors as the strictest.
 pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
 
+/// Octets read of a connection that is held, beyond which no more is read until it is promoted; a
+/// single read may go past it by [`READ_OCTETS_MAX`].
+pub const HELD_OCTETS_MAX: usize = 4 << 10;
+
+/// How far the kernel's ages of what came last may be off: they are counted in its clock ticks.
+pub const AGE_ROUNDING: Duration = Duration::from_millis(20);
+
 /// Octets of a TCP-MD5 key at most (`TCP_MD5SIG_MAXKEYLEN`).
 pub const MD5_KEY_OCTETS_MAX: usize = 80;

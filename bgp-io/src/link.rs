@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 
 use crate::limits::WRITE_SLICES_MAX;
+use crate::liveness::Baseline;
 use crate::ready::Signal;
 
 /// A dial under way.
@@ -33,7 +34,8 @@ pub(crate) struct Link {
     pub(crate) signal: Arc<Signal>,
     /// [`Link::signal`] as the runtime wants it.
     waker: Waker,
-    /// The beginning of a message whose rest has not come yet.
+    /// The beginning of a message whose rest has not come yet; of a held connection all that came
+    /// behind its OPEN.
     pub(crate) partial: BytesMut,
     /// Whether we have told the session that octets lie unread.
     pub(crate) unread: bool,
@@ -41,6 +43,8 @@ pub(crate) struct Link {
     pub(crate) blocked: bool,
     /// Whether a write has failed: what the peer had said before is read, then the link is lost.
     pub(crate) broken: bool,
+    /// What the kernel's figures were when a probe of it began.
+    pub(crate) baseline: Option<Baseline>,
 }
 
 impl Link {
@@ -57,6 +61,7 @@ impl Link {
             unread: false,
             blocked: false,
             broken: false,
+            baseline: None,
         }
     }
 

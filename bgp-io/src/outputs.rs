@@ -36,6 +36,8 @@ impl Io {
                     password,
                 } => self.secure(peer, ttl_security_hops, password.as_deref()),
                 Output::Close { peer, conn } => self.close(peer, conn),
+                Output::Promote(peer) => self.promote(peer),
+                Output::Probe { peer, conn, begins } => self.probe(peer, conn, begins),
                 Output::Gone(peer) => self.events.push(Event::Gone(peer)),
                 Output::Track(track) => self.events.push(Event::Track(track)),
                 Output::Event(event) => self.events.push(Event::Speaker(event)),
@@ -73,7 +75,7 @@ impl Io {
     /// Secures the open transports of a peer in another way than before. Where that fails the session
     /// ends: it would go on less secure than it is to be.
     fn secure(&mut self, peer: PeerId, ttl_security_hops: Option<u8>, password: Option<&str>) {
-        for conn in Conn::ALL {
+        for conn in Conn::PLACES {
             let token = self.places.get(&(peer, conn)).copied();
             let Some(Entry::Link(link)) = token.and_then(|token| self.entries.get(token)) else {
                 continue;

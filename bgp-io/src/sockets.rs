@@ -11,7 +11,7 @@ use crate::IoError;
 use crate::gtsm::{Guard, Source};
 use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
-use crate::sockopt::{clear_ttl_security, set_md5_key, set_ttl_security};
+use crate::sockopt::{clear_ttl_security, set_md5_key, set_prompt_repeats, set_ttl_security};
 
 /// The TTL of GTSM's senders (RFC 5082 §3).
 const TTL_MAX: u32 = 255;
@@ -80,6 +80,7 @@ pub(crate) fn dialling(
         TcpSocket::new_v6()?
     };
     socket.set_nodelay(true)?;
+    set_prompt_repeats(&socket)?;
     if let Some(password) = password {
         set_password(&socket, remote.ip(), password)?;
     }
@@ -99,6 +100,7 @@ pub(crate) fn secure_accepted(
     password: Option<&str>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    set_prompt_repeats(stream)?;
     match password {
         Some(password) => set_password(stream, remote.ip(), password),
         None => Ok(()),

@@ -77,6 +77,69 @@ sockopt_impl!(
     libc::c_int
 );
 
+sockopt_impl!(
+    /// Repeats the first few times without ever longer pauses while little is on its way (`tcp(7)`).
+    TcpThinLinearTimeouts,
+    SetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_THIN_LINEAR_TIMEOUTS,
+    libc::c_int
+);
+
+sockopt_impl!(
+    /// What the kernel counts of a connection (`tcp(7)`).
+    TcpInfo,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    TcpInfoWords
+);
+
+/// `struct tcp_info` of `linux/tcp.h` up to `tcpi_data_segs_out` (Linux 4.6), in words. A newer
+/// kernel has more behind it and returns no more than is asked for.
+type TcpInfoWords = [u32; 40];
+
+/// What is used of `struct tcp_info`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TcpFigures {
+    /// Timeouts in a row without an acknowledgement (`tcpi_retransmits`).
+    pub(crate) repeats: u32,
+    /// Segments that are on their way and have no acknowledgement of any kind (`tcpi_unacked`,
+    /// `tcpi_sacked`).
+    pub(crate) in_flight: u32,
+    /// Milliseconds since an acknowledgement or data came (`tcpi_last_ack_recv`,
+    /// `tcpi_last_data_recv`).
+    pub(crate) heard_ms_ago: u32,
+    /// Segments that have come, whatever was in them (`tcpi_segs_in`).
+    pub(crate) segments_in: u32,
+    /// Segments with data that were sent, repetitions included (`tcpi_data_segs_out`).
+    pub(crate) data_out: u32,
+}
+
+/// Reads the kernel's figures of a connection.
+///
+/// # Errors
+///
+/// What the kernel says.
+pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
+    let words = TcpInfo.get(socket)?;
+    let [_, _, repeats, _] = words[0].to_ne_bytes();
+    Ok(TcpFigures {
+        repeats: u32::from(repeats),
+        in_flight: words[6].saturating_sub(words[7]),
+        heard_ms_ago: words[13].min(words[14]),
+        segments_in: words[35],
+        data_out: words[39],
+    })
+}
+
+/// Has lost segments of a connection repeated at even intervals at first: a peer whose host was
+/// away for a second is then noticed by what it does not answer, not by a timer that has become
+/// long.
+pub(crate) fn set_prompt_repeats(socket: &impl AsFd) -> io::Result<()> {
+    Ok(TcpThinLinearTimeouts.set(socket, &1)?)
+}
+
 /// `TCP_MD5SIG_FLAG_PREFIX` of `linux/tcp.h`.
 const FLAG_PREFIX: u8 = 1;
 

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 
 use crate::io::Entry;
-use crate::limits::{READ_OCTETS_MAX, TURN_OCTETS_MAX, WRITE_OCTETS_MAX};
+use crate::limits::{HELD_OCTETS_MAX, READ_OCTETS_MAX, TURN_OCTETS_MAX, WRITE_OCTETS_MAX};
 use crate::link::{Link, Stage};
 use crate::{Event, Io};
 
@@ -115,7 +115,17 @@ impl Io {
 
     fn read_into(&mut self, token: usize, buffer: &mut BytesMut, octets_left: &mut usize) -> Read {
         let mut budget = READ_OCTETS_MAX.min(*octets_left);
+        let Some((peer, conn)) = self.link(token).map(|link| (link.peer, link.conn)) else {
+            return Read::Closed;
+        };
+        // What came while the connection was held.
+        if !buffer.is_empty() && !self.cut(token, peer, conn, buffer) {
+            return Read::Closed;
+        }
         while budget > 0 {
+            if conn == Conn::Held && buffer.len() >= HELD_OCTETS_MAX {
+                return Read::Drained;
+            }
             buffer.reserve(READ_OCTETS_MAX);
             let Some(link) = self.link(token) else {
                 return Read::Closed;
@@ -128,7 +138,6 @@ impl Io {
             };
             budget = budget.saturating_sub(octets);
             *octets_left = octets_left.saturating_sub(octets);
-            let (peer, conn) = (link.peer, link.conn);
             if !self.cut(token, peer, conn, buffer) {
                 return Read::Closed;
             }
@@ -138,7 +147,7 @@ impl Io {
 
     /// Cuts the messages out of what was read and hands them on; false if the link is gone then.
     fn cut(&mut self, token: usize, peer: PeerId, conn: Conn, buffer: &mut BytesMut) -> bool {
-        loop {
+        while self.speaker.reads(peer, conn) {
             let input = match next_frame(buffer, self.speaker.octets_max(peer, conn)) {
                 Ok(None) => return true,
                 Ok(Some(frame)) => bgp_fsm::Input::Received { conn, frame },
@@ -152,6 +161,7 @@ impl Io {
                 return false;
             }
         }
+        true
     }
 
     /// Tells the session whether octets of its peer lie unread, if that has changed.
@@ -160,7 +170,8 @@ impl Io {
         if unread {
             link.wake();
         }
-        if link.unread != unread {
+        // Only of the established connection the session wants to know it.
+        if link.unread != unread && link.conn != Conn::Held {
             link.unread = unread;
             let peer = link.peer;
             self.handle(Input::Session(peer, bgp_fsm::Input::ReadPaused { unread }));

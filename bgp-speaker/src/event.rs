@@ -6,7 +6,7 @@ use core::{
     net::{IpAddr, SocketAddr},
 };
 
-use bgp_fsm::{Conn, DownReason, State};
+use bgp_fsm::{Conn, DownReason, HeldEnd, State};
 use bgp_proto::notification::cease;
 use bgp_proto::{Attributes, Family, Fault, Net, Notification, Prefix, Remedy, SessionParams};
 use bytes::Bytes;
@@ -79,6 +79,18 @@ pub enum Output {
         /// Which of its connections.
         conn: Conn,
     },
+    /// Move the peer's connection in the place of [`Conn::Held`] to that of [`Conn::Inbound`]: see
+    /// [`bgp_fsm::Output::Promote`].
+    Promote(PeerId),
+    /// Look at the transport of a connection: see [`bgp_fsm::Output::Probe`].
+    Probe {
+        /// The peer.
+        peer: PeerId,
+        /// Which of its connections.
+        conn: Conn,
+        /// Whether the probe begins.
+        begins: bool,
+    },
     /// A dynamic peer has gone; its id means nothing any more.
     Gone(PeerId),
     /// Follow a next hop, or stop following it.
@@ -116,6 +128,13 @@ pub enum Event {
         name: String,
         /// Why.
         reason: DownReason,
+    },
+    /// A connection that the peer opened while another one of its was in use has come to its end.
+    HeldEnded {
+        /// The peer.
+        peer: PeerId,
+        /// How.
+        end: HeldEnd,
     },
     /// A malformed message was dealt with (RFC 7606).
     Malformed {

@@ -100,7 +100,7 @@ impl Peer {
             && self.stale_until.is_none()
             && self.session.barred_until().is_none()
             && (self.session.state() == State::Idle || self.session.is_deserted())
-            && Conn::ALL
+            && Conn::PLACES
                 .iter()
                 .all(|&conn| !self.session.wants_write(conn))
     }

@@ -131,8 +131,9 @@ impl Speaker {
         self.drain_tracks();
     }
 
-    /// Finds or makes the peer for a connection that has come in; the driver then hands over
-    /// `Opened` on [`Conn::Inbound`].
+    /// Finds or makes the peer for a connection that has come in, and the place it takes; the driver
+    /// then hands over `Opened` for that place: [`Conn::Inbound`], or [`Conn::Held`] while another
+    /// connection of the peer is in use.
     ///
     /// # Errors
     /// Says why the connection is not wanted; the driver tells the other side with the
@@ -142,7 +143,7 @@ impl Speaker {
         now: Instant,
         local: SocketAddr,
         remote: SocketAddr,
-    ) -> Result<PeerId, Refusal> {
+    ) -> Result<(PeerId, Conn), Refusal> {
         let verdict = self.place(now, local, remote);
         if let Err(refusal) = &verdict {
             self.count_refusal(now, remote.ip(), refusal);
@@ -155,7 +156,7 @@ impl Speaker {
         now: Instant,
         local: SocketAddr,
         remote: SocketAddr,
-    ) -> Result<PeerId, Refusal> {
+    ) -> Result<(PeerId, Conn), Refusal> {
         let mut found = self.roster.accept(&self.config, local.ip(), remote.ip());
         if matches!(found, Err(Refusal::RangeFull { .. })) && self.evict(now, remote.ip()) {
             found = self.roster.accept(&self.config, local.ip(), remote.ip());
@@ -168,7 +169,7 @@ impl Speaker {
         let state = self.roster.get_mut(peer).ok_or(Refusal::Unknown)?;
         let verdict = state.session.admit(now);
         self.settle(now, peer);
-        verdict.map(|()| peer).map_err(Refusal::Session)
+        verdict.map(|conn| (peer, conn)).map_err(Refusal::Session)
     }
 
     /// The next thing for the driver to do, until there is none.
@@ -241,6 +242,13 @@ impl Speaker {
         session.map_or(bgp_proto::MESSAGE_OCTETS_MAX, |session| {
             session.octets_max(conn)
         })
+    }
+
+    /// Whether the messages of a connection may be handed over now: see [`bgp_fsm::Session::reads`].
+    #[must_use]
+    pub fn reads(&self, peer: PeerId, conn: Conn) -> bool {
+        let state = self.roster.get(peer);
+        state.is_none_or(|state| state.session.reads(conn))
     }
 
     /// A bounded bite of background work: deciding, exporting, sweeping. Call it again while it
@@ -436,6 +444,15 @@ impl Speaker {
                     self.count_end(now, peer, conn, &reason);
                 }
                 bgp_fsm::Output::Down(reason) => self.down(now, peer, reason),
+                bgp_fsm::Output::Promote => self.outputs.push_back(Output::Promote(peer)),
+                bgp_fsm::Output::Probe { conn, begins } => {
+                    let probe = Output::Probe { peer, conn, begins };
+                    self.outputs.push_back(probe);
+                }
+                bgp_fsm::Output::HeldEnded(end) => {
+                    let ended = Event::HeldEnded { peer, end };
+                    self.outputs.push_back(Output::Event(ended));
+                }
             }
         }
         rejected

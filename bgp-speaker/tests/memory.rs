@@ -58,9 +58,9 @@ fn say(speaker: &mut Speaker, peer: PeerId, encode: impl FnOnce(&mut BytesMut)) 
 fn connect(speaker: &mut Speaker, number: usize) -> PeerId {
     let local = SocketAddr::from((OURS, 179));
     let remote = SocketAddr::from((address(number), 40_000));
-    let peer = speaker.accept(NOW, local, remote).expect("admitted");
+    let (peer, conn) = speaker.accept(NOW, local, remote).expect("admitted");
     let opened = bgp_fsm::Input::Opened {
-        conn: Conn::Inbound,
+        conn,
         local,
         remote,
     };

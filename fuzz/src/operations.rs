@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bgp_fsm::{Conn, Duration, Input, Instant, Output, PeerAs, Session, SessionConfig};
+use bgp_fsm::{Conn, Duration, Input, Instant, Output, PeerAs, Probed, Session, SessionConfig};
 use bgp_proto::{
     Asn, Capability, Family, FamilySet, Notification, Open, RouterId, UpdateWriter, next_frame,
     notification::cease,
@@ -50,13 +50,13 @@ struct Rig {
 
 impl Rig {
     fn operate(&mut self, octets: &mut Octets<'_>) {
-        let conn = if octets.flag() {
-            Conn::Outbound
-        } else {
-            Conn::Inbound
+        let conn = match octets.octet() % 4 {
+            0 | 1 => Conn::Outbound,
+            2 => Conn::Inbound,
+            _ => Conn::Held,
         };
         let (local, remote) = ends();
-        match octets.octet() % 14 {
+        match octets.octet() % 15 {
             0 => self.input(Input::Start),
             1 => self.input(Input::Stop(Notification::administrative_shutdown("fuzz"))),
             2 if self.dialing => {
@@ -69,11 +69,11 @@ impl Rig {
             }
             2 => {}
             3 => {
-                let admitted = self.session.admit(self.now).is_ok();
+                let admitted = self.session.admit(self.now);
                 self.drain();
-                if admitted {
+                if let Ok(conn) = admitted {
                     self.input(Input::Opened {
-                        conn: Conn::Inbound,
+                        conn,
                         local,
                         remote,
                     });
@@ -95,6 +95,10 @@ impl Rig {
             }),
             11 => self.input(Input::Timeout),
             12 => self.write(conn, octets),
+            13 => self.input(Input::Probed(Probed::Silent {
+                unanswered: u32::from(octets.octet()),
+                sent: u32::from(octets.octet()),
+            })),
             _ => self.pass(octets),
         }
     }
@@ -105,8 +109,10 @@ impl Rig {
     }
 
     fn drain(&mut self) {
+        let mut moved = false;
         while let Some(output) = self.session.poll_output() {
             match output {
+                Output::Promote => moved = true,
                 Output::Established(_) => {
                     assert!(!self.up, "Established twice");
                     self.up = true;
@@ -128,6 +134,9 @@ impl Rig {
             self.session.params().is_some(),
             "parameters while established"
         );
+        if moved {
+            self.input(Input::Promoted);
+        }
     }
 
     /// Octets of the fuzzer's own behind a good header.

@@ -76,11 +76,11 @@ fn address(host: u8) -> Ipv4Addr {
 fn establish(speaker: &mut Speaker, host: u8) -> PeerId {
     let end = |host, port| SocketAddr::from((address(host), port));
     let (local, remote) = (end(1, 179), end(host, 40_000));
-    let peer = speaker
+    let (peer, conn) = speaker
         .accept(ORIGIN, local, remote)
         .expect("a configured peer");
     let opened = bgp_fsm::Input::Opened {
-        conn: Conn::Inbound,
+        conn,
         local,
         remote,
     };

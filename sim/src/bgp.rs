@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use bgp_proto::{Notification, next_frame};
-use bgp_speaker::bgp_fsm::{self, Conn, Instant, State};
+use bgp_speaker::bgp_fsm::limits::PROBE_UNANSWERED_MIN;
+use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed, State};
 use bgp_speaker::rib::{Budget, PeerId, Progress};
 use bgp_speaker::{Event as SpeakerEvent, Input, Output, Speaker};
 use bytes::{Bytes, BytesMut};
@@ -120,9 +121,8 @@ impl Bgp {
         let verdict = self.speaker.accept(Instant(cx.now), local, remote);
         self.drain(cx);
         match verdict {
-            Ok(peer) => {
-                let stream = cx.net.open(from, self.at, Some(peer));
-                let conn = Conn::Inbound;
+            Ok((peer, conn)) => {
+                let stream = cx.net.open(from, self.at, Some((peer, conn)));
                 self.session(
                     cx,
                     peer,
@@ -235,11 +235,40 @@ impl Bgp {
                     }
                 }
                 Output::Event(event) => self.hear(cx, &event),
+                Output::Promote(peer) => self.promote(cx, peer),
+                Output::Probe { begins: true, .. } => {}
+                Output::Probe { peer, conn, .. } => self.probe(cx, peer, conn),
                 // Simulated connections have neither keys nor distances.
                 Output::Gone(_) | Output::Secure { .. } => {}
             }
         }
         worked
+    }
+
+    /// The held connection of a peer takes its place, with what was read of it.
+    fn promote(&mut self, cx: &mut Cx<'_>, peer: PeerId) {
+        cx.net.promote(self.at, peer);
+        self.session(cx, peer, bgp_fsm::Input::Promoted);
+        if let Some(mut partial) = self.partials.remove(&(peer, Conn::Held)) {
+            self.cut(cx, peer, Conn::Inbound, &mut partial);
+            if cx.net.stream_of(self.at, peer, Conn::Inbound).is_some() {
+                self.partials.insert((peer, Conn::Inbound), partial);
+            }
+        }
+    }
+
+    /// Answers as the kernel of a machine would.
+    fn probe(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn) {
+        let probed = match cx.net.answers(self.at, peer, conn) {
+            true => Probed::Answered,
+            false => Probed::Silent {
+                unanswered: PROBE_UNANSWERED_MIN,
+                sent: 1,
+            },
+        };
+        // What follows from it is taken by the loop that has called us.
+        let input = Input::Session(peer, bgp_fsm::Input::Probed(probed));
+        self.speaker.handle(Instant(cx.now), input);
     }
 
     fn hear(&mut self, cx: &mut Cx<'_>, event: &SpeakerEvent) {
@@ -356,7 +385,7 @@ impl Bgp {
     /// Cuts the messages out of what was read, as long as the connection lives.
     fn cut(&mut self, cx: &mut Cx<'_>, peer: PeerId, conn: Conn, buffer: &mut BytesMut) {
         let stream = cx.net.stream_of(self.at, peer, conn);
-        while cx.net.stream_of(self.at, peer, conn) == stream {
+        while cx.net.stream_of(self.at, peer, conn) == stream && self.speaker.reads(peer, conn) {
             let input = match next_frame(buffer, self.speaker.octets_max(peer, conn)) {
                 Ok(None) => return,
                 Ok(Some(frame)) => bgp_fsm::Input::Received { conn, frame },

@@ -191,7 +191,7 @@ impl Net {
     }
 
     /// A new stream; side 0 is the one who dialled and does not know yet.
-    pub(crate) fn open(&mut self, from: At, to: At, acceptor: Option<PeerId>) -> u32 {
+    pub(crate) fn open(&mut self, from: At, to: At, acceptor: Option<(PeerId, Conn)>) -> u32 {
         self.serial += 1;
         let id = u32::try_from(self.serial).unwrap_or(u32::MAX);
         let side = |machine, place| Side {
@@ -207,9 +207,9 @@ impl Net {
             said: Said::default(),
             writer_waits: false,
         };
-        let theirs = acceptor.map_or(Place::Closed, |peer| Place::Open(peer, Conn::Inbound));
-        if let Some(peer) = acceptor {
-            let before = self.ends.insert((to, peer, Conn::Inbound), (id, 1));
+        let theirs = acceptor.map_or(Place::Closed, |(peer, conn)| Place::Open(peer, conn));
+        if let Some((peer, conn)) = acceptor {
+            let before = self.ends.insert((to, peer, conn), (id, 1));
             debug_assert!(before.is_none(), "a transport takes the place of another");
         }
         self.streams
@@ -226,6 +226,29 @@ impl Net {
                 .insert((machine, peer, Conn::Outbound), (stream, 0));
             debug_assert!(before.is_none(), "a transport takes the place of another");
         }
+    }
+
+    /// The held connection of a peer becomes its inbound one.
+    pub(crate) fn promote(&mut self, machine: At, peer: PeerId) {
+        let Some((stream, side)) = self.ends.remove(&(machine, peer, Conn::Held)) else {
+            return;
+        };
+        let end = (machine, peer, Conn::Inbound);
+        let before = self.ends.insert(end, (stream, side));
+        debug_assert!(before.is_none(), "a transport takes the place of another");
+        if let Some(own) = self.streams.get_mut(&stream).and_then(|s| s.get_mut(side)) {
+            own.place = Place::Open(peer, Conn::Inbound);
+        }
+    }
+
+    /// Whether the other end of a connection would acknowledge what is sent now.
+    pub(crate) fn answers(&self, machine: At, peer: PeerId, conn: Conn) -> bool {
+        let end = self.ends.get(&(machine, peer, conn));
+        let other = end.and_then(|(stream, side)| self.streams.get(stream)?.get(1 - *side));
+        other.is_some_and(|other| {
+            let ways = [(machine, other.machine), (other.machine, machine)];
+            other.place != Place::Dead && !ways.iter().any(|way| self.cuts.contains(way))
+        })
     }
 
     /// The one who dialled has lost interest.

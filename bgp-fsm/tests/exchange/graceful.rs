@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn graceful() -> (SessionConfig, Open) {
+pub(super) fn graceful() -> (SessionConfig, Open) {
     let ours = GracefulRestartConfig {
         time_s: 60,
         ..GracefulRestartConfig::default()
@@ -24,35 +24,14 @@ fn graceful() -> (SessionConfig, Open) {
 }
 
 #[test]
-fn a_peer_that_restarted_takes_the_place_of_its_former_self() {
-    // RFC 4724 §5
+fn families_of_restart_are_those_of_the_session() {
     let (config, open) = graceful();
-    let mut peer = Exchange::established(config, open);
+    let peer = Exchange::established(config, open);
     let kept = &peer.session.params().expect("up").peer_graceful;
     assert_eq!(
         kept.as_ref().map(|g| g.families.as_slice()),
         Some([(Family::IPV4_UNICAST, true)].as_slice())
     );
-    peer.pass(5);
-    let refused = peer
-        .connect()
-        .expect_err("too young: this may be a late collision");
-    assert_eq!(
-        (refused.code, refused.subcode),
-        (CEASE, cease::CONNECTION_COLLISION_RESOLUTION)
-    );
-    peer.pass(5);
-    peer.connect().expect("restarted");
-    assert_eq!(downs(&mut peer), [DownReason::Reopened]);
-    recv!(peer, Msg::Open(_));
-}
-
-#[test]
-fn without_graceful_restart_the_established_connection_is_kept() {
-    let mut peer = Exchange::established(config(), peer_open());
-    peer.pass_alive(60);
-    assert!(peer.session.admit(peer.now).is_err());
-    assert_eq!(peer.session.state(), State::Established);
 }
 
 #[test]

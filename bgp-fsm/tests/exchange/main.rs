@@ -3,12 +3,14 @@
 mod alive;
 mod ends;
 mod graceful;
+mod held;
 mod refused;
 #[path = "../support/mod.rs"]
 mod support;
 
 use bgp_fsm::{
-    Conn, DownReason, Duration, GracefulRestartConfig, Input, Output, SessionConfig, State,
+    Conn, DownReason, Duration, GracefulRestartConfig, HeldEnd, Input, Output, Probed,
+    SessionConfig, State,
 };
 use bgp_proto::notification::{cease, open};
 use bgp_proto::{

@@ -101,6 +101,8 @@ pub(crate) struct Exchange {
     pub(crate) conn: Conn,
     /// All that the session has put out and no test has taken.
     pub(crate) outputs: Vec<Output>,
+    /// The last words of a connection whose place another one has taken.
+    pub(crate) words: Option<Msg>,
     /// Octets from the session that no `recv!` has taken.
     received: BytesMut,
 }
@@ -113,6 +115,7 @@ impl Exchange {
             now: Instant::from_secs(1_000),
             conn: Conn::Inbound,
             outputs: Vec::new(),
+            words: None,
             received: BytesMut::new(),
         };
         exchange.handle(Input::Start);
@@ -140,17 +143,41 @@ impl Exchange {
 
     /// The peer dials us.
     pub(crate) fn connect(&mut self) -> Result<(), Notification> {
+        self.connect_again().map(|conn| {
+            self.conn = conn;
+            self.received.clear();
+        })
+    }
+
+    /// The peer dials us and goes on with the connection that it has; the place is returned.
+    pub(crate) fn connect_again(&mut self) -> Result<Conn, Notification> {
         let verdict = self.session.admit(self.now);
         self.drain();
-        verdict?;
-        self.conn = Conn::Inbound;
-        self.received.clear();
+        let conn = verdict?;
         self.handle(Input::Opened {
-            conn: self.conn,
+            conn,
             local: end(1),
             remote: end(2),
         });
-        Ok(())
+        Ok(conn)
+    }
+
+    /// The peer sends a message on another connection than that of the exchange.
+    pub(crate) fn send_on(&mut self, conn: Conn, message: &Msg) {
+        let frame = next_frame(&mut BytesMut::from(message.encode()), 4096);
+        let frame = frame.expect("good").expect("whole");
+        self.handle(Input::Received { conn, frame });
+    }
+
+    /// Takes the last words of a connection.
+    pub(crate) fn last_words(&mut self, conn: Conn) -> Option<Msg> {
+        let mut slices = Vec::new();
+        self.session.fill(conn, &mut slices, usize::MAX);
+        let octets = slices.concat();
+        self.session.sent(conn, octets.len());
+        let mut octets = BytesMut::from(&octets[..]);
+        let frame = next_frame(&mut octets, MESSAGE_OCTETS_MAX_EXTENDED).expect("messages");
+        frame.as_ref().map(Msg::decode)
     }
 
     pub(crate) fn handle(&mut self, input: Input) {
@@ -165,8 +192,16 @@ impl Exchange {
     }
 
     fn drain(&mut self) {
+        let mut moved = false;
         while let Some(output) = self.session.poll_output() {
+            moved |= matches!(output, Output::Promote);
             self.outputs.push(output);
+        }
+        if moved {
+            // The last words of the older connection are written before its place is taken.
+            self.words = self.last_words(Conn::Inbound);
+            self.received.clear();
+            self.handle(Input::Promoted);
         }
     }
 

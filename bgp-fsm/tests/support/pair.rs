@@ -31,8 +31,8 @@ struct Link {
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) session: Session,
-    /// The links in the places of the outbound and the inbound connection.
-    slots: [Option<usize>; 2],
+    /// The links in the places of the outbound, the inbound and the held connection.
+    slots: [Option<usize>; 3],
     pub(crate) outputs: Vec<Output>,
     /// Whether it takes connections at all.
     pub(crate) listens: bool,
@@ -41,12 +41,26 @@ pub(crate) struct Side {
     up: bool,
 }
 
+impl Side {
+    /// The place of a link that the other side dialled.
+    fn taker(&self, at: usize) -> Conn {
+        match self.slots[2] == Some(at) {
+            true => Conn::Held,
+            false => Conn::Inbound,
+        }
+    }
+}
+
 /// Both.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) sides: [Side; 2],
     links: Vec<Link>,
+    /// Answers to probes that are due.
+    answers: Vec<(usize, Input)>,
+    /// Links that have been promoted and may have more to read.
+    reread: Vec<(usize, usize)>,
 }
 
 impl Pair {
@@ -57,7 +71,7 @@ impl Pair {
             seed += 1;
             Side {
                 session: Session::new(config, seed),
-                slots: [None, None],
+                slots: [None; 3],
                 outputs: Vec::new(),
                 listens: true,
                 writes: true,
@@ -68,6 +82,8 @@ impl Pair {
             now: Instant::ZERO,
             sides,
             links: Vec::new(),
+            answers: Vec::new(),
+            reread: Vec::new(),
         }
     }
 
@@ -97,7 +113,7 @@ impl Pair {
         };
         let (side, conn) = match way {
             0 => (link.dialer, Conn::Outbound),
-            _ => (1 - link.dialer, Conn::Inbound),
+            _ => (1 - link.dialer, self.sides[1 - link.dialer].taker(at)),
         };
         let present = self.sides[side].slots[conn as usize] == Some(at);
         match item {
@@ -189,10 +205,10 @@ impl Pair {
         self.pump(side);
         self.links[at].queues[0].push_back(Item::SynAck);
         match verdict {
-            Ok(()) => {
-                assert_eq!(self.sides[side].slots[1], None, "admission makes room");
-                self.sides[side].slots[1] = Some(at);
-                let conn = Conn::Inbound;
+            Ok(conn) => {
+                let slot = &mut self.sides[side].slots[conn as usize];
+                assert_eq!(*slot, None, "admission makes room");
+                *slot = Some(at);
                 self.handle(
                     side,
                     Input::Opened {
@@ -206,6 +222,16 @@ impl Pair {
         }
     }
 
+    /// The held link takes its place, and what waits on it is read.
+    fn promote(&mut self, side: usize) {
+        let slots = &mut self.sides[side].slots;
+        assert_eq!(slots[1], None, "the place is free");
+        slots[1] = slots[2].take();
+        if let Some(at) = slots[1] {
+            self.reread.push((side, at));
+        }
+    }
+
     fn refuse(&mut self, at: usize, notification: &Notification) {
         let mut out = BytesMut::new();
         notification.encode(&mut out);
@@ -214,7 +240,9 @@ impl Pair {
     }
 
     fn read(&mut self, side: usize, conn: Conn, at: usize, way: usize) {
-        while self.sides[side].slots[conn as usize] == Some(at) {
+        while self.sides[side].slots[conn as usize] == Some(at)
+            && self.sides[side].session.reads(conn)
+        {
             let octets_max = self.sides[side].session.octets_max(conn);
             match next_frame(&mut self.links[at].buffers[way], octets_max) {
                 Ok(Some(frame)) => self.handle(side, Input::Received { conn, frame }),
@@ -243,6 +271,12 @@ impl Pair {
                         self.queue_from(side, at).push_back(Item::Fin);
                     }
                 }
+                Output::Promote => self.promote(side),
+                // No transport of this network dies without a word.
+                Output::Probe { .. } => {
+                    let answered = Input::Probed(bgp_fsm::Probed::Answered);
+                    self.answers.push((side, answered));
+                }
                 Output::Established(_) => {
                     assert!(!self.sides[side].up, "Established twice");
                     self.sides[side].up = true;
@@ -254,6 +288,13 @@ impl Pair {
                 _ => {}
             }
             self.sides[side].outputs.push(output);
+        }
+        while let Some((side, answer)) = self.answers.pop() {
+            self.handle(side, answer);
+        }
+        while let Some((side, at)) = self.reread.pop() {
+            self.handle(side, Input::Promoted);
+            self.read(side, Conn::Inbound, at, 1);
         }
         if self.sides[side].writes {
             Conn::ALL

@@ -201,6 +201,12 @@ impl Fabric {
                     self.close((number, peer, conn));
                 }
                 Output::Event(event) => self.events.push((number, event)),
+                Output::Promote(peer) => self.promote(number, peer),
+                // No transport of this fabric dies without a word.
+                Output::Probe { peer, .. } => {
+                    let answered = bgp_fsm::Input::Probed(bgp_fsm::Probed::Answered);
+                    self.session(number, peer, answered);
+                }
                 Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
             }
         }
@@ -213,6 +219,17 @@ impl Fabric {
             self.ends.remove(&other);
             self.session(other.0, other.1, bgp_fsm::Input::Closed(other.2));
         }
+    }
+
+    fn promote(&mut self, number: usize, peer: PeerId) {
+        let (held, inbound) = ((number, peer, Conn::Held), (number, peer, Conn::Inbound));
+        if let Some((other, pipe)) = self.ends.remove(&held) {
+            if let Some((end, _)) = self.ends.get_mut(&other) {
+                *end = inbound;
+            }
+            self.ends.insert(inbound, (other, pipe));
+        }
+        self.session(number, peer, bgp_fsm::Input::Promoted);
     }
 
     fn dial(&mut self, from: usize, peer: PeerId, remote: SocketAddr) {
@@ -232,7 +249,8 @@ impl Fabric {
             return;
         };
         self.outputs(to);
-        let (ours, theirs) = ((from, peer, Conn::Outbound), (to, accepted, Conn::Inbound));
+        let (accepted, place) = accepted;
+        let (ours, theirs) = ((from, peer, Conn::Outbound), (to, accepted, place));
         self.ends.insert(ours, (theirs, BytesMut::new()));
         self.ends.insert(theirs, (ours, BytesMut::new()));
         let opened = |conn, local, remote| bgp_fsm::Input::Opened {
@@ -241,7 +259,7 @@ impl Fabric {
             remote,
         };
         self.session(from, peer, opened(Conn::Outbound, local, remote));
-        self.session(to, accepted, opened(Conn::Inbound, remote, local));
+        self.session(to, accepted, opened(place, remote, local));
     }
 
     fn transmit(&mut self, number: usize) -> bool {
@@ -290,7 +308,9 @@ impl Fabric {
             if self.stalled.contains(&number) {
                 continue;
             }
-            while let Some((_, pipe)) = self.ends.get_mut(&end) {
+            while self.speaker(number).reads(peer, conn)
+                && let Some((_, pipe)) = self.ends.get_mut(&end)
+            {
                 let Ok(Some(frame)) = next_frame(pipe, 4096) else {
                     break;
                 };

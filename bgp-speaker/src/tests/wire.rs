@@ -149,12 +149,12 @@ impl Wire {
 
     /// The peer dials.
     pub(super) fn dial(&mut self, number: usize) -> Result<PeerId, crate::Refusal> {
-        let peer = self.accept(number)?;
+        let (peer, conn) = self.accept(number)?;
         self.settle();
         self.inboxes.remove(&peer);
         let [local, remote] = ends(number);
         let opened = bgp_fsm::Input::Opened {
-            conn: Conn::Inbound,
+            conn,
             local,
             remote,
         };
@@ -163,7 +163,7 @@ impl Wire {
     }
 
     /// A connection comes; nobody reads anything yet.
-    pub(super) fn accept(&mut self, number: usize) -> Result<PeerId, crate::Refusal> {
+    pub(super) fn accept(&mut self, number: usize) -> Result<(PeerId, Conn), crate::Refusal> {
         let [local, remote] = ends(number);
         self.speaker.accept(self.now, local, remote)
     }

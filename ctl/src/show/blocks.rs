@@ -30,6 +30,7 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
     block.fact("state", &state);
     block.fact("last down", &or_dash(neighbor.last_down.as_ref()));
     block.fact("flaps", &neighbor.flaps.to_string());
+    block.fact("held", &neighbor.held.to_string());
     block.fact("router id", &or_dash(neighbor.router_id));
     block.fact("hostname", &or_dash(neighbor.hostname.as_ref()));
     let ends = format!(

@@ -69,6 +69,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .barred_until()
             .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
+        held: stats.held,
         last_down: unheard(speaker, peer).or_else(|| last_down(session)),
         import: policy(&config.import),
         export: policy(&config.export),

@@ -1,7 +1,7 @@
 //! The tables as a whole, and what happens to sessions.
 
 use admin::report::{Fact, TableFigures};
-use bgp_fsm::{DownReason, State};
+use bgp_fsm::{DownReason, HeldEnd, State};
 use bgp_speaker::{Event, LimitAction, LimitLevel, Speaker};
 use rib::{NextHops, PeerId};
 
@@ -100,6 +100,17 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
         Event::Down { name, reason, .. } => {
             (Weight::Warn, format!("neighbor {name}: down, {reason}"))
         }
+        Event::HeldEnded { peer, end } => (
+            match end {
+                HeldEnd::Promoted => Weight::Info,
+                HeldEnd::Closed | HeldEnd::Replaced => Weight::Debug,
+                HeldEnd::OlderAlive | HeldEnd::Expired | HeldEnd::Invalid(_) => Weight::Warn,
+            },
+            format!(
+                "neighbor {}: another connection while one was in use: {end}",
+                name(*peer)
+            ),
+        ),
         // The fault tells the remedy that it asks for.
         Event::Malformed { name, fault, .. } => (
             Weight::Warn,

@@ -161,6 +161,7 @@ pub const TABLE: &[Row] = &[
         5,
         &[
             "bgp-proto",
+            "bgp-io",
             "mrt",
             "lab",
             "admin",

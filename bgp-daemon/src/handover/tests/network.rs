@@ -253,6 +253,12 @@ impl Network {
                     self.close((number, peer, conn));
                 }
                 Output::Event(event) => self.node(number).handover.hear(&event),
+                Output::Promote(peer) => self.promote(number, peer),
+                // No transport of this network dies without a word.
+                Output::Probe { peer, .. } => {
+                    let answered = bgp_fsm::Input::Probed(bgp_fsm::Probed::Answered);
+                    self.session((number, peer, Conn::Held), answered);
+                }
                 Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
             }
         }
@@ -273,6 +279,17 @@ impl Network {
         }
     }
 
+    fn promote(&mut self, number: u8, peer: PeerId) {
+        let (held, inbound) = ((number, peer, Conn::Held), (number, peer, Conn::Inbound));
+        if let Some((other, buffer)) = self.ends.remove(&held) {
+            if let Some((end, _)) = self.ends.get_mut(&other) {
+                *end = inbound;
+            }
+            self.ends.insert(inbound, (other, buffer));
+        }
+        self.session(inbound, bgp_fsm::Input::Promoted);
+    }
+
     fn dial(&mut self, from: u8, peer: PeerId, remote: SocketAddr) {
         let now = self.now;
         let to = last_octet(remote.ip());
@@ -280,11 +297,11 @@ impl Network {
         let ours = (from, peer, Conn::Outbound);
         let accepted = self.nodes.get_mut(&to);
         let accepted = accepted.and_then(|to| to.speaker.accept(now, remote, local).ok());
-        let Some(accepted) = accepted else {
+        let Some((accepted, place)) = accepted else {
             return self.session(ours, bgp_fsm::Input::Failed(Conn::Outbound));
         };
         self.outputs(to);
-        let theirs = (to, accepted, Conn::Inbound);
+        let theirs = (to, accepted, place);
         self.ends.insert(ours, (theirs, BytesMut::new()));
         self.ends.insert(theirs, (ours, BytesMut::new()));
         for (end, local, remote) in [(ours, local, remote), (theirs, remote, local)] {
@@ -325,7 +342,9 @@ impl Network {
     fn deliver(&mut self) -> bool {
         let mut busy = false;
         for end in self.ends.keys().copied().collect::<Vec<_>>() {
-            while let Some((_, pipe)) = self.ends.get_mut(&end) {
+            while self.node(end.0).speaker.reads(end.1, end.2)
+                && let Some((_, pipe)) = self.ends.get_mut(&end)
+            {
                 let Ok(Some(frame)) = next_frame(pipe, 4096) else {
                     break;
                 };

@@ -1,0 +1,179 @@
+//! What the kernel knows of a peer's host: whether it has acknowledged anything since a probe began.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use bgp_speaker::Input;
+use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed};
+use bgp_speaker::rib::PeerId;
+
+use crate::Io;
+use crate::limits::AGE_ROUNDING;
+use crate::link::Stage;
+use crate::sockopt::{TcpFigures, tcp_figures};
+
+/// The figures of a connection when a probe of it began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Baseline {
+    at: Instant,
+    figures: TcpFigures,
+}
+
+impl Baseline {
+    fn take(socket: &impl AsFd, now: Instant) -> std::io::Result<Self> {
+        let figures = tcp_figures(socket)?;
+        Ok(Self { at: now, figures })
+    }
+
+    /// What has happened until now.
+    fn compare(&self, now: Instant, figures: &TcpFigures) -> Probed {
+        let age = Duration::from_millis(u64::from(figures.heard_ms_ago));
+        let since = now.saturating_duration_since(self.at);
+        // The count excludes what came just before the probe; the age excludes what TCP did not
+        // accept, for example a segment outside the window.
+        if figures.segments_in != self.figures.segments_in && age <= since + AGE_ROUNDING {
+            return Probed::Answered;
+        }
+        let sent = figures.data_out.wrapping_sub(self.figures.data_out);
+        let before = self.figures.in_flight + self.figures.repeats;
+        let unanswered = before.saturating_add(sent);
+        Probed::Silent { unanswered, sent }
+    }
+}
+
+impl Io {
+    /// Looks at a connection that is probed. Where the kernel returns no figures nothing is reported,
+    /// and the hold timer decides.
+    pub(crate) fn probe(&mut self, peer: PeerId, conn: Conn, begins: bool) {
+        let now = self.clock.now();
+        let token = self.places.get(&(peer, conn)).copied();
+        let Some(link) = token.and_then(|token| self.link(token)) else {
+            return;
+        };
+        let Stage::Open(stream) = &link.stage else {
+            return;
+        };
+        if begins {
+            link.baseline = Baseline::take(stream, now).ok();
+            return;
+        }
+        let (Some(baseline), Ok(figures)) = (link.baseline, tcp_figures(stream)) else {
+            return;
+        };
+        let probed = bgp_fsm::Input::Probed(baseline.compare(now, &figures));
+        // What follows from it is taken by the loop that has called us.
+        self.speaker.handle(now, Input::Session(peer, probed));
+    }
+
+    /// The held connection of a peer becomes its inbound one.
+    pub(crate) fn promote(&mut self, peer: PeerId) {
+        let Some(token) = self.places.remove(&(peer, Conn::Held)) else {
+            return;
+        };
+        let before = self.places.insert((peer, Conn::Inbound), token);
+        debug_assert!(before.is_none(), "a transport takes the place of another");
+        if let Some(link) = self.link(token) {
+            link.conn = Conn::Inbound;
+            // What was read and not handed over has its turn soon.
+            link.wake();
+        }
+        // What follows from it is taken by the loop that has called us.
+        let promoted = Input::Session(peer, bgp_fsm::Input::Promoted);
+        self.speaker.handle(self.clock.now(), promoted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGAN: Instant = Instant(5_000_000_000);
+
+    fn figures() -> TcpFigures {
+        TcpFigures {
+            repeats: 0,
+            in_flight: 0,
+            heard_ms_ago: 3,
+            segments_in: 100,
+            data_out: 50,
+        }
+    }
+
+    /// What a probe finds after so many milliseconds.
+    fn after(ms: u64, before: TcpFigures, now: TcpFigures) -> Probed {
+        let (at, figures) = (BEGAN, before);
+        Baseline { at, figures }.compare(BEGAN + Duration::from_millis(ms), &now)
+    }
+
+    #[test]
+    fn segment_since_the_probe_began_is_an_answer() {
+        let now = TcpFigures {
+            heard_ms_ago: 30,
+            segments_in: 101,
+            data_out: 51,
+            ..figures()
+        };
+        assert_eq!(after(40, figures(), now), Probed::Answered);
+    }
+
+    #[test]
+    fn silence_counts_what_was_sent() {
+        let now = TcpFigures {
+            heard_ms_ago: 43,
+            data_out: 52,
+            ..figures()
+        };
+        let expected = Probed::Silent {
+            unanswered: 2,
+            sent: 2,
+        };
+        assert_eq!(after(40, figures(), now), expected);
+    }
+
+    #[test]
+    fn segment_just_before_the_probe_is_no_answer() {
+        // The age alone, rounded as the kernel does, might say that it came since.
+        let before = TcpFigures {
+            heard_ms_ago: 0,
+            ..figures()
+        };
+        let now = TcpFigures {
+            heard_ms_ago: 40,
+            ..figures()
+        };
+        assert!(matches!(after(40, before, now), Probed::Silent { .. }));
+    }
+
+    #[test]
+    fn segment_that_tcp_did_not_accept_is_no_answer() {
+        let now = TcpFigures {
+            heard_ms_ago: 9_040,
+            segments_in: 105,
+            ..figures()
+        };
+        let before = TcpFigures {
+            heard_ms_ago: 9_000,
+            ..figures()
+        };
+        assert!(matches!(after(40, before, now), Probed::Silent { .. }));
+    }
+
+    #[test]
+    fn unanswered_segments_from_before_the_probe_count() {
+        let before = TcpFigures {
+            repeats: 3,
+            in_flight: 2,
+            ..figures()
+        };
+        let now = TcpFigures {
+            heard_ms_ago: 203,
+            data_out: 51,
+            ..before
+        };
+        let expected = Probed::Silent {
+            unanswered: 6,
+            sent: 1,
+        };
+        assert_eq!(after(200, before, now), expected);
+    }
+}

@@ -1,0 +1,446 @@
+//! A peer opens a new connection while its older one is in use: with BIRD, FRR and our client, with
+//! TCP-MD5 key and without, over IPv4 and IPv6.
+//!
+//! A peer whose daemon or host has died is back at once, long before the hold timer. A peer that is
+//! alive loses nothing, whoever else dials from its address.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use bgp_io::set_md5_key;
+use bgp_proto::{
+    Asn, Capability, Family, MessageKind, Notification, Open, RouterId,
+    notification::{cease, code},
+};
+use bytes::BytesMut;
+use interop_tests::{Ground, Kind, Setup, Site, Speaker, foreign, in_ground};
+use lab::{Error, Program, until};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+    time::{sleep, timeout},
+};
+
+const ASN: u32 = 64512;
+const CLUSTER: std::net::Ipv4Addr = std::net::Ipv4Addr::new(10, 9, 9, 9);
+const KEY: &str = "of-the-fabric";
+const V4: &[&str] = &["ipv4-unicast"];
+const V6: &[&str] = &["ipv6-unicast"];
+const BOTH: &[&str] = &["ipv4-unicast", "ipv6-unicast"];
+const KINDS: [Kind; 3] = [Kind::Client, Kind::Bird, Kind::Frr];
+
+/// How long a peer may take to be back: far longer than any does, far shorter than the hold time of
+/// 90 s and what is left of it.
+const BACK: Duration = Duration::from_secs(45);
+
+/// One of the peers.
+struct Guest {
+    kind: Kind,
+    number: u8,
+    v4: bool,
+    key: bool,
+    speaker: Option<Speaker>,
+}
+
+/// What happens to a peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Its daemon is killed: the kernel still says so.
+    Killed,
+    /// Its host is away without a word, forgets all, and is back within a second.
+    HostLost,
+    /// The same, and it comes back with other families.
+    HostChanged,
+}
+
+/// Every kind, address family and security once.
+fn guests() -> Vec<Guest> {
+    let mut guests = Vec::new();
+    for kind in KINDS {
+        for (v4, key) in [(true, false), (true, true), (false, false), (false, true)] {
+            let number = u8::try_from(guests.len() + 2).expect("few");
+            let speaker = None;
+            guests.push(Guest {
+                kind,
+                number,
+                v4,
+                key,
+                speaker,
+            });
+        }
+    }
+    guests
+}
+
+impl Guest {
+    fn address(&self) -> IpAddr {
+        address(self.number, self.v4)
+    }
+
+    /// The prefix that it announces.
+    fn net(&self) -> String {
+        match self.v4 {
+            true => format!("10.65.{}.0/24", self.number),
+            false => format!("fd65:{:x}::/64", self.number),
+        }
+    }
+
+    /// With graceful restart over IPv4, without over IPv6.
+    fn setup(&self, families: &'static [&'static str], announces: bool) -> Setup {
+        let setup = match self.v4 {
+            true => Setup::fabric().restarting_within(240),
+            false => Setup::fabric().without_graceful_restart(),
+        };
+        let setup = setup.neighbor(address(1, self.v4), ASN).carrying(families);
+        let setup = if self.key { setup.password(KEY) } else { setup };
+        match announces {
+            true => setup.announcing(&self.net()),
+            false => setup,
+        }
+    }
+
+    fn families(&self) -> &'static [&'static str] {
+        if self.v4 { V4 } else { V6 }
+    }
+
+    /// Whether its routes are to be there all the time while it is replaced. FRR 8.4 sends its
+    /// End-of-RIB marker before its routes.
+    fn keeps_routes(&self) -> bool {
+        self.v4 && self.kind != Kind::Frr
+    }
+
+    fn speaker(&self) -> &Speaker {
+        self.speaker.as_ref().expect("it runs")
+    }
+
+    /// Runs a program on its host.
+    async fn run(&self, name: &str, arguments: &[&str]) {
+        let program =
+            Program::new(foreign(name).expect("installed")).args(arguments.iter().copied());
+        let ended = self.speaker().site.host.output(&program).await;
+        assert!(
+            ended.expect("a process").0.success(),
+            "{name} {arguments:?}"
+        );
+    }
+
+    async fn suffers(&mut self, fate: Fate) {
+        let families = if fate == Fate::HostChanged {
+            BOTH
+        } else {
+            self.families()
+        };
+        if fate != Fate::Killed {
+            let drop_all = "add table inet away; \
+                add chain inet away in { type filter hook prerouting priority -300; policy drop; }; \
+                add chain inet away out { type filter hook output priority -300; policy drop; }";
+            self.run("nft", &[drop_all]).await;
+        }
+        self.speaker
+            .as_mut()
+            .expect("it runs")
+            .kill()
+            .await
+            .expect("killed");
+        if fate != Fate::Killed {
+            // No connection outlives the host, and no word of their end leaves it.
+            self.run(
+                "ss",
+                &["-K", "-t", "dport", "=", "179", "or", "sport", "=", "179"],
+            )
+            .await;
+            let back = match self.key {
+                // A kernel without a listening socket for the port does not sign a reset.
+                true => {
+                    "delete table inet away; add table inet mute; \
+                    add chain inet mute out { type filter hook output priority -300; }; \
+                    add rule inet mute out tcp flags & rst == rst drop"
+                }
+                false => "delete table inet away",
+            };
+            self.run("nft", &[back]).await;
+        }
+        // The kernel of our client has its route still.
+        let mut setup = self.setup(families, self.kind != Kind::Client);
+        setup.restarted = true;
+        let speaker = self.speaker.take().expect("it runs");
+        self.speaker = Some(speaker.start_again(&setup).await.expect("started again"));
+    }
+
+    /// Ends what was done to its host.
+    async fn recovers(&self) {
+        if self.key {
+            self.run("nft", &["add table inet mute; delete table inet mute"])
+                .await;
+        }
+    }
+}
+
+fn address(number: u8, v4: bool) -> IpAddr {
+    match v4 {
+        true => Site::v4(number).into(),
+        false => Site::v6(number).into(),
+    }
+}
+
+/// Our reflector on host 1 with all of them, each session up and each route there.
+async fn fabric(ground: &Ground) -> (Speaker, Vec<Guest>) {
+    let mut guests = guests();
+    let mut setup = Setup::fabric().restarting_within(240);
+    for guest in &guests {
+        setup = setup.neighbor(guest.address(), ASN).carrying(BOTH);
+        if guest.key {
+            setup = setup.password(KEY);
+        }
+    }
+    let ours = ground
+        .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
+        .await;
+    for guest in &mut guests {
+        let setup = guest.setup(guest.families(), true);
+        guest.speaker = Some(ground.speaker(guest.kind, guest.number, &setup).await);
+    }
+    ours.is_up().await;
+    has_routes(&ours, &guests).await;
+    (ours, guests)
+}
+
+async fn has_routes(ours: &Speaker, guests: &[Guest]) {
+    let all = until(interop_tests::PATIENCE, "all routes", async || {
+        let held = ours.learned().await;
+        let missing = held.map(|held| {
+            let nets = guests.iter().map(Guest::net);
+            let missing = nets.filter(|net| !held.contains_key(&net.parse().expect("a prefix")));
+            missing.collect::<Vec<_>>()
+        });
+        Ok::<_, Error>(match missing {
+            Ok(missing) if missing.is_empty() => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+    });
+    all.await
+        .unwrap_or_else(|error| panic!("{error}\n{}", ours.log_tail()));
+}
+
+/// How often each session of ours went down, and since when it is up.
+async fn flaps(ours: &Speaker) -> BTreeMap<IpAddr, (u64, Option<u64>, String)> {
+    let neighbors = ours.neighbors().await.neighbors.into_iter();
+    let flaps = neighbors.filter_map(|one| {
+        let why = one.last_down.unwrap_or_default();
+        Some((one.address?, (one.flaps, one.since_s, why)))
+    });
+    flaps.collect()
+}
+
+/// Does the same to all peers, one after the other, and waits until each is back.
+async fn all_come_back(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
+    let before = flaps(ours).await;
+    let mut begun = Instant::now();
+    for guest in &mut *guests {
+        begun = Instant::now();
+        guest.suffers(fate).await;
+        let away = begun.elapsed();
+        println!(
+            "{:?} on host {} is back after {away:?}",
+            guest.kind, guest.number
+        );
+    }
+    let guests = &*guests;
+    let back = until(BACK, "all peers are back", async || {
+        let now = flaps(ours).await;
+        let missing = guests.iter().filter(|guest| {
+            let (flaps, since, _) = &now[&guest.address()];
+            *flaps == before[&guest.address()].0 || since.is_none()
+        });
+        let missing: Vec<_> = missing.map(|guest| (guest.kind, guest.number)).collect();
+        Ok::<_, Error>(if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{missing:?}"))
+        })
+    });
+    back.await
+        .unwrap_or_else(|error| panic!("{error}\n{}", ours.log_tail()));
+    println!(
+        "all sessions are up {:?} after the last peer was hit",
+        begun.elapsed()
+    );
+    for guest in guests {
+        let (flaps, _, why) = &flaps(ours).await[&guest.address()];
+        println!(
+            "{:?} on host {}: {flaps} flaps, last: {why}",
+            guest.kind, guest.number
+        );
+        if guest.key && fate != Fate::Killed {
+            assert!(
+                why.starts_with("the connection was dead"),
+                "host {}: {why}",
+                guest.number
+            );
+        }
+        guest.recovers().await;
+    }
+    has_routes(ours, guests).await;
+}
+
+/// The same, while the routes of those that restart gracefully stay.
+async fn all_come_back_with_their_routes(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
+    let kept = guests.iter().filter(|guest| guest.keeps_routes());
+    let kept: Vec<ipnet::IpNet> = kept
+        .map(|one| one.net().parse().expect("a prefix"))
+        .collect();
+    let watch = async {
+        loop {
+            if let Ok(held) = ours.learned().await {
+                for net in &kept {
+                    assert!(held.contains_key(net), "{net} lost\n{}", ours.log_tail());
+                }
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = watch => unreachable!("watches for ever"),
+        () = all_come_back(ours, guests, fate) => {}
+    }
+}
+
+#[test]
+fn dead_peer_is_back_before_the_hold_timer() {
+    in_ground(
+        &KINDS,
+        "dead_peer_is_back_before_the_hold_timer",
+        async |ground| {
+            if ["nft", "ss"].iter().any(|name| foreign(name).is_none()) {
+                return;
+            }
+            let (ours, mut guests) = fabric(&ground).await;
+            all_come_back_with_their_routes(&ours, &mut guests, Fate::Killed).await;
+            all_come_back_with_their_routes(&ours, &mut guests, Fate::HostLost).await;
+            all_come_back(&ours, &mut guests, Fate::HostChanged).await;
+            for neighbor in ours.neighbors().await.neighbors {
+                let families: Vec<_> = neighbor.families.iter().map(|one| &one.family).collect();
+                assert_eq!(families, BOTH, "{}", neighbor.name);
+            }
+        },
+    );
+}
+
+/// The OPEN of a peer, or that of another speaker at its address.
+fn open(guest: &Guest) -> BytesMut {
+    let family = if guest.v4 {
+        Family::IPV4_UNICAST
+    } else {
+        Family::IPV6_UNICAST
+    };
+    let open = Open {
+        asn: Asn(ASN),
+        hold_time: 90,
+        id: RouterId(Site::v4(guest.number)),
+        capabilities: vec![
+            Capability::MultiProtocol(family),
+            Capability::FourOctetAsn(Asn(ASN)),
+        ],
+    };
+    let mut octets = BytesMut::new();
+    open.encode(&mut octets);
+    octets
+}
+
+/// Dials from the peer's own host and says its OPEN, or nothing. The answer, if there is one.
+async fn dial(guest: &Guest, says: &[u8]) -> Option<Notification> {
+    let to = address(1, guest.v4);
+    let host = &guest.speaker().site.host;
+    let make = || {
+        if guest.v4 {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }
+    };
+    let socket = host.run(make).expect("a thread").expect("a socket");
+    if guest.key {
+        let length = if guest.v4 { 32 } else { 128 };
+        set_md5_key(&socket, to, length, KEY.as_bytes()).expect("a key");
+    }
+    let exchange = async {
+        let mut stream = socket.connect((to, 179).into()).await.ok()?;
+        if says.is_empty() {
+            return None;
+        }
+        stream.write_all(says).await.ok()?;
+        let mut octets = BytesMut::new();
+        while let Ok(1..) = stream.read_buf(&mut octets).await {
+            if let Ok(Some(frame)) = bgp_proto::next_frame(&mut octets, 4096) {
+                let notified = frame.kind == MessageKind::Notification;
+                return notified.then(|| Notification::parse(&frame.body)).flatten();
+            }
+        }
+        None
+    };
+    timeout(Duration::from_secs(5), exchange)
+        .await
+        .ok()
+        .flatten()
+}
+
+/// How often an attacker dials, and how many times: the attempts of a minute at one a second.
+const PAUSE: Duration = Duration::from_millis(500);
+const ATTEMPTS: usize = 60;
+
+/// Dials from a peer's host over and over; how often the answer was that the older connection
+/// stays.
+async fn attack(guest: &Guest) -> usize {
+    let open = open(guest);
+    let mut refused = 0;
+    for _ in 0..ATTEMPTS {
+        let next = Instant::now() + PAUSE;
+        let _ = timeout(PAUSE, dial(guest, &[])).await;
+        let answer = dial(guest, &open).await;
+        let collision = (code::CEASE, cease::CONNECTION_COLLISION_RESOLUTION);
+        refused += usize::from(answer.is_some_and(|n| (n.code, n.subcode) == collision));
+        sleep(next.saturating_duration_since(Instant::now())).await;
+    }
+    refused
+}
+
+/// On a path that loses one packet in ten in both directions, valid OPENs end no session.
+#[test]
+fn live_session_outlives_valid_opens_on_a_lossy_path() {
+    let name = "live_session_outlives_valid_opens_on_a_lossy_path";
+    in_ground(&KINDS, name, async |ground| {
+        if foreign("nft").is_none() {
+            return;
+        }
+        let (ours, guests) = fabric(&ground).await;
+        let before = flaps(&ours).await;
+        let lossy = "add table inet lossy; \
+            add chain inet lossy in { type filter hook prerouting priority -300; }; \
+            add rule inet lossy in meta l4proto tcp numgen random mod 100 < 10 drop";
+        let nft = foreign("nft").expect("installed");
+        let ended = ours.site.host.output(&Program::new(nft).arg(lossy)).await;
+        assert!(ended.expect("a process").0.success());
+        let mut attacks = tokio::task::JoinSet::new();
+        for guest in guests {
+            attacks.spawn(async move {
+                guest.run("nft", &[lossy]).await;
+                let refused = attack(&guest).await;
+                (refused, guest)
+            });
+        }
+        while let Some(done) = attacks.join_next().await {
+            let (refused, guest) = done.expect("an attack");
+            let named = format!("{:?} on host {}", guest.kind, guest.number);
+            println!("{named}: {refused} of {ATTEMPTS} opened connections were refused");
+            assert!(
+                refused > ATTEMPTS / 6,
+                "{named}: too few attempts to mean anything"
+            );
+            let (flaps, _, why) = &flaps(&ours).await[&guest.address()];
+            assert_eq!(*flaps, before[&guest.address()].0, "{named}: {why}");
+        }
+    });
+}
