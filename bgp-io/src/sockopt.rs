@@ -4,10 +4,12 @@
 //! call of `getsockopt` for values of any length.
 #![allow(unsafe_code)]
 
+use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
+use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{GetSockOpt, SetSockOpt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
@@ -135,9 +137,18 @@ pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
 
 /// Has lost segments of a connection repeated at even intervals at first: a peer whose host was
 /// away for a second is then noticed by what it does not answer, not by a timer that has become
-/// long.
+/// long. The kernel does so only where the congestion control has a slow start that ends, so BBR is
+/// replaced.
 pub(crate) fn set_prompt_repeats(socket: &impl AsFd) -> io::Result<()> {
-    Ok(TcpThinLinearTimeouts.set(socket, &1)?)
+    TcpThinLinearTimeouts.set(socket, &1)?;
+    let control = TcpCongestion.get(socket)?;
+    if control.as_encoded_bytes().starts_with(b"bbr") {
+        // Reno is in every kernel and open to everyone.
+        TcpCongestion
+            .set(socket, &OsString::from("cubic"))
+            .or_else(|_| TcpCongestion.set(socket, &OsString::from("reno")))?;
+    }
+    Ok(())
 }
 
 /// `TCP_MD5SIG_FLAG_PREFIX` of `linux/tcp.h`.

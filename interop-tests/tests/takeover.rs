@@ -225,12 +225,14 @@ async fn has_routes(ours: &Speaker, guests: &[Guest]) {
         .unwrap_or_else(|error| panic!("{error}\n{}", ours.log_tail()));
 }
 
-/// How often each session of ours went down, and since when it is up.
-async fn flaps(ours: &Speaker) -> BTreeMap<IpAddr, (u64, Option<u64>, String)> {
+/// How often each session of ours went down, whether it is up with all its routes, and why it went
+/// down last.
+async fn flaps(ours: &Speaker) -> BTreeMap<IpAddr, (u64, bool, String)> {
     let neighbors = ours.neighbors().await.neighbors.into_iter();
     let flaps = neighbors.filter_map(|one| {
         let why = one.last_down.unwrap_or_default();
-        Some((one.address?, (one.flaps, one.since_s, why)))
+        let whole = one.since_s.is_some() && one.stale_for_s.is_none();
+        Some((one.address?, (one.flaps, whole, why)))
     });
     flaps.collect()
 }
@@ -252,8 +254,8 @@ async fn all_come_back(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
     let back = until(BACK, "all peers are back", async || {
         let now = flaps(ours).await;
         let missing = guests.iter().filter(|guest| {
-            let (flaps, since, _) = &now[&guest.address()];
-            *flaps == before[&guest.address()].0 || since.is_none()
+            let (flaps, whole, _) = &now[&guest.address()];
+            *flaps == before[&guest.address()].0 || !whole
         });
         let missing: Vec<_> = missing.map(|guest| (guest.kind, guest.number)).collect();
         Ok::<_, Error>(if missing.is_empty() {

@@ -254,6 +254,8 @@ impl World {
         let now = self.now;
         for ((peer, conn), mut octets) in std::mem::take(&mut self.machines[at].inbox) {
             while self.ends.contains_key(&(at, peer, conn))
+                && (self.machines[at].speaker_mut())
+                    .is_some_and(|speaker| speaker.reads(peer, conn))
                 && let Ok(Some(frame)) = next_frame(&mut octets, 4096)
             {
                 if let Some(speaker) = self.machines[at].speaker_mut() {
@@ -279,9 +281,28 @@ impl World {
                     self.close((at, peer, conn));
                 }
                 Output::Event(event) => self.hear(at, &event),
+                Output::Promote(peer) => self.promote(at, peer),
+                // No stream of this network dies without a word.
+                Output::Probe { peer, conn, .. } => {
+                    let answered = bgp_fsm::Input::Probed(bgp_fsm::Probed::Answered);
+                    self.session((at, peer, conn), answered);
+                }
                 Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
             }
         }
+    }
+
+    fn promote(&mut self, at: usize, peer: PeerId) {
+        let (held, inbound) = ((at, peer, Conn::Held), (at, peer, Conn::Inbound));
+        if let Some(other) = self.ends.remove(&held) {
+            self.ends.insert(inbound, other);
+            self.ends.insert(other, inbound);
+        }
+        let inbox = &mut self.machines[at].inbox;
+        if let Some(octets) = inbox.remove(&(peer, Conn::Held)) {
+            inbox.insert((peer, Conn::Inbound), octets);
+        }
+        self.session(inbound, bgp_fsm::Input::Promoted);
     }
 
     fn hear(&mut self, at: usize, event: &Event) {
@@ -306,11 +327,11 @@ impl World {
             Some((to, speaker.accept(now, remote, local).ok()?))
         });
         let ours = (from, peer, Conn::Outbound);
-        let Some((to, accepted)) = accepted else {
+        let Some((to, (accepted, place))) = accepted else {
             return self.session(ours, bgp_fsm::Input::Failed(Conn::Outbound));
         };
         self.outputs(to);
-        let theirs = (to, accepted, Conn::Inbound);
+        let theirs = (to, accepted, place);
         self.ends.insert(ours, theirs);
         self.ends.insert(theirs, ours);
         for (end, local, remote) in [(ours, local, remote), (theirs, remote, local)] {
