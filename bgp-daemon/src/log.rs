@@ -47,6 +47,8 @@ enum Of {
 enum Kind {
     /// A session comes up, goes down, or is not had.
     Session,
+    /// A connection was held while another one was in use.
+    Held,
     Malformed,
     PrefixLimit(Family),
     EndOfRib(Family),
@@ -188,6 +190,7 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
         Event::State { peer, .. } | Event::Up { peer, .. } | Event::Down { peer, .. } => {
             Some((*peer, Kind::Session))
         }
+        Event::HeldEnded { peer, .. } => Some((*peer, Kind::Held)),
         Event::Malformed { peer, .. } => Some((*peer, Kind::Malformed)),
         Event::EndOfRib { peer, family, .. } => Some((*peer, Kind::EndOfRib(*family))),
         Event::PrefixLimit { peer, family, .. } => Some((*peer, Kind::PrefixLimit(*family))),

@@ -97,7 +97,7 @@ impl Pair {
     fn connect(&mut self, at_client: PeerId) {
         let client: SocketAddr = "10.0.0.11:40000".parse().expect("an address");
         let reflector: SocketAddr = "10.0.0.1:179".parse().expect("an address");
-        let at_reflector = self
+        let (at_reflector, _) = self
             .reflector
             .accept(NOW, reflector, client)
             .expect("in the range");
