@@ -324,6 +324,11 @@ impl Wire {
                 match output {
                     Output::Event(event) => self.events.push(event),
                     Output::Close { peer, conn } => self.write(peer, conn),
+                    Output::Promote(peer) => {
+                        let promoted = bgp_fsm::Input::Promoted;
+                        self.speaker
+                            .handle(self.now, Input::Session(peer, promoted));
+                    }
                     _ => {}
                 }
             }
