@@ -174,7 +174,7 @@ fn forgotten_neighbors_do_not_hide_the_next_one_of_their_number() {
         case.down_of(at_ms(0), number);
     }
     assert_eq!(case.lines.len() as u64, REPEATS_LOGGED);
-    let peer = case.speaker.accept(at_ms(0), local, remote).expect("room");
+    let (peer, _) = case.speaker.accept(at_ms(0), local, remote).expect("room");
     assert_eq!(peer, number);
     case.down_of(at_ms(1), peer);
     assert_eq!(case.lines.len() as u64, REPEATS_LOGGED + 1);

@@ -108,7 +108,7 @@ pub fn line(speaker: &Speaker, event: &Event) -> Line {
             },
             format!(
                 "neighbor {}: another connection while one was in use: {end}",
-                name(*peer)
+                speaker.peer_name(*peer)
             ),
         ),
         // The fault tells the remedy that it asks for.
