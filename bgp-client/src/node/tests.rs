@@ -145,7 +145,7 @@ impl Host {
 
     fn connect(&mut self, peer: PeerId, remote: SocketAddr) {
         let local: SocketAddr = "10.0.0.11:40000".parse().unwrap();
-        let accepted = self.speakers[1].accept(NOW, remote, local).expect("known");
+        let (accepted, _) = self.speakers[1].accept(NOW, remote, local).expect("known");
         let opened = |conn, local, remote| bgp_fsm::Input::Opened {
             conn,
             local,

@@ -95,10 +95,10 @@ fn dial_v6(wire: &mut Wire, from: &str) {
     let [local, remote] = [IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]), remote]
         .map(|address| SocketAddr::new(address, 179));
     let peer = wire.speaker.accept(wire.now, local, remote);
-    let peer = peer.expect("an older one makes room");
+    let (peer, conn) = peer.expect("an older one makes room");
     wire.settle();
     let opened = bgp_fsm::Input::Opened {
-        conn: Conn::Inbound,
+        conn,
         local,
         remote,
     };

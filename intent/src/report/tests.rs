@@ -213,9 +213,8 @@ fn failed_handshakes_have_one_line_with_reasons() {
     for last in [21, 22, 22] {
         let local = "10.0.0.1:179".parse().expect("an address");
         let peer = pair.reflector.accept(NOW, local, from(last));
-        let peer = peer.expect("room");
+        let (peer, conn) = peer.expect("room");
         pair.outputs();
-        let conn = Conn::Inbound;
         let opened = SessionInput::Opened {
             conn,
             local,
