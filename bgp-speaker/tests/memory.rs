@@ -18,7 +18,7 @@ use rib::{Budget, PeerId, Progress, Role};
 
 /// A client whose session is up and which has taken everything: at most so many octets, the room
 /// that growing tables of clients keep free included.
-const CLIENT: usize = 4096;
+const CLIENT: usize = 4608;
 
 const ASN: Asn = Asn(64_512);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
