@@ -42,6 +42,7 @@ mod key;
 mod lenient;
 mod limits;
 mod resource;
+mod schema;
 mod selector;
 mod status;
 mod validate;
@@ -86,6 +87,7 @@ pub use resource::ipam_configuration::{AddressPersistence, IpamConfigurationSpec
 pub use resource::network_policy::{
     GlobalNetworkPolicySpec, NetworkPolicySpec, PolicySpec, PolicyType, TierSpec,
 };
+pub use resource::network_set::{HostEndpointSpec, NetworkSetSpec};
 pub use resource::node::{
     NodeAddress, NodeBgp, NodeInterface, NodeSpec, NodeWireguard, OrchRef, cluster_id,
 };
@@ -98,6 +100,10 @@ pub use resource::shown::shown;
 pub use resource::strict::{encode_over, encode_strict};
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
 pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};
+pub use schema::{
+    Declared, Program, Standing, UnsupportedField, declared, unsupported_fields,
+    unsupported_in_rule,
+};
 pub use selector::{Selector, SelectorError};
 pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
 pub use validate::{Invalid, Problem};

@@ -9,6 +9,7 @@ pub(crate) mod ip_pool;
 pub(crate) mod ip_reservation;
 pub(crate) mod ipam_configuration;
 pub(crate) mod network_policy;
+pub(crate) mod network_set;
 pub(crate) mod node;
 pub(crate) mod policy;
 pub(crate) mod profile;

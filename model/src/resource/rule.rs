@@ -72,6 +72,17 @@ pub enum Action {
     Pass,
 }
 
+impl Action {
+    /// What is done in place of a rule that has a condition which is not supported: the closed
+    /// side.
+    pub const fn when_unsupported(self) -> &'static str {
+        match self {
+            Self::Allow | Self::Log => "the rule is left out",
+            Self::Deny | Self::Pass => "all that comes to this rule is dropped",
+        }
+    }
+}
+
 /// One end of a packet's way. All that is given must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

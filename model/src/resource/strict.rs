@@ -1,7 +1,5 @@
 //! Strict writing: every field of a typed kind must be one that the kind has.
 
-mod fields;
-
 use serde_json::{Map, Value};
 
 use super::{EncodeError, ParseError, RawSpec, Resource, Spec};
@@ -16,9 +14,11 @@ use crate::resource::ip_pool::IpPoolSpec;
 use crate::resource::ip_reservation::IpReservationSpec;
 use crate::resource::ipam_configuration::IpamConfigurationSpec;
 use crate::resource::network_policy::{GlobalNetworkPolicySpec, NetworkPolicySpec, TierSpec};
+use crate::resource::network_set::{HostEndpointSpec, NetworkSetSpec};
 use crate::resource::node::NodeSpec;
 use crate::resource::profile::ProfileSpec;
 use crate::resource::workload_endpoint::WorkloadEndpointSpec;
+use crate::schema::{Fields, Shape, fields};
 use crate::validate::{Faults, Invalid, Problem};
 
 /// Key and value to store of a resource that a person wrote. Beyond what [`Resource::encode`]
@@ -42,8 +42,8 @@ pub fn encode_over(
         .unwrap_or_default();
     let kind = Kind::from_name(name).ok_or_else(|| EncodeError::UnknownKind(name.to_owned()))?;
     let mut faults = Faults::default();
-    unknown_fields("", &resource, &[stored], fields::fields(kind), &mut faults);
-    scalars_as_texts(&mut resource, &Shape::Object(fields::fields(kind)));
+    unknown_fields("", &resource, &[stored], fields(kind), &mut faults);
+    scalars_as_texts(&mut resource, &Shape::Object(fields(kind)));
     match kind {
         Kind::Node => encode::<NodeSpec>(resource, faults.0),
         Kind::WorkloadEndpoint => encode::<WorkloadEndpointSpec>(resource, faults.0),
@@ -59,6 +59,8 @@ pub fn encode_over(
         Kind::NetworkPolicy => encode::<NetworkPolicySpec>(resource, faults.0),
         Kind::GlobalNetworkPolicy => encode::<GlobalNetworkPolicySpec>(resource, faults.0),
         Kind::Tier => encode::<TierSpec>(resource, faults.0),
+        Kind::NetworkSet | Kind::GlobalNetworkSet => encode::<NetworkSetSpec>(resource, faults.0),
+        Kind::HostEndpoint => encode::<HostEndpointSpec>(resource, faults.0),
         _ => encode::<RawSpec>(resource, faults.0),
     }
 }
@@ -88,20 +90,6 @@ fn encode<S: Spec>(
     }
 }
 
-/// What a field may hold.
-enum Shape {
-    /// Anything.
-    Any,
-    /// Text, a list of texts, or an object of texts.
-    Text,
-    /// An object with these fields.
-    Object(Fields),
-    /// A list of objects with these fields.
-    List(Fields),
-}
-
-type Fields = &'static [(&'static str, Shape)];
-
 /// The fields that are neither known nor in one of the objects that are `stored` in this place:
 /// one, or those of a list.
 fn unknown_fields(
@@ -119,16 +107,17 @@ fn unknown_fields(
             format!("{path}.{name}")
         };
         let stored: Vec<&Value> = stored.iter().filter_map(|value| value.get(name)).collect();
-        match fields.iter().find(|(known, _)| known == name) {
+        let known = fields.iter().find(|known| known.name == name);
+        match known.map(|known| known.shape.parts()) {
             None if stored.is_empty() => {
                 let meant = nearest(name, object, fields);
                 faults.push(path, Problem::UnknownField { meant });
             }
-            None | Some((_, Shape::Any | Shape::Text)) => {}
-            Some((_, Shape::Object(fields))) => {
+            None | Some(None) => {}
+            Some(Some((fields, false))) => {
                 unknown_fields(&path, inner, &stored, fields, faults);
             }
-            Some((_, Shape::List(fields))) => {
+            Some(Some((fields, true))) => {
                 let lists = stored.iter().filter_map(|value| value.as_array());
                 let stored: Vec<&Value> = lists.flatten().collect();
                 for (at, item) in inner.as_array().into_iter().flatten().enumerate() {
@@ -150,19 +139,17 @@ fn scalars_as_texts(value: &mut Value, shape: &Shape) {
                 .values_mut()
                 .for_each(|inner| scalars_as_texts(inner, shape));
         }
-        (Shape::Text | Shape::List(_), Value::Array(items)) => {
-            let of_item = match shape {
-                Shape::List(fields) => Shape::Object(fields),
-                _ => Shape::Text,
-            };
+        (Shape::Text | Shape::List(_) | Shape::Rules, Value::Array(items)) => {
+            let parts = shape.parts();
+            let of_item = parts.map_or(Shape::Text, |(fields, _)| Shape::Object(fields));
             items
                 .iter_mut()
                 .for_each(|item| scalars_as_texts(item, &of_item));
         }
         (Shape::Object(fields), Value::Object(object)) => {
-            for (name, shape) in *fields {
-                if let Some(inner) = object.get_mut(*name) {
-                    scalars_as_texts(inner, shape);
+            for field in *fields {
+                if let Some(inner) = object.get_mut(field.name) {
+                    scalars_as_texts(inner, &field.shape);
                 }
             }
         }
@@ -174,11 +161,12 @@ fn scalars_as_texts(value: &mut Value, shape: &Shape) {
 fn nearest(name: &str, object: &Map<String, Value>, fields: Fields) -> Option<&'static str> {
     fields
         .iter()
-        .filter(|(known, _)| !object.contains_key(*known))
-        .map(|(known, _)| {
+        .map(|field| field.name)
+        .filter(|known| !object.contains_key(*known))
+        .map(|known| {
             (
                 strsim::damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase()),
-                *known,
+                known,
             )
         })
         .filter(|(distance, known)| *distance <= known.len().div_ceil(3))

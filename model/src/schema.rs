@@ -1,0 +1,300 @@
+//! The schema of the data model: every field of every kind, and which program supports it.
+//!
+//! It is one table, which writing, reporting and the operators' page share: `cambric apply` refuses
+//! a field that is not in it, and whoever stores or reads a resource finds here which of its fields
+//! have no effect, with the reason ([`unsupported_fields`]).
+
+mod felix_configuration;
+mod others;
+mod policy;
+mod routing;
+#[cfg(test)]
+mod tests;
+mod unsupported;
+
+use serde_json::Value;
+
+use crate::key::kind::Kind;
+pub use unsupported::{UnsupportedField, unsupported_fields, unsupported_in_rule};
+
+/// A part of the suite that supports a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Program {
+    /// The agent of a host.
+    Felix,
+    /// The BGP client and the route reflector.
+    Bgp,
+    /// Address management: the CNI plugin and `cambric ipam`.
+    Ipam,
+    /// Every program that reads the datastore.
+    Datastore,
+}
+
+impl Program {
+    /// What operators call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Felix => "Felix",
+            Self::Bgp => "the BGP daemons",
+            Self::Ipam => "address management",
+            Self::Datastore => "every program",
+        }
+    }
+}
+
+/// What has an effect when a field is set.
+#[derive(Clone, Copy)]
+pub(crate) enum Support {
+    /// This program supports it.
+    By(Program),
+    /// A remark, an identity or a record, in Calico too: nothing acts on it.
+    Record,
+    /// Its parts tell.
+    Parts,
+    /// No program supports it.
+    No {
+        /// The program that reports it; without one, it is reported where it is written and shown.
+        due: Option<Program>,
+        /// Whether a value asks for anything.
+        asks: fn(&Value) -> bool,
+        /// What becomes of it.
+        reason: &'static str,
+    },
+}
+
+/// What a field may hold.
+#[derive(Clone, Copy)]
+pub(crate) enum Shape {
+    /// Anything.
+    Any,
+    /// Text, a list of texts, or an object of texts.
+    Text,
+    /// An object with these fields.
+    Object(Fields),
+    /// A list of objects with these fields.
+    List(Fields),
+    /// A list of rules.
+    Rules,
+}
+
+impl Shape {
+    /// The fields of its objects, and whether it is a list of them.
+    pub(crate) const fn parts(self) -> Option<(Fields, bool)> {
+        match self {
+            Self::Any | Self::Text => None,
+            Self::Object(fields) => Some((fields, false)),
+            Self::List(fields) => Some((fields, true)),
+            Self::Rules => Some((policy::RULE, true)),
+        }
+    }
+}
+
+/// A field.
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) support: Support,
+}
+
+pub(crate) type Fields = &'static [Field];
+
+/// A field that a program supports.
+const fn by(program: Program, name: &'static str, shape: Shape) -> Field {
+    let support = Support::By(program);
+    Field {
+        name,
+        shape,
+        support,
+    }
+}
+
+const fn felix(name: &'static str, shape: Shape) -> Field {
+    by(Program::Felix, name, shape)
+}
+
+const fn bgp(name: &'static str, shape: Shape) -> Field {
+    by(Program::Bgp, name, shape)
+}
+
+const fn ipam(name: &'static str, shape: Shape) -> Field {
+    by(Program::Ipam, name, shape)
+}
+
+/// A field that nothing acts on, in Calico either.
+const fn record(name: &'static str, shape: Shape) -> Field {
+    let support = Support::Record;
+    Field {
+        name,
+        shape,
+        support,
+    }
+}
+
+/// A field whose parts tell.
+const fn parts(name: &'static str, shape: Shape) -> Field {
+    let support = Support::Parts;
+    Field {
+        name,
+        shape,
+        support,
+    }
+}
+
+/// A field that no program supports; `due` reports it where a value is set.
+const fn no(
+    due: Option<Program>,
+    name: &'static str,
+    shape: Shape,
+    asks: fn(&Value) -> bool,
+    reason: &'static str,
+) -> Field {
+    let support = Support::No { due, asks, reason };
+    Field {
+        name,
+        shape,
+        support,
+    }
+}
+
+/// Whether a value is there at all.
+fn always(_: &Value) -> bool {
+    true
+}
+
+/// Whether a value, or a part of it, is more than `null`, false, a zero or an empty text.
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => list.iter().any(is_set),
+        Value::Object(fields) => fields.values().any(is_set),
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::Bool(true) => true,
+    }
+}
+
+/// Whether a condition may be meant: it is more than `null` or an empty object.
+fn may_match(value: &Value) -> bool {
+    !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty())
+}
+
+/// The fields of a resource of a kind.
+pub(crate) const fn fields(kind: Kind) -> Fields {
+    match kind {
+        Kind::Node => routing::NODE,
+        Kind::IpPool => routing::IP_POOL,
+        Kind::BgpConfiguration => routing::BGP_CONFIGURATION,
+        Kind::BgpPeer => routing::BGP_PEER,
+        Kind::BgpFilter => routing::BGP_FILTER,
+        Kind::IpReservation => routing::IP_RESERVATION,
+        Kind::IpamConfiguration => routing::IPAM_CONFIGURATION,
+        Kind::ClusterInformation => routing::CLUSTER_INFORMATION,
+        Kind::WorkloadEndpoint => policy::WORKLOAD_ENDPOINT,
+        Kind::HostEndpoint => policy::HOST_ENDPOINT,
+        Kind::Profile => policy::PROFILE,
+        Kind::NetworkPolicy => policy::NETWORK_POLICY,
+        Kind::GlobalNetworkPolicy => policy::GLOBAL_NETWORK_POLICY,
+        Kind::Tier => policy::TIER,
+        Kind::NetworkSet | Kind::GlobalNetworkSet => policy::NETWORK_SET,
+        Kind::StagedNetworkPolicy | Kind::StagedGlobalNetworkPolicy => policy::STAGED_POLICY,
+        Kind::StagedKubernetesNetworkPolicy => policy::STAGED_KUBERNETES_POLICY,
+        Kind::FelixConfiguration => felix_configuration::FELIX_CONFIGURATION,
+        Kind::BlockAffinity => others::BLOCK_AFFINITY,
+        Kind::LiveMigration => others::LIVE_MIGRATION,
+        Kind::KubeControllersConfiguration => others::KUBE_CONTROLLERS_CONFIGURATION,
+        Kind::CalicoNodeStatus => others::CALICO_NODE_STATUS,
+    }
+}
+
+/// What is declared of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    /// Its path, such as `spec.ingress[].source.nets`.
+    pub path: String,
+    /// What has an effect when it is set.
+    pub standing: Standing,
+}
+
+/// What has an effect when a field is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// This program supports it.
+    Supported(Program),
+    /// It is a record: in Calico, too, nothing acts on it.
+    Record,
+    /// It has no effect.
+    Unsupported {
+        /// The program that reports it in its status, if it is one's business.
+        due: Option<Program>,
+        /// What becomes of it.
+        reason: &'static str,
+    },
+}
+
+/// The fields of a kind's spec down to those that have no parts of their own.
+pub fn declared(kind: Kind) -> Vec<Declared> {
+    let mut found = Vec::new();
+    if let Some(spec) = fields(kind).iter().find(|field| field.name == "spec") {
+        declare("spec", spec, None, &mut found);
+    }
+    found
+}
+
+fn declare(path: &str, field: &Field, above: Option<Standing>, found: &mut Vec<Declared>) {
+    let standing = match field.support {
+        Support::By(program) => Some(Standing::Supported(program)),
+        Support::Record => Some(Standing::Record),
+        Support::No { due, reason, .. } => Some(Standing::Unsupported { due, reason }),
+        Support::Parts => None,
+    };
+    let standing = above.or(standing);
+    match (field.shape.parts(), standing) {
+        (Some((fields, is_list)), _) => {
+            let list = if is_list { "[]" } else { "" };
+            for field in fields {
+                let path = format!("{path}{list}.{}", field.name);
+                declare(&path, field, standing, found);
+            }
+        }
+        (None, Some(standing)) => found.push(Declared {
+            path: path.to_owned(),
+            standing,
+        }),
+        (None, None) => {}
+    }
+}
+
+const METADATA: Fields = {
+    use Shape::{Any, Text};
+    &[
+        record("name", Text),
+        record("namespace", Text),
+        record("uid", Text),
+        record("creationTimestamp", Any),
+        record("labels", Text),
+        record("annotations", Text),
+        record("resourceVersion", Text),
+        record("generateName", Any),
+        record("generation", Any),
+        record("selfLink", Any),
+        record("managedFields", Any),
+        record("ownerReferences", Any),
+        record("finalizers", Any),
+        record("deletionTimestamp", Any),
+        record("deletionGracePeriodSeconds", Any),
+    ]
+};
+
+/// An envelope around a spec.
+macro_rules! envelope {
+    ($spec:expr) => {
+        &[
+            super::record("kind", super::Shape::Any),
+            super::record("apiVersion", super::Shape::Any),
+            super::record("metadata", super::Shape::Object(super::METADATA)),
+            $spec,
+            super::record("status", super::Shape::Any),
+        ]
+    };
+}
+use envelope;

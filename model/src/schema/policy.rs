@@ -1,0 +1,227 @@
+//! The kinds that Felix reads: endpoints, policies, what rules select.
+
+use serde_json::Value;
+
+use super::Program::Felix;
+use super::Shape::{Any, List, Object, Rules, Text};
+use super::{Field, Fields, always, envelope, felix, is_set, may_match, no, parts, record};
+use crate::resource::rule::Port;
+
+pub(super) const WORKLOAD_ENDPOINT: Fields = envelope!(parts("spec", Object(ENDPOINT)));
+
+const ENDPOINT: Fields = &[
+    felix("orchestrator", Text),
+    felix("workload", Text),
+    felix("node", Text),
+    felix("containerID", Text),
+    felix("pod", Text),
+    felix("endpoint", Text),
+    felix("serviceAccountName", Text),
+    felix("ipNetworks", Any),
+    parts(
+        "ipNATs",
+        List(&[felix("internalIP", Any), felix("externalIP", Any)]),
+    ),
+    record("ipv4Gateway", Any),
+    record("ipv6Gateway", Any),
+    felix("profiles", Text),
+    felix("interfaceName", Text),
+    felix("mac", Any),
+    no(
+        Some(Felix),
+        "ports",
+        List(&[
+            felix("name", Text),
+            felix("protocol", Any),
+            felix("port", Any),
+            felix("hostPort", Any),
+            felix("hostIP", Any),
+        ]),
+        is_set,
+        "named ports and host ports are not supported: a rule that names a port is closed, and no \
+         port of the host leads to the workload",
+    ),
+    no(
+        Some(Felix),
+        "allowSpoofedSourcePrefixes",
+        Any,
+        is_set,
+        "not supported: packets from addresses that are not the endpoint's own are dropped",
+    ),
+    no(
+        Some(Felix),
+        "qosControls",
+        Any,
+        is_set,
+        "not supported: no rate, number of connections or DSCP is limited or set",
+    ),
+    record("allowedIps", Any), // written by the OpenStack driver
+];
+
+pub(super) const HOST_ENDPOINT: Fields = envelope!(no(
+    Some(Felix),
+    "spec",
+    Object(&[
+        record("node", Text),
+        record("interfaceName", Text),
+        record("expectedIPs", Any),
+        record("profiles", Text),
+        parts(
+            "ports",
+            List(&[
+                record("name", Text),
+                record("protocol", Any),
+                record("port", Any)
+            ])
+        ),
+    ]),
+    always,
+    "nothing of a host endpoint is enforced: no policy or profile applies to the host's own \
+     traffic. Its expectedIPs are members of the selectors that match its labels",
+));
+
+pub(super) const PROFILE: Fields = envelope!(parts(
+    "spec",
+    Object(&[
+        parts("ingress", Rules),
+        parts("egress", Rules),
+        felix("labelsToApply", Text),
+    ])
+));
+
+pub(super) const RULE: Fields = &[
+    felix("action", Any),
+    felix("ipVersion", Any),
+    felix("protocol", Any),
+    felix("notProtocol", Any),
+    parts("icmp", Object(ICMP)),
+    parts("notICMP", Object(ICMP)),
+    parts("source", Object(ENTITY)),
+    parts("destination", Object(ENTITY)),
+    no(
+        Some(Felix),
+        "http",
+        Any,
+        may_match,
+        "matching on HTTP is not supported",
+    ),
+    record("metadata", Any),
+];
+
+const ICMP: Fields = &[felix("type", Any), felix("code", Any)];
+
+const ENTITY: Fields = &[
+    felix("nets", Any),
+    felix("notNets", Any),
+    felix("selector", Any),
+    felix("notSelector", Any),
+    felix("namespaceSelector", Any),
+    ports("ports"),
+    ports("notPorts"),
+    parts(
+        "serviceAccounts",
+        Object(&[felix("names", Text), felix("selector", Any)]),
+    ),
+    no(
+        Some(Felix),
+        "services",
+        Any,
+        may_match,
+        "matching on services is not supported",
+    ),
+];
+
+/// Ports by number and range are supported, by name not.
+const fn ports(name: &'static str) -> Field {
+    let reason = "named ports are not supported";
+    no(Some(Felix), name, Any, has_named_port, reason)
+}
+
+fn has_named_port(ports: &Value) -> bool {
+    let ports = ports.as_array().into_iter().flatten();
+    let is_named = |port: &Value| match port {
+        Value::String(text) => Port::Text(text.clone()).is_name(),
+        _ => false,
+    };
+    ports.into_iter().any(is_named)
+}
+
+const OF_HOSTS: &str = "policies of this kind are for host endpoints alone, which are not \
+                        enforced: none of its rules has an effect";
+
+pub(super) const NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)));
+
+pub(super) const GLOBAL_NETWORK_POLICY: Fields = envelope!(parts("spec", Object(POLICY)));
+
+/// Those that only a policy of the whole cluster has are refused by the validation of the other.
+const POLICY: Fields = &[
+    felix("tier", Text),
+    felix("order", Any),
+    felix("selector", Any),
+    felix("namespaceSelector", Any),
+    felix("serviceAccountSelector", Any),
+    felix("types", Any),
+    no(Some(Felix), "doNotTrack", Any, is_set, OF_HOSTS),
+    no(Some(Felix), "preDNAT", Any, is_set, OF_HOSTS),
+    no(
+        Some(Felix),
+        "applyOnForward",
+        Any,
+        is_set,
+        "host endpoints are not enforced: forwarded traffic meets the policy at workloads only",
+    ),
+    no(
+        Some(Felix),
+        "performanceHints",
+        Any,
+        is_set,
+        "the hint is not needed and has no effect",
+    ),
+    parts("ingress", Rules),
+    parts("egress", Rules),
+];
+
+pub(super) const TIER: Fields = envelope!(parts(
+    "spec",
+    Object(&[felix("order", Any), felix("defaultAction", Any)])
+));
+
+pub(super) const NETWORK_SET: Fields = envelope!(parts("spec", Object(&[felix("nets", Any)])));
+
+const STAGED: &str = "staged policies are not enforced, and no preview of them is made";
+
+pub(super) const STAGED_POLICY: Fields = envelope!(no(
+    Some(Felix),
+    "spec",
+    Object(&[
+        record("stagedAction", Any),
+        record("tier", Text),
+        record("order", Any),
+        record("selector", Any),
+        record("namespaceSelector", Any),
+        record("serviceAccountSelector", Any),
+        record("types", Any),
+        record("doNotTrack", Any),
+        record("preDNAT", Any),
+        record("applyOnForward", Any),
+        record("performanceHints", Any),
+        parts("ingress", Rules),
+        parts("egress", Rules),
+    ]),
+    always,
+    STAGED,
+));
+
+pub(super) const STAGED_KUBERNETES_POLICY: Fields = envelope!(no(
+    Some(Felix),
+    "spec",
+    Object(&[
+        record("stagedAction", Any),
+        record("podSelector", Any),
+        record("ingress", Any),
+        record("egress", Any),
+        record("policyTypes", Any),
+    ]),
+    always,
+    STAGED,
+));
