@@ -16,7 +16,7 @@ use super::host::Host;
 use super::interface::{Agenda, Entries, Links, Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{GATEWAY_IPV4, GATEWAY_IPV6};
-use crate::calc::{Calculator, EndpointId};
+use crate::calc::{Calculator, EndpointId, Problem};
 use crate::limits::{FORMER_METRICS, INTERFACE_PATIENCE, INTERFACE_REFRESH, RULES_CHECK};
 use crate::render::Touched;
 
@@ -352,8 +352,8 @@ impl Agent {
             self.due.extend(settled.interfaces);
             self.untold.extend(settled.endpoints);
             self.stale |= settled.settings;
-            for problem in settled.unheeded {
-                info!(%problem, "not done");
+            for Problem { key, field, reason } in settled.unsupported {
+                info!(key, field, reason, "unsupported field ignored");
             }
             settled.left
         } else {

@@ -18,12 +18,12 @@ use super::profile::Profile;
 use super::read::{self, Read, profile_key};
 use super::settings::{Settings, fault};
 use super::types::{Endpoint, Problem};
-use super::unheeded;
+use super::unsupported::unsupported;
 use crate::render::{Compiled, SetId};
 
 /// The kinds of resource that matter here; the store is watched for no others, but for what says
 /// whether it may be acted upon.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 17] = [
     Kind::Node,
     Kind::BgpConfiguration,
     Kind::BgpPeer,
@@ -33,7 +33,14 @@ pub const KINDS: [Kind; 10] = [
     Kind::Profile,
     Kind::GlobalNetworkPolicy,
     Kind::NetworkPolicy,
+    Kind::GlobalNetworkSet,
+    Kind::NetworkSet,
+    Kind::HostEndpoint,
     Kind::WorkloadEndpoint,
+    Kind::StagedGlobalNetworkPolicy,
+    Kind::StagedNetworkPolicy,
+    Kind::StagedKubernetesNetworkPolicy,
+    Kind::LiveMigration,
 ];
 
 /// Holds what the store says, for one host. Its outcome depends on the current values alone, in
@@ -64,8 +71,8 @@ pub struct Calculator {
     pub(super) own: Option<FelixConfigurationSpec>,
     /// Values that were refused, by key.
     pub(super) refused: BTreeMap<String, Problem>,
-    /// What is not followed of values that are, by key.
-    unheeded: BTreeMap<String, Problem>,
+    /// The unsupported fields of values that are in force, by key.
+    unsupported: BTreeMap<String, BTreeSet<Problem>>,
     /// What of the above is not yet settled: most of what the store says is about other hosts.
     pub(super) news: News,
     /// What followed when it was last settled, and from what.
@@ -85,15 +92,15 @@ pub(super) struct News {
     pub(super) pools: bool,
     pub(super) fabric: bool,
     pub(super) settings: bool,
-    /// What was not followed before, and is not followed now, one after the other.
-    pub(super) unheeded: Vec<[Option<Problem>; 2]>,
+    /// The unsupported fields of a value before and now, for each value where they differ.
+    pub(super) unsupported: Vec<[BTreeSet<Problem>; 2]>,
 }
 
 impl News {
     fn is_empty(&self) -> bool {
         let single = self.tiers || self.pools || self.fabric || self.settings;
         let none = self.endpoints.is_empty() && self.refused.is_empty();
-        none && self.unheeded.is_empty() && !single
+        none && self.unsupported.is_empty() && !single
     }
 }
 
@@ -114,7 +121,7 @@ impl Calculator {
             cluster_wide: None,
             own: None,
             refused: BTreeMap::new(),
-            unheeded: BTreeMap::new(),
+            unsupported: BTreeMap::new(),
             news: News {
                 settings: true,
                 fabric: true,
@@ -156,13 +163,23 @@ impl Calculator {
             Kind::Profile => self.profile(key, resource.name(), value),
             Kind::Tier => self.tier(key, resource.name(), value),
             Kind::NetworkPolicy | Kind::GlobalNetworkPolicy => self.policy(key, &resource, value),
+            Kind::GlobalNetworkSet | Kind::NetworkSet => self.listed(key, &resource, value, "nets"),
+            Kind::HostEndpoint => self.listed(key, &resource, value, "expectedIPs"),
             Kind::IpPool => self.pool(key, value),
             Kind::Node | Kind::BgpConfiguration | Kind::BgpPeer => {
                 self.fabric(key, resource.kind(), value)
             }
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
+            // Nothing of them is in effect, which is reported.
+            Kind::StagedGlobalNetworkPolicy
+            | Kind::StagedNetworkPolicy
+            | Kind::StagedKubernetesNetworkPolicy
+            | Kind::LiveMigration => Ok(()),
             _ => return None,
         };
+        if outcome.is_ok() {
+            self.note(key, resource.kind(), value);
+        }
         if self.refused.remove(key).is_some() || outcome.is_err() {
             self.news.refused.insert(key.to_owned());
         }
@@ -213,6 +230,25 @@ impl Calculator {
             }
         };
         self.put_endpoint(key, local);
+        self.index.put_member(key, member);
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// A resource whose networks or addresses selectors select.
+    fn listed(
+        &mut self,
+        key: &str,
+        resource: &ResourceKey,
+        value: Option<&[u8]>,
+        list: &str,
+    ) -> Result<(), Problem> {
+        let (member, problem) = match value {
+            Some(octets) => {
+                let (member, problem) = read::listed(key, resource, octets, list)?;
+                (Some(member), problem)
+            }
+            None => (None, None),
+        };
         self.index.put_member(key, member);
         problem.map_or(Ok(()), Err)
     }
@@ -273,7 +309,6 @@ impl Calculator {
             None => None,
         };
         self.news.pools |= self.pools.put(key, spec.as_ref())?;
-        self.note(key, spec.and_then(|spec| unheeded::pool(key, &spec)));
         Ok(())
     }
 
@@ -347,8 +382,6 @@ impl Calculator {
             return Err(Problem::new(key, field, reason));
         }
         self.news.settings = true;
-        let unheeded = spec.as_ref();
-        self.note(key, unheeded.and_then(|spec| unheeded::settings(key, spec)));
         match own {
             true => self.own = spec,
             false => self.cluster_wide = spec,
@@ -356,14 +389,28 @@ impl Calculator {
         Ok(())
     }
 
-    /// Takes note of what is not followed of a key's value.
-    fn note(&mut self, key: &str, unheeded: Option<Problem>) {
-        let before = match unheeded.clone() {
-            Some(unheeded) => self.unheeded.insert(key.to_owned(), unheeded),
-            None => self.unheeded.remove(key),
+    /// Takes note of the unsupported fields of a key's value that is in force.
+    fn note(&mut self, key: &str, kind: Kind, value: Option<&[u8]>) {
+        let is_reported = match kind {
+            // Those of endpoints and of settings of a host are the business of that host.
+            Kind::WorkloadEndpoint => self.endpoints.contains_key(key),
+            Kind::FelixConfiguration => {
+                let name = key.rsplit('/').next().unwrap_or_default();
+                let host = name.strip_prefix("node.");
+                host.is_none_or(|host| host == self.hostname)
+            }
+            _ => true,
         };
-        if before != unheeded {
-            self.news.unheeded.push([before, unheeded]);
+        let value = value.filter(|_| is_reported);
+        let found = value.map(|octets| unsupported(key, kind, octets));
+        let found = found.unwrap_or_default();
+        let before = match found.is_empty() {
+            true => self.unsupported.remove(key),
+            false => self.unsupported.insert(key.to_owned(), found.clone()),
+        };
+        let before = before.unwrap_or_default();
+        if before != found {
+            self.news.unsupported.push([before, found]);
         }
     }
 }

@@ -60,6 +60,6 @@ pub struct Settled {
     pub rules: Touched,
     /// The settings are others.
     pub settings: bool,
-    /// What is newly found not to be followed, of values that are.
-    pub unheeded: Vec<Problem>,
+    /// Unsupported fields that are newly found in values that are in force.
+    pub unsupported: Vec<Problem>,
 }

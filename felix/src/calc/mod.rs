@@ -5,6 +5,7 @@ mod calculator;
 mod desired;
 mod endpoint;
 mod fabric;
+mod members;
 mod place;
 mod policy;
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 mod types;
-mod unheeded;
+mod unsupported;
 
 pub use calculator::{Calculator, KINDS};
 pub use desired::{Desired, Placement, Settled};
@@ -25,5 +26,3 @@ pub(crate) use read::interface_prefixes;
 pub(crate) use settings::fault;
 pub use settings::{INTERFACE_PREFIXES, Settings};
 pub use types::{Endpoint, EndpointId, Problem, is_interface_name};
-#[cfg(test)]
-pub(crate) use unheeded::FOLLOWED;

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use model::{
-    EndpointName, Key, Kind, Metadata, Network, Resource, ResourceKey, Spec, WorkloadEndpointSpec,
+    EndpointName, Key, Kind, Metadata, Network, RawSpec, Resource, ResourceKey, Spec,
+    WorkloadEndpointSpec,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,6 +23,9 @@ const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";
 /// What stands before the names of labels that are taken on from a namespace or a service account,
 /// and from nowhere else.
 const TAKEN_ON: [&str; 2] = ["pcns.", "pcsa."];
+/// What stands before the name of a namespace in the name of its profile, from which a NetworkSet
+/// takes on the namespace's labels.
+const NAMESPACE_PROFILE: &str = "kns.";
 
 /// What a stored workload endpoint is to this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +72,7 @@ pub(super) fn endpoint(
     let member = |addresses, local| Member {
         labels: labels(&metadata, &spec, namespace),
         profiles: spec.profiles.iter().map(|name| profile_key(name)).collect(),
-        addresses,
+        addresses: networks(addresses),
         local,
     };
     if spec.node != hostname {
@@ -107,6 +112,69 @@ pub(super) fn endpoint(
     Ok(Read::Local(endpoint, member))
 }
 
+/// Reads what rules can tell of a NetworkSet, GlobalNetworkSet or HostEndpoint, whose networks or
+/// addresses are in the field `list`. Entries that cannot be read are left out and reported.
+pub(super) fn listed(
+    key: &str,
+    resource_key: &ResourceKey,
+    octets: &[u8],
+    list: &str,
+) -> Result<(Member, Option<Problem>), Problem> {
+    let Resource { metadata, spec, .. } = resource::<RawSpec>(key, octets)?;
+    let entries: Vec<Value> = match spec.0.get(list) {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(entries)) => entries.clone(),
+        Some(_) => {
+            let reason = "is not a list; the value before it stays in force";
+            return Err(Problem::new(key, format!("spec.{list}"), reason));
+        }
+    };
+    let mut addresses = Vec::with_capacity(entries.len());
+    let mut problem = None;
+    for (at, entry) in entries.iter().enumerate() {
+        match Network::deserialize(entry) {
+            Ok(network) => addresses.push(network.0.trunc()),
+            Err(error) => {
+                let field = format!("spec.{list}[{at}]");
+                let reason = format!("{error}; the other entries count");
+                problem.get_or_insert_with(|| Problem::new(key, field, reason));
+            }
+        }
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    let mut labels = metadata.labels;
+    labels.retain(|label, _| !is_taken_on(label));
+    let mut profiles: Vec<String> = strings(spec.0.get("profiles"));
+    if let Some(namespace) = resource_key.namespace() {
+        labels.insert(NAMESPACE.into(), namespace.into());
+        profiles = vec![format!("{NAMESPACE_PROFILE}{namespace}")];
+    }
+    let member = Member {
+        labels,
+        profiles: profiles.iter().map(|name| profile_key(name)).collect(),
+        addresses,
+        local: false,
+    };
+    Ok((member, problem))
+}
+
+fn strings(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|one| Some(one.as_str()?.to_owned()))
+        .collect()
+}
+
+/// Whether a label can only be taken on from a namespace or a service account.
+fn is_taken_on(label: &str) -> bool {
+    TAKEN_ON.iter().any(|prefix| label.starts_with(prefix))
+}
+
+/// Each address as a network of one.
+fn networks(addresses: Vec<IpAddr>) -> Vec<IpNet> {
+    addresses.into_iter().map(IpNet::from).collect()
+}
+
 /// Another host's endpoint that cannot be read as a whole, without those of its addresses that are
 /// none: rules that deny the others are to go on to hold.
 fn salvage(
@@ -144,9 +212,8 @@ fn labels(
     namespace: &str,
 ) -> BTreeMap<String, String> {
     let given = metadata.labels.iter();
-    let taken_on = |label: &str| TAKEN_ON.iter().any(|prefix| label.starts_with(prefix));
     let mut labels: BTreeMap<String, String> = given
-        .filter(|(label, _)| !taken_on(label))
+        .filter(|(label, _)| !is_taken_on(label))
         .map(|(label, value)| (label.clone(), value.clone()))
         .collect();
     for (label, value) in [

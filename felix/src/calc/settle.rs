@@ -5,11 +5,12 @@ use std::ops::Bound;
 
 use super::calculator::Calculator;
 use super::desired::{Placement, Settled};
+use super::members;
 use super::place::{Order, Place};
 use super::policy::Touched;
 use super::read::local_id;
 use super::types::{Endpoint, EndpointId, Problem};
-use crate::render::{Encapsulation, Family, Frame, Key, SetKind};
+use crate::render::{Encapsulation, Family, Frame};
 
 impl Calculator {
     /// Brings [`desired`](Self::desired) up to date with all that was told. What comes of it is
@@ -41,11 +42,10 @@ impl Calculator {
         let replaced = self.replace(due);
         self.apply(replaced, &mut settled);
         self.exchange_members(touched);
-        for [before, now] in news.unheeded {
-            let [gone, come] = [&before, &now].map(|one| one.iter().cloned().collect());
+        for [before, now] in news.unsupported {
             let problems = &mut self.desired.problems;
-            self.places.count_problems(&gone, &come, problems);
-            settled.unheeded.extend(now);
+            self.places.count_problems(&before, &now, problems);
+            settled.unsupported.extend(now);
         }
         for key in news.refused {
             settled.endpoints.extend(self.refuse(key));
@@ -156,22 +156,13 @@ impl Calculator {
         }
     }
 
-    /// Puts addresses into the sets of selectors, and takes them out.
+    /// Puts members into the sets of selectors, and takes them out.
     fn exchange_members(&mut self, touched: Touched) {
-        let rules = &mut self.desired.rules;
         for (id, changed) in touched.sets {
-            let names = Family::ALL.map(|family| (family, id.set_name(family)));
-            let Some(addresses) = self.index.addresses(&id) else {
-                names.iter().for_each(|(_, name)| rules.remove_set(name));
-                continue;
-            };
-            for (family, name) in names {
-                rules.put_set(&name, SetKind::Address(family));
-                let of_family = changed.iter().filter(|one| Family::of(**one) == family);
-                for address in of_family {
-                    let is_there = addresses.contains_key(address);
-                    rules.put_element(&name, &Key::Address(*address), is_there.then_some(None));
-                }
+            let members = self.index.addresses(&id);
+            for family in Family::ALL {
+                let name = id.set_name(family);
+                members::exchange(&mut self.desired.rules, &name, family, members, &changed);
             }
         }
     }

@@ -1,7 +1,9 @@
 mod fabric;
 mod history;
+mod network_sets;
 mod pools;
-mod unheeded;
+mod schema;
+mod unsupported;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -339,7 +341,7 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
         (
             "Deny",
             vec![
-                "drop comment \"spec.ingress[0].destination.ports[0]: ports by name, such as www, are not known here\"",
+                "drop comment \"spec.ingress[0].destination.ports: named ports are not supported\"",
             ],
         ),
     ] {
@@ -349,7 +351,7 @@ fn a_rule_that_cannot_be_followed_errs_on_the_closed_side() {
         assert_eq!(to[..to.len() - 1], rules, "{action}");
         assert_eq!(problems.len(), 1);
         assert!(
-            problems[0].contains("profiles/p: spec.ingress[0].destination.ports[0]: "),
+            problems[0].contains("profiles/p: spec.ingress[0].destination.ports: "),
             "{problems:?}"
         );
     }

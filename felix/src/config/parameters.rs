@@ -142,12 +142,16 @@ pub(super) fn setting(field: &str, value: Value) -> Result<FelixConfigurationSpe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calc::FOLLOWED;
+    use model::Standing;
 
     #[test]
     fn what_can_be_said_here_is_what_is_followed_of_the_store() {
         let mut fields = PARAMETERS.map(|parameter| parameter.field);
         fields.sort_unstable();
-        assert_eq!(fields, FOLLOWED);
+        let declared = model::declared(model::Kind::FelixConfiguration).into_iter();
+        let supported = declared.filter(|one| matches!(one.standing, Standing::Supported(_)));
+        let mut paths: Vec<String> = supported.map(|one| one.path).collect();
+        paths.sort_unstable();
+        assert_eq!(paths, fields.map(|field| format!("spec.{field}")));
     }
 }

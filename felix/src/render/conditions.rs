@@ -1,11 +1,9 @@
 //! The conditions of a rule as what nftables can ask, all at once or in several rules.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use model::{EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored};
-use serde_json::Value as Json;
+use model::{EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored, unsupported_in_rule};
 
 use super::policy::{Compiled, Unsupported, parse, selection};
 use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};
@@ -53,37 +51,19 @@ pub(super) fn alternatives(
     Ok(found)
 }
 
-/// What is in the model and not done here, and what is in neither.
+/// A condition that the schema declares as unsupported or does not know, and an IP version that is
+/// none.
 fn refuse(rule: &Stored) -> Result<(), Unsupported> {
-    let says = |value: &Json| !value.is_null() && value.as_object().is_none_or(|o| !o.is_empty());
-    if rule.http.as_ref().is_some_and(says) {
-        return Err(Unsupported::new("http", "HTTP is not looked into"));
+    if let Some(found) = unsupported_in_rule(rule) {
+        return Err(Unsupported::new(found.field, found.reason));
     }
-    if let Some(version) = rule.ip_version
-        && !matches!(version, 4 | 6)
-    {
-        let reason = format!("{version} is not 4 or 6");
-        return Err(Unsupported::new("ipVersion", reason));
-    }
-    let unknown = |path: &str, fields: &BTreeMap<String, Json>| {
-        let found = fields.iter().find(|(_, value)| says(value));
-        match found {
-            Some((field, _)) => Err(Unsupported::new(
-                format!("{path}{field}"),
-                "the field is not known",
-            )),
-            None => Ok(()),
-        }
-    };
-    unknown("", &rule.unknown)?;
-    for (path, entity) in [("source", &rule.source), ("destination", &rule.destination)] {
-        unknown(&format!("{path}."), &entity.unknown)?;
-        if entity.services.as_ref().is_some_and(says) {
-            let reason = "services are not known here";
-            return Err(Unsupported::new(format!("{path}.services"), reason));
+    match rule.ip_version {
+        None | Some(4 | 6) => Ok(()),
+        Some(version) => {
+            let reason = format!("{version} is not 4 or 6");
+            Err(Unsupported::new("ipVersion", reason))
         }
     }
-    Ok(())
 }
 
 /// The number of a protocol. 0 stands for any, as OpenStack has it.
@@ -298,10 +278,7 @@ fn merged(field: &str, ports: &[Port]) -> Result<Vec<RangeInclusive<u16>>, Unsup
     let mut ranges = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         let Some(range) = port.range() else {
-            let reason = match port.is_name() {
-                true => format!("ports by name, such as {port}, are not known here"),
-                false => format!("{port} is neither a port nor a range"),
-            };
+            let reason = format!("{port} is neither a port nor a range");
             return Err(Unsupported::new(format!("{field}[{at}]"), reason));
         };
         ranges.push(range);

@@ -123,11 +123,7 @@ pub fn compile(
             Err(fault) => fault,
         };
         let closes = matches!(rule.action, Decision::Deny | Decision::Pass);
-        let instead = match closes {
-            true => "all that comes to this rule is dropped",
-            false => "the rule is left out",
-        };
-        let reason = format!("{}; {instead}", fault.reason);
+        let reason = format!("{}; {}", fault.reason, rule.action.when_unsupported());
         if closes {
             let words = format!("{}: {}", fault.field, fault.reason);
             chain.push(counted(Vec::new(), Verdict::Drop, comment(&words)));

@@ -45,9 +45,11 @@ const SETTINGS: Fields = settings! {
         "openstackRegion"
         "reportingInterval"
         "reportingTTL"
-    unsupported
         "allowIPIPPacketsFromWorkloads"
         "allowVXLANPacketsFromWorkloads"
+        "externalNodesList"
+        "vxlanPort"
+    unsupported
         "awsSrcDstCheck"
         "bpfAttachType"
         "bpfCTLBLogFilter"
@@ -111,7 +113,6 @@ const SETTINGS: Fields = settings! {
         "deviceRouteSourceAddressIPv6"
         "disableConntrackInvalidCheck"
         "endpointStatusPathPrefix"
-        "externalNodesList"
         "failsafeInboundHostPorts"
         "failsafeOutboundHostPorts"
         "featureDetectOverride"
@@ -203,7 +204,6 @@ const SETTINGS: Fields = settings! {
         "vxlanEnabled"
         "vxlanMTU"
         "vxlanMTUV6"
-        "vxlanPort"
         "vxlanVNI"
         "windowsManageFirewallRules"
         "wireguardEnabled"

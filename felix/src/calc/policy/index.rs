@@ -7,26 +7,28 @@
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use model::Selector;
 
+use super::super::members::Networks;
 use super::anchors::{Anchor, Anchors};
 use super::pool::Pool;
 use crate::render::SetId;
 
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// An endpoint of any host, as far as rules can tell.
+/// A workload endpoint of any host, a host endpoint or a network set, as far as rules can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Its own labels.
     pub(crate) labels: Labels,
     /// Keys of the profiles it names, in order: it takes on their labels.
     pub(crate) profiles: Vec<String>,
-    pub(crate) addresses: Vec<IpAddr>,
-    /// Whether it is on this host.
+    /// Its addresses, each as a network of one, or its networks.
+    pub(crate) addresses: Vec<IpNet>,
+    /// Whether it is a workload endpoint of this host.
     pub(crate) local: bool,
 }
 
@@ -92,7 +94,7 @@ pub(crate) struct Touched {
     /// Keys of local endpoints that use other lists now, or lists that are others.
     pub(crate) endpoints: BTreeSet<String>,
     /// Sets, with the addresses that came or went.
-    pub(crate) sets: BTreeMap<SetId, BTreeSet<IpAddr>>,
+    pub(crate) sets: BTreeMap<SetId, BTreeSet<IpNet>>,
 }
 
 impl Touched {
@@ -108,7 +110,7 @@ struct Entry {
     /// With those of its profiles.
     labels: Arc<Labels>,
     profiles: Arc<Vec<String>>,
-    addresses: Box<[IpAddr]>,
+    addresses: Box<[IpNet]>,
     local: bool,
 }
 
@@ -128,8 +130,7 @@ struct Members {
     anchor: Anchor,
     /// Lists in use that ask for it.
     users: usize,
-    /// Each with the number of endpoints that have it.
-    addresses: BTreeMap<IpAddr, usize>,
+    addresses: Networks,
 }
 
 impl Index {
@@ -235,9 +236,8 @@ impl Index {
         self.checks
     }
 
-    /// The addresses of a set, each with the number of endpoints that have it; `None` if nobody
-    /// asks for the set.
-    pub(crate) fn addresses(&self, set: &SetId) -> Option<&BTreeMap<IpAddr, usize>> {
+    /// The members of a set; `None` if no list in use asks for the set.
+    pub(crate) fn addresses(&self, set: &SetId) -> Option<&Networks> {
         self.sets.get(set).map(|set| &set.addresses)
     }
 
@@ -452,7 +452,7 @@ impl Index {
                 selector: selector.clone(),
                 anchor: self.asked.insert(id, selector),
                 users: 1,
-                addresses: BTreeMap::new(),
+                addresses: Networks::default(),
             };
             self.sets.insert(id.clone(), set);
             self.due.sets.insert(id.clone());
@@ -510,7 +510,7 @@ impl Index {
                     .sets
                     .entry(id.clone())
                     .or_default()
-                    .extend(gone.addresses.into_keys());
+                    .extend(gone.addresses.into_nets());
             }
         }
     }
@@ -518,7 +518,7 @@ impl Index {
 
 impl Members {
     /// What an endpoint puts there.
-    fn of<'e>(&self, entry: Option<&'e Entry>) -> &'e [IpAddr] {
+    fn of<'e>(&self, entry: Option<&'e Entry>) -> &'e [IpNet] {
         match entry {
             Some(entry) if self.selector.matches(&entry.labels) => &entry.addresses,
             _ => &[],
@@ -526,25 +526,10 @@ impl Members {
     }
 
     /// Counts addresses off and on. Returns those that came or went.
-    fn exchange(&mut self, gone: &[IpAddr], come: &[IpAddr]) -> Vec<IpAddr> {
+    fn exchange(&mut self, gone: &[IpNet], come: &[IpNet]) -> Vec<IpNet> {
         let mut changed = Vec::new();
-        for address in come {
-            let count = self.addresses.entry(*address).or_insert(0);
-            *count += 1;
-            if *count == 1 {
-                changed.push(*address);
-            }
-        }
-        for address in gone {
-            let Some(count) = self.addresses.get_mut(address) else {
-                continue;
-            };
-            *count -= 1;
-            if *count == 0 {
-                self.addresses.remove(address);
-                changed.push(*address);
-            }
-        }
+        changed.extend(come.iter().filter(|net| self.addresses.add(**net)));
+        changed.extend(gone.iter().filter(|net| self.addresses.remove(net)));
         changed
     }
 }

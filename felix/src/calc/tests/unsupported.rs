@@ -9,7 +9,7 @@ fn settings_that_are_set_and_not_followed_are_told_in_one_note() {
     let mut notes = |spec: &Value| {
         let value = json!({ "spec": spec });
         assert_eq!(tell(&mut calculator, &name, Some(&value)), None);
-        let told = calculator.settle().unheeded;
+        let told = calculator.settle().unsupported;
         let told: Vec<String> = told.iter().map(Problem::what).collect();
         let kept = calculator.desired().problems.iter().map(Problem::what);
         (told, kept.collect::<Vec<_>>())
@@ -18,7 +18,7 @@ fn settings_that_are_set_and_not_followed_are_told_in_one_note() {
         "newerThanThis": 7, "logSeverityScreen": "Debug", "routeRefreshInterval": "10s",
         "natOutgoingExclusions": "IPPoolsAndHostIPs",
         "openstackRegion": "east", "reportingInterval": "5s", "interfacePrefix": "tap"});
-    let words = "spec: set and not followed: failsafeInboundHostPorts, logSeverityScreen, \
+    let words = "spec: settings without effect: failsafeInboundHostPorts, logSeverityScreen, \
                  natOutgoingExclusions, newerThanThis, routeRefreshInterval, wireguardEnabled"
         .to_owned();
     assert_eq!(notes(&some), (vec![words.clone()], vec![words.clone()]));
@@ -46,8 +46,8 @@ fn a_pool_over_vxlan_is_told_while_it_is_one() {
     let pool = |mode: &str| json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": mode}});
     let name = key("ippools", "a");
     let mut calculator = told(&[(name.clone(), pool("CrossSubnet"))]);
-    let words = "spec.vxlanMode: no tunnels are made: nothing leads to the pool's addresses on \
-                 other hosts";
+    let words = "spec.vxlanMode: no tunnels are made: no route leads to the pool's addresses \
+                 on other hosts";
     assert_eq!(
         problems(&calculator.settled()),
         [format!("{name}: {words}")]

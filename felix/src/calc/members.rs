@@ -1,0 +1,212 @@
+//! The members of a selector, and what they are as elements of the packet filter's set.
+//!
+//! While all members are single addresses, the set is a hash of addresses. A network among them,
+//! which only a network set brings, makes it a set of intervals. nftables refuses intervals that
+//! overlap, so a member inside another member is then left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipnet::IpNet;
+
+use crate::render::{Assembly, Family, Key, SetKind};
+
+/// Addresses and networks, each with the number of resources that bring it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Networks {
+    nets: BTreeMap<IpNet, usize>,
+    /// How many networks of more than one address there are, by length of the prefix.
+    lengths: BTreeMap<(Family, u8), usize>,
+}
+
+impl Networks {
+    /// Counts a network on; returns whether it is new.
+    pub(super) fn add(&mut self, net: IpNet) -> bool {
+        let count = self.nets.entry(net).or_insert(0);
+        *count += 1;
+        let is_new = *count == 1;
+        if is_new && is_wide(&net) {
+            *self.lengths.entry(length(&net)).or_insert(0) += 1;
+        }
+        is_new
+    }
+
+    /// Counts a network off; returns whether that was the last of it.
+    pub(super) fn remove(&mut self, net: &IpNet) -> bool {
+        let is_last = count_off(&mut self.nets, net);
+        if is_last && is_wide(net) {
+            count_off(&mut self.lengths, &length(net));
+        }
+        is_last
+    }
+
+    /// All of them.
+    pub(super) fn into_nets(self) -> impl Iterator<Item = IpNet> {
+        self.nets.into_keys()
+    }
+
+    fn kind(&self, family: Family) -> SetKind {
+        let mut lengths = self.lengths.range((family, 0)..=(family, u8::MAX));
+        match lengths.next() {
+            None => SetKind::Address(family),
+            Some(_) => SetKind::Nets(family),
+        }
+    }
+
+    /// Whether it is one of them and not inside a larger one.
+    fn shows(&self, net: &IpNet) -> bool {
+        let family = Family::of(net.addr());
+        let mut larger = self.lengths.range((family, 0)..(family, net.prefix_len()));
+        let covers = |((_, length), _): (&(Family, u8), &usize)| {
+            let larger = IpNet::new(net.addr(), *length);
+            larger.is_ok_and(|larger| self.nets.contains_key(&larger.trunc()))
+        };
+        self.nets.contains_key(net) && !larger.any(covers)
+    }
+
+    /// Those inside a network, with itself. They sort directly behind its first address.
+    fn inside(&self, net: IpNet) -> impl Iterator<Item = IpNet> {
+        let from = self.nets.range(net..).map(|(one, _)| *one);
+        from.take_while(move |one| net.contains(one))
+    }
+}
+
+/// Brings the set `name` up to date with those of the members that are of the family and among
+/// `changed`. Without members the set is removed: no rule names it.
+pub(super) fn exchange(
+    rules: &mut Assembly,
+    name: &str,
+    family: Family,
+    members: Option<&Networks>,
+    changed: &BTreeSet<IpNet>,
+) {
+    let Some(members) = members else {
+        rules.remove_set(name);
+        return;
+    };
+    let kind = members.kind(family);
+    let held = rules.ruleset().sets.get(name).map(|set| set.kind);
+    let is_of_family = |net: &IpNet| Family::of(net.addr()) == family;
+    let mut due: BTreeSet<IpNet> = BTreeSet::new();
+    if held != Some(kind) {
+        rules.remove_set(name);
+        rules.put_set(name, kind);
+        due.extend(members.nets.keys().filter(|net| is_of_family(net)));
+    }
+    for net in changed.iter().filter(|net| is_of_family(net)) {
+        due.insert(*net);
+        if is_wide(net) {
+            due.extend(members.inside(*net));
+        }
+    }
+    for net in due {
+        let key = match kind {
+            SetKind::Nets(_) => Key::Net(net),
+            _ => Key::Address(net.addr()),
+        };
+        rules.put_element(name, &key, members.shows(&net).then_some(None));
+    }
+}
+
+fn length(net: &IpNet) -> (Family, u8) {
+    (Family::of(net.addr()), net.prefix_len())
+}
+
+/// Whether it is more than one address.
+fn is_wide(net: &IpNet) -> bool {
+    net.prefix_len() < net.max_prefix_len()
+}
+
+/// Whether it was the last.
+fn count_off<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else {
+        return false;
+    };
+    *count -= 1;
+    let is_last = *count == 0;
+    if is_last {
+        counts.remove(key);
+    }
+    is_last
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::render::Set;
+
+    const NAME: &str = "set";
+
+    fn net(text: &str) -> IpNet {
+        text.parse().unwrap()
+    }
+
+    fn elements(rules: &Assembly) -> Vec<String> {
+        let set: Option<&Set> = rules.ruleset().sets.get(NAME);
+        let keys = set.into_iter().flat_map(|set| set.elements.keys());
+        keys.map(ToString::to_string).collect()
+    }
+
+    fn put(rules: &mut Assembly, members: &mut Networks, come: &[&str], gone: &[&str]) {
+        let (come, gone) = (
+            come.iter().map(|one| net(one)),
+            gone.iter().map(|one| net(one)),
+        );
+        let mut changed: BTreeSet<IpNet> = BTreeSet::new();
+        changed.extend(come.filter(|one| members.add(*one)));
+        changed.extend(gone.filter(|one| members.remove(one)));
+        exchange(rules, NAME, Family::V4, Some(members), &changed);
+    }
+
+    #[test]
+    fn member_inside_network_is_left_out_until_that_goes() {
+        let (mut rules, mut members) = (Assembly::default(), Networks::default());
+        let all = ["10.0.0.1/32", "10.0.1.1/32"];
+        put(&mut rules, &mut members, &all, &[]);
+        assert_eq!(elements(&rules), ["10.0.0.1", "10.0.1.1"]);
+        put(&mut rules, &mut members, &["10.0.0.0/24"], &[]);
+        assert_eq!(elements(&rules), ["10.0.0.0/24", "10.0.1.1"]);
+        put(&mut rules, &mut members, &["10.0.0.0/8"], &[]);
+        assert_eq!(elements(&rules), ["10.0.0.0/8"]);
+        put(&mut rules, &mut members, &[], &["10.0.0.0/8"]);
+        assert_eq!(elements(&rules), ["10.0.0.0/24", "10.0.1.1"]);
+        put(&mut rules, &mut members, &[], &["10.0.0.0/24"]);
+        assert_eq!(elements(&rules), all.map(|one| one.replace("/32", "")));
+        let kind = rules.ruleset().sets[NAME].kind;
+        assert_eq!(kind, SetKind::Address(Family::V4));
+    }
+
+    fn any_net() -> impl Strategy<Value = IpNet> {
+        (0..16_u8, 28..=32_u8).prop_map(|(last, length)| {
+            let address = std::net::Ipv4Addr::new(10, 0, 0, last);
+            IpNet::new(address.into(), length).unwrap().trunc()
+        })
+    }
+
+    proptest! {
+        /// Whatever comes and goes: no two elements overlap, and together they are the members.
+        #[test]
+        fn elements_are_the_members_without_overlap(
+            steps in prop::collection::vec((any_net(), any::<bool>()), 1..40)
+        ) {
+            let (mut rules, mut members) = (Assembly::default(), Networks::default());
+            for (net, comes) in steps {
+                let is_other = if comes { members.add(net) } else { members.remove(&net) };
+                let changed = is_other.then_some(net).into_iter().collect();
+                exchange(&mut rules, NAME, Family::V4, Some(&members), &changed);
+                let set = &rules.ruleset().sets[NAME];
+                for last in 0..16 {
+                    let address: std::net::IpAddr = std::net::Ipv4Addr::new(10, 0, 0, last).into();
+                    let holding = set.elements.keys().filter(|key| match key {
+                        Key::Net(net) => net.contains(&address),
+                        Key::Address(one) => *one == address,
+                        _ => false,
+                    });
+                    let is_member = members.nets.keys().any(|net| net.contains(&address));
+                    prop_assert_eq!(holding.count(), usize::from(is_member));
+                }
+            }
+        }
+    }
+}
