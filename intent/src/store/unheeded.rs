@@ -2,16 +2,14 @@
 
 use model::{
     BgpConfigurationSpec, BgpPeerSpec, CidrBlock, DEFAULT_CONFIGURATION, Kind,
-    LoadBalancerAggregation,
+    LoadBalancerAggregation, Program, unsupported_fields,
 };
+use serde::Serialize;
 
 use super::duties::is_range;
 use super::explicit;
 use super::fault::Fault;
 use super::own::{Own, key_of};
-
-/// What is logged unless something else is asked for.
-const LOGGED: [&str; 2] = ["", "Info"];
 
 /// Everything that the node's settings and peerings say and that nobody does.
 pub(super) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
@@ -28,7 +26,7 @@ pub(super) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
             faults.push(Fault::new(key, field, reason));
         };
         communities(own, spec, &mut tell);
-        settings(spec, &mut tell);
+        declared(Kind::BgpConfiguration, spec, &mut tell);
         if own.cluster_id.is_none() {
             services(spec, &mut tell); // A reflector passes on what others announce.
         }
@@ -54,12 +52,16 @@ fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut
     }
 }
 
-fn settings(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
-    if !LOGGED.contains(&spec.log_severity_screen.as_str()) {
-        let reason = "not looked at: \"log\" in the daemon's file says what is logged";
-        tell("spec.logSeverityScreen".to_owned(), reason);
+/// Fields that the schema declares as unsupported, and unknown ones.
+fn declared(kind: Kind, spec: &impl Serialize, tell: &mut impl FnMut(String, &str)) {
+    let Ok(spec) = serde_json::to_value(spec) else {
+        return;
+    };
+    for one in unsupported_fields(kind, &serde_json::json!({ "spec": spec })) {
+        if one.due == Some(Program::Bgp) {
+            tell(one.field, &one.reason);
+        }
     }
-    unknown(spec.unknown.keys(), tell);
 }
 
 fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
@@ -85,21 +87,9 @@ fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
 }
 
 fn peering(spec: &BgpPeerSpec, tell: &mut impl FnMut(String, &str)) {
-    if spec.local_workload_selector.is_some() {
-        let reason = "sessions with workloads of the node itself are not supported";
-        tell("spec.localWorkloadSelector".to_owned(), reason);
-    }
     if spec.peer_selector.is_some() && spec.local_as().is_some() {
         let reason = "counts with spec.peerIP only: sessions between nodes are of their own ASes";
         tell("spec.localASNumber".to_owned(), reason);
     }
-    unknown(spec.unknown.keys(), tell);
-}
-
-/// Fields of newer writers.
-fn unknown<'f>(fields: impl Iterator<Item = &'f String>, tell: &mut impl FnMut(String, &str)) {
-    for field in fields {
-        let reason = "is not known here, and not looked at";
-        tell(format!("spec.{field}"), reason);
-    }
+    declared(Kind::BgpPeer, spec, tell);
 }

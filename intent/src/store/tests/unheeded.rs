@@ -38,7 +38,14 @@ fn settings_that_nobody_looks_at() {
             r#"{"serviceLoadBalancerAggregation":"Disabled","serviceLoadBalancerIPs":[{"cidr":"192.0.2.0/28"}]}"#,
             "spec.serviceLoadBalancerAggregation: ",
         ),
-        (r#"{"bfd":{"enabled":true}}"#, "spec.bfd: is not known here"),
+        (
+            r#"{"localWorkloadPeeringIPV4":"169.254.9.9"}"#,
+            "spec.localWorkloadPeeringIPV4: ",
+        ),
+        (
+            r#"{"bfd":{"enabled":true}}"#,
+            "spec.bfd: the field is unknown",
+        ),
     ] {
         let faults = told(&[(default, spec)]);
         assert!(
@@ -65,7 +72,7 @@ fn peerings_that_ask_for_more() {
         ),
         (
             r#"{"peerIP":"10.0.0.9","asNumber":64700,"bfd":"on"}"#,
-            "spec.bfd: is not known here",
+            "spec.bfd: the field is unknown",
         ),
     ] {
         let faults = told(&[("bgppeers/x", spec)]);
@@ -83,8 +90,7 @@ fn peerings_that_ask_for_more() {
 fn what_calico_writes_by_itself_is_no_fault() {
     let default = r#"{"logSeverityScreen":"Info","nodeToNodeMeshEnabled":true,"asNumber":64512,
         "listenPort":179,"bindMode":"None","ignoredInterfaces":["br-*"],
-        "serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"serviceLoadBalancerAggregation":"Enabled",
-        "localWorkloadPeeringIPV4":"169.254.9.9"}"#;
+        "serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"serviceLoadBalancerAggregation":"Enabled"}"#;
     let peering = r#"{"peerIP":"10.0.0.9","asNumber":64700,"localASNumber":64600,
         "keepOriginalNextHop":true,"sourceAddress":"UseNodeIP"}"#;
     let all = [
@@ -92,4 +98,33 @@ fn what_calico_writes_by_itself_is_no_fault() {
         ("bgppeers/x", peering),
     ];
     assert_eq!(told(&all), [""; 0]);
+}
+
+#[test]
+fn unsupported_fields_of_the_schema_are_reported() {
+    use model::{Kind, Program, Standing, declared};
+    let mut count = 0;
+    for (kind, place, rest) in [
+        (Kind::BgpConfiguration, "bgpconfigurations/default", ""),
+        (Kind::BgpPeer, "bgppeers/x", r#","asNumber":64700"#),
+    ] {
+        for one in declared(kind) {
+            if !matches!(one.standing, Standing::Unsupported { due, .. } if due == Some(Program::Bgp))
+            {
+                continue;
+            }
+            let name = one.path.trim_start_matches("spec.");
+            let value = match name.contains("Selector") {
+                true => "all()",
+                false if name.ends_with("V6") => "fe80::9",
+                false if name.ends_with("V4") => "169.254.9.9",
+                false => "Debug",
+            };
+            let faults = told(&[(place, &format!(r#"{{"{name}":"{value}"{rest}}}"#))]);
+            let named = faults.iter().filter(|fault| fault.starts_with(&one.path));
+            assert_eq!(named.count(), 1, "{kind} {}: {faults:?}", one.path);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
 }
