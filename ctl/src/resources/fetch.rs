@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::columns::Around;
 use super::connect::Connection;
 use super::input::{Files, Namespace, key, kind};
+use super::notes;
 use super::print::{Output, Shown};
 
 /// The arguments of `cambric get`.
@@ -73,6 +74,7 @@ pub(crate) async fn get(args: Get) -> Result<ExitCode> {
     let text = args.output.print(&shown, &around)?;
     // A closed pipe ("| head") is no error of ours.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    notes::report_shown(&args.output, &shown);
     for error in &failed {
         eprintln!("cambric: {error}");
     }

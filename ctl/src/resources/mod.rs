@@ -6,6 +6,7 @@ mod connect;
 mod delete;
 mod fetch;
 mod input;
+mod notes;
 mod print;
 #[cfg(test)]
 mod tests;

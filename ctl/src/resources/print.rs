@@ -77,7 +77,7 @@ impl Shown {
         }
     }
 
-    fn rows(&self) -> Vec<&Value> {
+    pub(super) fn rows(&self) -> Vec<&Value> {
         match self {
             Self::One(_, value) => vec![value],
             Self::List(_, value) => value["items"].as_array().into_iter().flatten().collect(),

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::connect::Connection;
 use super::input::{Files, Namespace, kind_of, resource};
+use super::notes;
 
 /// The arguments of `cambric apply` and `cambric replace`.
 #[derive(Debug, clap::Args)]
@@ -146,7 +147,10 @@ impl Write {
         let mut failed = 0;
         for (document, value) in &wanted {
             match how.write(&all, value.clone()).await {
-                Ok(_) => done += 1,
+                Ok(item) => {
+                    done += 1;
+                    notes::report_written(document, item.key.kind(), &item.value);
+                }
                 Err(ResourceError::Exists(_)) if how == How::Create { skip_exists: true } => {
                     done += 1;
                 }

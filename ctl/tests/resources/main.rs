@@ -7,6 +7,7 @@ mod addresses;
 #[path = "../../../datastore/tests/common/mod.rs"]
 mod common;
 mod locks;
+mod notes;
 mod reflectors;
 mod tool;
 
@@ -50,6 +51,7 @@ against_both! {
     leaks_are_reported_and_given_back
     what_nobody_uses_is_collected
     the_store_is_locked_and_unlocked
+    fields_without_effect_are_reported
 }
 
 mod scenario {
@@ -60,6 +62,7 @@ mod scenario {
         what_nobody_uses_is_collected,
     };
     pub(super) use crate::locks::the_store_is_locked_and_unlocked;
+    pub(super) use crate::notes::fields_without_effect_are_reported;
     pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
 
     const PEER: &str = "\

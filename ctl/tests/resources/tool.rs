@@ -94,6 +94,14 @@ impl Tool {
         child.wait_with_output().unwrap()
     }
 
+    /// Runs it, and returns its standard output and standard error. It must succeed.
+    pub(crate) fn both(&self, arguments: &[&str]) -> (String, String) {
+        let output = self.run(arguments, "");
+        assert!(output.status.success(), "{output:?}");
+        let text = |octets| String::from_utf8(octets).unwrap();
+        (text(output.stdout), text(output.stderr))
+    }
+
     /// Starts it, to run until it is told to stop.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         let mut command = self.command(arguments);
