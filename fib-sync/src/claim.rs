@@ -5,8 +5,9 @@
 //! on a Unix socket with an abstract name. Such names belong to a network namespace, as routes do,
 //! and the kernel frees them with the process, however that ends.
 //!
-//! Any user may bind an abstract name. A name that is held by a user who is neither root nor this
-//! process's own counts as free, so that no unprivileged user keeps a daemon from its start.
+//! Any user may bind an abstract name. So a name counts as claimed only if the kernel says that its
+//! holder is root or this process's own user: no unprivileged user keeps a daemon from its start,
+//! whether it listens there, fills the queue of its socket, or does not listen at all.
 
 use std::fmt;
 use std::io;
@@ -22,6 +23,9 @@ use nix::sys::socket::{
 
 use crate::limits::CLAIM_DRAIN_GAP;
 use crate::owner::Owner;
+
+/// Octets of a process's name in `/proc`: `TASK_COMM_LEN` less the terminator.
+const COMM_OCTETS: usize = 15;
 
 /// A claim on a protocol. It ends when this is dropped.
 #[derive(Debug)]
@@ -74,17 +78,10 @@ impl Claim {
         for name in [protocol_name(owner), program_name(owner, program)] {
             match bind(&name) {
                 Ok(listener) => listeners.push(listener),
-                Err(error) => {
-                    if let Some(holder) = holder_of(&name) {
-                        return Err(Taken { owner, holder });
-                    }
-                    tracing::warn!(
-                        protocol = %owner,
-                        %error,
-                        "the protocol of kernel routes cannot be claimed: a second program with it \
-                         would not be noticed"
-                    );
-                }
+                Err(error) => match Occupant::of(&name) {
+                    Occupant::Trusted(holder) => return Err(Taken { owner, holder }),
+                    Occupant::None | Occupant::Unknown => warn(owner, &error),
+                },
             }
         }
         let claim = Self {
@@ -97,12 +94,42 @@ impl Claim {
     }
 }
 
-/// The process of another program that has claimed this protocol.
+fn warn(owner: Owner, error: &io::Error) {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        tracing::warn!(
+            protocol = %owner,
+            "a local process that is not known to be root's or this user's occupies the claim on \
+             kernel routes of protocol {owner}: the start goes on, and a second program with this \
+             protocol would not be noticed"
+        );
+    } else {
+        tracing::warn!(
+            protocol = %owner,
+            %error,
+            "the protocol of kernel routes cannot be claimed: a second program with it would not be \
+             noticed"
+        );
+    }
+}
+
+/// The process of another program that has claimed this protocol. `None` if the kernel does not
+/// prove that there is one.
 pub fn holder(owner: Owner, program: &str) -> Option<Holder> {
-    let holder = holder_of(&protocol_name(owner))?;
-    holder_of(&program_name(owner, program))
-        .is_none()
-        .then_some(holder)
+    let Occupant::Trusted(holder) = Occupant::of(&protocol_name(owner)) else {
+        return None;
+    };
+    let is_other = Occupant::of(&program_name(owner, program)) == Occupant::None;
+    (is_other && !holder.is_named(program)).then_some(holder)
+}
+
+impl Holder {
+    /// Whether it runs under this name, of which `/proc` has the first octets. The name of a claim
+    /// can be occupied, so that the program itself could not claim it; that of a process of root
+    /// cannot.
+    fn is_named(&self, program: &str) -> bool {
+        let comm = program.get(..COMM_OCTETS).unwrap_or(program);
+        self.name.as_deref() == Some(comm)
+    }
 }
 
 fn protocol_name(owner: Owner) -> String {
@@ -119,20 +146,35 @@ fn bind(name: &str) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Who listens under this name, if it is root or this user.
-fn holder_of(name: &str) -> Option<Holder> {
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None).ok()?;
-    let address = UnixAddr::new_abstract(name.as_bytes()).ok()?;
-    match connect(socket.as_raw_fd(), &address) {
-        Ok(()) => trusted(&socket),
-        // Its queue is full, which says nothing of who it is.
-        Err(Errno::EAGAIN) => Some(Holder {
-            pid: None,
-            name: None,
-        }),
-        Err(_) => None,
+/// The process at an abstract name.
+#[derive(Debug, PartialEq, Eq)]
+enum Occupant {
+    /// No socket listens.
+    None,
+    /// A process of root or of this user listens.
+    Trusted(Holder),
+    /// A process of another user listens, or the kernel does not say whose it is.
+    Unknown,
+}
+
+impl Occupant {
+    fn of(name: &str) -> Self {
+        match ask(name) {
+            Ok(Some(holder)) => Self::Trusted(holder),
+            Err(Errno::ECONNREFUSED) => Self::None,
+            // EAGAIN: the queue is full. Any user can fill it, so it says nothing of the holder.
+            Ok(None) | Err(_) => Self::Unknown,
+        }
     }
+}
+
+/// Connects to a name, and says who listens if it is root or this user.
+fn ask(name: &str) -> nix::Result<Option<Holder>> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    let address = UnixAddr::new_abstract(name.as_bytes())?;
+    connect(socket.as_raw_fd(), &address)?;
+    Ok(trusted(&socket))
 }
 
 fn trusted(socket: &OwnedFd) -> Option<Holder> {
@@ -163,9 +205,59 @@ async fn drain(listeners: Weak<[UnixListener]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::socket::Backlog;
 
     /// Protocols that no program of this machine claims.
-    const FREE: [Owner; 2] = [Owner(251), Owner(252)];
+    const FREE: [Owner; 4] = [Owner(251), Owner(252), Owner(253), Owner(254)];
+
+    /// A socket at a name with a queue of one connection, which is taken.
+    fn full(name: &str) -> [OwnedFd; 2] {
+        let stream = || {
+            let flags = SockFlag::SOCK_NONBLOCK;
+            socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap()
+        };
+        let address = UnixAddr::new_abstract(name.as_bytes()).unwrap();
+        let (listener, first) = (stream(), stream());
+        nix::sys::socket::bind(listener.as_raw_fd(), &address).unwrap();
+        nix::sys::socket::listen(&listener, Backlog::new(0).unwrap()).unwrap();
+        connect(first.as_raw_fd(), &address).unwrap();
+        assert_eq!(
+            connect(stream().as_raw_fd(), &address),
+            Err(Errno::EAGAIN),
+            "the queue is full"
+        );
+        [listener, first]
+    }
+
+    #[test]
+    fn name_with_a_full_queue_keeps_no_program_from_its_start() {
+        let occupied = full(&protocol_name(FREE[2]));
+        assert_eq!(holder(FREE[2], "one"), None);
+        let claim = Claim::take(FREE[2], "one").unwrap();
+        assert_eq!(claim.listeners.len(), 1, "that of the program");
+        drop((claim, occupied));
+        let occupied = full(&program_name(FREE[2], "one"));
+        let claim = Claim::take(FREE[2], "one").unwrap();
+        assert_eq!(claim.listeners.len(), 1, "that of the protocol");
+        assert_eq!(holder(FREE[2], "one"), None, "it may be the program itself");
+        assert!(holder(FREE[2], "two").is_some());
+        drop(occupied);
+    }
+
+    #[test]
+    fn name_without_a_listener_keeps_no_program_from_its_start() {
+        let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
+        let own = comm.trim().to_owned();
+        for name in [protocol_name(FREE[3]), program_name(FREE[3], &own)] {
+            let flags = SockFlag::empty();
+            let bound = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+            let address = UnixAddr::new_abstract(name.as_bytes()).unwrap();
+            nix::sys::socket::bind(bound.as_raw_fd(), &address).unwrap();
+            assert_eq!(holder(FREE[3], &own), None);
+            let _claim = Claim::take(FREE[3], &own).unwrap();
+            assert_eq!(holder(FREE[3], &own), None, "it is the program itself");
+        }
+    }
 
     #[test]
     fn second_program_with_a_protocol_is_refused() {
