@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub(crate) struct HostGuard {
     /// Users and ports that the file adds.
     added: Cover,
     wanted: Cover,
+    /// Peers at another port that the table does not take.
+    left_out: usize,
     /// Ports that the daemon listens on.
     listens: BTreeSet<u16>,
     state: State,
@@ -40,10 +43,13 @@ enum State {
     Off,
     /// The kernel has it; so many segments were dropped.
     InForce { dropped: u64 },
-    /// Another process has loaded it. Whether it is still there, this daemon may not read.
-    Recorded,
+    /// Another process has loaded it, without these peers. Whether it is still there, this daemon
+    /// may not read.
+    Recorded { lacks: Option<String> },
     /// It is missing, or lacks something.
     Missing(String),
+    /// It is loaded and does not allow this daemon's user: it drops the daemon's own segments.
+    Blocks(String),
 }
 
 impl HostGuard {
@@ -60,6 +66,7 @@ impl HostGuard {
             enabled: true,
             added: Cover::default(),
             wanted: Cover::default(),
+            left_out: 0,
             listens: BTreeSet::new(),
             state: State::Off,
             checked: Instant::now(),
@@ -78,22 +85,29 @@ impl HostGuard {
         self.added = Cover {
             ports: ports.collect(),
             users: users.collect(),
+            ..Cover::default()
         };
     }
 
     /// Covers the ports of an intent, before they are opened.
     pub(crate) fn cover(&mut self, intent: &Intent) {
-        let listens = intent.listen.iter().map(std::net::SocketAddr::port);
-        self.listens = listens.collect();
-        let mut wanted = self.added.clone();
-        wanted.ports.extend(intent.ports());
-        wanted.users.extend([0, geteuid().as_raw()]);
-        let is_new = std::mem::replace(&mut self.wanted, wanted) != self.wanted;
+        let is_new = self.want(intent);
         let is_off = self.state == State::Off;
         if is_new || self.enabled == is_off {
             let state = self.load();
             self.settle(state);
         }
+    }
+
+    /// Takes note of what an intent listens on and dials. Returns false if it is as before.
+    fn want(&mut self, intent: &Intent) -> bool {
+        let listens = intent.listen.iter().map(SocketAddr::port);
+        self.listens = listens.collect();
+        let mut wanted = self.added.clone();
+        wanted.ports.extend(intent.ports());
+        wanted.users.extend([0, geteuid().as_raw()]);
+        self.left_out = wanted.dial(intent.dialed());
+        std::mem::replace(&mut self.wanted, wanted) != self.wanted
     }
 
     /// Looks whether the table is still there, if it is time, and loads it again if not.
@@ -103,10 +117,10 @@ impl HostGuard {
         }
         self.checked = Instant::now();
         let state = match self.inspect() {
-            State::Missing(why) => {
+            found @ (State::Missing(_) | State::Blocks(_)) => {
                 let again = self.load();
                 if matches!(again, State::InForce { .. }) {
-                    tracing::warn!(found = why, "host guard was changed; loaded again");
+                    tracing::warn!(%found, "host guard was changed; loaded again");
                 }
                 again
             }
@@ -124,8 +138,8 @@ impl HostGuard {
     pub(crate) fn report(&self) -> (Fact, Vec<String>) {
         let found = self.inspect();
         let value = match &found {
-            State::InForce { .. } | State::Recorded => format!("{found}: {}", self.wanted),
-            State::Off | State::Missing(_) => found.to_string(),
+            State::InForce { .. } | State::Recorded { .. } => format!("{found}: {}", self.wanted),
+            State::Off | State::Missing(_) | State::Blocks(_) => found.to_string(),
         };
         let fact = Fact {
             name: "host guard".to_owned(),
@@ -168,6 +182,7 @@ impl HostGuard {
             return State::Missing("the kernel has no such table".to_owned());
         };
         match loaded.lacks(self.holder, &self.wanted) {
+            Some(why) if is_blocked(&loaded) => State::Blocks(why),
             Some(why) => State::Missing(why),
             None => State::InForce {
                 dropped: loaded.dropped,
@@ -184,15 +199,24 @@ impl HostGuard {
                        loaded it for this daemon since the host started";
             return State::Missing(why.to_owned());
         };
-        match recorded.lacks(&self.wanted) {
-            None => State::Recorded,
-            Some(why) => {
-                let why = format!(
-                    "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to \
-                     change it: name it in [guard] and restart the daemon"
-                );
-                State::Missing(why)
-            }
+        self.judge_record(&recorded)
+    }
+
+    /// The ports and users of a record count; only a load by the daemon covers peers of the store.
+    fn judge_record(&self, recorded: &Cover) -> State {
+        let peers = recorded.lacks_peers(&self.wanted);
+        let why = match recorded.lacks(&self.wanted) {
+            why if why == peers => return State::Recorded { lacks: peers },
+            why => why.unwrap_or_default(),
+        };
+        let why = format!(
+            "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to change it: \
+             name it in [guard] and restart the daemon"
+        );
+        if recorded.users.contains(&geteuid().as_raw()) {
+            State::Missing(why)
+        } else {
+            State::Blocks(why)
         }
     }
 
@@ -200,7 +224,7 @@ impl HostGuard {
     fn settle(&mut self, state: State) {
         let before = std::mem::replace(&mut self.state, state);
         if std::mem::discriminant(&before) == std::mem::discriminant(&self.state)
-            && !matches!(self.state, State::Missing(_))
+            && matches!(self.state, State::Off | State::InForce { .. })
             || before == self.state
         {
             return;
@@ -208,15 +232,49 @@ impl HostGuard {
         for warning in self.warnings(&self.state) {
             tracing::warn!("{warning}");
         }
-        if !matches!(self.state, State::Missing(_)) {
+        if !matches!(self.state, State::Missing(_) | State::Blocks(_)) {
             tracing::info!(cover = %self.wanted, "host guard: {}", self.state);
         }
     }
 
     fn warnings(&self, state: &State) -> Vec<String> {
-        let State::Missing(why) = state else {
-            return Vec::new();
-        };
+        match state {
+            State::Off => Vec::new(),
+            State::InForce { .. } => self.left_out().into_iter().collect(),
+            State::Recorded { lacks } => {
+                let lacks = lacks.iter().map(|why| {
+                    format!(
+                        "host guard: {why}: any user of this host can dial it from the host's \
+                         addresses. The table covers peers of the datastore at a port other than 179 \
+                         only if the daemon has CAP_NET_ADMIN"
+                    )
+                });
+                lacks.chain(self.left_out()).collect()
+            }
+            State::Blocks(why) => vec![format!(
+                "host guard blocks this daemon: its table is loaded, and {why}. The kernel drops the \
+                 daemon's own segments ({}); run `cambric guard --user {}` as root",
+                self.wanted,
+                geteuid()
+            )],
+            State::Missing(why) => self.open(why),
+        }
+    }
+
+    /// Says how many peers the table does not take.
+    fn left_out(&self) -> Option<String> {
+        (self.left_out > 0).then(|| {
+            format!(
+                "host guard: {} peers at a port other than 179 are not covered, beyond the {} that it \
+                 takes",
+                self.left_out,
+                host_guard::limits::PEERS_MAX
+            )
+        })
+    }
+
+    /// Says what is open without the table.
+    fn open(&self, why: &str) -> Vec<String> {
         let mut warnings = vec![format!(
             "host guard not in force: {why}. Any user of this host can open BGP sessions from its \
              addresses ({}); run `cambric guard` as root",
@@ -233,21 +291,33 @@ impl HostGuard {
     }
 }
 
+/// Whether the rules are in force, and none of their entries allows this daemon's user.
+fn is_blocked(loaded: &Loaded) -> bool {
+    let own = geteuid().as_raw();
+    let mut entries = loaded.entries.values();
+    loaded.broken.is_none()
+        && entries.clone().any(|cover| !cover.ports.is_empty())
+        && !entries.any(|cover| cover.users.contains(&own))
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off, by the configuration"),
             Self::InForce { dropped } => write!(f, "in force, {dropped} segments dropped"),
-            Self::Recorded => f.write_str(
+            Self::Recorded { .. } => f.write_str(
                 "loaded by `cambric guard`, not verified since (that needs CAP_NET_ADMIN)",
             ),
             Self::Missing(why) => write!(f, "not in force: {why}"),
+            Self::Blocks(why) => write!(f, "blocks this daemon: {why}"),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use intent::{BgpFile, NextHops, NoKernel, Source};
+
     use super::*;
 
     fn guard(directory: &std::path::Path) -> HostGuard {
@@ -259,7 +329,9 @@ mod tests {
             wanted: Cover {
                 ports: [179, 1790].into(),
                 users: [0].into(),
+                ..Cover::default()
             },
+            left_out: 0,
             listens: [1790].into(),
             state: State::Off,
             checked: Instant::now(),
@@ -280,7 +352,8 @@ mod tests {
         assert!(why.contains("cambric guard"), "{why}");
         let narrow = Cover {
             ports: [179].into(),
-            users: [0].into(),
+            users: [0, geteuid().as_raw()].into(),
+            ..Cover::default()
         };
         record::write(&guard.record, &narrow).expect("written");
         let State::Missing(why) = guard.without(&refused()) else {
@@ -289,7 +362,7 @@ mod tests {
         assert!(why.contains("port 1790"), "{why}");
         record::write(&guard.record, &guard.wanted).expect("written");
         let state = guard.without(&refused());
-        assert_eq!(state, State::Recorded);
+        assert_eq!(state, State::Recorded { lacks: None });
         assert!(state.to_string().contains("not verified"), "{state}");
         assert!(guard.warnings(&state).is_empty());
     }
@@ -326,6 +399,73 @@ mod tests {
         let found = guard.judge(Some(loaded.clone()));
         assert_eq!(found, State::InForce { dropped: 0 });
         loaded.broken = Some("it is dormant".to_owned());
+        assert!(matches!(guard.judge(Some(loaded)), State::Missing(_)));
+    }
+
+    /// An intent that listens at 1790 and dials these peers.
+    fn intent(peers: &[SocketAddr]) -> Intent {
+        let mut text =
+            "asn = 64512\nrouter_id = \"10.0.0.1\"\nlisten = [\"10.0.0.1:1790\"]\n".to_owned();
+        for peer in peers {
+            let (address, port) = (peer.ip(), peer.port());
+            text += &format!("[[neighbor]]\naddress = \"{address}\"\nport = {port}\nasn = 64513\n");
+        }
+        let source = Source::new("bgp.toml", text);
+        let read = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable);
+        read.unwrap_or_else(|report| panic!("{report}")).1
+    }
+
+    #[test]
+    fn dialed_port_is_guarded_at_its_peer_only() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut guard = guard(directory.path());
+        guard.added.ports = [1791].into();
+        let [etcd, https] =
+            [2379, 443].map(|port| SocketAddr::from(([10, 0, 0, port as u8], port)));
+        let own = SocketAddr::from(([10, 0, 0, 3], 1790));
+        let listed = SocketAddr::from(([10, 0, 0, 4], 1791));
+        guard.want(&intent(&[etcd, https, own, listed]));
+        assert_eq!(guard.wanted.ports, [179, 1790, 1791].into());
+        assert_eq!(guard.wanted.peers, [etcd, https].into());
+    }
+
+    #[test]
+    fn recorded_table_without_a_dialed_peer_has_a_note() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut guard = guard(directory.path());
+        let recorded = guard.wanted.clone();
+        guard.want(&intent(&[SocketAddr::from(([10, 0, 0, 9], 2379))]));
+        record::write(&guard.record, &guard.wanted).expect("written");
+        assert_eq!(guard.without(&refused()), State::Recorded { lacks: None });
+        let recorded = Cover {
+            users: guard.wanted.users.clone(),
+            ..recorded
+        };
+        record::write(&guard.record, &recorded).expect("written");
+        let state = guard.without(&refused());
+        assert!(matches!(state, State::Recorded { .. }), "{state:?}");
+        let warnings = guard.warnings(&state).join("\n");
+        assert!(warnings.contains("peer 10.0.0.9:2379"), "{warnings}");
+    }
+
+    #[test]
+    fn table_that_does_not_allow_the_daemon_blocks_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let guard = guard(directory.path());
+        let mut cover = guard.wanted.clone();
+        cover.users.clear();
+        let mut loaded = Loaded::default();
+        loaded.entries.insert(Holder::RouteReflector, cover.clone());
+        let state = guard.judge(Some(loaded.clone()));
+        let warnings = guard.warnings(&state);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("host guard blocks this daemon"));
+        assert!(!warnings[0].contains("Any user"), "{warnings:?}");
+        record::write(&guard.record, &cover).expect("written");
+        assert!(matches!(guard.without(&refused()), State::Blocks(_)));
+        // The other daemon's entries allow it.
+        cover.users.insert(geteuid().as_raw());
+        loaded.entries.insert(Holder::BgpClient, cover);
         assert!(matches!(guard.judge(Some(loaded)), State::Missing(_)));
     }
 }

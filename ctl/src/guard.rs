@@ -101,10 +101,15 @@ fn part(holder: Holder, file: &Path, args: &Args) -> Result<Part> {
         .collect::<Result<std::collections::BTreeSet<u32>, _>>()
         .with_context(|| format!("users of {}", file.display()))?;
     users.insert(0);
-    let cover = Cover {
+    let mut cover = Cover {
         ports: keys.ports(),
         users,
+        ..Cover::default()
     };
+    let more = cover.dial(keys.dialed());
+    if more > 0 {
+        eprintln!("{holder}: {more} neighbors with a port of their own are too many to guard");
+    }
     let control = keys.control.unwrap_or_else(|| usual_control(holder));
     Ok(Part {
         holder,

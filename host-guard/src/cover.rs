@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::SocketAddr;
 
 use nix::unistd::User;
 use serde::{Deserialize, Serialize};
+
+use crate::limits::{PEERS_MAX, PEERS_SHOWN};
 
 /// A daemon on whose behalf ports are guarded. Each has its own entries, so that two daemons of one
 /// host never overwrite each other's.
@@ -35,22 +38,51 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The ports that are guarded, and the users that may use them.
+/// The ports and peers that are guarded, and the users that may use them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cover {
     /// TCP ports, at either end of a connection.
     pub ports: BTreeSet<u16>,
+    /// Peers that are dialed at another port: address and port of a destination.
+    #[serde(default)]
+    pub peers: BTreeSet<SocketAddr>,
     /// Numeric user ids.
     pub users: BTreeSet<u32>,
 }
 
 impl Cover {
+    /// Covers what is dialed, as far as its port is not covered anyway. Returns how many more there
+    /// are than the table takes.
+    pub fn dial(&mut self, peers: impl IntoIterator<Item = SocketAddr>) -> usize {
+        let ports = &self.ports;
+        let bare = |peer: &SocketAddr| peer.port() == 0 || ports.contains(&peer.port());
+        // An IPv4-mapped address is dialed over IPv4.
+        let sent = |peer: SocketAddr| SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let peers = peers.into_iter().filter(|peer| !bare(peer));
+        self.peers.extend(peers.map(sent));
+        let mut more = 0;
+        while self.peers.len() > PEERS_MAX {
+            self.peers.pop_last();
+            more += 1;
+        }
+        more
+    }
+
+    /// Names the peers of `wanted` that this cover lacks.
+    pub fn lacks_peers(&self, wanted: &Self) -> Option<String> {
+        let peers = wanted.peers.difference(&self.peers);
+        let peers: Vec<_> = peers
+            .filter(|peer| !self.ports.contains(&peer.port()))
+            .collect();
+        (!peers.is_empty()).then(|| format!("it does not cover peer {}", some(&peers)))
+    }
+
     /// Names what of `wanted` this cover lacks; `None` if it lacks nothing.
     pub fn lacks(&self, wanted: &Self) -> Option<String> {
         let ports: Vec<_> = wanted.ports.difference(&self.ports).collect();
         let users: Vec<_> = wanted.users.difference(&self.users).collect();
         match (ports.is_empty(), users.is_empty()) {
-            (true, true) => None,
+            (true, true) => self.lacks_peers(wanted),
             (false, _) => Some(format!("it does not cover port {}", list(ports))),
             (true, false) => Some(format!("it does not allow user id {}", list(users))),
         }
@@ -60,13 +92,27 @@ impl Cover {
 impl fmt::Display for Cover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ports, users) = (list(&self.ports), list(&self.users));
-        write!(f, "ports {ports}, allowed user ids {users}")
+        write!(f, "ports {ports}, ")?;
+        if !self.peers.is_empty() {
+            let peers: Vec<_> = self.peers.iter().collect();
+            write!(f, "peers {}, ", some(&peers))?;
+        }
+        write!(f, "allowed user ids {users}")
     }
 }
 
 fn list<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> String {
     let values = values.into_iter().map(|value| value.to_string());
     values.collect::<Vec<_>>().join(" ")
+}
+
+/// The first of these peers, and how many more there are.
+fn some(peers: &[&SocketAddr]) -> String {
+    let shown = list(peers.iter().take(PEERS_SHOWN));
+    match peers.len().saturating_sub(PEERS_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// A user name that the host does not know.
@@ -108,6 +154,7 @@ mod tests {
         let cover = |ports: &[u16], users: &[u32]| Cover {
             ports: ports.iter().copied().collect(),
             users: users.iter().copied().collect(),
+            ..Cover::default()
         };
         let held = cover(&[179, 1790], &[0, 998]);
         assert_eq!(held.lacks(&cover(&[179], &[0])), None);
@@ -115,5 +162,43 @@ mod tests {
         assert_eq!(lacks.as_deref(), Some("it does not cover port 180"));
         let lacks = held.lacks(&cover(&[179], &[0, 5]));
         assert_eq!(lacks.as_deref(), Some("it does not allow user id 5"));
+    }
+
+    fn peers(count: u16) -> impl Iterator<Item = SocketAddr> {
+        (0..count).map(|port| SocketAddr::from(([10, 0, 0, 9], 1024 + port)))
+    }
+
+    #[test]
+    fn peer_at_a_guarded_port_needs_no_entry() {
+        let mut cover = Cover {
+            ports: [179, 1024].into(),
+            ..Cover::default()
+        };
+        assert_eq!(cover.dial(peers(2)), 0);
+        let other = SocketAddr::from(([10, 0, 0, 9], 1025));
+        assert_eq!(cover.peers, [other].into());
+        let mut held = Cover::default();
+        held.ports.extend([179, 1024, 1025]);
+        assert_eq!(held.lacks(&cover), None, "the port is guarded");
+        held.ports.remove(&1025);
+        let lacks = held.lacks(&cover);
+        assert_eq!(
+            lacks.as_deref(),
+            Some("it does not cover peer 10.0.0.9:1025")
+        );
+        held.peers.insert(other);
+        assert_eq!(held.lacks(&cover), None);
+    }
+
+    #[test]
+    fn peers_beyond_the_limit_are_counted() {
+        let mut cover = Cover::default();
+        let most = u16::try_from(PEERS_MAX).expect("fits");
+        assert_eq!(cover.dial(peers(most)), 0);
+        assert_eq!(cover.clone().dial(peers(most + 3)), 3);
+        assert_eq!(cover.peers.len(), PEERS_MAX);
+        let text = cover.to_string();
+        assert!(text.ends_with("more, allowed user ids "), "{text}");
+        assert!(text.len() < 400, "{text}");
     }
 }

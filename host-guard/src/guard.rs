@@ -1,7 +1,7 @@
 //! The table in the kernel: loaded in one transaction, read, removed. Everything acts in the network
 //! namespace of the calling thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use netlink::attributes::{find, of_netfilter, text, walk};
@@ -15,7 +15,7 @@ use netlink_packet_netfilter::nftables::{
 
 use crate::cover::{Cover, Holder};
 use crate::limits::TRANSACTION_ATTEMPTS;
-use crate::rules::{JUDGE, OUTPUT, ports_of, users_of};
+use crate::rules::{Family, JUDGE, OUTPUT, peers_of, ports_of, users_of};
 use crate::table::{self, Step, TABLE};
 
 /// Attributes: of a table, of a chain, of a rule, of an expression, of a counter, of an element.
@@ -153,7 +153,7 @@ impl Guard {
             return Ok(false);
         };
         let mut others = loaded.entries.iter().filter(|(other, _)| **other != holder);
-        if others.all(|(_, cover)| cover.ports.is_empty()) {
+        if others.all(|(_, cover)| cover.ports.is_empty() && cover.peers.is_empty()) {
             return self.remove();
         }
         self.transact(&table::entries(holder, &Cover::default()))?;
@@ -196,10 +196,15 @@ impl Guard {
         }
         self.read_rules(&mut loaded)?;
         for holder in Holder::ALL {
-            let cover = Cover {
+            let mut cover = Cover {
+                peers: BTreeSet::new(),
                 ports: table::ports(&self.keys(&ports_of(holder))?),
                 users: table::users(&self.keys(&users_of(holder))?),
             };
+            for family in Family::ALL {
+                let keys = self.keys(&peers_of(holder, family))?;
+                cover.peers.extend(table::peers(&keys));
+            }
             loaded.entries.insert(holder, cover);
         }
         Ok(Some(loaded))

@@ -6,6 +6,12 @@ pub const TRANSACTION_ATTEMPTS: u32 = 8;
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 
+/// Peers of one daemon that are guarded by address and port.
+pub const PEERS_MAX: usize = 4096;
+
+/// How many of them a line of text names.
+pub const PEERS_SHOWN: usize = 8;
+
 /// Connections of other users whose segments are dropped after their sockets are closed, too.
 pub const REFUSED_CONNECTIONS_MAX: u32 = 65_536;
 

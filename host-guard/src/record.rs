@@ -95,6 +95,7 @@ mod tests {
         assert_eq!(read(&file), None);
         let cover = Cover {
             ports: [179].into(),
+            peers: [([10, 0, 0, 9], 1790).into()].into(),
             users: [0, 998].into(),
         };
         write(&file, &cover).expect("written");

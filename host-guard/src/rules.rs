@@ -47,15 +47,28 @@ pub(crate) struct Rule {
     pub(crate) comment: &'static str,
 }
 
+/// A family of addresses.
 #[derive(Clone, Copy)]
-enum Family {
+pub(crate) enum Family {
     V4,
     V6,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
 }
 
 /// The set of a holder's ports.
 pub(crate) fn ports_of(holder: Holder) -> String {
     format!("{holder}-ports")
+}
+
+/// The set of a holder's peers that are dialed at another port.
+pub(crate) fn peers_of(holder: Holder, family: Family) -> String {
+    match family {
+        Family::V4 => format!("{holder}-peers-ipv4"),
+        Family::V6 => format!("{holder}-peers-ipv6"),
+    }
 }
 
 /// The set of a holder's users.
@@ -70,6 +83,7 @@ pub(crate) fn all() -> Vec<Rule> {
         for offset in [2, 0] {
             rules.push(to_judge(&ports_of(holder), offset));
         }
+        rules.extend(Family::ALL.map(|family| dialed_to_judge(holder, family)));
     }
     for holder in Holder::ALL {
         let users = users_of(holder);
@@ -80,12 +94,12 @@ pub(crate) fn all() -> Vec<Rule> {
         ];
         rules.push(judge(expressions, "an allowed user"));
     }
-    rules.extend([Family::V4, Family::V6].map(remember));
+    rules.extend(Family::ALL.map(remember));
     let mut another = of_a_user();
     another.extend(drop_counted());
     rules.push(judge(another, "another user"));
     rules.push(judge(unowned_syn(), "a SYN of a socket without a user"));
-    rules.extend([Family::V4, Family::V6].map(remembered));
+    rules.extend(Family::ALL.map(remembered));
     rules
 }
 
@@ -109,6 +123,29 @@ fn to_judge(ports: &str, offset: u32) -> Rule {
         chain: OUTPUT,
         expressions,
         comment: "to or from a BGP port",
+    }
+}
+
+/// Sends segments to the peers of a set on to the other chain. What comes back goes to a socket of
+/// the same user, and a listener's port is guarded by itself.
+fn dialed_to_judge(holder: Holder, family: Family) -> Rule {
+    let (number, octets, [_, destination]) = addresses(family);
+    let port = match family {
+        Family::V4 => Register::Reg32_01,
+        Family::V6 => Register::Reg2,
+    };
+    let mut expressions = vec![meta(MetaKey::Nfproto), equal(&[number])];
+    expressions.extend(tcp());
+    expressions.extend([
+        payload(NETWORK, destination, octets, Register::Reg1),
+        payload(TRANSPORT, 2, 2, port),
+        lookup(&peers_of(holder, family), None),
+        verdict(Verdict::Jump, Some(JUDGE)),
+    ]);
+    Rule {
+        chain: OUTPUT,
+        expressions,
+        comment: "to a peer at another port",
     }
 }
 
@@ -168,31 +205,30 @@ fn of_a_user() -> Vec<Expressions> {
     vec![meta(MetaKey::SocketUserId), differs(&NO_USER.to_ne_bytes())]
 }
 
+/// A family's number, octets of an address, and the offsets of source and destination.
+const fn addresses(family: Family) -> (u8, u32, [u32; 2]) {
+    match family {
+        Family::V4 => (NFPROTO_IPV4, 4, [12, 16]),
+        Family::V6 => (NFPROTO_IPV6, 16, [8, 24]),
+    }
+}
+
 /// Loads addresses and ports, side by side.
 fn connection(family: Family) -> Vec<Expressions> {
-    let (number, octets, [source, destination], registers) = match family {
-        Family::V4 => (
-            NFPROTO_IPV4,
-            4,
-            [12, 16],
-            [
-                Register::Reg1,
-                Register::Reg32_01,
-                Register::Reg32_02,
-                Register::Reg32_03,
-            ],
-        ),
-        Family::V6 => (
-            NFPROTO_IPV6,
-            16,
-            [8, 24],
-            [
-                Register::Reg1,
-                Register::Reg2,
-                Register::Reg32_05,
-                Register::Reg32_09,
-            ],
-        ),
+    let (number, octets, [source, destination]) = addresses(family);
+    let registers = match family {
+        Family::V4 => [
+            Register::Reg1,
+            Register::Reg32_01,
+            Register::Reg32_02,
+            Register::Reg32_03,
+        ],
+        Family::V6 => [
+            Register::Reg1,
+            Register::Reg2,
+            Register::Reg32_05,
+            Register::Reg32_09,
+        ],
     };
     let [first, second, third, fourth] = registers;
     let mut expressions = vec![meta(MetaKey::Nfproto), equal(&[number])];

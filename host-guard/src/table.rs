@@ -1,6 +1,7 @@
 //! The table as nftables messages.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 use netlink_packet_netfilter::nftables::{
@@ -12,7 +13,9 @@ use netlink_packet_netfilter::nftables::{
 
 use crate::cover::{Cover, Holder};
 use crate::limits::{ELEMENTS_PER_MESSAGE, REFUSED_CONNECTION_MS, REFUSED_CONNECTIONS_MAX};
-use crate::rules::{self, JUDGE, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, ports_of, users_of};
+use crate::rules::{
+    self, Family, JUDGE, OUTPUT, REFUSED_IPV4, REFUSED_IPV6, Rule, peers_of, ports_of, users_of,
+};
 
 /// The table, of family `inet`.
 pub const TABLE: &str = "cambric-guard";
@@ -89,7 +92,23 @@ pub(crate) fn entries(holder: Holder, cover: &Cover) -> Vec<Step> {
     let users = cover.users.iter().map(|user| user.to_ne_bytes().to_vec());
     let mut steps = refill(&ports_of(holder), ports.collect());
     steps.extend(refill(&users_of(holder), users.collect()));
+    for family in Family::ALL {
+        let peers = cover.peers.iter().filter_map(|peer| key(family, peer));
+        steps.extend(refill(&peers_of(holder, family), peers.collect()));
+    }
     steps
+}
+
+/// Address and port as a key, each at a multiple of four octets. `None` if it is another family's.
+fn key(family: Family, peer: &SocketAddr) -> Option<Vec<u8>> {
+    let mut key = match (family, peer.ip()) {
+        (Family::V4, IpAddr::V4(address)) => address.octets().to_vec(),
+        (Family::V6, IpAddr::V6(address)) => address.octets().to_vec(),
+        _ => return None,
+    };
+    key.extend(peer.port().to_be_bytes());
+    key.extend([0; 2]);
+    Some(key)
 }
 
 /// Removes the table.
@@ -177,24 +196,37 @@ fn sets() -> Vec<Set> {
             note: HOST_ORDER,
             dynamic: false,
         });
+        for family in Family::ALL {
+            let (key_type, octets) = address_and_port(family);
+            sets.push(Set {
+                name: peers_of(holder, family),
+                key_type,
+                octets,
+                note: NETWORK_ORDER,
+                dynamic: false,
+            });
+        }
     }
-    for (name, address, octets) in [
-        (REFUSED_IPV4, TYPE_IPV4_ADDRESS, 16),
-        (REFUSED_IPV6, TYPE_IPV6_ADDRESS, 40),
-    ] {
-        let parts = [address, TYPE_PORT, address, TYPE_PORT];
-        let key_type = parts
-            .into_iter()
-            .fold(0, |all, part| (all << TYPE_BITS) | part);
+    for (family, name) in [(Family::V4, REFUSED_IPV4), (Family::V6, REFUSED_IPV6)] {
+        let one = address_and_port(family);
         sets.push(Set {
             name: name.into(),
-            key_type,
-            octets,
+            key_type: (one.0 << (2 * TYPE_BITS)) | one.0,
+            octets: 2 * one.1,
             note: NETWORK_ORDER,
             dynamic: true,
         });
     }
     sets
+}
+
+/// The type of an address and a port side by side, and its octets.
+const fn address_and_port(family: Family) -> (u32, u32) {
+    let (address, octets) = match family {
+        Family::V4 => (TYPE_IPV4_ADDRESS, 8),
+        Family::V6 => (TYPE_IPV6_ADDRESS, 20),
+    };
+    ((address << TYPE_BITS) | TYPE_PORT, octets)
 }
 
 impl Set {
@@ -267,4 +299,17 @@ pub(crate) fn ports(keys: &[Vec<u8>]) -> BTreeSet<u16> {
 pub(crate) fn users(keys: &[Vec<u8>]) -> BTreeSet<u32> {
     let keys = keys.iter().filter_map(|key| key.first_chunk());
     keys.map(|octets| u32::from_ne_bytes(*octets)).collect()
+}
+
+/// The keys of a set that hold an address and a port.
+pub(crate) fn peers(keys: &[Vec<u8>]) -> impl Iterator<Item = SocketAddr> {
+    keys.iter().filter_map(|key| {
+        let (address, port) = key.split_at_checked(key.len().checked_sub(4)?)?;
+        let address = match *address {
+            [a, b, c, d] => Ipv4Addr::new(a, b, c, d).into(),
+            _ => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(address).ok()?)),
+        };
+        let port = u16::from_be_bytes(*port.first_chunk()?);
+        Some(SocketAddr::new(address, port))
+    })
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use host_guard::limits::PEERS_MAX;
 use host_guard::{Cover, Guard, GuardError, Holder, Loaded};
 use lab::{Host, Lab, in_lab};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -14,6 +15,8 @@ use nix::sys::time::TimeVal;
 use nix::unistd::{Uid, setfsuid};
 
 const PORT: u16 = 179;
+/// A port of a peer, which is not the host's.
+const DIALED: u16 = 2379;
 /// A user that is not allowed, and one that is.
 const STRANGER: u32 = 65534;
 const ALLOWED: u32 = 4242;
@@ -27,6 +30,7 @@ fn cover(ports: &[u16], users: &[u32]) -> Cover {
     Cover {
         ports: ports.iter().copied().collect(),
         users: users.iter().copied().collect(),
+        ..Cover::default()
     }
 }
 
@@ -50,7 +54,10 @@ fn loaded(host: &Host) -> Option<Loaded> {
 }
 
 fn dial(host: &Host, user: u32, to: IpAddr, within: Duration) -> io::Result<TcpStream> {
-    let to = SocketAddr::new(to, PORT);
+    dial_at(host, user, SocketAddr::new(to, PORT), within)
+}
+
+fn dial_at(host: &Host, user: u32, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
     as_user(host, user, || TcpStream::connect_timeout(&to, within))
 }
 
@@ -88,6 +95,50 @@ fn another_user_cannot_dial_a_guarded_port() {
             let after = loaded(&host).expect("a table").dropped;
             assert!(after > before, "{before} {after}");
         }
+    });
+}
+
+/// A peer at another port is guarded as a destination; another destination at that port, or the
+/// port as that of a source, is not.
+#[test]
+fn another_user_cannot_dial_a_peer_at_its_port() {
+    in_lab("a peer at another port is dialed", async |lab: Lab| {
+        let host = host(&lab).await;
+        let others = [
+            (Ipv4Addr::new(127, 0, 0, 2).into(), DIALED),
+            (BOTH[1], DIALED + 1),
+        ];
+        for (peer, other) in BOTH.into_iter().zip(others) {
+            let (peer, other) = (SocketAddr::new(peer, DIALED), SocketAddr::from(other));
+            let listen = |at: SocketAddr| {
+                let listener = host.run(|| TcpListener::bind(at));
+                listener.expect("a thread").expect("a listener")
+            };
+            let _listeners = [peer, other].map(listen);
+            guard(&host, Guard::remove);
+            dial_at(&host, STRANGER, peer, PATIENCE).expect("nothing is guarded");
+            let mut wanted = cover(&[PORT], &[0, ALLOWED]);
+            wanted.dial([peer]);
+            guard(&host, |guard| guard.load(Holder::RouteReflector, &wanted));
+            let refused = dial_at(&host, STRANGER, peer, IN_VAIN).expect_err("it is guarded");
+            assert_eq!(refused.kind(), ErrorKind::TimedOut, "{refused}");
+            for user in [0, ALLOWED] {
+                dial_at(&host, user, peer, PATIENCE).expect("an allowed user");
+            }
+            dial_at(&host, STRANGER, other, PATIENCE).expect("another service");
+        }
+        // As many as the table takes.
+        let mut most = cover(&[PORT], &[0]);
+        let all = (0..PEERS_MAX).map(|number| {
+            let address = Ipv6Addr::from(u128::try_from(number).expect("fits") + (0xfd << 120));
+            SocketAddr::new(address.into(), DIALED)
+        });
+        assert_eq!(most.dial(all), 0);
+        guard(&host, |guard| guard.load(Holder::BgpClient, &most));
+        assert_eq!(
+            loaded(&host).expect("a table").entries[&Holder::BgpClient],
+            most
+        );
     });
 }
 
@@ -167,7 +218,12 @@ fn two_daemons_share_the_table_and_leave_nothing() {
     in_lab("two daemons of one host", async |lab: Lab| {
         let host = host(&lab).await;
         assert_eq!(loaded(&host), None);
-        let (client, reflector) = (cover(&[179, 1790], &[0]), cover(&[179], &[0, 998]));
+        let (mut client, reflector) = (cover(&[179, 1790], &[0]), cover(&[179], &[0, 998]));
+        for address in ["10.0.0.9:2379", "[fd00::9]:443"] {
+            client
+                .peers
+                .insert(address.parse().expect("address and port"));
+        }
         // The second load of each changes nothing.
         for _ in 0..2 {
             guard(&host, |guard| guard.load(Holder::BgpClient, &client));

@@ -38,12 +38,18 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// The BGP ports: where the daemon listens and what it dials, and the port of BGP in any case.
+    /// The BGP ports of this host: where the daemon listens, and the port of BGP in any case. A
+    /// neighbor's port is not one of them: other services may have the same number.
     pub fn ports(&self) -> BTreeSet<u16> {
         let listen = self.listen.iter().map(SocketAddr::port);
-        let dialled = self.speaker.peers.iter().map(|peer| peer.port);
-        let named = listen.chain(dialled).chain([BGP_PORT]);
+        let named = listen.chain([BGP_PORT]);
         named.filter(|port| *port != 0).collect()
+    }
+
+    /// The neighbors: the address and the port of each.
+    pub fn dialed(&self) -> impl Iterator<Item = SocketAddr> {
+        let peers = self.speaker.peers.iter();
+        peers.map(|peer| SocketAddr::new(peer.remote, peer.port))
     }
 }
 

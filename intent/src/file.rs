@@ -137,18 +137,24 @@ impl Default for GuardSection {
 }
 
 impl<K, D, N> BgpFile<K, D, N> {
-    /// The BGP ports that the file names: where the daemon listens and what it dials, the port of
-    /// BGP in any case, and those of `[guard]`. A datastore may name others.
+    /// The BGP ports that the file names: where the daemon listens, the port of BGP in any case, and
+    /// those of `[guard]`. A datastore may name another to listen on.
     pub fn ports(&self) -> BTreeSet<u16> {
         let listen = self.listen.iter().flat_map(Spanned::get_ref);
         let listen = listen.map(|at| at.get_ref().port());
-        let dialled = self.neighbor.iter().filter_map(|neighbor| {
-            let port = neighbor.get_ref().port.as_ref();
-            port.map(|port| *port.get_ref())
-        });
         let more = self.guard.ports.iter().map(|port| port.get_ref().get());
-        let named = listen.chain(dialled).chain(more).chain([BGP_PORT]);
+        let named = listen.chain(more).chain([BGP_PORT]);
         named.filter(|port| *port != 0).collect()
+    }
+
+    /// The neighbors of the file with a port of their own: the address and the port of each. A
+    /// datastore may name others.
+    pub fn dialed(&self) -> impl Iterator<Item = SocketAddr> {
+        self.neighbor.iter().filter_map(|neighbor| {
+            let Neighbor { address, port, .. } = neighbor.get_ref();
+            let port = port.as_ref()?;
+            Some(SocketAddr::new(*address.get_ref(), *port.get_ref()))
+        })
     }
 }
 
