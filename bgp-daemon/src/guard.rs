@@ -49,7 +49,7 @@ enum State {
     /// It is missing, or lacks something.
     Missing(String),
     /// It is loaded and does not allow this daemon's user: it drops the daemon's own segments.
-    Blocks(String),
+    Blocks,
 }
 
 impl HostGuard {
@@ -117,7 +117,7 @@ impl HostGuard {
         }
         self.checked = Instant::now();
         let state = match self.inspect() {
-            found @ (State::Missing(_) | State::Blocks(_)) => {
+            found @ (State::Missing(_) | State::Blocks) => {
                 let again = self.load();
                 if matches!(again, State::InForce { .. }) {
                     tracing::warn!(%found, "host guard was changed; loaded again");
@@ -138,8 +138,17 @@ impl HostGuard {
     pub(crate) fn report(&self) -> (Fact, Vec<String>) {
         let found = self.inspect();
         let value = match &found {
+            State::Recorded { lacks: Some(_) } => {
+                // The note names the peers that the record lacks.
+                let peers = BTreeSet::new();
+                let ports_and_users = Cover {
+                    peers,
+                    ..self.wanted.clone()
+                };
+                format!("{found}: {ports_and_users}")
+            }
             State::InForce { .. } | State::Recorded { .. } => format!("{found}: {}", self.wanted),
-            State::Off | State::Missing(_) | State::Blocks(_) => found.to_string(),
+            State::Off | State::Missing(_) | State::Blocks => found.to_string(),
         };
         let fact = Fact {
             name: "host guard".to_owned(),
@@ -182,7 +191,7 @@ impl HostGuard {
             return State::Missing("the kernel has no such table".to_owned());
         };
         match loaded.lacks(self.holder, &self.wanted) {
-            Some(why) if is_blocked(&loaded) => State::Blocks(why),
+            Some(_) if is_blocked(&loaded) => State::Blocks,
             Some(why) => State::Missing(why),
             None => State::InForce {
                 dropped: loaded.dropped,
@@ -209,15 +218,13 @@ impl HostGuard {
             why if why == peers => return State::Recorded { lacks: peers },
             why => why.unwrap_or_default(),
         };
-        let why = format!(
+        if !recorded.users.contains(&geteuid().as_raw()) {
+            return State::Blocks;
+        }
+        State::Missing(format!(
             "{why}, as `cambric guard` loaded it, and this daemon has no CAP_NET_ADMIN to change it: \
              name it in [guard] and restart the daemon"
-        );
-        if recorded.users.contains(&geteuid().as_raw()) {
-            State::Missing(why)
-        } else {
-            State::Blocks(why)
-        }
+        ))
     }
 
     /// Takes note of a state, and logs one that is another.
@@ -232,7 +239,7 @@ impl HostGuard {
         for warning in self.warnings(&self.state) {
             tracing::warn!("{warning}");
         }
-        if !matches!(self.state, State::Missing(_) | State::Blocks(_)) {
+        if !matches!(self.state, State::Missing(_) | State::Blocks) {
             tracing::info!(cover = %self.wanted, "host guard: {}", self.state);
         }
     }
@@ -251,9 +258,9 @@ impl HostGuard {
                 });
                 lacks.chain(self.left_out()).collect()
             }
-            State::Blocks(why) => vec![format!(
-                "host guard blocks this daemon: its table is loaded, and {why}. The kernel drops the \
-                 daemon's own segments ({}); run `cambric guard --user {}` as root",
+            State::Blocks => vec![format!(
+                "host guard {state}, so the kernel drops the daemon's own segments ({}); run `cambric \
+                 guard --user {}` as root",
                 self.wanted,
                 geteuid()
             )],
@@ -309,7 +316,11 @@ impl fmt::Display for State {
                 "loaded by `cambric guard`, not verified since (that needs CAP_NET_ADMIN)",
             ),
             Self::Missing(why) => write!(f, "not in force: {why}"),
-            Self::Blocks(why) => write!(f, "blocks this daemon: {why}"),
+            Self::Blocks => write!(
+                f,
+                "blocks this daemon: it does not allow user id {}",
+                geteuid()
+            ),
         }
     }
 }
@@ -462,7 +473,7 @@ mod tests {
         assert!(warnings[0].starts_with("host guard blocks this daemon"));
         assert!(!warnings[0].contains("Any user"), "{warnings:?}");
         record::write(&guard.record, &cover).expect("written");
-        assert!(matches!(guard.without(&refused()), State::Blocks(_)));
+        assert!(matches!(guard.without(&refused()), State::Blocks));
         // The other daemon's entries allow it.
         cover.users.insert(geteuid().as_raw());
         loaded.entries.insert(Holder::BgpClient, cover);
