@@ -24,7 +24,8 @@ impl InterfaceAddress {
         Prefix::new(self.address, self.prefix_len)
     }
 
-    /// A link-local address may exist on any number of links.
+    /// A link-local address may exist on any number of links, and each interface has one: it says
+    /// nothing of whose a next hop is, nor of which link a peer is on.
     fn is_link_local(&self) -> bool {
         matches!(self.address, IpAddr::V6(v6) if v6.is_unicast_link_local())
     }
@@ -36,12 +37,12 @@ impl Speaker {
     /// external peer which is one hop away must be on its link (RFC 4271 §5.1.3). Without this call
     /// neither is checked.
     pub fn set_addresses(&mut self, mut addresses: Vec<InterfaceAddress>) {
+        addresses.retain(|one| !one.is_link_local());
         addresses.sort();
         if self.addresses == addresses {
             return;
         }
-        let own = addresses.iter().filter(|one| !one.is_link_local());
-        let own: BTreeSet<IpAddr> = own.map(|one| one.address).collect();
+        let own = addresses.iter().map(|one| one.address).collect();
         self.addresses = addresses;
         self.rib.set_own_addresses(own);
         for id in self.roster.ids() {
@@ -70,9 +71,6 @@ impl Speaker {
             .collect();
         let on_link = self.addresses.iter();
         let on_link = on_link.filter(|one| interfaces.contains(one.interface.as_str()));
-        on_link
-            .filter(|one| !one.is_link_local())
-            .filter_map(InterfaceAddress::subnet)
-            .collect()
+        on_link.filter_map(InterfaceAddress::subnet).collect()
     }
 }

@@ -102,8 +102,8 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
     if peer.local == Some(next_hop) {
         return Some(Ineligible::OwnNextHop);
     }
-    // A peer on this machine has an address of the machine, and leads to itself.
-    if next_hop == peer.address {
+    // A peer on this machine has the machine's addresses, too: they lead to it.
+    if next_hop == peer.address || config.own_addresses.contains(&peer.address) {
         return None;
     }
     if config.own_addresses.contains(&next_hop) {

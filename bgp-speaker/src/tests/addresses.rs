@@ -107,6 +107,21 @@ fn multihop_peer_may_name_any_next_hop_but_ours() {
 }
 
 #[test]
+fn peer_on_this_machine_may_name_its_addresses() {
+    let mut config = speaker_config(1);
+    config.peers.push(neighbor(1, 2, Role::Internal));
+    let mut addresses = machine(24);
+    addresses.push(InterfaceAddress {
+        interface: "eth0".to_string(),
+        address: IpAddr::V4(PEER),
+        prefix_len: 24,
+    });
+    let mut wire = Wire::prepared(config, |speaker| speaker.set_addresses(addresses));
+    let peer = wire.connect(2, &open(2));
+    assert_eq!(refusal(&mut wire, peer, OWN), None);
+}
+
+#[test]
 fn internal_peer_may_name_any_next_hop_but_ours() {
     let mut config = speaker_config(1);
     config.peers.push(neighbor(1, 2, Role::Internal));

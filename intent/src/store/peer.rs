@@ -179,7 +179,8 @@ impl<'v> Want<'v> {
             import: policies.import(&self),
             own_as_max: self.own_as_max,
             allow_as_sets: false,
-            multihop: false,
+            // Where we keep next hops towards a peer, it keeps those of others towards us.
+            multihop: self.next_hop == NextHopMode::Keep,
             export: policies.export(&self),
             send_paths: match sends {
                 true => families.iter().map(|f| (f, SendPaths::EqualCost)).collect(),
