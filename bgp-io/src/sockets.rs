@@ -80,7 +80,7 @@ pub(crate) fn dialling(
         TcpSocket::new_v6()?
     };
     socket.set_nodelay(true)?;
-    set_prompt_repeats(&socket)?;
+    set_prompt_repeats(&socket);
     if let Some(password) = password {
         set_password(&socket, remote.ip(), password)?;
     }
@@ -100,7 +100,7 @@ pub(crate) fn secure_accepted(
     password: Option<&str>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    set_prompt_repeats(stream)?;
+    set_prompt_repeats(stream);
     match password {
         Some(password) => set_password(stream, remote.ip(), password),
         None => Ok(()),

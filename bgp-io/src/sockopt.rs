@@ -138,17 +138,18 @@ pub(crate) fn tcp_figures(socket: &impl AsFd) -> io::Result<TcpFigures> {
 /// Has lost segments of a connection repeated at even intervals at first: a peer whose host was
 /// away for a second is then noticed by what it does not answer, not by a timer that has become
 /// long. The kernel does so only where the congestion control has a slow start that ends, so BBR is
-/// replaced.
-pub(crate) fn set_prompt_repeats(socket: &impl AsFd) -> io::Result<()> {
-    TcpThinLinearTimeouts.set(socket, &1)?;
-    let control = TcpCongestion.get(socket)?;
+/// replaced. A kernel without these options leaves such a peer to the hold timer.
+pub(crate) fn set_prompt_repeats(socket: &impl AsFd) {
+    if TcpThinLinearTimeouts.set(socket, &1).is_err() {
+        return;
+    }
+    let control = TcpCongestion.get(socket).unwrap_or_default();
     if control.as_encoded_bytes().starts_with(b"bbr") {
         // Reno is in every kernel and open to everyone.
-        TcpCongestion
+        let _ = TcpCongestion
             .set(socket, &OsString::from("cubic"))
-            .or_else(|_| TcpCongestion.set(socket, &OsString::from("reno")))?;
+            .or_else(|_| TcpCongestion.set(socket, &OsString::from("reno")));
     }
-    Ok(())
 }
 
 /// `TCP_MD5SIG_FLAG_PREFIX` of `linux/tcp.h`.
