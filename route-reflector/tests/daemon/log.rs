@@ -39,7 +39,7 @@ route_reflector_client = true
 "#;
 
 /// The hold time of the client: it notices soon that the reflector says nothing.
-const HOLD: Duration = Duration::from_secs(3);
+const HOLD: Duration = Duration::from_secs(6);
 
 /// Between two strangers.
 const EVERY: Duration = Duration::from_millis(1);
@@ -115,7 +115,7 @@ async fn holds_out(reflector: &Reflector, one: &mut Io) {
                 .notes
                 .iter()
                 .any(|note| note.contains("standard error"));
-            if log.lost() > 0 && noted && began.elapsed() > 2 * HOLD {
+            if log.lost() > 0 && noted && began.elapsed() > HOLD + HOLD / 2 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
