@@ -20,9 +20,14 @@ fn asks(value: &Value) -> bool {
 }
 
 macro_rules! settings {
-    (supported $($supported:literal)* unsupported $($other:literal)*) => {
+    (
+        supported $($supported:literal)*
+        in_part $($part:literal $reason:literal)*
+        unsupported $($other:literal)*
+    ) => {
         &[
             $(felix($supported, Any),)*
+            $(no(Some(Felix), $part, Any, asks, $reason),)*
             $(no(Some(Felix), $other, Any, asks, "the setting is not supported and has no effect"),)*
         ]
     };
@@ -49,6 +54,10 @@ const SETTINGS: Fields = settings! {
         "allowVXLANPacketsFromWorkloads"
         "externalNodesList"
         "vxlanPort"
+    in_part
+        "vxlanEnabled"
+        "no VXLAN device is made: true only turns on the check that VXLAN packets to the host come \
+         from nodes, as a pool with vxlanMode does; false turns nothing off"
     unsupported
         "awsSrcDstCheck"
         "bpfAttachType"
@@ -201,7 +210,6 @@ const SETTINGS: Fields = settings! {
         "usageReportingInitialDelay"
         "usageReportingInterval"
         "useInternalDataplaneDriver"
-        "vxlanEnabled"
         "vxlanMTU"
         "vxlanMTUV6"
         "vxlanVNI"

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::unsupported::in_rule;
 use super::*;
 
 /// Kind, path and type of every field of Calico's schema.
@@ -159,6 +161,23 @@ fn rule_with_unsupported_condition_names_its_closed_side() {
             [format!("named ports are not supported; {instead}")]
         );
     }
+}
+
+#[test]
+fn rule_that_cannot_be_checked_is_unsupported() {
+    let readable = |value| in_rule(Ok::<_, fmt::Error>(value));
+    assert_eq!(readable(json!({"action": "Allow"})), None);
+    assert!(readable(json!("Allow")).is_some());
+    let found = in_rule(Err(fmt::Error)).expect("an unsupported field");
+    assert!(found.reason.starts_with("the rule cannot be checked"));
+}
+
+#[test]
+fn vxlan_enabled_is_reported_with_the_effect_it_has() {
+    let value = json!({"metadata": {"name": "default"}, "spec": {"vxlanEnabled": true}});
+    let found = unsupported_fields(Kind::FelixConfiguration, &value);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].reason.contains("turns on the check"), "{found:?}");
 }
 
 #[test]

@@ -52,9 +52,20 @@ pub fn unsupported_fields(kind: Kind, resource: &Value) -> Vec<UnsupportedField>
 
 /// The first condition of a rule that is not supported: the rule must not count without it.
 pub fn unsupported_in_rule(rule: &Rule) -> Option<UnsupportedField> {
-    let value = serde_json::to_value(rule).ok()?;
+    in_rule(serde_json::to_value(rule))
+}
+
+/// A rule that cannot be looked at may hold any condition.
+pub(super) fn in_rule<E: fmt::Display>(rule: Result<Value, E>) -> Option<UnsupportedField> {
     let mut found = Vec::new();
-    object("", value.as_object()?, RULE, None, &mut found);
+    match rule {
+        Ok(Value::Object(rule)) => object("", &rule, RULE, None, &mut found),
+        Ok(_) => found.push(unsupported("", "the rule is no object", None)),
+        Err(error) => {
+            let reason = format!("the rule cannot be checked: {error}");
+            found.push(unsupported("", reason, None));
+        }
+    }
     found.into_iter().next()
 }
 
