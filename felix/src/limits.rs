@@ -15,6 +15,11 @@ pub const TRANSACTION_ATTEMPTS: u32 = 8;
 /// written: the kernel takes some ten milliseconds for them, and longer beside thousands of others.
 pub const PREPARED_AT_ONCE: usize = 1000;
 
+/// How often that is done at most before the packet filter is written whatever is left: enough for the
+/// rules of some ten thousand policies, and some seconds at most that a store which never rests puts
+/// off a rule.
+pub const PREPARATIONS_PER_WRITE_MAX: u32 = 200;
+
 /// How long after a transaction the packet filter is listed, by which it is known again. Each further
 /// transaction puts that off: a listing takes the longer the more endpoints there are.
 pub const LISTING_GAP: Duration = Duration::from_millis(200);

@@ -101,6 +101,8 @@ pub struct Agent {
     pub(super) rules_written: Retry,
     /// A part of the wanted rules was prepared, and more is to be.
     pub(super) preparing: bool,
+    /// How often that was done since the rules were written last.
+    pub(super) preparations: u32,
     pub(super) rules_check: Instant,
     /// Whether rules of some kind are known to be in force, since an earlier run or this one.
     pub(super) guarded: bool,
@@ -158,6 +160,7 @@ impl Agent {
             unguarded: BTreeSet::new(),
             rules_written: Retry::default(),
             preparing: false,
+            preparations: 0,
             rules_check: now + RULES_CHECK,
             guarded: false,
             inherited: false,

@@ -12,7 +12,7 @@ use super::interface::{LOWEST, Setup, is_up};
 use super::retry::Retry;
 use crate::apply::{Checked, Neighbour};
 use crate::calc::Endpoint;
-use crate::limits::{INTERFACE_REFRESH, ROUTE_GRACE, RULES_CHECK};
+use crate::limits::{INTERFACE_REFRESH, PREPARATIONS_PER_WRITE_MAX, ROUTE_GRACE, RULES_CHECK};
 use crate::render::{Frame, Key, RuleInputs, Touched, floating, render, source};
 
 impl Agent {
@@ -22,6 +22,8 @@ impl Agent {
         if self.guarded || !self.rules_written.is_due(now) {
             return;
         }
+        // Tunnels to the host are not asked about: no node is known yet, and the way to the store may
+        // be a tunnel.
         let inputs = RuleInputs {
             frame: Frame {
                 interface_prefixes: self.calculator.settings().interface_prefixes,
@@ -108,12 +110,16 @@ impl Agent {
         }
         let due = self.rules_written.is_due(now);
         let wanted = self.calculator.desired().rules();
-        self.preparing = due && host.prepare_rules(wanted, &self.unwritten);
+        // A store that never rests must not put off what denies.
+        let prepares = due && self.preparations < PREPARATIONS_PER_WRITE_MAX;
+        self.preparing = prepares && host.prepare_rules(wanted, &self.unwritten);
         if self.preparing {
+            self.preparations += 1;
             self.unwritten.merge(later);
             return false;
         }
         if due {
+            self.preparations = 0;
             let rules = self.calculator.desired().rules();
             let outcome = host.write_rules(rules, &self.unwritten);
             if outcome.is_ok() {

@@ -66,31 +66,36 @@ pub fn changes(held: &Ruleset, wanted: &Ruleset, touched: &Touched) -> Vec<Chang
 
 /// What of a large difference can be made beforehand: new sets and new chains to which no packet comes
 /// before the rest is written. At most `limit` of them are chosen, among them no chain that names
-/// another one that is not there yet. Returns nothing where one transaction is enough for the rest.
+/// another one that is not there yet. Returns nothing where one transaction is enough for the rest:
+/// what is there already does not count, nor what is only changed or removed.
 pub fn preparation(
     held: &Ruleset,
     wanted: &Ruleset,
     touched: &Touched,
     limit: usize,
 ) -> Option<Touched> {
-    if touched.chains.len() + touched.sets.len() <= limit {
+    let sets = touched.sets.keys().filter_map(|name| {
+        let set = wanted.sets.get(name).filter(|set| set.is_plain())?;
+        (!held.sets.contains_key(name)).then_some((name, set))
+    });
+    let chains = touched.chains.iter().filter_map(|name| {
+        let chain = wanted.chains.get(name)?;
+        let is_new = chain.hook.is_none() && !held.chains.contains_key(name);
+        is_new.then_some((name, chain))
+    });
+    if sets.clone().count() + chains.clone().count() <= limit {
         return None;
     }
     let mut part = Touched::default();
     let mut left = limit;
-    for name in touched.sets.keys() {
-        let set = wanted.sets.get(name).filter(|set| set.is_plain());
-        if let (Some(set), false, 1..) = (set, held.sets.contains_key(name), left) {
+    for (name, set) in sets {
+        if left > 0 {
             part.sets.insert(name.clone(), BTreeSet::new());
             left = left.saturating_sub(1 + set.elements.len() / ELEMENTS_PER_STEP);
         }
     }
-    for name in &touched.chains {
-        let chain = wanted.chains.get(name);
-        let chain = chain.filter(|chain| chain.hook.is_none() && !held.chains.contains_key(name));
-        if let (Some(chain), 1..) = (chain, left)
-            && chain.rules.iter().all(|rule| has_all(held, rule))
-        {
+    for (name, chain) in chains {
+        if left > 0 && chain.rules.iter().all(|rule| has_all(held, rule)) {
             part.chains.insert(name.clone());
             left = left.saturating_sub(1 + chain.rules.len());
         }

@@ -32,6 +32,8 @@ pub(super) struct Fake {
     /// Addresses whose connections are still to be forgotten, and whether that is put off.
     pub(super) forgetting: BTreeSet<IpAddr>,
     pub(super) forgets_late: bool,
+    /// There is always something to prepare, as in a store that never rests.
+    pub(super) prepares: bool,
     pub(super) refuse_rules: bool,
     pub(super) refuse_interface: Option<String>,
     pub(super) refuse_host: bool,
@@ -70,6 +72,10 @@ impl Host for Fake {
         assert_eq!(rules, in_force, "something was not touched");
         (self.rules, self.knows_rules) = (Some(rules), true);
         Ok(())
+    }
+
+    fn prepare_rules(&mut self, _: &Ruleset, _: &Touched) -> bool {
+        self.prepares
     }
 
     fn check_rules(&mut self) -> Result<Checked, Failed> {

@@ -173,6 +173,36 @@ fn large_filter_is_prepared_out_of_reach_of_packets() {
     assert_eq!(preparation(&before, wanted, &touched, usize::MAX), None);
 }
 
+#[test]
+fn changes_of_what_is_there_need_no_preparation() {
+    const LIMIT: usize = 20;
+    let lists = lists(60, 100, 20);
+    let (desired, _) = started(lists.iter().flatten(), usize::MAX);
+    let wanted = desired.rules();
+    let before = started([], usize::MAX).0.rules().clone();
+    let touched = Touched::between(&before, wanted);
+    assert!(preparation(&before, wanted, &touched, LIMIT).is_some());
+    // All of it may be different, and all of it is there.
+    let mut changed = wanted.clone();
+    for set in changed.sets.values_mut() {
+        set.elements.clear();
+    }
+    assert_eq!(preparation(&changed, wanted, &touched, LIMIT), None);
+    // All of it goes.
+    assert_eq!(preparation(wanted, &before, &touched, LIMIT), None);
+    // As much as one transaction takes is missing, and then one more.
+    let mut held = wanted.clone();
+    let sets = wanted.sets.keys();
+    let sets = sets.filter(|name| !before.sets.contains_key(*name));
+    let sets: Vec<&String> = sets.collect();
+    for name in &sets[..LIMIT] {
+        held.sets.remove(*name);
+    }
+    assert_eq!(preparation(&held, wanted, &touched, LIMIT), None);
+    held.sets.remove(sets[LIMIT]);
+    assert!(preparation(&held, wanted, &touched, LIMIT).is_some());
+}
+
 /// The sets and chains that a rule of a policy or tier names.
 fn named(rule: &Rule) -> impl Iterator<Item = &String> {
     let sets = rule.matches.iter().filter_map(|one| match one {
