@@ -6,6 +6,7 @@ mod netns;
 
 use std::net::IpAddr;
 
+use admin::{Command, Reply};
 use netns::host::{Host, RESOURCES, pair};
 use netns::packet;
 use netns::{Namespace, Workload, count_at, count_of, lab, run};
@@ -47,6 +48,16 @@ fn arrives(host: &Host, at: &Namespace, chain: &str, words: &str, send: impl Fn(
     count_of(at) > counted
 }
 
+/// Packets of workloads to ends of tunnels that were dropped.
+fn to_tunnel_ends(host: &Host) -> u64 {
+    let Reply::Rules(rules) = host.ask(&Command::Rules {}) else {
+        panic!("no rules");
+    };
+    let rules = rules.rules.iter();
+    let dropped = rules.filter(|rule| rule.text.contains("tunnel packet of a workload"));
+    dropped.filter_map(|rule| rule.packets).sum()
+}
+
 /// The far end of the host's uplink: node `n2` (10.0.0.2, fd00::2), and one that is no node
 /// (10.0.0.1).
 fn outside(host: &Host) -> Namespace {
@@ -84,7 +95,7 @@ fn encapsulation_from_a_workload_is_dropped() {
             at.run("nft add rule inet t c udp dport { 4789, 6081 } counter");
             at.run("nft add chain inet t plain { type filter hook input priority 1 ; }");
         }
-        let dropped = || host.counted("workload-encapsulation", DROPPED);
+        let dropped = || host.counted("workload-encapsulation", DROPPED) + to_tunnel_ends(&host);
         // To another workload, to a node, and to the host itself.
         for ways in [
             ["10.65.0.1", "10.65.0.2", "10.0.0.2", "10.0.0.11"],
@@ -229,14 +240,25 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
             });
             arrived() > counted
         };
+        assert!(passes("10.0.0.1", 4), "nothing of the fabric uses IP in IP");
+        assert!(passes("10.0.0.1", UDP), "nothing of the fabric uses VXLAN");
+        for (name, mode, words) in [
+            ("v4", "ipipMode", "tunnel-to-host"),
+            ("other", "vxlanMode", "4789 goto tunnel-to-host"),
+        ] {
+            let cidr = if name == "v4" {
+                "10.65.0.0/16"
+            } else {
+                "10.66.0.0/16"
+            };
+            let pool = json!({"spec": {"cidr": cidr, mode: "Always"}});
+            host.put(&format!("{RESOURCES}ippools/{name}"), &pool);
+            host.until(&format!("{mode} is guarded"), || {
+                run("nft list chain inet cambric-felix guard-input").contains(words)
+            });
+        }
         assert!(passes("10.0.0.2", 4));
         assert!(!passes("10.0.0.1", 4));
-        assert!(passes("10.0.0.1", UDP), "nothing of the fabric uses VXLAN");
-        let pool = json!({"spec": {"cidr": "10.65.0.0/16", "vxlanMode": "Always"}});
-        host.put(&format!("{RESOURCES}ippools/v4"), &pool);
-        host.until("VXLAN is guarded", || {
-            run("nft list chain inet cambric-felix guard-input").contains("4789")
-        });
         assert!(passes("10.0.0.2", UDP));
         assert!(!passes("10.0.0.1", UDP));
         host.configure(&json!({"externalNodesList": ["10.0.0.1"]}));
@@ -244,5 +266,95 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
             run("nft list set inet cambric-felix tunnel-sources-ipv4").contains("10.0.0.1")
         });
         assert!(passes("10.0.0.1", 4) && passes("10.0.0.1", UDP));
+    });
+}
+
+/// Without the guard the masqueraded packet is one of a node, and the far node unwraps it.
+#[test]
+fn tunnel_of_a_workload_to_a_node_is_always_dropped() {
+    lab("tunnel_of_a_workload_to_a_node_is_always_dropped", || {
+        let (host, one, _two) = pair();
+        let outside = outside(&host);
+        // Neither a node nor a source of tunnels, and one that is a source.
+        outside.run("ip address add 10.0.0.3/24 dev eth0");
+        outside.run("ip address add 10.0.0.4/24 dev eth0");
+        outside.run("ip address add fd00::3/64 dev eth0 nodad");
+        for (name, cidr) in [("v4", "10.65.0.0/16"), ("v6", "fd65::/64")] {
+            let spec = json!({"cidr": cidr, "natOutgoing": true});
+            host.put(
+                &format!("{RESOURCES}ippools/{name}"),
+                &json!({ "spec": spec }),
+            );
+        }
+        host.configure(&json!({"defaultEndpointToHostAction": "Accept",
+            "allowIPIPPacketsFromWorkloads": true, "allowVXLANPacketsFromWorkloads": true,
+            "externalNodesList": ["10.0.0.4"]}));
+        let named = PROTOCOLS.map(|protocol| json!({"action": "Allow", "protocol": protocol}));
+        let mut egress = named.to_vec();
+        egress.push(json!({"action": "Allow", "protocol": "UDP",
+            "destination": {"ports": [4789, 6081]}}));
+        egress.push(json!({"action": "Allow"}));
+        let spec = json!({"selector": "all()", "types": ["Egress"], "egress": egress});
+        host.put(
+            &format!("{RESOURCES}globalnetworkpolicies/p"),
+            &json!({ "spec": spec }),
+        );
+        for (what, words) in [
+            ("map inet cambric-felix encapsulation-allowed", "cali1"),
+            ("set inet cambric-felix tunnel-sources-ipv4", "10.0.0.4"),
+            ("chain inet cambric-felix workload-to-host", "accept"),
+            ("set inet cambric-felix cali60masq-ipam-pools", "fd65::"),
+        ] {
+            host.until(&format!("{words} in {what}"), || {
+                run(&format!("nft list {what}")).contains(words)
+            });
+        }
+        // What another table translates to a node is one to a node.
+        run("nft add table ip services");
+        run("nft add chain ip services c { type nat hook prerouting priority -100 ; }");
+        run("nft add rule ip services c ip daddr 192.0.2.1 dnat to 10.0.0.2");
+        run("nft add rule ip services c ip daddr 192.0.2.2 dnat to 10.0.0.11");
+        run("ip route add 192.0.2.0/24 via 10.0.0.1");
+        count_at(&outside, "meta l4proto { 4, 41, 47, 50, 51, 115 }");
+        outside.run("nft add rule inet t c udp dport { 4789, 6081 } counter");
+        run("nft add table inet own");
+        run("nft add chain inet own c { type filter hook input priority 10 ; }");
+        run("nft add rule inet own c meta l4proto { 4, 41, 47, 50, 51, 115 } counter");
+        run("nft add rule inet own c udp dport { 4789, 6081 } counter");
+        let mut packets: Vec<(u8, Vec<u8>)> =
+            PROTOCOLS.map(|protocol| (protocol, vec![0; 24])).into();
+        packets.extend([4789, 6081].map(|port| (UDP, datagram(port))));
+        let v4 = [
+            "10.0.0.2",
+            "10.0.0.4",
+            "10.0.0.11",
+            "192.0.2.1",
+            "192.0.2.2",
+        ];
+        let ways = v4.map(|to| ["10.65.0.1", to]).into_iter();
+        for [from, to] in ways.chain(["fd00::2", "fd00::11"].map(|to| ["fd65::1", to])) {
+            for (protocol, payload) in &packets {
+                let before = to_tunnel_ends(&host);
+                host.until(&format!("protocol {protocol} to {to}"), || {
+                    send(&one, [from, to], *protocol, payload);
+                    to_tunnel_ends(&host) > before
+                });
+            }
+        }
+        let tables = [
+            outside.run("nft list chain inet t c"),
+            run("nft list chain inet own c"),
+        ];
+        for listed in tables {
+            assert_eq!(listed.matches("packets 0 ").count(), 2, "{listed}");
+        }
+        // To others the rules open the way.
+        for (from, to) in [("10.65.0.1", "10.0.0.3"), ("fd65::1", "fd00::3")] {
+            let before = count_of(&outside);
+            host.until(&format!("IP in IP to {to}"), || {
+                send(&one, [from, to], 4, &[0; 24]);
+                count_of(&outside) > before
+            });
+        }
     });
 }

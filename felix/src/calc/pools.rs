@@ -16,6 +16,7 @@ pub(super) struct Pools(BTreeMap<String, Pool>);
 struct Pool {
     range: IpNet,
     nat_outgoing: bool,
+    ipip: bool,
     vxlan: bool,
 }
 
@@ -29,9 +30,15 @@ impl Pools {
         let pool = Pool {
             range: spec.cidr.ok_or_else(missing)?.0.trunc(),
             nat_outgoing: spec.nat_outgoing,
+            ipip: spec.ipip_mode != EncapsulationMode::Never,
             vxlan: spec.vxlan_mode != EncapsulationMode::Never,
         };
         Ok(self.0.insert(key.to_owned(), pool) != Some(pool))
+    }
+
+    /// Whether traffic to one of them goes by IP in IP between hosts.
+    pub(super) fn use_ipip(&self) -> bool {
+        self.0.values().any(|pool| pool.ipip)
     }
 
     /// Whether traffic to one of them goes by VXLAN between hosts.

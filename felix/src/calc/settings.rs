@@ -159,6 +159,8 @@ fn encapsulation(spec: &FelixConfigurationSpec) -> Result<Encapsulation, (&'stat
     let port = field::<u16>(spec, "vxlanPort").map_err(|reason| ("spec.vxlanPort", reason))?;
     Ok(Encapsulation {
         vxlan_port: port.filter(|port| *port > 0).unwrap_or(VXLAN_PORT),
+        // Pools say it.
+        ipip: false,
         vxlan: is("spec.vxlanEnabled", "vxlanEnabled")?,
         allows_vxlan: is(
             "spec.allowVXLANPacketsFromWorkloads",

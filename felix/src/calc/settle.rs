@@ -82,6 +82,7 @@ impl Calculator {
             metadata: settings.metadata,
             outgoing: settings.outgoing,
             encapsulation: Encapsulation {
+                ipip: self.pools.use_ipip(),
                 vxlan: encapsulation.vxlan || self.pools.use_vxlan(),
                 ..encapsulation
             },

@@ -4,6 +4,10 @@
 //! From a workload they are dropped, unless a rule allows them that names their very protocol or
 //! port, or the settings allow them. They are asked about apart from the policies, which have to
 //! allow them as well. To the host they come from nodes alone.
+//!
+//! A workload behind a pool with `natOutgoing` has the address of its node outside: what it sends to
+//! an end of a tunnel would count there as a packet of a node. So no rule and no setting opens the
+//! way from a workload to a node, to a source of tunnels, or to the host itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +32,11 @@ const GENEVE_PORT: u16 = 6081;
 pub(super) const ALLOWED: &str = "encapsulation-allowed";
 /// The sets of sources of tunnels that are no nodes, by family.
 pub(super) const SOURCES: [&str; 2] = ["tunnel-sources-ipv4", "tunnel-sources-ipv6"];
-const FROM_WORKLOAD: &str = "workload-encapsulation";
+pub(super) const FROM_WORKLOAD: &str = "workload-encapsulation";
+/// Asked before anything is allowed: whether the destination is an end of tunnels.
+pub(super) const TO_TUNNEL_END: &str = "workload-tunnel";
+/// The host is one itself.
+pub(super) const TO_OWN_HOST: &str = "workload-tunnel-to-host";
 const TO_HOST: &str = "tunnel-to-host";
 
 /// What the settings say of encapsulation.
@@ -36,6 +44,8 @@ const TO_HOST: &str = "tunnel-to-host";
 pub struct Encapsulation {
     /// The UDP port of VXLAN.
     pub vxlan_port: u16,
+    /// IP in IP is in use between hosts.
+    pub ipip: bool,
     /// VXLAN is in use between hosts.
     pub vxlan: bool,
     /// Workloads may send VXLAN.
@@ -48,6 +58,7 @@ impl Default for Encapsulation {
     fn default() -> Self {
         Self {
             vxlan_port: VXLAN_PORT,
+            ipip: false,
             vxlan: false,
             allows_vxlan: false,
             allows_ipip: false,
@@ -59,29 +70,57 @@ fn datagrams(port: u16) -> Match {
     Match::Port(End::Destination, UDP, port, Is::Yes)
 }
 
-/// The rules that lead to the question, for packets of workloads whose destination is translated.
-pub(super) fn of_workloads(settings: Encapsulation) -> Vec<Rule> {
+/// The rules that lead encapsulated packets of workloads to a chain.
+pub(super) fn of_workloads(settings: Encapsulation, chain: &str) -> Vec<Rule> {
     let mut ports = vec![VXLAN_PORT, GENEVE_PORT];
     ports.extend(Some(settings.vxlan_port).filter(|port| !ports.contains(port)));
     let protocols = PROTOCOLS.into_iter();
     let protocols = protocols.map(|protocol| Match::Protocol(protocol, Is::Yes));
     let all = protocols.chain(ports.into_iter().map(datagrams));
-    all.map(|one| rule(vec![one], Verdict::Jump(FROM_WORKLOAD.into())))
+    all.map(|one| rule(vec![one], Verdict::Jump(chain.into())))
         .collect()
 }
 
-/// The rules for packets to the host by any interface: tunnels end at nodes only.
+/// The rules for packets to the host by any interface: the tunnels of the fabric come from nodes
+/// only. Where the fabric has none, tunnels are the host's own business: the way to the store may be
+/// one, before any node is known.
 pub(super) fn to_host(settings: Encapsulation) -> Vec<Rule> {
     let goto = |matches| rule(matches, Verdict::Goto(TO_HOST.into()));
-    let ipip = vec![Match::Family(Family::V4), Match::Protocol(IPIP, Is::Yes)];
+    let ipip = || vec![Match::Family(Family::V4), Match::Protocol(IPIP, Is::Yes)];
+    let ipip = settings.ipip.then(ipip);
     let vxlan = settings.vxlan.then(|| vec![datagrams(settings.vxlan_port)]);
-    [ipip].into_iter().chain(vxlan).map(goto).collect()
+    ipip.into_iter().chain(vxlan).map(goto).collect()
 }
 
-/// The chains of both questions.
+/// A rule for each set of ends of tunnels that one end of a packet is asked in.
+fn tunnel_ends(end: End, of: impl Fn(Vec<Match>) -> Rule) -> Vec<Rule> {
+    let families = Family::ALL.into_iter().zip(NODES.into_iter().zip(SOURCES));
+    let sets = families.flat_map(|(family, (nodes, sources))| [(family, nodes), (family, sources)]);
+    sets.map(|(family, set)| of(vec![Match::InSet(end, family, set.into(), Is::Yes)]))
+        .collect()
+}
+
+/// The chains of all questions.
 pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
+    let from_node = |matches| rule(matches, Verdict::Accept);
+    let mut sources = tunnel_ends(End::Source, from_node);
+    sources.push(counted(Vec::new(), Verdict::Drop, "tunnel of no node"));
+    let to_end = |matches| counted(matches, Verdict::Drop, "tunnel packet of a workload");
     let settings = frame.encapsulation;
-    let mut rules = Vec::new();
+    let mut chains = BTreeMap::from([
+        chain(FROM_WORKLOAD, from_workload(settings)),
+        chain(TO_TUNNEL_END, tunnel_ends(End::Destination, to_end)),
+        chain(TO_OWN_HOST, vec![to_end(Vec::new())]),
+    ]);
+    if settings.ipip || settings.vxlan {
+        chains.extend([chain(TO_HOST, sources)]);
+    }
+    chains
+}
+
+/// What workloads may send to each other and to others outside.
+fn from_workload(settings: Encapsulation) -> Vec<Rule> {
+    let mut rules = vec![rule(Vec::new(), Verdict::Jump(TO_TUNNEL_END.into()))];
     if settings.allows_ipip {
         let ipip = vec![Match::Protocol(IPIP, Is::Yes)];
         rules.push(counted(
@@ -107,15 +146,7 @@ pub(super) fn chains(frame: &Frame) -> BTreeMap<String, Chain> {
         Verdict::Drop,
         "encapsulation from a workload",
     ));
-    let mut sources = Vec::new();
-    for (place, family) in Family::ALL.into_iter().enumerate() {
-        for set in [NODES[place], SOURCES[place]] {
-            let from = Match::InSet(End::Source, family, set.into(), Is::Yes);
-            sources.push(rule(vec![from], Verdict::Accept));
-        }
-    }
-    sources.push(counted(Vec::new(), Verdict::Drop, "tunnel of no node"));
-    [chain(FROM_WORKLOAD, rules), chain(TO_HOST, sources)].into()
+    rules
 }
 
 /// What an endpoint adds whose rules name encapsulation.

@@ -5,7 +5,8 @@
 //! drops the packets of connections that exist already, too.
 //!
 //! ```text
-//! guard          (raw)     before any address translation: loopback, control-destinations
+//! guard          (raw)     before any address translation: loopback, encapsulation to ends of
+//!                          tunnels, control-destinations
 //! guard-forward  (filter)  after it: encapsulation, control-destinations
 //! guard-input    (filter)  after it: loopback, encapsulation, control-host; tunnels of others
 //! ```
@@ -142,14 +143,15 @@ pub(super) fn chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Ch
 fn own_chains(frame: &Frame, openstack: OpenStack) -> BTreeMap<String, Chain> {
     let goto = |name: &str| rule(Vec::new(), Verdict::Goto(name.into()));
     let enter = |name: &str| dispatch_prefixes(frame, Side::Input, &Verdict::Goto(name.into()));
+    let asked = |chain: &str| encapsulation::of_workloads(frame.encapsulation, chain);
     let mut raw = loopback();
+    raw.extend(asked(encapsulation::TO_TUNNEL_END));
     raw.push(goto(DESTINATIONS));
     let mut input = openstack::loopback_service(openstack);
     input.extend(loopback());
-    let asked = encapsulation::of_workloads(frame.encapsulation);
-    input.extend(asked.iter().cloned());
+    input.extend(asked(encapsulation::TO_OWN_HOST));
     input.push(goto(HOST));
-    let mut forward = asked;
+    let mut forward = asked(encapsulation::FROM_WORKLOAD);
     forward.push(goto(DESTINATIONS));
     let mut all = enter(INPUT);
     all.extend(encapsulation::to_host(frame.encapsulation));

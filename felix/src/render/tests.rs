@@ -40,6 +40,10 @@ fn inputs() -> RuleInputs {
     RuleInputs {
         frame: Frame {
             interface_prefixes: vec!["cali".into(), "tap".into()],
+            encapsulation: Encapsulation {
+                ipip: true,
+                ..Encapsulation::default()
+            },
             ..Frame::default()
         },
         endpoints: [
@@ -391,6 +395,7 @@ prop_compose! {
                 outgoing: Outgoing { address: None, ports },
                 encapsulation: Encapsulation {
                     vxlan_port: 4788 + u16::from(action > 0),
+                    ipip: action < 2,
                     vxlan: action > 1,
                     allows_vxlan: action == 1,
                     allows_ipip: action == 0,

@@ -1,6 +1,9 @@
 //! What is done while the store is unread, unready, away, or known from a snapshot.
 
+use serde_json::json;
+
 use super::*;
+use crate::limits::PREPARATIONS_PER_WRITE_MAX;
 
 #[test]
 fn before_the_store_is_read_nothing_passes_and_nothing_is_touched() {
@@ -167,4 +170,53 @@ fn an_interface_that_comes_back_while_the_store_is_away_gets_its_route_again() {
     let index = world.link("cali1");
     world.settle();
     assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+}
+
+#[test]
+fn tunnels_to_the_host_pass_until_pools_use_them() {
+    let mut world = World::new();
+    let asks = |world: &World| {
+        let rules = world.host.rules.as_ref().expect("rules");
+        let text = format!("{:?}", rules.chains["guard-input"]);
+        text.contains("tunnel-to-host")
+    };
+    // The way to the store may be a tunnel.
+    world.settle();
+    assert!(!asks(&world), "before the store is read");
+    world.in_sync();
+    assert!(!asks(&world), "no pool uses tunnels");
+    let pool = "/calico/resources/v3/projectcalico.org/ippools/v4";
+    for (modes, asked) in [
+        (json!({"ipipMode": "CrossSubnet"}), true),
+        (json!({"ipipMode": "Never"}), false),
+        (json!({"vxlanMode": "Always"}), true),
+    ] {
+        let mut spec = modes.clone();
+        spec["cidr"] = json!("10.65.0.0/16");
+        let value = json!({ "spec": spec }).to_string();
+        world.agent.change(pool, Some(value.as_bytes()));
+        world.settle();
+        assert_eq!(asks(&world), asked, "{modes}");
+    }
+}
+
+#[test]
+fn rules_are_written_though_preparation_never_ends() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.in_sync();
+    world.host.prepares = true;
+    let writes = world.host.writes;
+    // New things come all the time.
+    for nth in 0..=PREPARATIONS_PER_WRITE_MAX {
+        assert_eq!(world.host.writes, writes, "written in turn {nth}");
+        let pod = format!("p{nth}");
+        world.endpoint(&pod, "cali1", &[&format!("10.65.0.{}/32", nth % 250)]);
+        world.agent.turn(world.now, &mut world.host);
+    }
+    assert_eq!(world.host.writes, writes + 1);
+    // The next ones are prepared again.
+    world.endpoint("last", "cali2", &["10.65.1.1/32"]);
+    world.agent.turn(world.now, &mut world.host);
+    assert_eq!(world.host.writes, writes + 1);
 }
