@@ -167,7 +167,7 @@ impl Calculator {
             Kind::HostEndpoint => self.listed(key, &resource, value, "expectedIPs"),
             Kind::IpPool => self.pool(key, value),
             Kind::Node | Kind::BgpConfiguration | Kind::BgpPeer => {
-                self.fabric(key, resource.kind(), value)
+                self.fabric(key, &resource, value)
             }
             Kind::FelixConfiguration => self.configuration(key, resource.name(), value),
             // Nothing of them is in effect, which is reported.
@@ -312,12 +312,18 @@ impl Calculator {
         Ok(())
     }
 
-    fn fabric(&mut self, key: &str, kind: Kind, value: Option<&[u8]>) -> Result<(), Problem> {
+    fn fabric(
+        &mut self,
+        key: &str,
+        resource: &ResourceKey,
+        value: Option<&[u8]>,
+    ) -> Result<(), Problem> {
         let fabric = &mut self.fabric;
-        self.news.fabric |= match kind {
+        self.news.fabric |= match resource.kind() {
             Kind::Node => fabric.node(key, spec::<NodeSpec>(key, value)?.as_ref()),
             Kind::BgpConfiguration => {
-                fabric.settings(key, spec::<BgpConfigurationSpec>(key, value)?.as_ref())
+                let spec = spec::<BgpConfigurationSpec>(key, value)?;
+                fabric.settings(key, resource.name(), spec.as_ref())
             }
             _ => fabric.peer(key, spec::<BgpPeerSpec>(key, value)?.as_ref()),
         };

@@ -26,9 +26,15 @@ impl Fabric {
         put(&mut self.nodes, key, addresses)
     }
 
-    /// Takes BGP settings, of the cluster or of a node.
-    pub(super) fn settings(&mut self, key: &str, spec: Option<&BgpConfigurationSpec>) -> bool {
-        let port = spec.and_then(|spec| spec.listen_port);
+    /// Takes BGP settings, of the cluster or of a node. Those of another name are no BGP daemon's.
+    pub(super) fn settings(
+        &mut self,
+        key: &str,
+        name: &str,
+        spec: Option<&BgpConfigurationSpec>,
+    ) -> bool {
+        let is_read = name == "default" || name.starts_with("node.");
+        let port = spec.filter(|_| is_read).and_then(|spec| spec.listen_port);
         put(&mut self.ports, key, port)
     }
 
@@ -51,19 +57,25 @@ impl Fabric {
         self.exceptions = sources;
     }
 
-    /// All of it. A datastore on a loopback address is one of the host itself; where hosts are alike
-    /// others have theirs, so its port is closed on all nodes.
+    /// All of it. A datastore on a loopback address, or on the unspecified one, is one of the host
+    /// itself; where hosts are alike others have theirs, so its port is closed on all nodes. One on a
+    /// node may answer at every address of that node, also at those that no Node has.
     pub(super) fn control(&self, tunnel_sources: Vec<IpNet>) -> Control {
         let ports = self.ports.values().copied().chain([BGP_PORT]);
-        let (here, there): (Vec<SocketAddr>, Vec<SocketAddr>) = self
-            .datastore
-            .iter()
-            .partition(|at| at.ip().to_canonical().is_loopback());
-        let store = there.iter().map(|at| (at.ip(), at.port()));
+        let nodes: BTreeSet<IpAddr> = self.nodes.values().flatten().copied().collect();
+        let is_own = |at: IpAddr| at.is_loopback() || at.is_unspecified();
+        let store = || {
+            self.datastore
+                .iter()
+                .map(|at| (at.ip().to_canonical(), at.port()))
+        };
+        let on_nodes = store().filter(|(at, _)| is_own(*at) || nodes.contains(at));
+        let node_ports = on_nodes.map(|(_, port)| port).collect();
+        let store = store().filter(|(at, _)| !is_own(*at));
         Control {
             ports: ports.map(|port| (TCP, port)).collect(),
-            node_ports: here.iter().map(SocketAddr::port).collect(),
-            nodes: self.nodes.values().flatten().copied().collect(),
+            node_ports,
+            nodes,
             services: self.peers.values().copied().chain(store).collect(),
             exceptions: self.exceptions.clone(),
             tunnel_sources,

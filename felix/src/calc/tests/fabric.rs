@@ -93,3 +93,39 @@ fn same_value_of_the_fabric_is_no_news() {
     tell(&mut calculator, &key("nodes", "n1"), Some(&value));
     assert!(!calculator.has_news());
 }
+
+#[test]
+fn datastore_on_a_node_closes_its_port_on_all_nodes() {
+    let value = node(json!({"bgp": {"ipv4Address": "10.0.0.11/24"}}));
+    let mut calculator = told(&[(key("nodes", "n1"), value)]);
+    let mut ports_at = |at: &str| {
+        let at = at.parse().unwrap();
+        calculator.datastore_at([at].into());
+        let control = calculator.settled().control;
+        (control.node_ports, control.services)
+    };
+    for own in ["127.0.0.1:2379", "0.0.0.0:2379", "[::]:2379", "[::1]:2379"] {
+        assert_eq!(ports_at(own), ([2379].into(), [].into()), "{own}");
+    }
+    let (node, other) = (ip("10.0.0.11"), ip("10.0.0.254"));
+    let both = ([2379].into(), [(node, 2379)].into());
+    assert_eq!(ports_at("10.0.0.11:2379"), both);
+    let single = ([].into(), [(other, 2379)].into());
+    assert_eq!(ports_at("10.0.0.254:2379"), single);
+    // The node may come later than the datastore.
+    let value = self::node(json!({"bgp": {"ipv4Address": "10.0.0.254/24"}}));
+    tell(&mut calculator, &key("nodes", "n2"), Some(&value));
+    assert_eq!(calculator.settled().control.node_ports, [2379].into());
+}
+
+#[test]
+fn bgp_settings_of_another_name_close_no_port() {
+    let listen = |port: u16| json!({"spec": {"listenPort": port}});
+    let mut calculator = told(&[
+        (key("bgpconfigurations", "default"), listen(1790)),
+        (key("bgpconfigurations", "node.n2"), listen(1791)),
+        (key("bgpconfigurations", "racks"), listen(80)),
+    ]);
+    let control = calculator.settled().control;
+    assert_eq!(ports(&control), [179, 1790, 1791]);
+}
