@@ -93,7 +93,7 @@ fn of_spec<const GLOBAL: bool>(
     })
 }
 
-/// What decides between policies of one order, as in Calico: `<name>/<namespace>/<kind>`, octet by
+/// What decides between policies of one order, as in Calico 3.32: `<name>/<namespace>/<kind>`, octet by
 /// octet. So `web-2` comes before `web`, because `-` comes before `/`.
 pub(super) fn tie(key: &ResourceKey, name: &str) -> String {
     let namespace = key.namespace().unwrap_or_default();

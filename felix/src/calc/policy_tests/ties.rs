@@ -1,4 +1,4 @@
-//! The order of policies and tiers that say the same `order`, as Calico 3.30 and later have it:
+//! The order of policies and tiers that say the same `order`, as Calico 3.32 has it:
 //! policies by `<name>/<namespace>/<kind>`, tiers by name, those that are not stored last.
 
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ const ROWS: [Row; 13] = [
 ];
 
 #[test]
-fn policies_of_one_order_are_sorted_as_calico_does() {
+fn policies_of_one_order_are_sorted_as_in_calico_3_32() {
     let name = |row: Row| match row.0 {
         "np" => format!("pi-np/{}/{}", row.1, row.2),
         _ => format!("pi-gnp/{}", row.2),
