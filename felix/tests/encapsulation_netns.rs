@@ -50,11 +50,16 @@ fn arrives(host: &Host, at: &Namespace, chain: &str, words: &str, send: impl Fn(
 
 /// Packets of workloads to ends of tunnels that were dropped.
 fn to_tunnel_ends(host: &Host) -> u64 {
+    dropped_as(host, "tunnel packet of a workload")
+}
+
+/// Packets that rules of this comment have dropped, if there are any such rules.
+fn dropped_as(host: &Host, words: &str) -> u64 {
     let Reply::Rules(rules) = host.ask(&Command::Rules {}) else {
         panic!("no rules");
     };
     let rules = rules.rules.iter();
-    let dropped = rules.filter(|rule| rule.text.contains("tunnel packet of a workload"));
+    let dropped = rules.filter(|rule| rule.text.contains(words));
     dropped.filter_map(|rule| rule.packets).sum()
 }
 
@@ -232,7 +237,7 @@ fn tunnel_to_the_host_comes_from_nodes_only() {
                 _ => inner.clone(),
             };
             let made = packet::packet(ip(from), ip("10.0.0.11"), protocol, &payload);
-            let dropped = || host.counted("tunnel-to-host", "tunnel of no node");
+            let dropped = || dropped_as(&host, "tunnel of no node");
             let (before, counted) = (dropped(), arrived());
             host.until("it arrives or is dropped", || {
                 outside.within(|| packet::send(&made, ip("10.0.0.11")).unwrap());
