@@ -467,7 +467,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.packets().unwrap().len(), 23 + 2 * 999);
+        assert_eq!(rules.packets().unwrap().len(), 24 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }
