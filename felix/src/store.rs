@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datastore::{Error, KeyRange, LeaseId, Store};
+use model::FabricKey;
 use tokio::time::timeout;
 use tracing::debug;
 
@@ -11,11 +12,12 @@ use crate::calc::KINDS;
 use crate::limits::STATUS_WRITE_TIMEOUT;
 use crate::status::{Job, Outcome};
 
-/// What is read of the store.
+/// What is read of the store: resources, and the registrations of reflectors.
 pub fn ranges() -> impl Iterator<Item = KeyRange> {
-    KINDS
-        .into_iter()
+    let kinds = KINDS.into_iter();
+    kinds
         .map(|kind| KeyRange::prefix(kind.prefix()))
+        .chain([KeyRange::prefix(FabricKey::REFLECTORS)])
 }
 
 /// Runs one errand of the reporter.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use model::{
-    BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FelixConfigurationSpec, IpPoolSpec,
-    Key, Kind, NodeSpec, ProfileSpec, ResourceKey, Selector, Spec, TierSpec,
+    BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FabricKey, FabricValueError,
+    FelixConfigurationSpec, IpPoolSpec, Key, Kind, NodeSpec, ProfileSpec, Registration,
+    ResourceKey, Selector, Spec, TierSpec,
 };
 
 use super::desired::Desired;
@@ -155,6 +156,10 @@ impl Calculator {
     /// Returns what is wrong with the value; it is then left out of account, and the value before
     /// it stays in force.
     pub fn change(&mut self, key: &str, value: Option<&[u8]>) -> Option<&Problem> {
+        if let Ok(FabricKey::Reflector(_)) = key.parse() {
+            let outcome = self.reflector(key, value);
+            return self.take_outcome(key, outcome);
+        }
         let Ok(Key::Resource(resource)) = key.parse() else {
             return None;
         };
@@ -180,6 +185,11 @@ impl Calculator {
         if outcome.is_ok() {
             self.note(key, resource.kind(), value);
         }
+        self.take_outcome(key, outcome)
+    }
+
+    /// Takes note of whether a value is refused.
+    fn take_outcome(&mut self, key: &str, outcome: Result<(), Problem>) -> Option<&Problem> {
         if self.refused.remove(key).is_some() || outcome.is_err() {
             self.news.refused.insert(key.to_owned());
         }
@@ -327,6 +337,14 @@ impl Calculator {
             }
             _ => fabric.peer(key, spec::<BgpPeerSpec>(key, value)?.as_ref()),
         };
+        Ok(())
+    }
+
+    fn reflector(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), Problem> {
+        let refused = |error: FabricValueError| Problem::new(key, "", error.to_string());
+        let registration = value.map(Registration::parse).transpose();
+        let registration = registration.map_err(refused)?;
+        self.news.fabric |= self.fabric.reflector(key, registration.as_ref());
         Ok(())
     }
 

@@ -1,20 +1,21 @@
 //! What belongs to the fabric itself, as far as the packet filter closes it to workloads: nodes,
-//! the ports of BGP, BGP peers, and the datastore.
+//! the ports of BGP, BGP peers, registered reflectors, and the datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use model::{BGP_PORT, BgpConfigurationSpec, BgpPeerSpec, NodeSpec};
+use model::{BGP_PORT, BgpConfigurationSpec, BgpPeerSpec, NodeSpec, Registration};
 
 use crate::render::{Control, TCP};
 
-/// Nodes, BGP ports and BGP peers of the store, by key, and what this host's configuration adds.
+/// Nodes, BGP ports, BGP peers and reflectors of the store, by key, and what this host's configuration adds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fabric {
     nodes: BTreeMap<String, BTreeSet<IpAddr>>,
     ports: BTreeMap<String, u16>,
     peers: BTreeMap<String, (IpAddr, u16)>,
+    reflectors: BTreeMap<String, BTreeSet<(IpAddr, u16)>>,
     datastore: BTreeSet<SocketAddr>,
     exceptions: Vec<IpNet>,
 }
@@ -45,6 +46,18 @@ impl Fabric {
         put(&mut self.peers, key, peer)
     }
 
+    /// Takes a registered reflector. One without a port of its own is reached at the port of BGP.
+    pub(super) fn reflector(&mut self, key: &str, registration: Option<&Registration>) -> bool {
+        let services = registration.map(|registration| {
+            let v4 = registration.ipv4_address.map(IpAddr::from);
+            let v6 = registration.ipv6_address.map(IpAddr::from);
+            let port = registration.port.unwrap_or(BGP_PORT);
+            let both = v4.into_iter().chain(v6);
+            both.map(|address| (address, port)).collect()
+        });
+        put(&mut self.reflectors, key, services)
+    }
+
     /// Takes the addresses at which this host finds the datastore.
     pub(super) fn datastore(&mut self, at: BTreeSet<SocketAddr>) -> bool {
         let different = self.datastore != at;
@@ -72,11 +85,13 @@ impl Fabric {
         let on_nodes = store().filter(|(at, _)| is_own(*at) || nodes.contains(at));
         let node_ports = on_nodes.map(|(_, port)| port).collect();
         let store = store().filter(|(at, _)| !is_own(*at));
+        let reflectors = self.reflectors.values().flatten();
+        let peers = self.peers.values().chain(reflectors).copied();
         Control {
             ports: ports.map(|port| (TCP, port)).collect(),
             node_ports,
             nodes,
-            services: self.peers.values().copied().chain(store).collect(),
+            services: peers.chain(store).collect(),
             exceptions: self.exceptions.clone(),
             tunnel_sources,
         }

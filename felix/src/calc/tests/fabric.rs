@@ -129,3 +129,26 @@ fn bgp_settings_of_another_name_close_no_port() {
     let control = calculator.settled().control;
     assert_eq!(ports(&control), [179, 1790, 1791]);
 }
+
+#[test]
+fn registered_reflectors_are_guarded_at_their_port() {
+    let at = |name: &str| format!("{}{name}", model::FabricKey::REFLECTORS);
+    let value = |port: Value| {
+        json!({"asNumber": 64512, "ipv4Address": "10.65.0.9", "ipv6Address": "fd65::9",
+            "port": port, "clusterID": "10.65.0.9"})
+    };
+    let mut calculator = Calculator::new(HOST, None);
+    let mut services = |value: Option<&Value>| {
+        let problem = tell(&mut calculator, &at("r1"), value);
+        (calculator.settled().control.services, problem.is_some())
+    };
+    let guarded = |port| ([(ip("10.65.0.9"), port), (ip("fd65::9"), port)].into());
+    assert_eq!(services(Some(&value(json!(1179)))), (guarded(1179), false));
+    // A value that cannot be read leaves the one before it in force.
+    assert_eq!(services(Some(&json!({"port": 7}))), (guarded(1179), true));
+    assert_eq!(services(Some(&value(Value::Null))), (guarded(179), false));
+    assert_eq!(services(None), ([].into(), false));
+    let read: Vec<_> = crate::store::ranges().collect();
+    let prefix = datastore::KeyRange::prefix(model::FabricKey::REFLECTORS);
+    assert!(read.contains(&prefix), "registrations are read");
+}
