@@ -142,7 +142,7 @@ fn registered_reflectors_are_guarded_at_their_port() {
         let problem = tell(&mut calculator, &at("r1"), value);
         (calculator.settled().control.services, problem.is_some())
     };
-    let guarded = |port| ([(ip("10.65.0.9"), port), (ip("fd65::9"), port)].into());
+    let guarded = |port| [(ip("10.65.0.9"), port), (ip("fd65::9"), port)].into();
     assert_eq!(services(Some(&value(json!(1179)))), (guarded(1179), false));
     // A value that cannot be read leaves the one before it in force.
     assert_eq!(services(Some(&json!({"port": 7}))), (guarded(1179), true));
