@@ -97,11 +97,16 @@ impl Compute {
         .await;
     }
 
-    /// The rules of the host, without what they have counted.
+    /// The lines of the host's rules, without what they have counted. They are sorted: after
+    /// another program has written rules of its own Felix may write its table again, and the order
+    /// of sets and chains is that of their making.
     pub(crate) async fn rules(&self) -> String {
         let program = Program::new("nft").args(["-s", "list", "table", "inet", "cambric-felix"]);
         let (_, output) = self.site.host.output(&program).await.expect("it runs");
-        String::from_utf8_lossy(&output).into_owned()
+        let text = String::from_utf8_lossy(&output);
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
     }
 }
 
