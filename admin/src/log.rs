@@ -8,7 +8,7 @@
 //! [`Repeats`] keeps what may happen any number of times a second from filling the queue.
 //!
 //! The last lines are written nevertheless: [`Logging`] waits for the writer when it is dropped, and
-//! so does a panic, both no longer than [`LOG_FLUSH`](crate::limits::LOG_FLUSH).
+//! so does a panic, both no longer than [`LOG_FLUSH`].
 
 mod lines;
 mod queue;
