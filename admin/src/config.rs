@@ -61,6 +61,7 @@ pub fn load<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T, Report> {
 pub struct Source {
     path: PathBuf,
     text: String,
+    is_shown: fn(&str) -> bool,
 }
 
 impl Source {
@@ -73,10 +74,7 @@ impl Source {
         let path = path.as_ref();
         let text =
             read_text(path).map_err(|error| Report::of_file(path, &explain::unreadable(&error)))?;
-        Ok(Self {
-            path: path.to_owned(),
-            text,
-        })
+        Ok(Self::new(path, text))
     }
 
     /// Text that is at hand already; `path` is only its name.
@@ -84,7 +82,15 @@ impl Source {
         Self {
             path: path.into(),
             text: text.into(),
+            is_shown: |_| false,
         }
+    }
+
+    /// Names further keys whose values are no secrets, so that reports quote them.
+    #[must_use]
+    pub fn showing(mut self, is_shown: fn(&str) -> bool) -> Self {
+        self.is_shown = is_shown;
+        self
     }
 
     /// The file's name.
@@ -156,7 +162,7 @@ impl Source {
     }
 
     fn report(&self, problems: Vec<Problem>) -> Report {
-        Report::new(&self.path, &self.text, problems)
+        Report::new(&self.path, &self.text, self.is_shown, problems)
     }
 }
 

@@ -51,7 +51,8 @@ fn place(span: Option<Range<usize>>, message: String) -> Problem {
 
 impl Problem {
     /// Names the nearest of the known words, if one is near, and all of them.
-    fn suggest(mut self, given: &str, known: &[&str], what: &str) -> Self {
+    #[must_use]
+    pub fn suggest(mut self, given: &str, known: &[&str], what: &str) -> Self {
         if let Some(nearest) = nearest(given, known) {
             self = self.label(format!("did you mean `{nearest}`?"));
         }

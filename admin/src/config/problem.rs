@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use super::Source;
-use super::secret::Shown;
+use super::secret::{IsShown, Shown};
 
 /// One thing that is wrong, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,9 +158,9 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(path: &Path, text: &str, problems: Vec<Problem>) -> Self {
+    pub(super) fn new(path: &Path, text: &str, is_shown: IsShown, problems: Vec<Problem>) -> Self {
         let name = path.display().to_string();
-        let shown = Shown::of(text);
+        let shown = Shown::of(text, is_shown);
         let problems: Vec<Problem> = problems
             .into_iter()
             .map(|problem| problem.discreet(text, &shown))
@@ -180,7 +180,7 @@ impl Report {
     }
 
     pub(super) fn of_file(path: &Path, message: &str) -> Self {
-        Self::new(path, "", vec![Problem::whole(message)])
+        Self::new(path, "", |_| false, vec![Problem::whole(message)])
     }
 
     /// The file.

@@ -119,7 +119,12 @@ pub(super) struct Shown {
     text: String,
     /// What was covered, word by word.
     covered: Vec<String>,
+    /// Keys beside those of [`SHOWN`] whose values are no secrets.
+    more: IsShown,
 }
+
+/// Whether the value of a key is no secret.
+pub(super) type IsShown = fn(&str) -> bool;
 
 /// Where the reader of lines is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,10 +147,11 @@ enum End {
 }
 
 impl Shown {
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str, more: IsShown) -> Self {
         let mut shown = Self {
             text: String::with_capacity(text.len()),
             covered: Vec::new(),
+            more,
         };
         let mut within = Within::Nothing;
         for line in text.split_inclusive('\n') {
@@ -256,7 +262,7 @@ impl Shown {
     fn entry(&mut self, line: &str, within: Within) -> Within {
         let mut from = after_directives(line);
         while let Some(at) = line[from..].find('=').map(|at| from + at) {
-            if !is_shown(&line[..at], from > 0) {
+            if !is_shown(&line[..at], from > 0, self.more) {
                 let (shown, covered) = line.split_at(at + 1);
                 self.show(shown);
                 self.cover(covered);
@@ -341,7 +347,7 @@ fn is_prose(comment: &str) -> bool {
 }
 
 /// Whether the text before an equals sign ends with a key whose value is shown.
-fn is_shown(before: &str, follows: bool) -> bool {
+fn is_shown(before: &str, follows: bool, more: IsShown) -> bool {
     let before = before.trim_end();
     let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let key = before.trim_end_matches(is_key);
@@ -354,7 +360,7 @@ fn is_shown(before: &str, follows: bool) -> bool {
             .trim_start_matches(['#', ' ', '\t', '{', ','])
             .is_empty(),
     };
-    begins && key.split('.').all(is_known)
+    begins && key.split('.').all(|key| is_known(key) || more(key))
 }
 
 /// Whether a key's value is shown: one of [`SHOWN`], or a field of a resource, which is no secret by
@@ -437,7 +443,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        let shown = Shown::of(text);
+        let shown = Shown::of(text, |_| false);
         assert_eq!(shown.text().len(), text.len(), "{text}");
         shown.text().to_owned()
     }
@@ -502,8 +508,15 @@ mod tests {
     }
 
     #[test]
+    fn values_of_further_keys_are_shown() {
+        let text = "color = \"red\"\nsize = 7\n";
+        let shown = Shown::of(text, |key| key == "color");
+        assert_eq!(shown.text(), "color = \"red\"\nsize = *\n");
+    }
+
+    #[test]
     fn a_sentence_does_not_quote_what_is_covered() {
-        let shown = Shown::of("asn = 7\npassword = 123456\n");
+        let shown = Shown::of("asn = 7\npassword = 123456\n", |_| false);
         let told = shown.sentence("invalid type: integer `123456`, expected a string");
         assert_eq!(told, "invalid type: integer `…`, expected a string");
         let plain = "unknown key `hold_tiem`";
