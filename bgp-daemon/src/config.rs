@@ -58,7 +58,7 @@ impl<S: Settings> Config<S> {
     ///
     /// Every mistake found, with its place.
     pub fn read(path: &Path) -> Result<Self, Report> {
-        Self::check(&Source::read(path)?, true)
+        Self::check(&Source::read(path)?.showing(intent::is_shown), true)
     }
 
     /// Checks text at hand by itself.

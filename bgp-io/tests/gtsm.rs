@@ -163,10 +163,8 @@ async fn early_data_from_too_far_is_dropped() {
 async fn filter_too_long_for_kernel_drops_early_data_too() {
     let (us, them) = LOOPBACK[0];
     let others = (0..700_u32).map(|n| secured(Ipv4Addr::from(0x0a00_0001 + n).into()));
-    let plain = PeerConfig {
-        ttl_security_hops: None,
-        ..secured(host(152).into())
-    };
+    let mut plain = secured(host(152).into());
+    plain.ttl_security_hops = None;
     let peers = others.chain([secured(them), plain]).collect();
     let mut io = listening(us, peers);
     let to = io.listening().next().expect("it listens");
@@ -185,10 +183,8 @@ async fn filter_too_long_for_kernel_drops_early_data_too() {
 #[tokio::test]
 async fn data_before_ttl_security_was_configured_is_refused() {
     let (us, them) = LOOPBACK[0];
-    let plain = PeerConfig {
-        ttl_security_hops: None,
-        ..secured(them)
-    };
+    let mut plain = secured(them);
+    plain.ttl_security_hops = None;
     let mut io = listening(us, vec![plain]);
     let to = io.listening().next().expect("it listens");
     // It waits to be accepted, with an OPEN that no filter has seen.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{MessageKind, Notification};
-use bgp_io::bgp_speaker::{Input, PeerConfig, RangeConfig, Refusal, SpeakerConfig};
+use bgp_io::bgp_speaker::{Input, RangeConfig, Refusal, SpeakerConfig};
 use bgp_io::{Event, Io, IoConfig, IoError, Parting, ReconfigureError, Speaker};
 use support::{
     PATIENCE, RawPeer, announce, beside, down, held, host, io, is_up, local, med, neighbor, pair,
@@ -141,10 +141,8 @@ async fn where_it_listens_changes_under_its_sessions() {
     let base = two_ports();
     let first = SocketAddr::from((host(61), base));
     let second = SocketAddr::from((host(64), base + 1));
-    let anywhere = PeerConfig {
-        local: None,
-        ..neighbor(61, host(63).into(), None)
-    };
+    let mut anywhere = neighbor(61, host(63).into(), None);
+    anywhere.local = None;
     let peers = vec![neighbor(61, host(62).into(), None), anywhere];
     let speaker_of = |last, peers| SpeakerConfig {
         peers,

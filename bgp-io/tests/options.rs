@@ -137,9 +137,10 @@ fn too_long() -> Option<Password> {
 
 /// Two passive neighbors of the speaker at 127.0.0.`us`, with passwords.
 fn two(us: u8, of: [(u8, Option<Password>); 2]) -> SpeakerConfig {
-    let peers = of.map(|(them, password)| PeerConfig {
-        password,
-        ..neighbor(us, host(them).into(), None)
+    let peers = of.map(|(them, password)| {
+        let mut peer = neighbor(us, host(them).into(), None);
+        peer.password = password;
+        peer
     });
     SpeakerConfig {
         peers: peers.into(),

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use bgp_proto::Prefix;
 use rib::Role;
 
-use crate::{config::PeerConfig, speaker::Speaker};
+use crate::{keys::PeerConfig, speaker::Speaker};
 
 /// An address of one of the machine's interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,8 @@
 //! What an operator decides: the speaker, its peers and the ranges that dynamic peers come from.
 
 use alloc::{
-    collections::{BTreeMap, BTreeSet},
+    borrow::ToOwned,
+    collections::BTreeSet,
     format,
     string::{String, ToString},
     vec::Vec,
@@ -12,11 +13,11 @@ use core::{
     ops::Deref,
 };
 
-use bgp_fsm::{PeerAs, SessionConfig};
-use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
-use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
+use bgp_fsm::PeerAs;
+use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
+use rib::{NextHops, Outcome, Policy, Role, Rules};
 
-use crate::limits::BGP_PORT;
+use crate::keys::PeerConfig;
 
 /// The whole configuration of a [`crate::Speaker`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,31 +72,19 @@ impl SpeakerConfig {
             true => (PeerAs::Internal, Policy::AcceptAll),
             false => (PeerAs::External, Policy::RejectAll),
         };
-        PeerConfig {
-            name: remote.to_string(),
-            remote,
-            port: BGP_PORT,
-            local: None,
-            role,
-            session: SessionConfig {
-                local_asn: self.local_asn,
-                local_id: self.router_id,
-                peer_asn,
-                families: self.families,
-                ..SessionConfig::default()
-            },
-            next_hop: NextHopMode::Auto,
-            import: policy.clone(),
-            own_as_max: 0,
-            allow_as_sets: false,
-            multihop: false,
-            export: policy,
-            send_paths: BTreeMap::new(),
-            cluster_id: None,
-            prefix_limits: BTreeMap::new(),
-            ttl_security_hops: None,
-            password: None,
-        }
+        let mut peer = self.vacant();
+        (peer.name, peer.remote, peer.role) = (remote.to_string(), remote, role);
+        peer.session.peer_asn = peer_asn;
+        (peer.import, peer.export) = (policy.clone(), policy);
+        peer
+    }
+
+    /// Returns a peer of this speaker of which nothing else is said yet.
+    pub(crate) fn vacant(&self) -> PeerConfig {
+        let mut peer = PeerConfig::vacant();
+        (peer.session.local_asn, peer.session.local_id) = (self.local_asn, self.router_id);
+        peer.session.families = self.families;
+        peer
     }
 
     /// The longest range that covers an address, and its place among the ranges.
@@ -125,46 +114,15 @@ impl SpeakerConfig {
     }
 }
 
-/// One configured peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerConfig {
-    /// The operator's name for it, unique within the speaker.
-    pub name: String,
-    /// The peer's address.
-    pub remote: IpAddr,
-    /// The TCP port we dial.
-    pub port: u16,
-    /// The address we dial from, and the only one we accept its connections on.
-    pub local: Option<IpAddr>,
-    /// What the peer is to us (RFC 4456 §1).
-    pub role: Role,
-    /// The session: AS numbers, timers, families, capabilities.
-    pub session: SessionConfig,
-    /// Which next hop we announce to it.
-    pub next_hop: NextHopMode,
-    /// What we accept from it.
-    pub import: Policy,
-    /// How often our own AS number may be in the AS_PATH of what it sends (RFC 4271 §9.1.2).
-    pub own_as_max: u8,
-    /// Whether its routes may have an AS_SET or AS_CONFED_SET in the AS_PATH. Without it they are
-    /// not used (RFC 9774 §3).
-    pub allow_as_sets: bool,
-    /// Whether an external peer may be more than one hop away, so that its next hops need not be
-    /// on a link to it (RFC 4271 §5.1.3).
-    pub multihop: bool,
-    /// What we announce to it.
-    pub export: Policy,
-    /// Which paths of a prefix we send it in the families in which the session sends several
-    /// ([`SessionConfig::add_path_send`], RFC 7911); all of them where nothing is said.
-    pub send_paths: BTreeMap<Family, SendPaths>,
-    /// The cluster it belongs to as our client, if another than the speaker's (RFC 4456 §7).
-    pub cluster_id: Option<ClusterId>,
-    /// How many paths it may announce, by family.
-    pub prefix_limits: BTreeMap<Family, PrefixLimit>,
-    /// GTSM (RFC 5082): the hops the peer may be away; 1 for a neighbour on the same link.
-    pub ttl_security_hops: Option<u8>,
-    /// The TCP-MD5 key (RFC 2385).
-    pub password: Option<Password>,
+/// Returns what stands in for the policy that an external peer lacks: nothing passes (RFC 8212 §2).
+/// It differs from [`Policy::RejectAll`] only in its name, which reports show.
+#[must_use]
+pub fn no_policy() -> Policy {
+    Policy::from(Rules {
+        name: "deny (no policy, RFC 8212)".to_owned(),
+        terms: Vec::new(),
+        otherwise: Outcome::Reject,
+    })
 }
 
 /// How many paths of a family a peer may announce (RFC 4271 §6.7).

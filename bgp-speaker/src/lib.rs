@@ -10,7 +10,7 @@
 //! simulator and in the fuzzer. A driver hands it what happened together with the instant, does
 //! what its outputs say, and moves octets; crate `bgp-io` is such a driver for Tokio.
 //!
-//! * [`config`]: what an operator decides.
+//! * [`config`]: what an operator decides, and [`keys`]: how it is written.
 //! * [`Speaker`]: the value itself.
 //! * [`Input`], [`Output`], [`Event`]: what goes in and what comes out.
 //!
@@ -47,7 +47,6 @@
 extern crate alloc;
 
 mod addresses;
-mod changes;
 pub mod config;
 mod defer;
 mod encode;
@@ -55,6 +54,7 @@ mod event;
 mod feed;
 mod handshake;
 mod ingest;
+pub mod keys;
 pub mod limits;
 mod outgroup;
 mod peer;
@@ -75,11 +75,11 @@ pub use bgp_proto;
 pub use rib;
 
 pub use addresses::InterfaceAddress;
-pub use changes::{Change, Effect, PEER_CHANGES, SESSION_CHANGES, changes};
-pub use config::{LimitAction, Password, PeerConfig, PrefixLimit, RangeConfig, SpeakerConfig};
+pub use config::{LimitAction, Password, PrefixLimit, RangeConfig, SpeakerConfig, no_policy};
 pub use defer::Restart;
 pub use event::{Event, Input, Malformed, Output, Refusal};
 pub use handshake::{HandshakeFailure, HandshakeFailures};
+pub use keys::{Effect, Given, PEER_KEYS, PeerConfig, PeerKey, changes};
 pub use peer::PeerView;
 pub use prefix_limit::LimitLevel;
 pub use reconfigure::{NeedsRestart, Reconfigured};

@@ -54,3 +54,28 @@ pub const BGP_PORT: u16 = 179;
 
 /// Ids of forgotten peers that rest before the one forgotten the longest ago is given out again.
 pub const IDS_RESTING: usize = 64;
+
+/// Octets of the name of a peer or a range.
+pub const NAME_OCTETS_MAX: usize = 64;
+
+/// Octets of a TCP-MD5 key: what the kernel takes.
+pub const PASSWORD_OCTETS_MAX: usize = 80;
+
+/// The restart time where graceful restart is `true`, in seconds.
+pub const RESTART_TIME_S: u16 = 120;
+
+/// The greatest restart time that fits its twelve bits (RFC 4724 §3), in seconds.
+pub const RESTART_TIME_S_MAX: u16 = 4095;
+
+/// Hops that a peer under TTL security may be away (RFC 5082).
+pub const TTL_SECURITY_HOPS_MAX: u8 = 254;
+
+/// The share of a prefix limit from which on the log warns when `warn` is not given, in per cent.
+pub const LIMIT_WARN_PERCENT: u8 = 75;
+
+/// The idle hold time of a session that a prefix limit has ended when `restart_after` is not given,
+/// in seconds.
+pub const LIMIT_REST_S: u32 = 300;
+
+/// The longest `restart_after`, in seconds: a day.
+pub const LIMIT_REST_S_MAX: u32 = 86_400;

@@ -8,7 +8,7 @@ use bgp_proto::{Family, FamilySet, SessionParams};
 
 use rib::{PeerCounters, PeerId, Rib, Role};
 
-use crate::{config::PeerConfig, prefix_limit::LimitLevel};
+use crate::{keys::PeerConfig, prefix_limit::LimitLevel};
 
 /// The state a speaker keeps of one peer.
 #[derive(Debug)]

@@ -5,20 +5,20 @@
 //! our AS or our BGP Identifier, it does so as after a graceful restart: both sides keep each other's
 //! routes meanwhile if they can (RFC 4724). All the rest changes under it: an update group is left
 //! for another, what the peer has sent is judged again, keys and intervals are exchanged, and what
-//! came out of a range is configured by name or the other way round. [`crate::changes`] has it field
-//! by field.
+//! came out of a range is configured by name or the other way round. [`crate::keys`] has it key by
+//! key.
 
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use core::net::IpAddr;
 
-use bgp_fsm::{Instant, PeerAs, negotiate};
+use bgp_fsm::{Instant, PeerAs, SessionConfig, negotiate};
 use bgp_proto::{Notification, SessionParams, notification::cease};
 use rib::PeerId;
 
 use crate::{
-    changes::changes,
-    config::{PeerConfig, SpeakerConfig},
+    config::SpeakerConfig,
     event::Output,
+    keys::{Effect, PEER_KEYS, PeerConfig, changes},
     speaker::Speaker,
 };
 
@@ -45,6 +45,17 @@ pub enum NeedsRestart {
     Families,
     /// The multipath limit differs.
     Multipath,
+}
+
+/// Returns a session with the keys of a peer that its two OPENs settle, and no others: those are for
+/// the next session, whatever they are by now.
+fn settling(peer: &PeerConfig) -> SessionConfig {
+    let mut settling = PeerConfig::vacant();
+    let keys = PEER_KEYS.iter();
+    for key in keys.filter(|key| key.effect == Effect::Settled) {
+        (key.copy)(peer, &mut settling);
+    }
+    settling.session
 }
 
 impl NeedsRestart {
@@ -151,7 +162,8 @@ impl Speaker {
             return;
         };
         let named = |config: &PeerConfig| (config.session.local_asn, config.session.local_id);
-        let same_peer = named(&peer.config) != named(new) || negotiate(&new.session, open).is_ok();
+        let same_peer =
+            named(&peer.config) != named(new) || negotiate(&settling(new), open).is_ok();
         let fewer = !params.families.difference(new.session.families).is_empty();
         let apart = peer.crosses(new) || peer.moves(new) || fewer;
         if self.adapts(id, new) || !same_peer || apart {
@@ -196,7 +208,7 @@ impl Speaker {
         let (Some(params), Some(open)) = (&peer.params, peer.session.peer_open()) else {
             return true;
         };
-        let settled = negotiate(&new.session, open).is_ok_and(|new| {
+        let settled = negotiate(&settling(new), open).is_ok_and(|new| {
             // Both are what the OPENs of this session settled; the new ones are for the next session.
             let (hold_time_s, extended_receive) = (params.hold_time_s, params.extended_receive);
             let new = SessionParams {
@@ -269,8 +281,7 @@ impl Speaker {
             info.asn = awaited.unwrap_or(info.asn);
             info.local_asn = config.session.local_asn;
             info.import = config.import;
-            info.own_as_max = config.own_as_max;
-            info.allow_as_sets = config.allow_as_sets;
+            info.as_path = config.as_path;
             info.role = config.role;
             info.cluster_id = config.cluster_id.unwrap_or(own);
         });

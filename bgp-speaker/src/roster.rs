@@ -11,8 +11,9 @@ use bgp_proto::Prefix;
 use rib::PeerId;
 
 use crate::{
-    config::{PeerConfig, SpeakerConfig},
+    config::SpeakerConfig,
     event::Refusal,
+    keys::PeerConfig,
     limits::{IDS_RESTING, PEERS_MAX},
     peer::Peer,
     usage::{AllRangeMarks, Level, RangeMarks},

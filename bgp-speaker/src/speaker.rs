@@ -17,10 +17,11 @@ use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig, SentPath};
 
 use crate::{
     addresses::InterfaceAddress,
-    config::{PeerConfig, SpeakerConfig},
+    config::SpeakerConfig,
     defer::Deferral,
     event::{Event, Input, Malformed, Output, Refusal},
     handshake::Tallies,
+    keys::PeerConfig,
     limits::BITE_PREFIXES,
     outgroup::OutGroup,
     peer::{Peer, PeerView},

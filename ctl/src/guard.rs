@@ -91,6 +91,7 @@ impl Args {
 /// What a file says about the guard. Its other mistakes are the daemon's to report.
 fn part(holder: Holder, file: &Path, args: &Args) -> Result<Part> {
     let read = Source::read(file).and_then(|source| {
+        let source = source.showing(intent::is_shown);
         let keys: BgpFile<IgnoredAny, IgnoredAny, IgnoredAny> = source.parse()?;
         Ok(keys)
     });

@@ -3,87 +3,23 @@
 
 use std::fmt::{self, Write as _};
 
-pub use bgp_speaker::Effect;
-use bgp_speaker::{Change, PEER_CHANGES, SESSION_CHANGES};
+use bgp_speaker::keys::{RANGE_KEYS, peer_key};
+pub use bgp_speaker::{Effect, PEER_KEYS};
 
-/// One key, as the operator knows it, and what of a peer it decides.
+/// One key of the store, and the keys of a neighbor that it decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its name.
     pub key: &'static str,
-    /// The fields of the peer's configuration and of its session's.
-    pub fields: &'static [&'static str],
+    /// The names of these keys.
+    pub keys: &'static [&'static str],
     /// What else is to be said, if anything.
     pub note: &'static str,
 }
 
-const fn key(key: &'static str, fields: &'static [&'static str], note: &'static str) -> Key {
-    Key { key, fields, note }
+const fn key(key: &'static str, keys: &'static [&'static str], note: &'static str) -> Key {
+    Key { key, keys, note }
 }
-
-/// The keys of `[[neighbor]]`.
-pub const NEIGHBOR_KEYS: &[Key] = &[
-    key("name", &["name"], ""),
-    key("address", &["remote"], "it is another neighbor"),
-    key("port", &["port"], ""),
-    key(
-        "source",
-        &["local"],
-        "unless the session is from this address already; to leave it out changes nothing",
-    ),
-    key("passive", &["passive"], ""),
-    key(
-        "asn",
-        &["peer_asn"],
-        "a word for a number, or the other way round, changes nothing",
-    ),
-    key(
-        "hold_time",
-        &["hold_time_s"],
-        "both sides have agreed on the old one",
-    ),
-    key("keepalive", &["keepalive_s"], ""),
-    key("connect_retry", &["connect_retry_s"], ""),
-    key("handshake_time", &["handshake_s"], ""),
-    key("families", &["families"], ""),
-    key("import", &["import"], ""),
-    key("own_as_max", &["own_as_max"], ""),
-    key("allow_as_sets", &["allow_as_sets"], ""),
-    key("multihop", &["multihop"], ""),
-    key("export", &["export"], ""),
-    key("next_hop", &["next_hop"], ""),
-    key(
-        "ttl_security",
-        &["ttl_security_hops"],
-        "the neighbor must send from as near",
-    ),
-    key(
-        "password",
-        &["password"],
-        "both sides have to change it within the hold time; until then nothing comes through",
-    ),
-    key("route_reflector_client", &["role"], ""),
-    key("cluster_id", &["cluster_id"], ""),
-    key(
-        "graceful_restart",
-        &["graceful_restart"],
-        "whether we keep the neighbor's routes when it goes is in force at once",
-    ),
-    key("add_path", &["add_path_receive", "add_path_send"], ""),
-    key("add_path_send", &["send_paths"], ""),
-    key("prefix_limit", &["prefix_limits"], ""),
-    key("extended_messages", &["extended_messages"], ""),
-    key("extended_next_hop", &["extended_next_hop"], ""),
-];
-
-/// The keys of `[[neighbor_range]]` that `[[neighbor]]` does not have.
-pub const RANGE_KEYS: &[(&str, &str)] = &[
-    (
-        "prefix",
-        "its neighbors come under what covers them now, or end",
-    ),
-    ("limit", "in force at once; those that are in stay in"),
-];
 
 /// The keys of the speaker.
 pub const SPEAKER_KEYS: &[(&str, &str)] = &[
@@ -136,19 +72,19 @@ pub const STORE_KEYS: &[Key] = &[
     key("Node of our own: `spec.bgp.asNumber`", &["local_asn"], ""),
     key(
         "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
-        &["local", "local_id"],
+        &["source", "local_id"],
         "where the daemon listens on these alone (`spec.bindMode: NodeIP`), it listens on the new ones \
          at once and on the old ones no more",
     ),
     key(
         "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
-        &["remote"],
+        &["address"],
         "",
     ),
-    key("Node of another: `spec.bgp.asNumber`", &["peer_asn"], ""),
+    key("Node of another: `spec.bgp.asNumber`", &["asn"], ""),
     key(
         "Node: `spec.bgp.routeReflectorClusterID`",
-        &["role", "cluster_id"],
+        &["route_reflector_client", "cluster_id"],
         "where nodes use several paths at once (`multipath`), **starts over**, as both OPENs settle \
          on something else: a reflector then sends its clients several",
     ),
@@ -171,7 +107,7 @@ pub const STORE_KEYS: &[Key] = &[
     ),
     key(
         "BGPConfiguration `spec.asNumber`",
-        &["local_asn", "peer_asn"],
+        &["local_asn", "asn"],
         "",
     ),
     key(
@@ -224,14 +160,14 @@ pub const STORE_KEYS: &[Key] = &[
     ),
     key(
         "BGPPeer `spec.peerIP`",
-        &["remote"],
+        &["address"],
         "another port alone waits for the next session",
     ),
-    key("BGPPeer `spec.asNumber`", &["peer_asn"], ""),
+    key("BGPPeer `spec.asNumber`", &["asn"], ""),
     key("BGPPeer `spec.localASNumber`", &["local_asn"], ""),
     key(
         "BGPPeer `spec.sourceAddress`",
-        &["local"],
+        &["source"],
         "unless the session is from this address",
     ),
     key(
@@ -245,13 +181,13 @@ pub const STORE_KEYS: &[Key] = &[
         "",
     ),
     key("BGPPeer `spec.maxRestartTime`", &["graceful_restart"], ""),
-    key("BGPPeer `spec.keepaliveTime`", &["keepalive_s"], ""),
+    key("BGPPeer `spec.keepaliveTime`", &["keepalive"], ""),
     key(
         "BGPPeer `spec.numAllowedLocalASNumbers`",
         &["own_as_max"],
         "",
     ),
-    key("BGPPeer `spec.ttlSecurity`", &["ttl_security_hops"], ""),
+    key("BGPPeer `spec.ttlSecurity`", &["ttl_security"], ""),
     key(
         "BGPPeer `spec.filters`; BGPFilter: all",
         &["import", "export"],
@@ -301,29 +237,26 @@ const fn words(effect: Effect) -> &'static str {
     }
 }
 
-/// The row of a field.
-fn row(field: &str) -> Option<&'static Change> {
-    let mut rows = PEER_CHANGES.iter().chain(SESSION_CHANGES);
-    rows.find(|row| row.field == field)
-}
-
 impl Key {
     /// The worst that a change of it does; `None` if it is about something else than one peer.
     #[must_use]
     pub fn effect(&self) -> Option<Effect> {
-        let rows = self.fields.iter().filter_map(|field| row(field));
-        rows.map(|row| row.effect).max()
+        let keys = self.keys.iter().filter_map(|name| peer_key(name));
+        keys.map(|key| key.effect).max()
     }
 }
 
 impl fmt::Display for Key {
     /// A line of the table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let effect = self.effect().map(words);
-        let said = effect.into_iter().chain(Some(self.note));
-        let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
-        writeln!(f, "| {} | {} |", code(self.key), said.join("; "))
+        f.write_str(&line(self.key, self.effect(), self.note))
     }
+}
+
+fn line(name: &str, effect: Option<Effect>, note: &str) -> String {
+    let said = effect.map(words).into_iter().chain(Some(note));
+    let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
+    format!("| {} | {} |\n", code(name), said.join("; "))
 }
 
 /// A name as code, unless it is so already in part.
@@ -370,14 +303,16 @@ pub fn page() -> String {
             .map(|(key, what)| format!("| {} | {what} |\n", code(key)))
             .collect()
     };
-    let keyed = |keys: &[Key]| keys.iter().map(Key::to_string).collect();
     table("The speaker", plain(SPEAKER_KEYS));
+    let neighbor = PEER_KEYS.iter().filter(|key| !key.places.is_empty());
+    let neighbor = neighbor.map(|key| line(key.name, Some(key.effect), key.note));
     table(
         "`[[neighbor]]` and `[[neighbor_range]]`",
-        keyed(NEIGHBOR_KEYS),
+        neighbor.collect(),
     );
-    table("`[[neighbor_range]]` alone", plain(RANGE_KEYS));
-    table("The store", keyed(STORE_KEYS));
+    let range = RANGE_KEYS.iter().map(|key| line(key.name, None, key.note));
+    table("`[[neighbor_range]]` alone", range.collect());
+    table("The store", STORE_KEYS.iter().map(Key::to_string).collect());
     page
 }
 
@@ -418,17 +353,9 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_a_file_has_its_line() {
+    fn every_key_of_the_speaker_has_its_line() {
         let speaker = SPEAKER_KEYS.iter().map(|(key, _)| *key);
         assert_eq!(keys(""), names(speaker));
-        let neighbor = NEIGHBOR_KEYS.iter().map(|key| key.key);
-        assert_eq!(keys("[[neighbor]]\n"), names(neighbor.clone()));
-        let range: BTreeSet<String> = keys("[[neighbor_range]]\n");
-        let both = names(neighbor.chain(RANGE_KEYS.iter().map(|(key, _)| *key)));
-        assert!(range.is_subset(&both), "{range:?}");
-        for (key, _) in RANGE_KEYS {
-            assert!(range.contains(*key), "{key}");
-        }
     }
 
     /// The names of all fields of a spec as the store has them; it has no others.
@@ -486,10 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn every_key_decides_something() {
-        for key in NEIGHBOR_KEYS.iter().chain(STORE_KEYS) {
+    fn keys_of_the_store_decide_keys_of_neighbors() {
+        for key in STORE_KEYS {
             assert!(
-                key.fields.iter().all(|field| row(field).is_some()),
+                key.keys.iter().all(|name| peer_key(name).is_some()),
                 "{key:?}"
             );
         }

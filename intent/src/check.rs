@@ -7,8 +7,9 @@ use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use admin::config::{Problem, Problems, Report, Source};
-use bgp_proto::{Asn, ClusterId, FAMILIES, Family, FamilySet, RouterId};
+use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
 use bgp_speaker::SpeakerConfig;
+use bgp_speaker::keys::read_families;
 use rib::NextHops;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -20,7 +21,7 @@ use crate::limits::{
     RESTART_WAIT_S, RESTART_WAIT_S_MAX,
 };
 use crate::neighbor;
-use crate::session::Common;
+use crate::section::problem;
 use crate::store::Host;
 use crate::value::AsNumber;
 
@@ -127,20 +128,9 @@ impl<K, D, N> BgpFile<K, D, N> {
             problems.push(Problem::at(value.span(), message));
         }
         let mut notes = Vec::new();
-        let families = family_set(&self.families, None, problems);
-        let common = Common {
-            local_asn: self.required("asn", self.asn.as_ref(), problems).0,
-            local_id: RouterId(self.required("router_id", self.router_id.as_ref(), problems)),
-            families,
-            hostname: self.hostname(problems),
-        };
-        let peers = neighbor::peers(&self.neighbor, &common, problems, &mut notes);
-        let ranges = neighbor::ranges(&self.neighbor_range, &common, problems, &mut notes);
-        let speaker = SpeakerConfig {
-            local_asn: common.local_asn,
-            router_id: common.local_id,
+        let mut speaker = SpeakerConfig {
             cluster_id: self.cluster_id.as_ref().map(|id| ClusterId(*id.get_ref())),
-            families,
+            families: self.families(problems),
             multipath_max: self.multipath(problems),
             next_hops,
             own_next_hop_v4: self
@@ -151,9 +141,21 @@ impl<K, D, N> BgpFile<K, D, N> {
                 .next_hop_ipv6
                 .as_ref()
                 .map(|address| *address.get_ref()),
-            peers,
-            ranges,
+            ..SpeakerConfig::new(
+                self.required("asn", self.asn.as_ref(), problems).0,
+                RouterId(self.required("router_id", self.router_id.as_ref(), problems)),
+            )
         };
+        let hostname = self.hostname(problems);
+        let mut reading = neighbor::Reading {
+            speaker: &speaker,
+            hostname: hostname.as_deref(),
+            problems: &mut *problems,
+            notes: &mut notes,
+        };
+        let peers = reading.peers(&self.neighbor);
+        let ranges = reading.ranges(&self.neighbor_range);
+        (speaker.peers, speaker.ranges) = (peers, ranges);
         Intent {
             speaker,
             listen: self.listen.as_ref().map_or_else(
@@ -197,10 +199,10 @@ impl<K, D, N> BgpFile<K, D, N> {
                 "next_hop_ipv6",
                 self.next_hop_ipv6.as_ref().map(Spanned::span),
             ),
-            ("[[neighbor]]", self.neighbor.first().map(Spanned::span)),
+            ("[[neighbor]]", self.neighbor.first().map(|of| of.0.place())),
             (
                 "[[neighbor_range]]",
-                self.neighbor_range.first().map(Spanned::span),
+                self.neighbor_range.first().map(|of| of.0.place()),
             ),
         ];
         for (key, span) in spans {
@@ -214,7 +216,7 @@ impl<K, D, N> BgpFile<K, D, N> {
         let name = self.hostname(problems);
         Host {
             name: name.unwrap_or_else(|| own_name.to_owned()),
-            families: family_set(&self.families, None, problems),
+            families: self.families(problems),
             multipath_max: self.multipath(problems),
             next_hops,
             restart_wait: self.restart_wait(problems),
@@ -274,6 +276,17 @@ impl<K, D, N> BgpFile<K, D, N> {
         let listen = self.listen.iter().flat_map(Spanned::get_ref);
         let listen = listen.map(|at| (*at.get_ref(), at.span()));
         twice(listen, "listen address", problems);
+    }
+
+    fn families(&self, problems: &mut Problems<'_>) -> FamilySet {
+        let names = self.families.iter();
+        let names = names.map(|name| (name.get_ref().as_str(), name.span()));
+        let mut faults = Vec::new();
+        let families = read_families(names, None, &mut faults);
+        faults
+            .into_iter()
+            .for_each(|fault| problems.push(problem(fault)));
+        families
     }
 
     fn multipath(&self, problems: &mut Problems<'_>) -> u16 {
@@ -358,56 +371,8 @@ impl Absent for Ipv4Addr {
     const ABSENT: Self = Self::UNSPECIFIED;
 }
 
-/// Family names as a set. `within` are the speaker's families, where there are any to be within.
-pub(crate) fn family_set(
-    names: &[Spanned<String>],
-    within: Option<FamilySet>,
-    problems: &mut Problems<'_>,
-) -> FamilySet {
-    let mut set = FamilySet::default();
-    for name in names {
-        match name
-            .get_ref()
-            .parse::<Family>()
-            .ok()
-            .filter(|family| family.row().is_some())
-        {
-            None => problems.push(unknown_family(name)),
-            Some(family) if within.is_some_and(|within| !within.contains(family)) => problems.push(
-                Problem::at(
-                    name.span(),
-                    format!("this speaker has no table for {family}"),
-                )
-                .help("add it to `families` at the top of the file"),
-            ),
-            Some(family) => {
-                if let Some(reason) = family.not_negotiated() {
-                    let text = format!("{family} cannot be negotiated: {reason}");
-                    problems.push(Problem::at(name.span(), text).help("remove it from `families`"));
-                }
-                set.insert(family);
-            }
-        }
-    }
-    if let Some(last) = names
-        .last()
-        .filter(|_| set.is_empty() && problems.is_empty())
-    {
-        problems.push(Problem::at(last.span(), "no family is left"));
-    }
-    set
-}
-
-fn unknown_family(name: &Spanned<String>) -> Problem {
-    let known = FAMILIES.iter();
-    let known = known.filter(|row| row.family.not_negotiated().is_none());
-    let known: Vec<&str> = known.map(|row| row.name).collect();
-    Problem::at(name.span(), format!("unknown family `{}`", name.get_ref()))
-        .help(format!("known families: {}", known.join(", ")))
-}
-
 /// An address that a session or a next hop can have.
-pub(crate) fn unicast(address: IpAddr, span: Range<usize>, problems: &mut Problems<'_>) {
+fn unicast(address: IpAddr, span: Range<usize>, problems: &mut Problems<'_>) {
     if address.is_unspecified() || address.is_multicast() {
         problems.push(Problem::at(
             span,

@@ -7,17 +7,13 @@ use std::path::PathBuf;
 
 use admin::daemon::LogFormat;
 use admin::metrics::MetricsSection;
-use ipnet::IpNet;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use toml::Spanned;
 
 use crate::limits::BGP_PORT;
-use crate::prefix_limit::LimitKeys;
-use crate::value::{
-    AsNumber, GracefulRestart, Hops, NextHop, Password, PathMode, PathsSent, PeerAsn, Policy,
-    UserKey,
-};
+use crate::section::Section;
+use crate::value::{AsNumber, UserKey};
 
 /// A BGP daemon's file. `K` is its `[kernel]` section, [`NoKernel`] where there is none; `D` its
 /// `[datastore]` section and `N` its `[datastore_snapshot]` section, [`NoStore`] where the file has
@@ -84,10 +80,10 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub kernel: Option<K>,
     /// `[[neighbor]]`.
     #[serde(default)]
-    pub neighbor: Vec<Spanned<Neighbor>>,
+    pub neighbor: Vec<Section>,
     /// `[[neighbor_range]]`.
     #[serde(default)]
-    pub neighbor_range: Vec<Spanned<NeighborRange>>,
+    pub neighbor_range: Vec<Section>,
 }
 
 /// Where a speaker listens unless it is told otherwise: on all addresses.
@@ -150,217 +146,9 @@ impl<K, D, N> BgpFile<K, D, N> {
     /// The neighbors of the file with a port of their own: the address and the port of each. A
     /// datastore may name others.
     pub fn dialed(&self) -> impl Iterator<Item = SocketAddr> {
-        self.neighbor.iter().filter_map(|neighbor| {
-            let Neighbor { address, port, .. } = neighbor.get_ref();
-            let port = port.as_ref()?;
-            Some(SocketAddr::new(*address.get_ref(), *port.get_ref()))
-        })
-    }
-}
-
-/// One `[[neighbor]]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Neighbor {
-    /// `name`: the address when absent.
-    pub name: Option<Spanned<String>>,
-    /// `address`.
-    pub address: Spanned<IpAddr>,
-    /// `port` to dial.
-    pub port: Option<Spanned<u16>>,
-    /// `source`: the address to dial from.
-    pub source: Option<Spanned<IpAddr>>,
-    /// `passive`: never dial.
-    #[serde(default)]
-    pub passive: bool,
-    /// `asn`.
-    pub asn: Spanned<PeerAsn>,
-    /// `hold_time` in seconds.
-    pub hold_time: Option<Spanned<u16>>,
-    /// `keepalive` in seconds: a third of the hold time when absent, and never more.
-    pub keepalive: Option<Spanned<u16>>,
-    /// `connect_retry` in seconds.
-    pub connect_retry: Option<Spanned<u16>>,
-    /// `handshake_time` in seconds: the limit from a connection to an established session.
-    pub handshake_time: Option<Spanned<u16>>,
-    /// `families` offered to it.
-    pub families: Option<Vec<Spanned<String>>>,
-    /// `import` policy.
-    pub import: Option<Policy>,
-    /// `own_as_max`: how often our own AS may be in what it sends.
-    pub own_as_max: Option<u8>,
-    /// `allow_as_sets`: whether its AS_PATHs may have AS_SETs (RFC 9774).
-    pub allow_as_sets: Option<bool>,
-    /// `multihop`: whether an external neighbor may be more than one hop away.
-    pub multihop: Option<bool>,
-    /// `export` policy.
-    pub export: Option<Policy>,
-    /// `next_hop` in what we send it.
-    pub next_hop: Option<NextHop>,
-    /// `ttl_security`: hops it may be away.
-    pub ttl_security: Option<Spanned<Hops>>,
-    /// `password`: TCP-MD5 key.
-    pub password: Option<Spanned<Password>>,
-    /// `route_reflector_client`: RFC 4456.
-    pub route_reflector_client: Option<Spanned<bool>>,
-    /// `cluster_id` of a client: the speaker's when absent.
-    pub cluster_id: Option<Spanned<Ipv4Addr>>,
-    /// `graceful_restart`: `true`, `false`, or seconds.
-    pub graceful_restart: Option<Spanned<GracefulRestart>>,
-    /// `add_path`: RFC 7911.
-    pub add_path: Option<Spanned<PathMode>>,
-    /// `add_path_send`: which paths we send then.
-    pub add_path_send: Option<Spanned<PathsSent>>,
-    /// `[[prefix_limit]]`: how many paths may come.
-    #[serde(default)]
-    pub prefix_limit: Vec<Spanned<LimitKeys>>,
-    /// `extended_messages`: RFC 8654.
-    pub extended_messages: Option<bool>,
-    /// `extended_next_hop`: RFC 8950.
-    pub extended_next_hop: Option<bool>,
-}
-
-/// One `[[neighbor_range]]`: neighbours that come unasked.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NeighborRange {
-    /// `name`: the prefix when absent.
-    pub name: Option<Spanned<String>>,
-    /// `prefix` of their addresses.
-    pub prefix: Spanned<IpNet>,
-    /// `limit`: how many at once.
-    pub limit: Spanned<u16>,
-    /// `asn`.
-    pub asn: Spanned<PeerAsn>,
-    /// `hold_time` in seconds.
-    pub hold_time: Option<Spanned<u16>>,
-    /// `keepalive` in seconds: a third of the hold time when absent, and never more.
-    pub keepalive: Option<Spanned<u16>>,
-    /// `handshake_time` in seconds: the limit from a connection to an established session.
-    pub handshake_time: Option<Spanned<u16>>,
-    /// `families` offered to them.
-    pub families: Option<Vec<Spanned<String>>>,
-    /// `import` policy.
-    pub import: Option<Policy>,
-    /// `own_as_max`: how often our own AS may be in what it sends.
-    pub own_as_max: Option<u8>,
-    /// `allow_as_sets`: whether its AS_PATHs may have AS_SETs (RFC 9774).
-    pub allow_as_sets: Option<bool>,
-    /// `multihop`: whether an external neighbor may be more than one hop away.
-    pub multihop: Option<bool>,
-    /// `export` policy.
-    pub export: Option<Policy>,
-    /// `next_hop` in what we send them.
-    pub next_hop: Option<NextHop>,
-    /// `ttl_security`: hops they may be away.
-    pub ttl_security: Option<Spanned<Hops>>,
-    /// `password`: TCP-MD5 key.
-    pub password: Option<Spanned<Password>>,
-    /// `route_reflector_client`: RFC 4456.
-    pub route_reflector_client: Option<Spanned<bool>>,
-    /// `cluster_id` of a client: the speaker's when absent.
-    pub cluster_id: Option<Spanned<Ipv4Addr>>,
-    /// `graceful_restart`: `true`, `false`, or seconds.
-    pub graceful_restart: Option<Spanned<GracefulRestart>>,
-    /// `add_path`: RFC 7911.
-    pub add_path: Option<Spanned<PathMode>>,
-    /// `add_path_send`: which paths we send then.
-    pub add_path_send: Option<Spanned<PathsSent>>,
-    /// `[[prefix_limit]]`: how many paths may come.
-    #[serde(default)]
-    pub prefix_limit: Vec<Spanned<LimitKeys>>,
-    /// `extended_messages`: RFC 8654.
-    pub extended_messages: Option<bool>,
-    /// `extended_next_hop`: RFC 8950.
-    pub extended_next_hop: Option<bool>,
-}
-
-/// The keys that a `[[neighbor]]` and a `[[neighbor_range]]` share; see the fields of
-/// [`Neighbor`].
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "each field is documented at `Neighbor`")]
-pub struct SessionKeys<'f> {
-    pub asn: &'f Spanned<PeerAsn>,
-    pub hold_time: Option<&'f Spanned<u16>>,
-    pub keepalive: Option<&'f Spanned<u16>>,
-    pub connect_retry: Option<&'f Spanned<u16>>,
-    pub handshake_time: Option<&'f Spanned<u16>>,
-    pub families: Option<&'f [Spanned<String>]>,
-    pub import: Option<Policy>,
-    pub own_as_max: Option<u8>,
-    pub allow_as_sets: Option<bool>,
-    pub multihop: Option<bool>,
-    pub export: Option<Policy>,
-    pub next_hop: Option<NextHop>,
-    pub ttl_security: Option<&'f Spanned<Hops>>,
-    pub password: Option<&'f Spanned<Password>>,
-    pub route_reflector_client: Option<&'f Spanned<bool>>,
-    pub cluster_id: Option<&'f Spanned<Ipv4Addr>>,
-    pub graceful_restart: Option<&'f Spanned<GracefulRestart>>,
-    pub add_path: Option<&'f Spanned<PathMode>>,
-    pub add_path_send: Option<&'f Spanned<PathsSent>>,
-    pub prefix_limit: &'f [Spanned<LimitKeys>],
-    pub extended_messages: Option<bool>,
-    pub extended_next_hop: Option<bool>,
-}
-
-impl Neighbor {
-    /// What it shares with a range.
-    pub fn session(&self) -> SessionKeys<'_> {
-        SessionKeys {
-            asn: &self.asn,
-            hold_time: self.hold_time.as_ref(),
-            keepalive: self.keepalive.as_ref(),
-            connect_retry: self.connect_retry.as_ref(),
-            handshake_time: self.handshake_time.as_ref(),
-            families: self.families.as_deref(),
-            import: self.import,
-            own_as_max: self.own_as_max,
-            allow_as_sets: self.allow_as_sets,
-            multihop: self.multihop,
-            export: self.export,
-            next_hop: self.next_hop,
-            ttl_security: self.ttl_security.as_ref(),
-            password: self.password.as_ref(),
-            route_reflector_client: self.route_reflector_client.as_ref(),
-            cluster_id: self.cluster_id.as_ref(),
-            graceful_restart: self.graceful_restart.as_ref(),
-            add_path: self.add_path.as_ref(),
-            add_path_send: self.add_path_send.as_ref(),
-            prefix_limit: &self.prefix_limit,
-            extended_messages: self.extended_messages,
-            extended_next_hop: self.extended_next_hop,
-        }
-    }
-}
-
-impl NeighborRange {
-    /// What it shares with a neighbour.
-    pub fn session(&self) -> SessionKeys<'_> {
-        SessionKeys {
-            asn: &self.asn,
-            hold_time: self.hold_time.as_ref(),
-            keepalive: self.keepalive.as_ref(),
-            connect_retry: None,
-            handshake_time: self.handshake_time.as_ref(),
-            families: self.families.as_deref(),
-            import: self.import,
-            own_as_max: self.own_as_max,
-            allow_as_sets: self.allow_as_sets,
-            multihop: self.multihop,
-            export: self.export,
-            next_hop: self.next_hop,
-            ttl_security: self.ttl_security.as_ref(),
-            password: self.password.as_ref(),
-            route_reflector_client: self.route_reflector_client.as_ref(),
-            cluster_id: self.cluster_id.as_ref(),
-            graceful_restart: self.graceful_restart.as_ref(),
-            add_path: self.add_path.as_ref(),
-            add_path_send: self.add_path_send.as_ref(),
-            prefix_limit: &self.prefix_limit,
-            extended_messages: self.extended_messages,
-            extended_next_hop: self.extended_next_hop,
-        }
+        let neighbors = self.neighbor.iter();
+        neighbors
+            .filter_map(|neighbor| Some(SocketAddr::new(neighbor.address()?, neighbor.port()?)))
     }
 }
 

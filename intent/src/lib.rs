@@ -27,17 +27,16 @@
 //! # Ok::<(), intent::Report>(())
 //! ```
 
-mod add_path;
 pub mod changes;
 mod check;
 mod file;
 pub mod limits;
 mod machine;
 mod neighbor;
+pub mod page;
 pub mod placement;
-mod prefix_limit;
 pub mod report;
-mod session;
+mod section;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -45,9 +44,6 @@ pub mod value;
 
 pub use admin::config::{Problem, Problems, Report, Source};
 pub use check::{Intent, Origin};
-pub use file::{
-    BgpFile, GuardSection, Neighbor, NeighborRange, NoKernel, NoStore, SecretsSection, SessionKeys,
-};
-pub use prefix_limit::{ActionWord, LimitKeys};
+pub use file::{BgpFile, GuardSection, NoKernel, NoStore, SecretsSection};
 pub use rib::NextHops;
-pub use session::no_policy;
+pub use section::{Section, is_shown};

@@ -5,26 +5,8 @@ use std::net::Ipv4Addr;
 /// Equal paths that a prefix may use at once.
 pub const MULTIPATH_MAX: u16 = 256;
 
-/// Octets of a TCP-MD5 key: what the kernel takes.
-pub const PASSWORD_OCTETS_MAX: usize = 80;
-
-/// Octets of a neighbour's name.
-pub const NAME_OCTETS_MAX: usize = 64;
-
 /// Octets of the host name that our OPEN tells.
 pub const HOSTNAME_OCTETS_MAX: usize = 64;
-
-/// The longest `handshake_time`, in seconds.
-pub use bgp_fsm::limits::HANDSHAKE_S_MAX;
-
-/// Hops that a neighbour under TTL security may be away (RFC 5082).
-pub const TTL_SECURITY_HOPS_MAX: u8 = 254;
-
-/// The greatest restart time that fits its twelve bits (RFC 4724 §3), in seconds.
-pub const RESTART_TIME_S_MAX: u16 = 4095;
-
-/// The restart time when `graceful_restart = true`, in seconds.
-pub const RESTART_TIME_S: u16 = 120;
 
 /// How long the choice of routes waits after a restart of ours when `restart_wait` is not given, in
 /// seconds: less than the restart time, so that neighbours have not given up.
@@ -51,17 +33,7 @@ pub const ABSENCE_WAIT_S: u32 = 60;
 /// The longest `absence_wait`, in seconds.
 pub const ABSENCE_WAIT_S_MAX: u32 = 3600;
 
-/// The share of a prefix limit from which on the log warns when `warn` is not given, in per cent.
-pub const LIMIT_WARN_PERCENT: u8 = 75;
-
-/// How long a session that a prefix limit has ended rests when `restart_after` is not given, in
-/// seconds.
-pub const LIMIT_REST_S: u32 = 300;
-
-/// The longest `restart_after`, in seconds: a day.
-pub const LIMIT_REST_S_MAX: u32 = 86_400;
-
-pub use bgp_speaker::limits::BGP_PORT;
+pub use bgp_speaker::limits::{BGP_PORT, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX};
 
 /// Reflectors that a client peers with unless it is told otherwise.
 pub const REFLECTORS: usize = 2;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use admin::config::{Problem, Problems};
-use toml::Spanned;
 
-use crate::file::{BgpFile, Neighbor, listen_default};
+use crate::file::{BgpFile, listen_default};
 use crate::limits::{BGP_PORT, SAMPLE_ROUTER_IDS};
+use crate::section::Section;
 
 impl<K, D, N> BgpFile<K, D, N> {
     /// Reports neighbors that are this daemon itself: their address and port are ones that it
@@ -24,8 +24,12 @@ impl<K, D, N> BgpFile<K, D, N> {
         );
         let own = self.own_addresses();
         let is_own = |address: IpAddr| own.contains(&address) || is_local(address);
-        for neighbor in self.neighbor.iter().map(Spanned::get_ref) {
-            let (address, port) = (*neighbor.address.get_ref(), port(neighbor));
+        for neighbor in &self.neighbor {
+            let (Some(address), Some(place)) = (neighbor.address(), neighbor.0.place_of("address"))
+            else {
+                continue;
+            };
+            let port = neighbor.port().unwrap_or(BGP_PORT);
             let covers = |at: &&SocketAddr| {
                 let same_family = at.is_ipv4() == address.is_ipv4();
                 let all = at.ip().is_unspecified() && same_family && is_own(address);
@@ -34,7 +38,7 @@ impl<K, D, N> BgpFile<K, D, N> {
             if let Some(at) = listen.iter().find(covers) {
                 let message =
                     format!("the neighbor {address} is this daemon itself, which listens on {at}");
-                let problem = Problem::at(neighbor.address.span(), message);
+                let problem = Problem::at(place.clone(), message);
                 problems.push(problem.help("give the address of the other speaker"));
             }
         }
@@ -43,8 +47,7 @@ impl<K, D, N> BgpFile<K, D, N> {
     /// The own addresses that the file names.
     fn own_addresses(&self) -> BTreeSet<IpAddr> {
         let router_id = self.router_id.as_ref().map(|id| IpAddr::V4(*id.get_ref()));
-        let neighbors = self.neighbor.iter().map(Spanned::get_ref);
-        let sources = neighbors.filter_map(|one| one.source.as_ref().map(|at| *at.get_ref()));
+        let sources = self.neighbor.iter().filter_map(Section::source);
         router_id.into_iter().chain(sources).collect()
     }
 
@@ -62,11 +65,4 @@ impl<K, D, N> BgpFile<K, D, N> {
             problems.push(Problem::at(id.span(), message).help(help));
         }
     }
-}
-
-fn port(neighbor: &Neighbor) -> u16 {
-    neighbor
-        .port
-        .as_ref()
-        .map_or(BGP_PORT, |port| *port.get_ref())
 }

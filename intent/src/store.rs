@@ -11,6 +11,7 @@ mod duties;
 mod explicit;
 mod export;
 mod fault;
+mod fields;
 mod filter;
 mod fleet;
 mod mesh;

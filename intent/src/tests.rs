@@ -2,18 +2,18 @@ use std::net::IpAddr;
 
 use bgp_fsm::PeerAs;
 use bgp_proto::{Asn, Family, FamilySet};
-use bgp_speaker::{LimitAction, PrefixLimit};
+use bgp_speaker::{LimitAction, PrefixLimit, no_policy};
 use rib::{NextHopMode, NextHops, Policy, Role, SendPaths};
 use serde::Deserialize;
 
-use crate::{BgpFile, Intent, NoKernel, Source, no_policy};
+use crate::{BgpFile, Intent, NoKernel, Source, is_shown};
 
 mod secrets;
 
 const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";
 
 fn read(rest: &str) -> Result<(BgpFile<NoKernel>, Intent), String> {
-    let source = Source::new("bgp.toml", format!("{HEAD}{rest}"));
+    let source = Source::new("bgp.toml", format!("{HEAD}{rest}")).showing(is_shown);
     BgpFile::read(&source, NextHops::AssumeReachable).map_err(|report| report.to_string())
 }
 
@@ -305,9 +305,9 @@ NEIGHBOR import = "acept"                                         | 6:10 | did y
 NEIGHBOR ttl_security = 255                                       | 6:16 | 1 to 254
 NEIGHBOR graceful_restart = 4096                                  | 6:20 | at most 4095
 NEIGHBOR source = "fd00::1"                                       | 6:10 | different IP versions
-NEIGHBOR source = "10.0.0.1"                                      | 6:10 | no neighbour of itself
+NEIGHBOR source = "10.0.0.1"                                      | 6:10 | no neighbor of itself
 NEIGHBOR password = ""                                            | 6:12 | 1 to 80
-NEIGHBOR port = 0                                                 | 6:8  | port 0
+NEIGHBOR port = 0                                                 | 6:8  | from 1 to 65535
 NEIGHBOR connect_retry = 0                                        | 6:17 | at least 1 second
 NEIGHBOR handshake_time = 0                                       | 6:18 | from 1 to 240 seconds
 RANGE limit = 5; prefix = "10.0.0.0/24"; handshake_time = 241     | 7:18 | from 1 to 240 seconds
@@ -315,7 +315,7 @@ EXTERNAL route_reflector_client = true                            | 6:26 | our o
 NEIGHBOR EXTERNAL                                                 | 7:11 | neighbor 10.0.0.1 is given twice
 families = ["ipv4-unicast"]; NEIGHBOR families = ["ipv6-unicast"] | 7:13 | no table
 RANGE limit = 5; prefix = "10.0.0.7/24"                           | 6:10 | did you mean 10.0.0.0/24?
-RANGE limit = 0; prefix = "10.0.0.0/24"                           | 5:9  | admits nobody
+RANGE limit = 0; prefix = "10.0.0.0/24"                           | 5:9  | from 1 to 65535
 RANGE prefix = "10.0.0.0/24"                                      | 3:1  | missing field `limit`
 [[neighbor]]; address = "224.0.0.1"; asn = 1                      | 4:11 | not a unicast
 [[neighbor]]; address = "fe80::1"; asn = 1                        | 4:11 | link-local

@@ -9,6 +9,16 @@ use crate::attributes::{AttrId, times};
 use crate::peer::PeerInfo;
 use crate::shared::Shared;
 
+/// Which AS_PATHs the routes of a peer may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsPathChecks {
+    /// How often our own AS number, the speaker's or that of the session, may be in it: where
+    /// several sites of one AS meet in another, more than never (RFC 4271 §9.1.2).
+    pub own_as_max: u8,
+    /// Whether it may have an AS_SET or AS_CONFED_SET (RFC 9774).
+    pub allow_as_sets: bool,
+}
+
 /// Why a path cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -82,11 +92,11 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
     let config = &shared.config;
     let ranks = shared.interner.ranks(set);
     // RFC 9774 §3: treated as withdrawn.
-    if ranks.has_as_set && !peer.allow_as_sets {
+    if ranks.has_as_set && !peer.as_path.allow_as_sets {
         return Some(Ineligible::AsSet);
     }
     // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
-    if ranks.own_as > peer.own_as_max || has_session_as(shared, set, peer) {
+    if ranks.own_as > peer.as_path.own_as_max || has_session_as(shared, set, peer) {
         return Some(Ineligible::AsLoop);
     }
     // RFC 4456 §8. Reflectors that keep one copy of octets for many clients do send a client its
@@ -125,5 +135,5 @@ fn is_off_link(peer: &PeerInfo, next_hop: IpAddr) -> bool {
 /// AS_PATH more often than it may be: a route that left us by this number has come back.
 fn has_session_as(shared: &Shared, set: AttrId, peer: &PeerInfo) -> bool {
     peer.local_asn != shared.config.local_asn
-        && times(&shared.interner.get(set).as_path, peer.local_asn) > peer.own_as_max
+        && times(&shared.interner.get(set).as_path, peer.local_asn) > peer.as_path.own_as_max
 }

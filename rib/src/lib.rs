@@ -31,8 +31,7 @@
 //!     local: Some(us.0.into()),
 //!     import: Policy::AcceptAll,
 //!     local_asn: asn,
-//!     own_as_max: 0,
-//!     allow_as_sets: false,
+//!     as_path: Default::default(),
 //!     cluster_id: Default::default(),
 //!     link: Vec::new(),
 //! });
@@ -94,7 +93,7 @@ pub use attributes::AttrId;
 pub use bite::{Budget, Progress};
 pub use decide::{Candidate, DecisionRules, Selection, Step, select};
 pub use depend::Dependence;
-pub use eligible::Ineligible;
+pub use eligible::{AsPathChecks, Ineligible};
 pub use explain::{Judgement, PathView, RouteView};
 pub use export::{
     Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Route, RoutePath, Run, SendPaths,

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
 
+use crate::eligible::AsPathChecks;
 use crate::policy::Policy;
 
 /// The number of a peer within one speaker.
@@ -66,12 +67,8 @@ pub struct PeerInfo {
     pub import: Policy,
     /// Our AS number on the session: the speaker's, or another one for this peer (RFC 7705).
     pub local_asn: Asn,
-    /// How often our own AS number, the speaker's or that of the session, may be in the AS_PATH of
-    /// what it sends: where several sites of one AS meet in another, more than never
-    /// (RFC 4271 §9.1.2).
-    pub own_as_max: u8,
-    /// Whether its routes may have an AS_SET or AS_CONFED_SET in the AS_PATH (RFC 9774).
-    pub allow_as_sets: bool,
+    /// Which AS_PATHs its routes may have.
+    pub as_path: AsPathChecks,
     /// The cluster it belongs to, if it is our client (RFC 4456 §7).
     pub cluster_id: ClusterId,
     /// The subnets of the link to an external peer that is one hop away: its next hops are its own

@@ -204,8 +204,7 @@ impl Rib {
         let before = info.clone();
         change(info);
         let judged = (&before.import, before.local) != (&info.import, info.local)
-            || (before.local_asn, before.own_as_max, before.allow_as_sets)
-                != (info.local_asn, info.own_as_max, info.allow_as_sets)
+            || (before.local_asn, before.as_path) != (info.local_asn, info.as_path)
             || before.link != info.link;
         let told =
             (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);

@@ -71,8 +71,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
                 local: None,
                 import: Policy::AcceptAll,
                 local_asn: ASN,
-                own_as_max: 0,
-                allow_as_sets: false,
+                as_path: Default::default(),
                 link: Vec::new(),
             },
         );

@@ -142,8 +142,7 @@ fn fill(rib: &mut Rib, size: Size) {
                 local: None,
                 import: Policy::AcceptAll,
                 local_asn: Asn(64_512),
-                own_as_max: 0,
-                allow_as_sets: false,
+                as_path: Default::default(),
                 link: Vec::new(),
             },
         );

@@ -48,8 +48,7 @@ fn info(peer: u16) -> PeerInfo {
             Policy::AcceptAll
         },
         local_asn: Asn(64_512),
-        own_as_max: 0,
-        allow_as_sets: false,
+        as_path: Default::default(),
         cluster_id: Default::default(),
         link: Vec::new(),
     }
@@ -576,7 +575,7 @@ fn as_set_is_used_only_where_it_is_allowed() {
         };
         announce(&mut rib, 2, &set, [(1, 0)].into_iter());
         assert_eq!(refusal(&mut rib), Some(Ineligible::AsSet));
-        rib.change_peer(PeerId(2), |info| info.allow_as_sets = true);
+        rib.change_peer(PeerId(2), |info| info.as_path.allow_as_sets = true);
         assert_eq!(refusal(&mut rib), None);
     }
 }
@@ -592,6 +591,6 @@ fn route_that_left_by_the_local_as_is_a_loop() {
     assert_eq!(refusal(&mut rib), None);
     rib.change_peer(PeerId(1), |info| info.local_asn = Asn(64_999));
     assert_eq!(refusal(&mut rib), Some(Ineligible::AsLoop));
-    rib.change_peer(PeerId(1), |info| info.own_as_max = 1);
+    rib.change_peer(PeerId(1), |info| info.as_path.own_as_max = 1);
     assert_eq!(refusal(&mut rib), None);
 }

@@ -12,6 +12,7 @@ mod fabric;
 mod handshake;
 mod helper;
 mod identity;
+mod keys;
 mod prefix_limit;
 mod refresh;
 mod reload;

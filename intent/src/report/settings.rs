@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use admin::report::{Fact, NeighborSettings, Settings};
-use bgp_fsm::{PeerAs, SessionConfig};
 use bgp_proto::FamilySet;
-use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
-use rib::{NextHopMode, Outcome, Policy, Role, Then};
+use bgp_speaker::keys::RANGE_KEYS;
+use bgp_speaker::{PEER_KEYS, PeerConfig, RangeConfig, SpeakerConfig};
+use rib::{Outcome, Policy, Then};
 
 /// What the neighbour at an address comes from, or a range.
 type From<'a> = dyn Fn(Option<IpAddr>) -> String + 'a;
@@ -36,9 +36,10 @@ pub fn settings(speaker: &SpeakerConfig, listen: &[SocketAddr], from: &From<'_>)
 
 fn range(range: &RangeConfig, from: &From<'_>) -> NeighborSettings {
     let mut keys = Keys::default();
-    keys.add("prefix", range.prefix);
-    keys.add("limit", range.limit);
-    keys.of_session(&range.template);
+    for key in RANGE_KEYS {
+        keys.add_if(key.name, key.get(range).map(|value| value.plain()));
+    }
+    keys.of_peer(&range.template);
     NeighborSettings {
         name: range.name.clone(),
         keys: keys.0,
@@ -49,7 +50,7 @@ fn range(range: &RangeConfig, from: &From<'_>) -> NeighborSettings {
 fn neighbor(peer: &PeerConfig, from: &From<'_>) -> NeighborSettings {
     let mut keys = Keys::default();
     keys.add("address", peer.remote);
-    keys.of_session(peer);
+    keys.of_peer(peer);
     NeighborSettings {
         name: peer.name.clone(),
         keys: keys.0,
@@ -84,58 +85,10 @@ impl Keys {
         }
     }
 
-    fn add_flag(&mut self, name: &str, value: bool) {
-        self.add_if(name, value.then_some(true));
-    }
-
-    /// Whatever there is to say of a neighbour, and of those of a range.
-    fn of_session(&mut self, peer: &PeerConfig) {
-        let session = &peer.session;
-        let by_default = SessionConfig::default();
-        self.add_if(
-            "port",
-            Some(peer.port).filter(|port| *port != crate::limits::BGP_PORT),
-        );
-        self.add_if("source", peer.local);
-        self.add_flag("passive", session.passive);
-        match session.peer_asn {
-            PeerAs::Exactly(asn) => self.add("asn", asn),
-            PeerAs::Internal => self.add("asn", "internal"),
-            PeerAs::External => self.add("asn", "external"),
-            PeerAs::Any => self.add("asn", "any"),
-        }
-        self.add("local_asn", session.local_asn);
-        self.add("families", families(session.families));
-        let hold = Some(session.hold_time_s);
-        self.add_if(
-            "hold_time",
-            hold.filter(|hold| *hold != by_default.hold_time_s),
-        );
-        self.add_if("keepalive", session.keepalive_s);
-        let handshake = Some(session.handshake_s);
-        self.add_if(
-            "handshake_time",
-            handshake.filter(|handshake| *handshake != by_default.handshake_s),
-        );
-        let graceful = session.graceful_restart.as_ref();
-        self.add_if("graceful_restart", graceful.map(|graceful| graceful.time_s));
-        self.add_if("ttl_security", peer.ttl_security_hops);
-        self.add_if("password", peer.password.as_ref().map(|_| "set"));
-        self.add_flag("route_reflector_client", peer.role == Role::Client);
-        self.add_if("cluster_id", peer.cluster_id);
-        match peer.next_hop {
-            NextHopMode::Auto => {}
-            NextHopMode::Own => self.add("next_hop", "self"),
-            NextHopMode::Keep => self.add("next_hop", "keep"),
-        }
-        self.add_if("own_as_max", Some(peer.own_as_max).filter(|most| *most > 0));
-        self.add_if("allow_as_sets", peer.allow_as_sets.then_some(true));
-        self.add_if("multihop", peer.multihop.then_some(true));
-        for (key, set) in [
-            ("add_path receive", session.add_path_receive),
-            ("add_path send", session.add_path_send),
-        ] {
-            self.add_if(key, (!set.is_empty()).then(|| families(set)));
+    /// The keys of a neighbor, or of those of a range.
+    fn of_peer(&mut self, peer: &PeerConfig) {
+        for key in PEER_KEYS {
+            self.add_if(key.name, key.shown(peer));
         }
     }
 }

@@ -181,6 +181,6 @@ fn way(own: &Own<'_>, pool: &IpPoolSpec) -> Way {
 fn gateways(own: &Own<'_>) -> BTreeMap<IpAddr, IpAddr> {
     let peerings = super::explicit::of_node_itself(own);
     peerings
-        .filter_map(|(_, spec)| Some((spec.peer_ip?.address, spec.reachable_by?)))
+        .filter_map(|(_, of)| Some((of.spec.peer_ip?.address, of.spec.reachable_by?)))
         .collect()
 }

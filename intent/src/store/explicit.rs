@@ -4,33 +4,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bgp_proto::Asn;
-use model::{BgpPeerSpec, GoDuration, Kind, NextHopMode as Mode, SourceAddress};
-use rib::NextHopMode;
+use model::{BgpPeerSpec, Kind, SourceAddress};
 
 use super::fault::Fault;
 use super::own::{Own, key_of};
 use super::peer::{Origin, Want, waits_for};
-use super::view::Node;
-use crate::limits::RESTART_TIME_S_MAX;
+use super::view::{self, Node};
 
 /// The peers that this node has by peerings, the ones that go before others first: those of all
 /// nodes, then those of some, then the other sides of peerings that other nodes have with us.
 pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
     let mut wants = Wants::default();
-    for (name, spec) in of_node_itself(own) {
-        let peering = Peering::forward(name, spec);
-        let found = forward(own, spec, peering.origin());
+    for (name, stored) in of_node_itself(own) {
+        let peering = Peering::forward(name, stored);
+        let found = forward(own, &stored.spec, peering.origin());
         take(own, peering, found, &mut wants, faults);
     }
-    for (name, peering) in own
-        .view
-        .peers
-        .iter()
-        .filter(|(_, peering)| peering.0.reverses())
-    {
-        let spec = &peering.0;
-        let found = reverse(own, spec);
-        take(own, Peering::reverse(name, spec), found, &mut wants, faults);
+    let stored = own.view.peers.iter();
+    for (name, stored) in stored.filter(|(_, stored)| stored.spec.reverses()) {
+        let found = reverse(own, &stored.spec);
+        take(
+            own,
+            Peering::reverse(name, stored),
+            found,
+            &mut wants,
+            faults,
+        );
     }
     wants
 }
@@ -44,16 +43,16 @@ pub(super) fn at<'v, 'b>(
 ) -> Vec<Want<'v>> {
     let mut wants = Wants::default();
     for (remote, by) in before {
-        let Some((name, peering)) = own.view.peers.get_key_value(by) else {
+        let Some((name, stored)) = own.view.peers.get_key_value(by) else {
             continue; // Nothing says anything else of it today.
         };
-        let spec = &peering.0;
+        let spec = &stored.spec;
         let Some((of, node)) = own.node_at(remote).filter(|_| spec.peer_selector.is_some()) else {
             continue;
         };
         let peering = match has(spec, &own.host.name, own.node) {
-            true => Peering::forward(name, spec),
-            false => Peering::reverse(name, spec),
+            true => Peering::forward(name, stored),
+            false => Peering::reverse(name, stored),
         };
         let found = of_node(own, peering.origin(), of, node, |address| address == remote);
         take(own, peering, found, &mut wants, &mut Vec::new());
@@ -66,32 +65,32 @@ pub(super) fn at<'v, 'b>(
 #[derive(Clone, Copy)]
 struct Peering<'v> {
     name: &'v str,
-    spec: &'v BgpPeerSpec,
+    stored: &'v view::Peering,
     /// Whether we are the side that is the peer.
     reversed: bool,
 }
 
 impl<'v> Peering<'v> {
-    const fn forward(name: &'v str, spec: &'v BgpPeerSpec) -> Self {
+    const fn forward(name: &'v str, stored: &'v view::Peering) -> Self {
         let reversed = false;
         Self {
             name,
-            spec,
+            stored,
             reversed,
         }
     }
 
-    const fn reverse(name: &'v str, spec: &'v BgpPeerSpec) -> Self {
+    const fn reverse(name: &'v str, stored: &'v view::Peering) -> Self {
         let reversed = true;
         Self {
             name,
-            spec,
+            stored,
             reversed,
         }
     }
 
     fn origin(self) -> Origin {
-        match !self.reversed && self.spec.is_global() {
+        match !self.reversed && self.stored.spec.is_global() {
             true => Origin::Global,
             false => Origin::Node,
         }
@@ -120,17 +119,17 @@ pub(super) struct Wants<'v> {
 /// The peerings that say that this node has them: those of all nodes first.
 pub(super) fn of_node_itself<'v>(
     own: &Own<'v>,
-) -> impl Iterator<Item = (&'v str, &'v BgpPeerSpec)> {
+) -> impl Iterator<Item = (&'v str, &'v view::Peering)> {
     let (name, node) = (&*own.host.name, own.node);
     let view = own.view;
     let pass = move |global: bool| {
         let all = view
             .peers
             .iter()
-            .map(|(name, peering)| (name.as_str(), &peering.0));
-        all.filter(move |(_, spec)| spec.is_global() == global)
+            .map(|(name, stored)| (name.as_str(), stored));
+        all.filter(move |(_, stored)| stored.spec.is_global() == global)
     };
-    let some = pass(false).filter(move |(_, spec)| has(spec, name, node));
+    let some = pass(false).filter(move |(_, stored)| has(&stored.spec, name, node));
     pass(true).chain(some)
 }
 
@@ -219,7 +218,8 @@ fn take<'v>(
     wants: &mut Wants<'v>,
     faults: &mut Vec<Fault>,
 ) {
-    let Peering { name, spec, .. } = peering;
+    let Peering { name, stored, .. } = peering;
+    let spec = &stored.spec;
     let key = || key_of(Kind::BgpPeer, name);
     let ourselves = |want: &Want<'_>| own.node.addresses().any(|at| at == want.remote);
     let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
@@ -250,19 +250,7 @@ fn take<'v>(
         if spec.source() == SourceAddress::None {
             want.source = None;
         }
-        want.restart_time_s = spec.max_restart_time.map(restart_time);
-        want.keepalive_s = spec
-            .keepalive_time
-            .map(|time| seconds(time, u16::MAX).max(1));
-        want.own_as_max = spec
-            .num_allowed_local_as_numbers
-            .map_or(0, |times| u8::try_from(times).unwrap_or(u8::MAX));
-        want.ttl_security_hops = spec.hops();
-        want.next_hop = match spec.next_hop(!want.is_internal()) {
-            Mode::Auto => NextHopMode::Auto,
-            Mode::OwnAddress => NextHopMode::Own,
-            Mode::Keep => NextHopMode::Keep,
-        };
+        want.peering = Some(stored);
         want.filters = &spec.filters;
         want.from = peering.told();
         want.selected = spec.peer_selector.is_some().then_some(name);
@@ -271,22 +259,4 @@ fn take<'v>(
         wants.ports.insert(want.remote, want.port);
         wants.all.push(want);
     }
-}
-
-/// A restart time in seconds, as far as its twelve bits go (RFC 4724 §3).
-pub(super) fn restart_time(given: GoDuration) -> u16 {
-    seconds(given, RESTART_TIME_S_MAX)
-}
-
-/// The nearest number of seconds.
-fn seconds(given: GoDuration, most: u16) -> u16 {
-    let seconds = given.0.as_secs_f64().round();
-    // In range by the clamp.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped"
-    )]
-    let seconds = seconds.clamp(0.0, f64::from(most)) as u16;
-    seconds
 }

@@ -23,7 +23,7 @@ pub(super) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v
 
 fn of<'v>(own: &Own<'v>, wanted: impl Fn(&str, &Node, IpAddr) -> bool) -> Vec<Want<'v>> {
     let restart_time_s = own.cluster.node_mesh_max_restart_time;
-    let restart_time_s = restart_time_s.map(super::explicit::restart_time);
+    let restart_time_s = restart_time_s.map(super::fields::restart_time);
     let others = own.view.nodes.iter();
     let pairs = others.flat_map(|(name, node)| {
         let addresses = node.addresses();

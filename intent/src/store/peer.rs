@@ -1,16 +1,16 @@
 //! One peer out of the store, as the speaker takes it.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig};
+use bgp_fsm::{GracefulRestartConfig, PeerAs};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet};
-use bgp_speaker::{Password, PeerConfig};
+use bgp_speaker::{Password, PeerConfig, SpeakerConfig};
 use rib::{NextHopMode, Role, SendPaths};
 
 use super::export::Policies;
+use super::fields;
 use super::own::Own;
-use super::view::Node;
+use super::view::{Node, Peering};
 use crate::limits::{BGP_PORT, RESTART_TIME_S};
 
 /// Where a peer comes from; the beginning of its name.
@@ -62,12 +62,8 @@ pub(super) struct Want<'v> {
     pub(super) passive: bool,
     /// How long it shall keep our routes over a restart of ours, in seconds.
     pub(super) restart_time_s: Option<u16>,
-    /// How often we say that we are alive, in seconds.
-    pub(super) keepalive_s: Option<u16>,
-    /// How often our AS may be in the AS_PATH of what it sends.
-    pub(super) own_as_max: u8,
-    pub(super) ttl_security_hops: Option<u8>,
-    pub(super) next_hop: NextHopMode,
+    /// The BGPPeer that it is there for, if it is one.
+    pub(super) peering: Option<&'v Peering>,
     pub(super) password: Option<Password>,
     /// Names of filters, in order.
     pub(super) filters: &'v [String],
@@ -92,10 +88,7 @@ impl<'v> Want<'v> {
             source: own.node.address_beside(remote),
             passive: false,
             restart_time_s: None,
-            keepalive_s: None,
-            own_as_max: 0,
-            ttl_security_hops: None,
-            next_hop: NextHopMode::Auto,
+            peering: None,
             password: None,
             filters: &[],
             from: origin.reason().to_owned(),
@@ -152,45 +145,34 @@ impl<'v> Want<'v> {
         // Who can use several paths at once takes them, and a reflector then has them to give.
         let several = own.host.multipath_max > 1;
         let sends = several && role == Role::Client;
-        PeerConfig {
-            name: self.name(),
-            remote: self.remote,
-            port: self.port,
-            local: self.source,
-            role,
-            session: SessionConfig {
-                local_asn: self.local_asn,
-                local_id: own.router_id,
-                peer_asn: PeerAs::Exactly(self.asn),
-                passive: self.passive,
-                keepalive_s: self.keepalive_s,
-                families,
-                add_path_receive: if several { families } else { FamilySet::EMPTY },
-                add_path_send: if sends { families } else { FamilySet::EMPTY },
-                graceful_restart: Some(GracefulRestartConfig {
-                    time_s: self.restart_time_s.unwrap_or(RESTART_TIME_S),
-                    restarting: false,
-                    families_forwarding: families,
-                }),
-                hostname: Some(own.host.name.clone()),
-                ..SessionConfig::default()
-            },
-            next_hop: self.next_hop,
-            import: policies.import(&self),
-            own_as_max: self.own_as_max,
-            allow_as_sets: false,
-            // Where we keep next hops towards a peer, it keeps those of others towards us.
-            multihop: self.next_hop == NextHopMode::Keep,
-            export: policies.export(&self),
-            send_paths: match sends {
-                true => families.iter().map(|f| (f, SendPaths::EqualCost)).collect(),
-                false => BTreeMap::new(),
-            },
-            cluster_id: None,
-            prefix_limits: BTreeMap::new(),
-            ttl_security_hops: self.ttl_security_hops,
-            password: self.password,
+        let mut peer = SpeakerConfig::new(own.asn, own.router_id).neighbor(self.remote, role);
+        (peer.name, peer.port, peer.local) = (self.name(), self.port, self.source);
+        peer.session.local_asn = self.local_asn;
+        peer.session.peer_asn = PeerAs::Exactly(self.asn);
+        peer.session.passive = self.passive;
+        peer.session.families = families;
+        if several {
+            peer.session.add_path_receive = families;
         }
+        if sends {
+            peer.session.add_path_send = families;
+            peer.send_paths = families.iter().map(|f| (f, SendPaths::EqualCost)).collect();
+        }
+        peer.session.graceful_restart = Some(GracefulRestartConfig {
+            time_s: self.restart_time_s.unwrap_or(RESTART_TIME_S),
+            restarting: false,
+            families_forwarding: families,
+        });
+        peer.session.hostname = Some(own.host.name.clone());
+        peer.import = policies.import(&self);
+        peer.export = policies.export(&self);
+        if let Some(peering) = self.peering {
+            fields::apply(peering, &mut peer);
+        }
+        // Where we keep next hops towards a peer, it keeps those of others towards us.
+        peer.multihop = peer.next_hop == NextHopMode::Keep;
+        peer.password = self.password;
+        peer
     }
 }
 

@@ -7,6 +7,7 @@ use rib::NextHops;
 
 use super::*;
 
+mod annotations;
 mod derive;
 mod reflectors;
 mod settings;

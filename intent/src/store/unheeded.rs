@@ -1,14 +1,17 @@
 //! What the store asks for and is not done: told, so that nobody looks for it in vain.
 
+use bgp_speaker::SpeakerConfig;
 use model::{
     BgpConfigurationSpec, BgpPeerSpec, CidrBlock, DEFAULT_CONFIGURATION, Kind,
     LoadBalancerAggregation, Program, unsupported_fields,
 };
+use rib::Role;
 use serde::Serialize;
 
 use super::duties::is_range;
 use super::explicit;
 use super::fault::Fault;
+use super::fields;
 use super::own::{Own, key_of};
 
 /// Everything that the node's settings and peerings say and that nobody does.
@@ -31,10 +34,14 @@ pub(super) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
             services(spec, &mut tell); // A reflector passes on what others announce.
         }
     }
-    for (name, spec) in explicit::of_node_itself(own) {
-        peering(spec, &mut |field, reason| {
-            let key = key_of(Kind::BgpPeer, name);
-            faults.push(Fault::new(key, field, reason));
+    let speaker = SpeakerConfig::new(own.asn, own.router_id);
+    let peer = speaker.neighbor(own.router_id.0.into(), Role::External);
+    for (name, stored) in explicit::of_node_itself(own) {
+        let key = || key_of(Kind::BgpPeer, name);
+        let annotations = fields::faults(stored, &peer).into_iter();
+        faults.extend(annotations.map(|(field, reason)| Fault::new(key(), field, reason)));
+        peering(&stored.spec, &mut |field, reason| {
+            faults.push(Fault::new(key(), field, reason));
         });
     }
     faults

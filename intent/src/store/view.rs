@@ -13,6 +13,7 @@ use model::{
 use serde::Deserialize;
 
 use super::fault::Fault;
+use super::fields::is_own;
 use super::fleet::Fleet;
 use super::reflectors::REFLECTORS_ANNOTATION;
 
@@ -50,12 +51,28 @@ macro_rules! specs {
 }
 
 specs! {
-    /// A peering beside the mesh.
-    Peering BgpPeerSpec;
     /// What peers are sent, and what is taken from them.
     Filter BgpFilterSpec;
     /// A range that workloads' addresses are from.
     Pool IpPoolSpec;
+}
+
+/// A peering beside the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peering {
+    pub(super) spec: BgpPeerSpec,
+    /// Its annotations with our prefix.
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+impl From<Resource<BgpPeerSpec>> for Peering {
+    fn from(resource: Resource<BgpPeerSpec>) -> Self {
+        let annotations = resource.metadata.annotations.into_iter();
+        Self {
+            spec: resource.spec,
+            annotations: annotations.filter(|(name, _)| is_own(name)).collect(),
+        }
+    }
 }
 
 /// BGP settings of the cluster or of a node.
@@ -227,7 +244,7 @@ impl View {
         let peers = self
             .peers
             .values()
-            .filter_map(|peer| peer.0.password.as_ref());
+            .filter_map(|peer| peer.spec.password.as_ref());
         let all = self.configurations.values();
         let mesh = all.filter_map(|settings| settings.spec.node_mesh_password.as_ref());
         let given = peers.chain(mesh);

@@ -2,14 +2,14 @@
 
 use rib::NextHops;
 
-use crate::{BgpFile, NoKernel, Source};
+use crate::{BgpFile, NoKernel, Source, is_shown};
 
 /// The secret. Any three octets of it in a report are a leak.
 const MARK: &str = "QXZQXZQXZQXZ";
 const PART: &str = "QXZ";
 
 fn report(text: &str) -> Option<String> {
-    let source = Source::new("bgp.toml", text);
+    let source = Source::new("bgp.toml", text).showing(is_shown);
     let read = BgpFile::<NoKernel>::read(&source, NextHops::AssumeReachable);
     let report = read.err()?;
     Some(format!("{report}\n{}", report.messages().join("\n")))

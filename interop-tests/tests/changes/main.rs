@@ -5,16 +5,17 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use intent::changes::{Effect, NEIGHBOR_KEYS};
+use bgp_io::bgp_speaker::keys::{PEER_KEYS, Place};
+use intent::changes::Effect;
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
 use lab::{Error, until};
 
 /// The neighbour, key by key as the file has it.
-type Keys = BTreeMap<&'static str, &'static str>;
+type Keys = BTreeMap<&'static str, String>;
 
 fn keys() -> Keys {
-    BTreeMap::from([
+    let keys = [
         ("name", "\"bird\""),
         ("address", "\"10.0.0.2\""),
         ("asn", "64512"),
@@ -23,36 +24,8 @@ fn keys() -> Keys {
         ("password", "\"secret\""),
         ("ttl_security", "true"),
         ("add_path", "\"both\""),
-    ])
-}
-
-/// What a key is changed to, so that it would matter to BIRD if it mattered at all.
-fn changed(key: &str) -> &'static str {
-    match key {
-        "name" => "\"other\"",
-        "address" => "\"10.0.0.9\"",
-        "port" => "1179",
-        "source" => "\"127.0.0.1\"",
-        "passive" | "route_reflector_client" | "extended_messages" | "extended_next_hop" => "true",
-        "asn" => "64513",
-        "hold_time" => "30",
-        "keepalive" => "2",
-        "connect_retry" => "2",
-        "handshake_time" => "30",
-        "families" => "[\"ipv4-unicast\"]",
-        "import" | "export" => "\"deny\"",
-        "next_hop" => "\"self\"",
-        "ttl_security" => "3",
-        "password" => "\"other\"",
-        "cluster_id" => "\"10.9.9.9\"",
-        "graceful_restart" => "77",
-        "add_path" => "\"off\"",
-        "add_path_send" => "\"equal-cost\"",
-        "own_as_max" => "1",
-        "allow_as_sets" | "multihop" => "true",
-        "prefix_limit" => "[{ max = 100 }]",
-        _ => panic!("what would another {key} be?"),
-    }
+    ];
+    keys.map(|(key, value)| (key, value.to_owned())).into()
 }
 
 /// A session of BIRD's.
@@ -280,10 +253,11 @@ impl Pair {
     }
 }
 
-/// The neighbour with other values of these keys.
+/// The neighbor with the examples of these keys, which would matter to BIRD if they mattered at all.
 fn with(others: &[&'static str]) -> Keys {
     let mut keys = keys();
-    keys.extend(others.iter().map(|key| (*key, changed(key))));
+    let rows = PEER_KEYS.iter().filter(|row| others.contains(&row.name));
+    keys.extend(rows.map(|row| (row.name, (row.example)().to_string())));
     keys
 }
 
@@ -291,8 +265,8 @@ fn with(others: &[&'static str]) -> Keys {
 fn bird_keeps_the_sessions_that_the_page_says_stay() {
     in_ground(&[Kind::Bird], "changes", async |ground| {
         let mut pair = Pair::new(&ground).await;
-        for row in NEIGHBOR_KEYS {
-            let (key, ends) = (row.key, row.effect() >= Some(Effect::Settled));
+        for row in PEER_KEYS.iter().filter(|row| row.is_in(Place::Neighbor)) {
+            let (key, ends) = (row.name, row.effect >= Effect::Settled);
             let before = pair.whole().await;
             match key {
                 "password" => pair.change_password().await,

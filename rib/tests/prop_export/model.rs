@@ -97,12 +97,12 @@ impl Model {
             }
         }
         let received = &path.received;
-        if !info.allow_as_sets && received.as_path.to_string().contains('{') {
+        if !info.as_path.allow_as_sets && received.as_path.to_string().contains('{') {
             return Err(Ineligible::AsSet);
         }
         for own in [LOCAL_ASN, info.local_asn] {
             let times = received.as_path.asns().filter(|asn| *asn == own).count();
-            if times > usize::from(info.own_as_max) {
+            if times > usize::from(info.as_path.own_as_max) {
                 return Err(Ineligible::AsLoop);
             }
         }

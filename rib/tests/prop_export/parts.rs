@@ -41,7 +41,7 @@ pub fn link_of(peer: u16) -> Option<Ipv4Prefix> {
 /// A peer, or another one that has taken its place.
 pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     let role = role_of(peer);
-    PeerInfo {
+    let mut info = PeerInfo {
         role,
         asn: if role == Role::External {
             Asn(64_600 + u32::from(peer))
@@ -57,11 +57,13 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
             _ => Policy::AcceptAll,
         },
         local_asn: session_asn_of(peer),
-        own_as_max: u8::from(peer == 3 || peer == 5),
-        allow_as_sets: peer.is_multiple_of(2),
+        as_path: Default::default(),
         cluster_id: CLUSTER_ID,
         link: link_of(peer).into_iter().map(Prefix::V4).collect(),
-    }
+    };
+    info.as_path.own_as_max = u8::from(peer == 3 || peer == 5);
+    info.as_path.allow_as_sets = peer.is_multiple_of(2);
+    info
 }
 
 pub fn rules_of(family: Family, (role, send): GroupKey, export: &Policy) -> GroupRules {

@@ -1,0 +1,273 @@
+//! The keys of a neighbor: one table, [`PEER_KEYS`], and those that only a range has, [`RANGE_KEYS`].
+//!
+//! A row is all there is to know of a key: its name, how its value is written, the field it sets and
+//! what that is by default, what a change of it does to a session that is up, and where an operator
+//! may write it. The struct [`PeerConfig`] is made of the rows, and so is whatever reads or prints
+//! keys: files, the datastore, reports and the pages of the documentation. A new key is a row, the
+//! code that acts on its field, and a test.
+//!
+//! ```
+//! use bgp_speaker::bgp_proto::{Asn, RouterId};
+//! use bgp_speaker::keys::{Given, Value};
+//! use bgp_speaker::SpeakerConfig;
+//!
+//! let speaker = SpeakerConfig::new(Asn(64512), RouterId("192.0.2.1".parse()?));
+//! let mut invalid = Vec::new();
+//! let given = Given::from([
+//!     ("address", Value::from("192.0.2.2")),
+//!     ("asn", Value::from("internal")),
+//!     ("hold_time", Value::from(2)),
+//! ]);
+//! let peer = speaker.peer(&given, &mut invalid);
+//! assert_eq!(peer.remote.to_string(), "192.0.2.2");
+//! assert_eq!(invalid[0].to_string(), "hold_time is a number, 0 or at least 3 seconds");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod composite;
+mod conflicts;
+mod field;
+mod given;
+mod kind;
+mod table;
+mod value;
+
+use alloc::{string::String, vec::Vec};
+
+use bgp_proto::FamilySet;
+
+pub use composite::read_families;
+pub use given::Given;
+pub use kind::{Kind, usable};
+pub use table::{PEER_KEYS, PeerConfig, RANGE_KEYS};
+pub use value::{At, Invalid, Unknown, Value};
+
+use crate::config::RangeConfig;
+use kind::Reader;
+
+/// A key of a neighbor.
+pub type PeerKey = Key<PeerConfig>;
+
+/// A key of a range that a neighbor does not have.
+pub type RangeKey = Key<RangeConfig>;
+
+/// One key of a configuration `C`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Key<C> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it decides, for operators.
+    pub meaning: &'static str,
+    /// How its value is written.
+    pub kind: Kind,
+    /// What holds where it is left out.
+    pub default: Fallback,
+    /// What a change of it does to a session that is up.
+    pub effect: Effect,
+    /// What else is to be said of a change.
+    pub note: &'static str,
+    /// Where in a file it may be.
+    pub places: &'static [Place],
+    /// Where in Calico's datastore it is.
+    pub store: Store,
+    /// Whether reports of the configuration have it.
+    pub report: Report,
+    /// What to do about a value that is not accepted.
+    pub help: &'static str,
+    /// A value other than the default.
+    pub example: fn() -> Value,
+    /// The fields of the configuration that it decides.
+    pub fields: &'static [&'static str],
+    pub(crate) get: fn(&C) -> Option<Value>,
+    pub(crate) set: fn(&mut C, &Value),
+    pub(crate) copy: fn(&C, &mut C),
+    pub(crate) differs: fn(&C, &C) -> bool,
+}
+
+/// What holds where a key is left out.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// What a new configuration has.
+    Field,
+    /// This value.
+    Value(fn() -> Value),
+    /// What these words say.
+    Words(&'static str),
+    /// Nothing: it is required.
+    Required,
+}
+
+/// Where in a file a key may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a `[[neighbor]]`.
+    Neighbor,
+    /// In a `[[neighbor_range]]`.
+    Range,
+}
+
+/// Where in Calico's datastore a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Store {
+    /// Nowhere: it is left at its default, or follows from the fabric.
+    Nowhere,
+    /// In these fields of a BGPPeer.
+    Fields(&'static [&'static str]),
+    /// In an annotation of a BGPPeer, which is named as [`Key::annotation`] says.
+    Annotation,
+}
+
+/// Whether reports of the configuration have a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Always.
+    Always,
+    /// Where it is not as in a new configuration.
+    IfSet,
+    /// Never: the report has it in another form.
+    Never,
+}
+
+/// What becomes of a session that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// In force at once; the peer is sent nothing.
+    Live,
+    /// The received routes are evaluated again, here and at once; nothing has to be sent again.
+    Judged,
+    /// If routes were refused before, the peer is asked to send its routes again (RFC 2918).
+    Asked,
+    /// The peer is sent its routes by the new rules, and withdrawals of the others.
+    Told,
+    /// In force from the next session on.
+    NextSession,
+    /// The session starts over if its two OPENs would settle on something else by now; otherwise
+    /// it is in force from the next session on.
+    Settled,
+    /// The session starts over.
+    Reset,
+}
+
+impl Effect {
+    /// Whether a session that stays up does not have it all.
+    pub(crate) const fn waits(self) -> bool {
+        matches!(self, Self::NextSession | Self::Settled)
+    }
+}
+
+/// A configuration that has keys.
+pub(crate) trait Keyed {
+    /// The families that its keys may name.
+    fn families(&self) -> FamilySet;
+}
+
+impl Keyed for PeerConfig {
+    fn families(&self) -> FamilySet {
+        self.session.families
+    }
+}
+
+impl Keyed for RangeConfig {
+    fn families(&self) -> FamilySet {
+        self.template.session.families
+    }
+}
+
+impl<C> Key<C> {
+    /// Returns the value; `None` where the key is left out. It may be a secret.
+    pub fn get(&self, config: &C) -> Option<Value> {
+        (self.get)(config)
+    }
+
+    /// Whether two configurations differ in it.
+    pub fn differs(&self, old: &C, new: &C) -> bool {
+        (self.differs)(old, new)
+    }
+
+    /// Whether it may be in this place of a file.
+    pub fn is_in(&self, place: Place) -> bool {
+        self.places.contains(&place)
+    }
+
+    /// Whether its value is a secret.
+    #[must_use]
+    pub const fn is_secret(&self) -> bool {
+        matches!(self.kind, Kind::Secret(_))
+    }
+
+    /// Returns the name of its annotation in the datastore.
+    #[must_use]
+    pub fn annotation(&self) -> Option<String> {
+        let name = self.name.replace('_', "-");
+        (self.store == Store::Annotation).then(|| alloc::format!("cambric.io/{name}"))
+    }
+}
+
+#[expect(
+    private_bounds,
+    reason = "it is about the two configurations of this crate"
+)]
+impl<C: Keyed> Key<C> {
+    /// Checks a value and sets it. Families that it names must be among those of the configuration.
+    pub fn set(&self, config: &mut C, given: &At<Value>, faults: &mut Vec<Invalid>) {
+        let families = config.families();
+        let (key, help) = (self.name, self.help);
+        let read = Reader {
+            key,
+            help,
+            families,
+            faults,
+        }
+        .read(self.kind, given);
+        if let Some(value) = read {
+            (self.set)(config, &value);
+        }
+    }
+}
+
+impl PeerKey {
+    /// Returns what holds where it is left out, in Markdown.
+    #[must_use]
+    pub fn default_text(&self) -> String {
+        let code = |value: Option<Value>| value.map(|value| alloc::format!("`{value}`"));
+        match self.default {
+            Fallback::Field => code(self.get(&PeerConfig::vacant())).unwrap_or_default(),
+            Fallback::Value(value) => code(Some(value())).unwrap_or_default(),
+            Fallback::Words(words) => words.into(),
+            Fallback::Required => "required".into(),
+        }
+    }
+
+    /// Returns the value for people, if a report has it: that of a secret is `set`.
+    #[must_use]
+    pub fn shown(&self, peer: &PeerConfig) -> Option<String> {
+        let value = self.get(peer)?;
+        let is_shown = match self.report {
+            Report::Always => true,
+            Report::IfSet => Some(&value) != self.get(&PeerConfig::vacant()).as_ref(),
+            Report::Never => false,
+        };
+        match self.is_secret() {
+            _ if !is_shown => None,
+            true => Some("set".into()),
+            false => Some(value.plain()),
+        }
+    }
+}
+
+/// Returns the row of a key of a neighbor.
+#[must_use]
+pub fn peer_key(name: &str) -> Option<&'static PeerKey> {
+    PEER_KEYS.iter().find(|key| key.name == name)
+}
+
+/// Returns the keys in which two configurations differ.
+pub fn changes<'a>(
+    old: &'a PeerConfig,
+    new: &'a PeerConfig,
+) -> impl Iterator<Item = &'static PeerKey> + 'a {
+    PEER_KEYS.iter().filter(|key| key.differs(old, new))
+}

@@ -1,0 +1,253 @@
+//! Keys whose values are lists or tables: families, paths to send, limits of paths.
+
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
+use core::ops::Range;
+
+use bgp_proto::{FAMILIES, Family, FamilySet};
+
+use super::{
+    kind::{Kind, Reader, from_one},
+    value::{At, Invalid, Value},
+};
+use crate::limits::{LIMIT_REST_S, LIMIT_REST_S_MAX, LIMIT_WARN_PERCENT};
+
+/// Reads names of families. `within` are those that may be named, where not all may.
+pub fn read_families<'n>(
+    names: impl IntoIterator<Item = (&'n str, Range<usize>)>,
+    within: Option<FamilySet>,
+    faults: &mut Vec<Invalid>,
+) -> FamilySet {
+    let (mut set, mut last) = (FamilySet::EMPTY, None);
+    for (name, place) in names {
+        if let Some(family) = family(name, &place, within, faults) {
+            set.insert(family);
+            if let Some(reason) = family.not_negotiated() {
+                let message = format!("{family} cannot be negotiated: {reason}");
+                let invalid = Invalid::at(&place, message);
+                faults.push(invalid.help("remove it from `families`"));
+            }
+        }
+        last = Some(place);
+    }
+    if let Some(last) = last.filter(|_| set.is_empty() && faults.is_empty()) {
+        faults.push(Invalid::at(&last, "no family is left"));
+    }
+    set
+}
+
+fn family(
+    name: &str,
+    place: &Range<usize>,
+    within: Option<FamilySet>,
+    faults: &mut Vec<Invalid>,
+) -> Option<Family> {
+    let family = name.parse::<Family>().ok();
+    let Some(family) = family.filter(|family| family.row().is_some()) else {
+        let known = FAMILIES.iter();
+        let known = known.filter(|row| row.family.not_negotiated().is_none());
+        let known: Vec<&str> = known.map(|row| row.name).collect();
+        let invalid = Invalid::at(place, format!("unknown family `{name}`"));
+        faults.push(invalid.help(format!("known families: {}", known.join(", "))));
+        return None;
+    };
+    if within.is_some_and(|within| !within.contains(family)) {
+        let message = format!("this speaker has no table for {family}");
+        let help = "add it to `families` at the top of the file";
+        faults.push(Invalid::at(place, message).help(help));
+        return None;
+    }
+    Some(family)
+}
+
+pub(super) fn families(
+    reader: &mut Reader<'_>,
+    names: &[At<Value>],
+    given: &At<Value>,
+) -> Option<Value> {
+    let texts = names
+        .iter()
+        .map(|name| Some((name.value.text()?, name.place.clone())));
+    let Some(texts) = texts
+        .collect::<Option<Vec<_>>>()
+        .filter(|texts| !texts.is_empty())
+    else {
+        reader.expected(Kind::Families, given);
+        return None;
+    };
+    let mut faults = Vec::new();
+    let set = read_families(texts, Some(reader.families), &mut faults);
+    reader.faults.append(&mut faults);
+    Some(set.into())
+}
+
+/// Returns a table of families with the paths that are sent in each.
+pub(super) fn paths(reader: &mut Reader<'_>, value: &Value, given: &At<Value>) -> Option<Value> {
+    let Value::Table(entries) = value else {
+        let limit = path_limit(reader, given)?;
+        let families = reader.families.iter();
+        return Some(Value::table(families.map(|family| (family, limit.clone()))));
+    };
+    let mut read = Vec::new();
+    for (name, limit) in entries {
+        let family = family(
+            &name.value,
+            &name.place,
+            Some(reader.families),
+            reader.faults,
+        );
+        let limit = family.and_then(|family| Some((family, path_limit(reader, limit)?)));
+        read.extend(limit);
+    }
+    Some(Value::table(read))
+}
+
+fn path_limit(reader: &mut Reader<'_>, given: &At<Value>) -> Option<Value> {
+    let most = rib::limits::BEST_PATHS_MAX;
+    match &given.value {
+        Value::Text(word) if ["all", "equal-cost"].contains(&word.as_str()) => {}
+        Value::Number(best) if (1..=i64::from(most)).contains(best) => {}
+        Value::Number(_) => {
+            let message = format!("of the best paths, 1 to {most} can be sent");
+            let invalid = Invalid::at(&given.place, message);
+            reader
+                .faults
+                .push(invalid.help("\"all\" sends every path there is"));
+            return None;
+        }
+        _ => {
+            reader.expected(Kind::Paths, given);
+            return None;
+        }
+    }
+    Some(given.value.clone())
+}
+
+const LIMIT_KEYS: [&str; 5] = ["families", "max", "warn", "action", "restart_after"];
+const ACTIONS: Kind = Kind::Word(&["warn", "drop", "restart"]);
+
+/// Returns a table of families with the limit of each.
+pub(super) fn path_limits(reader: &mut Reader<'_>, entries: &[At<Value>]) -> Option<Value> {
+    let mut read: BTreeMap<Family, Value> = BTreeMap::new();
+    for entry in entries {
+        let Value::Table(keys) = &entry.value else {
+            reader.expected(Kind::PathLimits, entry);
+            continue;
+        };
+        for (key, _) in keys
+            .iter()
+            .filter(|(key, _)| !LIMIT_KEYS.contains(&&*key.value))
+        {
+            let known = LIMIT_KEYS.to_vec();
+            reader
+                .faults
+                .push(Invalid::unknown(&key.place, &key.value, "keys", known));
+        }
+        let Some(limit) = limit(reader, keys, entry) else {
+            continue;
+        };
+        let families = match field(keys, "families") {
+            Some(given) => reader.read(Kind::Families, given),
+            None => Some(reader.families.into()),
+        };
+        for family in families.as_ref().map(set_of).unwrap_or_default().iter() {
+            if read.insert(family, limit.clone()).is_some() {
+                let message = format!("a second limit for {family}");
+                reader.faults.push(Invalid::at(&entry.place, message));
+            }
+        }
+    }
+    Some(Value::table(read))
+}
+
+fn field<'k>(keys: &'k [(At<String>, At<Value>)], name: &str) -> Option<&'k At<Value>> {
+    let found = keys.iter().find(|(key, _)| key.value == name);
+    found.map(|(_, value)| value)
+}
+
+fn limit(
+    reader: &mut Reader<'_>,
+    keys: &[(At<String>, At<Value>)],
+    entry: &At<Value>,
+) -> Option<Value> {
+    let mut number = |key: &'static str, most: u32, unit, help| {
+        let given = field(keys, key)?;
+        let (families, faults) = (reader.families, &mut *reader.faults);
+        let mut reader = Reader {
+            key,
+            help,
+            families,
+            faults,
+        };
+        reader.read(from_one(most, unit), given)
+    };
+    let help = "import = \"deny\" accepts nothing from a neighbor";
+    let max = number("max", u32::MAX, "paths", help);
+    let warn = number("warn", 100, "per cent of max", "");
+    let after = number("restart_after", LIMIT_REST_S_MAX, "seconds", "");
+    let action = match field(keys, "action") {
+        Some(given) => reader.read(ACTIONS, given)?,
+        None => "drop".into(),
+    };
+    let after = after.unwrap_or_else(|| LIMIT_REST_S.into());
+    if let Some(given) = field(keys, "restart_after").filter(|_| action != "restart".into()) {
+        let message = "restart_after goes with action = \"restart\"";
+        reader.faults.push(Invalid::at(&given.place, message));
+    }
+    if field(keys, "max").is_none() {
+        let message = "missing field `max`";
+        reader.faults.push(Invalid::at(&entry.place, message));
+    }
+    let mut limit = Vec::from([
+        ("max", max?),
+        (
+            "warn",
+            warn.unwrap_or_else(|| u32::from(LIMIT_WARN_PERCENT).into()),
+        ),
+        ("action", action.clone()),
+    ]);
+    if action == "restart".into() {
+        limit.push(("restart_after", after));
+    }
+    Some(Value::table(limit))
+}
+
+/// Returns the families of a list that was read.
+pub(super) fn set_of(value: &Value) -> FamilySet {
+    let Value::List(names) = value else {
+        return FamilySet::EMPTY;
+    };
+    let names = names.iter().filter_map(|name| name.value.text());
+    names
+        .filter_map(|name| name.parse::<Family>().ok())
+        .collect()
+}
+
+/// Returns the entries of a table of families that was read.
+pub(super) fn by_family<T>(
+    value: &Value,
+    of: impl Fn(&Value) -> Option<T>,
+) -> Option<BTreeMap<Family, T>> {
+    let Value::Table(entries) = value else {
+        return None;
+    };
+    let entries = entries
+        .iter()
+        .map(|(name, value)| Some((name.value.parse::<Family>().ok()?, of(&value.value)?)));
+    entries.collect()
+}
+
+/// Returns a value of these families: the value itself where all have the same.
+pub(super) fn for_families<T>(
+    all: &BTreeMap<Family, T>,
+    families: FamilySet,
+    of: impl Fn(&T) -> Value,
+) -> Option<Value> {
+    let entries = all.iter().filter(|(family, _)| families.contains(**family));
+    let entries: Vec<(Family, Value)> = entries.map(|(family, one)| (*family, of(one))).collect();
+    let (_, first) = entries.first()?;
+    let is_all = entries.len() == families.len();
+    match is_all && entries.iter().all(|(_, value)| value == first) {
+        true => Some(first.clone()),
+        false => Some(Value::table(entries)),
+    }
+}

@@ -1,0 +1,111 @@
+//! Keys that do not go together.
+
+use alloc::{format, string::String, vec::Vec};
+use core::net::IpAddr;
+
+use bgp_fsm::PeerAs;
+use rib::Role;
+
+use super::{Given, PeerConfig, value::Invalid};
+
+/// Reports the keys of a peer that do not go together, and undoes the role that an AS cannot have.
+pub(super) fn check(given: &Given, peer: &mut PeerConfig, faults: &mut Vec<Invalid>) {
+    let found = [
+        link_local(given, peer),
+        source(given, peer),
+        client(given, peer),
+        keepalive(given, peer),
+        cluster(given, peer),
+        paths(given, peer),
+    ];
+    faults.extend(found.into_iter().flatten());
+    if !peer.is_internal() {
+        peer.role = Role::External;
+    }
+}
+
+fn link_local(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("address")?;
+    let is_link_local = matches!(peer.remote, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    let message = "a link-local neighbor would need an interface, which is not supported";
+    let invalid = Invalid::at(place, message).help("use a global or unique local address");
+    is_link_local.then_some(invalid)
+}
+
+fn source(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let (place, source) = (given.place_of("source")?, peer.local?);
+    if source.is_ipv4() != peer.remote.is_ipv4() {
+        let message = "source and address are of different IP versions";
+        let invalid = Invalid::at(place, message);
+        return Some(invalid.related(given.place_of("address"), "the neighbor's address"));
+    }
+    let message = "source and address are the same: a speaker is no neighbor of itself";
+    (source == peer.remote).then(|| Invalid::at(place, message))
+}
+
+/// RFC 4456 §1: clients are internal peers.
+fn client(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("route_reflector_client")?;
+    let message = "only a neighbor of our own AS can be a route reflector client";
+    let ours = format!("ours is AS {}", peer.session.local_asn);
+    let invalid = Invalid::at(place, message).related(given.place_of("asn"), ours);
+    (peer.role == Role::Client && !peer.is_internal()).then_some(invalid)
+}
+
+/// A keepalive that would come too late, or never.
+fn keepalive(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("keepalive")?;
+    let (message, help) = match (peer.session.keepalive_s?, peer.session.hold_time_s) {
+        // RFC 4271 §4.4
+        (_, 0) => (
+            String::from("keepalive is set, but with hold_time = 0 no KEEPALIVE is sent"),
+            "leave keepalive out, or set a hold_time of at least 3 seconds",
+        ),
+        (seconds, hold) if seconds >= hold => (
+            format!("keepalive is not below the hold time of {hold} seconds"),
+            "a third of the hold time is usual, and the default",
+        ),
+        _ => return None,
+    };
+    let invalid = Invalid::at(place, message).help(help);
+    Some(invalid.related(given.place_of("hold_time"), "the hold time"))
+}
+
+/// RFC 4456 §7: a cluster is a reflector with its clients.
+fn cluster(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("cluster_id")?;
+    let message = "only a route reflector client belongs to a cluster";
+    let invalid = Invalid::at(place, message).help("route_reflector_client = true");
+    (peer.role != Role::Client).then_some(invalid)
+}
+
+fn paths(given: &Given, peer: &PeerConfig) -> Option<Invalid> {
+    let place = given.place_of("add_path_send")?;
+    let is_sent = given.get("add_path").and_then(|mode| mode.value.text());
+    let is_sent = is_sent.is_some_and(|mode| ["send", "both"].contains(&mode));
+    let message = "add_path_send says which paths are sent, but add_path does not let any be sent";
+    let invalid = Invalid::at(place, message).help("set add_path to \"send\" or \"both\"");
+    let invalid = invalid.related(given.place_of("add_path"), "add_path is here");
+    (!is_sent && !peer.send_paths.is_empty()).then_some(invalid)
+}
+
+impl PeerConfig {
+    /// Whether the AS that it must be in is ours.
+    fn is_internal(&self) -> bool {
+        match self.session.peer_asn {
+            PeerAs::Exactly(asn) => asn == self.session.local_asn,
+            PeerAs::Internal => true,
+            PeerAs::External | PeerAs::Any => false,
+        }
+    }
+
+    /// Takes the AS that the peer must be in, and the role that goes with it.
+    pub(super) fn set_asn(&mut self, asn: PeerAs) {
+        self.session.peer_asn = asn;
+        self.role = match (self.is_internal(), self.role) {
+            (false, _) => Role::External,
+            (true, Role::Client) => Role::Client,
+            (true, _) => Role::Internal,
+        };
+    }
+}

@@ -1,0 +1,249 @@
+//! Fields of a configuration as values of keys, and back.
+
+use alloc::{
+    collections::BTreeMap,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::net::IpAddr;
+
+use bgp_fsm::{GracefulRestartConfig, PeerAs};
+use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
+use rib::{NextHopMode, Policy, SendPaths};
+
+use super::{
+    composite::{by_family, set_of},
+    value::Value,
+};
+use crate::config::{LimitAction, Password, PrefixLimit};
+
+/// The type of a field.
+pub(super) trait Field: Sized {
+    /// Returns the field of a value that was read; `None` if it is of another type, or is not
+    /// written as a value.
+    fn of(value: &Value) -> Option<Self>;
+
+    /// Returns the value; `None` where the key is left out.
+    fn value(&self) -> Option<Value>;
+}
+
+/// Types that are written as a text, a word or an address.
+macro_rules! texts {
+    ($($type:ty: $of:expr, $text:expr;)*) => {$(
+        impl Field for $type {
+            fn of(value: &Value) -> Option<Self> {
+                let of: fn(&str) -> Option<Self> = $of;
+                of(value.text()?)
+            }
+
+            fn value(&self) -> Option<Value> {
+                let text: fn(&Self) -> String = $text;
+                Some(Value::Text(text(self)))
+            }
+        }
+    )*};
+}
+
+texts! {
+    String: |text| Some(text.to_string()), Self::clone;
+    Password: |text| Some(text.into()), |password| password.to_string();
+    IpAddr: |text| text.parse().ok(), Self::to_string;
+    ClusterId: |text| text.parse().ok(), Self::to_string;
+    RouterId: |text| text.parse().ok(), Self::to_string;
+    Prefix: |text| text.parse().ok(), Self::to_string;
+    NextHopMode: next_hop_mode, |mode| match mode {
+        Self::Auto => "auto",
+        Self::Own => "self",
+        Self::Keep => "keep",
+    }.into();
+    Policy: policy, |policy| match policy {
+        Self::AcceptAll => "accept".into(),
+        Self::RejectAll => "deny".into(),
+        Self::Rules(rules) => rules.name.clone(),
+    };
+}
+
+fn next_hop_mode(word: &str) -> Option<NextHopMode> {
+    match word {
+        "auto" => Some(NextHopMode::Auto),
+        "self" => Some(NextHopMode::Own),
+        "keep" => Some(NextHopMode::Keep),
+        _ => None,
+    }
+}
+
+fn policy(word: &str) -> Option<Policy> {
+    match word {
+        "accept" => Some(Policy::AcceptAll),
+        "deny" => Some(Policy::RejectAll),
+        _ => None,
+    }
+}
+
+/// Types that are written as a number.
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Field for $type {
+            fn of(value: &Value) -> Option<Self> {
+                match value {
+                    Value::Number(number) => Self::try_from(*number).ok(),
+                    _ => None,
+                }
+            }
+
+            fn value(&self) -> Option<Value> {
+                Some(u32::from(*self).into())
+            }
+        }
+    )*};
+}
+
+numbers! { u8 u16 u32 }
+
+impl Field for bool {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some((*self).into())
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Flag(false) => Some(None),
+            value => T::of(value).map(Some),
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        self.as_ref()?.value()
+    }
+}
+
+impl Field for PeerAs {
+    fn of(value: &Value) -> Option<Self> {
+        match value.text() {
+            Some("internal") => Some(Self::Internal),
+            Some("external") => Some(Self::External),
+            _ => u32::of(value).map(|asn| Self::Exactly(Asn(asn))),
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(match self {
+            Self::Exactly(asn) => asn.0.into(),
+            Self::Internal => "internal".into(),
+            Self::External => "external".into(),
+            Self::Any => "any".into(),
+        })
+    }
+}
+
+impl Field for FamilySet {
+    fn of(value: &Value) -> Option<Self> {
+        Some(set_of(value))
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some((*self).into())
+    }
+}
+
+impl Field for BTreeMap<Family, PrefixLimit> {
+    fn of(value: &Value) -> Option<Self> {
+        by_family(value, prefix_limit)
+    }
+
+    fn value(&self) -> Option<Value> {
+        let limits = self
+            .iter()
+            .map(|(family, limit)| limit_value(*family, limit));
+        (!self.is_empty()).then(|| Value::list(limits))
+    }
+}
+
+fn prefix_limit(value: &Value) -> Option<PrefixLimit> {
+    let Value::Table(keys) = value else {
+        return None;
+    };
+    let field = |name: &str| {
+        let found = keys.iter().find(|(key, _)| key.value == name);
+        found.map(|(_, value)| &value.value)
+    };
+    Some(PrefixLimit {
+        max: u32::of(field("max")?)?,
+        warn_percent: u8::of(field("warn")?)?,
+        action: match field("action")?.text()? {
+            "warn" => LimitAction::Warn,
+            "restart" => LimitAction::Restart {
+                after_s: u32::of(field("restart_after")?)?,
+            },
+            _ => LimitAction::Drop,
+        },
+    })
+}
+
+fn limit_value(family: Family, limit: &PrefixLimit) -> Value {
+    let mut keys = Vec::from([
+        ("families", FamilySet::from(family).into()),
+        ("max", limit.max.into()),
+        ("warn", u32::from(limit.warn_percent).into()),
+    ]);
+    match limit.action {
+        LimitAction::Warn => keys.push(("action", "warn".into())),
+        LimitAction::Drop => keys.push(("action", "drop".into())),
+        LimitAction::Restart { after_s } => {
+            keys.extend([
+                ("action", "restart".into()),
+                ("restart_after", after_s.into()),
+            ]);
+        }
+    }
+    Value::table(keys)
+}
+
+/// Returns the paths to send of a word or a number.
+pub(super) fn send_paths(value: &Value) -> Option<SendPaths> {
+    match value.text() {
+        Some("all") => Some(SendPaths::All),
+        Some("equal-cost") => Some(SendPaths::EqualCost),
+        _ => u8::of(value).map(SendPaths::Best),
+    }
+}
+
+/// Returns the word or the number of paths to send.
+pub(super) fn send_paths_value(paths: SendPaths) -> Value {
+    match paths {
+        SendPaths::All => "all".into(),
+        SendPaths::EqualCost => "equal-cost".into(),
+        SendPaths::Best(most) => u32::from(most).into(),
+    }
+}
+
+/// Fields that are not written as values.
+macro_rules! in_code {
+    ($($type:ty: $value:expr;)*) => {$(
+        impl Field for $type {
+            fn of(_: &Value) -> Option<Self> {
+                None
+            }
+
+            fn value(&self) -> Option<Value> {
+                let value: fn(&Self) -> Value = $value;
+                Some(value(self))
+            }
+        }
+    )*};
+}
+
+in_code! {
+    Asn: |asn| asn.0.into();
+    (u16, u16): |(least, most)| Value::list([u32::from(*least), u32::from(*most)]);
+    GracefulRestartConfig: |restart| u32::from(restart.time_s).into();
+}

@@ -1,0 +1,550 @@
+//! The rows, and the configuration of a peer that is made of them.
+//!
+//! They are read in this order: a value may depend on those before it.
+
+use alloc::{collections::BTreeMap, string::String};
+use core::net::{IpAddr, Ipv4Addr};
+
+use bgp_fsm::{GracefulRestartConfig, PeerAs, SessionConfig, limits::HANDSHAKE_S_MAX};
+use bgp_proto::{ClusterId, Family, FamilySet};
+use rib::{AsPathChecks, NextHopMode, Policy, Role, SendPaths};
+
+use super::{
+    Effect, Fallback, Key, PeerKey, Place, RangeKey, Report, Store,
+    composite::{by_family, for_families},
+    field::{Field, send_paths, send_paths_value},
+    kind::{Kind, from_one},
+    value::Value,
+};
+use crate::{
+    config::{Password, PrefixLimit, RangeConfig},
+    limits::{
+        BGP_PORT, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX,
+        TTL_SECURITY_HOPS_MAX,
+    },
+};
+
+/// The expression that is given, or else the first.
+macro_rules! or {
+    ($default:expr;) => {
+        $default
+    };
+    ($default:expr; $given:expr) => {
+        $given
+    };
+}
+
+/// A row: `"key": [field]: type = default, "meaning", Key { what else there is to say };`
+///
+/// A field of the peer itself has its type and default here; a field of a part of it (`session`,
+/// `as_path`) has them there. A second field after `+` is decided by the key as well. `get` and
+/// `set` stand where the value is not simply that of the field.
+macro_rules! rows {
+    ($config:ident: $(
+        $key:literal:
+            [$field:ident $(.$part:ident)? $(+ $field_too:ident.$part_too:ident)?]
+            $(: $type:ty = $default:expr)?,
+            $meaning:literal,
+            $row:expr $(, get $get:expr, set $set:expr)?;
+    )*) => {
+        &[$(Key {
+            name: $key,
+            meaning: $meaning,
+            fields: &[
+                concat!(stringify!($field) $(, ".", stringify!($part))?),
+                $(concat!(stringify!($field_too), ".", stringify!($part_too)),)?
+            ],
+            get: or!(|config: &$config| Field::value(&config.$field $(.$part)?); $($get)?),
+            set: or!(
+                |config: &mut $config, value: &Value| {
+                    if let Some(value) = Field::of(value) {
+                        config.$field $(.$part)? = value;
+                    }
+                };
+                $($set)?
+            ),
+            copy: |from: &$config, to: &mut $config| {
+                to.$field $(.$part)?.clone_from(&from.$field $(.$part)?);
+                $(to.$field_too.$part_too.clone_from(&from.$field_too.$part_too);)?
+            },
+            differs: |old: &$config, new: &$config| {
+                old.$field $(.$part)? != new.$field $(.$part)?
+                    $(|| old.$field_too.$part_too != new.$field_too.$part_too)?
+            },
+            ..$row
+        },)*]
+    };
+}
+
+/// The rows of a peer, and the struct of their fields.
+macro_rules! peer_keys {
+    ($(
+        $key:literal:
+            [$field:ident $(.$part:ident)? $(+ $field_too:ident.$part_too:ident)?]
+            $(: $type:ty = $default:expr)?,
+            $meaning:literal,
+            $row:expr $(, get $get:expr, set $set:expr)?;
+    )*) => {
+        /// One configured peer, made by [`SpeakerConfig::neighbor`](crate::SpeakerConfig::neighbor),
+        /// or of its keys by [`SpeakerConfig::peer`](crate::SpeakerConfig::peer).
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct PeerConfig {
+            /// The session: AS numbers, timers, families, capabilities.
+            pub session: SessionConfig,
+            /// Which AS_PATHs its routes may have.
+            pub as_path: AsPathChecks,
+            $($(
+                #[doc = $meaning]
+                pub $field: $type,
+            )?)*
+        }
+
+        impl PeerConfig {
+            /// Returns one of which nothing is said yet.
+            pub(crate) fn vacant() -> Self {
+                Self {
+                    session: SessionConfig::default(),
+                    as_path: AsPathChecks::default(),
+                    $($($field: $default,)?)*
+                }
+            }
+        }
+
+        /// The keys of a neighbor, in the order in which they are read.
+        pub const PEER_KEYS: &[PeerKey] = rows! { PeerConfig: $(
+            $key: [$field $(.$part)? $(+ $field_too.$part_too)?] $(: $type = $default)?,
+                $meaning, $row $(, get $get, set $set)?;
+        )* };
+    };
+}
+
+/// A key of neighbors and of those of ranges, of which nothing else is to be said.
+const BOTH: PeerKey = Key {
+    name: "",
+    meaning: "",
+    kind: Kind::Flag,
+    default: Fallback::Field,
+    effect: Effect::Live,
+    note: "",
+    places: &[Place::Neighbor, Place::Range],
+    store: Store::Nowhere,
+    report: Report::IfSet,
+    help: "",
+    example: || Value::Flag(true),
+    fields: &[],
+    get: |_| None,
+    set: |_, _| (),
+    copy: |_, _| (),
+    differs: |_, _| false,
+};
+
+/// A key of neighbors that have an address.
+const NEIGHBOR: PeerKey = Key {
+    places: &[Place::Neighbor],
+    ..BOTH
+};
+
+/// What is set in code, or follows from what is around it.
+const IN_CODE: PeerKey = Key {
+    kind: Kind::InCode,
+    places: &[],
+    effect: Effect::NextSession,
+    ..BOTH
+};
+
+/// A time in seconds, at least 1.
+const SECONDS: Kind = from_one(65_535, "seconds");
+
+/// What passes a neighbor in one direction.
+const POLICY: PeerKey = Key {
+    kind: Kind::Word(&["accept", "deny"]),
+    default: Fallback::Words("`\"accept\"`; `\"deny\"` for an external neighbor"),
+    store: Store::Fields(&["spec.filters"]),
+    report: Report::Never,
+    example: || "deny".into(),
+    ..BOTH
+};
+
+peer_keys! {
+    "name": [name]: String = String::new(),
+        "the name of the neighbor in logs and tables",
+        Key {
+            kind: Kind::Text(NAME_OCTETS_MAX),
+            default: Fallback::Words("the address or prefix"),
+            report: Report::Never,
+            example: || "other".into(),
+            ..BOTH
+        };
+
+    "address": [remote]: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        "the neighbor's address",
+        Key {
+            kind: Kind::Address,
+            default: Fallback::Required,
+            effect: Effect::Reset,
+            note: "it is another neighbor",
+            store: Store::Fields(&["spec.peerIP"]),
+            report: Report::Never,
+            example: || "10.0.0.9".into(),
+            ..NEIGHBOR
+        };
+
+    "port": [port]: u16 = BGP_PORT,
+        "the TCP port that is dialed",
+        Key {
+            kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
+            effect: Effect::NextSession,
+            store: Store::Fields(&["spec.peerIP"]),
+            example: || 1179.into(),
+            ..NEIGHBOR
+        };
+
+    "source": [local]: Option<IpAddr> = None,
+        "the address to dial from, and the only one on which its connections are accepted",
+        Key {
+            kind: Kind::Address,
+            default: Fallback::Words("the kernel's choice"),
+            effect: Effect::Reset,
+            note: "unless the session is from this address already; to leave it out changes nothing",
+            store: Store::Fields(&["spec.sourceAddress"]),
+            example: || "127.0.0.1".into(),
+            ..NEIGHBOR
+        };
+
+    "passive": [session.passive],
+        "never dial. Neighbors of a range are never dialed",
+        Key { effect: Effect::NextSession, ..NEIGHBOR };
+
+    "asn": [session.peer_asn],
+        "the AS of the neighbor: a number, `\"internal\"` (ours) or `\"external\"` (any other)",
+        Key {
+            kind: Kind::Asn,
+            default: Fallback::Required,
+            effect: Effect::Settled,
+            note: "a word for a number, or the other way round, changes nothing",
+            store: Store::Fields(&["spec.asNumber"]),
+            report: Report::Always,
+            example: || 64_513.into(),
+            ..BOTH
+        },
+        get |peer: &PeerConfig| peer.session.peer_asn.value(),
+        set |peer: &mut PeerConfig, value: &Value| {
+            if let Some(asn) = PeerAs::of(value) {
+                peer.set_asn(asn);
+            }
+        };
+
+    "local_asn": [session.local_asn],
+        "our AS towards the neighbor",
+        Key {
+            effect: Effect::Settled,
+            store: Store::Fields(&["spec.localASNumber"]),
+            report: Report::Always,
+            ..IN_CODE
+        };
+
+    "local_id": [session.local_id],
+        "our BGP identifier towards the neighbor",
+        Key { effect: Effect::Settled, report: Report::Never, ..IN_CODE };
+
+    "families": [session.families],
+        "the families that are offered to it",
+        Key {
+            kind: Kind::Families,
+            default: Fallback::Words("`families` of the speaker"),
+            effect: Effect::Settled,
+            report: Report::Always,
+            example: || Value::list(["ipv4-unicast"]),
+            ..BOTH
+        };
+
+    "hold_time": [session.hold_time_s],
+        "the hold time that is proposed; with 0 no KEEPALIVE is sent",
+        Key {
+            kind: Kind::Number { or_zero: true, least: 3, most: 65_535, unit: "seconds" },
+            effect: Effect::NextSession,
+            note: "both sides have agreed on the old one",
+            store: Store::Annotation,
+            help: "0 switches keepalives off, 90 is the default",
+            example: || 30.into(),
+            ..BOTH
+        };
+
+    "keepalive": [session.keepalive_s],
+        "the time between KEEPALIVE messages, at most a third of the hold time that both sides settle \
+         on. A value that is not below `hold_time`, or any beside `hold_time = 0`, is refused",
+        Key {
+            kind: SECONDS,
+            default: Fallback::Words("a third of the hold time"),
+            store: Store::Fields(&["spec.keepaliveTime"]),
+            example: || 2.into(),
+            ..BOTH
+        };
+
+    "connect_retry": [session.connect_retry_s],
+        "the time between two dials",
+        Key {
+            kind: SECONDS,
+            effect: Effect::NextSession,
+            store: Store::Annotation,
+            example: || 2.into(),
+            ..NEIGHBOR
+        };
+
+    "handshake_time": [session.handshake_s],
+        "the time from a connection to an established session. A connection that takes longer is \
+         closed with Hold Timer Expired",
+        Key {
+            kind: from_one(HANDSHAKE_S_MAX as u32, "seconds"),
+            effect: Effect::NextSession,
+            store: Store::Annotation,
+            help: "15 is the default",
+            example: || 30.into(),
+            ..BOTH
+        };
+
+    "idle_hold": [session.idle_hold_s],
+        "the shortest and the longest idle hold time in seconds: it doubles with each failure",
+        IN_CODE;
+
+    "open_delay": [session.open_delay_s],
+        "the seconds to wait for the neighbor's OPEN before ours is sent",
+        IN_CODE;
+
+    "send_hold": [session.send_hold_s],
+        "the seconds that the neighbor may refuse to read (RFC 9687)",
+        Key { effect: Effect::Live, ..IN_CODE };
+
+    "hostname": [session.hostname],
+        "our name in the OPEN",
+        Key { report: Report::Never, ..IN_CODE };
+
+    "graceful_restart": [session.graceful_restart],
+        "whether and how long paths survive a restart of the other side (RFC 4724); `true` is 120 \
+         seconds",
+        Key {
+            kind: Kind::Switch {
+                on: RESTART_TIME_S as u32,
+                least: 0,
+                most: RESTART_TIME_S_MAX as u32,
+                unit: "seconds",
+            },
+            default: Fallback::Value(|| true.into()),
+            effect: Effect::NextSession,
+            note: "whether we keep the neighbor's routes when it goes is in force at once",
+            store: Store::Fields(&["spec.maxRestartTime"]),
+            example: || 77.into(),
+            ..BOTH
+        },
+        get |peer: &PeerConfig| peer.session.graceful_restart.value(),
+        set |peer: &mut PeerConfig, value: &Value| {
+            // Forwarding is the kernel's, or other hosts': it outlives this process in every family.
+            let families_forwarding = peer.session.families;
+            peer.session.graceful_restart = u16::of(value)
+                .map(|time_s| GracefulRestartConfig { time_s, restarting: false, families_forwarding });
+        };
+
+    "ttl_security": [ttl_security_hops]: Option<u8> = None,
+        "`true` (a neighbor on the link) or the hops it may be away (RFC 5082). Both sides need it. A \
+         connection with a lower TTL is reset; the log and `cambric show neighbors` name the TTL",
+        Key {
+            kind: Kind::Switch {
+                on: 1,
+                least: 1,
+                most: TTL_SECURITY_HOPS_MAX as u32,
+                unit: "hops",
+            },
+            default: Fallback::Words("`false`"),
+            note: "the neighbor must send from as near",
+            store: Store::Fields(&["spec.ttlSecurity"]),
+            example: || 3.into(),
+            ..BOTH
+        };
+
+    "password": [password]: Option<Password> = None,
+        "the TCP-MD5 key (RFC 2385). The kernel holds the keys of all neighbors on the listening \
+         socket, as many as `net.core.optmem_max` has room for (963 where it is 131072); a neighbor \
+         whose key does not fit is rejected, `cambric show neighbors` gives the reason and a value \
+         that would do, and it is tried again every ten seconds. A range needs one key",
+        Key {
+            kind: Kind::Secret(PASSWORD_OCTETS_MAX),
+            default: Fallback::Words("none"),
+            note: "both sides have to change it within the hold time; until then nothing comes through",
+            store: Store::Fields(&["spec.password"]),
+            example: || "other".into(),
+            ..BOTH
+        };
+
+    "route_reflector_client": [role]: Role = Role::Internal,
+        "the neighbor is our client (RFC 4456); internal neighbors only",
+        Key { effect: Effect::Told, ..BOTH },
+        get |peer: &PeerConfig| Some((peer.role == Role::Client).into()),
+        set |peer: &mut PeerConfig, value: &Value| match (bool::of(value), peer.role) {
+            (Some(true), _) => peer.role = Role::Client,
+            (Some(false), Role::Client) => peer.role = Role::Internal,
+            _ => {}
+        };
+
+    "cluster_id": [cluster_id]: Option<ClusterId> = None,
+        "the cluster that this client belongs to (RFC 4456 §7). A route names the cluster it comes \
+         from and the one it goes to; one that has been in any cluster of ours is not used",
+        Key {
+            kind: Kind::DottedQuad,
+            default: Fallback::Words("`cluster_id` of the speaker"),
+            effect: Effect::Told,
+            example: || "10.9.9.9".into(),
+            ..BOTH
+        };
+
+    "import": [import]: Policy = Policy::AcceptAll,
+        "what is accepted from the neighbor: everything or nothing. External without policy means \
+         nothing (RFC 8212); the log and `cambric show neighbors` report it",
+        Key { effect: Effect::Judged, ..POLICY };
+
+    "export": [export]: Policy = Policy::AcceptAll,
+        "what is advertised to the neighbor: everything or nothing, as for `import`",
+        Key { effect: Effect::Told, ..POLICY };
+
+    "next_hop": [next_hop]: NextHopMode = NextHopMode::Auto,
+        "the next hop of what is advertised: `\"auto\"`: ours to external neighbors, kept for \
+         reflected routes; `\"self\"`: always ours; `\"keep\"`: never changed",
+        Key {
+            kind: Kind::Word(&["auto", "self", "keep"]),
+            effect: Effect::Told,
+            store: Store::Fields(&["spec.nextHopMode", "spec.keepOriginalNextHop"]),
+            example: || "self".into(),
+            ..BOTH
+        };
+
+    "own_as_max": [as_path.own_as_max],
+        "how often our own AS may be in the AS_PATH of its routes: more than never where sites of one \
+         AS meet in another. Where the session has another local AS (`localASNumber` of a BGPPeer) the \
+         limit counts for each of the two",
+        Key {
+            kind: Kind::Number { or_zero: false, least: 0, most: 255, unit: "times" },
+            effect: Effect::Judged,
+            store: Store::Fields(&["spec.numAllowedLocalASNumbers"]),
+            example: || 1.into(),
+            ..BOTH
+        };
+
+    "allow_as_sets": [as_path.allow_as_sets],
+        "whether the AS_PATH of its routes may have an AS_SET or AS_CONFED_SET. Without it such routes \
+         are not used (RFC 9774); `cambric show routes --why` gives `AS_SET in AS_PATH` as the reason",
+        Key { effect: Effect::Judged, store: Store::Annotation, ..BOTH };
+
+    "multihop": [multihop]: bool = false,
+        "an external neighbor may be more than one hop away. Without it, the next hops of an external \
+         neighbor whose address is in a subnet of one of our interfaces must be on that interface, \
+         too; otherwise the route is not used, and `cambric show routes --why` gives `next hop not on \
+         the link` as the reason. `ttl_security` of more than 1 has the same effect",
+        Key { effect: Effect::Judged, ..BOTH };
+
+    "add_path": [session.add_path_receive + session.add_path_send],
+        "several paths of a prefix (RFC 7911), as seen from here; see \
+         [Several paths](route-reflector.md#several-paths-to-a-prefix)",
+        Key {
+            kind: Kind::Word(&["off", "receive", "send", "both"]),
+            effect: Effect::Settled,
+            example: || "receive".into(),
+            ..BOTH
+        },
+        get |peer: &PeerConfig| {
+            let (receive, send) = (peer.session.add_path_receive, peer.session.add_path_send);
+            Some(match (receive.is_empty(), send.is_empty()) {
+                (true, true) => "off".into(),
+                (false, true) => "receive".into(),
+                (true, false) => "send".into(),
+                (false, false) => "both".into(),
+            })
+        },
+        set |peer: &mut PeerConfig, value: &Value| {
+            let families = peer.session.families;
+            let with = |modes: [&str; 2]| match value.text() {
+                Some(mode) if modes.contains(&mode) => families,
+                _ => FamilySet::EMPTY,
+            };
+            peer.session.add_path_receive = with(["receive", "both"]);
+            peer.session.add_path_send = with(["send", "both"]);
+            let send = peer.session.add_path_send.iter();
+            peer.send_paths = send.map(|family| (family, SendPaths::All)).collect();
+        };
+
+    "add_path_send": [send_paths]: BTreeMap<Family, SendPaths> = BTreeMap::new(),
+        "which paths are sent where `add_path` lets several be sent: `\"all\"`, `\"equal-cost\"`, or \
+         how many of the best; or a table with one of these for each family",
+        Key {
+            kind: Kind::Paths,
+            default: Fallback::Words("`\"all\"`"),
+            effect: Effect::Told,
+            example: || "equal-cost".into(),
+            ..BOTH
+        },
+        get |peer: &PeerConfig| {
+            let of = |paths: &SendPaths| send_paths_value(*paths);
+            for_families(&peer.send_paths, peer.session.add_path_send, of)
+        },
+        set |peer: &mut PeerConfig, value: &Value| {
+            peer.send_paths = by_family(value, send_paths).unwrap_or_default();
+            let named: FamilySet = peer.send_paths.keys().copied().collect();
+            peer.session.add_path_send = peer.session.add_path_send.intersection(named);
+        };
+
+    "prefix_limit": [prefix_limits]: BTreeMap<Family, PrefixLimit> = BTreeMap::new(),
+        "how many paths the neighbor may announce; see [Limits](route-reflector.md#limits)",
+        Key {
+            kind: Kind::PathLimits,
+            default: Fallback::Words("no limit"),
+            effect: Effect::Asked,
+            example: || Value::list([Value::table([("max", 100.into())])]),
+            ..BOTH
+        };
+
+    "extended_messages": [session.extended_messages],
+        "messages of up to 65535 octets (RFC 8654): received from every neighbor that is offered them, \
+         sent to those that offer them too",
+        Key { effect: Effect::Settled, store: Store::Annotation, ..BOTH };
+
+    "extended_next_hop": [session.extended_next_hop],
+        "IPv4 prefixes with IPv6 next hops (RFC 8950)",
+        Key { effect: Effect::Settled, ..BOTH };
+}
+
+/// A key of ranges, of which nothing else is to be said.
+const RANGE: RangeKey = Key {
+    name: "",
+    meaning: "",
+    kind: Kind::Prefix,
+    default: Fallback::Required,
+    effect: Effect::Live,
+    note: "",
+    places: &[Place::Range],
+    store: Store::Nowhere,
+    report: Report::Always,
+    help: "",
+    example: || "10.0.0.0/16".into(),
+    fields: &[],
+    get: |_| None,
+    set: |_, _| (),
+    copy: |_, _| (),
+    differs: |_, _| false,
+};
+
+/// The keys of a range that a neighbor does not have.
+pub const RANGE_KEYS: &[RangeKey] = rows! { RangeConfig:
+    "prefix": [prefix],
+        "the addresses from which connections are accepted",
+        Key { note: "its neighbors come under what covers them now, or end", ..RANGE };
+
+    "limit": [limit],
+        "how many neighbors at once. In a full range a new connection takes the place of the oldest \
+         one without a session; see [Connections that fail](route-reflector.md#connections-that-fail)",
+        Key {
+            kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
+            note: "in force at once; those that are in stay in",
+            help: "leave the range out, or give the most neighbors that may come from it",
+            example: || 100.into(),
+            ..RANGE
+        };
+};

@@ -1,0 +1,181 @@
+//! The table of keys is whole, and what it reads and prints is the same.
+
+use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
+use core::fmt::Debug;
+
+use bgp_fsm::PeerAs;
+use bgp_proto::{Asn, Family};
+use rib::{AsPathChecks, Role, SendPaths};
+
+use super::fabric::speaker_config;
+use crate::keys::{Fallback, Given, Invalid, Kind, Place, RANGE_KEYS, Value};
+use crate::{PEER_KEYS, PeerConfig, PeerKey, no_policy};
+
+fn vacant() -> PeerConfig {
+    speaker_config(1).vacant()
+}
+
+fn peer(keys: &[(&str, Value)]) -> (PeerConfig, Vec<Invalid>) {
+    let given = keys
+        .iter()
+        .map(|(key, value)| (String::from(*key).into(), value.clone().into()));
+    let mut faults = vec![];
+    let peer = speaker_config(1).peer(&Given::new(0..0, given.collect()), &mut faults);
+    (peer, faults)
+}
+
+/// The names of the fields of a struct.
+fn fields(of: &impl Debug, prefix: &str) -> BTreeSet<String> {
+    let text = format!("{of:#?}");
+    let lines = text.lines().filter_map(|line| line.strip_prefix("    "));
+    let lines = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    let names = lines.filter_map(|line| line.split_once(": "));
+    names.map(|(name, _)| format!("{prefix}{name}")).collect()
+}
+
+#[test]
+fn every_field_of_a_peer_has_a_key() {
+    let peer = vacant();
+    let mut expected = fields(&peer, "");
+    assert!(expected.remove("session") && expected.remove("as_path"));
+    expected.append(&mut fields(&peer.session, "session."));
+    expected.append(&mut fields(&AsPathChecks::default(), "as_path."));
+    let keys = PEER_KEYS.iter().flat_map(|key| key.fields);
+    assert_eq!(
+        keys.map(|field| String::from(*field))
+            .collect::<BTreeSet<_>>(),
+        expected
+    );
+}
+
+#[test]
+fn names_are_unique() {
+    let peer = PEER_KEYS.iter().map(|key| key.name);
+    let names: Vec<&str> = peer.chain(RANGE_KEYS.iter().map(|key| key.name)).collect();
+    let unique: BTreeSet<&str> = names.iter().copied().collect();
+    assert_eq!(names.len(), unique.len());
+}
+
+/// A value that is set can be read, and is the same when it is set once more.
+#[test]
+fn example_of_a_key_survives_being_read_and_set() {
+    let set = |key: &PeerKey, value: Value| {
+        let mut peer = vacant();
+        if key.name == "add_path_send" {
+            peer.session.add_path_send = peer.session.families;
+        }
+        let mut faults = vec![];
+        key.set(&mut peer, &value.into(), &mut faults);
+        assert_eq!(faults, [], "{}", key.name);
+        peer
+    };
+    for key in PEER_KEYS.iter().filter(|key| key.kind != Kind::InCode) {
+        let once = set(key, (key.example)());
+        assert!(key.differs(&vacant(), &once), "{} is the default", key.name);
+        let read = key.get(&once).expect("it is set");
+        assert_eq!(set(key, read), once, "{}", key.name);
+    }
+}
+
+#[test]
+fn value_of_another_kind_is_refused() {
+    let strange = [
+        Value::Flag(true),
+        7.into(),
+        "\u{7}".into(),
+        Value::table([("x", 7.into())]),
+    ];
+    for key in PEER_KEYS.iter().filter(|key| key.kind != Kind::InCode) {
+        let refused = strange.iter().filter(|value| {
+            let (mut peer, mut faults) = (vacant(), vec![]);
+            key.set(&mut peer, &(*value).clone().into(), &mut faults);
+            assert!(faults.is_empty() || peer == vacant(), "{} is set", key.name);
+            !faults.is_empty()
+        });
+        assert!(refused.count() >= 2, "{} takes everything", key.name);
+    }
+}
+
+#[test]
+fn value_set_in_code_is_refused_in_a_file() {
+    for key in PEER_KEYS.iter().filter(|key| key.kind == Kind::InCode) {
+        assert!(
+            !key.is_in(Place::Neighbor) && !key.is_in(Place::Range),
+            "{}",
+            key.name
+        );
+        let mut faults = vec![];
+        key.set(&mut vacant(), &Value::from(7).into(), &mut faults);
+        assert_eq!(faults.len(), 1, "{}", key.name);
+    }
+}
+
+/// What a key does where it is left out is that value, and it is a value that is accepted.
+#[test]
+fn default_values_are_accepted() {
+    for key in PEER_KEYS {
+        if let Fallback::Value(value) = key.default {
+            let mut faults = vec![];
+            key.set(&mut vacant(), &value().into(), &mut faults);
+            assert_eq!(faults, [], "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn keys_make_a_peer() {
+    let (peer, faults) = peer(&[
+        ("address", "10.0.0.2".into()),
+        ("asn", "64512".into()),
+        ("add_path", "send".into()),
+        ("route_reflector_client", true.into()),
+        ("families", Value::list(["ipv6-unicast"])),
+        ("add_path_send", 2.into()),
+    ]);
+    assert_eq!(faults, []);
+    assert_eq!((&*peer.name, peer.role), ("10.0.0.2", Role::Client));
+    assert_eq!(peer.session.peer_asn, PeerAs::Exactly(Asn(64_512)));
+    assert_eq!(
+        peer.send_paths,
+        [(Family::IPV6_UNICAST, SendPaths::Best(2))].into()
+    );
+    let restart = peer.session.graceful_restart.expect("by default");
+    assert_eq!(
+        (restart.time_s, restart.families_forwarding),
+        (120, peer.session.families)
+    );
+}
+
+#[test]
+fn external_peer_without_policy_gets_none() {
+    let external = |policy: &[(&str, Value)]| {
+        let mut keys = vec![("address", "10.0.0.2".into()), ("asn", 7.into())];
+        keys.extend_from_slice(policy);
+        peer(&keys).0
+    };
+    let bare = external(&[]);
+    assert_eq!((&bare.import, &bare.export), (&no_policy(), &no_policy()));
+    let given = external(&[("import", "accept".into())]);
+    assert_eq!(given.import, rib::Policy::AcceptAll);
+    assert_eq!(given.export, no_policy());
+}
+
+#[test]
+fn secret_is_shown_nowhere() {
+    let (peer, faults) = peer(&[
+        ("address", "10.0.0.2".into()),
+        ("asn", 7.into()),
+        ("password", "hush".into()),
+    ]);
+    assert_eq!(faults, []);
+    for key in PEER_KEYS {
+        assert!(
+            key.shown(&peer).is_none_or(|text| !text.contains("hush")),
+            "{}",
+            key.name
+        );
+    }
+    let value = Value::list(["hush"]);
+    let given = Given::from([("password", "hush".into())]);
+    assert!(!format!("{peer:?}{value:?}{given:?}").contains("hush"));
+}

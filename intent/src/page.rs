@@ -1,0 +1,93 @@
+//! The operator's page of the keys of a neighbor, made from the speaker's own table
+//! ([`bgp_speaker::keys`]).
+
+use std::fmt::Write as _;
+
+use bgp_speaker::keys::{Key, Place, RANGE_KEYS, Store};
+use bgp_speaker::{PEER_KEYS, PeerConfig};
+
+const HEAD: &str = "\
+# Keys of a neighbor
+
+The keys of `[[neighbor]]` and `[[neighbor_range]]` in the files of `cambric-bgp-client` and
+`cambric-route-reflector`, in the order in which they are read. What a change of a key does to a
+session is in [changes.md](changes.md). This page is made from the table of the speaker; a test
+compares them.
+
+";
+
+const STORE: &str = "
+## In the datastore
+
+A BGPPeer decides these keys of the sessions that it asks for. The others are at their defaults, or
+follow from the node and the fabric.
+
+| key | BGPPeer |
+|---|---|
+";
+
+const ANNOTATIONS: &str = "
+The value of an annotation is a text, with what a file has without quotation marks:
+`\"cambric.io/hold-time\": \"30\"` in `metadata.annotations`. An annotation that is not accepted, or whose
+name is unknown, is reported by `cambric show status`, and the key is at its default.
+";
+
+/// Returns the page `docs/operate/neighbor.md`.
+#[must_use]
+pub fn page() -> String {
+    let mut page = HEAD.to_owned();
+    page.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
+    for key in RANGE_KEYS {
+        row(&mut page, key, "required");
+    }
+    for key in PEER_KEYS.iter().filter(|key| !key.places.is_empty()) {
+        row(&mut page, key, &key.default_text());
+    }
+    page.push_str(STORE);
+    for key in PEER_KEYS {
+        if let Some(stored) = stored(key) {
+            let _ = writeln!(page, "| `{}` | {stored} |", key.name);
+        }
+    }
+    page.push_str(ANNOTATIONS);
+    page
+}
+
+fn row<C>(page: &mut String, key: &Key<C>, default: &str) {
+    let only = match (key.is_in(Place::Neighbor), key.is_in(Place::Range)) {
+        (true, false) => "`[[neighbor]]` only: ",
+        (false, true) => "`[[neighbor_range]]` only: ",
+        _ => "",
+    };
+    let (name, kind, meaning) = (key.name, key.kind, key.meaning);
+    let _ = writeln!(page, "| `{name}` | {kind} | {default} | {only}{meaning} |");
+}
+
+fn stored(key: &Key<PeerConfig>) -> Option<String> {
+    match key.store {
+        Store::Fields(fields) => {
+            let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
+            Some(fields.join(", "))
+        }
+        _ => key.annotation().map(|name| format!("annotation `{name}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_of_keys_is_made_from_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/neighbor.md");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(path, page()).expect("docs/operate can be written");
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(
+            written,
+            page(),
+            "run the test with UPDATE_EXPECT=1 to write it"
+        );
+    }
+}
