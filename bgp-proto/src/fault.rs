@@ -152,12 +152,15 @@ impl Fault {
                 Some(row) => row.malformed,
                 None => Remedy::TreatAsWithdraw,
             },
+            FaultKind::Flags => match row(self.attr) {
+                Some(row) => row.bad_flags,
+                None => Remedy::TreatAsWithdraw,
+            },
             FaultKind::Duplicate
             | FaultKind::NotFromExternal
             | FaultKind::NotFromFourOctet
             | FaultKind::FamilyNotNegotiated => Remedy::AttributeDiscard,
             FaultKind::Overrun
-            | FaultKind::Flags
             | FaultKind::Missing
             | FaultKind::UnrecognizedWellKnown
             | FaultKind::NextHop => Remedy::TreatAsWithdraw,

@@ -88,8 +88,8 @@ pub mod update;
 
 pub use asn::{Asn, AsnError};
 pub use attr::{
-    Aggregator, AsPath, AsPathSegment, AttrCode, Attributes, NextHop, Origin, PackedAttributes,
-    Packer, PartialBits, RawAttribute, SegmentKind,
+    Aggregator, AsPath, AsPathSegment, AttrCode, AttrCodes, Attributes, NextHop, Origin,
+    PackedAttributes, Packer, Rare, RareAttributes, RawAttribute, SegmentKind,
 };
 pub use community::{Community, ExtendedCommunity, LargeCommunity};
 pub use family::{

@@ -18,9 +18,9 @@ use crate::open::{
     Open, OrfEntry, OrfMode, Role,
 };
 use crate::{
-    Aggregator, AsPath, Asn, AttrCode, Attributes, ClusterId, Community, ExtendedCommunity,
-    FAMILIES, Family, Ipv4Prefix, Ipv6Prefix, LargeCommunity, NextHop, Notification, Origin,
-    PeerKind, RawAttribute, RefreshSubtype, RouteRefresh, RouterId, SegmentKind, SessionParams,
+    AsPath, Asn, AttrCode, Attributes, FAMILIES, Family, Ipv4Prefix, Ipv6Prefix, NextHop,
+    Notification, PeerKind, RawAttribute, RefreshSubtype, RouteRefresh, RouterId, SegmentKind,
+    SessionParams,
 };
 
 /// AS numbers but 0; numbers of two octets as often as larger ones.
@@ -132,8 +132,10 @@ pub fn next_hop_v6() -> impl Strategy<Value = NextHop> {
 }
 
 fn unknown() -> impl Strategy<Value = RawAttribute> {
-    // Codes without a row; transitive and partial, so that they survive being passed on.
-    let codes = prop_oneof![Just(35_u8), 41..=127_u8, 129..=255_u8];
+    // Transitive and partial, so that they survive being passed on.
+    let codes = (1..=255_u8).prop_filter("a code without a row", |code| {
+        crate::attr::row(AttrCode(*code)).is_none()
+    });
     (codes, vec(any::<u8>(), 0..300)).prop_map(|(code, value)| RawAttribute {
         code: AttrCode(code),
         flags: FLAG_OPTIONAL | FLAG_TRANSITIVE | crate::attr::FLAG_PARTIAL,
@@ -143,80 +145,22 @@ fn unknown() -> impl Strategy<Value = RawAttribute> {
 
 /// Sets as they appear on an internal session, canonical, with an IPv4 next hop.
 pub fn attributes(confederations: bool) -> impl Strategy<Value = Attributes> {
-    let origin = sample::select([Origin::Igp, Origin::Egp, Origin::Incomplete].as_slice());
-    let aggregator = (asn(), any::<u32>()).prop_map(|(asn, id)| Aggregator {
-        asn,
-        id: Ipv4Addr::from(id),
-    });
-    let numbers = (
-        option::of(any::<u32>()),
-        option::of(any::<u32>()),
-        any::<bool>(),
-    );
-    let reflection = (
-        option::of(router_id()),
-        vec(any::<u32>().prop_map(ClusterId::from), 0..5),
-    );
-    let large = any::<[u8; 12]>().prop_map(LargeCommunity::from_octets);
-    let communities = (
-        vec(any::<u32>().prop_map(Community), 0..80),
-        vec(any::<[u8; 8]>().prop_map(ExtendedCommunity), 0..5),
-        vec(large, 0..5),
-        vec(unknown(), 0..3),
-    );
-    let partial = vec(sample::select(PARTIAL), 0..4);
-    let path = (
-        origin,
-        as_path(confederations),
-        ipv4_unicast(),
-        option::of(aggregator),
-    );
-    (path, numbers, reflection, communities, partial).prop_map(
-        |(path, numbers, reflection, communities, partial)| {
-            let mut set = Attributes {
-                origin: path.0,
-                as_path: path.1,
-                next_hop: Some(NextHop::V4(path.2)),
-                aggregator: path.3,
-                med: numbers.0,
-                local_pref: numbers.1,
-                atomic_aggregate: numbers.2,
-                originator_id: reflection.0,
-                cluster_list: reflection.1,
-                communities: communities.0,
-                extended_communities: communities.1,
-                large_communities: communities.2,
-                unknown: communities.3,
-                ..Attributes::default()
-            };
-            set.unknown.sort();
-            set.unknown.dedup_by_key(|attr| attr.code);
-            for code in partial {
-                if has(&set, code) {
-                    set.partial.insert(code);
-                }
+    let partial = vec(any::<sample::Index>(), 0..4);
+    let fields = Attributes::strategy(confederations);
+    (fields, vec(unknown(), 0..3), partial).prop_map(|(mut set, mut unknown, partial)| {
+        unknown.sort();
+        unknown.dedup_by_key(|attr| attr.code);
+        set.unknown = unknown;
+        let codes: Vec<AttrCode> = set.reports().into_iter().map(|(code, _)| code).collect();
+        for index in partial {
+            let code = *index.get(&codes);
+            if crate::attr::row(code).is_some_and(|row| row.can_be_partial()) {
+                set.rare.partial.insert(code);
             }
-            set.canonicalize();
-            set
-        },
-    )
-}
-
-/// Attributes that may carry the Partial flag.
-const PARTIAL: &[AttrCode] = &[
-    AttrCode::Aggregator,
-    AttrCode::Communities,
-    AttrCode::ExtendedCommunities,
-    AttrCode::LargeCommunities,
-];
-
-fn has(set: &Attributes, code: AttrCode) -> bool {
-    match code {
-        AttrCode::Aggregator => set.aggregator.is_some(),
-        AttrCode::Communities => !set.communities.is_empty(),
-        AttrCode::ExtendedCommunities => !set.extended_communities.is_empty(),
-        _ => !set.large_communities.is_empty(),
-    }
+        }
+        set.canonicalize();
+        set
+    })
 }
 
 fn any_family() -> impl Strategy<Value = Family> + Clone {

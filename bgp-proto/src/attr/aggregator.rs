@@ -1,14 +1,17 @@
 //! AGGREGATOR (RFC 4271 §5.1.7, RFC 6793 §4).
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv4Addr;
 
+#[cfg(feature = "strategy")]
+use proptest::prelude::*;
+
 use crate::asn::Asn;
-use crate::attr::code::AttrCode;
-use crate::attr::decode::{Context, Draft};
-use crate::attr::raw::RawAttr;
-use crate::attr::set::Attributes;
+use crate::attr::decode::Context;
+use crate::attr::field::Value;
+use crate::attr::report::Report;
 use crate::fault::FaultKind;
 use crate::reader::Reader;
 
@@ -25,15 +28,6 @@ impl fmt::Display for Aggregator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.asn, self.id)
     }
-}
-
-pub(super) fn decode(
-    attr: &RawAttr<'_>,
-    context: &Context,
-    draft: &mut Draft,
-) -> Result<(), FaultKind> {
-    draft.attributes.aggregator = Some(read(attr.value, context.as4)?);
-    Ok(())
 }
 
 /// Reads an aggregator with its AS number in four or two octets.
@@ -60,16 +54,41 @@ pub(super) fn read(value: &[u8], as4: bool) -> Result<Aggregator, FaultKind> {
     })
 }
 
-pub(super) fn encode(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
-    let Some(Aggregator { asn, id }) = set.aggregator else {
-        return;
-    };
-    set.put(AttrCode::Aggregator, out, |out| {
+impl Value for Aggregator {
+    fn decode(value: &[u8], context: &Context) -> Result<Self, FaultKind> {
+        read(value, context.as4)
+    }
+
+    fn encode(&self, as4: bool, out: &mut Vec<u8>) {
         if as4 {
-            out.extend_from_slice(&asn.0.to_be_bytes());
+            out.extend_from_slice(&self.asn.0.to_be_bytes());
         } else {
-            out.extend_from_slice(&asn.two_octet().to_be_bytes());
+            out.extend_from_slice(&self.asn.two_octet().to_be_bytes());
         }
-        out.extend_from_slice(&id.octets());
-    });
+        out.extend_from_slice(&self.id.octets());
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        self.encode(true, out);
+    }
+
+    fn unpack(reader: &mut Reader<'_>) -> Option<Self> {
+        let asn = Asn(reader.u32()?);
+        let id = reader.array::<4>()?.into();
+        Some(Self { asn, id })
+    }
+
+    fn report(&self) -> Report {
+        Report::Fields(vec![
+            ("asn", Report::Number(u64::from(self.asn.0))),
+            ("id", Report::text(&self.id)),
+        ])
+    }
+
+    #[cfg(feature = "strategy")]
+    fn strategy() -> BoxedStrategy<Self> {
+        (crate::strategy::asn(), any::<u32>())
+            .prop_map(|(asn, id)| Self { asn, id: id.into() })
+            .boxed()
+    }
 }

@@ -9,25 +9,27 @@ use crate::attr::code::{AttrCode, FLAG_OPTIONAL, FLAG_PARTIAL, FLAG_TRANSITIVE};
 use crate::attr::decode::{Context, Draft};
 use crate::attr::encode::put_attribute;
 use crate::attr::raw::RawAttr;
-use crate::attr::set::Attributes;
+use crate::attr::table::{Attributes, Codec};
 use crate::fault::FaultKind;
 
-pub(super) fn decode_path(
-    attr: &RawAttr<'_>,
-    _: &Context,
-    draft: &mut Draft,
-) -> Result<(), FaultKind> {
+pub(super) const PATH: Codec = Codec {
+    decode: decode_path,
+    encode: encode_path,
+};
+
+pub(super) const AGGREGATOR: Codec = Codec {
+    decode: decode_aggregator,
+    encode: encode_aggregator,
+};
+
+fn decode_path(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Result<(), FaultKind> {
     // RFC 6793 §6: confederation segments are dropped, the rest is taken.
-    let path = AsPath::decode(attr.value, true)?;
+    let path = AsPath::read(attr.value, true)?;
     draft.as4_path = Some(path.without_confederations());
     Ok(())
 }
 
-pub(super) fn decode_aggregator(
-    attr: &RawAttr<'_>,
-    _: &Context,
-    draft: &mut Draft,
-) -> Result<(), FaultKind> {
+fn decode_aggregator(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Result<(), FaultKind> {
     draft.as4_aggregator = Some(aggregator::read(attr.value, true)?);
     Ok(())
 }
@@ -51,7 +53,7 @@ pub(super) fn merge(draft: &mut Draft) {
     }
 }
 
-pub(super) fn encode_path(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
+fn encode_path(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
     // RFC 6793 §4.2.2: only where AS_PATH loses something, and without confederations.
     if as4 || set.as_path.asns().all(Asn::is_two_octet) {
         return;
@@ -62,14 +64,14 @@ pub(super) fn encode_path(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn encode_aggregator(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
+fn encode_aggregator(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
     let Some(aggregator) = set.aggregator else {
         return;
     };
     if as4 || aggregator.asn.is_two_octet() {
         return;
     }
-    let partial = if set.partial.contains(AttrCode::Aggregator) {
+    let partial = if set.rare.partial.contains(AttrCode::Aggregator) {
         FLAG_PARTIAL
     } else {
         0

@@ -4,11 +4,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+#[cfg(feature = "strategy")]
+use proptest::prelude::*;
+
 use crate::asn::Asn;
-use crate::attr::code::AttrCode;
-use crate::attr::decode::{Context, Draft};
-use crate::attr::raw::RawAttr;
-use crate::attr::set::Attributes;
+use crate::attr::decode::Context;
+use crate::attr::field::Field;
+use crate::attr::pack::{octets, put_slice};
+use crate::attr::report::Report;
 use crate::enums::wire_enum;
 use crate::fault::FaultKind;
 use crate::limits::SEGMENT_ASNS_MAX;
@@ -197,7 +200,7 @@ impl AsPath {
     }
 
     /// Reads the value of AS_PATH with AS numbers of four or two octets (RFC 7606 §7.2).
-    pub(super) fn decode(value: &[u8], as4: bool) -> Result<Self, FaultKind> {
+    pub(super) fn read(value: &[u8], as4: bool) -> Result<Self, FaultKind> {
         let mut reader = Reader::new(value, 0);
         let mut octets = Vec::with_capacity(if as4 { value.len() } else { value.len() * 2 });
         while !reader.is_empty() {
@@ -206,18 +209,6 @@ impl AsPath {
         Ok(Self {
             octets: octets.into_boxed_slice(),
         })
-    }
-
-    /// The path's octets: its four-octet wire form.
-    pub(super) fn as_octets(&self) -> &[u8] {
-        &self.octets
-    }
-
-    /// The path of octets that [`as_octets`](Self::as_octets) gave.
-    pub(super) fn from_octets(octets: &[u8]) -> Self {
-        Self {
-            octets: octets.into(),
-        }
     }
 
     /// Appends the value of AS_PATH with AS numbers of four octets, or of two with
@@ -335,26 +326,50 @@ impl fmt::Debug for AsPath {
     }
 }
 
-pub(super) fn decode(
-    attr: &RawAttr<'_>,
-    context: &Context,
-    draft: &mut Draft,
-) -> Result<(), FaultKind> {
-    let path = AsPath::decode(attr.value, context.as4)?;
-    // RFC 5065 §5: member ASes do not leave their confederation.
-    let confederation = path
-        .segments()
-        .any(|segment| segment.kind.is_confederation());
-    // RFC 4271 §5.1.2: a speaker puts its AS in front of what it sends to another AS.
-    if context.kind == PeerKind::External && (confederation || path.is_empty()) {
-        return Err(FaultKind::Value);
-    }
-    draft.attributes.as_path = path;
-    Ok(())
-}
+impl Field for AsPath {
+    /// It is always packed, an empty path as one octet.
+    const BITS: u32 = 0;
 
-pub(super) fn encode(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
-    set.put(AttrCode::AsPath, out, |out| {
-        set.as_path.encode_value(as4, out)
-    });
+    fn form(&self) -> u64 {
+        0
+    }
+
+    fn is_present(&self) -> bool {
+        true
+    }
+
+    fn decode(value: &[u8], context: &Context) -> Result<Self, FaultKind> {
+        let path = Self::read(value, context.as4)?;
+        // RFC 5065 §5: member ASes do not leave their confederation.
+        let confederation = path
+            .segments()
+            .any(|segment| segment.kind.is_confederation());
+        // RFC 4271 §5.1.2: a speaker puts its AS in front of what it sends to another AS.
+        if context.kind == PeerKind::External && (confederation || path.is_empty()) {
+            return Err(FaultKind::Value);
+        }
+        Ok(path)
+    }
+
+    fn encode(&self, as4: bool, out: &mut Vec<u8>) {
+        self.encode_value(as4, out);
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        put_slice(&self.octets, out);
+    }
+
+    fn unpack(_: u64, reader: &mut Reader<'_>) -> Option<Self> {
+        let octets = octets(reader)?.into();
+        Some(Self { octets })
+    }
+
+    fn report(&self) -> Report {
+        Report::text(self)
+    }
+
+    #[cfg(feature = "strategy")]
+    fn strategy(confederations: bool) -> BoxedStrategy<Self> {
+        crate::strategy::as_path(confederations).boxed()
+    }
 }

@@ -6,8 +6,7 @@ use crate::attr::aggregator::Aggregator;
 use crate::attr::as_path::AsPath;
 use crate::attr::code::{AttrCode, FLAG_OPTIONAL, FLAG_PARTIAL, FLAG_TRANSITIVE};
 use crate::attr::raw::{RawAttr, RawAttrs};
-use crate::attr::set::Attributes;
-use crate::attr::table::{Place, row};
+use crate::attr::table::{Attributes, Place, row};
 use crate::attr::unknown::RawAttribute;
 use crate::attr::{as4, next_hop};
 use crate::family::Family;
@@ -23,14 +22,25 @@ pub(crate) struct Context {
     pub(crate) kind: PeerKind,
     /// IPv4-mapped next hops of IPv6 unicast are taken.
     pub(crate) v4_mapped_next_hop: bool,
+    /// Where the routes are. No part of the octet for cache keys, which have family and next hop.
+    pub(crate) routes: Routes,
 }
 
 impl Context {
+    /// That of values in packed sets.
+    pub(crate) const PACKED: Self = Self {
+        as4: true,
+        kind: PeerKind::Internal,
+        v4_mapped_next_hop: true,
+        routes: Routes::Body,
+    };
+
     pub(crate) const fn new(params: &SessionParams) -> Self {
         Self {
             as4: params.as4,
             kind: params.kind,
             v4_mapped_next_hop: params.v4_mapped_next_hop,
+            routes: Routes::Body,
         }
     }
 
@@ -58,14 +68,33 @@ pub(crate) enum Source<'a> {
     Nothing,
 }
 
+impl Source<'_> {
+    const fn routes(&self) -> Routes {
+        match self {
+            Self::Body => Routes::Body,
+            Self::Mp { family, .. } => Routes::Mp(*family),
+            Self::Nothing => Routes::None,
+        }
+    }
+}
+
+/// Where the routes of a set are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Routes {
+    /// In the NLRI field.
+    Body,
+    /// In MP_REACH_NLRI.
+    Mp(Family),
+    /// There are none.
+    None,
+}
+
 /// A set that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) attributes: Attributes,
     pub(crate) as4_path: Option<AsPath>,
     pub(crate) as4_aggregator: Option<Aggregator>,
-    /// Where faults of the next hop are to be laid.
-    pub(crate) next_hop_is_mp: bool,
     seen: [u64; 4],
 }
 
@@ -89,10 +118,11 @@ pub(crate) fn decode<'a>(
     source: Source<'_>,
     context: &Context,
 ) -> (Attributes, Vec<Fault>) {
-    let mut draft = Draft {
-        next_hop_is_mp: !matches!(source, Source::Body),
-        ..Draft::default()
+    let context = &Context {
+        routes: source.routes(),
+        ..*context
     };
+    let mut draft = Draft::default();
     let mut faults = Vec::new();
     for attr in pieces.flat_map(|(octets, at)| RawAttrs::new(octets, at)) {
         let fault = match attr {
@@ -151,8 +181,8 @@ fn one(attr: &RawAttr<'_>, context: &Context, draft: &mut Draft) -> Result<(), F
         return Ok(());
     };
     (codec.decode)(attr, context, draft)?;
-    if attr.flags & FLAG_PARTIAL != 0 {
-        draft.attributes.partial.insert(attr.code);
+    if attr.flags & FLAG_PARTIAL != 0 && row.can_be_partial() {
+        draft.attributes.rare.partial.insert(attr.code);
     }
     Ok(())
 }

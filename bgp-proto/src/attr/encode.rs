@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_PARTIAL};
-use crate::attr::set::Attributes;
-use crate::attr::table::{TABLE, row};
+use crate::attr::table::{Attributes, COMMON, TABLE, row};
 
 impl Attributes {
     /// Appends the set's canonical encoding: attributes in the order of their codes, lengths
@@ -19,7 +18,12 @@ impl Attributes {
     /// [`UpdateWriter`](crate::UpdateWriter) accepts.
     pub fn encode(&self, as4: bool, out: &mut Vec<u8>) {
         let mut unknown = self.unknown.iter().peekable();
-        for row in TABLE {
+        let rows: &[_] = if self.rare.has_room() {
+            &TABLE
+        } else {
+            &COMMON
+        };
+        for row in rows {
             while let Some(attr) = unknown.next_if(|attr| attr.code < row.code) {
                 attr.forward(out);
             }
@@ -32,7 +36,7 @@ impl Attributes {
 
     /// Appends one typed attribute: the flags of its row, Partial if the set says so.
     pub(crate) fn put(&self, code: AttrCode, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
-        let partial = if self.partial.contains(code) {
+        let partial = if self.rare.partial.contains(code) {
             FLAG_PARTIAL
         } else {
             0

@@ -1,24 +1,25 @@
-//! Path attributes: one file and one row of the table for each (RFC 4271 §5).
+//! Path attributes: a row of the table for each, and a file where its value is a type of its own
+//! (RFC 4271 §5).
 
 mod aggregator;
 mod as4;
 mod as_path;
-mod atomic_aggregate;
-mod cluster_list;
 mod code;
-mod communities;
+mod codes;
 mod decode;
 mod encode;
-mod extended_communities;
-mod large_communities;
-mod local_pref;
-mod med;
+mod field;
+mod items;
 mod mp;
 mod next_hop;
 mod origin;
-mod originator_id;
+mod pack;
 mod packed;
+mod rare;
 mod raw;
+mod report;
+#[cfg(test)]
+mod samples;
 mod set;
 mod table;
 #[cfg(test)]
@@ -28,11 +29,14 @@ mod unknown;
 pub use aggregator::Aggregator;
 pub use as_path::{AsPath, AsPathSegment, SegmentKind};
 pub use code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_OPTIONAL, FLAG_PARTIAL, FLAG_TRANSITIVE};
+pub use codes::AttrCodes;
 pub use next_hop::NextHop;
 pub use origin::Origin;
 pub use packed::{PackedAttributes, Packer};
+pub use rare::Rare;
 pub use raw::{RawAttr, RawAttrs};
-pub use set::{Attributes, PartialBits};
+pub use report::Report;
+pub use table::{Attributes, RareAttributes};
 pub use unknown::RawAttribute;
 
 pub(crate) use decode::{Context, Source, decode};

@@ -5,12 +5,16 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::attr::code::AttrCode;
-use crate::attr::decode::{Context, Draft};
-use crate::attr::raw::RawAttr;
-use crate::attr::set::Attributes;
+#[cfg(feature = "strategy")]
+use proptest::prelude::*;
+
+use crate::attr::decode::{Context, Routes};
+use crate::attr::field::Field;
+use crate::attr::pack::{octets, put_slice};
+use crate::attr::report::Report;
 use crate::family::{AFI_IPV4, Family, NextHopForm};
 use crate::fault::FaultKind;
+use crate::reader::Reader;
 
 /// Octets of the route distinguisher ahead of a VPN next hop; all zero (RFC 4364 §4.3.2).
 const RD: [u8; 8] = [0; 8];
@@ -103,26 +107,88 @@ const fn usable_v6(address: Ipv6Addr) -> bool {
     !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
 }
 
-pub(super) fn decode(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Result<(), FaultKind> {
-    // RFC 4760 §3: beside MP_REACH_NLRI it is ignored; some peers send 0.0.0.0 there.
-    if draft.next_hop_is_mp {
-        return Ok(());
-    }
-    let value: [u8; 4] = attr.value.try_into().map_err(|_| FaultKind::Length)?;
-    let address = Ipv4Addr::from(value);
-    // RFC 4271 §6.3
-    if !usable_v4(address) {
-        return Err(FaultKind::NextHop);
-    }
-    draft.attributes.next_hop = Some(NextHop::V4(address));
-    Ok(())
-}
+/// The forms of a packed next hop.
+const V4: u64 = 1;
+const V6: u64 = 2;
+const V6_LINK_LOCAL: u64 = 3;
+const OPAQUE: u64 = 4;
 
-pub(super) fn encode(set: &Attributes, _as4: bool, out: &mut Vec<u8>) {
-    if let Some(NextHop::V4(address)) = &set.next_hop {
-        set.put(AttrCode::NextHop, out, |out| {
-            out.extend_from_slice(&address.octets())
-        });
+impl Field for Option<NextHop> {
+    const BITS: u32 = 3;
+
+    fn form(&self) -> u64 {
+        match self {
+            None => 0,
+            Some(NextHop::V4(_)) => V4,
+            Some(NextHop::V6 {
+                link_local: None, ..
+            }) => V6,
+            Some(NextHop::V6 { .. }) => V6_LINK_LOCAL,
+            Some(NextHop::Opaque(_)) => OPAQUE,
+        }
+    }
+
+    /// Others are in MP_REACH_NLRI.
+    fn is_sent(&self) -> bool {
+        self.form() == V4
+    }
+
+    fn decode(value: &[u8], context: &Context) -> Result<Self, FaultKind> {
+        // RFC 4760 §3: beside MP_REACH_NLRI it is ignored; some peers send 0.0.0.0 there.
+        if context.routes != Routes::Body {
+            return Ok(None);
+        }
+        let value: [u8; 4] = value.try_into().map_err(|_| FaultKind::Length)?;
+        let address = Ipv4Addr::from(value);
+        // RFC 4271 §6.3
+        if !usable_v4(address) {
+            return Err(FaultKind::NextHop);
+        }
+        Ok(Some(NextHop::V4(address)))
+    }
+
+    fn encode(&self, _as4: bool, out: &mut Vec<u8>) {
+        if let Some(NextHop::V4(address)) = self {
+            out.extend_from_slice(&address.octets());
+        }
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            None => {}
+            Some(NextHop::V4(address)) => out.extend_from_slice(&address.octets()),
+            Some(NextHop::V6 { global, link_local }) => {
+                out.extend_from_slice(&global.octets());
+                out.extend(link_local.iter().flat_map(Ipv6Addr::octets));
+            }
+            Some(NextHop::Opaque(octets)) => put_slice(octets, out),
+        }
+    }
+
+    fn unpack(form: u64, reader: &mut Reader<'_>) -> Option<Self> {
+        let mut address = || reader.array::<16>().map(Ipv6Addr::from);
+        Some(Some(match form {
+            0 => return Some(None),
+            V4 => NextHop::V4(reader.array::<4>()?.into()),
+            V6 => NextHop::v6(address()?),
+            V6_LINK_LOCAL => NextHop::V6 {
+                global: address()?,
+                link_local: Some(address()?),
+            },
+            _ => NextHop::Opaque(octets(reader)?.into()),
+        }))
+    }
+
+    fn report(&self) -> Report {
+        self.as_ref().map_or(Report::Flag, Report::text)
+    }
+
+    #[cfg(feature = "strategy")]
+    fn strategy(_confederations: bool) -> BoxedStrategy<Self> {
+        let addresses = crate::strategy::ipv4_unicast();
+        addresses
+            .prop_map(|address| Some(NextHop::V4(address)))
+            .boxed()
     }
 }
 

@@ -3,11 +3,14 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::attr::code::AttrCode;
-use crate::attr::decode::{Context, Draft};
-use crate::attr::raw::RawAttr;
-use crate::attr::set::Attributes;
+#[cfg(feature = "strategy")]
+use proptest::prelude::*;
+
+use crate::attr::decode::Context;
+use crate::attr::field::Field;
+use crate::attr::report::Report;
 use crate::fault::FaultKind;
+use crate::reader::Reader;
 
 /// Where a route came into BGP; the smaller is preferred (RFC 4271 §9.1.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +35,7 @@ impl Origin {
     }
 
     /// The origin of a value on the wire.
-    pub(super) const fn from_octet(octet: u8) -> Option<Self> {
+    const fn from_octet(octet: u8) -> Option<Self> {
         match octet {
             0 => Some(Self::Igp),
             1 => Some(Self::Egp),
@@ -48,14 +51,41 @@ impl fmt::Display for Origin {
     }
 }
 
-pub(super) fn decode(attr: &RawAttr<'_>, _: &Context, draft: &mut Draft) -> Result<(), FaultKind> {
-    let [value] = attr.value else {
-        return Err(FaultKind::Length);
-    };
-    draft.attributes.origin = Origin::from_octet(*value).ok_or(FaultKind::Value)?;
-    Ok(())
-}
+/// The form of the packed field is the value: IGP, which most routes have, takes no octet.
+impl Field for Origin {
+    const BITS: u32 = 2;
 
-pub(super) fn encode(set: &Attributes, _as4: bool, out: &mut Vec<u8>) {
-    set.put(AttrCode::Origin, out, |out| out.push(set.origin as u8));
+    fn form(&self) -> u64 {
+        *self as u64
+    }
+
+    fn is_present(&self) -> bool {
+        true
+    }
+
+    fn decode(value: &[u8], _: &Context) -> Result<Self, FaultKind> {
+        let [value] = value else {
+            return Err(FaultKind::Length);
+        };
+        Self::from_octet(*value).ok_or(FaultKind::Value)
+    }
+
+    fn encode(&self, _as4: bool, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn pack(&self, _: &mut Vec<u8>) {}
+
+    fn unpack(form: u64, _: &mut Reader<'_>) -> Option<Self> {
+        Self::from_octet(u8::try_from(form).ok()?)
+    }
+
+    fn report(&self) -> Report {
+        Report::text(self)
+    }
+
+    #[cfg(feature = "strategy")]
+    fn strategy(_confederations: bool) -> BoxedStrategy<Self> {
+        prop_oneof![Just(Self::Igp), Just(Self::Egp), Just(Self::Incomplete)].boxed()
+    }
 }

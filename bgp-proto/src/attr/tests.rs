@@ -89,6 +89,38 @@ fn sets_are_canonical_only_when_asked() {
 }
 
 #[test]
+fn samples_are_read_written_and_found_malformed() {
+    use samples::{attribute, decoded, encoded, fault, shown};
+    let med = attribute(0x80, 4, &[0, 0, 0, 9]);
+    let set = decoded(&med);
+    assert_eq!((set.med, encoded(&set)), (Some(9), med));
+    assert_eq!(shown(&set), "", "no rare attribute");
+    let short = attribute(0x80, 4, &[0, 0, 9]);
+    let wanted = (crate::FaultKind::Length, crate::Remedy::TreatAsWithdraw);
+    assert_eq!(fault(&short), wanted);
+}
+
+#[test]
+fn sets_without_rare_attributes_pay_nothing_for_them() {
+    let mut set = Attributes {
+        local_pref: Some(100),
+        next_hop: Some(NextHop::V4([10, 0, 0, 1].into())),
+        communities: [crate::Community(7)].to_vec(),
+        large_communities: [crate::LargeCommunity::new(1, 2, 3)].to_vec(),
+        ..Attributes::default()
+    };
+    let mut packer = Packer::default();
+    let octets = packer.pack(&set).to_vec();
+    // Two octets of head, AS_PATH, NEXT_HOP, LOCAL_PREF, a list of one, a list of one.
+    assert_eq!(octets.len(), 2 + 1 + 4 + 4 + (1 + 4) + (1 + 12));
+    // Room that nothing is in is as good as none.
+    set.rare = RareAttributes::default().into();
+    assert_eq!(packer.pack(&set), octets);
+    assert_eq!(packer.keep().unpack(), set);
+    assert_eq!(size_of::<Rare>(), size_of::<usize>());
+}
+
+#[test]
 fn lengths_take_two_octets_only_when_they_must() {
     for (count, head) in [(63, &[0xc0, 8, 252][..]), (64, &[0xd0, 8, 1, 0])] {
         let communities = (0..count).map(crate::Community).collect();

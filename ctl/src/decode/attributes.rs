@@ -4,41 +4,29 @@ use bgp_proto::attr::{RawAttr, RawAttrs};
 use bgp_proto::{AttrCode, Attributes, Fault, FaultKind};
 
 use crate::decode::octets::to_hex;
-use crate::decode::schema::{AggregatorReport, AttributeReport, UnknownReport};
+use crate::decode::schema::{AttributeReport, UnknownReport};
 
 /// Reports a set that was decoded, with the faults found, from `octets`. What could not be
 /// read is among the unknown ones.
 pub(crate) fn report(set: &Attributes, faults: &[Fault], octets: &[u8]) -> AttributeReport {
-    // A default in the set where the attribute is not there, or bad.
+    // The set has a default where one of these is not there, or bad, and the next hop of
+    // MP_REACH_NLRI.
     let good = |code: AttrCode| {
         let bad = |fault: &Fault| fault.attr == code && fault.kind != FaultKind::Duplicate;
         raw(octets).any(|attr| attr.code == code) && !faults.iter().any(bad)
     };
+    let is_shown = |code: AttrCode| match code {
+        AttrCode::Origin | AttrCode::AsPath | AttrCode::NextHop => good(code),
+        _ => true,
+    };
+    let typed = set.reports().into_iter();
+    let typed = typed.filter(|(code, _)| is_shown(*code));
     AttributeReport {
-        origin: good(AttrCode::Origin).then(|| set.origin.name()),
-        as_path: good(AttrCode::AsPath).then(|| set.as_path.to_string()),
-        next_hop: match &set.next_hop {
-            Some(next_hop) if good(AttrCode::NextHop) => Some(next_hop.to_string()),
-            _ => None,
-        },
-        multi_exit_disc: set.med,
-        local_pref: set.local_pref,
-        atomic_aggregate: set.atomic_aggregate,
-        aggregator: set.aggregator.map(|aggregator| AggregatorReport {
-            asn: aggregator.asn.0,
-            id: aggregator.id,
-        }),
-        communities: texts(&set.communities),
-        originator_id: set.originator_id.map(|id| id.to_string()),
-        cluster_list: texts(&set.cluster_list),
-        extended_communities: texts(&set.extended_communities),
-        large_communities: texts(&set.large_communities),
+        typed: typed
+            .filter_map(|(code, value)| Some((code.name()?, value)))
+            .collect(),
         unknown: unread(set, faults, octets),
     }
-}
-
-fn texts(items: &[impl ToString]) -> Vec<String> {
-    items.iter().map(ToString::to_string).collect()
 }
 
 fn raw(octets: &[u8]) -> impl Iterator<Item = RawAttr<'_>> {

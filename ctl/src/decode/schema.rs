@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use bgp_proto::attr::Report;
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 
 /// One object: where it was found and what it is.
 #[derive(Debug, Serialize)]
@@ -189,35 +191,11 @@ pub(crate) struct NlriReport {
 }
 
 /// Path attributes by the names RFCs give them.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AttributeReport {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) origin: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) as_path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next_hop: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) multi_exit_disc: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) local_pref: Option<u32>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) atomic_aggregate: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) aggregator: Option<AggregatorReport>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) communities: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) originator_id: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) cluster_list: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) extended_communities: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) large_communities: Vec<String>,
+    /// Those that have a row in the codec's table, in its order.
+    pub(crate) typed: Vec<(&'static str, Report)>,
     /// Attributes that are carried unread, or could not be read.
-    #[serde(rename = "unknown", skip_serializing_if = "Vec::is_empty")]
     pub(crate) unknown: Vec<UnknownReport>,
 }
 
@@ -227,11 +205,34 @@ impl AttributeReport {
     }
 }
 
-/// AGGREGATOR.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct AggregatorReport {
-    pub(crate) asn: u32,
-    pub(crate) id: Ipv4Addr,
+impl Serialize for AttributeReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in &self.typed {
+            map.serialize_entry(name, &Json(value))?;
+        }
+        if !self.unknown.is_empty() {
+            map.serialize_entry("unknown", &self.unknown)?;
+        }
+        map.end()
+    }
+}
+
+/// A value of an attribute as JSON.
+struct Json<'a>(&'a Report);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Report::Flag => serializer.serialize_bool(true),
+            Report::Number(number) => serializer.serialize_u64(*number),
+            Report::Text(text) => serializer.serialize_str(text),
+            Report::List(values) => serializer.collect_seq(values.iter().map(Json)),
+            Report::Fields(fields) => {
+                serializer.collect_map(fields.iter().map(|(name, value)| (name, Json(value))))
+            }
+        }
+    }
 }
 
 /// An attribute as octets.

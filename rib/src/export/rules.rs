@@ -6,8 +6,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::attr::FLAG_PARTIAL;
 use bgp_proto::{
-    Asn, Attributes, ClusterId, ExtendedCommunity, Family, FamilyRow, Framing, NextHop,
-    NextHopForm, RawAttribute, RouterId,
+    Asn, Attributes, ClusterId, Family, FamilyRow, Framing, NextHop, NextHopForm, RawAttribute,
+    RouterId,
 };
 
 use super::paths::SendPaths;
@@ -175,17 +175,11 @@ pub(crate) fn rewrite(
 fn leave_as(told: &mut Attributes, origin: &Origin, rules: &GroupRules) {
     // RFC 4271 §5.1.2 b.
     told.as_path.prepend(rules.local_asn);
-    // RFC 4271 §5.1.5, RFC 4456 §8.
-    told.local_pref = None;
-    told.originator_id = None;
-    told.cluster_list.clear();
+    told.leave_as();
     // RFC 4271 §5.1.4: what one neighbouring AS has said is not for another.
     if origin.role != Role::Local {
         told.med = None;
     }
-    // RFC 4360 §6.
-    told.extended_communities
-        .retain(ExtendedCommunity::is_transitive);
 }
 
 /// RFC 2545 §3: a link-local next hop is for peers on that very link, and we do not know that the

@@ -1,6 +1,6 @@
 use alloc::vec;
 
-use bgp_proto::{AsPath, AttrCode, Community, Family};
+use bgp_proto::{AsPath, AttrCode, Community, ExtendedCommunity, Family};
 
 use super::*;
 
