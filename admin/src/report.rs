@@ -248,6 +248,9 @@ pub struct Path {
     pub originator_id: Option<String>,
     /// CLUSTER_LIST (RFC 4456).
     pub cluster_list: Vec<String>,
+    /// Other attributes that this speaker reads, by the names of their RFCs; absent without any.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub other_attributes: BTreeMap<String, String>,
     /// Attributes this speaker does not know, as `code:flags:hex`.
     pub unknown: Vec<String>,
     /// The step of the decision process where it lost; absent for the best.

@@ -167,6 +167,9 @@ fn attribute_words(attributes: &Attributes) -> Path {
         extended_communities: words(&attributes.extended_communities),
         originator_id: attributes.originator_id.as_ref().map(ToString::to_string),
         cluster_list: words(&attributes.cluster_list),
+        other_attributes: (attributes.rare.reports().into_iter())
+            .map(|(code, value)| (code.to_string(), value.to_string()))
+            .collect(),
         unknown: attributes.unknown.iter().map(raw_attribute).collect(),
         ..Path::default()
     }
