@@ -11,8 +11,8 @@ impl Attributes {
     /// IPv4 one. On sessions without four-octet AS numbers AS4_PATH and AS4_AGGREGATOR are
     /// added where they are needed (RFC 6793 §4.2.2).
     ///
-    /// Unknown attributes are passed on with the Partial flag if they are transitive, else
-    /// left out (RFC 4271 §5).
+    /// Unknown attributes are written with their flags: those of another speaker need
+    /// [`pass_on`](Self::pass_on) first.
     ///
     /// A set too large for any message gives octets that no
     /// [`UpdateWriter`](crate::UpdateWriter) accepts.
@@ -25,13 +25,13 @@ impl Attributes {
         };
         for row in rows {
             while let Some(attr) = unknown.next_if(|attr| attr.code < row.code) {
-                attr.forward(out);
+                attr.encode(out);
             }
             if let Some(codec) = &row.codec {
                 (codec.encode)(self, as4, out);
             }
         }
-        unknown.for_each(|attr| attr.forward(out));
+        unknown.for_each(|attr| attr.encode(out));
     }
 
     /// Appends one typed attribute: the flags of its row, Partial if the set says so.

@@ -1,8 +1,10 @@
 //! What can be done with the path attributes of a route as one value.
 
+use crate::attr::code::FLAG_PARTIAL;
 use crate::attr::field::{Field, sort_dedup};
 use crate::attr::next_hop::NextHop;
 use crate::attr::table::{Attributes, Place, VisitorMut};
+use crate::attr::unknown::RawAttribute;
 use crate::community::Community;
 
 struct Canonicalize;
@@ -32,6 +34,15 @@ impl Attributes {
     pub fn canonicalize(&mut self) {
         self.edit(&mut Canonicalize);
         sort_dedup(&mut self.unknown);
+    }
+
+    /// Makes a received set one to pass on: unknown attributes stay only if they are transitive,
+    /// and get the Partial flag (RFC 4271 §5).
+    pub fn pass_on(&mut self) {
+        self.unknown.retain(RawAttribute::is_transitive);
+        for attr in &mut self.unknown {
+            attr.flags |= FLAG_PARTIAL;
+        }
     }
 
     /// Removes what does not cross the border of an AS: attributes of internal sessions

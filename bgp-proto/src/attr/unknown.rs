@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_PARTIAL, FLAG_TRANSITIVE};
+use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_TRANSITIVE};
 use crate::attr::encode::put_attribute;
 use crate::attr::raw::RawAttr;
 
@@ -34,15 +34,12 @@ impl RawAttribute {
         self.flags & FLAG_TRANSITIVE != 0
     }
 
-    /// Appends the attribute as it is passed on: not at all if it is not transitive, else
-    /// with the Partial flag (RFC 4271 §5).
-    pub(super) fn forward(&self, out: &mut Vec<u8>) {
-        if self.is_transitive() {
-            let flags = self.flags & !FLAG_EXTENDED_LENGTH | FLAG_PARTIAL;
-            put_attribute(flags, self.code, out, |out| {
-                out.extend_from_slice(&self.value)
-            });
-        }
+    /// Appends the attribute with its flags.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let flags = self.flags & !FLAG_EXTENDED_LENGTH;
+        put_attribute(flags, self.code, out, |out| {
+            out.extend_from_slice(&self.value)
+        });
     }
 }
 

@@ -54,7 +54,7 @@ fn unknown_attributes_are_passed_on_or_dropped() {
     let local: &[u8] = &[0x80, 98, 1, 7];
     let body = body(&[], &[ORIGIN, AS_PATH, NEXT_HOP, local, transitive], ROUTE);
     assert_eq!(faults(&body, &session(External)), []);
-    let set = set(&body, &session(External));
+    let mut set = set(&body, &session(External));
     let known: Vec<_> = set
         .unknown
         .iter()
@@ -62,6 +62,11 @@ fn unknown_attributes_are_passed_on_or_dropped() {
         .collect();
     assert_eq!(known, [(98, 0x80), (99, 0xc0)]);
     let mut out = Vec::new();
+    set.encode(true, &mut out);
+    let as_it_came = [&GOOD.concat(), local, transitive].concat();
+    assert_eq!(out, as_it_came, "flags stay until it is passed on");
+    out.clear();
+    set.pass_on();
     set.encode(true, &mut out);
     // RFC 4271 §5: Partial set on the one, the other gone.
     assert_eq!(out, [GOOD.concat(), vec![0xe0, 99, 2, 1, 2]].concat());

@@ -4,10 +4,8 @@
 use alloc::collections::BTreeMap;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use bgp_proto::attr::FLAG_PARTIAL;
 use bgp_proto::{
-    Asn, Attributes, ClusterId, Family, FamilyRow, Framing, NextHop, NextHopForm, RawAttribute,
-    RouterId,
+    Asn, Attributes, ClusterId, Family, FamilyRow, Framing, NextHop, NextHopForm, RouterId,
 };
 
 use super::paths::SendPaths;
@@ -145,11 +143,9 @@ pub(crate) fn rewrite(
     } else {
         told.next_hop = rules.own_next_hop(row);
     }
-    // RFC 4271 §5: what we do not know goes on only if it is transitive, and says that somebody
-    // on the way did not know it.
-    told.unknown.retain(RawAttribute::is_transitive);
-    for unknown in &mut told.unknown {
-        unknown.flags |= FLAG_PARTIAL;
+    // Routes of our own keep the flags of unknown attributes as they were given.
+    if origin.role != Role::Local {
+        told.pass_on();
     }
     if rules.role == Role::External {
         leave_as(&mut told, origin, rules);

@@ -266,10 +266,12 @@ impl Model {
                 _ => return None,
             });
         }
-        told.unknown.retain(|unknown| unknown.is_transitive());
-        told.unknown
-            .iter_mut()
-            .for_each(|unknown| unknown.flags |= FLAG_PARTIAL);
+        if source != Role::Local {
+            told.unknown.retain(|unknown| unknown.is_transitive());
+            told.unknown
+                .iter_mut()
+                .for_each(|unknown| unknown.flags |= FLAG_PARTIAL);
+        }
         if receiver == Role::External {
             told.as_path.prepend(LOCAL_ASN);
             told.local_pref = None;

@@ -1,6 +1,6 @@
 use alloc::vec;
 
-use bgp_proto::{AsPath, AttrCode, Community, ExtendedCommunity, Family};
+use bgp_proto::{AsPath, AttrCode, Community, ExtendedCommunity, Family, RawAttribute};
 
 use super::*;
 
@@ -251,5 +251,7 @@ fn unknown_attributes_go_on_if_they_may() {
     for role in [Role::External, Role::Client] {
         let out = told(&route, Role::External, &to(role));
         assert_eq!(out.unknown, [unknown(200, 0xe0)], "RFC 4271 §5: Partial");
+        let out = told(&route, Role::Local, &to(role));
+        assert_eq!(out.unknown, route.unknown, "our own keep their flags");
     }
 }
