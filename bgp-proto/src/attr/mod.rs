@@ -12,6 +12,7 @@ mod field;
 mod items;
 mod mp;
 mod next_hop;
+mod only_to_customer;
 mod origin;
 mod pack;
 mod packed;

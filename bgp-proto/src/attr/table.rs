@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "strategy")]
 use proptest::prelude::*;
 
+use crate::asn::Asn;
 use crate::attr::aggregator::Aggregator;
 use crate::attr::as_path::AsPath;
 use crate::attr::as4;
@@ -302,6 +303,8 @@ table! {
         LargeCommunities    OPTIONAL_TRANSITIVE Any      withdraw /* 8092 §6    */ withdraw large_communities: Vec<LargeCommunity>;
     }
     rare {
+        /// ONLY_TO_CUSTOMER: the AS that marked the route against leaks.
+        OnlyToCustomer      OPTIONAL_TRANSITIVE Any      withdraw /* 9234 §5    */ withdraw otc: Option<Asn>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;
