@@ -14,6 +14,7 @@ use crate::attr::code::{AttrCode, FLAG_OPTIONAL, FLAG_TRANSITIVE};
 use crate::attr::codes::AttrCodes;
 use crate::attr::decode::{Context, Draft};
 use crate::attr::field::{Field, RareField};
+use crate::attr::ipv6_extended_communities::Ipv6ExtendedCommunity;
 use crate::attr::next_hop::NextHop;
 use crate::attr::origin::Origin;
 use crate::attr::rare::Rare;
@@ -305,6 +306,8 @@ table! {
     rare {
         /// ONLY_TO_CUSTOMER: the AS that marked the route against leaks.
         OnlyToCustomer      OPTIONAL_TRANSITIVE Any      withdraw /* 9234 §5    */ withdraw otc: Option<Asn>;
+        /// IPV6_EXTENDED_COMMUNITIES.
+        Ipv6ExtendedCommunities OPTIONAL_TRANSITIVE Any  withdraw /* 7606 §7.15 */ withdraw ipv6_extended_communities: Vec<Ipv6ExtendedCommunity>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;
