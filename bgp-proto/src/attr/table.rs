@@ -17,6 +17,7 @@ use crate::attr::field::{Field, RareField};
 use crate::attr::ipv6_extended_communities::Ipv6ExtendedCommunity;
 use crate::attr::next_hop::NextHop;
 use crate::attr::origin::Origin;
+use crate::attr::pmsi_tunnel::PmsiTunnel;
 use crate::attr::rare::Rare;
 use crate::attr::raw::RawAttr;
 use crate::attr::unknown::RawAttribute;
@@ -308,6 +309,8 @@ table! {
         OnlyToCustomer      OPTIONAL_TRANSITIVE Any      withdraw /* 9234 §5    */ withdraw otc: Option<Asn>;
         /// IPV6_EXTENDED_COMMUNITIES.
         Ipv6ExtendedCommunities OPTIONAL_TRANSITIVE Any  withdraw /* 7606 §7.15 */ withdraw ipv6_extended_communities: Vec<Ipv6ExtendedCommunity>;
+        /// PMSI_TUNNEL: the tunnel of a VPN's multicast traffic.
+        PmsiTunnel          OPTIONAL_TRANSITIVE Any      withdraw /* 6514 §5    */ withdraw pmsi_tunnel: Option<PmsiTunnel>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;
