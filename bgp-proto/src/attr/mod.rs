@@ -27,6 +27,7 @@ mod set;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tunnel_encapsulation;
 mod unknown;
 
 pub use aggregator::Aggregator;
@@ -42,6 +43,7 @@ pub use rare::Rare;
 pub use raw::{RawAttr, RawAttrs};
 pub use report::Report;
 pub use table::{Attributes, RareAttributes};
+pub use tunnel_encapsulation::{Tunnel, TunnelEncapsulation, TunnelSubTlvType, TunnelType};
 pub use unknown::RawAttribute;
 
 pub(crate) use decode::{Context, Source, decode};

@@ -20,6 +20,7 @@ use crate::attr::origin::Origin;
 use crate::attr::pmsi_tunnel::PmsiTunnel;
 use crate::attr::rare::Rare;
 use crate::attr::raw::RawAttr;
+use crate::attr::tunnel_encapsulation::TunnelEncapsulation;
 use crate::attr::unknown::RawAttribute;
 use crate::community::{Community, ExtendedCommunity, LargeCommunity};
 use crate::fault::{FaultKind, Remedy};
@@ -311,6 +312,8 @@ table! {
         Ipv6ExtendedCommunities OPTIONAL_TRANSITIVE Any  withdraw /* 7606 §7.15 */ withdraw ipv6_extended_communities: Vec<Ipv6ExtendedCommunity>;
         /// PMSI_TUNNEL: the tunnel of a VPN's multicast traffic.
         PmsiTunnel          OPTIONAL_TRANSITIVE Any      withdraw /* 6514 §5    */ withdraw pmsi_tunnel: Option<PmsiTunnel>;
+        /// TUNNEL_ENCAPSULATION: tunnels that lead to the next hop.
+        TunnelEncapsulation OPTIONAL_TRANSITIVE Any      withdraw /* 9012 §13   */ withdraw tunnel_encapsulation: Option<TunnelEncapsulation>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;
