@@ -3,7 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
-use bgp_proto::{AsPath, Asn, Attributes, Community, NextHop, Origin};
+use bgp_proto::{AsPath, Asn, AttrCodes, Attributes, Community, NextHop, Origin};
 
 /// The number of an interned attribute set. Numbers are used again after their set has gone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +58,8 @@ pub(crate) struct Ranks {
     pub(crate) has_local_pref: bool,
     /// Whether whoever sends it is about to go (RFC 8326).
     pub(crate) shuts_down: bool,
+    /// Whether there are attributes that stay in one administrative domain.
+    pub(crate) has_domain: bool,
 }
 
 /// Of what kind a next hop is.
@@ -121,6 +123,7 @@ impl Ranks {
             shuts_down: attributes
                 .communities
                 .contains(&Community::GRACEFUL_SHUTDOWN),
+            has_domain: attributes.of_domain() != AttrCodes::NONE,
         }
     }
 }

@@ -9,7 +9,7 @@ use bgp_proto::{Attributes, Net};
 use crate::decide::{Candidate, Selection, Step, select};
 use crate::eligible::Ineligible;
 use crate::family::FamilyTable;
-use crate::import::preferred;
+use crate::import::Arrival;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::{Policy, RouteContext};
@@ -96,8 +96,8 @@ impl<K: Key> FamilyTable<K> {
             return None;
         };
         let mut attributes = shared.interner.get(path.received());
-        if let Some(local_pref) = preferred(shared, info, path.received()) {
-            attributes.local_pref = local_pref;
+        if let Some(arrival) = Arrival::of(shared, info, path.received()) {
+            arrival.apply(&mut attributes);
         }
         let route = RouteContext {
             family: self.row.family,

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::LazyCell;
 
-use bgp_proto::{Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy, RouteBatch};
+use bgp_proto::{AttrCodes, Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy, RouteBatch};
 use smallvec::SmallVec;
 
 use crate::attributes::AttrId;
@@ -62,15 +62,38 @@ struct Wanted<'a> {
     slot: Option<u32>,
 }
 
-/// Another LOCAL_PREF, or none, that a set gets before the import policy looks at it.
-pub(crate) fn preferred(shared: &Shared, info: &PeerInfo, received: AttrId) -> Option<Option<u32>> {
-    let ranks = shared.interner.ranks(received);
-    if ranks.shuts_down {
-        Some(Some(0)) // RFC 8326 §4.1: below whatever else there is.
-    } else if info.role == Role::External && ranks.has_local_pref {
-        Some(None) // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
-    } else {
-        None
+/// What changes in a set before the import policy looks at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// Another LOCAL_PREF, or none.
+    local_pref: Option<Option<u32>>,
+    /// The attributes of an administrative domain that stay, if others may have to go.
+    domain: Option<AttrCodes>,
+}
+
+impl Arrival {
+    /// What changes in a set that a peer has sent; `None` if nothing does.
+    pub(crate) fn of(shared: &Shared, info: &PeerInfo, received: AttrId) -> Option<Self> {
+        let ranks = shared.interner.ranks(received);
+        let is_external = info.role == Role::External;
+        let local_pref = if ranks.shuts_down {
+            Some(Some(0)) // RFC 8326 §4.1: below whatever else there is.
+        } else if is_external && ranks.has_local_pref {
+            Some(None) // RFC 4271 §5.1.5: what another AS prefers is nothing to us.
+        } else {
+            None
+        };
+        let domain = (is_external && ranks.has_domain).then_some(info.domain);
+        (local_pref.is_some() || domain.is_some()).then_some(Self { local_pref, domain })
+    }
+
+    pub(crate) fn apply(self, attributes: &mut Attributes) {
+        if let Some(local_pref) = self.local_pref {
+            attributes.local_pref = local_pref;
+        }
+        if let Some(domain) = self.domain {
+            attributes.enter_as(domain);
+        }
     }
 }
 
@@ -89,13 +112,11 @@ impl Import {
     /// each. Takes over the reference of `received`.
     fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
         let reason = eligible::judge(shared, received, info);
-        let accepted = match (&info.import, preferred(shared, info, received)) {
+        let accepted = match (&info.import, Arrival::of(shared, info, received)) {
             (Policy::RejectAll, _) => None,
-            (_, Some(local_pref)) => {
-                let ours = Attributes {
-                    local_pref,
-                    ..shared.interner.get(received)
-                };
+            (_, Some(arrival)) => {
+                let mut ours = shared.interner.get(received);
+                arrival.apply(&mut ours);
                 Some(shared.intern(ours))
             }
             _ => {

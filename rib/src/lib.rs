@@ -33,6 +33,7 @@
 //!     local_asn: asn,
 //!     as_path: Default::default(),
 //!     cluster_id: Default::default(),
+//!     domain: Default::default(),
 //!     link: Vec::new(),
 //! });
 //!

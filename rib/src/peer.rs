@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use alloc::vec::Vec;
 
-use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
+use bgp_proto::{Asn, AttrCodes, ClusterId, FamilySet, Prefix, RouterId};
 
 use crate::eligible::AsPathChecks;
 use crate::policy::Policy;
@@ -69,6 +69,9 @@ pub struct PeerInfo {
     pub local_asn: Asn,
     /// Which AS_PATHs its routes may have.
     pub as_path: AsPathChecks,
+    /// The attributes of an administrative domain that are accepted from it although it is in
+    /// another AS.
+    pub domain: AttrCodes,
     /// The cluster it belongs to, if it is our client (RFC 4456 §7).
     pub cluster_id: ClusterId,
     /// The subnets of the link to an external peer that is one hop away: its next hops are its own

@@ -203,7 +203,8 @@ impl Rib {
         };
         let before = info.clone();
         change(info);
-        let judged = (&before.import, before.local) != (&info.import, info.local)
+        let judged = (&before.import, before.local, before.domain)
+            != (&info.import, info.local, info.domain)
             || (before.local_asn, before.as_path) != (info.local_asn, info.as_path)
             || before.link != info.link;
         let told =

@@ -64,6 +64,7 @@ fn tables(send: Option<SendPaths>) -> (Rib, GroupId) {
             PeerId(peer.into()),
             PeerInfo {
                 cluster_id: Default::default(),
+                domain: Default::default(),
                 role: Role::Client,
                 asn: ASN,
                 id: RouterId(address),
@@ -90,6 +91,7 @@ fn group(rib: &mut Rib, send: Option<SendPaths>) -> GroupId {
         own_next_hop_v6: None,
         extended_next_hop: false,
         cluster_id: Default::default(),
+        domain: Default::default(),
         export: Policy::AcceptAll,
         add_path: send.map(|send| (FAMILY, send)).into_iter().collect(),
     });

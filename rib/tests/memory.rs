@@ -135,6 +135,7 @@ fn fill(rib: &mut Rib, size: Size) {
             id,
             PeerInfo {
                 cluster_id: Default::default(),
+                domain: Default::default(),
                 role: Role::External,
                 asn: Asn(65_001),
                 id: RouterId(address),
@@ -180,6 +181,7 @@ fn held(size: Size) -> usize {
         own_next_hop_v6: None,
         extended_next_hop: false,
         cluster_id: Default::default(),
+        domain: Default::default(),
         export: Policy::AcceptAll,
         add_path: Default::default(),
     });

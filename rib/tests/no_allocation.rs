@@ -82,6 +82,7 @@ fn rib(multipath_max: u16) -> Rib {
                 local_asn: Asn(64_512),
                 as_path: Default::default(),
                 cluster_id: Default::default(),
+                domain: Default::default(),
                 link: Vec::new(),
             },
         );
@@ -136,6 +137,7 @@ fn receiving_what_is_interned_allocates_nothing() {
                     local_asn: Asn(64_512),
                     as_path: Default::default(),
                     cluster_id: Default::default(),
+                    domain: Default::default(),
                     link: Vec::new(),
                 },
             );

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use bgp_proto::attr::{SegmentKind, TunnelEncapsulation};
 use bgp_proto::{
-    AsPath, Asn, Attributes, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net, NextHop,
-    Nlri, NlriIter, PeerKind, Prefix, Remedy, RouteBatch, RouterId, SessionParams, UpdateView,
-    UpdateWriter, attr::SegmentKind,
+    AsPath, Asn, AttrCode, Attributes, Community, EncodeParams, Family, FamilySet, Ipv4Prefix, Net,
+    NextHop, Nlri, NlriIter, PeerKind, Prefix, Rare, Remedy, RouteBatch, RouterId, SessionParams,
+    UpdateView, UpdateWriter,
 };
 use bytes::BytesMut;
 use rib::limits::PATHS_PER_PEER_MAX;
@@ -50,6 +51,7 @@ fn info(peer: u16) -> PeerInfo {
         local_asn: Asn(64_512),
         as_path: Default::default(),
         cluster_id: Default::default(),
+        domain: Default::default(),
         link: Vec::new(),
     }
 }
@@ -593,4 +595,25 @@ fn route_that_left_by_the_local_as_is_a_loop() {
     assert_eq!(refusal(&mut rib), Some(Ineligible::AsLoop));
     rib.change_peer(PeerId(1), |info| info.as_path.own_as_max = 1);
     assert_eq!(refusal(&mut rib), None);
+}
+
+#[test]
+fn attribute_of_a_domain_is_accepted_where_it_is_allowed() {
+    let mut rib = rib();
+    let mut set = attributes(1, 1);
+    set.rare.tunnel_encapsulation = TunnelEncapsulation::from_octets(&[0, 8, 0, 0]);
+    announce(&mut rib, 1, &set, [(1, 0)].into_iter());
+    announce(&mut rib, 2, &set, [(2, 0)].into_iter());
+    let accepted = |rib: &mut Rib, number| {
+        settle(rib);
+        let route = rib.lookup(FAMILY, Net::V4(prefix(number))).expect("there");
+        let path = &route.paths[0];
+        assert_eq!(path.received.rare, set.rare, "received as it was sent");
+        path.accepted.clone().expect("accepted").rare
+    };
+    assert_eq!(accepted(&mut rib, 1), Rare::NONE, "from another AS");
+    assert_eq!(accepted(&mut rib, 2), set.rare, "internal");
+    let allow = [AttrCode::TunnelEncapsulation];
+    rib.change_peer(PeerId(1), |info| info.domain = allow.into_iter().collect());
+    assert_eq!(accepted(&mut rib, 1), set.rare, "allowed");
 }

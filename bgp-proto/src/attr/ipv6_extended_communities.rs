@@ -118,7 +118,7 @@ mod tests {
     fn ipv6_communities_that_are_not_transitive_stay_in_the_as() {
         let inside = Ipv6ExtendedCommunity::new([0x40, 2], "::1".parse().unwrap(), 1);
         let mut set = decoded(&list(&[target(1), inside]));
-        set.leave_as();
+        set.leave_as(crate::AttrCodes::NONE);
         assert_eq!(set.rare.ipv6_extended_communities, [target(1)]);
     }
 

@@ -58,6 +58,9 @@ pub(crate) enum Place {
     Any,
     /// Internal sessions.
     Internal,
+    /// Sessions within one administrative domain: internal ones, and the external ones that are
+    /// configured for it. The receiver of routes removes it ([`Attributes::enter_as`]).
+    Domain,
     /// Sessions with two-octet AS numbers.
     TwoOctet,
 }
@@ -91,7 +94,7 @@ pub(crate) trait Visitor {
 /// Changes fields of a set, one after the other.
 pub(crate) trait VisitorMut {
     /// Changes one field.
-    fn field<F: Field>(&mut self, place: Place, field: &mut F);
+    fn field<F: Field>(&mut self, code: AttrCode, place: Place, field: &mut F);
 }
 
 /// Gives fields of a set, one after the other.
@@ -212,7 +215,7 @@ macro_rules! table {
             /// Changes every field but the rare ones.
             #[inline]
             pub(crate) fn visit_mut(&mut self, visitor: &mut impl VisitorMut) {
-                $( visitor.field(Place::$place, &mut self.$field); )*
+                $( visitor.field(AttrCode::$code, Place::$place, &mut self.$field); )*
             }
 
             /// Makes a set of its fields, in the order of [`visit`](Self::visit), without rare
@@ -259,7 +262,7 @@ macro_rules! table {
             /// Changes every field.
             pub(crate) fn visit_mut(&mut self, visitor: &mut impl VisitorMut) {
                 let _ = &visitor;
-                $( visitor.field(Place::$rare_place, &mut self.$rare_field); )*
+                $( visitor.field(AttrCode::$rare_code, Place::$rare_place, &mut self.$rare_field); )*
             }
 
             /// Makes a set of its fields, in the order of [`visit`](Self::visit).
@@ -313,7 +316,7 @@ table! {
         /// PMSI_TUNNEL: the tunnel of a VPN's multicast traffic.
         PmsiTunnel          OPTIONAL_TRANSITIVE Any      withdraw /* 6514 §5    */ withdraw pmsi_tunnel: Option<PmsiTunnel>;
         /// TUNNEL_ENCAPSULATION: tunnels that lead to the next hop.
-        TunnelEncapsulation OPTIONAL_TRANSITIVE Any      withdraw /* 9012 §13   */ withdraw tunnel_encapsulation: Option<TunnelEncapsulation>;
+        TunnelEncapsulation OPTIONAL_TRANSITIVE Domain   withdraw /* 9012 §13   */ withdraw tunnel_encapsulation: Option<TunnelEncapsulation>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;

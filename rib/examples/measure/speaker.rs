@@ -134,6 +134,7 @@ impl Bench {
                     local_asn: Asn(64_512),
                     as_path: Default::default(),
                     cluster_id: ClusterId(Ipv4Addr::new(1, 1, 1, 1)),
+                    domain: Default::default(),
                     link: Vec::new(),
                 },
             );
@@ -148,6 +149,7 @@ impl Bench {
             own_next_hop_v6: None,
             extended_next_hop: false,
             cluster_id: ClusterId(own),
+            domain: Default::default(),
             export: Policy::AcceptAll,
             add_path: Default::default(),
         });

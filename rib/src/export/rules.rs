@@ -5,7 +5,8 @@ use alloc::collections::BTreeMap;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
-    Asn, Attributes, ClusterId, Family, FamilyRow, Framing, NextHop, NextHopForm, RouterId,
+    Asn, AttrCodes, Attributes, ClusterId, Family, FamilyRow, Framing, NextHop, NextHopForm,
+    RouterId,
 };
 
 use super::paths::SendPaths;
@@ -46,6 +47,8 @@ pub struct GroupRules {
     pub extended_next_hop: bool,
     /// The cluster of the members, if they are our clients (RFC 4456 §7).
     pub cluster_id: ClusterId,
+    /// The attributes of an administrative domain that members in another AS are sent.
+    pub domain: AttrCodes,
     /// What the members are told at all.
     pub export: Policy,
     /// The families in which the members are told several paths of a prefix (RFC 7911), and which
@@ -171,7 +174,7 @@ pub(crate) fn rewrite(
 fn leave_as(told: &mut Attributes, origin: &Origin, rules: &GroupRules) {
     // RFC 4271 §5.1.2 b.
     told.as_path.prepend(rules.local_asn);
-    told.leave_as();
+    told.leave_as(rules.domain);
     // RFC 4271 §5.1.4: what one neighbouring AS has said is not for another.
     if origin.role != Role::Local {
         told.med = None;

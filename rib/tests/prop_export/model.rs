@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::attr::FLAG_PARTIAL;
 use bgp_proto::{
-    Asn, Attributes, ClusterId, Community, ExtendedCommunity, Family, NextHop, RouterId,
+    Asn, AttrCode, Attributes, ClusterId, Community, ExtendedCommunity, Family, NextHop, RouterId,
 };
 use rib::{Ineligible, InterfaceName, PeerId, PeerInfo, Policy, Role, SendPaths};
 
 use crate::naive::{self, Seen};
-use crate::parts::{GroupKey, link_of};
+use crate::parts::{GroupKey, domain_of, link_of};
 
 pub const LOCAL_ASN: Asn = Asn(64_512);
 pub const ROUTER_ID: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 100));
@@ -73,6 +73,9 @@ impl Model {
         };
         if info.role == Role::External {
             attributes.local_pref = None;
+            if !domain_of(peer.0).contains(AttrCode::TunnelEncapsulation) {
+                attributes.rare.tunnel_encapsulation = None;
+            }
         }
         // RFC 8326 §4.1
         if attributes
@@ -277,6 +280,7 @@ impl Model {
             told.local_pref = None;
             told.originator_id = None;
             told.cluster_list = Vec::new();
+            told.rare.tunnel_encapsulation = None;
             told.extended_communities
                 .retain(ExtendedCommunity::is_transitive);
             if source != Role::Local {

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use bgp_proto::attr::{SegmentKind, TunnelEncapsulation};
 use bgp_proto::{
-    AsPath, Asn, Attributes, ClusterId, Community, Family, Ipv4Prefix, Ipv6Prefix, Net, NextHop,
-    Origin, Prefix, RawAttribute, RouterId, attr::SegmentKind,
+    AsPath, Asn, AttrCode, AttrCodes, Attributes, ClusterId, Community, Family, Ipv4Prefix,
+    Ipv6Prefix, Net, NextHop, Origin, Prefix, Rare, RawAttribute, RouterId,
 };
 use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
@@ -38,6 +39,12 @@ pub fn link_of(peer: u16) -> Option<Ipv4Prefix> {
     (peer == 2).then(|| Ipv4Prefix::new([10, 9, 0, 0].into(), 31).expect("short enough"))
 }
 
+/// The attributes of an administrative domain that a peer of another AS may send.
+pub fn domain_of(peer: u16) -> AttrCodes {
+    let accepted = (peer == 1).then_some(AttrCode::TunnelEncapsulation);
+    accepted.into_iter().collect()
+}
+
 /// A peer, or another one that has taken its place.
 pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
     let role = role_of(peer);
@@ -59,6 +66,7 @@ pub fn info_of(peer: u16, alias: bool, import: &Policy) -> PeerInfo {
         local_asn: session_asn_of(peer),
         as_path: Default::default(),
         cluster_id: CLUSTER_ID,
+        domain: domain_of(peer),
         link: link_of(peer).into_iter().map(Prefix::V4).collect(),
     };
     info.as_path.own_as_max = u8::from(peer == 3 || peer == 5);
@@ -81,6 +89,7 @@ pub fn rules_of(family: Family, (role, send): GroupKey, export: &Policy) -> Grou
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
         cluster_id: CLUSTER_ID,
+        domain: Default::default(),
         export: if role == Role::Internal {
             export.clone()
         } else {
@@ -193,11 +202,17 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
         variant.reflected
     };
     let unknown = |code: u8, flags: u8| RawAttribute {
-        code: bgp_proto::AttrCode(code),
+        code: AttrCode(code),
         flags,
         value: vec![peer as u8].into_boxed_slice(),
     };
+    let mut rare = Rare::NONE;
+    if variant.unknown {
+        rare.otc = Some(Asn(64_601));
+        rare.tunnel_encapsulation = TunnelEncapsulation::from_octets(&[0, 8, 0, 0]);
+    }
     Attributes {
+        rare,
         origin: if variant.origin == 0 {
             Origin::Igp
         } else {

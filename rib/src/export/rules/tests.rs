@@ -1,5 +1,6 @@
 use alloc::vec;
 
+use bgp_proto::attr::TunnelEncapsulation;
 use bgp_proto::{AsPath, AttrCode, Community, ExtendedCommunity, Family, RawAttribute};
 
 use super::*;
@@ -24,6 +25,7 @@ fn to(role: Role) -> GroupRules {
         own_next_hop_v6: Some(OWN_V6),
         extended_next_hop: false,
         cluster_id: CLUSTER,
+        domain: Default::default(),
         export: Policy::AcceptAll,
         add_path: Default::default(),
     }
@@ -253,5 +255,29 @@ fn unknown_attributes_go_on_if_they_may() {
         assert_eq!(out.unknown, [unknown(200, 0xe0)], "RFC 4271 §5: Partial");
         let out = told(&route, Role::Local, &to(role));
         assert_eq!(out.unknown, route.unknown, "our own keep their flags");
+    }
+}
+
+#[test]
+fn attribute_of_a_domain_leaves_the_as_where_it_is_allowed() {
+    let tunnel = TunnelEncapsulation::from_octets(&[0, 8, 0, 0]);
+    let mut route = route();
+    route.rare.tunnel_encapsulation = tunnel.clone();
+    route.rare.otc = Some(Asn(64_700));
+    let closed = to(Role::External);
+    let open = GroupRules {
+        domain: [AttrCode::TunnelEncapsulation].into_iter().collect(),
+        ..closed.clone()
+    };
+    for (rules, sent) in [
+        (closed, None),
+        (open, tunnel.clone()),
+        (to(Role::Client), tunnel),
+    ] {
+        for source in [Role::External, Role::Local, Role::Client] {
+            let out = told(&route, source, &rules);
+            assert_eq!(out.rare.tunnel_encapsulation, sent, "{rules:?}");
+            assert_eq!(out.rare.otc, route.rare.otc, "no attribute of a domain");
+        }
     }
 }
