@@ -18,6 +18,7 @@ use crate::attr::ipv6_extended_communities::Ipv6ExtendedCommunity;
 use crate::attr::next_hop::NextHop;
 use crate::attr::origin::Origin;
 use crate::attr::pmsi_tunnel::PmsiTunnel;
+use crate::attr::prefix_sid::PrefixSid;
 use crate::attr::rare::Rare;
 use crate::attr::raw::RawAttr;
 use crate::attr::tunnel_encapsulation::TunnelEncapsulation;
@@ -317,6 +318,8 @@ table! {
         PmsiTunnel          OPTIONAL_TRANSITIVE Any      withdraw /* 6514 §5    */ withdraw pmsi_tunnel: Option<PmsiTunnel>;
         /// TUNNEL_ENCAPSULATION: tunnels that lead to the next hop.
         TunnelEncapsulation OPTIONAL_TRANSITIVE Domain   withdraw /* 9012 §13   */ withdraw tunnel_encapsulation: Option<TunnelEncapsulation>;
+        /// PREFIX_SID: the segment of the prefix.
+        PrefixSid           OPTIONAL_TRANSITIVE Domain   discard  /* 8669 §6    */ withdraw prefix_sid: Option<PrefixSid>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;
