@@ -2,6 +2,7 @@
 //! (RFC 4271 §5).
 
 mod aggregator;
+mod aigp;
 mod as4;
 mod as_path;
 mod code;
@@ -32,6 +33,7 @@ mod tunnel_encapsulation;
 mod unknown;
 
 pub use aggregator::Aggregator;
+pub use aigp::Aigp;
 pub use as_path::{AsPath, AsPathSegment, SegmentKind};
 pub use code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_OPTIONAL, FLAG_PARTIAL, FLAG_TRANSITIVE};
 pub use codes::AttrCodes;

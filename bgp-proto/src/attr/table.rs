@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::asn::Asn;
 use crate::attr::aggregator::Aggregator;
+use crate::attr::aigp::Aigp;
 use crate::attr::as_path::AsPath;
 use crate::attr::as4;
 use crate::attr::code::{AttrCode, FLAG_OPTIONAL, FLAG_TRANSITIVE};
@@ -320,6 +321,8 @@ table! {
         TunnelEncapsulation OPTIONAL_TRANSITIVE Domain   withdraw /* 9012 §13   */ withdraw tunnel_encapsulation: Option<TunnelEncapsulation>;
         /// PREFIX_SID: the segment of the prefix.
         PrefixSid           OPTIONAL_TRANSITIVE Domain   discard  /* 8669 §6    */ withdraw prefix_sid: Option<PrefixSid>;
+        /// AIGP: the accumulated interior cost.
+        Aigp                OPTIONAL            Domain   discard  /* 7311 §3.2  */ discard  aigp: Option<Aigp>;
     }
     others {
         MpReachNlri         OPTIONAL            Any      reset    /* 7606 §7.11 */ withdraw None;
