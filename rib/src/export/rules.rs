@@ -134,17 +134,26 @@ pub(crate) fn has_next_hop(received: HopForm, rules: &GroupRules, row: &FamilyRo
     rules.keeps(received, row) || rules.own_next_hop(row).is_some()
 }
 
-/// The attributes that the members of a group are told.
+/// The attributes that the members of a group are told. `distance` is the interior cost of the next
+/// hop received.
 pub(crate) fn rewrite(
     mut told: Attributes,
     origin: &Origin,
     rules: &GroupRules,
     row: &FamilyRow,
+    distance: impl FnOnce() -> u32,
 ) -> Attributes {
     if rules.keeps(HopForm::of(told.next_hop.as_ref()), row) {
         drop_link_local(&mut told.next_hop);
     } else {
         told.next_hop = rules.own_next_hop(row);
+        // RFC 7311 §3.4.3. Looked at before it is borrowed to be changed, which takes room.
+        if origin.role != Role::Local
+            && told.rare.aigp.is_some()
+            && let Some(aigp) = &mut told.rare.aigp
+        {
+            aigp.add(u64::from(distance()));
+        }
     }
     // Routes of our own keep the flags of unknown attributes as they were given.
     if origin.role != Role::Local {

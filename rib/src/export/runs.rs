@@ -125,7 +125,9 @@ impl Runs {
             let Some(first) = run.first() else { continue };
             let origin = Origin::of(shared, first.source);
             let attributes = shared.interner.get(first.attributes);
-            let attributes = rules::rewrite(attributes, &origin, rules, row);
+            let next_hop = || shared.interner.ranks(first.attributes).next_hop;
+            let distance = || shared.next_hops.cost(next_hop()).unwrap_or_default();
+            let attributes = rules::rewrite(attributes, &origin, rules, row, distance);
             shared.runs += 1;
             let told = Run {
                 id: shared.runs,

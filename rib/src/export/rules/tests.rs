@@ -1,6 +1,6 @@
 use alloc::vec;
 
-use bgp_proto::attr::TunnelEncapsulation;
+use bgp_proto::attr::{Aigp, TunnelEncapsulation};
 use bgp_proto::{AsPath, AttrCode, Community, ExtendedCommunity, Family, RawAttribute};
 
 use super::*;
@@ -9,6 +9,8 @@ const OWN_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 100);
 const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
 const CLUSTER: ClusterId = ClusterId(Ipv4Addr::new(1, 1, 1, 1));
+/// To the next hop received.
+const DISTANCE: u32 = 5;
 const SOURCE: RouterId = RouterId(Ipv4Addr::new(10, 0, 0, 5));
 
 fn to(role: Role) -> GroupRules {
@@ -37,7 +39,7 @@ fn told(attributes: &Attributes, source: Role, rules: &GroupRules) -> Attributes
 
 fn told_from(attributes: &Attributes, origin: Origin, rules: &GroupRules) -> Attributes {
     let row = Family::IPV4_UNICAST.row().expect("row");
-    rewrite(attributes.clone(), &origin, rules, row)
+    rewrite(attributes.clone(), &origin, rules, row, || DISTANCE)
 }
 
 fn origin(role: Role, cluster: ClusterId) -> Origin {
@@ -230,11 +232,11 @@ fn a_link_local_next_hop_stays_on_its_link() {
         next_hop: Some(NextHop::V6 { global, link_local }),
         ..route()
     };
-    let out = rewrite(with(OWN_V6), &origin, &to(Role::Client), row);
+    let out = rewrite(with(OWN_V6), &origin, &to(Role::Client), row, || 0);
     assert_eq!(out.next_hop, Some(NextHop::v6(OWN_V6)));
     let only = with(Ipv6Addr::UNSPECIFIED);
     assert_eq!(
-        rewrite(only.clone(), &origin, &to(Role::Client), row).next_hop,
+        rewrite(only.clone(), &origin, &to(Role::Client), row, || 0).next_hop,
         only.next_hop
     );
 }
@@ -280,4 +282,36 @@ fn attribute_of_a_domain_leaves_the_as_where_it_is_allowed() {
             assert_eq!(out.rare.otc, route.rare.otc, "no attribute of a domain");
         }
     }
+}
+
+#[test]
+fn aigp_grows_where_the_next_hop_is_replaced() {
+    // covers RFC 7311 §3.3, §3.4.3
+    let mut route = route();
+    route.rare.aigp = Some(Aigp::new(10));
+    let open = |next_hop, role| GroupRules {
+        next_hop,
+        domain: [AttrCode::Aigp].into_iter().collect(),
+        ..to(role)
+    };
+    let metric = |source, rules: &GroupRules| {
+        let out = told(&route, source, rules);
+        out.rare.aigp.as_ref().and_then(Aigp::metric)
+    };
+    let (auto, own) = (NextHopMode::Auto, NextHopMode::Own);
+    assert_eq!(metric(Role::Client, &to(Role::Client)), Some(10), "kept");
+    assert_eq!(metric(Role::Client, &open(own, Role::Client)), Some(15));
+    assert_eq!(
+        metric(Role::External, &to(Role::External)),
+        None,
+        "disabled"
+    );
+    assert_eq!(
+        metric(Role::External, &open(auto, Role::External)),
+        Some(15)
+    );
+    let mut ours = route.clone();
+    ours.next_hop = None;
+    let out = told(&ours, Role::Local, &open(auto, Role::External));
+    assert_eq!(out.rare.aigp, ours.rare.aigp, "from here nothing is added");
 }
