@@ -137,6 +137,8 @@ pub struct Neighbor {
     pub held: u64,
     /// Why it last went down, or what on our side keeps it down.
     pub last_down: Option<String>,
+    /// Keys of its configuration that describe it, by the names that the file has for them.
+    pub keys: Vec<Fact>,
     /// Import policy: `accept`, `deny`, or `deny (no policy, RFC 8212)`.
     pub import: String,
     /// Export policy, in the same words.

@@ -127,6 +127,8 @@ pub enum Report {
     Always,
     /// Where it is not as in a new configuration.
     IfSet,
+    /// The same, and the report of the neighbor's session has it as well.
+    InNeighbors,
     /// Never: the report has it in another form.
     Never,
 }
@@ -247,7 +249,9 @@ impl PeerKey {
         let value = self.get(peer)?;
         let is_shown = match self.report {
             Report::Always => true,
-            Report::IfSet => Some(&value) != self.get(&PeerConfig::vacant()).as_ref(),
+            Report::IfSet | Report::InNeighbors => {
+                Some(&value) != self.get(&PeerConfig::vacant()).as_ref()
+            }
             Report::Never => false,
         };
         match self.is_secret() {

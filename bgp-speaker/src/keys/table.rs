@@ -358,6 +358,7 @@ peer_keys! {
             default: Fallback::Words("`false`"),
             note: "the neighbor must send from as near",
             store: Store::Fields(&["spec.ttlSecurity"]),
+            report: Report::InNeighbors,
             example: || 3.into(),
             ..BOTH
         };
@@ -372,6 +373,7 @@ peer_keys! {
             default: Fallback::Words("none"),
             note: "both sides have to change it within the hold time; until then nothing comes through",
             store: Store::Fields(&["spec.password"]),
+            report: Report::InNeighbors,
             example: || "other".into(),
             ..BOTH
         };

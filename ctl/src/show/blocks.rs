@@ -43,6 +43,9 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
         "hold time",
         &or_dash(neighbor.hold_time_s.map(|seconds| format!("{seconds}s"))),
     );
+    for key in &neighbor.keys {
+        block.fact(&key.name, &clean(&key.value));
+    }
     block.fact("import", &neighbor.import);
     block.fact("export", &neighbor.export);
     let messages = format!("{} in, {} out", neighbor.messages_in, neighbor.messages_out);

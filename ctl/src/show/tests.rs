@@ -64,6 +64,23 @@ fn neighbor() -> Neighbor {
 }
 
 #[test]
+fn report_of_one_neighbor_has_its_keys() {
+    let key = Fact {
+        name: "ttl_security".to_owned(),
+        value: "2\u{1b}".to_owned(),
+    };
+    let text = super::blocks::neighbor(&Neighbor {
+        keys: vec![key],
+        ..neighbor()
+    });
+    let line = text.lines().find(|line| line.contains("ttl_security"));
+    assert_eq!(
+        line.and_then(|line| line.split_whitespace().nth(1)),
+        Some("2\\u{1b}")
+    );
+}
+
+#[test]
 fn durations_have_two_units() {
     for (seconds, text) in [
         (0, "0s"),

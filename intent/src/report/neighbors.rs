@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use admin::report::{Neighbor, NeighborFamily, NeighborRange, Neighbors};
+use admin::report::{Fact, Neighbor, NeighborFamily, NeighborRange, Neighbors};
 use bgp_fsm::{Instant, PeerAs, State};
 use bgp_proto::{Family, FamilySet, Prefix};
-use bgp_speaker::{PeerConfig, PeerView, RangeUsage, Speaker};
+use bgp_speaker::keys::Report as InReport;
+use bgp_speaker::{PEER_KEYS, PeerConfig, PeerView, RangeUsage, Speaker};
 use ipnet::IpNet;
 use rib::{PeerId, Policy, Role, SendPaths};
 
@@ -71,6 +72,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
         flaps: stats.flaps,
         held: stats.held,
         last_down: unheard(speaker, peer).or_else(|| last_down(session)),
+        keys: keys(config),
         import: policy(&config.import),
         export: policy(&config.export),
         faults: speaker
@@ -78,6 +80,19 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .filter(|kept| kept.peer == config.name)
             .count() as u64,
     }
+}
+
+/// The keys that describe a neighbor.
+fn keys(config: &PeerConfig) -> Vec<Fact> {
+    let rows = PEER_KEYS.iter();
+    let rows = rows.filter(|row| row.report == InReport::InNeighbors);
+    rows.filter_map(|row| {
+        Some(Fact {
+            name: row.name.to_owned(),
+            value: row.shown(config)?,
+        })
+    })
+    .collect()
 }
 
 /// Why the last connection of a neighbor was closed before its session heard of it, if nothing has

@@ -266,6 +266,23 @@ fn ended_dynamic_neighbor_is_named_in_its_last_lines() {
 }
 
 #[test]
+fn neighbor_report_has_the_keys_that_describe_it() {
+    let speaker = speaker(
+        "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
+         [[neighbor]]\naddress = \"10.0.0.2\"\nasn = 64512\nttl_security = 2\npassword = \"hush\"\n\
+         [[neighbor]]\naddress = \"10.0.0.3\"\nasn = 64512\nhold_time = 30\n",
+    );
+    let neighbors = neighbors(&speaker, NOW).neighbors;
+    let keys = |of: usize| {
+        let keys = neighbors[of].keys.iter();
+        keys.map(|key| format!("{} {}", key.name, key.value))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(0), ["ttl_security 2", "password set"]);
+    assert!(keys(1).is_empty());
+}
+
+#[test]
 fn neighbor_beyond_its_hops_is_shown_with_its_ttl() {
     let mut speaker = speaker(
         "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
