@@ -58,6 +58,9 @@ pub const IDS_RESTING: usize = 64;
 /// Octets of the name of a peer or a range.
 pub const NAME_OCTETS_MAX: usize = 64;
 
+/// Octets of the description of a peer.
+pub const DESCRIPTION_OCTETS_MAX: usize = 255;
+
 /// Octets of a TCP-MD5 key: what the kernel takes.
 pub const PASSWORD_OCTETS_MAX: usize = 80;
 

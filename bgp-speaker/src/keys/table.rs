@@ -19,8 +19,8 @@ use super::{
 use crate::{
     config::{Password, PrefixLimit, RangeConfig},
     limits::{
-        BGP_PORT, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX,
-        TTL_SECURITY_HOPS_MAX,
+        BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
+        RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
     },
 };
 
@@ -174,6 +174,18 @@ peer_keys! {
             default: Fallback::Words("the address or prefix"),
             report: Report::Never,
             example: || "other".into(),
+            ..BOTH
+        };
+
+    "description": [description]: Option<String> = None,
+        "what the operator says about the neighbor; `cambric show neighbors NAME` and `show config` \
+         have it",
+        Key {
+            kind: Kind::Text(DESCRIPTION_OCTETS_MAX),
+            default: Fallback::Words("none"),
+            store: Store::Annotation,
+            report: Report::InNeighbors,
+            example: || "uplink of rack 7".into(),
             ..BOTH
         };
 

@@ -283,6 +283,23 @@ fn neighbor_report_has_the_keys_that_describe_it() {
 }
 
 #[test]
+fn description_of_a_range_is_reported_for_its_neighbors() {
+    let mut speaker = speaker(
+        "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
+         [[neighbor_range]]\nprefix = \"10.0.0.0/24\"\nasn = 64512\nlimit = 2\n\
+         description = \"hosts of rack 7\"\n",
+    );
+    let ends = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|at| (at, 179).into());
+    speaker.accept(NOW, ends[0], ends[1]).expect("in the range");
+    let neighbor = neighbors(&speaker, NOW).neighbors.remove(0);
+    let key = neighbor.keys.first().expect("a key");
+    assert_eq!(
+        (&*key.name, &*key.value),
+        ("description", "hosts of rack 7")
+    );
+}
+
+#[test]
 fn neighbor_beyond_its_hops_is_shown_with_its_ttl() {
     let mut speaker = speaker(
         "asn = 64512\nrouter_id = \"10.0.0.1\"\n\
