@@ -45,6 +45,9 @@ pub struct SessionConfig {
     pub passive: bool,
     /// The hold time we propose, in seconds: 0 (no keepalives) or at least 3 (RFC 4271 §4.2).
     pub hold_time_s: u16,
+    /// The shortest hold time in the peer's OPEN that is accepted, in seconds: never less than 3. 0,
+    /// for no keepalives, is always accepted (RFC 4271 §4.2).
+    pub min_hold_time_s: u16,
     /// How often we say that we are alive, in seconds. `None` is a third of the hold time that both
     /// settle on, which is the most it ever is (RFC 4271 §4.4, §10).
     pub keepalive_s: Option<u16>,
@@ -86,6 +89,7 @@ impl Default for SessionConfig {
             peer_asn: PeerAs::Internal,
             passive: false,
             hold_time_s: 90,
+            min_hold_time_s: 3,
             keepalive_s: None,
             connect_retry_s: 5,
             handshake_s: HANDSHAKE_S,

@@ -66,8 +66,8 @@ pub fn negotiate(config: &SessionConfig, theirs: &Open) -> Result<SessionParams,
     if theirs.id.is_zero() || own {
         return Err(open_error(open::BAD_BGP_IDENTIFIER));
     }
-    // RFC 4271 §6.2: one or two seconds are refused.
-    if matches!(theirs.hold_time, 1 | 2) {
+    // RFC 4271 §6.2: one or two seconds are refused, and more may be.
+    if (1..config.min_hold_time_s.max(3)).contains(&theirs.hold_time) {
         return Err(open_error(open::UNACCEPTABLE_HOLD_TIME));
     }
     let families = families(config, theirs)?;
@@ -317,6 +317,29 @@ mod tests {
         ];
         let params = negotiate(&both, &theirs).unwrap();
         assert_eq!(params.families, Family::IPV4_VPN.into());
+    }
+
+    /// RFC 4271 §4.2
+    #[test]
+    fn hold_time_below_the_minimum_is_unacceptable() {
+        let settled = |min_hold_time_s, hold_time_s| {
+            let ours = SessionConfig {
+                min_hold_time_s,
+                ..config(64512, 1)
+            };
+            let theirs = SessionConfig {
+                hold_time_s,
+                ..config(64513, 2)
+            };
+            meet(&ours, &theirs).map(|params| params.hold_time_s)
+        };
+        for (minimum, hold_time) in [(20, 0), (20, 20), (20, 90), (3, 3), (0, 3), (u16::MAX, 0)] {
+            assert_eq!(settled(minimum, hold_time), Ok(hold_time), "{minimum}");
+        }
+        for (minimum, hold_time) in [(20, 19), (20, 3), (3, 2), (0, 1), (u16::MAX, 65_534)] {
+            let refused = Err(open::UNACCEPTABLE_HOLD_TIME);
+            assert_eq!(settled(minimum, hold_time), refused, "{minimum}");
+        }
     }
 
     /// RFC 8654 §4

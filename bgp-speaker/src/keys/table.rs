@@ -283,6 +283,22 @@ peer_keys! {
             ..BOTH
         };
 
+    "min_hold_time": [session.min_hold_time_s],
+        "the shortest hold time that is accepted in the neighbor's OPEN. A shorter one is refused with \
+         Unacceptable Hold Time (RFC 4271 §4.2); 0, for no KEEPALIVE, is always accepted",
+        Key {
+            kind: Kind::Number {
+                or_zero: false,
+                least: 3,
+                most: 65_535,
+                unit: "seconds",
+            },
+            effect: Effect::NextSession,
+            store: Store::Annotation,
+            example: || 20.into(),
+            ..BOTH
+        };
+
     "keepalive": [session.keepalive_s],
         "the time between KEEPALIVE messages, at most a third of the hold time that both sides settle \
          on. A value that is not below `hold_time`, or any beside `hold_time = 0`, is refused",
