@@ -153,7 +153,8 @@ proptest! {
     fn zones_are_distinct_while_there_are_so_many(fleet in fleet(), client in "[a-z]{1,6}", k in 0_usize..6) {
         let all = candidates(&fleet);
         let chosen = choose(&client, all.iter().copied(), k);
-        let able: Vec<_> = all.iter().filter(|one| one.weight > 0).collect();
+        let weighted = all.iter().any(|one| one.weight > 0);
+        let able: Vec<_> = all.iter().filter(|one| one.weight > 0 || !weighted).collect();
         prop_assert_eq!(chosen.len(), k.min(able.len()));
         let zone = |name: &&str| all.iter().find(|one| one.name == *name).unwrap().zone;
         let zones: BTreeSet<_> = chosen.iter().map(zone).collect();
