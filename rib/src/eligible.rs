@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use bgp_proto::Prefix;
 
 use crate::attributes::{AttrId, times};
-use crate::peer::PeerInfo;
+use crate::peer::{PeerInfo, Role};
 use crate::shared::Shared;
 
 /// Which AS_PATHs the routes of a peer may have.
@@ -17,6 +17,9 @@ pub struct AsPathChecks {
     pub own_as_max: u8,
     /// Whether it may have an AS_SET or AS_CONFED_SET (RFC 9774).
     pub allow_as_sets: bool,
+    /// Whether the first AS of an external peer's routes must be its own (RFC 4271 §6.3). A route
+    /// server does not prepend its AS (RFC 7947 §2.2.2.1).
+    pub enforce_first_as: bool,
 }
 
 /// Why a path cannot be used.
@@ -45,6 +48,8 @@ pub enum Ineligible {
     /// The peer is external and one hop away, and the next hop is not on its link
     /// (RFC 4271 §5.1.3).
     NextHopOffLink = 9,
+    /// The first AS in the AS_PATH is not that of the external peer (RFC 4271 §6.3).
+    FirstAs = 10,
 }
 
 impl Ineligible {
@@ -59,6 +64,7 @@ impl Ineligible {
             7 => Self::PeerGone,
             8 => Self::AsSet,
             9 => Self::NextHopOffLink,
+            10 => Self::FirstAs,
             _ => return None,
         })
     }
@@ -76,6 +82,7 @@ impl Ineligible {
             Self::PeerGone => "peer gone",
             Self::AsSet => "AS_SET in AS_PATH",
             Self::NextHopOffLink => "next hop not on the link",
+            Self::FirstAs => "first AS is not the neighbor's",
         }
     }
 }
@@ -94,6 +101,12 @@ pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ine
     // RFC 9774 §3: treated as withdrawn.
     if ranks.has_as_set && !peer.as_path.allow_as_sets {
         return Some(Ineligible::AsSet);
+    }
+    // RFC 4271 §6.3, RFC 7606 §7.2: treated as withdrawn. A path that begins with a set has no
+    // first AS.
+    let is_enforced = peer.as_path.enforce_first_as && peer.role == Role::External;
+    if is_enforced && ranks.neighbour_as != peer.asn {
+        return Some(Ineligible::FirstAs);
     }
     // RFC 4271 §9.1.2; inside an AS the number has no business in the path either.
     if ranks.own_as > peer.as_path.own_as_max || has_session_as(shared, set, peer) {

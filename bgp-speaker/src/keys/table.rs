@@ -464,6 +464,17 @@ peer_keys! {
          are not used (RFC 9774); `cambric show routes --why` gives `AS_SET in AS_PATH` as the reason",
         Key { effect: Effect::Judged, store: Store::Annotation, ..BOTH };
 
+    "enforce_first_as": [as_path.enforce_first_as],
+        "whether the first AS in the AS_PATH of its routes must be its own (RFC 4271 §6.3); external \
+         neighbors only. Routes that begin with another AS are not used, and `cambric show routes \
+         --why` gives `first AS is not the neighbor's` as the reason. A route server does not prepend \
+         its AS (RFC 7947 §2.2.2.1): leave it off there",
+        Key {
+            effect: Effect::Judged,
+            store: Store::Annotation,
+            ..BOTH
+        };
+
     "multihop": [multihop]: bool = false,
         "an external neighbor may be more than one hop away. Without it, the next hops of an external \
          neighbor whose address is in a subnet of one of our interfaces must be on that interface, \

@@ -1,4 +1,5 @@
-//! Next hops that are the machine's own, and next hops that are not on the peer's link.
+//! Next hops that are the machine's own, next hops that are not on the peer's link, and paths that do
+//! not begin with the AS of an external peer.
 
 use alloc::{string::ToString, vec, vec::Vec};
 use core::net::{IpAddr, Ipv4Addr};
@@ -72,6 +73,44 @@ fn external_next_hop_must_be_on_the_link() {
     assert_eq!(refusal(&mut wire, peer, ON_LINK), None);
     let off_link = Some(Ineligible::NextHopOffLink);
     assert_eq!(refusal(&mut wire, peer, OFF_LINK), off_link);
+}
+
+/// RFC 4271 §6.3
+#[test]
+fn first_as_of_another_is_unused_where_it_is_enforced() {
+    let (mut wire, peer) = session(external());
+    let enforce = |wire: &mut Wire, enforce| {
+        let (mut config, mut peer) = (speaker_config(1), external());
+        peer.as_path.enforce_first_as = enforce;
+        config.peers.push(peer);
+        let done = wire.speaker.reconfigure(wire.now, config).expect("taken");
+        assert!(done.reset.is_empty() && done.later.is_empty(), "{done:?}");
+        wire.settle();
+        standing(wire)
+    };
+    let (other, refused) = (Asn(64_998), Some(Ineligible::FirstAs));
+    for (path, expected) in [
+        (vec![THEIR_AS], None),
+        (vec![THEIR_AS, other], None),
+        (vec![other], refused),
+        (vec![other, THEIR_AS], refused),
+    ] {
+        wire.say(peer, Say::Route(NET, path.clone(), PEER));
+        assert_eq!(enforce(&mut wire, true), expected, "{path:?}");
+        assert_eq!(enforce(&mut wire, false), None, "{path:?}");
+    }
+}
+
+#[test]
+fn first_as_of_internal_peers_is_not_enforced() {
+    let mut config = speaker_config(1);
+    let mut peer = neighbor(1, 2, Role::Internal);
+    peer.as_path.enforce_first_as = true;
+    config.peers.push(peer);
+    let mut wire = Wire::new(config);
+    let peer = wire.connect(2, &open(2));
+    wire.say(peer, Say::Route(NET, vec![THEIR_AS], PEER));
+    assert_eq!(standing(&wire), None);
 }
 
 #[test]
