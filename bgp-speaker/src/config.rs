@@ -14,7 +14,7 @@ use core::{
 };
 
 use bgp_fsm::PeerAs;
-use bgp_proto::{Asn, ClusterId, FamilySet, Prefix, RouterId};
+use bgp_proto::{Asn, AttrCode, AttrCodes, ClusterId, FamilySet, Prefix, RouterId};
 use rib::{NextHops, Outcome, Policy, Role, Rules};
 
 use crate::keys::PeerConfig;
@@ -196,6 +196,20 @@ pub struct RangeConfig {
     pub awaited: bool,
     /// The peer each of them becomes; its `name` and `remote` are filled in, it never dials.
     pub template: PeerConfig,
+}
+
+impl PeerConfig {
+    /// Returns the attributes of an administrative domain that pass the session although the peer
+    /// is in another AS.
+    pub(crate) fn domain(&self) -> AttrCodes {
+        let allowed = [
+            (self.aigp, AttrCode::Aigp),
+            (self.tunnel_encapsulation, AttrCode::TunnelEncapsulation),
+            (self.prefix_sid, AttrCode::PrefixSid),
+        ];
+        let allowed = allowed.into_iter().filter(|(is_allowed, _)| *is_allowed);
+        allowed.map(|(_, code)| code).collect()
+    }
 }
 
 impl RangeConfig {

@@ -275,13 +275,14 @@ impl Speaker {
             PeerAs::External | PeerAs::Any => None,
         };
         let own = self.config.cluster_id();
-        let link = self.link_of(&config);
+        let (link, domain) = (self.link_of(&config), config.domain());
         self.rib.change_peer(id, |info| {
             info.link = link;
             info.asn = awaited.unwrap_or(info.asn);
             info.local_asn = config.session.local_asn;
             info.import = config.import;
             info.as_path = config.as_path;
+            info.domain = domain;
             info.role = config.role;
             info.cluster_id = config.cluster_id.unwrap_or(own);
         });

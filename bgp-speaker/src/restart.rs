@@ -41,7 +41,7 @@ impl Speaker {
                 local_asn: params.local_asn,
                 as_path: state.config.as_path,
                 cluster_id: cluster_id.unwrap_or_else(|| self.config.cluster_id()),
-                domain: Default::default(),
+                domain: state.config.domain(),
                 link: link.unwrap_or_default(),
             },
         );
@@ -230,7 +230,7 @@ impl Speaker {
                 own_next_hop_v4: self.config.own_next_hop_v4.or(local_v4),
                 own_next_hop_v6: self.config.own_next_hop_v6.or(local_v6),
                 cluster_id: (state.config.cluster_id).unwrap_or_else(|| self.config.cluster_id()),
-                domain: Default::default(),
+                domain: state.config.domain(),
                 extended_next_hop: params.extended_next_hop,
                 export: state.config.export.clone(),
                 add_path: send_paths(state, params),

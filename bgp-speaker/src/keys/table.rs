@@ -469,11 +469,19 @@ peer_keys! {
          neighbors only. Routes that begin with another AS are not used, and `cambric show routes \
          --why` gives `first AS is not the neighbor's` as the reason. A route server does not prepend \
          its AS (RFC 7947 §2.2.2.1): leave it off there",
-        Key {
-            effect: Effect::Judged,
-            store: Store::Annotation,
-            ..BOTH
-        };
+        Key { effect: Effect::Judged, store: Store::Annotation, ..BOTH };
+
+    "aigp": [aigp]: bool = false,
+        "AIGP passes between us and an external neighbor of the same administration (RFC 7311 §3.3)",
+        Key { effect: Effect::Told, store: Store::Annotation, ..BOTH };
+
+    "tunnel_encapsulation": [tunnel_encapsulation]: bool = false,
+        "TUNNEL_ENCAPSULATION passes an external session of one administration (RFC 9012 §11)",
+        Key { effect: Effect::Told, store: Store::Annotation, ..BOTH };
+
+    "prefix_sid": [prefix_sid]: bool = false,
+        "PREFIX_SID passes an external session, within one SR domain (RFC 8669 §4, §8)",
+        Key { effect: Effect::Told, store: Store::Annotation, ..BOTH };
 
     "multihop": [multihop]: bool = false,
         "an external neighbor may be more than one hop away. Without it, the next hops of an external \

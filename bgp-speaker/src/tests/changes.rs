@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use bgp_fsm::{PeerAs, State};
 use bgp_proto::open::ExtendedNextHopEntry;
-use bgp_proto::{AddPathMode, Asn, Capability, Family, Open, RouterId};
+use bgp_proto::{AddPathMode, Asn, AttrCode, AttrCodes, Capability, Family, Open, RouterId};
 use rib::{Policy, Role};
 
 use super::fabric::{address, neighbor, speaker_config};
@@ -176,4 +176,20 @@ fn keys_that_differ_are_listed() {
     (new.import, new.session.hold_time_s) = (Policy::RejectAll, 30);
     let keys: Vec<&str> = changes(&peer(), &new).map(|row| row.name).collect();
     assert_eq!(keys, ["hold_time", "import"]);
+}
+
+#[test]
+fn keys_of_attributes_allow_them_to_external_peers() {
+    let keys = [
+        ("aigp", AttrCode::Aigp),
+        ("tunnel_encapsulation", AttrCode::TunnelEncapsulation),
+        ("prefix_sid", AttrCode::PrefixSid),
+    ];
+    for (name, code) in keys {
+        let mut peer = peer();
+        assert_eq!(peer.domain(), AttrCodes::NONE);
+        let key = PEER_KEYS.iter().find(|key| key.name == name);
+        change(key.expect("a key"), &mut peer);
+        assert_eq!(peer.domain(), [code].into_iter().collect(), "{name}");
+    }
 }
