@@ -114,9 +114,11 @@ impl<P: Program> Daemon<P> {
 
     fn refresh(&mut self, neighbor: &str, family: Option<&str>) -> Result<Refreshed, String> {
         let peer = self.peer(neighbor)?;
-        let family: Option<Family> = family
-            .map(|name| name.parse().map_err(|_| format!("unknown family '{name}'")))
-            .transpose()?;
+        let read = |name: &str| {
+            name.parse::<Family>()
+                .map_err(|e| format!("'{name}' is {e}"))
+        };
+        let family = family.map(read).transpose()?;
         let speaker = self.io.speaker_mut();
         let asked = speaker.ask_refresh(peer, family);
         let families = asked.map_err(|why| format!("neighbor {neighbor}: {why}"))?;

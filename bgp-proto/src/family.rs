@@ -18,8 +18,8 @@ pub(crate) const AFI_IPV4: u16 = 1;
 pub(crate) const AFI_IPV6: u16 = 2;
 
 macro_rules! families {
-    ($( $(#[$meta:meta])* $constant:ident = $afi:literal / $safi:literal, $name:literal,
-        $framing:expr, $key:expr, $next_hop:expr; )*) => {
+    ($( $(#[$meta:meta])* $constant:ident = $afi:literal / $safi:literal,
+        $name:literal $(| $alias:literal)*, $framing:expr, $key:expr, $next_hop:expr; )*) => {
         impl Family {
             $( $(#[$meta])* pub const $constant: Self = Self::new($afi, $safi); )*
         }
@@ -30,6 +30,7 @@ macro_rules! families {
             $( FamilyRow {
                 family: Family::$constant,
                 name: $name,
+                aliases: &[$($alias),*],
                 framing: $framing,
                 key: $key,
                 next_hop: $next_hop,
@@ -40,41 +41,46 @@ macro_rules! families {
 
 families! {
     /// IPv4 unicast (RFC 4271).
-    IPV4_UNICAST = 1/1, "ipv4-unicast", Framing::Ipv4, KeyRule::Whole, NextHopForm::Ip;
+    IPV4_UNICAST = 1/1, "ipv4-unicast" | "ipv4", Framing::Ipv4, KeyRule::Whole, NextHopForm::Ip;
     /// IPv6 unicast (RFC 2545).
-    IPV6_UNICAST = 2/1, "ipv6-unicast", Framing::Ipv6, KeyRule::Whole, NextHopForm::Ipv6;
+    IPV6_UNICAST = 2/1, "ipv6-unicast" | "ipv6", Framing::Ipv6, KeyRule::Whole, NextHopForm::Ipv6;
     /// IPv4 prefixes for multicast reverse-path checks (RFC 4760).
     IPV4_MULTICAST = 1/2, "ipv4-multicast", Framing::Ipv4, KeyRule::Whole, NextHopForm::Ip;
     /// IPv6 prefixes for multicast reverse-path checks (RFC 4760).
     IPV6_MULTICAST = 2/2, "ipv6-multicast", Framing::Ipv6, KeyRule::Whole, NextHopForm::Ipv6;
     /// IPv4 prefixes with an MPLS label (RFC 8277).
-    IPV4_LABELED_UNICAST = 1/4, "ipv4-labeled-unicast",
+    IPV4_LABELED_UNICAST = 1/4,
+        "ipv4-labeled-unicast" | "ipv4-labelled-unicast" | "ipv4-labeled" | "ipv4-mpls",
         Framing::Bits { min: 24, max: 24 + 32 }, KeyRule::AfterLabel, NextHopForm::IpOrMapped;
     /// IPv6 prefixes with an MPLS label (RFC 8277, RFC 4798).
-    IPV6_LABELED_UNICAST = 2/4, "ipv6-labeled-unicast",
+    IPV6_LABELED_UNICAST = 2/4,
+        "ipv6-labeled-unicast" | "ipv6-labelled-unicast" | "ipv6-labeled" | "ipv6-mpls",
         Framing::Bits { min: 24, max: 24 + 128 }, KeyRule::AfterLabel, NextHopForm::IpOrMapped;
     /// IPv4 VPN routes (RFC 4364).
-    IPV4_VPN = 1/128, "ipv4-vpn",
+    IPV4_VPN = 1/128,
+        "ipv4-vpn" | "vpnv4" | "vpnv4-unicast" | "vpn4-mpls" | "l3vpn-ipv4-unicast" | "ipv4-l3vpn",
         Framing::Bits { min: 88, max: 88 + 32 }, KeyRule::AfterLabel, NextHopForm::Vpn;
     /// IPv6 VPN routes (RFC 4659).
-    IPV6_VPN = 2/128, "ipv6-vpn",
+    IPV6_VPN = 2/128,
+        "ipv6-vpn" | "vpnv6" | "vpnv6-unicast" | "vpn6-mpls" | "l3vpn-ipv6-unicast" | "ipv6-l3vpn",
         Framing::Bits { min: 88, max: 88 + 128 }, KeyRule::AfterLabel, NextHopForm::Vpn;
     /// Ethernet VPN (RFC 7432, RFC 9136).
-    L2VPN_EVPN = 25/70, "l2vpn-evpn", Framing::TypeLength, KeyRule::Evpn, NextHopForm::IpOrMapped;
+    L2VPN_EVPN = 25/70,
+        "l2vpn-evpn" | "evpn", Framing::TypeLength, KeyRule::Evpn, NextHopForm::IpOrMapped;
     /// Route target membership (RFC 4684).
-    ROUTE_TARGET = 1/132, "route-target",
+    ROUTE_TARGET = 1/132, "route-target" | "rtc",
         Framing::RouteTarget, KeyRule::Whole, NextHopForm::IpOrMapped;
     /// IPv4 flow specification (RFC 8955).
-    IPV4_FLOWSPEC = 1/133, "ipv4-flowspec",
+    IPV4_FLOWSPEC = 1/133, "ipv4-flowspec" | "flow4",
         Framing::Flowspec, KeyRule::Whole, NextHopForm::Optional;
     /// IPv6 flow specification (RFC 8956).
-    IPV6_FLOWSPEC = 2/133, "ipv6-flowspec",
+    IPV6_FLOWSPEC = 2/133, "ipv6-flowspec" | "flow6",
         Framing::Flowspec, KeyRule::Whole, NextHopForm::Optional;
     /// IPv4 flow specification in a VPN (RFC 8955 §8).
-    IPV4_VPN_FLOWSPEC = 1/134, "ipv4-vpn-flowspec",
+    IPV4_VPN_FLOWSPEC = 1/134, "ipv4-vpn-flowspec" | "l3vpn-ipv4-flowspec" | "ipv4-l3vpn-flowspec",
         Framing::Flowspec, KeyRule::Whole, NextHopForm::Optional;
     /// IPv6 flow specification in a VPN (RFC 8956).
-    IPV6_VPN_FLOWSPEC = 2/134, "ipv6-vpn-flowspec",
+    IPV6_VPN_FLOWSPEC = 2/134, "ipv6-vpn-flowspec" | "l3vpn-ipv6-flowspec" | "ipv6-l3vpn-flowspec",
         Framing::Flowspec, KeyRule::Whole, NextHopForm::Optional;
     /// Flow specification for Ethernet VPNs.
     L2VPN_FLOWSPEC = 25/134, "l2vpn-flowspec",
@@ -142,9 +148,10 @@ impl fmt::Debug for Family {
 impl FromStr for Family {
     type Err = FamilyError;
 
-    /// Reads a name of the table, or "afi-N-safi-N".
+    /// Reads a name or an alias of the table, or "afi-N-safi-N". Letters may have any case, and a
+    /// space or `_` may stand for `-`: "IPv4 unicast" is "ipv4-unicast".
     fn from_str(text: &str) -> Result<Self, FamilyError> {
-        if let Some(row) = FAMILIES.iter().find(|row| row.name == text) {
+        if let Some(row) = FAMILIES.iter().find(|row| row.is_called(text)) {
             return Ok(row.family);
         }
         let numbers = text
@@ -180,6 +187,8 @@ pub struct FamilyRow {
     pub family: Family,
     /// Name in configuration and output.
     pub name: &'static str,
+    /// Names of other BGP implementations that configuration and commands take as well.
+    pub aliases: &'static [&'static str],
     /// How one NLRI is cut out of the octets.
     pub framing: Framing,
     /// Which octets of an NLRI identify the route.
@@ -192,6 +201,19 @@ impl FamilyRow {
     /// Whether NLRI of this family decode into prefixes; others stay opaque octets.
     pub const fn is_typed(&self) -> bool {
         matches!(self.framing, Framing::Ipv4 | Framing::Ipv6)
+    }
+
+    fn is_called(&self, text: &str) -> bool {
+        let mut names = core::iter::once(&self.name).chain(self.aliases);
+        names.any(|name| name.bytes().eq(text.bytes().map(folded)))
+    }
+}
+
+/// The octet as the names of [`FAMILIES`] have it.
+const fn folded(octet: u8) -> u8 {
+    match octet {
+        b' ' | b'_' => b'-',
+        other => other.to_ascii_lowercase(),
     }
 }
 
@@ -372,7 +394,39 @@ mod tests {
         }
         let foreign = Family::new(16_388, 71);
         assert_eq!(foreign.to_string().parse(), Ok(foreign));
-        assert!("ipv4".parse::<Family>().is_err());
+        for unknown in ["", "ip", "ipv4-", "ipv4--unicast", "unicast", "afi-1-safi-"] {
+            assert_eq!(unknown.parse::<Family>(), Err(FamilyError), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn names_of_other_implementations_are_taken() {
+        for (text, family) in [
+            ("ipv4 unicast", Family::IPV4_UNICAST), // FRR
+            ("IPv6 unicast", Family::IPV6_UNICAST), // OpenBGPD
+            ("ipv4 labeled-unicast", Family::IPV4_LABELED_UNICAST),
+            ("ipv4 vpn", Family::IPV4_VPN),
+            ("vpnv4-unicast", Family::IPV4_VPN),
+            ("l2vpn evpn", Family::L2VPN_EVPN),
+            ("l3vpn-ipv6-unicast", Family::IPV6_VPN), // GoBGP
+            ("ipv6-labelled-unicast", Family::IPV6_LABELED_UNICAST),
+            ("rtc", Family::ROUTE_TARGET),
+            ("ipv4", Family::IPV4_UNICAST), // BIRD
+            ("vpn4 mpls", Family::IPV4_VPN),
+            ("flow6", Family::IPV6_FLOWSPEC),
+        ] {
+            assert_eq!(text.parse(), Ok(family), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_alias_names_one_family() {
+        for row in FAMILIES {
+            for alias in row.aliases {
+                assert_eq!(alias.parse(), Ok(row.family), "{alias}");
+                assert_eq!(alias.to_uppercase().parse(), Ok(row.family), "{alias}");
+            }
+        }
     }
 
     #[test]

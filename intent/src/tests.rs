@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::{BgpFile, Intent, NoKernel, Source, is_shown};
 
+mod families;
 mod secrets;
 
 const HEAD: &str = "asn = 64512\nrouter_id = \"10.0.0.11\"\n";

@@ -87,7 +87,7 @@ pub(super) fn paths(reader: &mut Reader<'_>, value: &Value, given: &At<Value>) -
         let families = reader.families.iter();
         return Some(Value::table(families.map(|family| (family, limit.clone()))));
     };
-    let mut read = Vec::new();
+    let mut read = BTreeMap::new();
     for (name, limit) in entries {
         let family = family(
             &name.value,
@@ -96,7 +96,12 @@ pub(super) fn paths(reader: &mut Reader<'_>, value: &Value, given: &At<Value>) -
             reader.faults,
         );
         let limit = family.and_then(|family| Some((family, path_limit(reader, limit)?)));
-        read.extend(limit);
+        if let Some((family, limit)) = limit
+            && read.insert(family, limit).is_some()
+        {
+            let message = format!("a second entry for {family}");
+            reader.faults.push(Invalid::at(&name.place, message));
+        }
     }
     Some(Value::table(read))
 }
