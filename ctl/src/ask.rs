@@ -88,7 +88,10 @@ impl Whom<'_> {
     }
 }
 
-/// One reply; of routes all pages, until `limit` routes are there.
+/// In place of the next page where routes of this one were left out: no page begins there.
+const MORE: &str = "--limit";
+
+/// One reply; of routes all pages, until there are more than `limit`.
 async fn fetch(socket: &Path, mut command: Command, limit: usize) -> Result<Reply, CallError> {
     let mut all = Routes::default();
     loop {
@@ -103,6 +106,10 @@ async fn fetch(socket: &Path, mut command: Command, limit: usize) -> Result<Repl
         };
         if all.next.is_none() || all.routes.len() >= limit || *after == all.next {
             all.routes.sort_by_cached_key(order);
+            if all.routes.len() > limit {
+                all.routes.truncate(limit);
+                all.next = Some(MORE.to_owned());
+            }
             return Ok(Reply::Routes(all));
         }
         after.clone_from(&all.next);

@@ -21,7 +21,7 @@ mod tests;
 
 pub(crate) use cells::clean;
 
-/// Routes that a table shows unless told otherwise.
+/// Routes that a table shows without `--limit`; its help text has the number, too.
 const ROUTES_SHOWN: usize = 1000;
 
 /// The arguments of `cambric show`.
@@ -52,9 +52,9 @@ enum What {
         /// Also the paths that lost, and the step of the decision where each did
         #[arg(long)]
         why: bool,
-        /// Show so many routes at most; 0 for all (JSON always has all)
-        #[arg(long, value_name = "ROUTES", default_value_t = ROUTES_SHOWN)]
-        limit: usize,
+        /// Show so many routes at most; 0 for all [default: 1000, in JSON all]
+        #[arg(long, value_name = "ROUTES")]
+        limit: Option<usize>,
     },
     /// Kernel routes that the daemons own or import
     Fib,
@@ -109,13 +109,14 @@ impl What {
         }
     }
 
-    /// Routes to fetch at most.
+    /// Routes to show at most.
     const fn limit(&self, json: bool) -> usize {
         match self {
-            Self::Routes { limit: 1.., .. } if json => usize::MAX,
             Self::Routes {
-                limit: limit @ 1.., ..
+                limit: Some(limit @ 1..),
+                ..
             } => *limit,
+            Self::Routes { limit: None, .. } if !json => ROUTES_SHOWN,
             _ => usize::MAX,
         }
     }

@@ -430,16 +430,72 @@ async fn pages_are_put_together() {
             );
             // They came in falling order.
             assert_eq!(value["bgp-client"]["routes"][0]["prefix"], "10.65.0.96/32");
-            let few = ask(&args("routes --limit 2"), directory.path())
-                .await
-                .expect("answers");
-            let Some(Reply::Routes(few)) = few.get("bgp-client") else {
-                panic!("{few:?}")
-            };
-            assert_eq!(few.routes.len(), 2);
-            assert!(few.next.is_some());
         })
         .await;
+}
+
+#[tokio::test]
+async fn limit_cuts_tables_and_json() {
+    let directory = tempfile::tempdir().expect("directory");
+    let local = tokio::task::LocalSet::new();
+    // Two pages of three routes.
+    let pages = |command: &Command| {
+        let Command::Routes { after, .. } = command else {
+            return Reply::error("no");
+        };
+        let from = if after.is_some() { 3 } else { 0 };
+        let route = |i| Route {
+            prefix: format!("10.65.0.{i}/32"),
+            paths: vec![BgpPath::default()],
+            ..Route::default()
+        };
+        Reply::Routes(Routes {
+            routes: (from..from + 3).map(route).collect(),
+            next: (from == 0).then(|| "second".to_owned()),
+        })
+    };
+    local
+        .run_until(async {
+            serve(directory.path(), "bgp-client", pages);
+            for (line, wanted, cut) in [
+                ("routes --limit 1", 1, true),
+                ("routes --limit 3", 3, true),
+                ("routes --limit 5", 5, true),
+                ("routes --limit 6", 6, false),
+                ("routes --limit 0", 6, false),
+                ("routes", 6, false),
+                ("routes --json --limit 4", 4, true),
+                ("routes --json", 6, false),
+            ] {
+                let args = args(line);
+                let answers = ask(&args, directory.path()).await.expect("answers");
+                let Some(Reply::Routes(report)) = answers.get("bgp-client") else {
+                    panic!("{answers:?}")
+                };
+                assert_eq!(report.routes.len(), wanted, "{line}");
+                assert_eq!(report.next.is_some(), cut, "{line}");
+                let text = tables::print(&args.what, &answers);
+                let rows = text
+                    .lines()
+                    .filter(|line| line.contains("10.65.0."))
+                    .count();
+                assert_eq!(rows, wanted, "{line}: {text}");
+                let note = format!("the first {wanted} routes; --limit 0 shows all");
+                assert_eq!(text.contains(&note), cut, "{line}: {text}");
+            }
+        })
+        .await;
+}
+
+#[test]
+fn help_has_the_number_of_routes_shown() {
+    let help = <Line as clap::CommandFactory>::command()
+        .find_subcommand_mut("routes")
+        .expect("routes")
+        .render_help()
+        .to_string();
+    let number = format!("[default: {}, in JSON all]", super::ROUTES_SHOWN);
+    assert!(help.contains(&number), "{help}");
 }
 
 #[tokio::test]
