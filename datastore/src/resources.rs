@@ -25,6 +25,8 @@ use crate::limits::REPLACE_ATTEMPTS_MAX;
 use crate::made::complete;
 use crate::port::Store;
 
+pub use rules::Planned;
+
 /// The resources of a store. Cheap to clone.
 #[derive(Clone)]
 pub struct Resources {
@@ -152,7 +154,7 @@ impl Resources {
         if self.find(&key).await?.is_some() {
             return Err(ResourceError::Exists(key));
         }
-        rules::to_create(self, &key, &value).await?;
+        rules::to_create(self, &key, &value, &Planned::default()).await?;
         if key.kind() == Kind::Node {
             self.initialize().await?;
         }
@@ -212,18 +214,48 @@ impl Resources {
         }
     }
 
-    /// Whether a resource that may be there already breaks the model.
-    pub async fn check(&self, resource: Value) -> Result<(), ResourceError> {
-        let Err(error) = encode_strict(resource.clone()) else {
+    /// Checks a resource that is to be created among the others of its manifest. One that exists is
+    /// [`Self::create`]'s to refuse.
+    pub async fn check_create(
+        &self,
+        resource: Value,
+        planned: &Planned,
+    ) -> Result<(), ResourceError> {
+        let (key, value) = encode_strict(resource)?;
+        if !rules::depend_on_others(key.kind()) || self.find(&key).await?.is_some() {
             return Ok(());
-        };
-        let key = key_of(&resource)?;
-        let Some((_, found)) = self.find(&key).await? else {
-            return Err(error.into());
+        }
+        rules::to_create(self, &key, &value, planned).await
+    }
+
+    /// Checks a resource that is to be written over the stored one. A missing one is
+    /// [`Self::replace`]'s to refuse.
+    pub async fn check_replace(&self, resource: Value) -> Result<(), ResourceError> {
+        let strict = encode_strict(resource.clone());
+        if matches!(&strict, Ok((key, _)) if !rules::depend_on_others(key.kind())) {
+            return Ok(());
+        }
+        let Some((key, found)) = self.find(&key_of(&resource)?).await? else {
+            return Ok(strict.map(drop)?);
         };
         let stored = serde_json::from_slice(&found.value).unwrap_or_default();
-        encode_over(resource, &stored)?;
-        Ok(())
+        let (_, value) = encode_over(resource, &stored)?;
+        rules::to_replace(&key, &stored, &value)
+    }
+
+    /// Checks a resource that is to be written, whether it is there or not, among the others of its
+    /// manifest.
+    pub async fn check_apply(
+        &self,
+        resource: Value,
+        planned: &Planned,
+    ) -> Result<(), ResourceError> {
+        self.check_replace(resource.clone()).await?;
+        match encode_strict(resource.clone()) {
+            Ok(_) => self.check_create(resource, planned).await,
+            // Its unknown fields are stored already, so it exists.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Deletes a resource, and tells what it was. With a version, only that one.

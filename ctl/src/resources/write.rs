@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use datastore::manifests::Document;
-use datastore::resources::{Item, ResourceError, Resources};
-use model::encode_strict;
+use datastore::resources::{Item, Planned, ResourceError, Resources};
 use serde_json::Value;
 
 use super::connect::Connection;
@@ -76,21 +75,28 @@ impl How {
         documents: Vec<Document>,
         namespace: &Namespace,
     ) -> Result<Vec<(Document, Value)>> {
+        let read = documents.into_iter().map(|document| {
+            let value = resource(&document, namespace);
+            (document, value)
+        });
+        let read: Vec<_> = read.collect();
+        let planned = Planned::new(read.iter().filter_map(|(_, value)| value.as_ref().ok()));
         let mut wanted = Vec::new();
         let mut faults = Vec::new();
-        for document in documents {
-            let value = match resource(&document, namespace) {
+        for (document, value) in read {
+            let value = match value {
                 Ok(value) => value,
                 Err(error) => {
                     faults.push(error.to_string());
                     continue;
                 }
             };
-            match self.check(all, value.clone()).await {
+            match self.check(all, value.clone(), &planned).await {
                 Ok(()) => wanted.push((document, value)),
                 Err(ResourceError::Invalid(error)) => {
                     faults.extend(document.faults(&error).iter().map(ToString::to_string));
                 }
+                Err(error @ ResourceError::Store(_)) => return Err(error.into()),
                 Err(error) => faults.push(document.fault(".", error.to_string()).to_string()),
             }
         }
@@ -100,10 +106,16 @@ impl How {
         bail!("nothing is written:\n{}", faults.join("\n"))
     }
 
-    async fn check(self, all: &Resources, value: Value) -> Result<(), ResourceError> {
+    async fn check(
+        self,
+        all: &Resources,
+        value: Value,
+        planned: &Planned,
+    ) -> Result<(), ResourceError> {
         match self {
-            Self::Create { .. } => Ok(encode_strict(value).map(|_| ())?),
-            Self::Apply | Self::Replace => all.check(value).await,
+            Self::Create { .. } => all.check_create(value, planned).await,
+            Self::Apply => all.check_apply(value, planned).await,
+            Self::Replace => all.check_replace(value).await,
         }
     }
 }

@@ -38,6 +38,7 @@ against_both! {
     a_resource_goes_round
     nobody_overwrites_what_they_have_not_read
     faults_are_all_told_before_anything_is_written
+    manifest_with_overlapping_pools_writes_nothing
     directories_lists_and_the_standard_input_are_read
     a_node_goes_with_what_is_its
     addresses_go_with_their_node_and_their_pool
@@ -201,6 +202,39 @@ spec:
             refused.contains("/nonexistent/file.yaml cannot be read"),
             "{refused}"
         );
+    }
+
+    pub(super) async fn manifest_with_overlapping_pools_writes_nothing(tool: &Tool) {
+        let pool = |name: &str, cidr: &str| {
+            format!("kind: IPPool\nmetadata: {{name: {name}}}\nspec: {{cidr: {cidr}}}\n---\n")
+        };
+        let text = [
+            pool("a", "10.65.0.0/16"),
+            pool("b", "10.65.128.0/17"),
+            pool("c", "10.66.0.0/16"),
+        ]
+        .concat();
+        let file = tool.file("pools.yaml", &text);
+        for verb in ["apply", "create"] {
+            let refused = tool.refused(&[verb, "-f", &file]);
+            for part in [
+                "nothing is written:",
+                "pools.yaml:5:1: ",
+                "10.65.128.0/17 overlaps with 10.65.0.0/16 of IPPool(a)",
+            ] {
+                assert!(refused.contains(part), "{verb}: {part}: {refused}");
+            }
+            assert_eq!(tool.keys().await, Vec::<String>::new(), "{verb}");
+        }
+        tool.done(&[
+            "apply",
+            "-f",
+            &tool.file("a.yaml", &pool("a", "10.65.0.0/16")),
+        ]);
+        let clash = [pool("c", "10.66.0.0/16"), pool("d", "10.0.0.0/8")].concat();
+        let refused = tool.refused(&["apply", "-f", &tool.file("clash.yaml", &clash)]);
+        assert!(refused.contains("IPPool(a)"), "{refused}");
+        assert_eq!(tool.value("ippools/c").await, None);
     }
 
     pub(super) async fn directories_lists_and_the_standard_input_are_read(tool: &Tool) {

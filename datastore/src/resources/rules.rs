@@ -1,16 +1,61 @@
 //! What the model cannot tell by looking at one resource.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::{DEFAULT_TIER, IpPoolSpec, IpamKey, Kind, Network, ResourceKey};
+use model::{DEFAULT_TIER, IpPoolSpec, IpamKey, Kind, Network, ResourceKey, encode_over};
 use serde_json::Value;
 
-use super::initialize::is_tier_of_ours;
+use super::initialize::{TIERS, is_tier_of_ours};
 use super::{ResourceError, Resources, is_default_profile, named};
 use crate::kv::{KeyRange, Query};
 
 /// Prefix of the names of policies that come out of Kubernetes.
 const KUBERNETES_POLICIES: &str = "knp.default.";
+
+/// The resources of one manifest, as far as rules depend on several of them, and the tiers that
+/// [`Resources::initialize`] makes before they are written.
+#[derive(Debug, Default)]
+pub struct Planned {
+    pools: Vec<(ResourceKey, Network)>,
+    tiers: BTreeSet<String>,
+}
+
+impl Planned {
+    /// Collects what rules depend on from resources that are to be written in this order. Invalid
+    /// ones are passed over: the checks of [`Resources`] report them.
+    pub fn new<'v>(resources: impl IntoIterator<Item = &'v Value>) -> Self {
+        let mut planned = Self {
+            tiers: TIERS.iter().map(|(name, ..)| (*name).to_owned()).collect(),
+            ..Self::default()
+        };
+        for resource in resources {
+            let kind = resource["kind"].as_str().and_then(Kind::from_name);
+            if !matches!(kind, Some(Kind::IpPool | Kind::Tier)) {
+                continue;
+            }
+            let Ok((key, value)) = encode_over(resource.clone(), resource) else {
+                continue;
+            };
+            if key.kind() == Kind::Tier {
+                planned.tiers.insert(key.name().to_owned());
+            } else if let Some(range) = pool(&value).and_then(|spec| spec.cidr) {
+                planned.pools.push((key, range));
+            }
+        }
+        planned
+    }
+
+    /// The pools that are written before this one.
+    fn pools_before(&self, key: &ResourceKey) -> impl Iterator<Item = &(ResourceKey, Network)> {
+        self.pools.iter().take_while(move |(other, _)| other != key)
+    }
+}
+
+/// Whether rules of this kind look at other resources, or at what is stored.
+pub(super) fn depend_on_others(kind: Kind) -> bool {
+    kind == Kind::IpPool || kind.is_policy()
+}
 
 /// What nobody may write.
 pub(super) fn to_write(key: &ResourceKey) -> Result<(), ResourceError> {
@@ -32,16 +77,22 @@ pub(super) async fn to_create(
     all: &Resources,
     key: &ResourceKey,
     value: &Value,
+    planned: &Planned,
 ) -> Result<(), ResourceError> {
     match key.kind() {
-        Kind::IpPool => new_pool(all, key, value).await,
+        Kind::IpPool => new_pool(all, key, value, planned).await,
         kind if kind.is_policy() => {
             let tier = match value["spec"]["tier"].as_str() {
                 None | Some("") => DEFAULT_TIER,
                 Some(tier) => tier,
             };
-            if all.get(&key_of(key, Kind::Tier, tier)?).await.is_ok() {
+            if planned.tiers.contains(tier) {
                 return Ok(());
+            }
+            match all.get(&key_of(key, Kind::Tier, tier)?).await {
+                Ok(_) => return Ok(()),
+                Err(error @ ResourceError::Store(_)) => return Err(error),
+                Err(_) => {}
             }
             let reason = format!("spec.tier: there is no tier \"{tier}\"");
             Err(ResourceError::refused(key, reason))
@@ -60,20 +111,26 @@ fn pool(value: &Value) -> Option<IpPoolSpec> {
 }
 
 /// Pools do not overlap, and what blocks there are in them have their size.
-async fn new_pool(all: &Resources, key: &ResourceKey, value: &Value) -> Result<(), ResourceError> {
+async fn new_pool(
+    all: &Resources,
+    key: &ResourceKey,
+    value: &Value,
+    planned: &Planned,
+) -> Result<(), ResourceError> {
     let Some((range, size)) =
         pool(value).and_then(|spec| Some((spec.cidr?, spec.effective_block_size()?)))
     else {
         return Ok(());
     };
-    for other in all.list(Kind::IpPool, None).await?.items {
-        if other.key == *key {
-            continue;
-        }
-        if let Some(taken) = pool(&other.value).and_then(|spec| spec.cidr)
-            && overlap(range, taken)
-        {
-            let other = named(&other.key);
+    let stored = all.list(Kind::IpPool, None).await?.items;
+    let stored = stored
+        .iter()
+        .filter_map(|item| Some((&item.key, pool(&item.value)?.cidr?)));
+    let planned = planned.pools_before(key).map(|(key, taken)| (key, *taken));
+    let others = stored.chain(planned).filter(|(other, _)| *other != key);
+    for (other, taken) in others {
+        if overlap(range, taken) {
+            let other = named(other);
             let reason = format!("spec.cidr: {range} overlaps with {taken} of {other}");
             return Err(ResourceError::refused(key, reason));
         }

@@ -96,7 +96,7 @@ async fn what_is_read_can_be_written_back_with_fields_that_are_not_known() {
     let mut edited = read.value.clone();
     edited["spec"]["natOutgoing"] = json!(true);
     edited["spec"]["newer"]["a"] = json!([2]);
-    all.check(edited.clone()).await.unwrap();
+    all.check_replace(edited.clone()).await.unwrap();
     let replaced = all.replace(edited.clone()).await.unwrap();
     let value = stored(&all, &read.key).await;
     assert_eq!(value["spec"]["newer"], json!({"a": [2]}));
@@ -106,7 +106,10 @@ async fn what_is_read_can_be_written_back_with_fields_that_are_not_known() {
     edited["spec"]["newest"] = json!(1);
     let fault = "spec.newest: unknown field";
     for refused in [
-        all.check(edited.clone()).await.unwrap_err(),
+        all.check_replace(edited.clone()).await.unwrap_err(),
+        all.check_apply(edited.clone(), &Planned::default())
+            .await
+            .unwrap_err(),
         all.replace(edited.clone()).await.unwrap_err(),
         all.apply(edited.clone()).await.unwrap_err(),
     ] {
@@ -319,6 +322,60 @@ async fn pools_neither_overlap_nor_change_their_range() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("10.67.3.64/28"), "{error}");
+}
+
+#[tokio::test]
+async fn planned_pool_is_checked_against_stored_and_earlier_ones() {
+    let all = resources();
+    all.create(pool("stored", "10.65.0.0/16")).await.unwrap();
+    let manifest = [
+        pool("first", "10.66.0.0/16"),
+        pool("within", "10.66.1.0/24"),
+        pool("beside", "10.67.0.0/16"),
+        pool("around", "10.64.0.0/15"),
+        pool("stored", "10.65.0.0/16"),
+    ];
+    let planned = Planned::new(&manifest);
+    let mut refused = Vec::new();
+    for resource in &manifest {
+        let applied = all.check_apply(resource.clone(), &planned).await;
+        let created = all.check_create(resource.clone(), &planned).await;
+        assert_eq!(applied.is_err(), created.is_err(), "{resource}");
+        refused.extend(applied.err().map(|error| error.to_string()));
+    }
+    assert_eq!(
+        refused,
+        [
+            "IPPool(within): spec.cidr: 10.66.1.0/24 overlaps with 10.66.0.0/16 of IPPool(first)",
+            "IPPool(around): spec.cidr: 10.64.0.0/15 overlaps with 10.65.0.0/16 of IPPool(stored)",
+        ]
+    );
+    // What exists is replaced, or refused by the write itself.
+    all.check_create(pool("stored", "10.0.0.0/8"), &planned)
+        .await
+        .unwrap();
+    let error = all.check_replace(pool("stored", "10.0.0.0/8")).await;
+    assert!(error.unwrap_err().to_string().contains("spec.cidr"));
+    all.check_replace(pool("missing", "10.66.0.0/16"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn planned_policy_finds_its_tier_anywhere_in_the_manifest() {
+    let all = resources();
+    let policy = |tier: &str| json!({"kind": "GlobalNetworkPolicy", "metadata": {"name": "p"}, "spec": {"tier": tier}});
+    let manifest = [
+        policy("security"),
+        json!({"kind": "Tier", "metadata": {"name": "security"}, "spec": {"order": 1}}),
+    ];
+    let planned = Planned::new(&manifest);
+    for tier in ["security", "default", ""] {
+        all.check_apply(policy(tier), &planned).await.unwrap();
+    }
+    let error = all.check_apply(policy("absent"), &planned).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("there is no tier \"absent\""), "{error}");
 }
 
 #[tokio::test]
