@@ -173,7 +173,9 @@ impl<P: Program> Daemon<P> {
             progress = look.progress;
             self.act(look);
         }
+        // Clients dial a reflector as soon as it is registered.
         if let Some(wish) = self.fabric.enrol(now, self.io.speaker())
+            && self.io.listening().next().is_some()
             && let Some(source) = &mut self.source
         {
             source.enrol(wish);

@@ -4,11 +4,16 @@
 //! keeps alive, and claims a cluster id that no other reflector has. It says what to ask the store
 //! and is told the answers; who drives it owns the clock and the connection.
 //!
+//! A reflector needs a cluster id before it can speak BGP, and must not be found by clients before
+//! it accepts their connections: it [claims](Registrar::claim) first, and
+//! [registers](Registrar::want) once it listens.
+//!
 //! Nothing that the store does or fails to do ends a session. While the store is away the registrar
 //! tries again; when its lease has run out meanwhile it takes a new one and registers anew; when
 //! its cluster id has become another's, by a claim or because a node is given it, it claims the next
 //! one that it would have.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bgp_io::bgp_fsm::Instant;
@@ -56,6 +61,10 @@ pub struct Registrar {
     /// How long the registration is to outlive our last word.
     ttl: Duration,
     wish: Option<Wish>,
+    /// Whether the reflector listens, so that it may be registered.
+    listens: bool,
+    /// The cluster id that was claimed before it listened, and when.
+    claimed: Option<(Ipv4Addr, Instant)>,
     lease: Option<(LeaseId, Duration)>,
     /// When the lease was last known to live for its whole time.
     alive_at: Instant,
@@ -77,6 +86,7 @@ pub struct Registrar {
 enum UnderWay {
     Grant,
     KeepAlive,
+    Claim(Registration),
     Register(Registration),
 }
 
@@ -88,6 +98,8 @@ impl Registrar {
             name: name.into(),
             ttl,
             wish: None,
+            listens: false,
+            claimed: None,
             lease: None,
             alive_at: Instant(0),
             told: None,
@@ -100,8 +112,20 @@ impl Registrar {
         }
     }
 
-    /// What there is to say from now on.
+    /// Claims the cluster id of a reflector that does not listen yet. One that was registered before
+    /// stays registered.
+    pub fn claim(&mut self, wish: Wish) {
+        self.claimed = None;
+        self.take(wish);
+    }
+
+    /// Registers a reflector that listens, with these values from now on.
     pub fn want(&mut self, wish: Wish) {
+        self.listens = true;
+        self.take(wish);
+    }
+
+    fn take(&mut self, wish: Wish) {
         let before = self.wish.as_ref().map(|old| &old.cluster);
         if before != Some(&wish.cluster) {
             self.taken = 0;
@@ -130,6 +154,14 @@ impl Registrar {
             return None;
         }
         let (under_way, job) = match self.lease {
+            _ if !self.listens => {
+                let registration = self.next()?;
+                let txn = match self.transaction(&registration, None) {
+                    Ok(txn) => txn,
+                    Err(why) => return self.give_up(now, why),
+                };
+                (UnderWay::Claim(registration), Job::Txn(txn))
+            }
             None => {
                 let ttl_s = self.ttl.as_secs();
                 (
@@ -142,7 +174,7 @@ impl Registrar {
             }
             Some((lease, _)) => {
                 let registration = self.next()?;
-                let txn = match self.transaction(&registration, lease) {
+                let txn = match self.transaction(&registration, Some(lease)) {
                     Ok(txn) => txn,
                     Err(why) => return self.give_up(now, why),
                 };
@@ -184,9 +216,16 @@ impl Registrar {
                     Err(error)
                 }
             },
+            (UnderWay::Claim(registration), Answer::Done(reply)) => reply.map(|reply| {
+                if self.answered(now, &registration, &reply) {
+                    self.claimed = Some((registration.cluster_id, now));
+                }
+            }),
             (UnderWay::Register(registration), Answer::Done(reply)) => match reply {
                 Ok(reply) => {
-                    self.answered(now, registration, &reply);
+                    if self.answered(now, &registration, &reply) {
+                        self.told = Some((registration, now));
+                    }
                     Ok(())
                 }
                 Err(error) => {
@@ -230,10 +269,20 @@ impl Registrar {
         }
         let wish = self.wish.as_ref()?;
         let at = match self.lease {
+            _ if !self.listens => self.claim_due(wish)?,
             None => self.not_before,
             Some(_) => self.keep_alive_due()?.min(self.register_due(wish)),
         };
         Some(at.max(self.not_before))
+    }
+
+    /// When to claim a cluster id: at once, and now and then in case that the claim was deleted.
+    fn claim_due(&self, wish: &Wish) -> Option<Instant> {
+        match (&wish.cluster, self.claimed) {
+            (ClusterWish::Given(_), _) => None,
+            (cluster, Some((id, at))) if cluster.allows(id) => Some(at + REREGISTER_EVERY),
+            _ => Some(self.not_before),
+        }
     }
 
     fn keep_alive_due(&self) -> Option<Instant> {
@@ -287,21 +336,28 @@ impl Registrar {
         })
     }
 
-    /// Writes the registration if the cluster id is ours, claims the id too if it is nobody's, and
-    /// else reads whose it is. Fails when enough ids were tried, or the value cannot be written.
-    fn transaction(&self, registration: &Registration, lease: LeaseId) -> Result<Txn, String> {
+    /// Writes the registration if the cluster id is ours, claims the id too if it is free, and else
+    /// reads its owner. Without a lease it writes no registration. Fails when enough ids were tried,
+    /// or the value cannot be written.
+    fn transaction(
+        &self,
+        registration: &Registration,
+        lease: Option<LeaseId>,
+    ) -> Result<Txn, String> {
         let key = FabricKey::Reflector(self.name.clone()).to_string();
         let value = registration.encode().map_err(|faults| {
             let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
             faults.join("; ")
         })?;
-        let register = Op::Put(Put {
-            lease: Some(lease),
-            ..Put::new(key, value)
+        let register = lease.map(|lease| {
+            Op::Put(Put {
+                lease: Some(lease),
+                ..Put::new(key, value)
+            })
         });
         if let Some(ClusterWish::Given(_)) = self.wish.as_ref().map(|wish| &wish.cluster) {
             return Ok(Txn {
-                then: vec![register],
+                then: register.into_iter().collect(),
                 ..Txn::default()
             });
         }
@@ -313,7 +369,8 @@ impl Registrar {
         let key = FabricKey::Cluster(registration.cluster_id).to_string();
         let fresh = ClusterClaim::of(&self.name).encode();
         let ours = self.claim.clone().unwrap_or_else(|| fresh.clone());
-        let mut then = vec![Op::Put(Put::new(key.clone(), fresh)), register.clone()];
+        let mut then = vec![Op::Put(Put::new(key.clone(), fresh))];
+        then.extend(register.clone());
         then.extend(self.release(&ours));
         let claim = Txn {
             compares: vec![equal(&key, CompareWith::CreateRevision(Revision::ZERO))],
@@ -322,7 +379,7 @@ impl Registrar {
         };
         Ok(Txn {
             compares: vec![equal(&key, CompareWith::Value(ours.into()))],
-            then: vec![register],
+            then: register.into_iter().collect(),
             otherwise: vec![Op::Txn(Box::new(claim))],
         })
     }
@@ -345,14 +402,15 @@ impl Registrar {
         })))
     }
 
-    fn answered(&mut self, now: Instant, registration: Registration, reply: &TxnReply) {
+    /// Takes note of the answer to a transaction; returns whether it did what it was for.
+    fn answered(&mut self, now: Instant, registration: &Registration, reply: &TxnReply) -> bool {
         let inner = match reply.replies.first() {
             Some(OpReply::Txn(inner)) if !reply.succeeded => inner,
-            _ => return self.succeed(now, registration),
+            _ => return self.succeed(),
         };
         if inner.succeeded {
             self.claim = None;
-            return self.succeed(now, registration);
+            return self.succeed();
         }
         let found = match inner.replies.first() {
             Some(OpReply::Range(listing)) => listing.items.first(),
@@ -360,7 +418,7 @@ impl Registrar {
         };
         let Some(found) = found else {
             self.not_before = now + REGISTRY_RETRY_MIN; // Gone just now, or never heard of.
-            return;
+            return false;
         };
         match ClusterClaim::parse(&found.value) {
             Ok(claim) if claim.reflector == self.name => self.claim = Some(found.value.to_vec()),
@@ -374,13 +432,14 @@ impl Registrar {
                 self.taken += 1;
             }
         }
+        false
     }
 
-    fn succeed(&mut self, now: Instant, registration: Registration) {
-        self.told = Some((registration, now));
+    fn succeed(&mut self) -> bool {
         self.taken = 0;
         self.failures = 0;
         self.trouble = None;
+        true
     }
 }
 

@@ -122,7 +122,7 @@ impl Source {
         self.picture.poll_timeout()
     }
 
-    /// What a reflector has to say of itself.
+    /// Registers a reflector that listens.
     pub(crate) fn enrol(&mut self, wish: Wish) {
         if let Some(enrolment) = &mut self.enrolment {
             enrolment.registrar.want(wish);
@@ -143,8 +143,10 @@ impl Source {
             tracing::debug!("configuration as before");
             return None;
         };
-        if let (None, Some(wish)) = (&derived.intent, &derived.wish) {
-            self.enrol(wish.clone()); // Before there is a speaker, nobody knows better.
+        if let (None, Some(wish), Some(enrolment)) =
+            (&derived.intent, &derived.wish, &mut self.enrolment)
+        {
+            enrolment.registrar.claim(wish.clone()); // There is no speaker without a cluster id.
         }
         Some(derived)
     }
@@ -202,7 +204,9 @@ impl Source {
             revision: self.follower.revision().map(|revision| revision.0),
             answered_s: self.follower.heard().map(|ago| ago.as_secs()),
             bad_values: self.picture.view().faults().count() as u64,
-            registered: enrolment.map(|enrolment| enrolment.registrar.trouble().is_none()),
+            registered: enrolment.map(|Enrolment { registrar, .. }| {
+                registrar.registered().is_some() && registrar.trouble().is_none()
+            }),
         }
     }
 

@@ -163,6 +163,65 @@ fn it_registers_under_a_lease_and_its_own_cluster_id_and_stays() {
 }
 
 #[test]
+fn reflector_that_does_not_listen_is_not_registered() {
+    let mut world = World::new();
+    world.registrar.claim(wish(0, None));
+    world.pass(1, true);
+    let claim = world.get(FabricKey::Cluster(ROUTER_ID)).expect("claimed");
+    assert_eq!(ClusterClaim::parse(&claim).expect("reads").reflector, NAME);
+    assert_eq!(world.jobs, 1);
+    world.pass(600, true);
+    assert_eq!(world.registered(), None);
+    assert_eq!(world.registrar.registered(), None);
+    assert!(world.jobs < 15, "{} questions", world.jobs);
+
+    world.registrar.want(wish(0, Some(ROUTER_ID)));
+    world.pass(0, true);
+    assert_eq!(world.registered().expect("there").cluster_id, ROUTER_ID);
+}
+
+#[test]
+fn deleted_claim_is_made_again_before_the_reflector_listens() {
+    let mut world = World::new();
+    world.registrar.claim(wish(0, None));
+    world.pass(1, true);
+    world.delete(FabricKey::Cluster(ROUTER_ID));
+    world.pass(61, true);
+    assert!(world.get(FabricKey::Cluster(ROUTER_ID)).is_some());
+    assert_eq!(world.registered(), None);
+}
+
+#[test]
+fn given_cluster_id_needs_no_claim() {
+    let mut world = World::new();
+    let given = Wish {
+        cluster: ClusterWish::Given(ROUTER_ID),
+        ..wish(0, None)
+    };
+    world.registrar.claim(given.clone());
+    world.pass(600, true);
+    assert_eq!(world.jobs, 0);
+    world.registrar.want(given);
+    world.pass(0, true);
+    assert!(world.registered().is_some());
+}
+
+#[test]
+fn reflector_that_listens_before_the_answer_to_its_claim_registers() {
+    let mut world = World::new();
+    world.registrar.claim(wish(0, None));
+    let now = world.instant();
+    let job = world.registrar.poll(now).expect("a claim");
+    let answer = world.ask(job);
+    world.registrar.want(wish(0, None));
+    world.registrar.done(now, answer);
+    assert_eq!(world.registrar.registered(), None);
+    world.pass(0, true);
+    assert_eq!(world.registrar.registered(), world.registered().as_ref());
+    assert!(world.registered().is_some());
+}
+
+#[test]
 fn after_a_lost_lease_it_registers_anew() {
     let mut world = World::new();
     world.registrar.want(wish(0, None));

@@ -2,6 +2,8 @@
 
 use std::net::TcpStream;
 
+use datastore::{Local, Store};
+
 use super::metrics::{own_address, put, store};
 use super::*;
 
@@ -15,12 +17,8 @@ async fn listens(reflector: &Reflector, expected: &str) {
     reflector.until(&what, there).await;
 }
 
-/// A node whose daemon listens on its addresses alone gets others, and another port, and listens on all;
-/// nothing of that waits for a restart.
-#[tokio::test]
-async fn a_node_that_moves_listens_where_it_is() {
-    let (store, at) = store().await;
-    let (first, second) = (own_address().ip(), own_address().ip());
+/// Starts the reflector `rr` of the store at an address.
+fn reflector_of(at: SocketAddr) -> Reflector {
     let directory = tempfile::tempdir().expect("a directory");
     let (config, control) = (
         directory.path().join("rr.toml"),
@@ -30,6 +28,55 @@ async fn a_node_that_moves_listens_where_it_is() {
         "control = {control:?}\nhostname = \"rr\"\nguard = {{ enabled = false }}\n[datastore]\nendpoints = [\"http://{at}\"]\n"
     );
     std::fs::write(&config, keys).expect("written");
+    let process = start(&config, &[]).expect("the program starts");
+    Reflector { process, directory }
+}
+
+/// Has the reflector `rr` listen on the address of its node alone.
+async fn listen_at_node(store: &Local, port: u16, node: IpAddr) {
+    let settings = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"NodeIP"}}}}"#);
+    put(store, "bgpconfigurations", "default", &settings).await;
+    let node = format!(r#"{{"spec":{{"bgp":{{"ipv4Address":"{node}/8"}}}}}}"#);
+    put(store, "nodes", "rr", &node).await;
+}
+
+async fn is_stored(store: &Local, key: &str) -> bool {
+    let found = store.get(key.to_owned().into()).await;
+    found.expect("the store answers").is_some()
+}
+
+/// Nodes dial a reflector as soon as it is registered. Its cluster id is claimed before.
+#[tokio::test]
+async fn reflector_registers_only_after_it_listens() {
+    const REGISTRATION: &str = "/cambric/v1/reflector/rr";
+    let (store, at) = store().await;
+    let (own, port) = (own_address().ip(), two_ports());
+    listen_at_node(&store, port, IpAddr::from([192, 0, 2, 1])).await;
+    let reflector = reflector_of(at);
+    let refused = |status: &Status| {
+        let mut notes = status.notes.iter();
+        notes.any(|note| note.starts_with("cannot listen on 192.0.2.1:"))
+    };
+    reflector.until("it cannot listen", refused).await;
+    assert!(is_stored(&store, "/cambric/v1/cluster/192.0.2.1").await);
+    assert!(!is_stored(&store, REGISTRATION).await);
+
+    listen_at_node(&store, port, own).await;
+    let registered = async {
+        while !is_stored(&store, REGISTRATION).await {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(DEADLINE, registered).await.expect("it registers");
+    TcpStream::connect((own, port)).expect("it listens");
+}
+
+/// A node whose daemon listens on its addresses alone gets others, and another port, and listens on all;
+/// nothing of that waits for a restart.
+#[tokio::test]
+async fn a_node_that_moves_listens_where_it_is() {
+    let (store, at) = store().await;
+    let (first, second) = (own_address().ip(), own_address().ip());
     let port = two_ports();
     let listen = async |port: u16, mode: &str| {
         let spec = format!(r#"{{"spec":{{"listenPort":{port},"bindMode":"{mode}"}}}}"#);
@@ -41,8 +88,7 @@ async fn a_node_that_moves_listens_where_it_is() {
     };
     listen(port, "NodeIP").await;
     live(first).await;
-    let process = start(&config, &[]).expect("the program starts");
-    let reflector = Reflector { process, directory };
+    let reflector = reflector_of(at);
     listens(&reflector, &format!("{first}:{port}")).await;
     assert!(TcpStream::connect((first, port)).is_ok());
 

@@ -223,7 +223,7 @@ impl Run {
         if let (Some(registrar), Some(wish), None) =
             (&mut self.registrar, &derived.wish, &self.speaker)
         {
-            registrar.want(wish.clone());
+            registrar.claim(wish.clone());
         }
     }
 
