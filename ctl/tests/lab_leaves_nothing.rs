@@ -43,7 +43,7 @@ fn sigkill_of_a_demo_leaves_no_process_and_no_mount() {
     programs(directory.path());
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let mut demo = Command::new(directory.path().join("cambric"))
-        .args(["lab", "demo", "--nodes", "2"])
+        .args(["lab", "demo", "--nodes", "2", "--from-files"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -30,6 +30,9 @@ pub const NODES_MAX: u16 = 240;
 /// Reflectors of a fabric: 10.0.0.1 to 10.0.0.10.
 pub const REFLECTORS_MAX: u16 = 10;
 
+/// Reflectors that a node chooses where the datastore does not set a number.
+pub const REFLECTORS_OF_NODE: usize = 2;
+
 /// Workloads that one node of a fabric starts with.
 pub const WORKLOADS_PER_NODE_MAX: u16 = 250;
 

@@ -78,7 +78,10 @@ pub(super) struct FabricArgs {
     /// No reflectors: every node peers with every other
     #[arg(long)]
     mesh: bool,
-    /// What keeps the fabric's endpoints
+    /// Configure BGP by the daemons' files, which name every neighbor, instead of the store
+    #[arg(long)]
+    from_files: bool,
+    /// What keeps the fabric's resources
     #[arg(long, value_enum, default_value_t = StoreKind::Embedded)]
     pub(super) store: StoreKind,
     /// How many members the store has, each but the first on a host of its own; needs --store etcd
@@ -97,7 +100,7 @@ pub(super) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) logs: Option<PathBuf>,
     /// The same fabric in the simulator: needs no namespaces
-    #[arg(long, conflicts_with_all = ["json", "logs"])]
+    #[arg(long, conflicts_with_all = ["json", "logs", "from_files"])]
     pub(super) sim: bool,
 }
 
@@ -149,7 +152,11 @@ impl FabricArgs {
         if self.members > 1 && self.store == StoreKind::Embedded {
             bail!("the embedded store has one member; add --store etcd");
         }
-        Ok(Plan::new(self.shape())?.with_store_members(self.members)?)
+        let plan = Plan::new(self.shape())?.with_store_members(self.members)?;
+        Ok(match self.from_files {
+            true => plan,
+            false => plan.with_bgp_from_store(),
+        })
     }
 
     pub(super) const fn shape(&self) -> Shape {

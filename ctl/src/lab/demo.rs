@@ -220,15 +220,15 @@ impl Show {
             .reflectors
             .first_mut()
             .context("no reflector")?;
-        let name = victim.plan.name.clone();
-        victim.daemon("route-reflector")?.process.kill().await?;
+        let plan = victim.plan.clone();
+        let name = plan.name.clone();
+        victim.daemon(sessions::REFLECTOR)?.process.kill().await?;
         // It is gone on purpose: from now on only the others are checked.
         victim.daemons.clear();
         self.dead.push(name.clone());
         let noticed = until(CONVERGE, "every node notices", async || {
             for node in &stage.fabric.nodes {
-                let up = sessions::established(node.control("bgp-client")).await;
-                if up.contains(&name) {
+                if sessions::established_with(node.control(sessions::NODE), &plan).await {
                     let late = format!("{} still has a session with it", node.plan.name);
                     return anyhow::Ok(Err(late));
                 }

@@ -91,6 +91,7 @@ fn up_outside(up: &UpArgs) -> Result<ExitCode> {
     let option = client::option(name);
     println!("\nNext: cambric lab status{option}");
     println!("      cambric lab exec{option} node1 -- cambric show neighbors");
+    println!("      cambric lab exec{option} node1 -- cambric get nodes -o wide");
     println!("      cambric lab workload add{option} web --node node1");
     println!("      cambric lab down{option}");
     Ok(ExitCode::SUCCESS)

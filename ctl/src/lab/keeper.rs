@@ -218,7 +218,7 @@ async fn status(stage: &Stage) -> Result<FabricStatus> {
         let mut status = MachineStatus {
             name: machine.plan.name.clone(),
             address: machine.plan.v4.to_string(),
-            sessions_up: sessions.up.len(),
+            sessions_up: sessions.up,
             sessions_wanted: sessions.wanted,
             ..MachineStatus::default()
         };

@@ -1,83 +1,99 @@
-//! What a fabric has in the store before its workloads: nodes and pools, in Calico's keys.
+//! What a fabric has in the store before its workloads: nodes, pools, and how BGP is configured.
 
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use datastore::resources::Resources;
-use datastore::{EtcdOptions, EtcdStore, LeaseId, Store};
-use ipnet::IpNet;
-use lab::fabric::MachinePlan;
-use model::{
-    AsNumber, IpPoolSpec, Network, NodeBgp, NodeSpec, Resource, Spec, rfc3339_utc, uid_from_random,
-};
+use datastore::{EtcdOptions, EtcdStore, KeyRange, Query};
+use lab::fabric::{Bgp, Fabric, MachinePlan, Plan};
+use model::FABRIC_PREFIX;
+use serde_json::{Value, json};
 
 /// A connection to the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Records {
-    store: EtcdStore,
+    all: Resources,
 }
 
 impl Records {
     /// Connects, and makes the store ready.
     pub(super) async fn open(addresses: impl Iterator<Item = SocketAddr>) -> Result<Self> {
         let options = EtcdOptions::new(addresses.map(|address| format!("http://{address}")));
-        let store = EtcdStore::connect(&options).await?;
-        Resources::new(store.clone()).initialize().await?;
-        Ok(Self { store })
+        let all = Resources::new(EtcdStore::connect(&options).await?);
+        all.initialize().await?;
+        Ok(Self { all })
     }
 
-    /// Writes a node.
-    pub(super) async fn put_node(&mut self, node: &MachinePlan, asn: u32) -> Result<()> {
-        let bgp = NodeBgp {
-            as_number: Some(AsNumber(asn)),
-            ipv4_address: Some(Network(node.net_v4())),
-            ipv6_address: Some(Network(node.net_v6())),
-            ..NodeBgp::default()
-        };
-        let spec = NodeSpec {
-            bgp: Some(bgp),
-            ..NodeSpec::default()
-        };
-        let (key, value) = encode(Resource::new(&node.name, spec))?;
-        self.store
-            .put(key.into(), value.into(), LeaseId::NONE)
-            .await?;
-        Ok(())
-    }
-
-    /// Writes the pools that workloads' addresses are from.
-    pub(super) async fn put_pools(&mut self, nets: &[IpNet]) -> Result<()> {
-        for net in nets {
-            let name = match net {
-                IpNet::V4(_) => "workloads-ipv4",
-                IpNet::V6(_) => "workloads-ipv6",
-            };
-            let spec = IpPoolSpec {
-                cidr: Some(Network(*net)),
-                ..IpPoolSpec::default()
-            };
-            let (key, value) = encode(Resource::new(name, spec))?;
-            self.store
-                .put(key.into(), value.into(), LeaseId::NONE)
-                .await?;
+    /// Writes what a fabric is made of.
+    pub(super) async fn write(&self, plan: &Plan) -> Result<()> {
+        for resource in resources(plan) {
+            self.all.apply(resource).await?;
         }
         Ok(())
     }
+
+    /// How many reflectors are registered.
+    pub(super) async fn registered(&self) -> Result<usize> {
+        let mut query = Query::new(KeyRange::prefix(format!("{FABRIC_PREFIX}reflector/")));
+        query.keys_only = true;
+        Ok(self.all.store().range(query).await?.items.len())
+    }
 }
 
-/// Key and value to store, with what every new resource is given.
-fn encode<S: Spec>(mut resource: Resource<S>) -> Result<(String, Vec<u8>)> {
-    let mut random = [0; 16];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut random))
-        .context("reading /dev/urandom")?;
-    resource.metadata.uid = uid_from_random(random);
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    resource.metadata.creation_timestamp = rfc3339_utc(now.as_secs());
-    Ok((resource.key()?.to_string(), resource.encode()?))
+fn resources(plan: &Plan) -> Vec<Value> {
+    let reflectors = match plan.bgp {
+        Bgp::Files => &[][..],
+        Bgp::Store => &plan.reflectors,
+    };
+    let nodes = reflectors.iter().chain(&plan.nodes);
+    let nodes = nodes.map(|machine| node(machine, plan.asn));
+    let pools = Fabric::workload_nets().into_iter().map(|net| {
+        let family = if net.addr().is_ipv4() { "ipv4" } else { "ipv6" };
+        json!({"kind": "IPPool", "metadata": {"name": format!("workloads-{family}")},
+            "spec": {"cidr": net}})
+    });
+    let settings = json!({"kind": "BGPConfiguration", "metadata": {"name": "default"},
+        "spec": {"asNumber": plan.asn, "nodeToNodeMeshEnabled": plan.shape.mesh}});
+    pools.chain([settings]).chain(nodes).collect()
+}
+
+fn node(machine: &MachinePlan, asn: u32) -> Value {
+    json!({"kind": "Node", "metadata": {"name": machine.name}, "spec": {"bgp": {
+        "asNumber": asn, "ipv4Address": machine.net_v4(), "ipv6Address": machine.net_v6()}}})
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::fabric::Shape;
+    use model::encode_strict;
+
+    use super::*;
+
+    #[test]
+    fn resources_of_a_fabric_are_valid() {
+        let plan = |mesh| {
+            let shape = Shape {
+                nodes: 2,
+                reflectors: 1,
+                workloads_per_node: 1,
+                mesh,
+            };
+            Plan::new(shape).expect("a plan")
+        };
+        for (plan, nodes, mesh) in [
+            (plan(false), 2, false),
+            (plan(false).with_bgp_from_store(), 3, false),
+            (plan(true).with_bgp_from_store(), 2, true),
+        ] {
+            let all = resources(&plan);
+            let of = |kind: &str| all.iter().filter(|one| one["kind"] == kind).count();
+            assert_eq!((of("Node"), of("IPPool")), (nodes, 2), "{all:?}");
+            let settings = all.iter().find(|one| one["kind"] == "BGPConfiguration");
+            let settings = settings.expect("there");
+            assert_eq!(settings["spec"]["nodeToNodeMeshEnabled"], mesh);
+            for resource in all {
+                encode_strict(resource.clone()).unwrap_or_else(|e| panic!("{resource}: {e}"));
+            }
+        }
+    }
 }

@@ -1,84 +1,126 @@
 //! The BGP sessions of a fabric, asked of its daemons.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
+use admin::report::Neighbor;
 use admin::{Command, Reply};
-use lab::fabric::Fabric;
+use lab::fabric::{Fabric, Machine, MachinePlan};
 
 /// A session's state as the FSM calls it once it is up.
 const ESTABLISHED: &str = "Established";
+
+/// The daemons of a reflector and of a node.
+pub(super) const REFLECTOR: &str = "route-reflector";
+pub(super) const NODE: &str = "bgp-client";
 
 /// Sessions of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sessions {
     /// The machine.
     pub(super) machine: String,
-    /// Neighbours with an established session.
-    pub(super) up: Vec<String>,
-    /// How many there shall be.
+    /// How many are established.
+    pub(super) up: usize,
+    /// How many are configured at either end.
     pub(super) wanted: usize,
 }
 
-/// Asks every machine. A daemon that does not answer has none.
+/// Asks every machine, reflectors first. A daemon that does not answer has no session.
 pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
-    let (nodes, reflectors) = (fabric.nodes.len(), fabric.reflectors.len());
-    let peers = if fabric.plan.shape.mesh {
-        nodes - 1
-    } else {
-        reflectors
-    };
-    let mut all = Vec::new();
-    for (machine, daemon, wanted) in fabric
-        .reflectors
-        .iter()
-        .map(|m| (m, "route-reflector", nodes + reflectors - 1))
-        .chain(fabric.nodes.iter().map(|m| (m, "bgp-client", peers)))
-    {
-        let up = established(machine.control(daemon)).await;
-        all.push(Sessions {
-            machine: machine.plan.name.clone(),
-            up,
-            wanted,
-        });
+    let plan = &fabric.plan;
+    let mut nodes = Vec::new();
+    let mut dialled: Vec<IpAddr> = Vec::new();
+    for machine in &fabric.nodes {
+        let neighbors = neighbors(machine.control(NODE)).await;
+        let configured = neighbors.as_ref().map(Vec::len);
+        let wanted = configured.unwrap_or_else(|| plan.sessions_of_node());
+        let neighbors = neighbors.unwrap_or_default();
+        dialled.extend(neighbors.iter().filter_map(|neighbor| neighbor.address));
+        nodes.push(Sessions::new(&machine.plan, &neighbors, wanted));
     }
+    let mut all = Vec::new();
+    for machine in &fabric.reflectors {
+        let neighbors = neighbors(machine.control(REFLECTOR)).await;
+        let configured = neighbors
+            .as_ref()
+            .map(|all| all.iter().filter(|one| !one.dynamic).count());
+        let others = configured.unwrap_or_else(|| plan.sessions_of_reflector());
+        let clients = dialled.iter().filter(|at| is_of(&machine.plan, **at));
+        let wanted = others + clients.count();
+        let neighbors = neighbors.unwrap_or_default();
+        all.push(Sessions::new(&machine.plan, &neighbors, wanted));
+    }
+    all.extend(nodes);
     all
+}
+
+impl Sessions {
+    fn new(plan: &MachinePlan, neighbors: &[Neighbor], wanted: usize) -> Self {
+        Self {
+            machine: plan.name.clone(),
+            up: neighbors.iter().filter(|one| is_up(one)).count(),
+            wanted,
+        }
+    }
 }
 
 /// What keeps the sessions from being all up; `Ok` has their number.
 pub(super) async fn all_up(fabric: &Fabric) -> Result<usize, String> {
-    for sessions in of(fabric).await {
-        if sessions.up.len() != sessions.wanted {
-            let Sessions {
-                machine,
-                up,
-                wanted,
-            } = sessions;
-            return Err(format!("{machine} has {} of {wanted} sessions", up.len()));
+    let all = of(fabric).await;
+    for Sessions {
+        machine,
+        up,
+        wanted,
+    } in &all
+    {
+        if up != wanted {
+            return Err(format!("{machine} has {up} of {wanted} sessions"));
         }
     }
-    Ok(fabric.plan.sessions())
-}
-
-/// Which reflector does not answer yet.
-pub(super) async fn reflectors_answer(fabric: &Fabric) -> Result<(), String> {
-    for machine in &fabric.reflectors {
-        let control = machine.control("route-reflector");
-        if let Err(error) = admin::client::call(control, &Command::Status {}).await {
-            return Err(error.to_string());
-        }
+    let ends: usize = all.iter().map(|sessions| sessions.up).sum();
+    match (ends / 2, fabric.plan.sessions()) {
+        (up, wanted) if up == wanted => Ok(up),
+        (up, wanted) => Err(format!("{up} of {wanted} sessions are configured")),
     }
-    Ok(())
 }
 
-/// The names of the neighbours that are established.
-pub(super) async fn established(control: PathBuf) -> Vec<String> {
-    let Ok(Reply::Neighbors(reply)) = admin::client::call(control, &Command::Neighbors {}).await
-    else {
-        return Vec::new();
+/// Fails with the reason while a daemon of a machine does not listen for BGP.
+pub(super) async fn listens(machine: &Machine, daemon: &str) -> Result<(), String> {
+    let name = &machine.plan.name;
+    let answer = admin::client::call(machine.control(daemon), &Command::Status {}).await;
+    let status = match answer.map_err(|error| error.to_string())? {
+        Reply::Status(status) => status,
+        _ => return Err(format!("{name} answers something else")),
     };
-    let up = reply
-        .neighbors
-        .into_iter()
-        .filter(|neighbor| neighbor.state == ESTABLISHED);
-    up.map(|neighbor| neighbor.name).collect()
+    let mut facts = status.facts.iter();
+    let listens = facts.any(|fact| fact.name == "listening" && !fact.value.is_empty());
+    match listens {
+        true => Ok(()),
+        false => Err(format!(
+            "{name} waits for {}",
+            status.waiting_for.join(", ")
+        )),
+    }
+}
+
+/// Whether a daemon has an established session with a machine.
+pub(super) async fn established_with(control: PathBuf, other: &MachinePlan) -> bool {
+    let neighbors = neighbors(control).await.unwrap_or_default();
+    let mut up = neighbors.iter().filter(|neighbor| is_up(neighbor));
+    up.any(|neighbor| neighbor.address.is_some_and(|at| is_of(other, at)))
+}
+
+fn is_up(neighbor: &Neighbor) -> bool {
+    neighbor.state == ESTABLISHED
+}
+
+fn is_of(machine: &MachinePlan, address: IpAddr) -> bool {
+    address == IpAddr::V4(machine.v4) || address == IpAddr::V6(machine.v6)
+}
+
+async fn neighbors(control: PathBuf) -> Option<Vec<Neighbor>> {
+    match admin::client::call(control, &Command::Neighbors {}).await {
+        Ok(Reply::Neighbors(reply)) => Some(reply.neighbors),
+        _ => None,
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use futures_util::future::try_join_all;
 use ipnet::IpNet;
-use lab::fabric::{Fabric, Owners, Place};
+use lab::fabric::{Bgp, Fabric, MachinePlan, Owners, Place, Programs};
 use lab::{Lab, until};
 use tokio::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ use super::{programs, sessions};
 pub(super) struct Stage {
     /// Hosts, links, processes.
     pub(super) fabric: Fabric,
+    /// What is in the store.
+    records: Records,
     /// Who connects workloads.
     containers: Containers,
     /// Where every workload prefix shall lead.
@@ -49,11 +51,12 @@ pub(super) async fn build(
     let hosts = fabric.nodes.len() + fabric.reflectors.len() + fabric.plan.stores.len();
     let built = format!("{hosts} hosts on one bridge, each in namespaces of its own{how}");
     journal.good("built", Some(began.elapsed()), built);
-    let fabric = start_store(fabric, args, journal).await?;
+    let (fabric, records) = start_store(fabric, args, journal).await?;
     let kernels = Kernels::watch(&fabric)?;
     Ok(Stage {
         containers: Containers::of(&fabric)?,
         fabric,
+        records,
         owners: Owners::new(),
         kernels,
     })
@@ -63,7 +66,7 @@ async fn start_store(
     mut fabric: Fabric,
     args: &FabricArgs,
     journal: &mut Journal,
-) -> Result<Fabric> {
+) -> Result<(Fabric, Records)> {
     let began = Instant::now();
     let directories = fabric.store_directories("store")?;
     fabric.start_store(&programs::serve(args.store, &fabric.plan, &directories)?)?;
@@ -75,15 +78,9 @@ async fn start_store(
                 .map_err(|error| format!("{error:#}")),
         )
     });
-    let (mut records, _) = opened.await?;
-    for node in &fabric.plan.nodes {
-        records
-            .put_node(node, fabric.plan.asn)
-            .await
-            .context("writing a node to the store")?;
-    }
-    let pools = Fabric::workload_nets();
-    records.put_pools(&pools).await.context("writing pools")?;
+    let (records, _) = opened.await?;
+    let written = records.write(&fabric.plan).await;
+    written.context("writing the fabric's resources to the store")?;
     let addresses: Vec<_> = fabric
         .plan
         .store_addresses()
@@ -95,7 +92,7 @@ async fn start_store(
         addresses.join(", ")
     );
     journal.good("store", Some(began.elapsed()), outcome);
-    Ok(fabric)
+    Ok((fabric, records))
 }
 
 impl Stage {
@@ -104,26 +101,73 @@ impl Stage {
         let began = Instant::now();
         let programs = programs::daemons()?;
         let limit = CONVERGE + PER_NODE * u32::from(self.fabric.plan.shape.nodes);
-        self.fabric.start_reflectors(&programs)?;
-        // A node that finds no reflector listening tries again only after seconds.
-        until(limit, "the reflectors listen", async || {
-            self.fabric.check()?;
-            anyhow::Ok(sessions::reflectors_answer(&self.fabric).await)
-        })
-        .await?;
-        self.fabric.start_nodes(&programs)?;
+        match self.fabric.plan.bgp {
+            Bgp::Files => self.start_from_files(&programs, limit).await?,
+            Bgp::Store => self.start_from_store(&programs, limit).await?,
+        }
         let (up, _) = until(limit, "all BGP sessions are up", async || {
             self.fabric.check()?;
             anyhow::Ok(sessions::all_up(&self.fabric).await)
         })
         .await?;
-        let each = if self.fabric.plan.shape.mesh {
-            "every node to every other"
-        } else {
-            "every node to every reflector"
+        let plan = &self.fabric.plan;
+        let each = match (plan.shape.mesh, plan.bgp) {
+            (true, _) => "every node to every other",
+            (false, Bgp::Files) => "every node to every reflector",
+            (false, Bgp::Store) => "every node to the reflectors that it chose",
         };
         let outcome = format!("{up} BGP sessions are up, {each}");
         journal.good("sessions", Some(began.elapsed()), outcome);
+        Ok(())
+    }
+
+    async fn start_from_files(&mut self, programs: &Programs, limit: Duration) -> Result<()> {
+        self.fabric.start_reflectors(programs)?;
+        // A node that finds no reflector listening tries again only after seconds.
+        until(limit, "the reflectors listen", async || {
+            self.fabric.check()?;
+            for machine in &self.fabric.reflectors {
+                if let Err(why) = sessions::listens(machine, sessions::REFLECTOR).await {
+                    return Ok(Err(why));
+                }
+            }
+            anyhow::Ok(Ok(()))
+        })
+        .await?;
+        Ok(self.fabric.start_nodes(programs)?)
+    }
+
+    /// Of two reflectors, and of two nodes of a mesh, the one whose address is the greater text
+    /// dials. The other one is to listen and to know it by then: a connection that is refused is
+    /// tried again only after seconds.
+    async fn start_from_store(&mut self, programs: &Programs, limit: Duration) -> Result<()> {
+        let mut reflectors = by_address(&self.fabric.plan.reflectors);
+        reflectors.reverse();
+        for (before, nth) in reflectors.into_iter().enumerate() {
+            self.fabric.start_reflector(nth, programs)?;
+            until(limit, "the reflector registers", async || {
+                self.fabric.check()?;
+                let registered = self.records.registered().await;
+                anyhow::Ok(match registered {
+                    Ok(number) if number > before => Ok(()),
+                    Ok(number) => Err(format!("{number} are registered")),
+                    Err(error) => Err(format!("{error:#}")),
+                })
+            })
+            .await?;
+        }
+        if !self.fabric.plan.shape.mesh {
+            return Ok(self.fabric.start_nodes(programs)?);
+        }
+        for place in by_address(&self.fabric.plan.nodes) {
+            self.fabric.start_node(place, programs)?;
+            until(limit, "the node listens", async || {
+                self.fabric.check()?;
+                let node = self.fabric.node(place)?;
+                anyhow::Ok(sessions::listens(node, sessions::NODE).await)
+            })
+            .await?;
+        }
         Ok(())
     }
 
@@ -140,11 +184,12 @@ impl Stage {
             self.note(&connected)?;
         }
         let agreed = self.kernels.agree(&mut self.fabric, &self.owners).await?;
-        let routes = self.owners.len() * self.fabric.nodes.len();
         let outcome = format!(
-            "{} containers connected by CNI, the slowest in {}:\nevery kernel leads to every one ({routes} routes)",
+            "{} containers connected by CNI, the slowest in {}:\n{} kernels lead to {} addresses",
             workloads.len(),
             milliseconds(slowest.as_secs_f64() * 1e3),
+            self.fabric.nodes.len(),
+            self.owners.len(),
         );
         journal.good("converged", Some(agreed - began), outcome);
         Ok(())
@@ -238,6 +283,13 @@ impl Stage {
         self.kernels.agree(&mut self.fabric, &self.owners).await?;
         Ok(())
     }
+}
+
+/// The places of machines in the order of their addresses as text.
+fn by_address(machines: &[MachinePlan]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..machines.len()).collect();
+    places.sort_by_key(|place| machines.get(*place).map(|one| one.v4.to_string()));
+    places
 }
 
 /// What became of a connection.

@@ -237,11 +237,18 @@ impl Fabric {
     ///
     /// If one of them cannot be started.
     pub fn start_reflectors(&mut self, programs: &Programs) -> Result<(), Error> {
-        for (i, machine) in self.reflectors.iter_mut().enumerate() {
-            let text = config::route_reflector(&self.plan, i);
-            machine.start("route-reflector", programs.route_reflector.clone(), &text)?;
-        }
-        Ok(())
+        (0..self.reflectors.len()).try_for_each(|i| self.start_reflector(i, programs))
+    }
+
+    /// Starts one reflector.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it cannot be started.
+    pub fn start_reflector(&mut self, nth: usize, programs: &Programs) -> Result<(), Error> {
+        let text = config::route_reflector(&self.plan, nth);
+        let machine = at(&mut self.reflectors, "reflector", nth)?;
+        machine.start("route-reflector", programs.route_reflector.clone(), &text)
     }
 
     /// Starts the BGP client and Felix on every node.
@@ -250,13 +257,20 @@ impl Fabric {
     ///
     /// If one of them cannot be started.
     pub fn start_nodes(&mut self, programs: &Programs) -> Result<(), Error> {
-        for (i, machine) in self.nodes.iter_mut().enumerate() {
-            let text = config::felix(&self.plan, i);
-            machine.start("felix", programs.felix.clone(), &text)?;
-            let text = config::bgp_client(&self.plan, i);
-            machine.start("bgp-client", programs.bgp_client.clone(), &text)?;
-        }
-        Ok(())
+        (0..self.nodes.len()).try_for_each(|place| self.start_node(place, programs))
+    }
+
+    /// Starts the BGP client and Felix on one node.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or one of them cannot be started.
+    pub fn start_node(&mut self, place: Place, programs: &Programs) -> Result<(), Error> {
+        let felix = config::felix(&self.plan, place);
+        let bgp_client = config::bgp_client(&self.plan, place);
+        let machine = at(&mut self.nodes, "node", place)?;
+        machine.start("felix", programs.felix.clone(), &felix)?;
+        machine.start("bgp-client", programs.bgp_client.clone(), &bgp_client)
     }
 
     /// Fails if any daemon has ended.
@@ -294,11 +308,7 @@ impl Fabric {
     ///
     /// [`Error::Unknown`] if the plan has no such place.
     pub fn node(&self, place: Place) -> Result<&Machine, Error> {
-        let unknown = || Error::Unknown {
-            kind: "node",
-            name: place.to_string(),
-        };
-        self.nodes.get(place).ok_or_else(unknown)
+        self.nodes.get(place).ok_or_else(|| unknown("node", place))
     }
 
     /// The host of this name: a node, a reflector, a workload, the store's `fabric` or `store2`.
@@ -329,4 +339,17 @@ impl Fabric {
             IpNet::V6(ipnet::Ipv6Net::new_assert(v6, 64)),
         ]
     }
+}
+
+fn at<'m>(
+    all: &'m mut [Machine],
+    kind: &'static str,
+    nth: usize,
+) -> Result<&'m mut Machine, Error> {
+    all.get_mut(nth).ok_or_else(|| unknown(kind, nth))
+}
+
+fn unknown(kind: &'static str, nth: usize) -> Error {
+    let name = nth.to_string();
+    Error::Unknown { kind, name }
 }

@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 
-use super::plan::{MachinePlan, Place, Plan};
+use super::plan::{Bgp, MachinePlan, Place, Plan};
 
 /// `bgp-client.toml` of a node.
 pub fn bgp_client(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
         return String::new();
     };
+    if plan.bgp == Bgp::Store {
+        return stored(plan, own, "bgp-client");
+    }
     let mut text = speaker(plan, own, "bgp-client");
     let _ = write!(
         text,
@@ -28,6 +31,9 @@ pub fn route_reflector(plan: &Plan, reflector: usize) -> String {
     let Some(own) = plan.reflectors.get(reflector) else {
         return String::new();
     };
+    if plan.bgp == Bgp::Store {
+        return stored(plan, own, "route-reflector");
+    }
     let mut text = speaker(plan, own, "route-reflector");
     let _ = writeln!(text, "cluster_id = \"{}\"", own.v4);
     for (i, peer) in plan.reflectors.iter().enumerate() {
@@ -50,18 +56,30 @@ pub fn felix(plan: &Plan, node: Place) -> String {
     let Some(own) = plan.nodes.get(node) else {
         return String::new();
     };
-    let stores = plan.store_addresses();
-    let stores: Vec<_> = stores
-        .map(|address| format!("\"http://{address}\""))
-        .collect();
+    let own = named(
+        own,
+        "felix",
+        "interface_prefix = [\"cali\", \"tap\"]\nendpoint_status_path_prefix = \"/run/cambric\"\n",
+    );
+    format!("{own}{}", datastore(plan))
+}
+
+/// The file of a BGP daemon that the datastore configures.
+fn stored(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
+    format!("{}{}", named(own, daemon, ""), datastore(plan))
+}
+
+fn named(own: &MachinePlan, daemon: &str, more: &str) -> String {
     format!(
-        "hostname = \"{}\"\ncontrol = \"/run/cambric/felix.sock\"\nlog = \"info\"\n\
-         interface_prefix = [\"cali\", \"tap\"]\n\
-         endpoint_status_path_prefix = \"/run/cambric\"\n\n\
-         [datastore]\nendpoints = [{}]\n",
-        own.name,
-        stores.join(", "),
+        "hostname = \"{}\"\ncontrol = \"/run/cambric/{daemon}.sock\"\nlog = \"info\"\n{more}",
+        own.name
     )
+}
+
+fn datastore(plan: &Plan) -> String {
+    let urls = plan.store_urls();
+    let urls: Vec<_> = urls.iter().map(|url| format!("\"{url}\"")).collect();
+    format!("\n[datastore]\nendpoints = [{}]\n", urls.join(", "))
 }
 
 fn speaker(plan: &Plan, own: &MachinePlan, daemon: &str) -> String {
@@ -129,6 +147,23 @@ mod tests {
             text.contains("prefix = \"10.0.0.0/24\"\nasn = 64512\nlimit = 3"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn files_beside_a_store_name_no_neighbor() {
+        let plan = plan(false).with_bgp_from_store();
+        let (client, reflector) = (bgp_client(&plan, 1), route_reflector(&plan, 0));
+        for (text, name) in [(client, "node2"), (reflector, "rr1")] {
+            assert!(text.contains(&format!("hostname = \"{name}\"")), "{text}");
+            assert!(
+                text.contains("[datastore]\nendpoints = [\"http://10.0.0.254:2379\"]"),
+                "{text}"
+            );
+            assert!(
+                !text.contains("neighbor") && !text.contains("asn"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -10,6 +10,6 @@ mod table;
 mod workload;
 
 pub use build::{Daemon, Fabric, Machine, Programs};
-pub use plan::{MachinePlan, Place, Plan, STORE_PORT, Shape, ShapeError};
+pub use plan::{Bgp, MachinePlan, Place, Plan, STORE_PORT, Shape, ShapeError};
 pub use table::{Lacking, Owners, missing_routes};
 pub use workload::Workload;

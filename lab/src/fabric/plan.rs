@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::limits::{NODES_MAX, REFLECTORS_MAX, STORE_MEMBERS_MAX, WORKLOADS_PER_NODE_MAX};
+use crate::limits::{
+    NODES_MAX, REFLECTORS_MAX, REFLECTORS_OF_NODE, STORE_MEMBERS_MAX, WORKLOADS_PER_NODE_MAX,
+};
 
 /// The port of the store, etcd's own.
 pub const STORE_PORT: u16 = 2379;
@@ -22,6 +24,16 @@ pub struct Shape {
     pub mesh: bool,
 }
 
+/// What configures the fabric's BGP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bgp {
+    /// The daemons' files: every node has a session with every reflector, over IPv4.
+    #[default]
+    Files,
+    /// The datastore: a node chooses its reflectors, and a pair has a session for each family.
+    Store,
+}
+
 /// Everything about a fabric that is known before it is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -29,6 +41,8 @@ pub struct Plan {
     pub shape: Shape,
     /// The AS that all are in.
     pub asn: u32,
+    /// What configures BGP.
+    pub bgp: Bgp,
     /// `rr1`, `rr2`, …
     pub reflectors: Vec<MachinePlan>,
     /// `node1`, `node2`, …
@@ -95,6 +109,7 @@ impl Plan {
         Ok(Self {
             shape,
             asn: 64512,
+            bgp: Bgp::default(),
             reflectors: (1..=reflectors)
                 .map(|j| MachinePlan::new(format!("rr{j}"), j))
                 .collect(),
@@ -126,6 +141,13 @@ impl Plan {
         self.stores.truncate(1);
         self.stores.extend(more);
         Ok(self)
+    }
+
+    /// The same fabric, with BGP configured by the datastore.
+    #[must_use]
+    pub const fn with_bgp_from_store(mut self) -> Self {
+        self.bgp = Bgp::Store;
+        self
     }
 
     /// The machine with the store, or its first member.
@@ -160,7 +182,7 @@ impl Plan {
         ))
     }
 
-    /// The peers that a node has: all reflectors, or all other nodes.
+    /// The peers in a node's file: all reflectors, or all other nodes.
     pub fn peers_of(&self, node: Place) -> Vec<&MachinePlan> {
         if !self.shape.mesh {
             return self.reflectors.iter().collect();
@@ -169,14 +191,36 @@ impl Plan {
         others.map(|(_, machine)| machine).collect()
     }
 
+    /// How many sessions two peers have.
+    const fn sessions_of_pair(&self) -> usize {
+        match self.bgp {
+            Bgp::Files => 1,
+            Bgp::Store => 2,
+        }
+    }
+
+    /// How many BGP sessions a node has when all are up.
+    pub fn sessions_of_node(&self) -> usize {
+        let peers = match (self.shape.mesh, self.bgp) {
+            (true, _) => self.nodes.len().saturating_sub(1),
+            (false, Bgp::Files) => self.reflectors.len(),
+            (false, Bgp::Store) => self.reflectors.len().min(REFLECTORS_OF_NODE),
+        };
+        peers * self.sessions_of_pair()
+    }
+
+    /// How many BGP sessions a reflector has with the others.
+    pub fn sessions_of_reflector(&self) -> usize {
+        self.reflectors.len().saturating_sub(1) * self.sessions_of_pair()
+    }
+
     /// How many BGP sessions there are when all are up (each counted once).
     pub fn sessions(&self) -> usize {
-        let (nodes, reflectors) = (self.nodes.len(), self.reflectors.len());
-        let pairs = |n: usize| n * n.saturating_sub(1) / 2;
-        if self.shape.mesh {
-            pairs(nodes)
-        } else {
-            nodes * reflectors + pairs(reflectors)
+        let with_nodes = self.nodes.len() * self.sessions_of_node();
+        let among_reflectors = self.reflectors.len() * self.sessions_of_reflector() / 2;
+        match self.shape.mesh {
+            true => with_nodes / 2,
+            false => with_nodes + among_reflectors,
         }
     }
 }
@@ -270,6 +314,16 @@ mod tests {
         assert_eq!(Plan::new(shape(4, 2, false)).unwrap().sessions(), 9);
         assert_eq!(Plan::new(shape(4, 0, true)).unwrap().sessions(), 6);
         assert_eq!(Plan::new(shape(1, 1, false)).unwrap().sessions(), 1);
+        for (nodes, reflectors, mesh, sessions) in [
+            (4, 2, false, 18),
+            (4, 3, false, 22),
+            (4, 0, true, 12),
+            (1, 1, false, 2),
+        ] {
+            let plan = Plan::new(shape(nodes, reflectors, mesh)).unwrap();
+            let plan = plan.with_bgp_from_store();
+            assert_eq!(plan.sessions(), sessions, "{nodes} {reflectors} {mesh}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the kernels of a fabric shall hold, compared with what they do hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -43,7 +43,8 @@ impl fmt::Display for Lacking {
 
 /// What `routes`, the main table of the node at `here`, lacks of leading every packet for a
 /// workload to the node that owns it: over a link at the owner, via the owner's underlay address
-/// everywhere else, and nowhere a second route. `workloads` holds the prefixes that workloads
+/// everywhere else. The longest match counts, be it the route of a block; of a workload there is no
+/// second route, and of what is no workload none. `workloads` holds the prefixes that workloads
 /// come from; other routes are not looked at.
 pub fn missing_routes(
     plan: &Plan,
@@ -54,39 +55,53 @@ pub fn missing_routes(
 ) -> Vec<Lacking> {
     let ours = |net: &IpNet| workloads.iter().any(|all| all.contains(net));
     let mut held: BTreeMap<IpNet, Vec<&KernelRoute>> = BTreeMap::new();
-    for route in routes
-        .iter()
-        .filter(|route| route.unicast && ours(&route.net))
-    {
+    for route in routes.iter().filter(|route| ours(&route.net)) {
         held.entry(route.net).or_default().push(route);
     }
+    let lengths: BTreeSet<u8> = held.keys().map(IpNet::prefix_len).collect();
     let mut lacking = Vec::new();
     for (net, owner) in owners {
-        let Some(found) = held.remove(net) else {
+        let found = longest_match(&held, &lengths, *net);
+        let best = found.iter().min_by_key(|route| route.metric);
+        let Some(best) = best.filter(|route| route.unicast) else {
             lacking.push(Lacking::Absent(*net));
-            continue;
-        };
-        let Some(best) = found.iter().min_by_key(|route| route.metric) else {
             continue;
         };
         let gateways: Vec<IpAddr> = best.hops.iter().filter_map(|hop| hop.gateway).collect();
         let wanted = (*owner != here).then(|| plan.nodes.get(*owner)).flatten();
-        if gateways
-            != wanted
-                .map(|node| gateway_of(node, net))
-                .into_iter()
-                .collect::<Vec<_>>()
-        {
+        let wanted = wanted.map(|node| gateway_of(node, net));
+        if gateways != wanted.into_iter().collect::<Vec<_>>() {
             lacking.push(Lacking::Elsewhere {
                 net: *net,
                 gateways,
             });
-        } else if found.len() > 1 {
+        } else if best.net == *net && found.len() > 1 {
             lacking.push(Lacking::Stale(*net));
         }
     }
-    lacking.extend(held.into_keys().map(Lacking::Stale));
+    let is_left = |(net, found): &(&IpNet, &Vec<&KernelRoute>)| {
+        let forwards = found.iter().any(|route| route.unicast);
+        forwards && is_address(net) && !owners.contains_key(*net)
+    };
+    let left = held.iter().filter(is_left);
+    lacking.extend(left.map(|(net, _)| Lacking::Stale(*net)));
     lacking
+}
+
+/// The routes of the longest prefix that holds `net`; `lengths` are those of all prefixes held.
+fn longest_match<'h, 'r>(
+    held: &'h BTreeMap<IpNet, Vec<&'r KernelRoute>>,
+    lengths: &BTreeSet<u8>,
+    net: IpNet,
+) -> &'h [&'r KernelRoute] {
+    let lengths = lengths.range(..=net.prefix_len()).rev();
+    let nets = lengths.filter_map(|length| Some(IpNet::new(net.addr(), *length).ok()?.trunc()));
+    let mut found = nets.filter_map(|net| held.get(&net));
+    found.next().map_or(&[], Vec::as_slice)
+}
+
+fn is_address(net: &IpNet) -> bool {
+    net.prefix_len() == net.max_prefix_len()
 }
 
 const fn gateway_of(node: &MachinePlan, net: &IpNet) -> IpAddr {
@@ -164,6 +179,45 @@ mod tests {
                 },
                 Lacking::Absent(net("fd65::2/128")),
                 Lacking::Stale(net("10.65.0.9/32")),
+            ]
+        );
+    }
+
+    fn blackhole(net: &str) -> KernelRoute {
+        KernelRoute {
+            unicast: false,
+            hops: Vec::new(),
+            ..route(net, 1024, None)
+        }
+    }
+
+    #[test]
+    fn routes_of_blocks_lead_to_their_workloads() {
+        let good = [
+            blackhole("10.65.0.0/26"),
+            route("10.65.0.1/32", 256, None),
+            route("fd65::/122", 1024, Some("fd00::12")),
+            route("10.65.7.0/26", 1024, Some("10.0.0.12")),
+        ];
+        assert_eq!(check(&good), []);
+    }
+
+    #[test]
+    fn block_of_the_wrong_node_or_without_a_workload_is_lacking() {
+        let net = |text: &str| text.parse::<IpNet>().unwrap();
+        let bad = [
+            blackhole("10.65.0.0/26"),
+            route("fd65::/122", 1024, Some("fd00::13")),
+            route("fd65::/64", 1024, Some("fd00::12")),
+        ];
+        assert_eq!(
+            check(&bad),
+            [
+                Lacking::Absent(net("10.65.0.1/32")),
+                Lacking::Elsewhere {
+                    net: net("fd65::2/128"),
+                    gateways: vec!["fd00::13".parse().unwrap()]
+                },
             ]
         );
     }
