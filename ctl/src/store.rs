@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use admin::daemon::{LogFormat, Signal, Signals, init_logging};
+use admin::daemon::{LogFormat, Signal, Signals, init_logging, tell_ready};
 use admin::log::Logging;
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -57,6 +57,7 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
         data,
     })
     .await?;
+    tell_ready();
     let told = async { while signals.next().await == Signal::Reload {} };
     server.run(told).await?;
     Ok(ExitCode::SUCCESS)
