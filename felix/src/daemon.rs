@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, pending};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -83,8 +82,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
 /// The daemon, opened.
 pub struct Daemon {
     agent: Agent,
-    hostname: String,
-    config: PathBuf,
+    /// What is in effect of the file.
+    config: Config,
     config_error: Option<String>,
     host: LinuxHost,
     fib: NetlinkFib,
@@ -112,7 +111,7 @@ pub struct Daemon {
 impl fmt::Debug for Daemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Daemon")
-            .field("hostname", &self.hostname)
+            .field("hostname", &self.config.agent.hostname)
             .finish_non_exhaustive()
     }
 }
@@ -151,13 +150,12 @@ impl Daemon {
             control.bind_metrics(metrics.listen)?;
         }
         let clock = Clock::start();
-        let hostname = config.agent.hostname.clone();
+        let hostname = config.agent.hostname.as_str();
         let chance = chance();
         let snapshot = config.datastore_snapshot.as_ref();
         info!(hostname, "running");
         Ok(Self {
-            agent: Agent::new(clock.now(), config.agent),
-            config: config.path,
+            agent: Agent::new(clock.now(), config.agent.clone()),
             config_error: None,
             host,
             fib,
@@ -171,13 +169,13 @@ impl Daemon {
             updates_at: clock.now(),
             store_status: Status::Syncing,
             snapshot_age_s: None,
-            reporter: Reporter::new(clock.now(), &*hostname, chance),
+            reporter: Reporter::new(clock.now(), hostname, chance),
             files: config
                 .endpoint_status_path_prefix
                 .as_deref()
                 .map(EndpointFiles::new),
             clock,
-            hostname,
+            config,
         })
     }
 
@@ -223,12 +221,7 @@ impl Daemon {
     /// Does all that is due.
     fn turn(&mut self, errand: &mut Option<Errand>) {
         let now = self.clock.now();
-        self.agent.turn(now, &mut self.host);
-        while let Some(command) = self.agent.poll_command(now) {
-            self.fib.submit(command);
-            self.log_notices();
-        }
-        self.log_notices();
+        self.agent_turns(now);
         self.host.go_on(now);
         // What an earlier run knew is not told: the store knows better.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
@@ -238,6 +231,30 @@ impl Daemon {
             && let Some(job) = self.reporter.poll(now, unix_s())
         {
             *errand = Some(Box::pin(store::run(Arc::clone(&self.store), job)));
+        }
+    }
+
+    /// Lets the agent and its host answer each other until neither has anything to say; between two
+    /// transactions that prepare rules, others have their turn.
+    fn agent_turns(&mut self, now: Instant) {
+        let mut answered = true;
+        while answered {
+            while let Some((number, event)) = self.host.poll_event() {
+                self.agent.handle_host(now, number, event);
+            }
+            self.agent.turn(now);
+            answered = false;
+            while let Some((number, command)) = self.agent.poll_host_command() {
+                self.host.submit(number, command);
+                answered = true;
+            }
+            // What closes is closed before a route leads to it.
+            while let Some(command) = self.agent.poll_command(now) {
+                self.fib.submit(command);
+                self.log_notices();
+            }
+            self.log_notices();
+            answered &= !self.agent.is_under_way();
         }
     }
 
@@ -374,7 +391,7 @@ impl Daemon {
         let reply = match &request.command {
             Command::Endpoints {} => Reply::Endpoints(report::endpoints(
                 &self.agent,
-                &self.hostname,
+                &self.config.agent.hostname,
                 self.clock.now(),
             )),
             Command::Rules {} => Reply::Rules(report::rules(&self.agent, &mut self.host)),
@@ -382,7 +399,7 @@ impl Daemon {
             Command::Status {} => {
                 let process = Process {
                     uptime_s: self.clock.now().since(Instant(0)).as_secs(),
-                    config: self.config.display().to_string(),
+                    config: self.config.path.display().to_string(),
                     config_error: self.config_error.clone(),
                     store: self.store_figures(),
                     store_troubles: self.follower.troubles(),
@@ -400,7 +417,7 @@ impl Daemon {
 
     /// Settings are taken at the start; a reload checks the file.
     fn reload(&mut self) {
-        match Config::read(&self.config) {
+        match Config::read(&self.config.path) {
             Ok(_) => {
                 self.config_error = None;
                 info!("the configuration file is sound; restart to take it over");

@@ -69,7 +69,7 @@ impl EndpointFiles {
             error: directory(EndpointState::Error, EndpointFile::ERROR),
             endpoints: BTreeMap::new(),
             pending: BTreeSet::new(),
-            retry: Retry::Due,
+            retry: Retry::default(),
         }
     }
 

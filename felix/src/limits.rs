@@ -32,6 +32,10 @@ pub const LISTING_SHARE: u32 = 20;
 /// connections of the whole machine, however few addresses left.
 pub const FORGET_GAP: Duration = Duration::from_millis(200);
 
+/// Commands for the host that are unanswered at most before further interfaces have to wait; those of
+/// one interface may exceed it.
+pub const HOST_COMMANDS_MAX: usize = 4096;
+
 /// Elements in one nftables message; its attribute holds less than 64 KiB.
 pub const ELEMENTS_PER_MESSAGE: usize = 500;
 

@@ -67,7 +67,7 @@ pub fn rules(agent: &Agent, host: &mut LinuxHost) -> Rules {
     };
     let counted = counted.unwrap_or_default();
     let mut listed = Vec::new();
-    for (name, chain) in host.rules().held().iter().flat_map(|held| &held.chains) {
+    for (name, chain) in agent.rules_held().iter().flat_map(|held| &held.chains) {
         let packets = counted.get(name);
         for (at, rule) in chain.rules.iter().enumerate() {
             listed.push(Rule {
@@ -261,7 +261,7 @@ fn figures(agent: &Agent, host: &mut LinuxHost) -> EndpointFigures {
         unclaimed: agent.unclaimed().count() as u64,
         rules_in_sync: agent.rules_in_sync(),
         rules_transactions: host.rules().transactions(),
-        rules_foreign_edits: host.rules().foreign_edits(),
+        rules_foreign_edits: agent.foreign_edits(),
         ..EndpointFigures::default()
     };
     for view in agent.endpoints() {
@@ -330,7 +330,7 @@ fn facts(agent: &Agent, host: &mut LinuxHost, store: &StoreFigures) -> Vec<Fact>
         ),
         fact(
             "nftables foreign edits undone",
-            host.rules().foreign_edits().to_string(),
+            agent.foreign_edits().to_string(),
         ),
     ]
 }

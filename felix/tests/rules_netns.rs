@@ -3,10 +3,12 @@
 
 mod netns;
 
-use cambric_felix::apply::{Checked, Rules};
+use cambric_felix::agent::Checked;
+use cambric_felix::apply::Rules;
 use cambric_felix::render::{
     Control, Direction, EndpointRules, Family, Frame, Key, Outgoing, Passage, Pools, RuleInputs,
-    Ruleset, Set, SetKind, TCP, Touched, compile, render, table_text, tier_chain, tier_name,
+    Ruleset, Set, SetKind, TCP, Touched, changes, compile, creation, render, table_text,
+    tier_chain, tier_name,
 };
 use netns::{lab, run};
 
@@ -111,10 +113,42 @@ fn normal(text: &str) -> Vec<String> {
     blocks
 }
 
-fn apply(rules: &mut Rules, wanted: &Ruleset) {
-    let nothing = Ruleset::default();
-    let touched = Touched::between(rules.held().unwrap_or(&nothing), wanted);
-    rules.apply(wanted, &touched).unwrap();
+/// The table in the kernel, written and healed as the agent does it.
+struct Keeper {
+    rules: Rules,
+    held: Option<Ruleset>,
+    foreign_edits: u64,
+}
+
+impl Keeper {
+    fn open() -> Self {
+        Self {
+            rules: Rules::open().unwrap(),
+            held: None,
+            foreign_edits: 0,
+        }
+    }
+
+    fn check(&mut self) -> Checked {
+        let found = self.rules.check().unwrap();
+        if let (Some(held), Checked::Changed | Checked::Doubtful) = (&self.held, found) {
+            self.rules.write(&creation(held)).unwrap();
+            self.foreign_edits += u64::from(found == Checked::Changed);
+        }
+        found
+    }
+}
+
+fn apply(keeper: &mut Keeper, wanted: &Ruleset) {
+    let changed = keeper.held.replace(wanted.clone()).is_some_and(|held| {
+        let steps = changes(&held, wanted, &Touched::between(&held, wanted));
+        let done = steps.is_empty() || keeper.rules.write(&steps).is_ok();
+        keeper.foreign_edits += u64::from(!done);
+        done
+    });
+    if !changed {
+        keeper.rules.write(&creation(wanted)).unwrap();
+    }
 }
 
 fn assert_listed(wanted: &Ruleset) {
@@ -125,8 +159,8 @@ fn assert_listed(wanted: &Ruleset) {
 #[test]
 fn what_is_written_is_what_nft_lists() {
     lab("what_is_written_is_what_nft_lists", || {
-        let mut rules = Rules::open().unwrap();
-        assert!(!rules.present().unwrap());
+        let mut rules = Keeper::open();
+        assert!(!rules.rules.present().unwrap());
         for wanted in [
             ruleset(&[]),
             two(),
@@ -139,8 +173,8 @@ fn what_is_written_is_what_nft_lists() {
             apply(&mut rules, &wanted);
             assert_listed(&wanted);
         }
-        assert!(rules.present().unwrap());
-        assert_eq!(rules.foreign_edits(), 0);
+        assert!(rules.rules.present().unwrap());
+        assert_eq!(rules.foreign_edits, 0);
     });
 }
 
@@ -225,10 +259,10 @@ fn with_policies() -> Ruleset {
 fn policies_are_in_the_kernel_what_their_text_says() {
     lab("policies_are_in_the_kernel_what_their_text_says", || {
         let wanted = with_policies();
-        let mut rules = Rules::open().unwrap();
+        let mut rules = Keeper::open();
         apply(&mut rules, &wanted);
         let by_us = run("nft list table inet cambric-felix");
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.check(), Checked::Intact);
         run("nft delete table inet cambric-felix");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), table_text(&wanted)).unwrap();
@@ -236,11 +270,11 @@ fn policies_are_in_the_kernel_what_their_text_says() {
         let by_nft = run("nft list table inet cambric-felix");
         assert_eq!(normal(&by_us), normal(&by_nft));
         // From there to others and back, in steps.
-        let mut rules = Rules::open().unwrap();
+        let mut rules = Keeper::open();
         for step in [&wanted, &two(), &wanted, &ruleset(&[])] {
             apply(&mut rules, step);
         }
-        assert_eq!(rules.foreign_edits(), 0, "no step was refused");
+        assert_eq!(rules.foreign_edits, 0, "no step was refused");
         assert_listed(&ruleset(&[]));
     });
 }
@@ -269,7 +303,7 @@ fn with_pools(pools: &[(&str, bool)], outgoing: Outgoing) -> Ruleset {
 #[test]
 fn pools_come_go_and_change_in_place() {
     lab("pools_come_go_and_change_in_place", || {
-        let mut rules = Rules::open().unwrap();
+        let mut rules = Keeper::open();
         let plain = Outgoing::default();
         let address = Some([192, 0, 2, 7].into());
         let of = |address, ports| Outgoing { address, ports };
@@ -317,8 +351,8 @@ fn pools_come_go_and_change_in_place() {
             let wanted = with_pools(pools, outgoing);
             apply(&mut rules, &wanted);
             assert_listed(&wanted);
-            assert_eq!(rules.check().unwrap(), Checked::Intact);
-            assert_eq!(rules.foreign_edits(), 0, "refused: {pools:?}");
+            assert_eq!(rules.check(), Checked::Intact);
+            assert_eq!(rules.foreign_edits, 0, "refused: {pools:?}");
         }
     });
 }
@@ -326,7 +360,7 @@ fn pools_come_go_and_change_in_place() {
 #[test]
 fn a_change_leaves_the_other_endpoints_counters_alone() {
     lab("a_change_leaves_the_other_endpoints_counters_alone", || {
-        let mut rules = Rules::open().unwrap();
+        let mut rules = Keeper::open();
         apply(&mut rules, &two());
         let handles = || {
             let listed = run("nft -a list chain inet cambric-felix from-cali1");
@@ -340,20 +374,20 @@ fn a_change_leaves_the_other_endpoints_counters_alone() {
         let one: (&str, &[&str], bool, bool) = ("cali1", &["10.65.0.1", "fd65::1"], true, true);
         apply(&mut rules, &ruleset(&[one]));
         assert_eq!(handles(), before);
-        assert_eq!(rules.packets().unwrap()["from-cali1"], [Some(0)]);
+        assert_eq!(rules.rules.packets().unwrap()["from-cali1"], [Some(0)]);
     });
 }
 
 #[test]
 fn a_foreign_edit_is_healed() {
     lab("a_foreign_edit_is_healed", || {
-        let mut rules = Rules::open().unwrap();
-        assert_eq!(rules.check().unwrap(), Checked::Nothing);
+        let mut rules = Keeper::open();
+        assert_eq!(rules.check(), Checked::Nothing);
         apply(&mut rules, &two());
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.check(), Checked::Intact);
         // Other tables are none of our business.
         run("nft add table ip elsewhere");
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.check(), Checked::Intact);
         let edits = [
             "nft flush chain inet cambric-felix dispatch-from",
             "nft delete element inet cambric-felix dispatch-from { \"cali1\" }",
@@ -365,17 +399,17 @@ fn a_foreign_edit_is_healed() {
         ];
         for (count, edit) in edits.iter().enumerate() {
             run(edit);
-            assert_eq!(rules.check().unwrap(), Checked::Healed, "{edit}");
-            assert_eq!(rules.foreign_edits(), count as u64 + 1);
+            assert_eq!(rules.check(), Checked::Changed, "{edit}");
+            assert_eq!(rules.foreign_edits, count as u64 + 1);
             assert_listed(&two());
-            assert_eq!(rules.check().unwrap(), Checked::Intact, "{edit}");
+            assert_eq!(rules.check(), Checked::Intact, "{edit}");
         }
         // Nor does one pass that comes right after a transaction of ours.
         apply(&mut rules, &ruleset(&[]));
         apply(&mut rules, &two());
-        assert!(rules.is_unlisted());
+        assert!(rules.rules.is_unlisted());
         run(edits[2]);
-        assert_eq!(rules.check().unwrap(), Checked::Renewed);
+        assert_eq!(rules.check(), Checked::Doubtful);
         assert_listed(&two());
         run("nft delete table inet cambric-felix");
         let other = ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
@@ -388,44 +422,44 @@ fn a_foreign_edit_is_healed() {
 #[test]
 fn a_foreign_edit_does_not_hide_behind_a_change() {
     lab("a_foreign_edit_does_not_hide_behind_a_change", || {
-        let mut rules = Rules::open().unwrap();
+        let mut rules = Keeper::open();
         let one = || ruleset(&[("cali1", &["10.65.0.1"], true, true)]);
         let edit = "nft flush chain inet cambric-felix dispatch-from";
         apply(&mut rules, &two());
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.check(), Checked::Intact);
         run(edit);
         apply(&mut rules, &one());
         assert_listed(&one());
-        assert_eq!(rules.foreign_edits(), 1);
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.foreign_edits, 1);
+        assert_eq!(rules.check(), Checked::Intact);
         // Nor if our table was not listed yet: then it is known at the next look.
         apply(&mut rules, &two());
-        assert!(rules.is_unlisted());
+        assert!(rules.rules.is_unlisted());
         run(edit);
         apply(&mut rules, &one());
-        rules.list().unwrap();
-        assert_eq!(rules.check().unwrap(), Checked::Renewed);
+        rules.rules.list().unwrap();
+        assert_eq!(rules.check(), Checked::Doubtful);
         assert_listed(&one());
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
-        assert_eq!(rules.foreign_edits(), 1, "what is in doubt is not counted");
+        assert_eq!(rules.check(), Checked::Intact);
+        assert_eq!(rules.foreign_edits, 1, "what is in doubt is not counted");
         // Others' tables are theirs, whatever we do in between.
         run("nft add table ip elsewhere");
         apply(&mut rules, &two());
-        rules.list().unwrap();
+        rules.rules.list().unwrap();
         run("nft delete table ip elsewhere");
         apply(&mut rules, &one());
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
-        assert_eq!(rules.foreign_edits(), 1);
+        assert_eq!(rules.check(), Checked::Intact);
+        assert_eq!(rules.foreign_edits, 1);
     });
 }
 
 #[test]
 fn an_earlier_runs_table_is_replaced_as_a_whole() {
     lab("an_earlier_runs_table_is_replaced_as_a_whole", || {
-        apply(&mut Rules::open().unwrap(), &two());
+        apply(&mut Keeper::open(), &two());
         run("nft add chain inet cambric-felix stray");
-        let mut rules = Rules::open().unwrap();
-        assert!(rules.present().unwrap());
+        let mut rules = Keeper::open();
+        assert!(rules.rules.present().unwrap());
         apply(&mut rules, &two());
         assert_listed(&two());
     });
@@ -454,7 +488,7 @@ fn a_thousand_endpoints_fit_one_transaction() {
             .zip(&addresses)
             .map(|((name, _), addresses)| (name.as_str(), addresses.as_slice(), true, true))
             .collect();
-        let mut rules = Rules::open().unwrap();
+        let mut rules = Keeper::open();
         let start = std::time::Instant::now();
         apply(&mut rules, &ruleset(&endpoints));
         let whole = start.elapsed();
@@ -462,12 +496,12 @@ fn a_thousand_endpoints_fit_one_transaction() {
         apply(&mut rules, &ruleset(&endpoints[1..]));
         let one = start.elapsed();
         let start = std::time::Instant::now();
-        assert_eq!(rules.check().unwrap(), Checked::Intact);
+        assert_eq!(rules.check(), Checked::Intact);
         println!(
             "1000 endpoints {whole:?}, one fewer {one:?}, check {:?}",
             start.elapsed()
         );
-        assert_eq!(rules.packets().unwrap().len(), 24 + 2 * 999);
+        assert_eq!(rules.rules.packets().unwrap().len(), 24 + 2 * 999);
         assert_listed(&ruleset(&endpoints[1..]));
     });
 }

@@ -7,17 +7,12 @@
 
 mod netns;
 
-use std::fs;
-use std::process::{Child, Command};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use admin::report::EndpointFigures;
 use admin::{Command as Ask, Reply};
-use datastore::resources::Resources;
-use datastore::serve::{ServeConfig, Server};
-use datastore::{LeaseId, Store};
 use netns::host::{Host, PATIENCE, RESOURCES};
+use netns::process::{Process, served};
 use netns::{lab, run};
 use serde_json::{Value, json};
 
@@ -27,16 +22,6 @@ const SIZES: [usize; 3] = [300, 300, 10];
 
 /// How long a question to the control socket may wait.
 const ANSWER: Duration = Duration::from_secs(15);
-
-/// A process, killed when dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn sizes() -> [usize; 3] {
     let Ok(text) = std::env::var("CAMBRIC_START") else {
@@ -91,26 +76,12 @@ fn endpoint(n: usize, local: usize, policies: usize) -> (String, Value) {
 /// A host with a store that is served, filled, and without a Felix. The address of the store is
 /// returned with it.
 fn filled(policies: usize, remote: usize, local: usize) -> (Host, String) {
-    let mut address = String::new();
-    let host = Host::with(async || {
-        let config = ServeConfig {
-            listen: vec!["127.0.0.1:0".parse().unwrap()],
-            ..ServeConfig::default()
-        };
-        let server = Server::bind(config).await.unwrap();
-        address = format!("http://{}", server.addresses()[0]);
-        let store = Arc::new(server.store());
-        tokio::spawn(server.run(std::future::pending()));
-        let ready = Resources::from(Arc::clone(&store) as Arc<dyn Store>);
-        ready.declare_ready().await.unwrap();
-        let values = (0..policies).map(|n| policy(n, local));
-        let endpoints = (0..local + remote).map(|n| endpoint(n, local, policies));
-        for (key, value) in values.chain(endpoints) {
-            let put = store.put(key.into(), value.to_string().into(), LeaseId::default());
-            put.await.unwrap();
-        }
-        store as Arc<dyn Store>
-    });
+    let (host, address) = served();
+    let values = (0..policies).map(|n| policy(n, local));
+    let endpoints = (0..local + remote).map(|n| endpoint(n, local, policies));
+    for (key, value) in values.chain(endpoints) {
+        host.put(&key, &value);
+    }
     (host, address)
 }
 
@@ -128,25 +99,6 @@ fn pause(host: &Host) {
     host.handle().block_on(moment);
 }
 
-fn start_felix(host: &Host, store: &str) -> Process {
-    let file = |name: &str| host.directory().join(name);
-    let text = format!(
-        "hostname = \"n1\"\ncontrol = \"{}\"\nlog = \"info\"\n\
-         [datastore]\nendpoints = [\"{store}\"]\n",
-        host.socket().display(),
-    );
-    fs::write(file("felix.toml"), text).unwrap();
-    let program = std::env::var("CAMBRIC_FELIX");
-    let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_cambric-felix").to_owned());
-    let log = fs::File::create(file("felix.log")).unwrap();
-    let process = Command::new(program)
-        .arg("--config")
-        .arg(file("felix.toml"))
-        .stderr(log)
-        .spawn();
-    Process(process.unwrap())
-}
-
 #[test]
 fn start_with_many_policies_keeps_answering() {
     lab("start_with_many_policies_keeps_answering", || {
@@ -158,7 +110,7 @@ fn start_with_many_policies_keeps_answering() {
             run(&format!("ip link set cali{n} up"));
         }
         let begun = Instant::now();
-        let felix = start_felix(&host, &store);
+        let felix = Process::start(&host, &store, "");
         let within = PATIENCE * 4;
         while std::os::unix::net::UnixStream::connect(host.socket()).is_err() {
             assert!(begun.elapsed() < within, "no control socket");
@@ -176,7 +128,7 @@ fn start_with_many_policies_keeps_answering() {
             pause(&host);
         };
         let took = begun.elapsed();
-        let usage = ::lab::usage(felix.0.id()).unwrap();
+        let usage = ::lab::usage(felix.id()).unwrap();
         println!(
             "{policies} policies, {remote} remote, {local} local: {took:.2?}, CPU {:.2?}, \
              {} MB, slowest answer {slowest:.2?}; {done:?}",

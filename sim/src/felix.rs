@@ -30,13 +30,19 @@ impl Felix {
             cx.saw_kernel(&event);
             self.agent.handle(now, &event);
         }
+        for (command, event) in host.poll() {
+            self.agent.handle_host(now, command, event);
+        }
         for _ in 0..TURN_ROUNDS {
             let busy = self.follow(cx);
-            self.agent.turn(now, host);
+            self.agent.turn(now);
+            while let Some((number, command)) = self.agent.poll_host_command() {
+                host.submit(number, command);
+            }
             while let Some(command) = self.agent.poll_command(now) {
                 self.fib.submit(command);
             }
-            if !busy && !host.has_forgotten() {
+            if !busy {
                 return;
             }
         }

@@ -1,23 +1,22 @@
 //! What Felix does to its host besides routes, remembered: it outlives Felix.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use cambric_felix::agent::{Failed, Host};
-use cambric_felix::apply::{Checked, Neighbour};
-use cambric_felix::render::{Ruleset, Touched};
-use fib_sync::Link;
+use cambric_felix::agent::{Checked, Failed, HostCommand, HostEvent, Neighbour};
 
 use crate::chance::Chance;
 
-/// A host that does as it is told, or fails at this chance.
+/// A host that carries out commands one after the other, each at some time, or fails at this chance.
 #[derive(Debug)]
 pub(crate) struct SimHost {
-    rules: Option<Ruleset>,
+    has_rules: bool,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
-    /// Addresses whose connections are forgotten once the turn is over.
+    /// Commands that are not carried out yet.
+    queue: VecDeque<(u64, HostCommand)>,
+    /// Addresses whose connections are forgotten once there are none of these.
     forgetting: BTreeSet<IpAddr>,
-    /// So many of a thousand calls fail.
+    /// So many of a thousand commands fail.
     pub(crate) fails: u64,
     chance: Chance,
 }
@@ -25,8 +24,9 @@ pub(crate) struct SimHost {
 impl SimHost {
     pub(crate) fn new(chance: Chance) -> Self {
         Self {
-            rules: None,
+            has_rules: false,
             neighbours: BTreeMap::new(),
+            queue: VecDeque::new(),
             forgetting: BTreeSet::new(),
             fails: 0,
             chance,
@@ -35,13 +35,86 @@ impl SimHost {
 
     /// As after a reboot.
     pub(crate) fn wipe(&mut self) {
-        self.rules = None;
+        self.has_rules = false;
         self.neighbours.clear();
     }
 
-    /// Whether Felix is still to hear of addresses.
-    pub(crate) fn has_forgotten(&self) -> bool {
-        !self.forgetting.is_empty()
+    /// Felix is gone, and with it what it has not handed to the kernel.
+    pub(crate) fn abandon(&mut self) {
+        self.queue.clear();
+        self.forgetting.clear();
+    }
+
+    /// Whether Felix is still to get an answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.queue.is_empty() || !self.forgetting.is_empty()
+    }
+
+    /// Takes a command.
+    pub(crate) fn submit(&mut self, number: u64, command: HostCommand) {
+        match command {
+            HostCommand::Forget(addresses) => self.forgetting.extend(addresses),
+            command => self.queue.push_back((number, command)),
+        }
+    }
+
+    /// Carries some commands out, rarely all of them.
+    pub(crate) fn poll(&mut self) -> Vec<(u64, HostEvent)> {
+        let most = self.chance.within(1..=2 * self.queue.len() as u64 + 1) as usize;
+        let taken = self.queue.drain(..most.min(self.queue.len()));
+        let taken: Vec<(u64, HostCommand)> = taken.collect();
+        let events = taken.into_iter();
+        let mut events: Vec<(u64, HostEvent)> = events
+            .map(|(number, command)| (number, self.carry_out(command)))
+            .collect();
+        if self.queue.is_empty() && !self.forgetting.is_empty() {
+            let forgotten = std::mem::take(&mut self.forgetting);
+            events.push((0, HostEvent::Forgotten(forgotten)));
+        }
+        events
+    }
+
+    fn carry_out(&mut self, command: HostCommand) -> HostEvent {
+        match command {
+            HostCommand::FindRules => HostEvent::RulesFound(Ok(self.has_rules)),
+            HostCommand::WriteRules(_) => {
+                let outcome = self.luck();
+                self.has_rules |= outcome.is_ok();
+                HostEvent::RulesWritten(outcome)
+            }
+            HostCommand::CheckRules => {
+                let checked = match self.has_rules {
+                    true => Checked::Intact,
+                    false => Checked::Nothing,
+                };
+                HostEvent::RulesChecked(self.luck().map(|()| checked))
+            }
+            HostCommand::ConfigureHost { .. } => HostEvent::HostConfigured(self.luck()),
+            HostCommand::ConfigureInterface { link, .. } => {
+                HostEvent::InterfaceConfigured(link.index, self.luck())
+            }
+            HostCommand::ListNeighbors => {
+                let listed = self.luck();
+                let listed = listed.map(|()| self.neighbours.values().copied().collect());
+                HostEvent::NeighborsListed(listed)
+            }
+            HostCommand::PutNeighbor(entry) => {
+                let outcome = self.luck();
+                if outcome.is_ok() {
+                    self.neighbours
+                        .insert((entry.interface, entry.address), entry);
+                }
+                HostEvent::NeighborPut(entry, outcome)
+            }
+            HostCommand::DeleteNeighbor(entry) => {
+                let outcome = self.luck();
+                if outcome.is_ok() {
+                    self.neighbours.remove(&(entry.interface, entry.address));
+                }
+                HostEvent::NeighborDeleted(entry, outcome)
+            }
+            HostCommand::Forget(addresses) => HostEvent::Forgotten(addresses),
+        }
     }
 
     fn luck(&mut self) -> Result<(), Failed> {
@@ -49,60 +122,5 @@ impl SimHost {
             true => Err(Failed("the host refuses".to_owned())),
             false => Ok(()),
         }
-    }
-}
-
-impl Host for SimHost {
-    fn rules_present(&mut self) -> Result<bool, Failed> {
-        Ok(self.rules.is_some())
-    }
-
-    fn write_rules(&mut self, wanted: &Ruleset, _: &Touched) -> Result<(), Failed> {
-        self.luck()?;
-        self.rules = Some(wanted.clone());
-        Ok(())
-    }
-
-    fn check_rules(&mut self) -> Result<Checked, Failed> {
-        self.luck()?;
-        Ok(match self.rules {
-            Some(_) => Checked::Intact,
-            None => Checked::Nothing,
-        })
-    }
-
-    fn configure(&mut self, _: bool) -> Result<(), Failed> {
-        self.luck()
-    }
-
-    fn configure_interface(&mut self, _: &Link, _: bool) -> Result<(), Failed> {
-        self.luck()
-    }
-
-    fn neighbours(&mut self) -> Result<Vec<Neighbour>, Failed> {
-        self.luck()?;
-        Ok(self.neighbours.values().copied().collect())
-    }
-
-    fn put_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
-        self.luck()?;
-        self.neighbours
-            .insert((neighbour.interface, neighbour.address), *neighbour);
-        Ok(())
-    }
-
-    fn delete_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
-        self.luck()?;
-        self.neighbours
-            .remove(&(neighbour.interface, neighbour.address));
-        Ok(())
-    }
-
-    fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
-        self.forgetting.extend(addresses);
-    }
-
-    fn take_forgotten(&mut self) -> BTreeSet<IpAddr> {
-        std::mem::take(&mut self.forgetting)
     }
 }

@@ -132,6 +132,9 @@ impl World {
                 if machine.felix.kill().is_none() {
                     return;
                 }
+                if let Some(node) = &mut machine.node {
+                    node.host.abandon();
+                }
                 self.store.forget(at);
             }
             Daemon::Bgp => {

@@ -144,7 +144,7 @@ impl Machine {
         }
     }
 
-    /// Whether a daemon of it waits for its kernel.
+    /// Whether a daemon of it has something to take from its kernel or host.
     pub(crate) fn hears_kernel(&self, daemon: Daemon) -> bool {
         let Some(node) = &self.node else { return false };
         let attachment = match daemon {
@@ -154,6 +154,7 @@ impl Machine {
                 .as_ref()
                 .and_then(|bgp| bgp.kernel.as_ref())
                 .map(|k| k.attachment),
+            Daemon::Felix if self.felix.run.is_some() && node.host.is_busy() => return true,
             Daemon::Felix => self.felix.run.as_ref().map(|felix| felix.attachment),
         };
         attachment.is_some_and(|attachment| node.kernel.borrow().is_ready(attachment))

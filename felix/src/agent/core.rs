@@ -1,27 +1,28 @@
 //! The agent: one turn after the other from what is to what should be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use datastore::Unready;
-use fib_sync::{Command, Event, Instant, Link, Notice, Owner, Reconciler, ReconcilerConfig};
+use fib_sync::{Command, Event, Instant, Link, Notice};
 use ipnet::IpNet;
 use model::FelixConfigurationSpec;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
+use super::agenda::Agenda;
 use super::discovery::Discovery;
-use super::host::Host;
-use super::interface::{Agenda, Entries, Links, Setup, is_up};
-use super::retry::Retry;
-use crate::apply::{GATEWAY_IPV4, GATEWAY_IPV6};
-use crate::calc::{Calculator, EndpointId, Problem};
-use crate::limits::{FORMER_METRICS, INTERFACE_PATIENCE, INTERFACE_REFRESH, RULES_CHECK};
-use crate::render::Touched;
-
-/// The end of the grace period, once it is over.
-pub(super) const GRACE_OVER: Instant = Instant(u64::MAX);
+use super::host::{GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Orders};
+use super::interfaces::Interfaces;
+use super::links::{Links, is_up};
+use super::neighbors::Neighbors;
+use super::router::Router;
+use super::routes::RouteSync;
+use super::rules::RuleSync;
+use super::trust::{News, Trust};
+use crate::calc::{Calculator, Endpoint, EndpointId, Problem};
+use crate::limits::INTERFACE_PATIENCE;
+use crate::render::{Frame, Key, RuleInputs, Ruleset, floating, render, source};
 
 /// What an agent is told once.
 #[derive(Clone, Debug)]
@@ -65,126 +66,72 @@ impl AgentConfig {
 
 /// The agent of one host.
 ///
-/// Feed it with [`change`](Self::change) and [`handle`](Self::handle), then let it
-/// [`turn`](Self::turn) and hand every command of [`poll_command`](Self::poll_command) to the
-/// kernel; again when [`poll_timeout`](Self::poll_timeout) has come.
+/// Feed it with [`change`](Self::change), [`handle`](Self::handle) and
+/// [`handle_host`](Self::handle_host), then let it [`turn`](Self::turn) and hand every command of
+/// [`poll_host_command`](Self::poll_host_command) to the host, and then every command of
+/// [`poll_command`](Self::poll_command) to the kernel's routing table; again when an event or
+/// [`poll_timeout`](Self::poll_timeout) has come. Nothing in it waits for anything.
 #[derive(Debug)]
 pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) calculator: Calculator,
-    /// All has to be looked at, whatever the store has told.
-    stale: bool,
-    /// The store was read in full at least once.
-    pub(super) in_sync: bool,
-    /// What an earlier run knew of the store was read.
-    restored: bool,
-    /// What the store has told since it was last read in full may be half of what it holds.
-    in_part: bool,
-    /// Why the store is not to be acted upon, if it is not.
-    pub(super) unready: Option<Unready>,
-    /// What the store has told was settled at least once.
-    pub(super) active: bool,
-    pub(super) links: Links,
-    /// Interfaces to look at in the next turn, by name.
-    pub(super) due: BTreeSet<String>,
-    /// When others are to be looked at although nothing happens.
-    pub(super) agenda: Agenda,
-    /// Endpoints that may fare otherwise than was told.
+    pub(super) trust: Trust,
+    /// How much is looked at in the next turn.
+    scope: Scope,
+    agenda: Agenda,
+    /// Endpoints whose state may be another than at the last [`take_untold`](Self::take_untold).
     pub(super) untold: BTreeSet<EndpointId>,
-    /// What of the wanted rules may not be in force.
-    pub(super) unwritten: Touched,
-    /// Addresses that left, and whose connections are not forgotten yet. Who has one next gets it
-    /// when they are: nobody inherits a connection, or has one of its own cut.
+    /// Addresses that left, and whose connections are not forgotten yet. Nobody gets one before: a new
+    /// holder inherits no connection, and has none of its own cut.
     pub(super) resting: BTreeSet<IpAddr>,
-    /// Interfaces with routes that wait for rules to be in force.
-    pub(super) unguarded: BTreeSet<String>,
-    pub(super) rules_written: Retry,
-    /// A part of the wanted rules was prepared, and more is to be.
-    pub(super) preparing: bool,
-    /// How often that was done since the rules were written last.
-    pub(super) preparations: u32,
-    pub(super) rules_check: Instant,
-    /// Whether rules of some kind are known to be in force, since an earlier run or this one.
-    pub(super) guarded: bool,
-    /// Those of an earlier run were found.
-    pub(super) inherited: bool,
-    pub(super) foreign_edits: u64,
-    pub(super) host_configured: Retry,
-    /// When the host's settings are looked at again.
-    pub(super) host_refresh: Instant,
-    pub(super) setups: BTreeMap<String, Setup>,
-    pub(super) entries: Entries,
+    pub(super) links: Links,
+    pub(super) interfaces: Interfaces,
+    pub(super) neighbors: Neighbors,
     pub(super) discovery: Discovery,
-    pub(super) adopted: Retry,
-    /// Routes handed to the reconciler: interface and address to interface index.
-    pub(super) routed: BTreeMap<(String, IpAddr), u32>,
-    /// Addresses whose routes may not be in the kernel as wanted.
-    pub(super) unsettled: BTreeSet<IpAddr>,
-    /// Those of them that the kernel refuses time and again, and why.
-    pub(super) refused_routes: BTreeMap<IpAddr, String>,
-    pub(super) reconciler: Reconciler,
-    /// When own routes that nobody wants are no longer kept.
-    pub(super) grace: Option<Instant>,
+    pub(super) rules: RuleSync,
+    pub(super) routes: RouteSync,
+    pub(super) router: Router,
+    orders: Orders,
+}
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// What is on the agenda.
+    Agenda,
+    /// Everything.
+    All,
 }
 
 impl Agent {
-    /// An agent that knows nothing yet.
+    /// Returns an agent that knows nothing yet.
     pub fn new(now: Instant, config: AgentConfig) -> Self {
-        let reconciler = ReconcilerConfig {
-            owner: Owner(config.route_protocol),
-            tables: vec![config.table],
-            tables_read: Vec::new(),
-            metrics: own_metrics(config.endpoint_metric),
-            // Until the store was read in full, nothing is known to be unwanted.
-            grace: Duration::MAX,
-            period: config.route_refresh,
-            install: true,
-            read_foreign: false,
-        };
         let calculator = Calculator::new(&*config.hostname, Some(config.settings.clone()))
             .with_control_exceptions(config.control_port_exceptions.clone())
             .with_policed_host(config.police_host_traffic);
         Self {
-            stale: true,
-            in_sync: false,
-            restored: false,
-            in_part: false,
-            unready: None,
-            active: false,
-            links: Links::default(),
-            due: BTreeSet::new(),
+            trust: Trust::new(),
+            scope: Scope::All,
             agenda: Agenda::default(),
             untold: BTreeSet::new(),
-            unwritten: Touched::default(),
             resting: BTreeSet::new(),
-            unguarded: BTreeSet::new(),
-            rules_written: Retry::default(),
-            preparing: false,
-            preparations: 0,
-            rules_check: now + RULES_CHECK,
-            guarded: false,
-            inherited: false,
-            foreign_edits: 0,
-            host_configured: Retry::default(),
-            host_refresh: now + INTERFACE_REFRESH,
-            setups: BTreeMap::new(),
-            entries: Entries::default(),
+            links: Links::default(),
+            interfaces: Interfaces::default(),
+            neighbors: Neighbors::default(),
             discovery: Discovery::default(),
-            adopted: Retry::default(),
-            routed: BTreeMap::new(),
-            unsettled: BTreeSet::new(),
-            refused_routes: BTreeMap::new(),
-            reconciler: Reconciler::new(now, reconciler),
-            grace: None,
+            rules: RuleSync::new(now),
+            routes: RouteSync::new(now, &config),
+            router: Router::new(now),
+            orders: Orders::default(),
             calculator,
             config,
         }
     }
 
-    /// The next event of the routing table for the log; ask after each
+    /// Returns the next event of the routing table for the log; ask after each
     /// [`poll_command`](Self::poll_command).
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.reconciler.poll_notice()
+        self.routes.poll_notice()
     }
 
     /// Takes note that the store's `key` holds `value` now, or nothing.
@@ -199,34 +146,35 @@ impl Agent {
         self.calculator.datastore_at(at);
     }
 
-    /// The store has been read in full: what it does not hold is not there.
+    /// Notes that the datastore has been read in full: what it does not hold is not there.
     pub fn store_in_sync(&mut self) {
-        self.stale = true;
-        self.in_sync = true;
-        (self.in_part, self.unready) = (false, None);
+        self.scope = Scope::All;
+        self.trust.take(News::InSync);
     }
 
-    /// The store is away, or another one is read in its place: what it tells counts again when it
-    /// was read in full.
-    pub const fn store_unread(&mut self) {
-        self.in_part = true;
+    /// Notes that the datastore is away, or another one is read in its place: what it holds counts
+    /// again when it was read in full.
+    pub fn store_unread(&mut self) {
+        // What was read in full counts, although what comes next may be a part.
+        if self.trust.must_apply() {
+            self.apply();
+        }
+        self.trust.take(News::Partial);
     }
 
-    /// The store is there, and is not to be acted upon.
-    pub const fn store_unready(&mut self, why: Unready) {
-        (self.in_part, self.unready) = (true, Some(why));
+    /// Notes that the datastore is there, and why it may not be applied.
+    pub fn store_unready(&mut self, why: Unready) {
+        self.store_unread();
+        self.trust.refuse(why);
     }
 
-    /// What an earlier run knew of the store has been told. The host is brought up with it, but
+    /// Notes that the snapshot of an earlier run has been read. The host is brought up with it, but
     /// nothing is taken away: what it does not hold may be there all the same.
     pub fn store_restored(&mut self) {
-        self.stale = true;
-        self.restored = true;
-    }
-
-    /// Whether all that is known of the store is what an earlier run knew.
-    pub(super) const fn is_provisional(&self) -> bool {
-        self.restored && !self.in_sync
+        match self.trust.take(News::Snapshot) {
+            true => self.scope = Scope::All,
+            false => debug!("snapshot ignored: something newer was read"),
+        }
     }
 
     /// Takes note of a kernel event.
@@ -235,163 +183,322 @@ impl Agent {
             Event::Link(link) => self.link(link),
             Event::LinkGone(index) => {
                 self.forget_setup(*index);
-                self.entries.drop_interface(*index);
+                self.neighbors.drop_interface(*index);
                 self.links.remove(*index);
             }
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V6(GATEWAY_IPV6) => {
                 self.forget_setup(gone.interface);
             }
             Event::AddressGone(gone) if gone.address.addr() == IpAddr::V4(GATEWAY_IPV4) => {
-                self.host_refresh = Instant(0);
+                self.router.doubt();
             }
-            Event::Applied(key, _) | Event::Changed { key, .. } | Event::Gone(key, _) => {
-                self.unsettled.insert(key.prefix.addr());
+            Event::Overrun => {
+                // An interface may have been down and up again, bare of what it had.
+                self.interfaces.doubt();
+                self.neighbors.doubt();
+                self.scope = Scope::All;
             }
-            Event::DumpDone { .. } => self.doubt_routes(),
-            Event::Overrun => self.doubt(),
             _ => {}
         }
-        self.reconciler.handle(now, event);
+        self.routes.handle(now, event);
     }
 
-    /// Does all that is due. What fails is tried again later.
-    pub fn turn(&mut self, now: Instant, host: &mut dyn Host) {
-        if self.rules_check <= now {
-            self.rules_check = now + RULES_CHECK;
-            self.check_rules(host);
+    /// Takes note of what became of a command for the host.
+    pub fn handle_host(&mut self, now: Instant, command: u64, event: HostEvent) {
+        if !matches!(event, HostEvent::Forgotten(_)) {
+            self.orders.answered();
         }
-        self.release(host);
-        let left = self.recalculate();
-        if !self.active || (self.is_provisional() && !self.guarded) {
-            self.guard(now, host);
+        match event {
+            HostEvent::Forgotten(addresses) => self.release(&addresses),
+            HostEvent::HostConfigured(outcome) => self.router.answer(now, command, outcome),
+            HostEvent::InterfaceConfigured(index, outcome) => {
+                if let Some(link) = self.links.at(index) {
+                    self.interfaces.answer(now, command, link, outcome);
+                    self.agenda.add(&link.name);
+                }
+            }
+            HostEvent::NeighborsListed(found) => {
+                let listed = self.neighbors.listed(now, command, found);
+                let names = listed
+                    .into_iter()
+                    .filter_map(|index| self.links.name(index));
+                self.agenda.extend(names);
+                self.agenda.extend(self.interfaces.names());
+            }
+            HostEvent::NeighborPut(neighbor, outcome) => {
+                let name = self.links.name(neighbor.interface).unwrap_or_default();
+                let neighbors = &mut self.neighbors;
+                if neighbors.answer(now, command, &neighbor, name, outcome) {
+                    self.agenda.add(name);
+                }
+            }
+            HostEvent::NeighborDeleted(neighbor, outcome) => {
+                if let Err(reason) = outcome {
+                    let address = neighbor.address;
+                    warn!(%address, %reason, "neighbour entry not removed");
+                }
+            }
+            event => {
+                let waited = self.rules.answer(now, command, event, &mut self.orders);
+                self.agenda.extend(waited);
+            }
+        }
+    }
+
+    /// Orders all that is due. What fails is tried again later.
+    pub fn turn(&mut self, now: Instant) {
+        self.rules.check(now, &mut self.orders);
+        self.recalculate();
+        if !self.acts() {
+            let settings = || self.calculator.settings();
+            let closed = || closed(settings().interface_prefixes);
+            self.rules.guard(now, closed, &mut self.orders);
             return;
         }
-        if !left.is_empty() {
-            host.forget(&left);
-            self.resting.extend(left);
-        }
-        self.adopt(now, host);
-        let mut due = std::mem::take(&mut self.due);
-        self.agenda.take(now, &mut due);
+        self.neighbors.adopt(now, &mut self.orders);
+        let due = self.agenda.take(now);
         for name in &due {
-            self.withdraw(name, host);
+            self.withdraw(name);
         }
-        if self.write_rules(now, host) {
-            due.append(&mut self.unguarded);
+        if !self.keeps_rules() {
+            let withheld = self.resting_sources();
+            let wanted = self.calculator.desired().rules();
+            self.rules.write(now, wanted, withheld, &mut self.orders);
         }
-        self.configure(now, host);
+        let ipv6 = self.calculator.desired().settings.ipv6;
+        self.router.configure(now, ipv6, &mut self.orders);
         for name in &due {
-            self.set_up(now, name, host);
+            match self.orders.is_full() {
+                true => self.agenda.add(name),
+                false => self.set_up(now, name),
+            }
         }
         self.note_routes();
-        if self.in_sync {
-            self.end_grace(now);
+        if self.trust.is_in_sync() {
+            self.routes.end_grace(now);
         }
     }
 
-    /// The next command for the kernel's routing table.
-    pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
-        self.reconciler.poll_command(now)
+    /// Returns the next command for the host, and its number.
+    pub fn poll_host_command(&mut self) -> Option<(u64, HostCommand)> {
+        self.orders.pop()
     }
 
-    /// When to [`turn`](Self::turn) although nothing happened.
+    /// Returns the next command for the kernel's routing table.
+    pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        self.routes.poll_command(now)
+    }
+
+    /// Returns when to [`turn`](Self::turn) although nothing happened.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let single = [
-            self.rules_written.timeout(),
-            self.host_configured.timeout(),
-            self.adopted.timeout(),
+        let always = [self.rules.timeout(), self.routes.timeout()];
+        let acting = [
+            self.neighbors.timeout(),
             self.agenda.next(),
-            self.reconciler.poll_timeout(),
-            self.grace,
-            Some(self.rules_check),
-            Some(self.host_refresh),
+            Some(self.router.timeout()),
         ];
-        single.into_iter().flatten().min()
+        let acting = acting.into_iter().filter(|_| self.acts());
+        always.into_iter().chain(acting).flatten().min()
+    }
+
+    /// Whether interfaces are set up: something was read, and some filter guards the workloads where it
+    /// was a snapshot.
+    const fn acts(&self) -> bool {
+        self.trust.is_applied() && (!self.trust.is_provisional() || self.rules.guards())
+    }
+
+    /// Notes that an earlier run has seen the endpoint's interface: if it is not there now, its
+    /// workload has been stopped.
+    pub fn presume_seen(&mut self, id: &EndpointId) {
+        if let Some(placement) = self.calculator.desired().endpoints.get(id) {
+            let interface = &placement.endpoint.interface;
+            if self.discovery.presume_seen(interface, id) {
+                self.agenda.add(interface);
+            }
+        }
     }
 
     fn link(&mut self, link: &Link) {
-        let renamed = self
-            .links
-            .at(link.index)
-            .is_some_and(|old| old.name != link.name);
+        let old = self.links.name(link.index);
+        let renamed = old.is_some_and(|old| old != link.name);
         if renamed || !is_up(link) {
             self.forget_setup(link.index);
         }
         if !is_up(link) {
             // The kernel drops addresses and entries of a link that goes down.
-            self.entries.drop_interface(link.index);
+            self.neighbors.drop_interface(link.index);
         }
         self.links.put(link);
-        self.due.insert(link.name.clone());
-    }
-
-    /// Events were lost: an interface may have been down and up again, bare of what it had.
-    fn doubt(&mut self) {
-        for setup in self.setups.values_mut() {
-            setup.configured = Retry::Due;
-        }
-        self.entries.made.clear();
-        self.adopted = Retry::Due;
-        self.stale = true;
-        self.doubt_routes();
-    }
-
-    /// Any route may be otherwise than it was thought to be.
-    fn doubt_routes(&mut self) {
-        let routed = self.routed.keys().map(|(_, address)| *address);
-        self.unsettled.extend(routed);
-    }
-
-    /// Brings what is desired up to date. Returns the addresses that are gone or have moved.
-    fn recalculate(&mut self) -> BTreeSet<IpAddr> {
-        // A store that is being read again, or for the first time since a snapshot, leaves what was
-        // desired before in force.
-        let known = self.in_sync || self.restored;
-        let in_part = self.active && (self.in_part || !self.in_sync);
-        let left = if known && !in_part && (self.stale || self.calculator.has_news()) {
-            self.active = true;
-            let settled = self.calculator.settle();
-            self.unwritten.merge(settled.rules);
-            self.due.extend(settled.interfaces);
-            self.untold.extend(settled.endpoints);
-            self.stale |= settled.settings;
-            for Problem { key, field, reason } in settled.unsupported {
-                info!(key, field, reason, "unsupported field ignored");
-            }
-            settled.left
-        } else {
-            BTreeSet::new()
-        };
-        if self.active && std::mem::take(&mut self.stale) {
-            let desired = self.calculator.desired();
-            let wanted = desired.interfaces.keys();
-            let routed = self.routed.keys().map(|(name, _)| name);
-            self.due.extend(wanted.chain(routed).cloned());
-            self.due.extend(self.setups.keys().cloned());
-            self.due.extend(self.links.names().map(str::to_owned));
-            self.untold.extend(desired.endpoints.keys().cloned());
-        }
-        left
+        self.agenda.add(&link.name);
     }
 
     /// What was done to the interface of this index is void.
     fn forget_setup(&mut self, index: u32) {
-        if let Some(link) = self.links.at(index) {
-            let name = link.name.clone();
-            let is_of = |setup: &Setup| setup.index == index;
-            if self.setups.get(&name).is_some_and(is_of) {
-                self.setups.remove(&name);
-            }
-            self.due.insert(name);
+        if let Some(name) = self.links.name(index) {
+            self.interfaces.forget(name, index);
+            self.agenda.add(name);
         }
+    }
+
+    /// Applies what was read, and looks at everything if that is asked for.
+    fn recalculate(&mut self) {
+        // A store that is being read again, or for the first time since a snapshot, leaves what was
+        // desired before in force.
+        let is_news = self.scope == Scope::All || self.calculator.has_news();
+        if self.trust.must_apply() || (self.trust.may_apply() && is_news) {
+            self.apply();
+        }
+        if self.trust.is_applied() && self.scope == Scope::All {
+            self.scope = Scope::Agenda;
+            let desired = self.calculator.desired();
+            self.agenda.extend(desired.interfaces.keys());
+            self.agenda.extend(self.routes.interfaces());
+            self.agenda.extend(self.interfaces.names());
+            self.agenda.extend(self.links.names());
+            self.untold.extend(desired.endpoints.keys().cloned());
+        }
+    }
+
+    /// Brings what is desired up to date. The connections of addresses that are gone or have moved are
+    /// to be forgotten.
+    fn apply(&mut self) {
+        let settled = self.calculator.settle();
+        self.trust.take(News::Applied);
+        self.rules.touch(settled.rules);
+        self.agenda.extend(settled.interfaces);
+        self.untold.extend(settled.endpoints);
+        if settled.settings {
+            self.scope = Scope::All;
+        }
+        for Problem { key, field, reason } in settled.unsupported {
+            info!(key, field, reason, "unsupported field ignored");
+        }
+        if !settled.left.is_empty() {
+            self.resting.extend(&settled.left);
+            self.orders.push(HostCommand::Forget(settled.left));
+        }
+    }
+
+    /// Gives addresses whose connections are forgotten to their new holders.
+    fn release(&mut self, addresses: &BTreeSet<IpAddr>) {
+        for address in addresses {
+            self.resting.remove(address);
+            let holder = self.calculator.desired().routes.get(address);
+            self.agenda.extend(holder);
+        }
+    }
+
+    /// Takes away at once what is not wanted any more on an interface.
+    fn withdraw(&mut self, name: &str) {
+        let desired = self.calculator.desired();
+        let up = self.links.up(name);
+        self.routes.withdraw(name, |address, index| {
+            let is_wanted = desired.routes.get(&address).is_some_and(|on| on == name);
+            is_wanted && up == Some(index)
+        });
+        let endpoint = desired.interfaces.get(name);
+        let index = self.links.named(name).map(|link| link.index);
+        self.interfaces
+            .keep_only(name, index.filter(|_| endpoint.is_some()));
+        // What an earlier run made is not to be removed before the store has been read.
+        let Some(index) = index.filter(|_| !self.trust.is_provisional()) else {
+            return;
+        };
+        match self.orders.is_full() {
+            true => self.agenda.add(name),
+            false if self.neighbors.are_unlisted() => {}
+            false => self.neighbors.withdraw(index, endpoint, &mut self.orders),
+        }
+    }
+
+    /// Whether the rules of an earlier run stay: written again from what it knew, they might lack
+    /// those of an endpoint that came last.
+    pub(super) const fn keeps_rules(&self) -> bool {
+        self.trust.is_provisional() && self.rules.is_inherited()
+    }
+
+    /// Returns the elements that let addresses be used which may not be yet.
+    fn resting_sources(&self) -> Vec<(&'static str, Key)> {
+        let desired = self.calculator.desired();
+        let resting = self.resting.iter().filter_map(|address| {
+            let name = desired.routes.get(address)?;
+            let endpoint = desired.interfaces.get(name)?;
+            let own = endpoint.addresses.contains(address);
+            own.then(|| source(name, *address))
+        });
+        resting.collect()
+    }
+
+    /// Orders what is due on an interface, and notes when to look at it again.
+    fn set_up(&mut self, now: Instant, name: &str) {
+        let mut again = Vec::new();
+        if let Some(endpoint) = self.calculator.desired().interfaces.get(name).cloned() {
+            let (links, orders) = (&self.links, &mut self.orders);
+            if let Some(index) = self.interfaces.configure(now, &endpoint, links, orders) {
+                if !self.neighbors.are_unlisted() {
+                    again.extend(self.neighbors.put(now, index, &endpoint, &mut self.orders));
+                }
+                self.announce(index, &endpoint);
+            }
+            self.untold.insert(endpoint.id);
+        }
+        if self.trust.is_in_sync() {
+            let (patience, desired) = (self.config.interface_patience, self.calculator.desired());
+            let discovery = &mut self.discovery;
+            again.extend(discovery.look(now, name, patience, desired, &self.links));
+        }
+        again.extend(self.interfaces.timeout(name));
+        self.agenda.set(name, again.into_iter().min());
+    }
+
+    /// Wants the routes of an endpoint whose interface and rules are in place.
+    fn announce(&mut self, index: u32, endpoint: &Endpoint) {
+        let name = &endpoint.interface;
+        for address in endpoint.routes() {
+            if self.routes.is_wanted(name, address, Some(index)) || self.resting.contains(&address)
+            {
+                continue;
+            }
+            match self.is_guarded(endpoint, address) {
+                true => self.routes.want(name, index, address),
+                false => self.rules.wait(name),
+            }
+        }
+    }
+
+    /// Whether the rules in force let the address be used on its interface.
+    fn is_guarded(&self, endpoint: &Endpoint, address: IpAddr) -> bool {
+        if self.keeps_rules() {
+            // If they hold nothing for it, nothing passes.
+            return true;
+        }
+        let (set, key) = match endpoint.addresses.contains(&address) {
+            true => source(&endpoint.interface, address),
+            false => (floating(address), Key::Address(address)),
+        };
+        self.rules.has(set, &key)
+    }
+
+    /// Notes the endpoints whose routes may be otherwise than before.
+    fn note_routes(&mut self) {
+        let desired = self.calculator.desired();
+        let looked_at = self.routes.settle(|address| desired.routes.get(&address));
+        let endpoints = looked_at
+            .into_iter()
+            .filter_map(|name| desired.interfaces.get(name));
+        self.untold
+            .extend(endpoints.map(|endpoint| endpoint.id.clone()));
     }
 }
 
-/// The metrics at which a route of Felix's protocol is Felix's: its own, and those of earlier runs.
-fn own_metrics(endpoint_metric: u32) -> Vec<RangeInclusive<u32>> {
-    let mut metrics = FORMER_METRICS.to_vec();
-    metrics.push(endpoint_metric);
-    metrics.sort_unstable();
-    metrics.dedup();
-    metrics.into_iter().map(|metric| metric..=metric).collect()
+/// Returns the filter that drops all traffic of workloads. Tunnels to the host are not asked about: no
+/// node is known yet, and the way to the store may be a tunnel.
+fn closed(interface_prefixes: Vec<String>) -> Ruleset {
+    render(&RuleInputs {
+        frame: Frame {
+            interface_prefixes,
+            ..Frame::default()
+        },
+        ..RuleInputs::default()
+    })
 }

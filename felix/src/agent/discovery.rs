@@ -1,12 +1,13 @@
 //! Endpoints whose interface does not come, and interfaces that no endpoint claims.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fib_sync::Instant;
 use tracing::warn;
 
-use super::core::Agent;
-use crate::calc::EndpointId;
+use super::links::Links;
+use crate::calc::{Desired, EndpointId};
 use crate::limits::UNCLAIMED_NOTICE;
 
 /// What is waited for, on either side, by interface.
@@ -26,8 +27,8 @@ struct Arrival {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coming {
-    Awaited { until: Instant },
-    Overdue,
+    Awaited { since: Instant },
+    Overdue { since: Instant },
     Came,
 }
 
@@ -41,71 +42,90 @@ impl Discovery {
     /// Whether the interface has not come in the time that it had.
     pub(super) fn is_overdue(&self, interface: &str) -> bool {
         let arrival = self.arrivals.get(interface);
-        arrival.is_some_and(|arrival| arrival.state == Coming::Overdue)
+        arrival.is_some_and(|arrival| matches!(arrival.state, Coming::Overdue { .. }))
     }
-}
 
-impl Agent {
-    /// An earlier run has seen the endpoint's interface: if it is not there now, its workload has
-    /// been stopped.
-    pub fn presume_seen(&mut self, id: &EndpointId) {
-        let Some(placement) = self.calculator.desired().endpoints.get(id) else {
-            return;
+    /// Notes that an earlier run has seen the interface of this endpoint: if it is not there now, its
+    /// workload has been stopped. Returns whether the endpoint's interface is awaited.
+    pub(super) fn presume_seen(&mut self, interface: &str, id: &EndpointId) -> bool {
+        let arrival = self.arrivals.get_mut(interface);
+        let Some(arrival) = arrival.filter(|arrival| arrival.endpoint == *id) else {
+            return false;
         };
-        let interface = &placement.endpoint.interface;
-        let arrival = self.discovery.arrivals.get_mut(interface);
-        if let Some(arrival) = arrival.filter(|arrival| arrival.endpoint == *id) {
-            arrival.state = Coming::Came;
-            self.due.insert(interface.clone());
-        }
+        arrival.state = Coming::Came;
+        true
     }
 
-    /// Interfaces with one of the prefixes that are no endpoint's, each with the time since when.
-    pub fn unclaimed(&self) -> impl Iterator<Item = (&str, Instant)> {
-        let unclaimed = self.discovery.unclaimed.iter();
+    /// Returns interfaces with one of the prefixes that are no endpoint's, each with the time since
+    /// when.
+    pub(super) fn unclaimed(&self) -> impl Iterator<Item = (&str, Instant)> {
+        let unclaimed = self.unclaimed.iter();
         unclaimed.map(|(name, one)| (name.as_str(), one.since))
     }
 
-    /// Looks who is missing whom. Returns when to look again.
-    pub(super) fn discover(&mut self, now: Instant, name: &str) -> Option<Instant> {
-        let coming = self.await_interface(now, name);
-        coming.or_else(|| self.find_unclaimed(now, name))
+    /// Compares an interface's name with endpoints and links. Returns when to do so again.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        name: &str,
+        patience: Duration,
+        desired: &Desired,
+        links: &Links,
+    ) -> Option<Instant> {
+        let is_there = links.named(name).is_some();
+        let coming = self.await_interface(now, name, patience, desired, is_there);
+        coming.or_else(|| self.find_unclaimed(now, name, desired, is_there))
     }
 
-    fn await_interface(&mut self, now: Instant, name: &str) -> Option<Instant> {
-        let arrivals = &mut self.discovery.arrivals;
-        let Some(endpoint) = self.calculator.desired().interfaces.get(name) else {
-            arrivals.remove(name);
+    fn await_interface(
+        &mut self,
+        now: Instant,
+        name: &str,
+        patience: Duration,
+        desired: &Desired,
+        is_there: bool,
+    ) -> Option<Instant> {
+        let Some(endpoint) = desired.interfaces.get(name) else {
+            self.arrivals.remove(name);
             return None;
         };
-        let until = now + self.config.interface_patience;
         let awaited = || Arrival {
             endpoint: endpoint.id.clone(),
-            state: Coming::Awaited { until },
+            state: Coming::Awaited { since: now },
         };
+        let arrivals = &mut self.arrivals;
         let arrival = arrivals.entry(name.to_owned()).or_insert_with(awaited);
         if arrival.endpoint != endpoint.id {
             *arrival = awaited();
         }
         match arrival.state {
             Coming::Came => {}
-            _ if self.links.named(name).is_some() => arrival.state = Coming::Came,
-            Coming::Awaited { until } if until <= now => {
-                arrival.state = Coming::Overdue;
+            _ if is_there => arrival.state = Coming::Came,
+            Coming::Awaited { since } if since + patience <= now => {
+                arrival.state = Coming::Overdue { since };
                 warn!(endpoint = %endpoint.id, interface = name, "the interface has not come");
             }
-            Coming::Awaited { until } => return Some(until),
-            Coming::Overdue => {}
+            // An overdue one has time again where the patience has grown.
+            Coming::Awaited { since } | Coming::Overdue { since } if now < since + patience => {
+                arrival.state = Coming::Awaited { since };
+                return Some(since + patience);
+            }
+            Coming::Awaited { .. } | Coming::Overdue { .. } => {}
         }
         None
     }
 
-    fn find_unclaimed(&mut self, now: Instant, name: &str) -> Option<Instant> {
-        let desired = self.calculator.desired();
-        let is_unclaimed = self.links.named(name).is_some()
+    fn find_unclaimed(
+        &mut self,
+        now: Instant,
+        name: &str,
+        desired: &Desired,
+        is_there: bool,
+    ) -> Option<Instant> {
+        let is_unclaimed = is_there
             && desired.settings.is_workload_interface(name)
             && !desired.interfaces.contains_key(name);
-        let all = &mut self.discovery.unclaimed;
+        let all = &mut self.unclaimed;
         if !is_unclaimed {
             all.remove(name);
             return None;

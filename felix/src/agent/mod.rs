@@ -1,18 +1,29 @@
-//! The agent as a value: the store's values and the kernel's events in, writes and routes out.
+//! The agent as a value: the store's values, the kernel's events and the host's answers in; routes and
+//! commands out.
 //!
-//! Nothing in here does I/O or reads a clock: routes go out as commands of `fib-sync`, everything
-//! else through the [`Host`] port. A simulator runs the same value beside an in-memory kernel.
+//! Nothing in here does I/O, waits, or reads a clock: routes go out as commands of `fib-sync`, everything
+//! else as [`HostCommand`]. A simulator runs the same value beside an in-memory kernel and host.
+//!
+//! [`Agent`] holds parts that own their state: [`trust`] what may be applied, [`rules`], [`routes`],
+//! [`interfaces`], [`neighbors`] and [`router`] what was ordered and what became of it, [`discovery`]
+//! what is missing. `docs/design/felix-agent.md` has the reasons.
 
+mod agenda;
 mod core;
 mod discovery;
 mod host;
-mod interface;
+mod interfaces;
+mod links;
+mod neighbors;
 pub(crate) mod retry;
-mod state;
-mod steps;
+mod router;
+mod routes;
+mod rules;
 #[cfg(test)]
 mod tests;
+mod trust;
+mod view;
 
 pub use core::{Agent, AgentConfig};
-pub use host::{Failed, Host};
-pub use state::{EndpointView, Waiting};
+pub use host::{Checked, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbour};
+pub use view::{EndpointView, Waiting};

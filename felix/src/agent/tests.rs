@@ -1,6 +1,7 @@
 mod feedback;
 mod history;
 mod interfaces;
+mod late;
 mod store;
 mod world;
 
@@ -13,7 +14,7 @@ use fib_sync::{Owner, Route, RouteKey};
 use model::EndpointState;
 
 use super::*;
-use crate::apply::{GATEWAY_IPV4, GATEWAY_IPV6};
+use crate::limits::{HOST_COMMANDS_MAX, INTERFACE_REFRESH};
 use world::{HOST, World, key};
 
 #[test]

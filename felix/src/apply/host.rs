@@ -1,6 +1,6 @@
-//! The Linux host that the thread is on, as the agent's [`Host`].
+//! The Linux host that the thread is on: carries out the agent's commands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::pending;
 use std::io;
 use std::net::IpAddr;
@@ -11,12 +11,11 @@ use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
 use super::conntrack;
-use super::neighbours::{Neighbour, Neighbours};
-use super::rules::{Checked, Rules, RulesError};
+use super::neighbours::Neighbours;
+use super::rules::{Rules, RulesError};
 use super::sysctl::{Setting, Sysctl, Weight, host_settings, interface_settings};
-use crate::agent::{Failed, Host};
+use crate::agent::{Failed, HostCommand, HostEvent};
 use crate::limits::{FORGET_GAP, LISTING_GAP, LISTING_SHARE};
-use crate::render::{Ruleset, Touched};
 
 /// This host, in the network namespace of the calling thread.
 #[derive(Debug)]
@@ -30,8 +29,8 @@ pub struct LinuxHost {
     forgetting: BTreeSet<IpAddr>,
     /// Those that the round under way is for.
     in_hand: BTreeSet<IpAddr>,
-    /// Those that a round was for, until the agent hears of it.
-    forgotten: BTreeSet<IpAddr>,
+    /// Answers that are not taken yet, each with the number of its command.
+    answers: VecDeque<(u64, HostEvent)>,
     forgetter: Option<JoinHandle<()>>,
     /// When the packet filter is listed, if no further transaction comes before.
     listing_at: Instant,
@@ -70,7 +69,7 @@ impl LinuxHost {
             sysctl,
             forgetting: BTreeSet::new(),
             in_hand: BTreeSet::new(),
-            forgotten: BTreeSet::new(),
+            answers: VecDeque::new(),
             forgetter: None,
             listing_at: Instant(0),
             listing_of: 0,
@@ -122,8 +121,8 @@ impl LinuxHost {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let listing = self.rules.is_unlisted().then_some(self.listing_at);
         let forgetting = (!self.forgetting.is_empty()).then_some(self.forgetting_at);
-        let untold = (!self.forgotten.is_empty()).then_some(Instant(0));
-        let all = listing.into_iter().chain(forgetting).chain(untold);
+        let answers = (!self.answers.is_empty()).then_some(Instant(0));
+        let all = listing.into_iter().chain(forgetting).chain(answers);
         all.min()
     }
 
@@ -140,8 +139,11 @@ impl LinuxHost {
     fn end_round(&mut self) {
         self.forgetter = None;
         let done = std::mem::take(&mut self.in_hand);
-        // Some may have come back and left again meanwhile.
-        self.forgotten.extend(done.difference(&self.forgetting));
+        // Some may have come back and left again since.
+        let done: BTreeSet<IpAddr> = done.difference(&self.forgetting).copied().collect();
+        if !done.is_empty() {
+            self.answers.push_back((0, HostEvent::Forgotten(done)));
+        }
     }
 
     /// Begins to forget connections, unless the round before is still under way.
@@ -184,21 +186,40 @@ fn failed(error: impl ToString) -> Failed {
     Failed(error.to_string())
 }
 
-impl Host for LinuxHost {
-    fn rules_present(&mut self) -> Result<bool, Failed> {
-        self.rules.present().map_err(failed)
+impl LinuxHost {
+    /// Carries out a command.
+    pub fn submit(&mut self, number: u64, command: HostCommand) {
+        let event = match command {
+            HostCommand::FindRules => HostEvent::RulesFound(self.rules.present().map_err(failed)),
+            HostCommand::WriteRules(steps) => {
+                HostEvent::RulesWritten(self.rules.write(&steps).map_err(failed))
+            }
+            HostCommand::CheckRules => HostEvent::RulesChecked(self.rules.check().map_err(failed)),
+            HostCommand::ConfigureHost { ipv6 } => HostEvent::HostConfigured(self.configure(ipv6)),
+            HostCommand::ConfigureInterface { link, ipv6 } => {
+                let outcome = self.configure_interface(&link, ipv6);
+                HostEvent::InterfaceConfigured(link.index, outcome)
+            }
+            HostCommand::ListNeighbors => {
+                HostEvent::NeighborsListed(self.neighbours.list().map_err(failed))
+            }
+            HostCommand::PutNeighbor(neighbor) => {
+                let outcome = self.neighbours.put(&neighbor).map_err(failed);
+                HostEvent::NeighborPut(neighbor, outcome)
+            }
+            HostCommand::DeleteNeighbor(neighbor) => {
+                let (interface, address) = (neighbor.interface, neighbor.address);
+                let outcome = self.neighbours.delete(interface, address).map_err(failed);
+                HostEvent::NeighborDeleted(neighbor, outcome)
+            }
+            HostCommand::Forget(addresses) => return self.forgetting.extend(addresses),
+        };
+        self.answers.push_back((number, event));
     }
 
-    fn write_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), Failed> {
-        self.rules.apply(wanted, touched).map_err(failed)
-    }
-
-    fn prepare_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> bool {
-        self.rules.prepare(wanted, touched)
-    }
-
-    fn check_rules(&mut self) -> Result<Checked, Failed> {
-        self.rules.check().map_err(failed)
+    /// Takes the next answer.
+    pub fn poll_event(&mut self) -> Option<(u64, HostEvent)> {
+        self.answers.pop_front()
     }
 
     fn configure(&mut self, ipv6: bool) -> Result<(), Failed> {
@@ -230,27 +251,5 @@ impl Host for LinuxHost {
             put.map_err(|cause| Failed(format!("address of the IPv6 gateway: {cause}")))?;
         }
         Ok(())
-    }
-
-    fn neighbours(&mut self) -> Result<Vec<Neighbour>, Failed> {
-        self.neighbours.list().map_err(failed)
-    }
-
-    fn put_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
-        self.neighbours.put(neighbour).map_err(failed)
-    }
-
-    fn delete_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
-        self.neighbours
-            .delete(neighbour.interface, neighbour.address)
-            .map_err(failed)
-    }
-
-    fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
-        self.forgetting.extend(addresses);
-    }
-
-    fn take_forgotten(&mut self) -> BTreeSet<IpAddr> {
-        std::mem::take(&mut self.forgotten)
     }
 }

@@ -11,7 +11,7 @@ mod solicited;
 pub mod sysctl;
 
 pub use host::{HostError, LinuxHost};
-pub use neighbours::{GATEWAY_IPV4, GATEWAY_IPV6, Neighbour, Neighbours};
+pub use neighbours::Neighbours;
 pub use netlink::Refused;
-pub use rules::{Checked, Rules, RulesError};
+pub use rules::{Rules, RulesError};
 pub use sysctl::Sysctl;

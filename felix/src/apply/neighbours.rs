@@ -8,7 +8,7 @@
 //!   one host from each other. With scope host it is never chosen as a source address.
 //! * IPv6: `fe80::1`, held by each workload interface.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Instant;
 
 use model::Mac;
@@ -25,34 +25,18 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use tracing::debug;
 
 use super::solicited::SolicitedGroup;
+use crate::agent::{GATEWAY_IPV4, GATEWAY_IPV6, Neighbour};
 
 /// Netlink protocol of routes, links, addresses and neighbours.
 const NETLINK_ROUTE: isize = 0;
 /// `RTM_NEWNEIGH`.
 const NEW_NEIGHBOUR: u16 = 28;
 
-/// Every workload's IPv4 gateway.
-pub const GATEWAY_IPV4: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-
-/// Every workload's IPv6 gateway: a link-local address that the host's end of the link holds.
-pub const GATEWAY_IPV6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
-
 /// Prefix length of the IPv6 gateway on the interface.
 const GATEWAY_PREFIX: u8 = 64;
 
 /// Index of `lo`, in every network namespace.
 const LOOPBACK: u32 = 1;
-
-/// A permanent neighbour entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Neighbour {
-    /// Interface index.
-    pub interface: u32,
-    /// The workload's address.
-    pub address: IpAddr,
-    /// The workload's Ethernet address.
-    pub mac: Mac,
-}
 
 /// Writes neighbour entries and addresses.
 #[derive(Debug)]

@@ -14,8 +14,9 @@ use netlink_packet_netfilter::nftables::{
 };
 
 use super::encode::messages;
-use crate::limits::{PREPARED_AT_ONCE, TRANSACTION_ATTEMPTS};
-use crate::render::{Change, Ruleset, TABLE, Touched, changes, creation, preparation, rule_text};
+use crate::agent::Checked;
+use crate::limits::TRANSACTION_ATTEMPTS;
+use crate::render::{Change, TABLE, rule_text};
 
 /// Attributes: of anything in a table, of a rule, of an expression, of a counter.
 const OF_TABLE: u16 = 1;
@@ -50,33 +51,19 @@ pub enum RulesError {
         /// The kernel's answer.
         cause: Refused,
     },
+    /// Somebody else has changed the table.
+    #[error("somebody else has changed table inet cambric-felix")]
+    Changed,
     /// Any other request failed.
     #[error("nftables: {0}")]
     Refused(#[from] Refused),
-}
-
-/// What a look at the table found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checked {
-    /// It is as we left it.
-    Intact,
-    /// Somebody had changed it; it is again as it should be.
-    Healed,
-    /// Somebody wrote to some table before it was known what our last transaction had made of ours:
-    /// it was written anew, to be sure.
-    Renewed,
-    /// Nothing was written yet.
-    Nothing,
 }
 
 /// The table's keeper.
 #[derive(Debug)]
 pub struct Rules {
     requests: Requests,
-    held: Option<Ruleset>,
     known: Known,
-    /// Times that somebody else's change to the table was undone.
-    foreign_edits: u64,
     /// Transactions carried out.
     transactions: u64,
 }
@@ -85,6 +72,8 @@ pub struct Rules {
 /// whichever table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
+    /// Nothing was written yet.
+    Unwritten,
     /// As our last transaction left it in this generation; how the kernel lists that is still to be
     /// read.
     Unlisted(u32),
@@ -110,9 +99,7 @@ impl Rules {
         let requests = Requests::open(NETLINK_NETFILTER).map_err(RulesError::Socket)?;
         let mut rules = Self {
             requests,
-            held: None,
-            known: Known::Doubtful,
-            foreign_edits: 0,
+            known: Known::Unwritten,
             transactions: 0,
         };
         match rules.generation() {
@@ -139,69 +126,38 @@ impl Rules {
         }
     }
 
-    /// Makes the table hold `wanted`, in one transaction. The first write replaces whatever an
-    /// earlier run left; later ones write the difference, which is among what was `touched`.
+    /// Carries out steps in one transaction. Steps that begin with [`Change::AddTable`] replace whatever
+    /// is there.
     ///
     /// # Errors
     ///
-    /// Nothing was changed; the next attempt writes the table as a whole.
-    pub fn apply(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), RulesError> {
-        if let Some(mut held) = self.held.take() {
-            let steps = changes(&held, wanted, touched);
-            if steps.is_empty() || matches!(self.change(&steps), Ok(true)) {
-                held.follow(wanted, touched);
-                self.held = Some(held);
-                return Ok(());
-            }
-            // The table is not what we took it for: write it as a whole.
-            self.foreign_edits += 1;
+    /// Nothing was changed: the kernel refuses, or the steps do not replace the table and somebody else
+    /// has changed it.
+    pub fn write(&mut self, steps: &[Change]) -> Result<(), RulesError> {
+        match steps.first() {
+            Some(Change::AddTable) => self.create(steps),
+            _ => self.change(steps),
         }
-        self.create(wanted)?;
-        self.held = Some(wanted.clone());
-        Ok(())
     }
 
-    /// Makes a bounded part of what `wanted` has more, in a transaction of its own: sets and chains
-    /// to which no packet comes before [`apply`](Self::apply) writes the rest. Returns whether it did,
-    /// and is to be called again. The kernel looks a set up among all others of the table, so that
-    /// thousands of them take it seconds. What fails is left to `apply`.
-    pub fn prepare(&mut self, wanted: &Ruleset, touched: &Touched) -> bool {
-        let Some(mut held) = self.held.take() else {
-            return false;
-        };
-        let part = preparation(&held, wanted, touched, PREPARED_AT_ONCE);
-        let done = part.is_some_and(|part| {
-            let steps = changes(&held, wanted, &part);
-            let done = matches!(self.change(&steps), Ok(true));
-            if done {
-                held.follow(wanted, &part);
-            }
-            done
-        });
-        self.held = Some(held);
-        done
-    }
-
-    /// Compares the table with what we left, and heals it. Costs one small request as long as
-    /// nobody changes any nftables rules.
+    /// Compares the table with what was left. Costs one small request as long as nobody changes any
+    /// nftables rules.
     ///
     /// # Errors
     ///
-    /// The kernel did not answer, or refused to heal.
+    /// The kernel did not answer.
     pub fn check(&mut self) -> Result<Checked, RulesError> {
-        let Some(held) = self.held.clone() else {
+        if self.known == Known::Unwritten {
             return Ok(Checked::Nothing);
-        };
+        }
         self.list()?;
         self.look()?;
-        let found = match self.known {
-            Known::Listed { .. } | Known::Unlisted(_) => return Ok(Checked::Intact),
-            Known::Doubtful => Checked::Renewed,
-            Known::Changed => Checked::Healed,
-        };
-        self.create(&held)?;
-        self.foreign_edits += u64::from(found == Checked::Healed);
-        Ok(found)
+        Ok(match self.known {
+            Known::Unwritten => Checked::Nothing,
+            Known::Listed { .. } | Known::Unlisted(_) => Checked::Intact,
+            Known::Doubtful => Checked::Doubtful,
+            Known::Changed => Checked::Changed,
+        })
     }
 
     /// Packets counted by each rule, chain by chain; `None` for a rule that does not count.
@@ -220,44 +176,31 @@ impl Rules {
         Ok(packets)
     }
 
-    /// The ruleset last written.
-    pub const fn held(&self) -> Option<&Ruleset> {
-        self.held.as_ref()
-    }
-
-    /// How often a foreign change was undone.
-    pub const fn foreign_edits(&self) -> u64 {
-        self.foreign_edits
-    }
-
     /// Transactions carried out.
     pub const fn transactions(&self) -> u64 {
         self.transactions
     }
 
-    /// Writes the table as a whole, whatever is there.
-    fn create(&mut self, wanted: &Ruleset) -> Result<(), RulesError> {
-        let steps = creation(wanted);
-        let made = self.transact(&steps, |rules| Ok(Some(rules.generation()?)))?;
+    /// Replaces the table, whatever is there.
+    fn create(&mut self, steps: &[Change]) -> Result<(), RulesError> {
+        let made = self.transact(steps, |rules| Ok(Some(rules.generation()?)))?;
         if let Some(made) = made {
             self.known = Known::Unlisted(made);
         }
         Ok(())
     }
 
-    /// Changes the table in one transaction; returns false, and does nothing, if somebody else has
-    /// changed it. What was in doubt stays so.
-    fn change(&mut self, steps: &[Change]) -> Result<bool, RulesError> {
+    /// Changes the table; does nothing if somebody else has changed it. What was in doubt stays so.
+    fn change(&mut self, steps: &[Change]) -> Result<(), RulesError> {
         let made = self.transact(steps, |rules| {
             let generation = rules.look()?;
             Ok((rules.known != Known::Changed).then_some(generation))
         })?;
-        if let Some(made) = made
-            && self.known != Known::Doubtful
-        {
+        let made = made.ok_or(RulesError::Changed)?;
+        if self.known != Known::Doubtful {
             self.known = Known::Unlisted(made);
         }
-        Ok(made.is_some())
+        Ok(())
     }
 
     /// Carries steps out in one transaction, on the generation that `on` tells, and returns the one

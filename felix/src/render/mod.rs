@@ -14,7 +14,7 @@ mod outgoing;
 mod policy;
 mod ruleset;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 mod translate;
 

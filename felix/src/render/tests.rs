@@ -222,11 +222,11 @@ fn between(old: &Ruleset, new: &Ruleset) -> Vec<Change> {
 }
 
 /// A table that takes steps as the kernel does, and refuses what it would refuse.
-#[derive(Default)]
-struct Kernel(Option<Ruleset>);
+#[derive(Debug, Default)]
+pub(crate) struct Kernel(pub(crate) Option<Ruleset>);
 
 impl Kernel {
-    fn take(&mut self, step: &Change) {
+    pub(crate) fn take(&mut self, step: &Change) {
         if let Change::AddTable = step {
             self.0.get_or_insert_default();
             return;

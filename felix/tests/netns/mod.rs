@@ -4,6 +4,7 @@
 
 pub(crate) mod host;
 pub(crate) mod packet;
+pub(crate) mod process;
 
 use std::os::fd::OwnedFd;
 use std::process::{Command, Output};

@@ -1,6 +1,5 @@
 //! What is said of endpoints that cannot be, and of interfaces that nobody claims.
 
-use fib_sync::Fib as _;
 use model::EndpointStatus;
 use serde_json::json;
 
@@ -127,10 +126,7 @@ fn a_route_that_is_refused_stays_an_error_while_it_is_tried_again() {
     // At every instant from here to the next attempts.
     for _ in 0..200 {
         world.now = world.now + Duration::from_millis(100);
-        world.agent.turn(world.now, &mut world.host);
-        while let Some(command) = world.agent.poll_command(world.now) {
-            world.fib.submit(command);
-        }
+        world.turn();
         assert_eq!(world.state(), refused, "on its way");
         world.settle();
         assert_eq!(world.state(), refused);

@@ -34,6 +34,8 @@ enum Act {
     RefuseRoute(bool),
     /// Connections are forgotten late, or at once.
     ForgetLate(bool),
+    /// The host carries nothing out, or all that has waited.
+    Stall(bool),
     /// The store is away, or was read in full.
     Store(bool),
     Overrun,
@@ -57,6 +59,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => any::<bool>().prop_map(Act::RefuseInterface),
         1 => any::<bool>().prop_map(Act::RefuseRoute),
         1 => any::<bool>().prop_map(Act::ForgetLate),
+        2 => any::<bool>().prop_map(Act::Stall),
         1 => any::<bool>().prop_map(Act::Store),
         1 => Just(Act::Overrun),
         2 => (0..40_000_u64).prop_map(Act::Pass),
@@ -92,8 +95,9 @@ impl Told {
 
     /// The kernel takes entries away with a link that goes down.
     fn drop_entries(&mut self, index: u32) {
-        let neighbours = &mut self.world.host.neighbours;
-        neighbours.retain(|entry| entry.interface != index);
+        let host = &mut self.world.host;
+        host.neighbours.retain(|entry| entry.interface != index);
+        host.down.insert(index);
     }
 
     fn act(&mut self, act: &Act) {
@@ -122,8 +126,9 @@ impl Told {
             Act::Up(interface, up) => {
                 if let Some(index) = self.link(*interface) {
                     self.world.kernel.borrow_mut().set_link_up(index, *up);
-                    if !*up {
-                        self.drop_entries(index);
+                    match *up {
+                        true => drop(self.world.host.down.remove(&index)),
+                        false => self.drop_entries(index),
                     }
                 }
             }
@@ -149,6 +154,7 @@ impl Told {
                 kernel.refuse(prefix, refuse.then_some(1));
             }
             Act::ForgetLate(late) => self.world.host.forgets_late = *late,
+            Act::Stall(stalls) => self.world.host.stalls = *stalls,
             Act::Store(true) => self.world.agent.store_in_sync(),
             Act::Store(false) => self.world.agent.store_unread(),
             Act::Overrun => {
@@ -182,6 +188,7 @@ impl Told {
             Act::RefuseInterface(false),
             Act::RefuseRoute(false),
             Act::ForgetLate(false),
+            Act::Stall(false),
         ] {
             self.act(&act);
         }
@@ -213,7 +220,7 @@ impl Told {
             neighbours: neighbours
                 .map(|entry| (name(entry.interface), entry.address))
                 .collect(),
-            rules: world.host.rules.clone(),
+            rules: world.host.rules(),
             unclaimed: unclaimed.collect(),
             views: views.collect(),
             waits: world.agent.waiting_for().len(),

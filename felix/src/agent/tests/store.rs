@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::limits::PREPARATIONS_PER_WRITE_MAX;
 
 #[test]
 fn before_the_store_is_read_nothing_passes_and_nothing_is_touched() {
@@ -17,7 +16,7 @@ fn before_the_store_is_read_nothing_passes_and_nothing_is_touched() {
         .unwrap();
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.pass(Duration::from_secs(300));
-    let rules = world.host.rules.clone().expect("the closed rules");
+    let rules = world.host.rules().expect("the closed rules");
     assert!(rules.sets["workloads"].elements.is_empty());
     assert_eq!(world.routes(), [("10.65.0.9/32".to_owned(), index)].into());
     assert_eq!(world.agent.waiting_for()[0], Waiting::Store);
@@ -31,12 +30,13 @@ fn a_restart_leaves_rules_and_routes_in_force_and_then_removes_strays() {
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.endpoint("b", "cali2", &["10.65.0.2/32"]);
     world.in_sync();
-    let rules = world.host.rules.clone();
+    let rules = world.host.rules();
     assert_eq!(world.routes().len(), 2);
     world.restart();
     world.pass(Duration::from_secs(60));
     assert_eq!(
-        world.host.rules, rules,
+        world.host.rules(),
+        rules,
         "rules stay while the store is not read"
     );
     assert_eq!(world.routes().len(), 2);
@@ -62,7 +62,7 @@ fn what_a_store_tells_by_and_by_counts_when_all_of_it_is_there() {
         world.link("cali2");
         tell(&mut world);
         world.in_sync();
-        let (rules, routes) = (world.host.rules.clone(), world.routes());
+        let (rules, routes) = (world.host.rules(), world.routes());
         assert_eq!(routes.len(), 2);
         if from_snapshot {
             world.restart();
@@ -81,7 +81,7 @@ fn what_a_store_tells_by_and_by_counts_when_all_of_it_is_there() {
         }
         world.pass(Duration::from_secs(600));
         assert_eq!(world.routes(), routes);
-        assert_eq!(world.host.rules, rules);
+        assert_eq!(world.host.rules(), rules);
         let waits = world.agent.waiting_for().first().cloned();
         assert_eq!(
             waits,
@@ -125,7 +125,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
         );
     }
     world.in_sync();
-    let (rules, routes) = (world.host.rules.clone(), world.routes());
+    let (rules, routes) = (world.host.rules(), world.routes());
     let neighbours = world.host.neighbours.clone();
     assert_eq!((routes.len(), neighbours.len()), (3, 3));
 
@@ -134,7 +134,7 @@ fn nothing_is_removed_on_the_strength_of_a_snapshot() {
     world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.agent.store_restored();
     world.pass(Duration::from_secs(600));
-    assert_eq!(world.host.rules, rules);
+    assert_eq!(world.host.rules(), rules);
     assert_eq!(world.routes(), routes);
     assert_eq!(world.host.neighbours, neighbours);
 
@@ -176,7 +176,7 @@ fn an_interface_that_comes_back_while_the_store_is_away_gets_its_route_again() {
 fn tunnels_to_the_host_pass_until_pools_use_them() {
     let mut world = World::new();
     let asks = |world: &World| {
-        let rules = world.host.rules.as_ref().expect("rules");
+        let rules = world.host.rules().expect("rules");
         let text = format!("{:?}", rules.chains["guard-input"]);
         text.contains("tunnel-to-host")
     };
@@ -201,22 +201,39 @@ fn tunnels_to_the_host_pass_until_pools_use_them() {
 }
 
 #[test]
-fn rules_are_written_though_preparation_never_ends() {
+fn store_lost_right_after_a_full_read_is_applied_as_it_was_read() {
+    for from_snapshot in [false, true] {
+        let mut world = World::new();
+        let index = world.link("cali1");
+        world.link("cali2");
+        if from_snapshot {
+            world.endpoint("old", "cali2", &["10.65.0.2/32"]);
+            world.agent.store_restored();
+            world.settle();
+            world.agent.change(&key("old"), None);
+        }
+        world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+        world.agent.store_in_sync();
+        world.agent.store_unread();
+        // A part of the next reading.
+        world.agent.change(&key("a"), None);
+        world.pass(Duration::from_secs(60));
+        assert_eq!(world.routes(), [("10.65.0.1/32".to_owned(), index)].into());
+        assert!(world.guards("cali1", [10, 65, 0, 1]));
+    }
+}
+
+#[test]
+fn snapshot_after_a_full_read_is_ignored() {
     let mut world = World::new();
     world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
     world.in_sync();
-    world.host.prepares = true;
-    let writes = world.host.writes;
-    // New things come all the time.
-    for nth in 0..=PREPARATIONS_PER_WRITE_MAX {
-        assert_eq!(world.host.writes, writes, "written in turn {nth}");
-        let pod = format!("p{nth}");
-        world.endpoint(&pod, "cali1", &[&format!("10.65.0.{}/32", nth % 250)]);
-        world.agent.turn(world.now, &mut world.host);
-    }
-    assert_eq!(world.host.writes, writes + 1);
-    // The next ones are prepared again.
-    world.endpoint("last", "cali2", &["10.65.1.1/32"]);
-    world.agent.turn(world.now, &mut world.host);
-    assert_eq!(world.host.writes, writes + 1);
+    world.agent.store_unread();
+    world.agent.change(&key("a"), None);
+    world.agent.store_restored();
+    world.settle();
+    assert_eq!(world.routes().len(), 1);
+    world.in_sync();
+    assert_eq!(world.routes(), BTreeMap::new());
 }

@@ -1,28 +1,28 @@
 //! An agent with a host that remembers, beside an in-memory kernel.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use fib_sync::memory::{Kernel, MemoryFib};
-use fib_sync::{Fib, Instant, Link};
+use fib_sync::{Fib, Instant};
 use model::EndpointState;
 use serde_json::json;
 
 use super::super::*;
-use crate::apply::{Checked, Neighbour};
-use crate::render::{Key, Ruleset, Touched, changes};
+use crate::render::tests::Kernel as Tables;
+use crate::render::{Change, Key, Ruleset};
 
 pub(super) const HOST: &str = "n1";
 
 /// A host that remembers, and fails on demand.
 #[derive(Default)]
 pub(super) struct Fake {
-    pub(super) rules: Option<Ruleset>,
-    /// They were written by this run, not an earlier one.
-    pub(super) knows_rules: bool,
+    /// The packet filter.
+    pub(super) tables: Tables,
+    /// Transactions that changed anything.
     pub(super) writes: usize,
     pub(super) edited: bool,
     pub(super) configured: BTreeMap<u32, usize>,
@@ -32,103 +32,120 @@ pub(super) struct Fake {
     /// Addresses whose connections are still to be forgotten, and whether that is put off.
     pub(super) forgetting: BTreeSet<IpAddr>,
     pub(super) forgets_late: bool,
-    /// There is always something to prepare, as in a store that never rests.
-    pub(super) prepares: bool,
     pub(super) refuse_rules: bool,
     pub(super) refuse_interface: Option<String>,
     pub(super) refuse_host: bool,
     pub(super) hosts: usize,
+    /// It carries nothing out for now.
+    pub(super) stalls: bool,
+    /// Interfaces that are down or gone, and take no neighbor entries.
+    pub(super) down: BTreeSet<u32>,
+    queue: VecDeque<(u64, HostCommand)>,
 }
 
-impl Host for Fake {
-    fn rules_present(&mut self) -> Result<bool, Failed> {
-        Ok(self.rules.is_some())
+impl Fake {
+    /// The rules in force.
+    pub(super) fn rules(&self) -> Option<Ruleset> {
+        self.tables.0.clone()
     }
 
-    fn write_rules(&mut self, wanted: &Ruleset, touched: &Touched) -> Result<(), Failed> {
-        if self.refuse_rules {
-            return Err(Failed("no nftables".into()));
+    /// Commands that are not carried out.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn submit(&mut self, number: u64, command: HostCommand) {
+        match command {
+            HostCommand::Forget(addresses) => {
+                self.forgotten.extend(&addresses);
+                self.forgetting.extend(addresses);
+            }
+            command => self.queue.push_back((number, command)),
         }
-        let mut rules = match &self.rules {
-            Some(rules) if self.knows_rules => rules.clone(),
-            _ => Ruleset::default(),
-        };
-        let steps = changes(&rules, wanted, touched);
-        self.writes += usize::from(!steps.is_empty());
-        rules.follow(wanted, touched);
-        // Who has one of these next does not use it yet.
-        let mut in_force = wanted.clone();
-        for (name, set) in &mut in_force.sets {
-            let held = rules.sets.get(name).map(|set| &set.elements);
-            set.elements.retain(|key, _| {
-                let put_off = match key {
-                    Key::InterfaceIpv4(_, address) => self.forgetting.contains(&(*address).into()),
-                    Key::InterfaceIpv6(_, address) => self.forgetting.contains(&(*address).into()),
-                    _ => false,
+    }
+
+    /// Carries out the next command. Connections are forgotten once there is none.
+    pub(super) fn poll_event(&mut self) -> Option<(u64, HostEvent)> {
+        if self.stalls {
+            return None;
+        }
+        if let Some((number, command)) = self.queue.pop_front() {
+            return Some((number, self.carry_out(command)));
+        }
+        if self.forgets_late || self.forgetting.is_empty() {
+            return None;
+        }
+        let forgotten = std::mem::take(&mut self.forgetting);
+        Some((0, HostEvent::Forgotten(forgotten)))
+    }
+
+    fn carry_out(&mut self, command: HostCommand) -> HostEvent {
+        let refused = |reason: &str| Failed(reason.into());
+        match command {
+            HostCommand::FindRules => HostEvent::RulesFound(Ok(self.tables.0.is_some())),
+            HostCommand::WriteRules(steps) => {
+                HostEvent::RulesWritten(self.write(&steps).map_err(refused))
+            }
+            HostCommand::CheckRules => HostEvent::RulesChecked(Ok(self.check())),
+            HostCommand::ConfigureHost { .. } if self.refuse_host => {
+                HostEvent::HostConfigured(Err(refused("read-only")))
+            }
+            HostCommand::ConfigureHost { .. } => {
+                self.hosts += 1;
+                HostEvent::HostConfigured(Ok(()))
+            }
+            HostCommand::ConfigureInterface { link, ipv6 } => {
+                let outcome = match &self.refuse_interface {
+                    Some(reason) => Err(refused(reason)),
+                    None => Ok(()),
                 };
-                !put_off || held.is_some_and(|held| held.contains_key(key))
-            });
+                if outcome.is_ok() {
+                    *self.configured.entry(link.index).or_default() += 1;
+                    self.ipv6.extend(ipv6.then_some(link.index));
+                }
+                HostEvent::InterfaceConfigured(link.index, outcome)
+            }
+            HostCommand::ListNeighbors => {
+                let listed = self.neighbours.iter().copied().collect();
+                HostEvent::NeighborsListed(Ok(listed))
+            }
+            HostCommand::PutNeighbor(neighbor) if self.down.contains(&neighbor.interface) => {
+                HostEvent::NeighborPut(neighbor, Err(refused("the network is down")))
+            }
+            HostCommand::PutNeighbor(neighbor) => {
+                let place = |n: &Neighbour| (n.interface, n.address);
+                self.neighbours.retain(|n| place(n) != place(&neighbor));
+                self.neighbours.insert(neighbor);
+                HostEvent::NeighborPut(neighbor, Ok(()))
+            }
+            HostCommand::DeleteNeighbor(neighbor) => {
+                self.neighbours.remove(&neighbor);
+                HostEvent::NeighborDeleted(neighbor, Ok(()))
+            }
+            HostCommand::Forget(_) => unreachable!("it is never queued"),
         }
-        assert_eq!(rules, in_force, "something was not touched");
-        (self.rules, self.knows_rules) = (Some(rules), true);
+    }
+
+    fn write(&mut self, steps: &[Change]) -> Result<(), &'static str> {
+        let replaces = steps.first() == Some(&Change::AddTable);
+        if self.refuse_rules {
+            return Err("no nftables");
+        }
+        if self.edited && !replaces {
+            return Err("somebody else has changed the table");
+        }
+        self.edited = false;
+        let before = self.rules();
+        steps.iter().for_each(|step| self.tables.take(step));
+        self.writes += usize::from(before != self.rules());
         Ok(())
     }
 
-    fn prepare_rules(&mut self, _: &Ruleset, _: &Touched) -> bool {
-        self.prepares
-    }
-
-    fn check_rules(&mut self) -> Result<Checked, Failed> {
-        match std::mem::take(&mut self.edited) {
-            true => Ok(Checked::Healed),
-            false => Ok(Checked::Intact),
-        }
-    }
-
-    fn configure(&mut self, _: bool) -> Result<(), Failed> {
-        if self.refuse_host {
-            return Err(Failed("read-only".into()));
-        }
-        self.hosts += 1;
-        Ok(())
-    }
-
-    fn configure_interface(&mut self, link: &Link, ipv6: bool) -> Result<(), Failed> {
-        if let Some(reason) = &self.refuse_interface {
-            return Err(Failed(reason.clone()));
-        }
-        *self.configured.entry(link.index).or_default() += 1;
-        if ipv6 {
-            self.ipv6.insert(link.index);
-        }
-        Ok(())
-    }
-
-    fn neighbours(&mut self) -> Result<Vec<Neighbour>, Failed> {
-        Ok(self.neighbours.iter().copied().collect())
-    }
-
-    fn put_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
-        self.neighbours
-            .retain(|n| (n.interface, n.address) != (neighbour.interface, neighbour.address));
-        self.neighbours.insert(*neighbour);
-        Ok(())
-    }
-
-    fn delete_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), Failed> {
-        self.neighbours.remove(neighbour);
-        Ok(())
-    }
-
-    fn forget(&mut self, addresses: &BTreeSet<IpAddr>) {
-        self.forgotten.extend(addresses);
-        self.forgetting.extend(addresses);
-    }
-
-    fn take_forgotten(&mut self) -> BTreeSet<IpAddr> {
-        match self.forgets_late {
-            true => BTreeSet::new(),
-            false => std::mem::take(&mut self.forgetting),
+    fn check(&self) -> Checked {
+        match (&self.tables.0, self.edited) {
+            (None, _) => Checked::Nothing,
+            (Some(_), true) => Checked::Changed,
+            (Some(_), false) => Checked::Intact,
         }
     }
 }
@@ -158,7 +175,7 @@ impl World {
     /// The agent dies and is started again; host and kernel stay.
     pub(super) fn restart(&mut self) {
         self.agent = Agent::new(self.now, AgentConfig::new(HOST));
-        self.host.knows_rules = false;
+        self.host.queue.clear();
         self.fib = MemoryFib::new(&self.kernel);
     }
 
@@ -184,21 +201,44 @@ impl World {
     pub(super) fn settle(&mut self) {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..100 {
-            self.agent.turn(self.now, &mut self.host);
-            let mut busy = !self.host.forgets_late && !self.host.forgetting.is_empty();
-            while let Some(command) = self.agent.poll_command(self.now) {
-                self.fib.submit(command);
-                busy = true;
-            }
+            let mut busy = self.turn();
             while let std::task::Poll::Ready(event) = self.fib.poll_event(&mut context) {
                 self.agent.handle(self.now, &event);
                 busy = true;
             }
             if !busy {
+                self.compare_rules();
                 return;
             }
         }
         panic!("never at rest");
+    }
+
+    /// One turn of the agent, and what its host makes of it. Returns whether anything came of it.
+    pub(super) fn turn(&mut self) -> bool {
+        self.agent.turn(self.now);
+        let mut busy = false;
+        while let Some((number, command)) = self.agent.poll_host_command() {
+            self.host.submit(number, command);
+            busy = true;
+        }
+        while let Some((number, event)) = self.host.poll_event() {
+            self.agent.handle_host(self.now, number, event);
+            busy = true;
+        }
+        while let Some(command) = self.agent.poll_command(self.now) {
+            self.fib.submit(command);
+            busy = true;
+        }
+        busy
+    }
+
+    /// Where the agent says that the rules are in force, they are.
+    fn compare_rules(&self) {
+        if self.agent.rules_in_sync() && !self.agent.keeps_rules() && !self.host.edited {
+            let wanted = self.agent.desired().rules();
+            assert_eq!(self.host.rules().as_ref(), Some(wanted));
+        }
     }
 
     /// Lets time pass, from one deadline to the next.
@@ -248,7 +288,7 @@ impl World {
 
     pub(super) fn guards(&self, interface: &str, address: [u8; 4]) -> bool {
         let key = Key::InterfaceIpv4(interface.into(), address.into());
-        let rules = self.host.rules.as_ref().expect("rules");
+        let rules = self.host.rules().expect("rules");
         rules.sets["sources-ipv4"].elements.contains_key(&key)
     }
 }

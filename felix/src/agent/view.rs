@@ -1,17 +1,17 @@
-//! What an agent can tell of itself.
+//! The agent's state, for reports.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use datastore::Unready;
-use fib_sync::{FibStatus, FibSummary, FibView, Route, RouteKey};
+use fib_sync::{FibSummary, FibView, Instant, Route, RouteKey};
 use model::{EndpointState, EndpointStatus};
 
-use super::core::{Agent, GRACE_OVER};
-use super::interface::is_up;
+use super::core::Agent;
+use super::links::is_up;
 use super::retry::Retry;
 use crate::calc::{Desired, EndpointId, Placement};
-use crate::limits::REFUSAL_ATTEMPTS;
+use crate::render::Ruleset;
 
 /// How one endpoint fares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,39 +70,44 @@ impl Agent {
 
     /// Whether the store has been read in full.
     pub const fn is_store_in_sync(&self) -> bool {
-        self.in_sync
+        self.trust.is_in_sync()
     }
 
     /// Whether the host is being brought into the state that the store asks for: the store was
     /// read in full, and may be acted upon.
     pub const fn is_active(&self) -> bool {
-        self.active
+        self.trust.is_applied()
     }
 
     /// Whether the time is over that interfaces were given to come up since the store was first
     /// read in full: what is not up now was not left so by the start.
     pub fn is_settled(&self) -> bool {
-        self.grace == Some(GRACE_OVER)
+        self.routes.is_settled()
     }
 
     /// How often a foreign change to the packet filter was undone.
     pub const fn foreign_edits(&self) -> u64 {
-        self.foreign_edits
+        self.rules.foreign_edits()
     }
 
     /// Why the packet filter in force is not the wanted one.
     pub fn rules_problem(&self) -> Option<&str> {
-        self.rules_written.reason()
+        self.rules.problem()
+    }
+
+    /// Returns the packet filter as this run has written it.
+    pub const fn rules_held(&self) -> Option<&Ruleset> {
+        self.rules.held()
     }
 
     /// Whether the next turn goes on with what this one began: it is due as soon as others had theirs.
     pub const fn is_under_way(&self) -> bool {
-        self.preparing
+        self.rules.is_preparing()
     }
 
     /// Whether the wanted packet filter is in force.
     pub fn rules_in_sync(&self) -> bool {
-        self.active && self.unwritten.is_empty()
+        self.trust.is_applied() && self.rules.in_sync()
     }
 
     /// Every endpoint of this host.
@@ -138,39 +143,45 @@ impl Agent {
 
     /// Every route wanted or held.
     pub fn routes(&self) -> impl Iterator<Item = FibView<'_>> {
-        self.reconciler.routes()
+        self.routes.all()
     }
 
     /// Foreign routes that carry Felix's protocol.
     pub fn foreign_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
-        self.reconciler.foreigners()
+        self.routes.foreign()
     }
 
     /// The routes in numbers.
     pub fn route_summary(&self) -> FibSummary {
-        self.reconciler.summary()
+        self.routes.summary()
     }
 
     /// The name of a link.
     pub fn link_name(&self, index: u32) -> Option<&str> {
-        self.links.at(index).map(|link| link.name.as_str())
+        self.links.name(index)
+    }
+
+    /// Returns interfaces with one of the prefixes that are no endpoint's, each with the time since
+    /// when.
+    pub fn unclaimed(&self) -> impl Iterator<Item = (&str, Instant)> {
+        self.discovery.unclaimed()
     }
 
     /// What is still missing before all is as it should be.
     pub fn waiting_for(&self) -> Vec<Waiting> {
         let mut waiting = Vec::new();
-        if let Some(why) = self.unready {
+        if let Some(why) = self.trust.unready() {
             waiting.push(Waiting::StoreReady(why));
-        } else if !self.in_sync {
+        } else if !self.trust.is_in_sync() {
             waiting.push(Waiting::Store);
         }
         if !self.rules_in_sync() {
             waiting.push(Waiting::Rules(self.rules_problem().map(str::to_owned)));
         }
-        if let Some(reason) = self.host_configured.reason() {
+        if let Some(reason) = self.router.problem() {
             waiting.push(Waiting::Host(reason.to_owned()));
         }
-        if !self.reconciler.in_sync() {
+        if !self.routes.in_sync() {
             waiting.push(Waiting::Routes);
         }
         waiting
@@ -197,17 +208,14 @@ impl Agent {
             let what = if link.up { "has no carrier" } else { "is down" };
             return Some(Obstacle::down(format!("interface {name} {what}")));
         }
-        let configured = self.setups.get(name).map(|setup| &setup.configured);
-        match configured {
-            Some(retry @ Retry::Failed { reason, .. }) => {
-                let reason = format!("interface {name} is not configured: {reason}");
-                return Some(Obstacle::refused(retry.is_lasting(), reason));
-            }
-            Some(Retry::Done) => {}
-            Some(Retry::Due) | None => {
-                let reason = format!("interface {name} is not configured yet");
-                return Some(Obstacle::down(reason));
-            }
+        let configured = self.interfaces.configured(name);
+        if let Some((retry, reason)) = configured.and_then(|retry| Some((retry, retry.reason()?))) {
+            let reason = format!("interface {name} is not configured: {reason}");
+            return Some(Obstacle::refused(retry.is_lasting(), reason));
+        }
+        if !configured.is_some_and(Retry::is_done) {
+            let reason = format!("interface {name} is not configured yet");
+            return Some(Obstacle::down(reason));
         }
         let all = || endpoint.addresses.iter();
         let missing = all().filter_map(|address| self.route_obstacle(name, *address));
@@ -221,67 +229,31 @@ impl Agent {
     }
 
     fn route_obstacle(&self, interface: &str, address: IpAddr) -> Option<Obstacle> {
-        if !self.routed.contains_key(&(interface.to_owned(), address)) {
+        if !self.routes.is_wanted(interface, address, None) {
             if self.resting.contains(&address) {
                 let reason = format!("the connections that {address} had are being forgotten");
                 return Some(Obstacle::down(reason));
             }
             let reason = self.rules_problem().unwrap_or("not written yet");
             let reason = format!("no route to {address}: packet filter {reason}");
-            return Some(Obstacle::refused(self.rules_written.is_lasting(), reason));
+            return Some(Obstacle::refused(self.rules.is_refused(), reason));
         }
-        if let Some(why) = self.refused_routes.get(&address) {
+        if let Some(why) = self.routes.refused(address) {
             let reason = format!("route to {address} is refused: {why}");
             return Some(Obstacle::refused(true, reason));
         }
-        let view = self.reconciler.lookup(&self.route_key(address))?;
-        let is_there = view.status == FibStatus::Acked;
+        let is_there = self.routes.is_installed(address);
         (!is_there).then(|| Obstacle::down(format!("route to {address} is on its way")))
     }
 
-    /// Looks at routes that may not be in the kernel as wanted, and keeps in mind which of them it
-    /// refuses for good: while one is tried again, it is no less refused.
-    pub(super) fn note_routes(&mut self) {
-        for address in std::mem::take(&mut self.unsettled) {
-            let desired = self.calculator.desired();
-            let holder = desired.routes.get(&address);
-            let Some(endpoint) = holder.and_then(|name| desired.interfaces.get(name)) else {
-                continue;
-            };
-            let place = (endpoint.interface.clone(), address);
-            if !self.routed.contains_key(&place) {
-                continue;
-            }
-            self.untold.insert(endpoint.id.clone());
-            let view = self.reconciler.lookup(&self.route_key(address));
-            // Without the number of attempts, the reason stays the same.
-            let why = match view.as_ref().map(|view| &view.status) {
-                Some(FibStatus::Acked) | None => {
-                    self.refused_routes.remove(&address);
-                    continue;
-                }
-                Some(FibStatus::Failed {
-                    error, attempts, ..
-                }) if *attempts >= REFUSAL_ATTEMPTS => Some(error.to_string()),
-                Some(status @ FibStatus::Conflict { attempts, .. })
-                    if *attempts >= REFUSAL_ATTEMPTS =>
-                {
-                    Some(status.to_string())
-                }
-                Some(_) => None,
-            };
-            self.refused_routes.extend(why.map(|why| (address, why)));
-            self.unsettled.insert(address);
-        }
-    }
-
     fn neighbour_obstacle(&self, interface: u32, address: IpAddr) -> Option<Obstacle> {
-        let (_, retry) = self.entries.refused.get(&(interface, address))?;
-        let reason = format!(
-            "neighbour entry of {address} is refused: {}",
-            retry.reason()?
-        );
-        Some(Obstacle::refused(retry.is_lasting(), reason))
+        let put = self.neighbors.state(interface, address)?;
+        if let Some(reason) = put.reason() {
+            let reason = format!("neighbour entry of {address} is refused: {reason}");
+            return Some(Obstacle::refused(put.is_lasting(), reason));
+        }
+        let is_there = put.is_done();
+        (!is_there).then(|| Obstacle::down(format!("neighbor entry of {address} is on its way")))
     }
 }
 

@@ -1,0 +1,140 @@
+//! Workload interfaces: what was done to each of them, as long as it has its index and stays up.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use fib_sync::{Instant, Link};
+use tracing::{info, warn};
+
+use super::host::{Failed, HostCommand, Orders};
+use super::links::{Links, is_up};
+use super::retry::Retry;
+use crate::calc::Endpoint;
+use crate::limits::INTERFACE_REFRESH;
+
+/// The interfaces that are set up, or being set up, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Interfaces {
+    setups: BTreeMap<String, Setup>,
+}
+
+/// What was done to an interface.
+#[derive(Clone, Debug)]
+struct Setup {
+    /// The link's index.
+    index: u32,
+    /// Settings and addresses.
+    configured: Retry,
+    /// Whether it was set up for IPv6.
+    ipv6: bool,
+    /// When the settings are looked at again.
+    refresh: Instant,
+}
+
+impl Interfaces {
+    /// Returns the names of all.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.setups.keys()
+    }
+
+    /// Returns how far an interface is, if anything was done to it.
+    pub(super) fn configured(&self, name: &str) -> Option<&Retry> {
+        self.setups.get(name).map(|setup| &setup.configured)
+    }
+
+    /// Orders what is due of an endpoint's interface. Returns its index once it is configured.
+    pub(super) fn configure(
+        &mut self,
+        now: Instant,
+        endpoint: &Endpoint,
+        links: &Links,
+        orders: &mut Orders,
+    ) -> Option<u32> {
+        let name = &endpoint.interface;
+        let link = links.named(name).filter(|link| is_up(link))?;
+        let ipv6 = endpoint.addresses.iter().any(IpAddr::is_ipv6);
+        let setup = self.setups.entry(name.clone()).or_insert_with(|| Setup {
+            index: link.index,
+            configured: Retry::default(),
+            ipv6,
+            refresh: now + INTERFACE_REFRESH,
+        });
+        if ipv6 && !setup.ipv6 {
+            // What was ordered lacks the address of the IPv6 gateway; what failed is tried again with it.
+            if setup.configured.timeout().is_none() {
+                setup.configured = Retry::default();
+            }
+            (setup.ipv6, setup.refresh) = (true, now + INTERFACE_REFRESH);
+        }
+        if setup.refresh <= now {
+            setup.configured.again();
+            (setup.ipv6, setup.refresh) = (ipv6, now + INTERFACE_REFRESH);
+        }
+        if setup.configured.is_due(now) {
+            let link = link.clone();
+            setup
+                .configured
+                .order(orders.push(HostCommand::ConfigureInterface { link, ipv6 }));
+        }
+        setup.configured.is_done().then_some(setup.index)
+    }
+
+    /// Takes the answer to a command, if it is the one that is waited for.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        command: u64,
+        link: &Link,
+        outcome: Result<(), Failed>,
+    ) {
+        let name = &link.name;
+        let setup = self.setups.get_mut(name);
+        let Some(setup) = setup.filter(|setup| setup.configured.awaits(command)) else {
+            return;
+        };
+        let was_done = setup.configured.is_done();
+        if let Some(reason) = setup.configured.note(now, outcome) {
+            warn!(
+                interface = name,
+                reason, "not configured; it is tried again"
+            );
+        } else if setup.configured.is_done() && !was_done {
+            info!(interface = name, "configured");
+        }
+    }
+
+    /// Returns when an interface is tried or looked at again.
+    pub(super) fn timeout(&self, name: &str) -> Option<Instant> {
+        let setup = self.setups.get(name)?;
+        Some(setup.configured.timeout().unwrap_or(setup.refresh))
+    }
+
+    /// Forgets what was done to an interface unless it has this index.
+    pub(super) fn keep_only(&mut self, name: &str, index: Option<u32>) {
+        if self
+            .setups
+            .get(name)
+            .is_some_and(|setup| Some(setup.index) != index)
+        {
+            self.setups.remove(name);
+        }
+    }
+
+    /// Forgets what was done to an interface, as far as it had this index.
+    pub(super) fn forget(&mut self, name: &str, index: u32) {
+        if self
+            .setups
+            .get(name)
+            .is_some_and(|setup| setup.index == index)
+        {
+            self.setups.remove(name);
+        }
+    }
+
+    /// Has all of them looked at again.
+    pub(super) fn doubt(&mut self) {
+        for setup in self.setups.values_mut() {
+            setup.configured.doubt();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The kernel's links.
+
+use std::collections::BTreeMap;
+
+use fib_sync::Link;
+
+/// The kernel's links, by index and by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Links {
+    by_index: BTreeMap<u32, Link>,
+    by_name: BTreeMap<String, u32>,
+}
+
+impl Links {
+    pub(super) fn put(&mut self, link: &Link) {
+        self.remove(link.index);
+        self.by_name.insert(link.name.clone(), link.index);
+        self.by_index.insert(link.index, link.clone());
+    }
+
+    pub(super) fn remove(&mut self, index: u32) {
+        if let Some(old) = self.by_index.remove(&index)
+            && self.by_name.get(&old.name) == Some(&index)
+        {
+            self.by_name.remove(&old.name);
+        }
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&Link> {
+        self.by_name
+            .get(name)
+            .and_then(|index| self.by_index.get(index))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
+    pub(super) fn at(&self, index: u32) -> Option<&Link> {
+        self.by_index.get(&index)
+    }
+
+    /// Returns the name of a link.
+    pub(super) fn name(&self, index: u32) -> Option<&str> {
+        self.at(index).map(|link| link.name.as_str())
+    }
+
+    /// Returns the index of a link through which traffic can pass.
+    pub(super) fn up(&self, name: &str) -> Option<u32> {
+        let link = self.named(name).filter(|link| is_up(link));
+        link.map(|link| link.index)
+    }
+}
+
+/// Whether traffic can pass a link: administratively up, and with carrier.
+pub(super) const fn is_up(link: &Link) -> bool {
+    link.up && link.running
+}

@@ -1,0 +1,179 @@
+//! Permanent neighbor entries: wanted, made, and refused.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use fib_sync::Instant;
+use tracing::warn;
+
+use super::host::{Failed, HostCommand, Neighbour, Orders};
+use super::retry::Retry;
+use crate::calc::Endpoint;
+
+/// No address comes before it.
+pub(super) const LOWEST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// The entries of all workload interfaces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Neighbors {
+    /// By index of the interface.
+    entries: BTreeMap<(u32, IpAddr), Entry>,
+    /// Those that an earlier run made were listed.
+    adopted: Retry,
+}
+
+/// An entry that the kernel holds or is to hold.
+#[derive(Clone, Debug)]
+struct Entry {
+    neighbor: Neighbour,
+    put: Retry,
+}
+
+impl Neighbors {
+    /// Orders a list of the entries that an earlier run made, if it is due.
+    pub(super) fn adopt(&mut self, now: Instant, orders: &mut Orders) {
+        if self.adopted.is_due(now) {
+            self.adopted.order(orders.push(HostCommand::ListNeighbors));
+        }
+    }
+
+    /// Takes the list. Returns the interfaces with entries.
+    pub(super) fn listed(
+        &mut self,
+        now: Instant,
+        command: u64,
+        found: Result<Vec<Neighbour>, Failed>,
+    ) -> Vec<u32> {
+        if !self.adopted.awaits(command) {
+            return Vec::new();
+        }
+        let mut interfaces = Vec::new();
+        let outcome = found.map(|found| {
+            // Whatever was put before the list was made is in it.
+            self.entries.retain(|_, entry| !entry.put.is_done());
+            for neighbor in found {
+                let key = (neighbor.interface, neighbor.address);
+                interfaces.push(neighbor.interface);
+                let mut put = Retry::default();
+                put.note::<Failed>(now, Ok(()));
+                self.entries.insert(key, Entry { neighbor, put });
+            }
+        });
+        if let Some(reason) = self.adopted.note(now, outcome) {
+            warn!(reason, "neighbour entries cannot be read");
+        }
+        interfaces
+    }
+
+    /// Whether entries are being listed: until then none is put or deleted.
+    pub(super) const fn are_unlisted(&self) -> bool {
+        self.adopted.is_under_way()
+    }
+
+    /// Returns when they are to be listed again.
+    pub(super) const fn timeout(&self) -> Option<Instant> {
+        self.adopted.timeout()
+    }
+
+    /// Orders the entries of an endpoint. Returns when what was refused is tried again.
+    pub(super) fn put(
+        &mut self,
+        now: Instant,
+        index: u32,
+        endpoint: &Endpoint,
+        orders: &mut Orders,
+    ) -> Option<Instant> {
+        let mac = endpoint.mac?;
+        let mut again = None;
+        for address in &endpoint.addresses {
+            let neighbor = Neighbour {
+                interface: index,
+                address: *address,
+                mac,
+            };
+            let new = || Entry {
+                neighbor,
+                put: Retry::default(),
+            };
+            let entry = self.entries.entry((index, *address)).or_insert_with(new);
+            if entry.neighbor != neighbor {
+                *entry = new();
+            }
+            if entry.put.is_due(now) {
+                entry
+                    .put
+                    .order(orders.push(HostCommand::PutNeighbor(neighbor)));
+            }
+            again = again.into_iter().chain(entry.put.timeout()).min();
+        }
+        again
+    }
+
+    /// Takes the answer to a put, if it is the one that is waited for. Returns whether it was.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        command: u64,
+        neighbor: &Neighbour,
+        interface: &str,
+        outcome: Result<(), Failed>,
+    ) -> bool {
+        let (index, address) = (neighbor.interface, neighbor.address);
+        let entry = self.entries.get_mut(&(index, address));
+        let Some(entry) = entry.filter(|entry| entry.put.awaits(command)) else {
+            return false;
+        };
+        if let Some(reason) = entry.put.note(now, outcome) {
+            warn!(interface, %address, reason, "no neighbour entry");
+        }
+        true
+    }
+
+    /// Orders that entries of an interface are removed, unless they are the endpoint's.
+    pub(super) fn withdraw(
+        &mut self,
+        index: u32,
+        endpoint: Option<&Endpoint>,
+        orders: &mut Orders,
+    ) {
+        let is_wanted = |neighbor: &Neighbour| {
+            endpoint.is_some_and(|endpoint| endpoint.mac_of(neighbor.address) == Some(neighbor.mac))
+        };
+        let on = self.on(index);
+        for neighbor in on.into_iter().filter(|neighbor| !is_wanted(neighbor)) {
+            let entry = self.entries.remove(&(index, neighbor.address));
+            // One that was refused is not there.
+            let is_there = |entry: Entry| entry.put.reason().is_none() || entry.put.is_under_way();
+            if entry.is_some_and(is_there) {
+                orders.push(HostCommand::DeleteNeighbor(neighbor));
+            }
+        }
+    }
+
+    /// An interface is gone or down, and its entries with it.
+    pub(super) fn drop_interface(&mut self, index: u32) {
+        for neighbor in self.on(index) {
+            self.entries.remove(&(index, neighbor.address));
+        }
+        // The list that is under way may have been made before.
+        if self.adopted.is_under_way() {
+            self.adopted.doubt();
+        }
+    }
+
+    /// Has all of them listed again: events were lost.
+    pub(super) const fn doubt(&mut self) {
+        self.adopted.doubt();
+    }
+
+    /// Returns how far an entry is, if it was ordered.
+    pub(super) fn state(&self, index: u32, address: IpAddr) -> Option<&Retry> {
+        self.entries.get(&(index, address)).map(|entry| &entry.put)
+    }
+
+    fn on(&self, index: u32) -> Vec<Neighbour> {
+        let entries = self.entries.range((index, LOWEST)..);
+        let entries = entries.take_while(|((interface, _), _)| *interface == index);
+        entries.map(|(_, entry)| entry.neighbor).collect()
+    }
+}

@@ -1,0 +1,236 @@
+//! The routes of endpoints, handed to the reconciler of `fib-sync`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use fib_sync::{
+    Command, Event, FibStatus, FibSummary, FibView, Instant, Notice, Owner, Reconciler,
+    ReconcilerConfig, Route, RouteKey,
+};
+
+use super::AgentConfig;
+use super::neighbors::LOWEST;
+use crate::limits::{FORMER_METRICS, REFUSAL_ATTEMPTS, ROUTE_GRACE};
+
+/// Routes wanted of the kernel, and what became of them.
+#[derive(Debug)]
+pub(super) struct RouteSync {
+    owner: Owner,
+    table: u32,
+    metric: u32,
+    /// Routes handed to the reconciler: interface and address to interface index.
+    wanted: BTreeMap<(String, IpAddr), u32>,
+    /// Addresses whose routes may not be in the kernel as wanted.
+    unsettled: BTreeSet<IpAddr>,
+    /// Those of them that the kernel refuses time and again, and why.
+    refused: BTreeMap<IpAddr, String>,
+    reconciler: Reconciler,
+    grace: Grace,
+}
+
+/// When own routes that nobody wants are no longer kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grace {
+    /// The datastore was not read in full yet.
+    NotBegun,
+    Until(Instant),
+    Over,
+}
+
+impl RouteSync {
+    pub(super) fn new(now: Instant, config: &AgentConfig) -> Self {
+        let owner = Owner(config.route_protocol);
+        let reconciler = ReconcilerConfig {
+            owner,
+            tables: vec![config.table],
+            tables_read: Vec::new(),
+            metrics: own_metrics(config.endpoint_metric),
+            // Until the store was read in full, nothing is known to be unwanted.
+            grace: Duration::MAX,
+            period: config.route_refresh,
+            install: true,
+            read_foreign: false,
+        };
+        Self {
+            owner,
+            table: config.table,
+            metric: config.endpoint_metric,
+            wanted: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            reconciler: Reconciler::new(now, reconciler),
+            grace: Grace::NotBegun,
+        }
+    }
+
+    /// Takes note of a kernel event.
+    pub(super) fn handle(&mut self, now: Instant, event: &Event) {
+        match event {
+            Event::Applied(key, _) | Event::Changed { key, .. } | Event::Gone(key, _) => {
+                self.unsettled.insert(key.prefix.addr());
+            }
+            // Any route may be otherwise than it was thought to be.
+            Event::DumpDone { .. } | Event::Overrun => {
+                let wanted = self.wanted.keys().map(|(_, address)| *address);
+                self.unsettled.extend(wanted);
+            }
+            _ => {}
+        }
+        self.reconciler.handle(now, event);
+    }
+
+    /// Wants a route of an address over an interface.
+    pub(super) fn want(&mut self, interface: &str, index: u32, address: IpAddr) {
+        self.wanted.insert((interface.to_owned(), address), index);
+        self.unsettled.insert(address);
+        let route = Route::device(self.owner, index);
+        self.reconciler.want(self.key(address), route);
+    }
+
+    /// Whether a route over an interface is wanted, through that index if one is given.
+    pub(super) fn is_wanted(&self, interface: &str, address: IpAddr, index: Option<u32>) -> bool {
+        let wanted = self.wanted.get(&(interface.to_owned(), address));
+        wanted.is_some_and(|held| index.is_none_or(|index| *held == index))
+    }
+
+    /// Withdraws the routes over an interface but those that are to be kept, by address and index.
+    pub(super) fn withdraw(&mut self, interface: &str, keeps: impl Fn(IpAddr, u32) -> bool) {
+        let wanted = self.wanted.range((interface.to_owned(), LOWEST)..);
+        let wanted = wanted.take_while(|((on, _), _)| on == interface);
+        let gone = wanted.filter(|((_, address), index)| !keeps(*address, **index));
+        let gone: Vec<IpAddr> = gone.map(|((_, address), _)| *address).collect();
+        for address in gone {
+            self.wanted.remove(&(interface.to_owned(), address));
+            self.refused.remove(&address);
+            self.reconciler.unwant(&self.key(address));
+        }
+    }
+
+    /// Looks at routes that may not be in the kernel as wanted, and keeps in mind which of them it
+    /// refuses for good: while one is tried again, it is no less refused. `interface` is where an
+    /// address is. Returns the interfaces whose routes were looked at.
+    pub(super) fn settle<'d>(
+        &mut self,
+        interface: impl Fn(IpAddr) -> Option<&'d String>,
+    ) -> BTreeSet<&'d String> {
+        let mut looked_at = BTreeSet::new();
+        for address in std::mem::take(&mut self.unsettled) {
+            let Some(on) = interface(address).filter(|on| self.is_wanted(on, address, None)) else {
+                continue;
+            };
+            looked_at.insert(on);
+            let view = self.reconciler.lookup(&self.key(address));
+            // Without the number of attempts, the reason stays the same.
+            let why = match view.as_ref().map(|view| &view.status) {
+                Some(FibStatus::Acked) | None => {
+                    self.refused.remove(&address);
+                    continue;
+                }
+                Some(FibStatus::Failed {
+                    error, attempts, ..
+                }) if *attempts >= REFUSAL_ATTEMPTS => Some(error.to_string()),
+                Some(status @ FibStatus::Conflict { attempts, .. })
+                    if *attempts >= REFUSAL_ATTEMPTS =>
+                {
+                    Some(status.to_string())
+                }
+                Some(_) => None,
+            };
+            self.refused.extend(why.map(|why| (address, why)));
+            self.unsettled.insert(address);
+        }
+        looked_at
+    }
+
+    /// Returns why the kernel refuses a route for good.
+    pub(super) fn refused(&self, address: IpAddr) -> Option<&str> {
+        self.refused.get(&address).map(String::as_str)
+    }
+
+    /// Whether a route that is wanted is in the kernel.
+    pub(super) fn is_installed(&self, address: IpAddr) -> bool {
+        let view = self.reconciler.lookup(&self.key(address));
+        view.is_none_or(|view| view.status == FibStatus::Acked)
+    }
+
+    /// Some time after the first full look at the store, own routes that nobody wants go. The time
+    /// is for interfaces that are still coming up.
+    pub(super) fn end_grace(&mut self, now: Instant) {
+        match self.grace {
+            Grace::NotBegun => self.grace = Grace::Until(now + ROUTE_GRACE),
+            Grace::Until(at) if at <= now => {
+                self.grace = Grace::Over;
+                self.reconciler.finish_grace();
+            }
+            Grace::Until(_) | Grace::Over => {}
+        }
+    }
+
+    /// Whether that time is over.
+    pub(super) fn is_settled(&self) -> bool {
+        self.grace == Grace::Over
+    }
+
+    /// Returns the next command for the kernel.
+    pub(super) fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        self.reconciler.poll_command(now)
+    }
+
+    /// Returns the next event for the log.
+    pub(super) fn poll_notice(&mut self) -> Option<Notice> {
+        self.reconciler.poll_notice()
+    }
+
+    /// Returns when something is due although nothing happens.
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        let grace = match self.grace {
+            Grace::Until(at) => Some(at),
+            Grace::NotBegun | Grace::Over => None,
+        };
+        self.reconciler
+            .poll_timeout()
+            .into_iter()
+            .chain(grace)
+            .min()
+    }
+
+    /// Whether the routing table is as wanted.
+    pub(super) fn in_sync(&self) -> bool {
+        self.reconciler.in_sync()
+    }
+
+    /// Returns the interfaces over which routes are wanted.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = &String> {
+        self.wanted.keys().map(|(name, _)| name)
+    }
+
+    /// Returns every route wanted or held.
+    pub(super) fn all(&self) -> impl Iterator<Item = FibView<'_>> {
+        self.reconciler.routes()
+    }
+
+    /// Returns foreign routes that carry Felix's protocol.
+    pub(super) fn foreign(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
+        self.reconciler.foreigners()
+    }
+
+    /// Returns the routes in numbers.
+    pub(super) fn summary(&self) -> FibSummary {
+        self.reconciler.summary()
+    }
+
+    fn key(&self, address: IpAddr) -> RouteKey {
+        RouteKey::new(self.table, address.into(), self.metric, 0)
+    }
+}
+
+/// The metrics at which a route of Felix's protocol is Felix's: its own, and those of earlier runs.
+fn own_metrics(endpoint_metric: u32) -> Vec<RangeInclusive<u32>> {
+    let mut metrics = FORMER_METRICS.to_vec();
+    metrics.push(endpoint_metric);
+    metrics.sort_unstable();
+    metrics.dedup();
+    metrics.into_iter().map(|metric| metric..=metric).collect()
+}

@@ -1,0 +1,483 @@
+//! The packet filter: from what is wanted to transactions, of which one is under way at a time.
+
+use std::collections::BTreeSet;
+
+use fib_sync::Instant;
+use tracing::{info, warn};
+
+use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
+use super::retry::Retry;
+use super::trust::{Filter, InForce};
+use crate::limits::{PREPARATIONS_PER_WRITE_MAX, PREPARED_AT_ONCE, RULES_CHECK};
+use crate::render::{Change, Key, Ruleset, Touched, changes, creation, preparation};
+
+/// The packet filter of the host, and what of the wanted one it lacks.
+#[derive(Debug)]
+pub(super) struct RuleSync {
+    in_force: InForce,
+    /// The table as it is once all commands are carried out; nothing where that is not known, and the
+    /// next transaction replaces the table.
+    held: Option<Ruleset>,
+    /// What of the wanted rules is in no command.
+    unwritten: Touched,
+    /// What is under way.
+    work: Option<(u64, Work)>,
+    written: Retry,
+    /// Transactions that prepared a part since the rules were written last.
+    preparations: u32,
+    /// What one of them makes at most.
+    at_once: usize,
+    /// When the table is compared with what was left.
+    check_at: Instant,
+    foreign_edits: u64,
+    /// Interfaces with routes that wait for rules to be in force.
+    waiting: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// An earlier run's filter is looked for.
+    Find,
+    /// The filter that drops all workload traffic is written.
+    Close,
+    /// A part is written to which no packet comes before the rest is.
+    Prepare,
+    /// What was touched is written.
+    Write(Touched),
+    /// All that is wanted is written in the place of what is there; what was touched is among it.
+    Replace(Touched),
+    /// The table is compared with what was left.
+    Check,
+    /// The table is replaced by what was left.
+    Heal(Checked),
+}
+
+impl RuleSync {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            in_force: InForce::Unknown,
+            held: None,
+            unwritten: Touched::default(),
+            work: None,
+            written: Retry::default(),
+            preparations: 0,
+            at_once: PREPARED_AT_ONCE,
+            check_at: now + RULES_CHECK,
+            foreign_edits: 0,
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// Notes that parts of the wanted rules are others.
+    pub(super) fn touch(&mut self, touched: Touched) {
+        self.unwritten.merge(touched);
+    }
+
+    /// Notes that an interface has a route that waits for its rules.
+    pub(super) fn wait(&mut self, interface: &str) {
+        self.waiting.insert(interface.to_owned());
+    }
+
+    /// Notes that the settings of the host are others: what drops all workload traffic is written
+    /// again where it is in force.
+    pub(super) fn reconfigure(&mut self) {
+        let before = self.in_force;
+        self.take(Filter::Reconfigured);
+        if before != self.in_force {
+            self.written = Retry::default();
+        }
+    }
+
+    /// Orders a comparison of the table with what was left, if it is due.
+    pub(super) fn check(&mut self, now: Instant, orders: &mut Orders) {
+        if self.check_at <= now && self.work.is_none() {
+            self.check_at = now + RULES_CHECK;
+            self.work = Some((orders.push(HostCommand::CheckRules), Work::Check));
+        }
+    }
+
+    /// Before anything is known of endpoints: if an earlier run left no rules, all workload traffic is
+    /// dropped; if it did, they stay in force. `closed` is called for the former.
+    pub(super) fn guard(
+        &mut self,
+        now: Instant,
+        closed: impl FnOnce() -> Ruleset,
+        orders: &mut Orders,
+    ) {
+        if self.in_force.guards() || self.work.is_some() || !self.written.is_due(now) {
+            return;
+        }
+        let command = match self.in_force {
+            InForce::Unknown => {
+                let command = orders.push(HostCommand::FindRules);
+                self.work = Some((command, Work::Find));
+                command
+            }
+            _ => {
+                let closed = closed();
+                let command = orders.push(HostCommand::WriteRules(creation(&closed)));
+                self.held = Some(closed);
+                self.work = Some((command, Work::Close));
+                command
+            }
+        };
+        self.written.order(command);
+    }
+
+    /// Orders what is due of the wanted rules. Elements of `withheld` may not be used yet.
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        wanted: &Ruleset,
+        withheld: Vec<(&'static str, Key)>,
+        orders: &mut Orders,
+    ) {
+        if self.work.is_some() {
+            return;
+        }
+        let later = self.unwritten.withhold(withheld);
+        if self.unwritten.is_more_than(&later) {
+            self.written.again();
+        }
+        if self.written.is_due(now) {
+            let (steps, work) = self.next(wanted, &later);
+            if steps.is_empty() {
+                self.done(now, work);
+            } else {
+                let command = orders.push(HostCommand::WriteRules(steps));
+                self.written.order(command);
+                self.work = Some((command, work));
+            }
+        }
+        self.unwritten.merge(later);
+    }
+
+    /// Returns the steps of the next transaction, and takes them for carried out.
+    fn next(&mut self, wanted: &Ruleset, later: &Touched) -> (Vec<Change>, Work) {
+        let Some(held) = &mut self.held else {
+            let mut whole = wanted.clone();
+            for (name, keys) in &later.sets {
+                if let Some(set) = whole.sets.get_mut(name) {
+                    set.elements.retain(|key, _| !keys.contains(key));
+                }
+            }
+            let steps = creation(&whole);
+            self.held = Some(whole);
+            return (steps, Work::Replace(std::mem::take(&mut self.unwritten)));
+        };
+        // A datastore that never rests must not put off what denies.
+        let prepares = self.preparations < PREPARATIONS_PER_WRITE_MAX;
+        let part = prepares.then(|| preparation(held, wanted, &self.unwritten, self.at_once));
+        if let Some(part) = part.flatten() {
+            let steps = changes(held, wanted, &part);
+            held.follow(wanted, &part);
+            return (steps, Work::Prepare);
+        }
+        let touched = std::mem::take(&mut self.unwritten);
+        let steps = changes(held, wanted, &touched);
+        held.follow(wanted, &touched);
+        (steps, Work::Write(touched))
+    }
+
+    /// Takes an answer, if it is the one that is waited for. Returns interfaces whose rules were
+    /// waited for, whatever became of them.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        command: u64,
+        event: HostEvent,
+        orders: &mut Orders,
+    ) -> BTreeSet<String> {
+        let Some((_, work)) = self.work.take_if(|(awaited, _)| *awaited == command) else {
+            return BTreeSet::new();
+        };
+        let ends = matches!(work, Work::Write(_) | Work::Replace(_));
+        let mistaken = || Failed("the answer is one to another command".into());
+        match (work, event) {
+            (Work::Find, HostEvent::RulesFound(found)) => self.found(now, found),
+            (Work::Check, HostEvent::RulesChecked(checked)) => self.checked(now, checked, orders),
+            (work @ (Work::Find | Work::Check), _) => self.failed(now, work, mistaken()),
+            (work, HostEvent::RulesWritten(Ok(()))) => self.done(now, work),
+            (work, HostEvent::RulesWritten(Err(reason))) => self.failed(now, work, reason),
+            (work, _) => self.failed(now, work, mistaken()),
+        }
+        match ends {
+            true => std::mem::take(&mut self.waiting),
+            false => BTreeSet::new(),
+        }
+    }
+
+    fn found(&mut self, now: Instant, found: Result<bool, Failed>) {
+        match found {
+            Ok(found) => {
+                self.take(if found { Filter::Found } else { Filter::Absent });
+                self.written.note::<Failed>(now, Ok(()));
+                if !found {
+                    self.written.again();
+                }
+            }
+            Err(reason) => self.failed(now, Work::Find, reason),
+        }
+    }
+
+    fn checked(&mut self, now: Instant, checked: Result<Checked, Failed>, orders: &mut Orders) {
+        match (checked, &self.held) {
+            (Ok(found @ (Checked::Changed | Checked::Doubtful)), Some(held)) => {
+                let command = orders.push(HostCommand::WriteRules(creation(held)));
+                self.work = Some((command, Work::Heal(found)));
+            }
+            (Ok(_), _) => {}
+            (Err(reason), _) => self.failed(now, Work::Check, reason),
+        }
+    }
+
+    /// Notes that a transaction was carried out.
+    fn done(&mut self, now: Instant, work: Work) {
+        match work {
+            Work::Find | Work::Check => {}
+            Work::Close => {
+                self.take(Filter::ClosedWritten);
+                self.written.note::<Failed>(now, Ok(()));
+            }
+            Work::Prepare => {
+                self.preparations += 1;
+                self.written.doubt();
+            }
+            Work::Write(_) | Work::Replace(_) => {
+                self.take(Filter::WantedWritten);
+                self.preparations = 0;
+                self.check_at = now + RULES_CHECK;
+                self.written.note::<Failed>(now, Ok(()));
+            }
+            Work::Heal(Checked::Changed) => {
+                self.foreign_edits += 1;
+                warn!("somebody changed the packet filter; it is as it should be again");
+            }
+            Work::Heal(_) => {
+                info!("somebody wrote rules right after us; ours are written anew, to be sure");
+            }
+        }
+    }
+
+    /// Notes that something was refused. Nothing of a transaction was carried out.
+    fn failed(&mut self, now: Instant, work: Work, reason: Failed) {
+        if !matches!(work, Work::Find | Work::Check) {
+            self.held = None;
+        }
+        match work {
+            // The table is not what it was taken for: it is replaced at once.
+            Work::Prepare => {
+                self.foreign_edits += 1;
+                self.written.doubt();
+            }
+            Work::Write(touched) => {
+                self.foreign_edits += 1;
+                self.unwritten.merge(touched);
+                self.written.doubt();
+            }
+            Work::Replace(touched) => {
+                self.preparations = 0;
+                self.unwritten.merge(touched);
+                if let Some(reason) = self.written.note(now, Err(reason)) {
+                    warn!(reason, "packet filter not written; it is tried again");
+                }
+            }
+            Work::Check => warn!(%reason, "packet filter could not be looked at"),
+            Work::Find | Work::Close => {
+                if let Some(reason) = self.written.note(now, Err(reason)) {
+                    warn!(reason, "no packet filter yet");
+                }
+            }
+            Work::Heal(_) => {
+                if let Some(reason) = self.written.note(now, Err(reason)) {
+                    warn!(reason, "packet filter not healed; it is tried again");
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, filter: Filter) {
+        match self.in_force.after(filter) {
+            Some(next) => self.in_force = next,
+            None => warn!(state = ?self.in_force, event = ?filter, "illegal transition refused"),
+        }
+    }
+
+    /// Whether some filter guards the workloads.
+    pub(super) const fn guards(&self) -> bool {
+        self.in_force.guards()
+    }
+
+    /// Whether the filter of an earlier run is in force.
+    pub(super) const fn is_inherited(&self) -> bool {
+        matches!(self.in_force, InForce::Inherited)
+    }
+
+    /// Whether an element of the wanted rules is in force, or not wanted.
+    pub(super) fn has(&self, set: &str, key: &Key) -> bool {
+        let under_way = match &self.work {
+            Some((_, Work::Write(touched) | Work::Replace(touched))) => Some(touched),
+            _ => None,
+        };
+        let lacks = |touched: &Touched| touched.has_element(set, key);
+        !lacks(&self.unwritten) && !under_way.is_some_and(lacks)
+    }
+
+    /// Whether all of the wanted filter is in force.
+    pub(super) fn in_sync(&self) -> bool {
+        let writes = matches!(
+            self.work,
+            Some((_, Work::Prepare | Work::Write(_) | Work::Replace(_)))
+        );
+        self.unwritten.is_empty() && !writes && self.written.is_done()
+    }
+
+    /// Whether a part was prepared and more is to follow, as soon as others had their turn.
+    pub(super) const fn is_preparing(&self) -> bool {
+        self.preparations > 0
+    }
+
+    /// Returns why the filter in force is not the wanted one.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.written.reason()
+    }
+
+    /// Whether that is no matter of a moment.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.written.is_lasting()
+    }
+
+    /// Returns the filter as this run has written it.
+    pub(super) const fn held(&self) -> Option<&Ruleset> {
+        self.held.as_ref()
+    }
+
+    /// Returns how often somebody else's change was undone.
+    pub(super) const fn foreign_edits(&self) -> u64 {
+        self.foreign_edits
+    }
+
+    /// Returns when something is due although nothing happens.
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        let at = self.written.timeout().unwrap_or(self.check_at);
+        self.work.is_none().then(|| at.min(self.check_at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::render::Chain;
+
+    const NOW: Instant = Instant(0);
+
+    /// A filter of so many chains, the last of which are `touched`.
+    fn chains(names: std::ops::Range<u32>) -> (Ruleset, Touched) {
+        let name = |n| format!("chain-{n}");
+        let one = |n| (name(n), Arc::new(Chain::default()));
+        let ruleset = Ruleset {
+            chains: names.clone().map(one).collect(),
+            ..Ruleset::default()
+        };
+        let touched = Touched {
+            chains: names.map(name).collect(),
+            ..Touched::default()
+        };
+        (ruleset, touched)
+    }
+
+    fn order(rules: &mut RuleSync, wanted: &Ruleset) -> Option<(u64, Vec<Change>)> {
+        let mut orders = Orders::default();
+        rules.write(NOW, wanted, Vec::new(), &mut orders);
+        orders.pop().map(|(number, command)| match command {
+            HostCommand::WriteRules(steps) => (number, steps),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn answer(rules: &mut RuleSync, number: u64, outcome: Result<(), &str>) {
+        let outcome = outcome.map_err(|reason| Failed(reason.into()));
+        let event = HostEvent::RulesWritten(outcome);
+        rules.answer(NOW, number, event, &mut Orders::default());
+    }
+
+    /// One that has written an empty filter.
+    fn begun() -> RuleSync {
+        let mut rules = RuleSync::new(NOW);
+        let (number, steps) = order(&mut rules, &Ruleset::default()).unwrap();
+        assert_eq!(steps.first(), Some(&Change::AddTable));
+        answer(&mut rules, number, Ok(()));
+        assert!(rules.in_sync());
+        rules
+    }
+
+    #[test]
+    fn rules_are_written_though_preparation_never_ends() {
+        let mut rules = begun();
+        rules.at_once = 1;
+        let mut prepared = 0;
+        for last in 2.. {
+            // New chains come all the time.
+            let (wanted, touched) = chains(0..2 * last);
+            rules.touch(touched);
+            let (number, _) = order(&mut rules, &wanted).unwrap();
+            let ends = matches!(rules.work, Some((_, Work::Write(_))));
+            answer(&mut rules, number, Ok(()));
+            assert_eq!(rules.is_preparing(), !ends);
+            if ends {
+                break;
+            }
+            prepared += 1;
+        }
+        assert_eq!(prepared, PREPARATIONS_PER_WRITE_MAX);
+        assert!(rules.in_sync());
+    }
+
+    #[test]
+    fn refused_change_is_followed_by_a_replacement() {
+        let mut rules = begun();
+        let (wanted, touched) = chains(0..2);
+        rules.touch(touched);
+        let (number, steps) = order(&mut rules, &wanted).unwrap();
+        assert_ne!(steps.first(), Some(&Change::AddTable));
+        assert!(order(&mut rules, &wanted).is_none(), "one at a time");
+        answer(&mut rules, number, Err("changed by somebody"));
+        assert_eq!((rules.foreign_edits(), rules.problem()), (1, None));
+        let (number, steps) = order(&mut rules, &wanted).unwrap();
+        assert_eq!(steps, creation(&wanted));
+        answer(&mut rules, number, Err("no nftables"));
+        assert_eq!(rules.problem(), Some("no nftables"));
+        assert!(order(&mut rules, &wanted).is_none(), "it waits");
+        assert!(rules.timeout() > Some(NOW) && !rules.in_sync());
+    }
+
+    #[test]
+    fn answer_to_another_command_is_ignored() {
+        let mut rules = begun();
+        let (wanted, touched) = chains(0..2);
+        rules.touch(touched);
+        let (number, _) = order(&mut rules, &wanted).unwrap();
+        answer(&mut rules, number + 1, Ok(()));
+        assert!(!rules.in_sync());
+        answer(&mut rules, number, Ok(()));
+        assert!(rules.in_sync());
+    }
+
+    #[test]
+    fn changes_during_a_transaction_are_written_after_it() {
+        let mut rules = begun();
+        let (wanted, touched) = chains(0..1);
+        rules.touch(touched);
+        let (number, _) = order(&mut rules, &wanted).unwrap();
+        let (wanted, touched) = chains(0..2);
+        rules.touch(touched);
+        answer(&mut rules, number, Ok(()));
+        assert!(!rules.in_sync());
+        let (number, steps) = order(&mut rules, &wanted).unwrap();
+        assert_eq!(steps, [Change::AddChain("chain-1".into(), None)]);
+        answer(&mut rules, number, Ok(()));
+        assert!(rules.in_sync());
+    }
+}

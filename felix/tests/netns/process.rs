@@ -1,0 +1,78 @@
+//! Felix as a process of its own, on a store that is served.
+
+use std::fs;
+use std::process::{Child, Command};
+use std::sync::Arc;
+
+use datastore::Store;
+use datastore::resources::Resources;
+use datastore::serve::{ServeConfig, Server};
+
+use super::host::Host;
+use super::run;
+
+/// A host with a store that is served and ready, and without a Felix. The address of the store is
+/// returned with it.
+pub(crate) fn served() -> (Host, String) {
+    let mut address = String::new();
+    let host = Host::with(async || {
+        let config = ServeConfig {
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            ..ServeConfig::default()
+        };
+        let server = Server::bind(config).await.unwrap();
+        address = format!("http://{}", server.addresses()[0]);
+        let store = Arc::new(server.store());
+        tokio::spawn(server.run(std::future::pending()));
+        let ready = Resources::from(Arc::clone(&store) as Arc<dyn Store>);
+        ready.declare_ready().await.unwrap();
+        store as Arc<dyn Store>
+    });
+    (host, address)
+}
+
+/// A running Felix, killed when dropped.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts Felix with these lines in its file. `CAMBRIC_FELIX` names another program.
+    pub(crate) fn start(host: &Host, store: &str, lines: &str) -> Self {
+        Self::configure(host, store, lines);
+        let file = |name: &str| host.directory().join(name);
+        let program = std::env::var("CAMBRIC_FELIX");
+        let program = program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_cambric-felix").to_owned());
+        let log = fs::File::create(file("felix.log")).unwrap();
+        let process = Command::new(program)
+            .arg("--config")
+            .arg(file("felix.toml"))
+            .stderr(log)
+            .spawn();
+        Self(process.unwrap())
+    }
+
+    /// Writes the file of Felix.
+    pub(crate) fn configure(host: &Host, store: &str, lines: &str) {
+        let text = format!(
+            "{lines}\nhostname = \"n1\"\ncontrol = \"{}\"\nlog = \"info\"\n\
+             endpoint_status_path_prefix = \"\"\n[datastore]\nendpoints = [\"{store}\"]\n",
+            host.socket().display(),
+        );
+        fs::write(host.directory().join("felix.toml"), text).unwrap();
+    }
+
+    /// Has it read its file again.
+    pub(crate) fn reload(&self) {
+        run(&format!("kill -HUP {}", self.id()));
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
