@@ -32,6 +32,7 @@ const BGP_PROTOCOL: i64 = 119;
 const PROTOCOL_HELP: &str = "80, the built-in value, or another number from 5 on that no other \
      program of this host uses: Felix deletes routes of its protocol that no endpoint wants";
 
+mod changes;
 mod environment;
 mod file_settings;
 mod parameters;

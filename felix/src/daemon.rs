@@ -17,7 +17,7 @@ use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError, Owner};
 use futures_util::FutureExt;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
@@ -415,17 +415,32 @@ impl Daemon {
         request.reply(reply);
     }
 
-    /// Settings are taken at the start; a reload checks the file.
+    /// Reads the file again and takes it over. With any mistake in it, what is in effect stays in
+    /// effect, and the report goes to the log and into the status.
     fn reload(&mut self) {
+        self.config_error = None;
         match Config::read(&self.config.path) {
-            Ok(_) => {
-                self.config_error = None;
-                info!("the configuration file is sound; restart to take it over");
-            }
+            Ok(config) => self.take_over(&config),
             Err(report) => {
-                warn!("the configuration file is refused:\n{report}");
+                error!(
+                    "the configuration is not taken, the last good one stays in force:\n{report}"
+                );
                 self.config_error = Some(report.to_string());
             }
+        }
+    }
+
+    fn take_over(&mut self, new: &Config) {
+        let applied = self.config.applied_keys(new);
+        let fixed = self.config.restart_keys(new);
+        self.agent.reconfigure(&new.agent);
+        // What takes a restart keeps its value, and is named again by the next reload.
+        self.config.agent = self.agent.config().clone();
+        info!(?applied, "configuration taken over");
+        if !fixed.is_empty() {
+            let text = format!("{} changed: takes a restart", fixed.join(", "));
+            warn!("{text}");
+            self.config_error = Some(text);
         }
     }
 }

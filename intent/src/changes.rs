@@ -287,6 +287,8 @@ tries again at once, and routes that are kept for a neighbor that restarts stay 
 A session that starts over since both OPENs would now settle on something else does so as after a
 graceful restart: where both sides have that, each keeps the other's routes meanwhile, and none is
 lost. Where the neighbor is another one, or a family is no longer carried, the routes go at once.
+
+Felix has no sessions; [felix.md](felix.md#reload) lists what a reload changes there.
 ";
 
 /// The page `docs/operate/changes.md`.

@@ -141,6 +141,32 @@ impl Agent {
         }
     }
 
+    /// Takes over what a running agent can take of another configuration: settings, exceptions from the
+    /// guard, whether traffic of the host meets policies, and the patience with interfaces.
+    pub fn reconfigure(&mut self, config: &AgentConfig) {
+        let (settings, police) = (&config.settings, config.police_host_traffic);
+        if self.config.settings.interface_prefix != settings.interface_prefix {
+            self.rules.reconfigure();
+        }
+        let exceptions = config.control_port_exceptions.clone();
+        self.calculator
+            .reconfigure(settings.clone(), exceptions, police);
+        self.config = AgentConfig {
+            hostname: self.config.hostname.clone(),
+            route_protocol: self.config.route_protocol,
+            endpoint_metric: self.config.endpoint_metric,
+            table: self.config.table,
+            route_refresh: self.config.route_refresh,
+            ..config.clone()
+        };
+        self.scope = Scope::All;
+    }
+
+    /// Returns the configuration that is in effect.
+    pub const fn config(&self) -> &AgentConfig {
+        &self.config
+    }
+
     /// Takes the addresses at which this host finds the datastore.
     pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.calculator.datastore_at(at);

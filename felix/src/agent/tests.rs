@@ -2,6 +2,7 @@ mod feedback;
 mod history;
 mod interfaces;
 mod late;
+mod reload;
 mod store;
 mod world;
 

@@ -147,6 +147,19 @@ impl Calculator {
         self
     }
 
+    /// Takes other settings of the host itself, other sources that may reach control ports, and
+    /// whether traffic of the host meets policies.
+    pub(crate) fn reconfigure(
+        &mut self,
+        local: FelixConfigurationSpec,
+        exceptions: Vec<IpNet>,
+        police_host: bool,
+    ) {
+        (self.local, self.police_host) = (Some(local), police_host);
+        self.fabric.exceptions(exceptions);
+        (self.news.settings, self.news.fabric) = (true, true);
+    }
+
     /// Takes the addresses at which this host finds the datastore.
     pub fn datastore_at(&mut self, at: BTreeSet<SocketAddr>) {
         self.news.fabric |= self.fabric.datastore(at);

@@ -1,0 +1,107 @@
+//! A configuration that is taken over while running.
+
+use super::*;
+use crate::render::Key;
+
+fn config() -> AgentConfig {
+    AgentConfig::new(HOST)
+}
+
+fn with_exception() -> AgentConfig {
+    AgentConfig {
+        control_port_exceptions: vec!["10.65.0.7/32".parse().unwrap()],
+        ..config()
+    }
+}
+
+fn has_exception(world: &World) -> bool {
+    let rules = world.host.rules().expect("rules");
+    let key = Key::Net("10.65.0.7/32".parse().unwrap());
+    let set = &rules.sets["control-exceptions-ipv4"];
+    set.elements.contains_key(&key)
+}
+
+#[test]
+fn exceptions_are_applied_at_once_and_withdrawn_again() {
+    let mut world = World::new();
+    world.in_sync();
+    for (config, wanted) in [(with_exception(), true), (config(), false)] {
+        world.agent.reconfigure(&config);
+        world.settle();
+        assert_eq!(has_exception(&world), wanted);
+    }
+}
+
+#[test]
+fn settings_wait_while_the_store_is_away() {
+    let mut world = World::new();
+    world.in_sync();
+    world.agent.store_unread();
+    world.agent.reconfigure(&with_exception());
+    world.settle();
+    assert!(!has_exception(&world));
+    world.in_sync();
+    assert!(has_exception(&world));
+}
+
+#[test]
+fn interface_prefixes_are_applied_also_before_the_store_is_read() {
+    let prefixes = |world: &World| {
+        let rules = world.host.rules().expect("rules");
+        format!("{:?}", rules.chains)
+    };
+    let mut other = config();
+    other.settings.interface_prefix = "veth".into();
+    for reads_before in [false, true] {
+        let mut world = World::new();
+        if reads_before {
+            world.in_sync();
+        }
+        world.settle();
+        assert!(!prefixes(&world).contains("veth"));
+        world.agent.reconfigure(&other);
+        world.settle();
+        assert!(prefixes(&world).contains("veth"));
+    }
+}
+
+#[test]
+fn patience_is_applied_to_interfaces_that_are_awaited() {
+    let mut world = World::new();
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    world.pass(Duration::from_secs(10));
+    for (patience_s, state) in [
+        (5, EndpointState::Error),
+        (60, EndpointState::Down),
+        (5, EndpointState::Error),
+    ] {
+        world.agent.reconfigure(&AgentConfig {
+            interface_patience: Duration::from_secs(patience_s),
+            ..config()
+        });
+        world.settle();
+        assert_eq!(world.state().0, state, "{patience_s}");
+    }
+}
+
+#[test]
+fn keys_that_take_a_restart_keep_their_values() {
+    let mut world = World::new();
+    world.link("cali1");
+    world.endpoint("a", "cali1", &["10.65.0.1/32"]);
+    world.in_sync();
+    let routes = world.routes();
+    world.agent.reconfigure(&AgentConfig {
+        hostname: "other".into(),
+        route_protocol: 81,
+        endpoint_metric: 100,
+        table: 10,
+        route_refresh: Duration::from_secs(1),
+        ..config()
+    });
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.routes(), routes);
+    let kept = world.agent.config();
+    assert_eq!((&*kept.hostname, kept.endpoint_metric), (HOST, 256));
+}

@@ -1,0 +1,88 @@
+//! Felix reads its file again on SIGHUP. Needs root and `CAMBRIC_LAB=1`.
+
+mod netns;
+
+use admin::report::Status;
+use admin::{Command, Reply};
+use netns::host::{Host, OPEN, PATIENCE, announce, workload};
+use netns::process::{Process, served};
+use netns::{lab, run};
+
+fn status(host: &Host) -> Status {
+    match host.ask(&Command::Status {}) {
+        Reply::Status(status) => status,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits until the status says this of the configuration.
+fn wait_error(host: &Host, wished: impl Fn(Option<&str>) -> bool) {
+    host.until("what the status says of the file", || {
+        wished(status(host).config_error.as_deref())
+    });
+}
+
+fn wait_listed(host: &Host, set: &str, element: &str) {
+    host.until(element, || {
+        run(&format!("nft list set inet cambric-felix {set}")).contains(element)
+    });
+}
+
+#[test]
+fn reload_applies_settings_and_names_the_rest() {
+    lab("reload_applies_settings_and_names_the_rest", || {
+        let (host, store) = served();
+        let _one = workload(1);
+        let felix = Process::start(&host, &store, "");
+        let begun = std::time::Instant::now();
+        while std::os::unix::net::UnixStream::connect(host.socket()).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "no control socket");
+            std::thread::yield_now();
+        }
+        announce(&host, 1, OPEN);
+        host.wait_up("cali1");
+        let route = || run("ip -4 route show proto 80");
+        let before = route();
+        assert!(before.contains("10.65.0.1 dev cali1"), "{before}");
+
+        // Applied at once, in the same process.
+        let exceptions = "control_port_exceptions = [\"10.65.0.7\"]";
+        Process::configure(&host, &store, exceptions);
+        felix.reload();
+        wait_listed(&host, "control-exceptions-ipv4", "10.65.0.7");
+        assert_eq!(status(&host).config_error, None);
+
+        // A mistake changes nothing, and is reported with its place.
+        let mistake = "control_port_exceptions = [\"10.65.0.8\"]\nmistake = 1";
+        Process::configure(&host, &store, mistake);
+        felix.reload();
+        wait_error(&host, |error| {
+            error.is_some_and(|text| text.contains("felix.toml:2:1") && text.contains('^'))
+        });
+        assert_eq!(status(&host).pid, felix.id());
+        let listed = run("nft list set inet cambric-felix control-exceptions-ipv4");
+        assert!(!listed.contains("10.65.0.8"), "{listed}");
+
+        // What takes a restart is named; the rest of the same file is applied.
+        let mixed = "control_port_exceptions = [\"10.65.0.9\"]\nendpoint_metric = 100";
+        for _ in 0..2 {
+            Process::configure(&host, &store, mixed);
+            felix.reload();
+            wait_listed(&host, "control-exceptions-ipv4", "10.65.0.9");
+            let wished = "endpoint_metric changed: takes a restart";
+            wait_error(&host, |error| error == Some(wished));
+        }
+        assert_eq!(route(), before);
+
+        // Interfaces with another prefix become workloads' at once.
+        Process::configure(&host, &store, "interface_prefix = [\"cali\", \"veth\"]");
+        felix.reload();
+        wait_error(&host, |error| error.is_none());
+        let facts = |host: &Host| status(host).facts;
+        host.until("the prefix", || {
+            let facts = facts(&host);
+            facts.iter().any(|fact| fact.value == "cali, veth")
+        });
+        assert_eq!((route(), status(&host).pid), (before, felix.id()));
+    });
+}
