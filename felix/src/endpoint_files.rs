@@ -23,7 +23,7 @@ mod tests;
 
 /// The two directories, and what is in them.
 #[derive(Debug)]
-pub struct EndpointFiles {
+pub(crate) struct EndpointFiles {
     up: Directory,
     error: Directory,
     /// All endpoints of this host.
@@ -56,7 +56,7 @@ struct Told {
 
 impl EndpointFiles {
     /// Files below `prefix`; nothing is done yet.
-    pub fn new(prefix: &Path) -> Self {
+    pub(crate) fn new(prefix: &Path) -> Self {
         let directory = |state, name: &str| Directory {
             state,
             path: prefix.join(name),
@@ -76,7 +76,7 @@ impl EndpointFiles {
     /// Makes the files say how endpoints of this host fare: those that are given, of which some may
     /// have gone. All others fare as they did. To be called once the store has been read in full;
     /// `settled` is whether endpoints had the time to come up since.
-    pub fn tell<'v>(
+    pub(crate) fn tell<'v>(
         &mut self,
         now: Instant,
         changed: impl IntoIterator<Item = (&'v EndpointId, Option<EndpointView<'v>>)>,
@@ -117,12 +117,12 @@ impl EndpointFiles {
     }
 
     /// When what failed is tried again.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.retry.timeout()
     }
 
     /// Why a file is not as it should be.
-    pub fn problem(&self) -> Option<&str> {
+    pub(crate) fn problem(&self) -> Option<&str> {
         self.retry.reason()
     }
 }

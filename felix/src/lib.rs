@@ -5,8 +5,8 @@
 //! * [`render`]: the packet filter as a typed ruleset, its text, and differences. Pure.
 //! * [`agent`]: what is to be done next, without doing it. Pure; a simulator runs it.
 //! * [`apply`]: nftables, neighbour entries, kernel settings, connection tracking.
-//! * [`status`]: what is reported into the store, and when. Pure.
-//! * [`endpoint_files`]: what plugins of this host are told, in files.
+//! * `status`: what is reported into the store, and when. Pure.
+//! * `endpoint_files`: what plugins of this host are told, in files.
 //! * [`config`] and [`daemon`]: the program around it.
 //!
 //! Fail closed: what is not known to be allowed does not pass. Rules are in force before a route
@@ -18,9 +18,9 @@ pub mod calc;
 pub mod config;
 pub mod daemon;
 mod datastore_address;
-pub mod endpoint_files;
+mod endpoint_files;
 pub mod limits;
 pub mod render;
 pub mod report;
-pub mod status;
+mod status;
 pub mod store;

@@ -23,7 +23,7 @@ mod tests;
 
 /// Something to do in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Job {
+pub(crate) enum Job {
     /// Write a value.
     Put {
         /// The key.
@@ -47,7 +47,7 @@ pub enum Job {
 
 /// How a [`Job`] went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// A write or removal is through.
     Done,
     /// The keys found, with their values.
@@ -58,7 +58,7 @@ pub enum Outcome {
 
 /// Decides what to report.
 #[derive(Debug)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     hostname: String,
     started: Instant,
     settings: Settings,
@@ -104,7 +104,7 @@ enum UnderWay {
 
 impl Reporter {
     /// A reporter for the host of this name. `seed` spreads the ticks of many hosts.
-    pub fn new(now: Instant, hostname: impl Into<String>, seed: u64) -> Self {
+    pub(crate) fn new(now: Instant, hostname: impl Into<String>, seed: u64) -> Self {
         Self {
             hostname: hostname.into(),
             started: now,
@@ -126,7 +126,7 @@ impl Reporter {
     }
 
     /// The settings in force, as often as one likes; a change of region begins anew there.
-    pub fn settings(&mut self, now: Instant, settings: &Settings) {
+    pub(crate) fn settings(&mut self, now: Instant, settings: &Settings) {
         if self.settled && settings.reporting_interval < self.settings.reporting_interval {
             // Who wants to hear more often does not wait for the end of a long time.
             self.own_due = self.own_due.min(now + settings.reporting_interval);
@@ -148,7 +148,7 @@ impl Reporter {
     /// States of endpoints: of those that are given, some of which may have gone; all others are as
     /// they were. To be called only once the host is in step with the store: before that nothing is
     /// known to be gone.
-    pub fn endpoints<'e>(
+    pub(crate) fn endpoints<'e>(
         &mut self,
         changed: impl IntoIterator<Item = (&'e EndpointId, Option<EndpointStatus>)>,
     ) {
@@ -176,7 +176,7 @@ impl Reporter {
 
     /// Endpoints that an earlier run has reported as up or down, which is to say that it had seen
     /// their interfaces; once, when the store was first listed.
-    pub fn take_known(&mut self) -> Vec<EndpointId> {
+    pub(crate) fn take_known(&mut self) -> Vec<EndpointId> {
         match std::mem::replace(&mut self.known, Known::Taken) {
             Known::Listed(known) => known,
             other => {
@@ -187,7 +187,7 @@ impl Reporter {
     }
 
     /// What to do now; nothing while something is under way. `unix_s` is the time of day.
-    pub fn poll(&mut self, now: Instant, unix_s: u64) -> Option<Job> {
+    pub(crate) fn poll(&mut self, now: Instant, unix_s: u64) -> Option<Job> {
         if self.under_way.is_some() {
             return None;
         }
@@ -196,7 +196,7 @@ impl Reporter {
     }
 
     /// When to [`poll`](Self::poll) again although nothing happened.
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.under_way.is_some() {
             return None;
         }
@@ -206,7 +206,7 @@ impl Reporter {
     }
 
     /// Takes note of how the job went.
-    pub fn done(&mut self, now: Instant, outcome: Outcome) {
+    pub(crate) fn done(&mut self, now: Instant, outcome: Outcome) {
         let Some(job) = self.under_way.take() else {
             return;
         };

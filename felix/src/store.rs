@@ -21,7 +21,7 @@ pub fn ranges() -> impl Iterator<Item = KeyRange> {
 }
 
 /// Runs one errand of the reporter.
-pub async fn run(store: Arc<dyn Store>, job: Job) -> Outcome {
+pub(crate) async fn run(store: Arc<dyn Store>, job: Job) -> Outcome {
     match timeout(STATUS_WRITE_TIMEOUT, attempt(&*store, job)).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => {

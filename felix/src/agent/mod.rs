@@ -4,8 +4,8 @@
 //! Nothing in here does I/O, waits, or reads a clock: routes go out as commands of `fib-sync`, everything
 //! else as [`HostCommand`]. A simulator runs the same value beside an in-memory kernel and host.
 //!
-//! [`Agent`] holds parts that own their state: [`trust`] what may be applied, [`rules`], [`routes`],
-//! [`interfaces`], [`neighbors`] and [`router`] what was ordered and what became of it, [`discovery`]
+//! [`Agent`] holds parts that own their state: `trust` what may be applied, `rules`, `routes`,
+//! `interfaces`, `neighbors` and `router` what was ordered and what became of it, `discovery`
 //! what is missing. `docs/design/felix-agent.md` has the reasons.
 
 mod agenda;
