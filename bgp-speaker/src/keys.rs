@@ -139,16 +139,16 @@ pub enum Effect {
     /// In force at once; the peer is sent nothing.
     Live,
     /// The received routes are evaluated again, here and at once; nothing has to be sent again.
-    Judged,
+    Reevaluated,
     /// If routes were refused before, the peer is asked to send its routes again (RFC 2918).
-    Asked,
-    /// The peer is sent its routes by the new rules, and withdrawals of the others.
-    Told,
+    Refreshed,
+    /// The peer is sent its routes by the new rules, and withdrawals of what they no longer allow.
+    Readvertised,
     /// In force from the next session on.
     NextSession,
     /// The session starts over if its two OPENs would settle on something else by now; otherwise
     /// it is in force from the next session on.
-    Settled,
+    Renegotiated,
     /// The session starts over.
     Reset,
 }
@@ -156,7 +156,7 @@ pub enum Effect {
 impl Effect {
     /// Whether a session that stays up does not have it all.
     pub(crate) const fn waits(self) -> bool {
-        matches!(self, Self::NextSession | Self::Settled)
+        matches!(self, Self::NextSession | Self::Renegotiated)
     }
 }
 

@@ -52,7 +52,7 @@ pub enum NeedsRestart {
 fn settling(peer: &PeerConfig) -> SessionConfig {
     let mut settling = PeerConfig::vacant();
     let keys = PEER_KEYS.iter();
-    for key in keys.filter(|key| key.effect == Effect::Settled) {
+    for key in keys.filter(|key| key.effect == Effect::Renegotiated) {
         (key.copy)(peer, &mut settling);
     }
     settling.session

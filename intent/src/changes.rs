@@ -228,11 +228,13 @@ const LATER: &str = "stays up; in force from the next session on";
 const fn words(effect: Effect) -> &'static str {
     match effect {
         Effect::Live => "stays up; in force at once",
-        Effect::Judged => "stays up; what the neighbor has sent is judged again at once",
-        Effect::Asked => "stays up; the neighbor is asked to send its routes again",
-        Effect::Told => "stays up; the neighbor is told its routes anew, and what to forget",
+        Effect::Reevaluated => "stays up; what the neighbor has sent is judged again at once",
+        Effect::Refreshed => "stays up; the neighbor is asked to send its routes again",
+        Effect::Readvertised => {
+            "stays up; the neighbor is told its routes anew, and what to forget"
+        }
         Effect::NextSession => LATER,
-        Effect::Settled => "**starts over** if both OPENs would now settle on something else",
+        Effect::Renegotiated => "**starts over** if both OPENs would now settle on something else",
         Effect::Reset => "**starts over**",
     }
 }

@@ -95,7 +95,7 @@ macro_rules! peer_keys {
             /// Which AS_PATHs its routes may have.
             pub as_path: AsPathChecks,
             $($(
-                #[doc = $meaning]
+                #[doc = concat!("`", $key, "`: ", $meaning, ".")]
                 pub $field: $type,
             )?)*
         }
@@ -233,7 +233,7 @@ peer_keys! {
         Key {
             kind: Kind::Asn,
             default: Fallback::Required,
-            effect: Effect::Settled,
+            effect: Effect::Renegotiated,
             note: "a word for a number, or the other way round, changes nothing",
             store: Store::Fields(&["spec.asNumber"]),
             report: Report::Always,
@@ -250,7 +250,7 @@ peer_keys! {
     "local_asn": [session.local_asn],
         "our AS towards the neighbor",
         Key {
-            effect: Effect::Settled,
+            effect: Effect::Renegotiated,
             store: Store::Fields(&["spec.localASNumber"]),
             report: Report::Always,
             ..IN_CODE
@@ -258,14 +258,14 @@ peer_keys! {
 
     "local_id": [session.local_id],
         "our BGP identifier towards the neighbor",
-        Key { effect: Effect::Settled, report: Report::Never, ..IN_CODE };
+        Key { effect: Effect::Renegotiated, report: Report::Never, ..IN_CODE };
 
     "families": [session.families],
         "the families that are offered to it",
         Key {
             kind: Kind::Families,
             default: Fallback::Words("`families` of the speaker"),
-            effect: Effect::Settled,
+            effect: Effect::Renegotiated,
             report: Report::Always,
             example: || Value::list(["ipv4-unicast"]),
             ..BOTH
@@ -408,7 +408,7 @@ peer_keys! {
 
     "route_reflector_client": [role]: Role = Role::Internal,
         "the neighbor is our client (RFC 4456); internal neighbors only",
-        Key { effect: Effect::Told, ..BOTH },
+        Key { effect: Effect::Readvertised, ..BOTH },
         get |peer: &PeerConfig| Some((peer.role == Role::Client).into()),
         set |peer: &mut PeerConfig, value: &Value| match (bool::of(value), peer.role) {
             (Some(true), _) => peer.role = Role::Client,
@@ -422,7 +422,7 @@ peer_keys! {
         Key {
             kind: Kind::DottedQuad,
             default: Fallback::Words("`cluster_id` of the speaker"),
-            effect: Effect::Told,
+            effect: Effect::Readvertised,
             example: || "10.9.9.9".into(),
             ..BOTH
         };
@@ -430,18 +430,18 @@ peer_keys! {
     "import": [import]: Policy = Policy::AcceptAll,
         "what is accepted from the neighbor: everything or nothing. External without policy means \
          nothing (RFC 8212); the log and `cambric show neighbors` report it",
-        Key { effect: Effect::Judged, ..POLICY };
+        Key { effect: Effect::Reevaluated, ..POLICY };
 
     "export": [export]: Policy = Policy::AcceptAll,
         "what is advertised to the neighbor: everything or nothing, as for `import`",
-        Key { effect: Effect::Told, ..POLICY };
+        Key { effect: Effect::Readvertised, ..POLICY };
 
     "next_hop": [next_hop]: NextHopMode = NextHopMode::Auto,
         "the next hop of what is advertised: `\"auto\"`: ours to external neighbors, kept for \
          reflected routes; `\"self\"`: always ours; `\"keep\"`: never changed",
         Key {
             kind: Kind::Word(&["auto", "self", "keep"]),
-            effect: Effect::Told,
+            effect: Effect::Readvertised,
             store: Store::Fields(&["spec.nextHopMode", "spec.keepOriginalNextHop"]),
             example: || "self".into(),
             ..BOTH
@@ -453,7 +453,7 @@ peer_keys! {
          limit counts for each of the two",
         Key {
             kind: Kind::Number { or_zero: false, least: 0, most: 255, unit: "times" },
-            effect: Effect::Judged,
+            effect: Effect::Reevaluated,
             store: Store::Fields(&["spec.numAllowedLocalASNumbers"]),
             example: || 1.into(),
             ..BOTH
@@ -462,40 +462,40 @@ peer_keys! {
     "allow_as_sets": [as_path.allow_as_sets],
         "whether the AS_PATH of its routes may have an AS_SET or AS_CONFED_SET. Without it such routes \
          are not used (RFC 9774); `cambric show routes --why` gives `AS_SET in AS_PATH` as the reason",
-        Key { effect: Effect::Judged, store: Store::Annotation, ..BOTH };
+        Key { effect: Effect::Reevaluated, store: Store::Annotation, ..BOTH };
 
     "enforce_first_as": [as_path.enforce_first_as],
         "whether the first AS in the AS_PATH of its routes must be its own (RFC 4271 §6.3); external \
          neighbors only. Routes that begin with another AS are not used, and `cambric show routes \
          --why` gives `first AS is not the neighbor's` as the reason. A route server does not prepend \
          its AS (RFC 7947 §2.2.2.1): leave it off there",
-        Key { effect: Effect::Judged, store: Store::Annotation, ..BOTH };
+        Key { effect: Effect::Reevaluated, store: Store::Annotation, ..BOTH };
 
     "aigp": [aigp]: bool = false,
         "AIGP passes between us and an external neighbor of the same administration (RFC 7311 §3.3)",
-        Key { effect: Effect::Told, store: Store::Annotation, ..BOTH };
+        Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "tunnel_encapsulation": [tunnel_encapsulation]: bool = false,
         "TUNNEL_ENCAPSULATION passes an external session of one administration (RFC 9012 §11)",
-        Key { effect: Effect::Told, store: Store::Annotation, ..BOTH };
+        Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "prefix_sid": [prefix_sid]: bool = false,
         "PREFIX_SID passes an external session, within one SR domain (RFC 8669 §4, §8)",
-        Key { effect: Effect::Told, store: Store::Annotation, ..BOTH };
+        Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "multihop": [multihop]: bool = false,
         "an external neighbor may be more than one hop away. Without it, the next hops of an external \
          neighbor whose address is in a subnet of one of our interfaces must be on that interface, \
          too; otherwise the route is not used, and `cambric show routes --why` gives `next hop not on \
          the link` as the reason. `ttl_security` of more than 1 has the same effect",
-        Key { effect: Effect::Judged, ..BOTH };
+        Key { effect: Effect::Reevaluated, ..BOTH };
 
     "add_path": [session.add_path_receive + session.add_path_send],
         "several paths of a prefix (RFC 7911), as seen from here; see \
          [Several paths](route-reflector.md#several-paths-to-a-prefix)",
         Key {
             kind: Kind::Word(&["off", "receive", "send", "both"]),
-            effect: Effect::Settled,
+            effect: Effect::Renegotiated,
             example: || "receive".into(),
             ..BOTH
         },
@@ -526,7 +526,7 @@ peer_keys! {
         Key {
             kind: Kind::Paths,
             default: Fallback::Words("`\"all\"`"),
-            effect: Effect::Told,
+            effect: Effect::Readvertised,
             example: || "equal-cost".into(),
             ..BOTH
         },
@@ -545,7 +545,7 @@ peer_keys! {
         Key {
             kind: Kind::PathLimits,
             default: Fallback::Words("no limit"),
-            effect: Effect::Asked,
+            effect: Effect::Refreshed,
             example: || Value::list([Value::table([("max", 100.into())])]),
             ..BOTH
         };
@@ -553,11 +553,11 @@ peer_keys! {
     "extended_messages": [session.extended_messages],
         "messages of up to 65535 octets (RFC 8654): received from every neighbor that is offered them, \
          sent to those that offer them too",
-        Key { effect: Effect::Settled, store: Store::Annotation, ..BOTH };
+        Key { effect: Effect::Renegotiated, store: Store::Annotation, ..BOTH };
 
     "extended_next_hop": [session.extended_next_hop],
         "IPv4 prefixes with IPv6 next hops (RFC 8950)",
-        Key { effect: Effect::Settled, ..BOTH };
+        Key { effect: Effect::Renegotiated, ..BOTH };
 }
 
 /// A key of ranges, of which nothing else is to be said.

@@ -91,7 +91,7 @@ fn flip(row: &PeerKey) -> (Vec<Heard>, Reconfigured, usize) {
     wire.settle();
     let heard = wire.hear(three);
     let stays = wire.state(three) == State::Established;
-    assert_eq!(stays, row.effect < Effect::Settled, "{}", row.name);
+    assert_eq!(stays, row.effect < Effect::Renegotiated, "{}", row.name);
     // And back again: no session is lost that was not lost before.
     if stays {
         let done = wire.speaker.reconfigure(now, config(peer()));
@@ -113,9 +113,9 @@ fn the_table_is_what_a_living_session_sees() {
         let tells = |heard: &Heard| matches!(heard, Heard::Reach(_) | Heard::Unreach(_));
         let told = heard.iter().any(tells);
         match row.effect {
-            Effect::Live | Effect::Judged => assert_eq!(heard, [], "{field}"),
-            Effect::Asked => assert!(asks && !told, "{field}: {heard:?}"),
-            Effect::Told => assert!(told && !asks, "{field}: {heard:?}"),
+            Effect::Live | Effect::Reevaluated => assert_eq!(heard, [], "{field}"),
+            Effect::Refreshed => assert!(asks && !told, "{field}: {heard:?}"),
+            Effect::Readvertised => assert!(told && !asks, "{field}: {heard:?}"),
             Effect::NextSession => {
                 assert_eq!(
                     (heard, &*done.later),
@@ -123,7 +123,7 @@ fn the_table_is_what_a_living_session_sees() {
                     "{field}"
                 );
             }
-            Effect::Settled | Effect::Reset => {
+            Effect::Renegotiated | Effect::Reset => {
                 let ended = done.reset.len() + done.removed.len();
                 assert_eq!(ended, 1, "{field}: {done:?}");
                 assert!(
@@ -141,7 +141,7 @@ fn the_table_is_what_a_living_session_sees() {
 #[test]
 fn what_the_peer_does_not_offer_ends_no_session() {
     let settled = PEER_KEYS.iter();
-    for row in settled.filter(|row| row.effect == Effect::Settled) {
+    for row in settled.filter(|row| row.effect == Effect::Renegotiated) {
         if ["local_asn", "local_id", "families"].contains(&row.name) {
             continue; // Ours alone to say, or the peer offers it in any case.
         }

@@ -266,7 +266,7 @@ fn bird_keeps_the_sessions_that_the_page_says_stay() {
     in_ground(&[Kind::Bird], "changes", async |ground| {
         let mut pair = Pair::new(&ground).await;
         for row in PEER_KEYS.iter().filter(|row| row.is_in(Place::Neighbor)) {
-            let (key, ends) = (row.name, row.effect >= Effect::Settled);
+            let (key, ends) = (row.name, row.effect >= Effect::Renegotiated);
             let before = pair.whole().await;
             match key {
                 "password" => pair.change_password().await,

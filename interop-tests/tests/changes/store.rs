@@ -305,7 +305,12 @@ fn bird_keeps_the_sessions_through_changes_of_the_store() {
             }
             // The worst that they do is what the page says.
             let ends = flips.iter().any(|flip| flip.ends);
-            assert_eq!(ends, row.effect() >= Some(Effect::Settled), "{}", row.key);
+            assert_eq!(
+                ends,
+                row.effect() >= Some(Effect::Renegotiated),
+                "{}",
+                row.key
+            );
         }
     });
 }
