@@ -213,18 +213,18 @@ impl<C> Key<C> {
     reason = "it is about the two configurations of this crate"
 )]
 impl<C: Keyed> Key<C> {
-    /// Checks a value and sets it. Families that it names must be among those of the configuration.
+    /// Checks a value and sets it; a value with a mistake anywhere in it changes nothing. Families
+    /// that it names must be among those of the configuration.
     pub fn set(&self, config: &mut C, given: &At<Value>, faults: &mut Vec<Invalid>) {
-        let families = config.families();
-        let (key, help) = (self.name, self.help);
+        let before = faults.len();
         let read = Reader {
-            key,
-            help,
-            families,
+            key: self.name,
+            help: self.help,
+            families: config.families(),
             faults,
         }
         .read(self.kind, given);
-        if let Some(value) = read {
+        if let Some(value) = read.filter(|_| faults.len() == before) {
             (self.set)(config, &value);
         }
     }

@@ -5,6 +5,7 @@ use core::fmt::Debug;
 
 use bgp_fsm::PeerAs;
 use bgp_proto::{Asn, Family};
+use proptest::prelude::*;
 use rib::{AsPathChecks, Role, SendPaths};
 
 use super::fabric::speaker_config;
@@ -93,6 +94,72 @@ fn value_of_another_kind_is_refused() {
             !faults.is_empty()
         });
         assert!(refused.count() >= 2, "{} takes everything", key.name);
+    }
+}
+
+/// Values of all kinds, among them those that some key takes.
+fn any_value() -> impl Strategy<Value = Value> {
+    let words = PEER_KEYS.iter().filter_map(|key| match key.kind {
+        Kind::Word(words) => Some(words.iter().copied()),
+        _ => None,
+    });
+    let texts = [
+        "internal",
+        "1.10",
+        "10.0.0.1",
+        "fd00::1",
+        "10.0.0.0/8",
+        "ipv6-unicast",
+        "l2vpn-evpn",
+    ];
+    let texts: Vec<&str> = words
+        .flatten()
+        .chain(texts)
+        .chain(["", "equal-cost"])
+        .collect();
+    let names = [
+        "families",
+        "max",
+        "warn",
+        "action",
+        "restart_after",
+        "ipv4-unicast",
+        "x",
+    ];
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::Flag),
+        any::<i64>().prop_map(Value::Number),
+        (-1_i64..300).prop_map(Value::Number),
+        ".{0,300}".prop_map(Value::Text),
+        prop::sample::select(texts).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, move |inner| {
+        let keys =
+            prop::collection::vec((prop::sample::select(names.to_vec()), inner.clone()), 0..4);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::list),
+            keys.prop_map(Value::table),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever is given, a key is set to it as a whole or not at all, and can be read and set again.
+    #[test]
+    fn value_is_set_whole_or_not_at_all(value in any_value()) {
+        for key in PEER_KEYS {
+            let (mut peer, mut faults) = (vacant(), vec![]);
+            key.set(&mut peer, &value.clone().into(), &mut faults);
+            if !faults.is_empty() {
+                prop_assert_eq!(&peer, &vacant(), "{}", key.name);
+                continue;
+            }
+            let Some(read) = key.get(&peer) else { continue };
+            let mut again = vacant();
+            key.set(&mut again, &read.into(), &mut faults);
+            prop_assert!(faults.is_empty(), "{}: {:?}", key.name, faults);
+            prop_assert_eq!(again, peer, "{}", key.name);
+        }
     }
 }
 
