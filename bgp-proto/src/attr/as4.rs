@@ -60,7 +60,10 @@ fn encode_path(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
     }
     let path = set.as_path.without_confederations();
     if !path.is_empty() {
-        set.put(AttrCode::As4Path, out, |out| path.encode_value(true, out));
+        let flags = FLAG_OPTIONAL | FLAG_TRANSITIVE;
+        set.put(AttrCode::As4Path, flags, out, |out| {
+            path.encode_value(true, out)
+        });
     }
 }
 
@@ -71,7 +74,7 @@ fn encode_aggregator(set: &Attributes, as4: bool, out: &mut Vec<u8>) {
     if as4 || aggregator.asn.is_two_octet() {
         return;
     }
-    let partial = if set.rare.partial.contains(AttrCode::Aggregator) {
+    let partial = if set.is_partial(AttrCode::Aggregator) {
         FLAG_PARTIAL
     } else {
         0

@@ -13,8 +13,19 @@ use crate::family::Family;
 use crate::fault::{Fault, FaultKind};
 use crate::params::{PeerKind, SessionParams};
 
-/// What of the session the meaning of attributes depends on.
+/// What of the session the meaning of attributes depends on. Every block of attributes has a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// AS numbers have four octets.
+    as4: bool,
+    /// eBGP or iBGP.
+    kind: PeerKind,
+    /// IPv4-mapped next hops of IPv6 unicast are taken.
+    v4_mapped_next_hop: bool,
+}
+
+/// What the meaning of an attribute depends on.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     /// AS numbers have four octets.
     pub(crate) as4: bool,
@@ -22,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) kind: PeerKind,
     /// IPv4-mapped next hops of IPv6 unicast are taken.
     pub(crate) v4_mapped_next_hop: bool,
-    /// Where the routes are. No part of the octet for cache keys, which have family and next hop.
+    /// Where the routes are.
     pub(crate) routes: Routes,
 }
 
@@ -34,17 +45,18 @@ impl Context {
         v4_mapped_next_hop: true,
         routes: Routes::Body,
     };
+}
 
+impl Session {
     pub(crate) const fn new(params: &SessionParams) -> Self {
         Self {
             as4: params.as4,
             kind: params.kind,
             v4_mapped_next_hop: params.v4_mapped_next_hop,
-            routes: Routes::Body,
         }
     }
 
-    /// The context in one octet, for cache keys.
+    /// It in one octet, for cache keys.
     pub(crate) const fn octet(self) -> u8 {
         (self.as4 as u8)
             | (matches!(self.kind, PeerKind::Internal) as u8) << 1
@@ -116,11 +128,13 @@ impl Draft {
 pub(crate) fn decode<'a>(
     pieces: impl Iterator<Item = (&'a [u8], usize)>,
     source: Source<'_>,
-    context: &Context,
+    session: Session,
 ) -> (Attributes, Vec<Fault>) {
     let context = &Context {
+        as4: session.as4,
+        kind: session.kind,
+        v4_mapped_next_hop: session.v4_mapped_next_hop,
         routes: source.routes(),
-        ..*context
     };
     let mut draft = Draft::default();
     let mut faults = Vec::new();

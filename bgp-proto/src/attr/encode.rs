@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::attr::code::{AttrCode, FLAG_EXTENDED_LENGTH, FLAG_PARTIAL};
-use crate::attr::table::{Attributes, COMMON, TABLE, row};
+use crate::attr::table::{Attributes, COMMON, TABLE};
 
 impl Attributes {
     /// Appends the set's canonical encoding: attributes in the order of their codes, lengths
@@ -35,14 +35,24 @@ impl Attributes {
     }
 
     /// Appends one typed attribute: the flags of its row, Partial if the set says so.
-    pub(crate) fn put(&self, code: AttrCode, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>)) {
-        let partial = if self.rare.partial.contains(code) {
+    pub(crate) fn put(
+        &self,
+        code: AttrCode,
+        flags: u8,
+        out: &mut Vec<u8>,
+        value: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let partial = if self.is_partial(code) {
             FLAG_PARTIAL
         } else {
             0
         };
-        let flags = row(code).map_or(0, |row| row.flags) | partial;
-        put_attribute(flags, code, out, value);
+        put_attribute(flags | partial, code, out, value);
+    }
+
+    /// Returns whether an attribute has the Partial flag.
+    pub(super) fn is_partial(&self, code: AttrCode) -> bool {
+        self.rare.has_room() && self.rare.partial.contains(code)
     }
 }
 

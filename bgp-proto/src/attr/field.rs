@@ -253,7 +253,9 @@ impl<T: Item + 'static> Field for Vec<T> {
     }
 
     fn leave_as(&mut self) {
-        self.retain(T::is_transitive);
+        if !self.iter().all(T::is_transitive) {
+            self.retain(T::is_transitive);
+        }
     }
 
     #[cfg(feature = "strategy")]

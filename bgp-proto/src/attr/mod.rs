@@ -50,7 +50,7 @@ pub use table::{Attributes, RareAttributes};
 pub use tunnel_encapsulation::{Tunnel, TunnelEncapsulation, TunnelSubTlvType, TunnelType};
 pub use unknown::RawAttribute;
 
-pub(crate) use decode::{Context, Source, decode};
+pub(crate) use decode::{Session, Source, decode};
 pub(crate) use mp::{MpReach, MpUnreach};
 pub(crate) use next_hop::{encode_mp, mp_octets, mp_octets_allowed};
 pub(crate) use table::row;

@@ -138,7 +138,7 @@ macro_rules! field_row {
                 },
                 encode: |set, as4, out| {
                     if set.$($in).*.is_sent() {
-                        set.put(AttrCode::$code, out, |out| set.$($in).*.encode(as4, out));
+                        set.put(AttrCode::$code, $flags, out, |out| set.$($in).*.encode(as4, out));
                     }
                 },
             }),

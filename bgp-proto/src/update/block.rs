@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::hash::Hasher;
 
-use crate::attr::{AttrCode, Attributes, Context, RawAttr, RawAttrs, Source, decode};
+use crate::attr::{AttrCode, Attributes, RawAttr, RawAttrs, Session, Source, decode};
 use crate::family::Family;
 use crate::fault::Fault;
 use crate::params::SessionParams;
@@ -32,10 +32,10 @@ pub struct AttrBlock<'a> {
     pub(super) pieces: [Piece<'a>; PIECES],
     pub(super) source: Source<'a>,
     pub(super) family: Family,
-    pub(super) context: Context,
+    pub(super) session: Session,
 }
 
-/// Octets of a key ahead of the next hop: context, family, next hop length.
+/// Octets of a key ahead of the next hop: session, family, next hop length.
 const HEAD_OCTETS: usize = 5;
 
 /// Length octet of a block whose next hop is in the NEXT_HOP attribute.
@@ -111,7 +111,7 @@ impl<'a> AttrBlock<'a> {
             pieces,
             source,
             family,
-            context: Context::new(params),
+            session: Session::new(params),
         }
     }
 
@@ -122,7 +122,7 @@ impl<'a> AttrBlock<'a> {
             Source::Body | Source::Nothing => NO_MP_NEXT_HOP,
         };
         [
-            self.context.octet(),
+            self.session.octet(),
             afi_high,
             afi_low,
             self.family.safi,
@@ -182,7 +182,7 @@ impl<'a> AttrBlock<'a> {
     /// are none; else the strongest remedy ([`Fault::worst`]) tells what to do.
     pub fn parse(&self) -> (Attributes, Vec<Fault>) {
         let pieces = self.pieces.iter().map(|piece| (piece.octets, piece.at));
-        decode(pieces, self.source, &self.context)
+        decode(pieces, self.source, self.session)
     }
 
     /// The family of the routes that the attributes belong to.

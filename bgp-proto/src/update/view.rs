@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 use crate::attr::{
-    AttrCode, Context, FLAG_OPTIONAL, FLAG_TRANSITIVE, MpReach, MpUnreach, RawAttr, RawAttrs,
+    AttrCode, FLAG_OPTIONAL, FLAG_TRANSITIVE, MpReach, MpUnreach, RawAttr, RawAttrs, Session,
     Source, mp_octets_allowed,
 };
 use crate::family::{Family, FamilySet};
@@ -26,7 +26,7 @@ pub struct UpdateView<'a> {
     pieces: [Piece<'a>; PIECES],
     reach: Option<MpReach<'a>>,
     unreach: Option<MpUnreach<'a>>,
-    context: Context,
+    session: Session,
     add_path: FamilySet,
     families: FamilySet,
     attribute_octets: usize,
@@ -90,7 +90,7 @@ impl<'a> UpdateView<'a> {
             pieces: [Piece::default(); PIECES],
             reach: None,
             unreach: None,
-            context: Context::new(params),
+            session: Session::new(params),
             add_path: params.add_path_receive,
             families: params.families,
             attribute_octets: attributes.octets.len(),
@@ -191,7 +191,7 @@ impl<'a> UpdateView<'a> {
             pieces: self.pieces,
             source,
             family,
-            context: self.context,
+            session: self.session,
         }
     }
 
