@@ -1,5 +1,6 @@
 //! The BGP sessions of a fabric, asked of its daemons.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -29,29 +30,39 @@ pub(super) struct Sessions {
 pub(super) async fn of(fabric: &Fabric) -> Vec<Sessions> {
     let plan = &fabric.plan;
     let mut nodes = Vec::new();
-    let mut dialled: Vec<IpAddr> = Vec::new();
+    // From where, and to where.
+    let mut dialed: Vec<(IpAddr, IpAddr)> = Vec::new();
     for machine in &fabric.nodes {
         let neighbors = neighbors(machine.control(NODE)).await;
         let configured = neighbors.as_ref().map(Vec::len);
         let wanted = configured.unwrap_or_else(|| plan.sessions_of_node());
         let neighbors = neighbors.unwrap_or_default();
-        dialled.extend(neighbors.iter().filter_map(|neighbor| neighbor.address));
+        let addresses = neighbors.iter().filter_map(|neighbor| neighbor.address);
+        dialed.extend(addresses.map(|to| (address_beside(&machine.plan, to), to)));
         nodes.push(Sessions::new(&machine.plan, &neighbors, wanted));
     }
     let mut all = Vec::new();
     for machine in &fabric.reflectors {
         let neighbors = neighbors(machine.control(REFLECTOR)).await;
-        let configured = neighbors
-            .as_ref()
-            .map(|all| all.iter().filter(|one| !one.dynamic).count());
-        let others = configured.unwrap_or_else(|| plan.sessions_of_reflector());
-        let clients = dialled.iter().filter(|at| is_of(&machine.plan, **at));
-        let wanted = others + clients.count();
+        let to_it = dialed.iter().filter(|(_, to)| is_of(&machine.plan, *to));
+        let clients: BTreeSet<IpAddr> = to_it.map(|(from, _)| *from).collect();
+        let wanted = match &neighbors {
+            Some(neighbors) => wanted_of(neighbors, clients),
+            None => plan.sessions_of_reflector() + clients.len(),
+        };
         let neighbors = neighbors.unwrap_or_default();
         all.push(Sessions::new(&machine.plan, &neighbors, wanted));
     }
     all.extend(nodes);
     all
+}
+
+/// How many sessions a reflector is to have: with the neighbors of its own configuration, and with
+/// the clients that dial it. One may be both.
+fn wanted_of(neighbors: &[Neighbor], mut clients: BTreeSet<IpAddr>) -> usize {
+    let configured = neighbors.iter().filter(|neighbor| !neighbor.dynamic);
+    clients.extend(configured.filter_map(|neighbor| neighbor.address));
+    clients.len()
 }
 
 impl Sessions {
@@ -114,6 +125,14 @@ fn is_up(neighbor: &Neighbor) -> bool {
     neighbor.state == ESTABLISHED
 }
 
+/// A machine's address of the same family.
+const fn address_beside(machine: &MachinePlan, other: IpAddr) -> IpAddr {
+    match other {
+        IpAddr::V4(_) => IpAddr::V4(machine.v4),
+        IpAddr::V6(_) => IpAddr::V6(machine.v6),
+    }
+}
+
 fn is_of(machine: &MachinePlan, address: IpAddr) -> bool {
     address == IpAddr::V4(machine.v4) || address == IpAddr::V6(machine.v6)
 }
@@ -122,5 +141,27 @@ async fn neighbors(control: PathBuf) -> Option<Vec<Neighbor>> {
     match admin::client::call(control, &Command::Neighbors {}).await {
         Ok(Reply::Neighbors(reply)) => Some(reply.neighbors),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_that_is_configured_too_counts_once() {
+        let neighbor = |address: &str, dynamic| Neighbor {
+            address: address.parse().ok(),
+            dynamic,
+            ..Neighbor::default()
+        };
+        let neighbors = [
+            neighbor("10.0.0.2", false),
+            neighbor("10.0.0.11", false),
+            neighbor("10.0.0.12", true),
+        ];
+        let clients = ["10.0.0.11", "10.0.0.12", "10.0.0.13"];
+        let clients = clients.map(|address| address.parse().expect("an address"));
+        assert_eq!(wanted_of(&neighbors, clients.into()), 4);
     }
 }
