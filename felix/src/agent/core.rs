@@ -239,7 +239,9 @@ impl Agent {
             HostEvent::HostConfigured(outcome) => self.router.answer(now, command, outcome),
             HostEvent::InterfaceConfigured(index, outcome) => {
                 if let Some(link) = self.links.at(index) {
-                    self.interfaces.answer(now, command, link, outcome);
+                    let endpoint = self.calculator.desired().interfaces.get(&link.name);
+                    let id = endpoint.map(|endpoint| &endpoint.id);
+                    self.interfaces.answer(now, command, link, id, outcome);
                     self.agenda.add(&link.name);
                 }
             }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fib_sync::{Instant, Link};
+use tracing::field::display;
 use tracing::{info, warn};
 
 use super::host::{Failed, HostCommand, Orders};
 use super::links::{Links, is_up};
 use super::retry::Retry;
-use crate::calc::Endpoint;
+use crate::calc::{Endpoint, EndpointId};
 use crate::limits::INTERFACE_REFRESH;
 
 /// The interfaces that are set up, or being set up, by name.
@@ -79,12 +80,13 @@ impl Interfaces {
         setup.configured.is_done().then_some(setup.index)
     }
 
-    /// Takes the answer to a command, if it is the one that is waited for.
+    /// Takes the answer to a command, if it is the one that is waited for; `endpoint` is for the log.
     pub(super) fn answer(
         &mut self,
         now: Instant,
         command: u64,
         link: &Link,
+        endpoint: Option<&EndpointId>,
         outcome: Result<(), Failed>,
     ) {
         let name = &link.name;
@@ -99,7 +101,8 @@ impl Interfaces {
                 reason, "not configured; it is tried again"
             );
         } else if setup.configured.is_done() && !was_done {
-            info!(interface = name, "configured");
+            let endpoint = endpoint.map(display);
+            info!(interface = name, endpoint, "configured");
         }
     }
 
