@@ -24,6 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[macro_use]
+mod rows;
+
 mod composite;
 mod conflicts;
 mod field;

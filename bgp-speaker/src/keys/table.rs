@@ -1,6 +1,11 @@
 //! The rows, and the configuration of a peer that is made of them.
 //!
-//! They are read in this order: a value may depend on those before it.
+//! A row is `"key": [field]: type = default, "meaning", Key { what else there is to say };`. A field of
+//! the peer itself has its type and default here; a field of a part of it (`session`, `as_path`) has
+//! them there. A second field after `+` is decided by the key as well. `get` and `set` stand where the
+//! value is not simply that of the field.
+//!
+//! The rows are read in this order: a value may depend on those before it.
 
 use alloc::{collections::BTreeMap, string::String};
 use core::net::{IpAddr, Ipv4Addr};
@@ -23,101 +28,6 @@ use crate::{
         RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
     },
 };
-
-/// The expression that is given, or else the first.
-macro_rules! or {
-    ($default:expr;) => {
-        $default
-    };
-    ($default:expr; $given:expr) => {
-        $given
-    };
-}
-
-/// A row: `"key": [field]: type = default, "meaning", Key { what else there is to say };`
-///
-/// A field of the peer itself has its type and default here; a field of a part of it (`session`,
-/// `as_path`) has them there. A second field after `+` is decided by the key as well. `get` and
-/// `set` stand where the value is not simply that of the field.
-macro_rules! rows {
-    ($config:ident: $(
-        $key:literal:
-            [$field:ident $(.$part:ident)? $(+ $field_too:ident.$part_too:ident)?]
-            $(: $type:ty = $default:expr)?,
-            $meaning:literal,
-            $row:expr $(, get $get:expr, set $set:expr)?;
-    )*) => {
-        &[$(Key {
-            name: $key,
-            meaning: $meaning,
-            fields: &[
-                concat!(stringify!($field) $(, ".", stringify!($part))?),
-                $(concat!(stringify!($field_too), ".", stringify!($part_too)),)?
-            ],
-            get: or!(|config: &$config| Field::value(&config.$field $(.$part)?); $($get)?),
-            set: or!(
-                |config: &mut $config, value: &Value| {
-                    if let Some(value) = Field::of(value) {
-                        config.$field $(.$part)? = value;
-                    }
-                };
-                $($set)?
-            ),
-            copy: |from: &$config, to: &mut $config| {
-                to.$field $(.$part)?.clone_from(&from.$field $(.$part)?);
-                $(to.$field_too.$part_too.clone_from(&from.$field_too.$part_too);)?
-            },
-            differs: |old: &$config, new: &$config| {
-                old.$field $(.$part)? != new.$field $(.$part)?
-                    $(|| old.$field_too.$part_too != new.$field_too.$part_too)?
-            },
-            ..$row
-        },)*]
-    };
-}
-
-/// The rows of a peer, and the struct of their fields.
-macro_rules! peer_keys {
-    ($(
-        $key:literal:
-            [$field:ident $(.$part:ident)? $(+ $field_too:ident.$part_too:ident)?]
-            $(: $type:ty = $default:expr)?,
-            $meaning:literal,
-            $row:expr $(, get $get:expr, set $set:expr)?;
-    )*) => {
-        /// One configured peer, made by [`SpeakerConfig::neighbor`](crate::SpeakerConfig::neighbor),
-        /// or of its keys by [`SpeakerConfig::peer`](crate::SpeakerConfig::peer).
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        #[non_exhaustive]
-        pub struct PeerConfig {
-            /// The session: AS numbers, timers, families, capabilities.
-            pub session: SessionConfig,
-            /// Which AS_PATHs its routes may have.
-            pub as_path: AsPathChecks,
-            $($(
-                #[doc = concat!("`", $key, "`: ", $meaning, ".")]
-                pub $field: $type,
-            )?)*
-        }
-
-        impl PeerConfig {
-            /// Returns one of which nothing is said yet.
-            pub(crate) fn vacant() -> Self {
-                Self {
-                    session: SessionConfig::default(),
-                    as_path: AsPathChecks::default(),
-                    $($($field: $default,)?)*
-                }
-            }
-        }
-
-        /// The keys of a neighbor, in the order in which they are read.
-        pub const PEER_KEYS: &[PeerKey] = rows! { PeerConfig: $(
-            $key: [$field $(.$part)? $(+ $field_too.$part_too)?] $(: $type = $default)?,
-                $meaning, $row $(, get $get, set $set)?;
-        )* };
-    };
-}
 
 /// A key of neighbors and of those of ranges, of which nothing else is to be said.
 const BOTH: PeerKey = Key {
