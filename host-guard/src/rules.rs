@@ -78,21 +78,13 @@ pub(crate) fn users_of(holder: Holder) -> String {
 
 /// All rules, in order.
 pub(crate) fn all() -> Vec<Rule> {
-    let mut rules = Vec::new();
+    // First, so that a segment of the daemon passes after one or two look-ups.
+    let mut rules: Vec<_> = Holder::ALL.map(pass_users).into();
     for holder in Holder::ALL {
         for offset in [2, 0] {
             rules.push(to_judge(&ports_of(holder), offset));
         }
         rules.extend(Family::ALL.map(|family| dialed_to_judge(holder, family)));
-    }
-    for holder in Holder::ALL {
-        let users = users_of(holder);
-        let expressions = vec![
-            meta(MetaKey::SocketUserId),
-            lookup(&users, None),
-            verdict(Verdict::Other(NF_ACCEPT), None),
-        ];
-        rules.push(judge(expressions, "an allowed user"));
     }
     rules.extend(Family::ALL.map(remember));
     let mut another = of_a_user();
@@ -108,6 +100,20 @@ fn judge(expressions: Vec<Expressions>, comment: &'static str) -> Rule {
         chain: JUDGE,
         expressions,
         comment,
+    }
+}
+
+/// Lets the segments of allowed users pass.
+fn pass_users(holder: Holder) -> Rule {
+    let expressions = vec![
+        meta(MetaKey::SocketUserId),
+        lookup(&users_of(holder), None),
+        verdict(Verdict::Other(NF_ACCEPT), None),
+    ];
+    Rule {
+        chain: OUTPUT,
+        expressions,
+        comment: "an allowed user",
     }
 }
 
