@@ -13,7 +13,7 @@ use admin::{Command, Reply};
 use bgp_proto::{Asn, Capability, Family, MessageKind, Open, RouterId, UpdateWriter, next_frame};
 use bytes::BytesMut;
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground, own};
-use lab::Program;
+use lab::{Host, Process, Program, VethEnd};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use nix::unistd::{Uid, setfsuid};
@@ -68,6 +68,10 @@ fn is_accepted(stream: &mut TcpStream, within: Duration) -> io::Result<bool> {
 
 /// Dials as another user of a host, with a valid OPEN. Says whether there is a session.
 fn dial(site: &Site, to: IpAddr, within: Duration) -> bool {
+    dial_from(&site.host, to, within)
+}
+
+fn dial_from(host: &Host, to: IpAddr, within: Duration) -> bool {
     let family = match to {
         IpAddr::V4(_) => Family::IPV4_UNICAST,
         IpAddr::V6(_) => Family::IPV6_UNICAST,
@@ -78,7 +82,7 @@ fn dial(site: &Site, to: IpAddr, within: Duration) -> bool {
         stream.write_all(&greeting(family))?;
         is_accepted(&mut stream, within)
     };
-    site.host.run(attack).expect("a thread").unwrap_or(false)
+    host.run(attack).expect("a thread").unwrap_or(false)
 }
 
 /// Has a listener wait so long for a connection.
@@ -281,4 +285,110 @@ async fn started(site: &Site, daemon: &Program, control: &Path) -> (String, Stri
 fn guard_of(status: &Status) -> String {
     let guard = status.facts.iter().find(|fact| fact.name == "host guard");
     guard.map(|fact| fact.value.clone()).unwrap_or_default()
+}
+
+/// A workload of a host, in a pool that is masqueraded: to the fabric it has its host's address.
+async fn workload(ground: &Ground, site: &Site) -> Host {
+    let pod = ground.host("pod").await.expect("a host");
+    let end = |host, name| VethEnd {
+        host,
+        name,
+        mac: None,
+    };
+    let links = site.host.links().expect("links");
+    let made = links.add_veth(end(&site.host, "cali1"), end(&pod, "eth0"));
+    made.await.expect("a link");
+    links.up("cali1").await.expect("up");
+    for key in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
+        site.host.sysctl(key, "1").expect("set");
+    }
+    for words in [
+        "link set eth0 up",
+        "address add 10.65.2.9/32 dev eth0",
+        "address add fd65::9/128 dev eth0 nodad",
+        "route add 169.254.1.1 dev eth0",
+        "route add default via 169.254.1.1",
+        "-6 route add default via fe80::1 dev eth0",
+    ] {
+        let ip = Program::new("ip").args(words.split(' '));
+        let (status, _) = pod.output(&ip).await.expect("ip runs");
+        assert!(status.success(), "ip {words}");
+    }
+    pod
+}
+
+fn felix(site: &Site, keys: &str) -> Process {
+    let control = site.host.directory().join("felix.sock");
+    let text = format!(
+        "{keys}hostname = \"h2\"\ncontrol = {control:?}\n[datastore]\n\
+         endpoints = [\"http://10.0.0.254:2379\"]\n"
+    );
+    let path = site.save("felix.toml", &text);
+    let program = Program::new(own("cambric-felix")).arg("--config").arg(path);
+    site.host.spawn("felix", &program).expect("Felix")
+}
+
+/// A workload reaches the BGP port of no reflector, no mesh node and not its own host, though NAT gives
+/// it its host's address. With an exception for it, it does: the attack is real.
+#[test]
+fn workload_never_speaks_bgp_as_its_host() {
+    in_ground(&[], "a workload behind NAT", async |ground| {
+        let store = ground.store().await.expect("a store");
+        for (name, cidr) in [("pool-v4", "10.65.0.0/16"), ("pool-v6", "fd65::/64")] {
+            let text = format!(r#"{{"spec":{{"cidr":"{cidr}","natOutgoing":true}}}}"#);
+            store.put("ippools", name, &text).await;
+        }
+        for number in 1..4 {
+            store.node(number, "").await;
+        }
+        let endpoint = r#"{"spec":{"orchestrator":"k8s","node":"h2","workload":"web","pod":"web",
+            "endpoint":"eth0","interfaceName":"cali1","ipNetworks":["10.65.2.9/32","fd65::9/128"],
+            "profiles":["projectcalico-default-allow"]}}"#;
+        store
+            .put("workloadendpoints", "ns/h2-k8s-web-eth0", endpoint)
+            .await;
+        let (reflector, node) = (attacked(&ground, 1).await, attacked(&ground, 3).await);
+        let site = ground.site(2).await.expect("a host");
+        let pod = workload(&ground, &site).await;
+
+        let open = "control_port_exceptions = [\"10.65.2.9\", \"fd65::9\"]\n";
+        let mut agent = felix(&site, open);
+        for to in targets() {
+            let stolen = lab::until(PATIENCE, "a session, stolen", async || {
+                let stolen = dial_from(&pod, to, Duration::from_secs(5));
+                Ok::<_, lab::Error>(stolen.then_some(()).ok_or_else(|| to.to_string()))
+            });
+            stolen.await.unwrap_or_else(|error| panic!("{error}"));
+        }
+        agent.kill().await.expect("killed");
+        let _agent = felix(&site, "");
+        let closed = lab::until(PATIENCE, "no exception", async || {
+            let list = ["list", "table", "inet", "cambric-felix"];
+            let nft = Program::new("nft").args(list);
+            let (_, text) = site.host.output(&nft).await?;
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let has = text.contains("workload-guard") && !exceptions(&text).contains("10.65.2.9");
+            Ok::<_, lab::Error>(has.then_some(()).ok_or(text))
+        });
+        closed.await.unwrap_or_else(|error| panic!("{error}"));
+        let setup = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
+        let client = Speaker::start(Kind::Client, site, &setup)
+            .await
+            .expect("a process");
+        client.is_up().await;
+        let before = (sessions(&reflector).await, sessions(&node).await);
+        let own = [Site::v4(2).into(), Site::v6(2).into()];
+        for to in targets().into_iter().chain(own) {
+            assert!(!dial_from(&pod, to, IN_VAIN), "a session with {to}, stolen");
+        }
+        assert_eq!((sessions(&reflector).await, sessions(&node).await), before);
+    });
+}
+
+/// The set of exceptions, as `nft` lists it.
+fn exceptions(table: &str) -> &str {
+    let (_, rest) = table
+        .split_once("set control-exceptions-ipv4")
+        .unwrap_or_default();
+    rest.split_once("\n\t}").map_or(rest, |(set, _)| set)
 }
