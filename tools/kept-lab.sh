@@ -1,8 +1,9 @@
 #!/bin/sh
-# A kept fabric on three etcds, with the programs of target/release: a workload comes, answers, and goes.
+# A kept fabric on three etcds, with the `cambric` that is named, or of target/quick: a workload comes,
+# answers, and goes.
 set -eu
 cd "$(dirname "$0")/.."
-cambric=target/release/cambric
+cambric=${1:-target/quick/cambric}
 name="kept-$$"
 
 "$cambric" lab up --name "$name" --nodes 2 --reflectors 2 --workloads 1 --store etcd --members 3

@@ -20,6 +20,9 @@ const CHILD: &str = "child-of-the-test";
 const LINES: usize = 1000;
 
 fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--list") {
+        return list();
+    }
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(CHILD) {
         return child(&arguments.next().unwrap_or_default());
@@ -28,6 +31,14 @@ fn main() -> ExitCode {
     panics_are_written_behind_the_lines_before_them();
     panics_are_written_as_json();
     stopped_reader_delays_neither_exit_nor_panic();
+    ExitCode::SUCCESS
+}
+
+/// Names the one test that this is, as other test programs do.
+fn list() -> ExitCode {
+    if !std::env::args().any(|argument| argument == "--ignored") {
+        println!("last_lines: test");
+    }
     ExitCode::SUCCESS
 }
 

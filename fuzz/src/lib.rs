@@ -1,7 +1,7 @@
 //! Fuzz targets as plain functions over octets.
 //!
 //! Each one panics when an invariant breaks and otherwise takes any input. The tests replay the
-//! corpora in `fuzz/corpus`; `tools/fuzz.sh SECONDS` searches for more with libFuzzer.
+//! corpora in `fuzz/corpus`; `make soak MINUTES=n` searches for more with libFuzzer.
 
 mod codec;
 mod octets;

@@ -17,6 +17,7 @@ pub fn own(name: &str) -> PathBuf {
     let beside = test.ancestors().skip(2).take(2).flat_map(|target| {
         [
             target.to_owned(),
+            target.join("quick"),
             target.join("release"),
             target.join("debug"),
         ]
@@ -32,7 +33,7 @@ pub fn own(name: &str) -> PathBuf {
         .filter_map(|path| Some((path.metadata().ok().filter(Metadata::is_file)?, path)));
     let newest = built.max_by_key(|(file, _)| file.modified().ok());
     let found = newest.map(|(_, path)| path.clone());
-    found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `make build`"))
+    found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `make demo`"))
 }
 
 /// A program of another project, or `None` with a notice where it is not installed.

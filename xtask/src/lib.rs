@@ -1,7 +1,12 @@
-//! Checks of the repository itself, run by `make check` and as ordinary tests.
+//! Checks of the repository itself, and the runner of its tests.
 
 use std::path::{Path, PathBuf};
 
+pub mod ci;
+pub mod commands;
+pub mod fuzz;
+pub mod runner;
+pub mod soak;
 pub mod tidy;
 
 /// The top of the repository.

@@ -1,31 +1,54 @@
-//! Repository chores: `cargo run -p xtask -- tidy`.
+//! Repository chores: `cargo run -p xtask -- COMMAND`.
 
 use std::process::ExitCode;
 
+use anyhow::Result;
+use xtask::{commands, runner};
+
+const USAGE: &str = "usage: cargo run -p xtask -- COMMAND
+  tidy             checks the shape of the repository
+  test [PART ...]  builds and runs the tests whose names have one of the parts in them, or all
+  list             names all tests
+  ci               everything that continuous integration runs
+  soak MINUTES     the tests that draw, and the fuzz targets, with seeds by chance";
+
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1);
-    match task.as_deref() {
-        Some("tidy") => tidy(),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((task, rest)) = arguments.split_first() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let done = match task.as_str() {
+        "tidy" => commands::tidy(),
+        "test" => commands::test(rest),
+        "list" => commands::list(),
+        "ci" => xtask::ci::run(&xtask::root()),
+        "soak" => commands::soak(rest),
+        // What the runner starts for a test.
+        "enclose" => return ended(runner::enclose(rest)),
+        "settle" => return ended(runner::settle(rest)),
         _ => {
-            eprintln!("usage: cargo run -p xtask -- tidy");
-            ExitCode::from(2)
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{task}: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }
 
-fn tidy() -> ExitCode {
-    match xtask::tidy::run(&xtask::root()) {
-        Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
-        Ok(findings) => {
-            for finding in &findings {
-                eprintln!("{finding}");
-            }
-            eprintln!("tidy: {} findings", findings.len());
+/// The exit code of what was enclosed.
+fn ended(code: Result<u8>) -> ExitCode {
+    code.map_or_else(
+        |error| {
+            eprintln!("namespaces for a test: {error:#}");
             ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("tidy: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+        },
+        ExitCode::from,
+    )
 }

@@ -6,7 +6,7 @@ use core::net::Ipv6Addr;
 use crate::attr::field::Item;
 
 /// An IPv6 address specific extended community (RFC 5701 §2), as its octets. Prints as
-/// "rt:[2001:db8::1]:100" or "ro:[2001:db8::1]:7"; other types as "0x" and hex.
+/// `rt:[2001:db8::1]:100` or `ro:[2001:db8::1]:7`; other types as `0x` and hex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ipv6ExtendedCommunity(pub [u8; 20]);
 

@@ -291,6 +291,16 @@ fn only_those_move_that_must_and_no_route_is_lost() {
     }
 }
 
+/// Beside the fixed ones, seeds that differ with every change of the repository: `CAMBRIC_SEED` is drawn from
+/// what it holds.
+#[test]
+fn drawn_seeds_end_well() {
+    let drawn = std::env::var("CAMBRIC_SEED").map_or(1, |text| text.parse().expect("a number"));
+    for seed in (drawn..).take(2) {
+        run(seed, clients(), 6);
+    }
+}
+
 /// With two acts a seed: each takes up to half a minute where nothing is optimised.
 #[test]
 fn five_hundred_clients() {

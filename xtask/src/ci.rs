@@ -1,0 +1,174 @@
+//! Everything that continuous integration runs: `cargo run -p xtask -- ci`, which is `make test`.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::runner::{self, Job, PROFILE, Setting, Stage, Summary, Table};
+use crate::{fuzz, tidy};
+
+/// Inputs of each fuzz target.
+const FUZZ_INPUTS: u64 = 100_000;
+
+/// Runs it all, to the end, whatever fails on the way, and says at the end what did. Only where the
+/// build fails, there is nothing more to run.
+///
+/// # Errors
+/// If `xtask/tests.toml` has mistakes, or the build directory cannot be written.
+pub fn run(root: &Path) -> Result<bool> {
+    let (table, setting) = (Table::read(root)?, Setting::new(root));
+    println!("seed {}, of what the repository holds", setting.seed);
+    if !setting.labs {
+        println!("not root: tests that need namespaces are skipped");
+    }
+    let mut summary = Summary::default();
+    for (name, words) in BEFORE {
+        summary.stages.push(command(root, name, words));
+    }
+    let mut built = None;
+    summary.stages.push(Stage::run("build", || {
+        built = said(runner::build(root));
+        built.is_some()
+    }));
+    let Some(executables) = built else {
+        return Ok(summary.print());
+    };
+    summary.stages.push(Stage::run("tidy", || tidy(root)));
+    for (name, words) in CHECKS {
+        summary.stages.push(command(root, name, words));
+    }
+    let mut jobs = runner::jobs(&setting, &table, &executables)?;
+    let tests = jobs.len();
+    summary.stages.push(Stage::run("fuzz targets", || {
+        let built = said(fuzz::build(root));
+        let targets = built
+            .iter()
+            .flat_map(|directory| fuzz::TARGETS.map(|name| (directory, name)));
+        for (directory, name) in targets {
+            let words = fuzz::command(&setting, directory, name, FUZZ_INPUTS);
+            let words: Vec<_> = words.iter().map(String::as_str).collect();
+            jobs.push(runner::command(
+                &setting,
+                &table,
+                &format!("fuzz/{name}"),
+                &words,
+            ));
+        }
+        built.is_some()
+    }));
+    if setting.labs {
+        summary.stages.push(command(root, "packages", PACKAGES));
+        jobs.extend(labs(&setting, &table));
+    }
+    summary.stages.push(Stage::run("tests", || {
+        summary.outcomes = said(runner::run(&setting, jobs)).unwrap_or_default();
+        summary
+            .outcomes
+            .iter()
+            .all(|outcome| outcome.verdict != runner::Verdict::Failed)
+    }));
+    summary
+        .stages
+        .push(Stage::run("examples in documentation", || {
+            summary.doctests = said(runner::doctests(root)).unwrap_or((0, 1));
+            summary.doctests.1 == 0
+        }));
+    summary
+        .stages
+        .push(Stage::run("as many tests as cargo finds", || {
+            let (ours, cargo) = (
+                tests + summary.doctests.0 + summary.doctests.1,
+                said(runner::count(root)),
+            );
+            println!("{ours} here, {cargo:?} there");
+            cargo == Some(ours)
+        }));
+    if setting.labs {
+        summary.judge(&table);
+    }
+    Ok(summary.print())
+}
+
+/// What is needed, and what is soon known.
+const BEFORE: [(&str, &[&str]); 3] = [
+    (
+        "programs for the tests",
+        &["tools/install-test-packages.sh"],
+    ),
+    ("Neutron's driver", &["tools/install-neutron-driver.sh"]),
+    ("format", &["cargo", "fmt", "--all", "--check"]),
+];
+
+/// What needs no run.
+const CHECKS: [(&str, &[&str]); 2] = [
+    (
+        "lints",
+        &[
+            "cargo",
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--locked",
+            "--profile",
+            PROFILE,
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    (
+        "documentation",
+        &[
+            "cargo",
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--locked",
+            "--profile",
+            PROFILE,
+        ],
+    ),
+];
+
+/// The packages, of the programs that the tests have too.
+const PACKAGES: &[&str] = &["tools/package.sh", PROFILE];
+
+/// What is run beside the tests.
+fn labs(setting: &Setting, table: &Table) -> Vec<Job> {
+    let program = setting.programs().join("cambric").display().to_string();
+    let of = |name: &str, words: &[&str]| runner::command(setting, table, name, words);
+    vec![
+        of("demo", &[&program, "lab", "demo"]),
+        of(
+            "demo on etcd",
+            &[&program, "lab", "demo", "--store", "etcd", "--members", "3"],
+        ),
+        of("kept lab", &["tools/kept-lab.sh", &program]),
+        of("package lab", &["tools/package-lab.sh"]),
+    ]
+}
+
+fn command(root: &Path, name: &str, words: &[&str]) -> Stage {
+    Stage::run(name, || {
+        let Some((program, arguments)) = words.split_first() else {
+            return false;
+        };
+        let mut command = runner::program(program, root);
+        command.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
+        let status = command.status();
+        said(status.map_err(Into::into)).is_some_and(|status| status.success())
+    })
+}
+
+fn tidy(root: &Path) -> bool {
+    let findings = said(tidy::run(root));
+    findings.is_some_and(|findings| {
+        findings.iter().for_each(|finding| println!("{finding}"));
+        findings.is_empty()
+    })
+}
+
+/// A result, its error said.
+fn said<T>(result: Result<T>) -> Option<T> {
+    result.inspect_err(|error| println!("{error:#}")).ok()
+}

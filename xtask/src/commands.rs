@@ -1,0 +1,59 @@
+//! The smaller commands of this program.
+
+use anyhow::{Context, Result};
+
+use crate::runner::{self, Setting, Stage, Summary, Table};
+use crate::{root, soak, tidy};
+
+/// Checks the shape of the repository.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn tidy() -> Result<bool> {
+    let findings = tidy::run(&root())?;
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if !findings.is_empty() {
+        eprintln!("tidy: {} findings", findings.len());
+    }
+    Ok(findings.is_empty())
+}
+
+/// Builds and runs the tests whose names have one of these parts in them.
+///
+/// # Errors
+/// If the build fails.
+pub fn test(parts: &[String]) -> Result<bool> {
+    let root = root();
+    let (table, setting) = (Table::read(&root)?, Setting::new(&root));
+    let mut jobs = runner::jobs(&setting, &table, &runner::build(&root)?)?;
+    jobs.retain(|job| parts.is_empty() || parts.iter().any(|part| job.name.contains(part)));
+    println!("{} tests, seed {}", jobs.len(), setting.seed);
+    let mut summary = Summary::default();
+    summary.stages.push(Stage::run("tests", || true));
+    summary.outcomes = runner::run(&setting, jobs)?;
+    Ok(summary.print())
+}
+
+/// Names all tests.
+///
+/// # Errors
+/// If the build fails.
+pub fn list() -> Result<bool> {
+    for executable in runner::build(&root())? {
+        for test in runner::names(&executable)? {
+            println!("{}::{test}", executable.name);
+        }
+    }
+    Ok(true)
+}
+
+/// Runs the tests that draw, for so many minutes.
+///
+/// # Errors
+/// If the build fails, or no number of minutes is given.
+pub fn soak(arguments: &[String]) -> Result<bool> {
+    let minutes = arguments.first().context("how many minutes?")?;
+    soak::run(&root(), minutes.parse().context("minutes")?)
+}

@@ -1,0 +1,53 @@
+//! Tests that draw, with seeds by chance, for as long as one likes: `make soak MINUTES=60`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::fuzz;
+use crate::runner::{self, Setting, Table, Verdict};
+
+/// Inputs of each fuzz target in a round.
+const INPUTS: u64 = 200_000;
+
+/// Runs all that draws, round by round, until the time is over or something fails: its seed is printed
+/// then, and `CAMBRIC_SEED` and `PROPTEST_RNG_SEED` do the same again.
+///
+/// # Errors
+/// If the build fails.
+pub fn run(root: &Path, minutes: u64) -> Result<bool> {
+    let until = Instant::now() + Duration::from_secs(60 * minutes);
+    let (table, mut setting) = (Table::read(root)?, Setting::new(root));
+    let executables = runner::build(root)?;
+    let targets = fuzz::build(root)?;
+    let mut rounds = 0;
+    while Instant::now() < until {
+        setting.seed = runner::random()?;
+        let mut jobs = runner::jobs(&setting, &table, &executables)?;
+        jobs.retain(|job| job.needs.drawn);
+        for name in fuzz::TARGETS {
+            let words = fuzz::command(&setting, &targets, name, INPUTS);
+            let words: Vec<_> = words.iter().map(String::as_str).collect();
+            jobs.push(runner::command(
+                &setting,
+                &table,
+                &format!("fuzz/{name}"),
+                &words,
+            ));
+        }
+        println!("seed {}: {} tests", setting.seed, jobs.len());
+        let outcomes = runner::run(&setting, jobs)?;
+        if outcomes
+            .iter()
+            .any(|outcome| outcome.verdict == Verdict::Failed)
+        {
+            let seed = setting.seed;
+            println!("failed with CAMBRIC_SEED={seed} PROPTEST_RNG_SEED={seed}");
+            return Ok(false);
+        }
+        rounds += 1;
+    }
+    println!("{rounds} rounds, all well");
+    Ok(true)
+}
