@@ -42,7 +42,7 @@ pub trait Settings: Debug + Sized {
 pub struct Config<S: Settings> {
     /// Where it was read.
     pub path: PathBuf,
-    /// Its keys.
+    /// Its keys, without the neighbors and ranges, which are in `origin`.
     pub file: BgpFile<S::Section, EtcdOptions, SnapshotOptions>,
     /// What they mean for the speaker, or who says it.
     pub origin: Origin,
@@ -71,7 +71,7 @@ impl<S: Settings> Config<S> {
     }
 
     fn check(source: &Source, machine: bool) -> Result<Self, Report> {
-        let file: BgpFile<S::Section, EtcdOptions, SnapshotOptions> = source.parse()?;
+        let mut file: BgpFile<S::Section, EtcdOptions, SnapshotOptions> = source.parse()?;
         let mut problems = source.problems();
         let own_name = admin::daemon::host_name();
         let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
@@ -103,6 +103,8 @@ impl<S: Settings> Config<S> {
             file.check_own_addresses(|_| false, &mut problems);
         }
         problems.finish()?;
+        // The origin has what they mean; a thousand neighbors as text are a megabyte.
+        (file.neighbor, file.neighbor_range) = (Vec::new(), Vec::new());
         Ok(Self {
             path: source.path().to_owned(),
             file,
