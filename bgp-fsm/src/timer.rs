@@ -1,5 +1,7 @@
 //! The session's timers and, in one table, where each may run and whether it jitters.
 
+use core::num::NonZeroU64;
+
 use crate::chance::Chance;
 use crate::limits::{JITTER_MAX, JITTER_MIN};
 use crate::{Duration, Instant, State};
@@ -104,9 +106,24 @@ pub const TIMERS: [TimerRow; TIMERS_COUNT] = {
     ]
 };
 
-/// The deadlines of running timers.
+/// The deadlines of running timers, by [`Timer`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timers([Option<Instant>; TIMERS_COUNT]);
+pub(crate) struct Timers([Option<Deadline>; TIMERS_COUNT]);
+
+/// An instant in eight octets together with its absence: a session has four sets of timers. The last
+/// nanosecond of time counts as the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Deadline(NonZeroU64);
+
+impl Deadline {
+    const fn at(instant: Instant) -> Self {
+        Self(NonZeroU64::MIN.saturating_add(instant.0))
+    }
+
+    const fn instant(self) -> Instant {
+        Instant(self.0.get() - 1)
+    }
+}
 
 impl Timers {
     /// Starts or restarts `timer` with `time`, shortened by chance if its row says so. A time of
@@ -138,12 +155,14 @@ impl Timers {
 
     /// When `timer` fires, if it runs.
     pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
-        self.0.get(timer as usize).copied().flatten()
+        let slot = self.0.get(timer as usize).copied().flatten();
+        slot.map(Deadline::instant)
     }
 
     /// When the first timer fires.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.0.iter().flatten().min().copied()
+        let first = self.0.iter().flatten().min();
+        first.map(|deadline| deadline.instant())
     }
 
     /// Stops and returns the timer that is due first.
@@ -153,7 +172,7 @@ impl Timers {
             .0
             .iter_mut()
             .zip(TIMERS)
-            .find(|(slot, _)| **slot == Some(due))?;
+            .find(|(slot, _)| **slot == Some(Deadline::at(due)))?;
         *slot = None;
         Some(row.timer)
     }
@@ -161,7 +180,7 @@ impl Timers {
     /// Sets the deadline itself.
     pub(crate) fn set(&mut self, timer: Timer, at: Option<Instant>) {
         if let Some(slot) = self.0.get_mut(timer as usize) {
-            *slot = at;
+            *slot = at.map(Deadline::at);
         }
     }
 
@@ -213,6 +232,18 @@ mod tests {
             most - least > Duration::from_secs(20),
             "jitter spreads: {least:?}..{most:?}"
         );
+    }
+
+    #[test]
+    fn deadline_is_the_instant_that_was_set() {
+        let mut timers = Timers::default();
+        for at in [0, 1, u64::MAX - 1] {
+            timers.set(Timer::Hold, Some(Instant(at)));
+            assert_eq!(timers.deadline(Timer::Hold), Some(Instant(at)));
+            assert_eq!(timers.next(), Some(Instant(at)));
+        }
+        assert_eq!(timers.take_due(Instant(u64::MAX)), Some(Timer::Hold));
+        assert_eq!(size_of::<Timers>(), 8 * TIMERS_COUNT);
     }
 
     #[test]
