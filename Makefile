@@ -1,7 +1,7 @@
 # What a newcomer needs: `make demo`, `make test`. `make help` lists the rest.
 
 CARGO ?= cargo
-DEMO = -p cambric -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
+DEMO = -p cambric-cli -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 XTASK = $(CARGO) run -q --locked --profile quick -p xtask --
 
 .PHONY: help build deb demo lint check test soak bench packages
@@ -47,7 +47,7 @@ soak:
 
 # The reflector beside its peers, and fabrics on a store, as root: docs/design/bench.md. BENCH='--work s3 --pairs 3'.
 bench: packages
-	$(CARGO) build --release --locked -p bench -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
+	$(CARGO) build --release --locked -p cambric-bench -p cambric-bgp-client -p cambric-cni -p cambric-felix -p cambric-route-reflector
 	target/release/bench $(BENCH)
 
 # Says at once what is missing, before anything is built.

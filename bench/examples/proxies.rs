@@ -1,29 +1,29 @@
 //! What `etcd grpc-proxy` takes off the core: watches and CPU at a real etcd under the mirrors of many
 //! hosts, straight and through two proxies.
 //!
-//! `cargo run --release -p bench --example proxies -- [HOSTS [WRITES]]`, 1500 and 200 if not said.
+//! `cargo run --release -p cambric-bench --example proxies -- [HOSTS [WRITES]]`, 1500 and 200 if not said.
 //! Every host is two clients, with the ranges that Felix and the BGP client mirror; every mirror of what
 //! is written is checked to hold the last write. All runs on this machine; what is compared is CPU time,
 //! not seconds.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that fails shall fail")]
 
-#[path = "../../datastore/tests/common/mod.rs"]
+#[path = "../../calico-store/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Etcd, Proxy, metric};
-use datastore::{
+use bgp_config::store::View;
+use calico_model::Kind;
+use calico_store::{
     Change, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, Update,
     follow_ready,
 };
+use common::{Etcd, Proxy, metric};
 use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
-use intent::store::View;
-use lab::{Usage, usage};
-use model::Kind;
+use netns_lab::{Usage, usage};
 
 /// Hosts that come up at once.
 const TOGETHER: usize = 50;

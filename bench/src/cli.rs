@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
-use lab::Lab;
+use netns_lab::Lab;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::daemons::Kind;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use lab::{Host, Lab};
+use netns_lab::{Host, Lab};
 
 use crate::daemons::{Daemon, Kind, Scene};
 use crate::generator::Generator;

@@ -34,7 +34,7 @@ fn has_row(said: &str, title: &str, verdicts: &[&str]) -> bool {
 
 #[test]
 fn every_workload_ends_right() {
-    if !lab::allowed("every_workload_ends_right") {
+    if !netns_lab::allowed("every_workload_ends_right") {
         return;
     }
     let said = bench(&["--work", "s1,s2,s3,s3b,storm,rack,stall,keep,fib"]);
@@ -57,7 +57,7 @@ fn every_workload_ends_right() {
 
 #[test]
 fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
-    if !lab::allowed("two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind") {
+    if !netns_lab::allowed("two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind") {
         return;
     }
     let said = bench(&["--work", "churn", "--churn", "120"]);
@@ -66,7 +66,7 @@ fn two_minutes_of_churn_leave_nothing_wrong_and_nothing_behind() {
 
 #[test]
 fn a_fabric_is_measured_from_its_store_to_its_kernels() {
-    if !lab::allowed("a_fabric_is_measured_from_its_store_to_its_kernels") {
+    if !netns_lab::allowed("a_fabric_is_measured_from_its_store_to_its_kernels") {
         return;
     }
     if !bench::fabric::can_run() {

@@ -4,16 +4,16 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use admin::report::{Limit, Routes, Status};
-use admin::{Command, Reply};
+use bgp_config::store::Duties;
 use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
+use daemon_common::report::{Limit, Routes, Status};
+use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Fib, OpError};
-use intent::store::Duties;
 
 use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
 use crate::log::Log;

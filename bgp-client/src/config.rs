@@ -3,10 +3,10 @@
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
+use bgp_config::{NextHops, Problem, Problems, Source};
 use bgp_daemon::Settings;
 use fib_sync::watch::{ImportRule, NamePattern};
 use fib_sync::{Owner, TABLE_MAIN};
-use intent::{NextHops, Problem, Problems, Source};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -287,7 +287,7 @@ fn bad(span: Range<usize>, message: String, help: &'static str) -> Problem {
 mod tests {
     use std::path::PathBuf;
 
-    use intent::Report;
+    use bgp_config::Report;
 
     use super::*;
 
@@ -418,11 +418,11 @@ mod tests {
         let intent = |config: &Config| config.intent().expect("all in the file").clone();
         let plain = read(packaged).unwrap_or_else(|report| panic!("{report}"));
         assert_eq!(plain.settings, KernelConfig::default());
-        let stored = read(&admin::config::alternative(packaged));
+        let stored = read(&daemon_common::config::alternative(packaged));
         let stored = stored.unwrap_or_else(|report| panic!("{report}"));
         assert!(stored.intent().is_none(), "the store says it");
         assert!(stored.file.secrets.is_some() && stored.file.datastore_snapshot.is_some());
-        let all = admin::config::uncommented(packaged);
+        let all = daemon_common::config::uncommented(packaged);
         let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));
         assert_eq!(all.settings, plain.settings);
         assert_eq!(all.control(), plain.control());
@@ -492,7 +492,7 @@ mod tests {
         };
         let store = "[datastore]\nendpoints = [\"http://s:2379\"]\n";
         let good = read("", 3, store).unwrap_or_else(|report| panic!("{report}"));
-        let intent::Origin::Store(host) = good.origin else {
+        let bgp_config::Origin::Store(host) = good.origin else {
             panic!("the store says it");
         };
         assert_eq!((host.reflectors, host.reflects), (Some(3), false));

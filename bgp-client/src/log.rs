@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admin::log::{Repeats, Summary};
+use daemon_common::log::{Repeats, Summary};
 use tracing::Level;
 
 use crate::limits::LOG_KEYS_MAX;
@@ -99,7 +99,7 @@ fn write(level: Level, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use admin::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
+    use daemon_common::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
     use fib_sync::{Event, OpError, RouteKey};
 
     use super::*;

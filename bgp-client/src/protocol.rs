@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use admin::config::integer_in;
+use bgp_config::{Problem, Problems, Source};
+use daemon_common::config::integer_in;
 use fib_sync::{Owner, claim};
-use intent::{Problem, Problems, Source};
 use toml::Spanned;
 
 use crate::limits::PROGRAM;

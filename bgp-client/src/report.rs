@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use admin::report::{Fact, Fib, FibHop, FibRoute, KernelFigures, Limit, Path, Routes};
+use bgp_config::store::IPIP_INTERFACE;
+use daemon_common::report::{Fact, Fib, FibHop, FibRoute, KernelFigures, Limit, Path, Routes};
 use fib_sync::watch::Resolution;
 use fib_sync::{FibStatus, FibView, Hop, Route, RouteKey};
-use intent::store::IPIP_INTERFACE;
 use ipnet::IpNet;
 
 use crate::Node;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use admin::report::{Cleared, Limit, Limits, Neighbors, Refreshed, Settings};
-use admin::{Command, Reply};
+use bgp_config::report;
 use bgp_io::bgp_proto::{Family, Notification};
 use bgp_io::limits;
 use bgp_io::rib::PeerId;
-use intent::report;
+use daemon_common::report::{Cleared, Limit, Limits, Neighbors, Refreshed, Settings};
+use daemon_common::{Command, Reply};
 
 use crate::{Daemon, Program};
 
@@ -99,12 +99,12 @@ impl<P: Program> Daemon<P> {
             .used(self.io.lingering() as u64),
             Limit::new(
                 "control connections",
-                admin::limits::CONNECTIONS_MAX as u64,
+                daemon_common::limits::CONNECTIONS_MAX as u64,
                 "further ones wait",
             ),
         ]);
         all.push(log_lines());
-        if let Some((used, limit)) = admin::daemon::open_files() {
+        if let Some((used, limit)) = daemon_common::daemon::open_files() {
             let then = "no further connection is accepted or dialled";
             all.push(Limit::new("open files", limit, then).used(used));
         }
@@ -144,11 +144,11 @@ impl<P: Program> Daemon<P> {
 }
 
 fn log_lines() -> Limit {
-    let log = admin::log::figures();
+    let log = daemon_common::log::figures();
     let then = "further ones are lost and counted";
     let limit = Limit::new(
         "log lines waiting to be written",
-        admin::limits::LOG_LINES_MAX as u64,
+        daemon_common::limits::LOG_LINES_MAX as u64,
         then,
     );
     Limit {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use admin::control::Control;
-use admin::daemon::{Signal, Signals};
-use admin::report::{Fact, LogFigures, Status};
-use admin::{Command, Reply};
-use intent::store::Derived;
+use bgp_config::store::Derived;
+use daemon_common::control::Control;
+use daemon_common::daemon::{Signal, Signals};
+use daemon_common::report::{Fact, LogFigures, Status};
+use daemon_common::{Command, Reply};
 
 use crate::fabric::Fabric;
 use crate::source::Source;
@@ -72,14 +72,14 @@ pub(crate) fn process<P: Program>(
 ) -> Status {
     let log = LogFigures {
         summarized,
-        ..admin::log::figures()
+        ..daemon_common::log::figures()
     };
     Status {
         daemon: P::NAME.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_s: started.elapsed().as_secs(),
-        resident_kib: admin::daemon::resident_kib(),
+        resident_kib: daemon_common::daemon::resident_kib(),
         config: config.path.display().to_string(),
         log: Some(log.into()),
         ..Status::default()

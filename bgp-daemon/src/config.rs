@@ -4,16 +4,16 @@ use std::fmt::Debug;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use admin::bird::View;
-use datastore::{EtcdOptions, OptionFault, SnapshotOptions};
-use intent::store::Host;
-use intent::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, Source};
+use bgp_config::store::Host;
+use bgp_config::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, Source};
+use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
+use daemon_common::bird::View;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 /// What a program's own section of the file means.
 pub trait Settings: Debug + Sized {
-    /// The section as it is written; [`intent::NoKernel`] for a program that has none.
+    /// The section as it is written; [`bgp_config::NoKernel`] for a program that has none.
     type Section: Debug + DeserializeOwned;
 
     /// Where the control socket is unless the file says otherwise.
@@ -58,7 +58,7 @@ impl<S: Settings> Config<S> {
     ///
     /// Every mistake found, with its place.
     pub fn read(path: &Path) -> Result<Self, Report> {
-        Self::check(&Source::read(path)?.showing(intent::is_shown), true)
+        Self::check(&Source::read(path)?.showing(bgp_config::is_shown), true)
     }
 
     /// Checks text at hand by itself.
@@ -73,7 +73,7 @@ impl<S: Settings> Config<S> {
     fn check(source: &Source, machine: bool) -> Result<Self, Report> {
         let mut file: BgpFile<S::Section, EtcdOptions, SnapshotOptions> = source.parse()?;
         let mut problems = source.problems();
-        let own_name = admin::daemon::host_name();
+        let own_name = daemon_common::daemon::host_name();
         let mut origin = file.origin(S::NEXT_HOPS, &own_name, &mut problems);
         if let Origin::Store(host) = &mut origin {
             host.reflects = S::REFLECTS;

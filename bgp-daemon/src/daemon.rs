@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use admin::report::{Fact, Status};
+use bgp_config::store::Derived;
+use bgp_config::{Intent, report};
 use bgp_io::bgp_speaker::RangeUsage;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, IoConfig, Speaker};
-use datastore::Update;
-use intent::store::Derived;
-use intent::{Intent, report};
+use calico_store::Update;
+use daemon_common::report::{Fact, Status};
 
 use crate::addresses::Addresses;
 use crate::fabric::{Fabric, Look};

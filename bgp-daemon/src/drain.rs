@@ -15,7 +15,7 @@ use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
 use bgp_io::bgp_speaker::{PeerView, SpeakerConfig};
 use bgp_io::rib::{PeerId, Progress, Role};
-use model::ReflectorState;
+use calico_model::ReflectorState;
 
 use crate::limits::{
     DRAIN_LOOK_EVERY, DRAIN_MAX, DRAIN_SETTLE, DRAIN_SETTLE_UNSEEN, DRAIN_SURVEY_EVERY,

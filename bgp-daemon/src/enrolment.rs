@@ -3,10 +3,10 @@
 use std::future::pending;
 use std::sync::Arc;
 
+use bgp_config::store::Host;
 use bgp_io::bgp_fsm::Instant;
-use datastore::{Error, Store};
+use calico_store::{Error, Store};
 use futures_util::future::BoxFuture;
-use intent::store::Host;
 use tokio::time::{Instant as Clock, sleep_until, timeout};
 
 use crate::limits::REGISTRY_ANSWER_MAX;

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use admin::report::Fact;
+use bgp_config::Intent;
+use daemon_common::report::Fact;
 use host_guard::{Cover, Guard, GuardError, Holder, Loaded, record};
-use intent::Intent;
 use nix::unistd::geteuid;
 
 use crate::limits::GUARD_CHECK;
@@ -327,7 +327,7 @@ impl fmt::Display for State {
 
 #[cfg(test)]
 mod tests {
-    use intent::{BgpFile, NextHops, NoKernel, Source};
+    use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 
     use super::*;
 

@@ -6,13 +6,13 @@ mod tests;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use admin::log::{Repeats, Summary};
+use bgp_config::report::{self, Weight};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{self, Refusal};
 use bgp_io::rib::PeerId;
 use bgp_io::{Event, Speaker};
-use intent::report::{self, Weight};
+use daemon_common::log::{Repeats, Summary};
 use tracing::Level;
 
 use crate::limits::{LOG_DYNAMIC_KEYS_MAX, LOG_NEIGHBOR_KEYS_MAX, LOG_STRANGER_KEYS_MAX};

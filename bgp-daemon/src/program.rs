@@ -2,13 +2,13 @@
 
 use std::error::Error;
 
-use admin::report::{Limit, Routes, Status};
-use admin::{Command, Reply};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
+use daemon_common::report::{Limit, Routes, Status};
+use daemon_common::{Command, Reply};
 
-use intent::store::Duties;
+use bgp_config::store::Duties;
 
 use crate::Settings;
 

@@ -16,14 +16,14 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bgp_config::placement::cluster_ids;
+use bgp_config::store::{ClusterWish, Wish};
 use bgp_io::bgp_fsm::Instant;
-use datastore::{
+use calico_model::{ClusterClaim, FabricKey, Registration};
+use calico_store::{
     Compare, CompareWith, Comparison, Delete, Error, KeyRange, Lease, LeaseId, Op, OpReply, Put,
     Query, Revision, Txn, TxnReply,
 };
-use intent::placement::cluster_ids;
-use intent::store::{ClusterWish, Wish};
-use model::{ClusterClaim, FabricKey, Registration};
 
 use crate::limits::{
     CLUSTER_ID_TRIES_MAX, LOAD_TOLD_EVERY, REGISTRY_RETRY_MAX, REGISTRY_RETRY_MIN, REREGISTER_EVERY,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use intent::Intent;
+use bgp_config::Intent;
 
 use crate::{Config, Daemon, Program};
 

@@ -3,12 +3,14 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use admin::control::{BindError, Control};
-use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping};
-use admin::program::{About, start};
 use bgp_io::bgp_proto::Notification;
 use bgp_io::rib::Progress;
 use bgp_io::{IoError, Parting};
+use daemon_common::control::{BindError, Control};
+use daemon_common::daemon::{
+    LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping,
+};
+use daemon_common::program::{About, start};
 
 use crate::fabric::Fabric;
 use crate::guard::HostGuard;
@@ -32,7 +34,7 @@ pub enum Failure<E: Error> {
     Signals(std::io::Error),
     /// The store cannot be reached the way the file says.
     #[error("datastore: {0}")]
-    Store(#[from] datastore::Error),
+    Store(#[from] calico_store::Error),
     /// What the program adds.
     #[error(transparent)]
     Program(E),

@@ -5,11 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use admin::report::StoreFigures;
+use bgp_config::store::{Derived, Fault, Host, View, Wish};
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
-use datastore::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
-use intent::store::{Derived, Fault, Host, View, Wish};
+use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
+use daemon_common::report::StoreFigures;
 
 use crate::enrolment::Enrolment;
 use crate::fabric::Fabric;
@@ -50,7 +50,7 @@ impl Source {
         config: &Config<S>,
         (options, host): (&EtcdOptions, &Host),
         seed: u64,
-    ) -> Result<Self, datastore::Error> {
+    ) -> Result<Self, calico_store::Error> {
         let store = Arc::new(EtcdStore::connect(options).await?);
         let ranges = View::prefixes(&host.name).into_iter().map(KeyRange::prefix);
         let enrols = host.reflects;

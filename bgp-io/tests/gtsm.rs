@@ -9,7 +9,7 @@ use bgp_io::bgp_fsm::State;
 use bgp_io::bgp_proto::MessageKind;
 use bgp_io::bgp_speaker::{self, HandshakeFailure, PeerConfig, SpeakerConfig};
 use bgp_io::{Distance, Event, Io, IoConfig, Speaker};
-use lab::{Lab, VethEnd, in_lab};
+use netns_lab::{Lab, VethEnd, in_lab};
 use socket2::{Domain, Socket, Type};
 use support::{RawPeer, beside, host, neighbor, speaker};
 
@@ -205,7 +205,7 @@ async fn data_before_ttl_security_was_configured_is_refused() {
 }
 
 /// A router beside this host, and a host behind it.
-async fn beyond_a_router(lab: &Lab) -> (lab::Host, lab::Host) {
+async fn beyond_a_router(lab: &Lab) -> (netns_lab::Host, netns_lab::Host) {
     let router = lab.host("router").await.expect("a host");
     let far = lab.host("far").await.expect("a host");
     for (a, b) in [

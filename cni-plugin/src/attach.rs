@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use datastore::resources::Item;
+use calico_model::Mac;
+use calico_store::resources::Item;
 use ipnet::IpNet;
-use model::Mac;
 use serde_json::Value;
 
 use crate::answer::{Answer, Interface, Ip};
@@ -230,9 +230,14 @@ impl Attaching<'_> {
 
 /// The addresses of a stored endpoint.
 pub(crate) fn addresses_of(item: &Item) -> Option<Vec<IpAddr>> {
-    let networks: Vec<model::Network> =
+    let networks: Vec<calico_model::Network> =
         serde_json::from_value(item.value["spec"]["ipNetworks"].clone()).ok()?;
-    Some(networks.iter().map(model::Network::address).collect())
+    Some(
+        networks
+            .iter()
+            .map(calico_model::Network::address)
+            .collect(),
+    )
 }
 
 /// The routes of a container: to everywhere, unless the configuration says otherwise, and those it

@@ -10,9 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use datastore::resources::Item;
-use datastore::{KeyRange, Store as _};
-use model::{AllocationBlock, IpamKey, Kind};
+use calico_model::{AllocationBlock, IpamKey, Kind};
+use calico_store::resources::Item;
+use calico_store::{KeyRange, Store as _};
 use tokio::time::sleep;
 
 use crate::config::{Attachment, Config};

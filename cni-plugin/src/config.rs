@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use datastore::{EtcdOptions, TlsFiles};
-use model::EndpointFile;
+use calico_model::EndpointFile;
+use calico_store::{EtcdOptions, TlsFiles};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! DEL: what ADD made goes, however far it came.
 
-use datastore::resources::Item;
+use calico_store::resources::Item;
 
 use crate::config::Config;
 use crate::endpoint::{self, is_of};

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use datastore::resources::{Item, ResourceError};
-use model::{API_VERSION, Kind, Mac, WorkloadEndpointSpec};
+use calico_model::{API_VERSION, Kind, Mac, WorkloadEndpointSpec};
+use calico_store::resources::{Item, ResourceError};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;

@@ -1,8 +1,8 @@
 //! What a plugin says when it did not do what it was asked.
 
-use datastore::Error as StoreError;
-use datastore::resources::ResourceError;
-use ipam::IpamError;
+use calico_ipam::IpamError;
+use calico_store::Error as StoreError;
+use calico_store::resources::ResourceError;
 use serde_json::{Value, json};
 
 /// What kind of failure: the specification's numbers, and ours from 100 on.

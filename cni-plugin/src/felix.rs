@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{EndpointFile, Mac, Network};
+use calico_model::{EndpointFile, Mac, Network};
 use notify::{RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 use tokio::time::timeout;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{EndpointFile, EndpointName, INTERFACE_NAME_OCTETS_MAX, Kind, Mac, ResourceKey};
+use calico_model::{EndpointFile, EndpointName, INTERFACE_NAME_OCTETS_MAX, Kind, Mac, ResourceKey};
 use serde_json::Value;
 use sha1::{Digest, Sha1};
 

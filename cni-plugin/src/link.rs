@@ -11,8 +11,8 @@ mod sysctl;
 
 use std::net::Ipv4Addr;
 
+use calico_model::Mac;
 use futures_util::TryStreamExt;
-use model::Mac;
 use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use rtnetlink::{Handle, LinkUnspec};
 use tokio::task::JoinHandle;

@@ -196,7 +196,7 @@ fn ifname_problem(name: &str) -> Option<&'static str> {
     match name {
         "" => Some("is missing"),
         "." | ".." => Some("is no name of an interface"),
-        name if name.len() > model::INTERFACE_NAME_OCTETS_MAX => {
+        name if name.len() > calico_model::INTERFACE_NAME_OCTETS_MAX => {
             Some("is too long for an interface")
         }
         name if name.contains(bad) => Some("has a character that names of interfaces cannot have"),

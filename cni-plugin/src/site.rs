@@ -1,8 +1,8 @@
 //! What every command works with: the store, and what it says of this node.
 
-use datastore::EtcdStore;
-use datastore::resources::{Item, ResourceError, Resources};
-use model::{ClusterInformationSpec, Kind, ResourceKey};
+use calico_model::{ClusterInformationSpec, Kind, ResourceKey};
+use calico_store::EtcdStore;
+use calico_store::resources::{Item, ResourceError, Resources};
 use serde::Deserialize as _;
 
 use crate::config::Config;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ::ipam::Ipam;
-use datastore::Store as _;
-use model::{GoDuration, Kind, Region, StatusKey};
+use calico_ipam::Ipam;
+use calico_model::{GoDuration, Kind, Region, StatusKey};
+use calico_store::Store as _;
 use serde_json::Value;
 
 use crate::config::Config;
@@ -59,7 +59,7 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
         specs
             .iter_mut()
             .for_each(|pool| pool.spec.namespace_selector = None);
-        let any = ::ipam::Pools {
+        let any = ::calico_ipam::Pools {
             all: specs,
             reserved: Vec::new(),
         };
@@ -107,7 +107,9 @@ async fn felix(site: &Site<'_>) -> Result<(), Failure> {
     if site.store.get(alive.to_string().into()).await?.is_some() {
         return Ok(());
     }
-    let asked = admin::client::call(Path::new(FELIX_SOCKET), &admin::Command::Status {}).await;
+    let asked =
+        daemon_common::client::call(Path::new(FELIX_SOCKET), &daemon_common::Command::Status {})
+            .await;
     asked.map(drop).map_err(|error| {
         let message = format!("Felix on {node} has not reported lately that it lives");
         let details = format!("there is no {alive} in the store; {error}");

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use admin::config::{Problem, Report, Source, bool_in, integer_in};
-use admin::daemon::{LogFormat, host_name};
-use admin::metrics::MetricsSection;
-use datastore::{EtcdOptions, OptionFault, SnapshotOptions};
+use calico_model::EndpointFile;
+use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
+use daemon_common::config::{Problem, Report, Source, bool_in, integer_in};
+use daemon_common::daemon::{LogFormat, host_name};
+use daemon_common::metrics::MetricsSection;
 use fib_sync::{Owner, claim};
 use ipnet::IpNet;
-use model::EndpointFile;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -332,13 +332,13 @@ fn take_exceptions(file: &File, agent: &mut AgentConfig) -> Option<Problem> {
 }
 
 fn log_problem(file: &File) -> Option<Problem> {
-    let error = admin::daemon::log_filter(file.log.get_ref()).err()?;
+    let error = daemon_common::daemon::log_filter(file.log.get_ref()).err()?;
     Some(Problem::at(file.log.span(), error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
-    use model::FelixConfigurationSpec;
+    use calico_model::FelixConfigurationSpec;
 
     use super::*;
 
@@ -367,7 +367,7 @@ mod tests {
     fn the_packaged_file_shows_defaults_and_examples_that_are_right() {
         let packaged = include_str!("../../packaging/etc/felix.toml");
         let plain = read(packaged).unwrap();
-        let all = admin::config::uncommented(packaged);
+        let all = daemon_common::config::uncommented(packaged);
         // A file of a password would have to be there.
         let (all, _) = all.split_once("username =").expect("the last example");
         let all = read(all).unwrap();

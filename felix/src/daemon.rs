@@ -8,11 +8,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admin::control::{BindError, Control, Request};
-use admin::daemon::{LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping};
-use admin::report::StoreFigures;
-use admin::{Command, Reply};
-use datastore::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
+use calico_store::{Change, EtcdStore, Follower, Status, Store, Update, follow_ready};
+use daemon_common::control::{BindError, Control, Request};
+use daemon_common::daemon::{
+    LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping,
+};
+use daemon_common::report::StoreFigures;
+use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError, Owner};
@@ -52,7 +54,7 @@ pub enum DaemonError {
     Control(#[from] BindError),
     /// The store's options are wrong.
     #[error("datastore: {0}")]
-    Store(#[from] datastore::Error),
+    Store(#[from] calico_store::Error),
     /// Signals cannot be listened to.
     #[error("signal handlers: {0}")]
     Signals(#[source] std::io::Error),

@@ -10,8 +10,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use calico_model::{EndpointFile, EndpointState};
 use fib_sync::Instant;
-use model::{EndpointFile, EndpointState};
 use tracing::warn;
 
 use crate::agent::EndpointView;

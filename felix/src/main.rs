@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use admin::program::{About, start};
 use cambric_felix::config::Config;
 use cambric_felix::daemon::run;
 use cambric_felix::report::DAEMON;
+use daemon_common::program::{About, start};
 
 fn main() -> ExitCode {
     let about = About {

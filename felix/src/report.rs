@@ -1,12 +1,12 @@
 //! What the control socket answers.
 
-use admin::report::{
+use calico_model::EndpointState;
+use daemon_common::report::{
     Endpoint, EndpointFigures, Endpoints, Fact, Fib, FibHop, FibRoute, KernelFigures, Rule, Rules,
     Status, StoreFigures, UnclaimedInterface,
 };
 use fib_sync::{FibStatus, FibView, Hop, Instant, Route, RouteKey};
 use ipnet::IpNet;
-use model::EndpointState;
 
 use crate::agent::{Agent, EndpointView, Waiting};
 use crate::apply::LinuxHost;
@@ -206,7 +206,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
     if let Some(problem) = process.files_problem {
         notes.push(format!("plugins cannot be told of endpoints: {problem}"));
     }
-    let log = admin::log::figures();
+    let log = daemon_common::log::figures();
     notes.extend(log.note());
     let mut facts = facts(agent, host, &process.store);
     facts.push(Fact {
@@ -218,7 +218,7 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
         uptime_s: process.uptime_s,
-        resident_kib: admin::daemon::resident_kib(),
+        resident_kib: daemon_common::daemon::resident_kib(),
         ready: waiting.is_empty(),
         waiting_for: waiting,
         notes,

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+use calico_model::{EndpointState, EndpointStatus, HostStatus, StatusKey};
 use fib_sync::Instant;
-use model::{EndpointState, EndpointStatus, HostStatus, StatusKey};
 
 use crate::calc::{EndpointId, Settings};
 use crate::limits::{FIRST_REPORT, RETRY_MAX, RETRY_MIN, STATUS_RESYNC_TICKS};
@@ -278,7 +278,7 @@ impl Reporter {
             return Some(Job::Put { key, value, ttl });
         }
         let status = HostStatus {
-            time: model::rfc3339_utc(unix_s),
+            time: calico_model::rfc3339_utc(unix_s),
             uptime: now.since(self.started).as_millis() as f64 / 1000.0,
             first_update: !self.first_done,
         };

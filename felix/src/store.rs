@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datastore::{Error, KeyRange, LeaseId, Store};
-use model::FabricKey;
+use calico_model::FabricKey;
+use calico_store::{Error, KeyRange, LeaseId, Store};
 use tokio::time::timeout;
 use tracing::debug;
 

@@ -6,7 +6,7 @@ mod netns;
 
 use std::net::IpAddr;
 
-use admin::{Command, Reply};
+use daemon_common::{Command, Reply};
 use netns::host::{Host, RESOURCES, pair};
 use netns::packet;
 use netns::{Namespace, Workload, count_at, count_of, lab, run};

@@ -4,7 +4,7 @@
 
 mod netns;
 
-use admin::{Command, Reply};
+use daemon_common::{Command, Reply};
 use netns::host::{Host, OPEN, RESOURCES, announce, workload};
 use netns::{lab, run};
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ mod netns;
 
 use std::net::{TcpListener, TcpStream};
 
-use admin::report::Endpoint;
-use admin::{Command, Reply};
+use calico_store::KeyRange;
 use cambric_felix::apply::conntrack;
-use datastore::KeyRange;
+use daemon_common::report::Endpoint;
+use daemon_common::{Command, Reply};
 use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, mac, pair, workload};
 use netns::{Namespace, Workload, count_at, count_of, lab, pings, run, try_run};
 use serde_json::json;

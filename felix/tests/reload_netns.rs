@@ -2,8 +2,8 @@
 
 mod netns;
 
-use admin::report::Status;
-use admin::{Command, Reply};
+use daemon_common::report::Status;
+use daemon_common::{Command, Reply};
 use netns::host::{Host, OPEN, PATIENCE, announce, workload};
 use netns::process::{Process, served};
 use netns::{lab, run};

@@ -207,7 +207,7 @@ fn with_policies() -> Ruleset {
         {"action": "Allow", "protocol": "UDP", "destination": {"ports": [53, 4789, 6081, "6000:7000"],
          "selector": "has(web)"}},
     ]);
-    let rules: Vec<model::Rule> = serde_json::from_value(rules).unwrap();
+    let rules: Vec<calico_model::Rule> = serde_json::from_value(rules).unwrap();
     let mut inputs = RuleInputs {
         frame: Frame {
             interface_prefixes: vec!["tap".into()],

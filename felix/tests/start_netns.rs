@@ -9,8 +9,8 @@ mod netns;
 
 use std::time::{Duration, Instant};
 
-use admin::report::EndpointFigures;
-use admin::{Command as Ask, Reply};
+use daemon_common::report::EndpointFigures;
+use daemon_common::{Command as Ask, Reply};
 use netns::host::{Host, PATIENCE, RESOURCES};
 use netns::process::{Process, served};
 use netns::{lab, run};
@@ -128,7 +128,7 @@ fn start_with_many_policies_keeps_answering() {
             pause(&host);
         };
         let took = begun.elapsed();
-        let usage = ::lab::usage(felix.id()).unwrap();
+        let usage = ::netns_lab::usage(felix.id()).unwrap();
         println!(
             "{policies} policies, {remote} remote, {local} local: {took:.2?}, CPU {:.2?}, \
              {} MB, slowest answer {slowest:.2?}; {done:?}",

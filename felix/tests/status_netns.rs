@@ -5,8 +5,8 @@ mod netns;
 
 use std::collections::BTreeMap;
 
-use datastore::{KeyRange, Revision, WatchRequest};
-use model::EndpointFile;
+use calico_model::EndpointFile;
+use calico_store::{KeyRange, Revision, WatchRequest};
 use netns::host::{Host, OPEN, announce, key, mac, workload};
 use netns::{Workload, lab, run};
 use serde_json::{Value, json};

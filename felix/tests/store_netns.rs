@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use admin::report::Status;
-use admin::{Command as Ask, Reply};
-use datastore::resources::{ResourceError, Resources};
-use datastore::{EtcdOptions, EtcdStore, Store};
+use calico_store::resources::{ResourceError, Resources};
+use calico_store::{EtcdOptions, EtcdStore, Store};
+use daemon_common::report::Status;
+use daemon_common::{Command as Ask, Reply};
 use netns::host::{Host, OPEN, PATIENCE, RESOURCES, announce, key, workload};
 use netns::{Workload, lab, run};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! What stands in the store: whatever the octets, they are read or refused, and what is read is
 //! written as it was.
 
-use model::{
+use calico_model::{
     AllocationBlock, BlockAffinity, Kind, ResourceKey, Scope, Selector, encode_strict, shown,
 };
 
@@ -26,7 +26,7 @@ pub fn stored(data: &[u8]) {
 }
 
 fn key(text: &str) {
-    if let Ok(key) = text.parse::<model::Key>() {
+    if let Ok(key) = text.parse::<calico_model::Key>() {
         assert_eq!(key.to_string(), text);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use host_guard::limits::PEERS_MAX;
 use host_guard::{Cover, Guard, GuardError, Holder, Loaded};
-use lab::{Host, Lab, in_lab};
+use netns_lab::{Host, Lab, in_lab};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use nix::unistd::{Uid, setfsuid};

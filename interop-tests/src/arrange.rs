@@ -14,10 +14,10 @@ pub const PATIENCE: Duration = Duration::from_secs(240);
 /// # Panics
 /// If the lab cannot be made, and of course if the test does.
 pub fn in_ground(kinds: &[Kind], name: &str, test: impl AsyncFnOnce(Ground)) {
-    if !lab::allowed(name) || !kinds.iter().all(|kind| kind.is_installed()) {
+    if !netns_lab::allowed(name) || !kinds.iter().all(|kind| kind.is_installed()) {
         return;
     }
-    lab::in_lab(name, async |lab| {
+    netns_lab::in_lab(name, async |lab| {
         test(Ground::new(lab).await.expect("a ground")).await;
     });
 }

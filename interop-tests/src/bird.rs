@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, net::IpAddr};
 
 use ipnet::IpNet;
-use lab::{Error, Process, Program};
+use netns_lab::{Error, Process, Program};
 
 use crate::{Neighbor, Route, Setup, Site, programs, setup::Own};
 

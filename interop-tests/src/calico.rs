@@ -3,9 +3,9 @@
 
 use std::{fmt::Write as _, net::IpAddr, net::Ipv4Addr, path::PathBuf, time::Duration};
 
-use admin::{Command, Reply, client::call, report};
+use daemon_common::{Command, Reply, client::call, report};
 use ipnet::IpNet;
-use lab::{Error, Host, Pinger, Process, Program, VethEnd, until};
+use netns_lab::{Error, Host, Pinger, Process, Program, VethEnd, until};
 use nix::sys::signal::Signal;
 
 use crate::{Ground, PATIENCE, Site, programs};
@@ -136,7 +136,7 @@ impl Node {
     }
 
     /// The pings of its workload.
-    pub fn pings(&self, to: u8) -> lab::Flow {
+    pub fn pings(&self, to: u8) -> netns_lab::Flow {
         self.pinger
             .flow(workload_of(to).into(), Duration::from_millis(10))
     }

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, fmt::Write as _, net::SocketAddr, path::PathBuf};
 
-use admin::{Command, Reply, client::call, report};
+use daemon_common::{Command, Reply, client::call, report};
 use ipnet::IpNet;
-use lab::{Error, Process, Program};
+use netns_lab::{Error, Process, Program};
 
 use crate::{
     Kind, Route, Setup, Site, programs,

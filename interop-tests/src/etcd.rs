@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use lab::{Error, Process, Program};
+use netns_lab::{Error, Process, Program};
 
 use crate::{Certificates, Ground, Site, programs};
 

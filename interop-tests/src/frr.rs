@@ -9,7 +9,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use lab::{Error, Process, Program};
+use netns_lab::{Error, Process, Program};
 use serde_json::Value;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, net::IpAddr};
 
 use ipnet::IpNet;
-use lab::{Error, Process, Program, until};
+use netns_lab::{Error, Process, Program, until};
 use serde_json::Value;
 
 use crate::{PATIENCE, Route, Setup, Site, programs, setup::Own};

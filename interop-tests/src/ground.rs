@@ -6,7 +6,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use lab::{Error, Host, Lab, VethEnd};
+use netns_lab::{Error, Host, Lab, VethEnd};
 
 use crate::Store;
 

@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, fs, net::IpAddr, os::unix::fs::PermissionsExt};
 
 use ipnet::IpNet;
-use lab::{Error, Process, Program};
+use netns_lab::{Error, Process, Program};
 use serde_json::Value;
 
 use crate::{

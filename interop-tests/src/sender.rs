@@ -105,10 +105,10 @@ impl Sender {
     pub async fn insist(site: &Site, to: impl Into<IpAddr>, opening: &Opening<'_>) -> Self {
         let to = to.into();
         let what = format!("a session of host {} with {to}", site.number);
-        let opened = lab::until(PATIENCE, &what, async || {
+        let opened = netns_lab::until(PATIENCE, &what, async || {
             let attempt = timeout(ATTEMPT, Self::open_as(site, to, opening)).await;
             let opened = attempt.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            Ok::<_, lab::Error>(opened.map_err(|error| error.to_string()))
+            Ok::<_, netns_lab::Error>(opened.map_err(|error| error.to_string()))
         });
         opened.await.unwrap_or_else(|error| panic!("{error}")).0
     }
@@ -247,9 +247,9 @@ fn framed(received: &mut BytesMut) -> io::Result<Option<Frame>> {
 /// Dials until somebody listens.
 async fn connect(site: &Site, to: IpAddr) -> io::Result<tokio::net::TcpStream> {
     let dial = || TcpStream::connect_timeout(&SocketAddr::new(to, 179), Duration::from_secs(1));
-    let connected = lab::until(PATIENCE, "a listening speaker", async || {
+    let connected = netns_lab::until(PATIENCE, "a listening speaker", async || {
         let stream = site.host.run(dial)?;
-        Ok::<_, lab::Error>(stream.map_err(|error| error.to_string()))
+        Ok::<_, netns_lab::Error>(stream.map_err(|error| error.to_string()))
     });
     let (stream, _) = connected
         .await

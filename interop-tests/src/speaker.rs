@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use admin::report;
+use daemon_common::report;
 use ipnet::IpNet;
-use lab::{Error, Process, until};
+use netns_lab::{Error, Process, until};
 use nix::sys::signal::Signal;
 
 use crate::{

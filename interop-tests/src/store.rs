@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use datastore::serve::{ServeConfig, Server};
-use datastore::{Local, Revision, Store as _};
+use calico_store::serve::{ServeConfig, Server};
+use calico_store::{Local, Revision, Store as _};
 use tokio::sync::oneshot;
 
 use crate::Site;
@@ -66,7 +66,7 @@ impl Store {
     /// # Panics
     /// If the store does not take it.
     pub async fn put(&self, plural: &str, name: &str, text: &str) {
-        let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
+        let key = format!("{}{plural}/{name}", calico_model::RESOURCES_PREFIX);
         self.write(&key, text).await;
     }
 
@@ -75,7 +75,7 @@ impl Store {
     /// # Panics
     /// If it is not there.
     pub async fn written(&self, plural: &str, name: &str) -> Revision {
-        let key = format!("{}{plural}/{name}", model::RESOURCES_PREFIX);
+        let key = format!("{}{plural}/{name}", calico_model::RESOURCES_PREFIX);
         let item = self.core.get(key.into()).await.expect("an answer");
         item.expect("it is there").mod_revision
     }
@@ -86,7 +86,7 @@ impl Store {
     /// If the store does not take it.
     pub async fn write(&self, key: &str, text: &str) {
         let (key, value) = (key.to_owned().into(), text.to_owned().into());
-        let done = self.core.put(key, value, datastore::LeaseId::default());
+        let done = self.core.put(key, value, calico_store::LeaseId::default());
         done.await.expect("written");
     }
 
@@ -95,8 +95,11 @@ impl Store {
     /// # Panics
     /// If it is not there.
     pub async fn delete(&self, plural: &str, name: &str) {
-        self.remove(&format!("{}{plural}/{name}", model::RESOURCES_PREFIX))
-            .await;
+        self.remove(&format!(
+            "{}{plural}/{name}",
+            calico_model::RESOURCES_PREFIX
+        ))
+        .await;
     }
 
     /// Deletes a key.

@@ -27,7 +27,7 @@ fn client(own: &[&str]) -> Setup {
 async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
     let wanted: Vec<u8> = hosts.to_vec();
     let what = format!("paths to {prefix} at host {}", speaker.site.number);
-    let held = lab::until(PATIENCE, &what, async || {
+    let held = netns_lab::until(PATIENCE, &what, async || {
         let paths = match speaker.all_paths().await {
             Ok(paths) => paths,
             Err(silent) => return Ok(Err(silent)),
@@ -43,7 +43,7 @@ async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
         }
         found.sort_unstable();
         let same = found == wanted;
-        Ok::<_, lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
+        Ok::<_, netns_lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
     });
     if let Err(error) = held.await {
         panic!("{error}\n{}", speaker.log_tail());
@@ -121,7 +121,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
 async fn forwards(host: &Speaker, prefix: &str, over: &[u8]) {
     let wanted: BTreeSet<IpAddr> = over.iter().map(|&to| Site::v4(to).into()).collect();
     let what = format!("next hops of {prefix} in the kernel");
-    let held = lab::until(PATIENCE, &what, async || {
+    let held = netns_lab::until(PATIENCE, &what, async || {
         let routes = host.site.host.links()?.routes().await?;
         let routes = routes
             .iter()
@@ -129,7 +129,7 @@ async fn forwards(host: &Speaker, prefix: &str, over: &[u8]) {
         let hops = routes.flat_map(|route| &route.hops);
         let found: BTreeSet<IpAddr> = hops.filter_map(|hop| hop.gateway).collect();
         let same = found == wanted;
-        Ok::<_, lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
+        Ok::<_, netns_lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
     });
     if let Err(error) = held.await {
         panic!("{error}\n{}", host.log_tail());

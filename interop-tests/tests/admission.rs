@@ -69,10 +69,10 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
     drop(leaves);
     if kind == Kind::Openbgpd {
         // It would rest for half a minute otherwise, and for a whole one if there is no room yet.
-        let left = lab::until(PATIENCE, "the one that leaves is gone", async || {
+        let left = netns_lab::until(PATIENCE, "the one that leaves is gone", async || {
             let up = established(&reflector).await;
             let gone = !up.contains(&Site::v4(3).to_string());
-            Ok::<_, lab::Error>(gone.then_some(()).ok_or_else(|| format!("{up:?}")))
+            Ok::<_, netns_lab::Error>(gone.then_some(()).ok_or_else(|| format!("{up:?}")))
         });
         left.await.expect("gone");
         let again = guest.tell("neighbor 10.0.0.1 clear").await;
@@ -88,9 +88,9 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
 
 /// Waits until a counter of the host's TCP moves.
 async fn counted(site: &Site, counter: &str) {
-    let waited = lab::until(PATIENCE, counter, async || {
+    let waited = netns_lab::until(PATIENCE, counter, async || {
         let counted = site.tcp_counter(counter) > 0;
-        Ok::<_, lab::Error>(counted.then_some(()).ok_or_else(|| "0".to_owned()))
+        Ok::<_, netns_lab::Error>(counted.then_some(()).ok_or_else(|| "0".to_owned()))
     });
     waited.await.expect("packets are dropped");
 }
@@ -149,9 +149,9 @@ async fn keys(kind: Kind, ground: Ground) {
     };
     one.holds(&Table::from([reflected(3)])).await;
     two.holds(&Table::from([reflected(2)])).await;
-    let up = lab::until(PATIENCE, "three sessions", async || {
+    let up = netns_lab::until(PATIENCE, "three sessions", async || {
         let up = established(&reflector).await;
-        Ok::<_, lab::Error>(
+        Ok::<_, netns_lab::Error>(
             (up.len() == 3)
                 .then_some(())
                 .ok_or_else(|| format!("{up:?}")),

@@ -166,10 +166,10 @@ fn scripted_attributes_pass_and_are_understood() {
                 "{code}"
             );
         }
-        let shown = lab::until(interop_tests::PATIENCE, name, async || {
+        let shown = netns_lab::until(interop_tests::PATIENCE, name, async || {
             let text = behind.tell("global rib 10.74.0.0/24 -j -a ipv4").await?;
             let missing = SCRIPTED.iter().find(|(_, _, shown)| !text.contains(shown));
-            Ok::<_, lab::Error>(match missing {
+            Ok::<_, netns_lab::Error>(match missing {
                 None => Ok(()),
                 Some((code, ..)) => Err(format!("no {code} in {text}")),
             })

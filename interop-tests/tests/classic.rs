@@ -3,7 +3,7 @@
 
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
-use lab::{Error, VethEnd, until};
+use netns_lab::{Error, VethEnd, until};
 
 const REFLECTOR: u8 = 3;
 /// Routes that `cambric-bgp-client` puts into the kernel.

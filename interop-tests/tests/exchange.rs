@@ -95,13 +95,13 @@ async fn external(kind: Kind, ground: Ground) {
 async fn installed(client: &Speaker, nets: &[&str]) {
     let mut wanted: Vec<String> = nets.iter().map(|&net| net.to_owned()).collect();
     wanted.sort();
-    let held = lab::until(PATIENCE, "the kernel's routes", async || {
+    let held = netns_lab::until(PATIENCE, "the kernel's routes", async || {
         let routes = client.site.host.links()?.routes().await?;
         let own = routes.iter().filter(|route| route.protocol == 119);
         let mut found: Vec<String> = own.map(|route| route.net.to_string()).collect();
         found.sort();
         let same = found == wanted;
-        Ok::<_, lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
+        Ok::<_, netns_lab::Error>(same.then_some(()).ok_or_else(|| format!("{found:?}")))
     });
     held.await.expect("the kernel holds what BGP learned");
 }

@@ -16,8 +16,8 @@ use interop_tests::{
     sender::{Opening, Sender},
 };
 use ipnet::Ipv4Net;
-use lab::Program;
 use mrt::Entry;
+use netns_lab::Program;
 
 /// The AS in which the table was recorded.
 const ASN: u32 = 3856;
@@ -45,11 +45,11 @@ fn the_far_end_holds_what_was_sent() {
         println!("skipped: {name}: {} is not there", recording.display());
         return;
     }
-    if !lab::allowed(name) || !Kind::Bird.is_installed() {
+    if !netns_lab::allowed(name) || !Kind::Bird.is_installed() {
         return;
     }
     let messages = updates(&recording);
-    lab::in_lab(name, async |lab| {
+    netns_lab::in_lab(name, async |lab| {
         through(Ground::new(lab).await.expect("a ground"), &messages).await
     });
 }
@@ -115,11 +115,11 @@ async fn settled(bird: &Speaker) -> BTreeMap<String, u64> {
     let control = bird.site.host.directory().join("bird.ctl");
     let ask = |words: &[&str]| Program::new("birdc").arg("-s").arg(&control).args(words);
     let mark = MARK.to_string();
-    let marked = lab::until(PATIENCE, "BIRD's table", async || {
+    let marked = netns_lab::until(PATIENCE, "BIRD's table", async || {
         let asked = ask(&["show", "route", &mark]);
         let (_, text) = bird.site.host.output(&asked).await?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        Ok::<_, lab::Error>(if text.contains(&format!("\n{mark} ")) {
+        Ok::<_, netns_lab::Error>(if text.contains(&format!("\n{mark} ")) {
             Ok(())
         } else {
             Err(text)

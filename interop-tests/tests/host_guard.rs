@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use admin::client::call;
-use admin::report::Status;
-use admin::{Command, Reply};
 use bgp_proto::{Asn, Capability, Family, MessageKind, Open, RouterId, UpdateWriter, next_frame};
 use bytes::BytesMut;
+use daemon_common::client::call;
+use daemon_common::report::Status;
+use daemon_common::{Command, Reply};
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground, own};
-use lab::{Host, Process, Program, VethEnd};
+use netns_lab::{Host, Process, Program, VethEnd};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use nix::unistd::{Uid, setfsuid};
@@ -145,7 +145,8 @@ async fn attacked(ground: &Ground, number: u8) -> Speaker {
 /// The sessions of a speaker: names, states and flaps.
 async fn sessions(speaker: &Speaker) -> Vec<(String, String, u64)> {
     let neighbors = speaker.neighbors().await.neighbors.into_iter();
-    let of = |neighbor: admin::report::Neighbor| (neighbor.name, neighbor.state, neighbor.flaps);
+    let of =
+        |neighbor: daemon_common::report::Neighbor| (neighbor.name, neighbor.state, neighbor.flaps);
     neighbors.map(of).collect()
 }
 
@@ -163,9 +164,9 @@ fn another_user_never_speaks_bgp_as_its_host() {
         // Without the table, each of them believes the stranger.
         for to in targets() {
             let what = format!("a session with {to}, stolen");
-            let stolen = lab::until(PATIENCE, &what, async || {
+            let stolen = netns_lab::until(PATIENCE, &what, async || {
                 let stolen = dial(&site, to, Duration::from_secs(5));
-                Ok::<_, lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
+                Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
             });
             stolen.await.unwrap_or_else(|error| panic!("{error}"));
         }
@@ -214,9 +215,9 @@ async fn the_daemon_is_down(mut client: Speaker) {
     // Without the table, the neighbor that dials believes the stranger.
     let (done, text) = cambric_guard(site, &["--remove"]).await;
     assert!(done && text == "removed\n", "{text}");
-    let stolen = lab::until(PATIENCE, "a session, stolen", async || {
+    let stolen = netns_lab::until(PATIENCE, "a session, stolen", async || {
         let (_, stolen) = listen(site, Duration::from_secs(20));
-        Ok::<_, lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
+        Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| "none".to_owned()))
     });
     stolen.await.unwrap_or_else(|error| panic!("{error}"));
 }
@@ -271,8 +272,8 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
 /// Starts a daemon, and stops it when it has said how it is guarded: the fact, and all notes.
 async fn started(site: &Site, daemon: &Program, control: &Path) -> (String, String) {
     let mut process = site.host.spawn("reflector", daemon).expect("a process");
-    let answer = lab::until(PATIENCE, "a status", async || {
-        Ok::<_, lab::Error>(match call(control.to_owned(), &Command::Status {}).await {
+    let answer = netns_lab::until(PATIENCE, "a status", async || {
+        Ok::<_, netns_lab::Error>(match call(control.to_owned(), &Command::Status {}).await {
             Ok(Reply::Status(status)) => Ok(status),
             other => Err(format!("{other:?}")),
         })
@@ -354,21 +355,21 @@ fn workload_never_speaks_bgp_as_its_host() {
         let open = "control_port_exceptions = [\"10.65.2.9\", \"fd65::9\"]\n";
         let mut agent = felix(&site, open);
         for to in targets() {
-            let stolen = lab::until(PATIENCE, "a session, stolen", async || {
+            let stolen = netns_lab::until(PATIENCE, "a session, stolen", async || {
                 let stolen = dial_from(&pod, to, Duration::from_secs(5));
-                Ok::<_, lab::Error>(stolen.then_some(()).ok_or_else(|| to.to_string()))
+                Ok::<_, netns_lab::Error>(stolen.then_some(()).ok_or_else(|| to.to_string()))
             });
             stolen.await.unwrap_or_else(|error| panic!("{error}"));
         }
         agent.kill().await.expect("killed");
         let _agent = felix(&site, "");
-        let closed = lab::until(PATIENCE, "no exception", async || {
+        let closed = netns_lab::until(PATIENCE, "no exception", async || {
             let list = ["list", "table", "inet", "cambric-felix"];
             let nft = Program::new("nft").args(list);
             let (_, text) = site.host.output(&nft).await?;
             let text = String::from_utf8_lossy(&text).into_owned();
             let has = text.contains("workload-guard") && !exceptions(&text).contains("10.65.2.9");
-            Ok::<_, lab::Error>(has.then_some(()).ok_or(text))
+            Ok::<_, netns_lab::Error>(has.then_some(()).ok_or(text))
         });
         closed.await.unwrap_or_else(|error| panic!("{error}"));
         let setup = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);

@@ -3,9 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use datastore::Revision;
+use calico_store::Revision;
 use interop_tests::{Ground, Kind, Own, PATIENCE, Site, Speaker, Store, in_ground, own};
-use lab::{Exposition, Process, Program, Scraper};
+use netns_lab::{Exposition, Process, Program, Scraper};
 
 const BGP: u16 = 9179;
 const FELIX: u16 = 9091;
@@ -129,10 +129,11 @@ fn a_scraped_client_tells_sessions_routes_and_its_store() {
         // The store goes: all stays as it is, and so it does if the client begins without a store.
         let begun = |kept: Vec<u8>| !kept.is_empty();
         let snapshot = one.site.host.directory().join("bgp-client.snapshot");
-        let written = lab::until::<(), lab::Error>(PATIENCE, "a snapshot", async || {
-            let there = std::fs::read(&snapshot).is_ok_and(begun);
-            Ok(there.then_some(()).ok_or_else(String::new))
-        });
+        let written =
+            netns_lab::until::<(), netns_lab::Error>(PATIENCE, "a snapshot", async || {
+                let there = std::fs::read(&snapshot).is_ok_and(begun);
+                Ok(there.then_some(()).ok_or_else(String::new))
+            });
         written.await.expect("a snapshot");
         let page = until(&mut bgp, &store_is).await;
         let revision = value(&page, "cambric_store_revision");

@@ -8,7 +8,7 @@ use interop_tests::{
     in_ground,
 };
 use ipnet::IpNet;
-use lab::{Flow, Process};
+use netns_lab::{Flow, Process};
 use nix::sys::signal::Signal;
 
 const NODES: [u8; 3] = [1, 2, 3];

@@ -307,9 +307,9 @@ async fn shown(behind: &[Speaker], origin: &Origin, is: bool) {
         let speaker = behind.iter().find(|speaker| speaker.kind == *kind);
         let speaker = speaker.expect("one of each kind");
         let what = format!("{kind:?} on {}", origin.announce);
-        let found = lab::until(PATIENCE, &what, async || {
+        let found = netns_lab::until(PATIENCE, &what, async || {
             let text = speaker.tell(question).await?;
-            Ok::<_, lab::Error>(if text.contains(answer) == is {
+            Ok::<_, netns_lab::Error>(if text.contains(answer) == is {
                 Ok(())
             } else {
                 Err(text)

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use interop_tests::{PATIENCE, own};
-use lab::fabric::{Fabric, Plan, Shape};
-use lab::{Host, Lab, Process, Program, in_lab, within};
+use netns_lab::fabric::{Fabric, Plan, Shape};
+use netns_lab::{Host, Lab, Process, Program, in_lab, within};
 use tokio::net::UnixDatagram;
 
 const README: &str = include_str!("../../README.md");

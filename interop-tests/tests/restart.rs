@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use interop_tests::{Ground, Kind, PATIENCE, Route, Setup, Site, Speaker, in_ground, table, told};
 use ipnet::IpNet;
-use lab::{Error, until};
+use netns_lab::{Error, until};
 
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const V4: &[&str] = &["ipv4-unicast"];

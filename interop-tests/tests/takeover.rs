@@ -17,7 +17,7 @@ use bgp_proto::{
 };
 use bytes::BytesMut;
 use interop_tests::{Ground, Kind, Setup, Site, Speaker, foreign, in_ground};
-use lab::{Error, Program, until};
+use netns_lab::{Error, Program, until};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,

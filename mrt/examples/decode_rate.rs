@@ -1,7 +1,7 @@
 //! Measures how fast the UPDATEs of a dump are taken apart: split, attributes hashed and
 //! looked up, each distinct set parsed once, every route walked.
 //!
-//! `cargo run --release -p mrt --example decode_rate -- FILE [ROUNDS]`
+//! `cargo run --release -p cambric-mrt --example decode_rate -- FILE [ROUNDS]`
 #![allow(clippy::unwrap_used)] // a tool for developers
 
 use std::hash::{BuildHasher, Hasher};

@@ -1,8 +1,8 @@
 //! What each step costs a route, in instructions and in accesses that miss a cache, as valgrind's
 //! callgrind counts them: the same on every run, whatever else the machine does.
 //!
-//! `cargo bench -p rib` prints them beside the reference in `instructions.txt`;
-//! `cargo bench -p rib -- --write` makes them the reference. See `docs/design/bench.md`.
+//! `cargo bench -p cambric-rib` prints them beside the reference in `instructions.txt`;
+//! `cargo bench -p cambric-rib -- --write` makes them the reference. See `docs/design/bench.md`.
 
 mod callgrind;
 #[path = "../examples/measure/load.rs"]

@@ -1,6 +1,6 @@
 //! The reflector's configuration file: what all BGP daemons have, and nothing else.
 
-use intent::{NextHops, NoKernel, Problems};
+use bgp_config::{NextHops, NoKernel, Problems};
 
 /// A file, read and found good.
 pub type Config = bgp_daemon::Config<Settings>;
@@ -30,7 +30,7 @@ impl bgp_daemon::Settings for Settings {
 
 #[cfg(test)]
 mod tests {
-    use intent::Source;
+    use bgp_config::Source;
 
     use super::Config;
 
@@ -62,11 +62,11 @@ mod tests {
         let read = |text: &str| Config::parse(&Source::new("route-reflector.toml", text));
         let intent = |config: &Config| config.intent().expect("all in the file").clone();
         let plain = read(packaged).unwrap_or_else(|report| panic!("{report}"));
-        let stored = read(&admin::config::alternative(packaged));
+        let stored = read(&daemon_common::config::alternative(packaged));
         let stored = stored.unwrap_or_else(|report| panic!("{report}"));
         assert!(stored.intent().is_none(), "the store says it");
         assert!(stored.file.secrets.is_some() && stored.file.datastore_snapshot.is_some());
-        let all = admin::config::uncommented(packaged);
+        let all = daemon_common::config::uncommented(packaged);
         let all = read(&all).unwrap_or_else(|report| panic!("{report}\n{all}"));
         assert_eq!(all.control(), plain.control());
         assert_eq!(intent(&all).restart_wait, intent(&plain).restart_wait);

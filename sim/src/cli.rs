@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lab::fabric::Shape;
+use netns_lab::fabric::Shape;
 use sim::{Options, Plants, demo, run};
 
 /// Whole fabrics in one process

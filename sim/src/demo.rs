@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use lab::fabric::{Shape, ShapeError};
+use netns_lab::fabric::{Shape, ShapeError};
 
 use crate::agenda::Daemon;
 use crate::life::End;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use calico_store::{Change, Status, Update};
 use cambric_felix::agent::Agent;
-use datastore::{Change, Status, Update};
 use fib_sync::memory::Attachment;
 use fib_sync::{Fib, Instant};
 

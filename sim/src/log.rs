@@ -98,7 +98,7 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "reproduce with: CAMBRIC_SIM_SEED={} CAMBRIC_SIM_NODES={} cargo test -p sim --test seeds",
+            "reproduce with: CAMBRIC_SIM_SEED={} CAMBRIC_SIM_NODES={} cargo test -p cambric-sim --test seeds",
             self.seed, self.nodes
         )?;
         writeln!(

@@ -7,15 +7,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bgp_config::Source;
 use bgp_speaker::SpeakerConfig;
 use bgp_speaker::rib::Role;
 use cambric_bgp_client::KernelConfig;
 use cambric_felix::agent::AgentConfig;
 use fib_sync::memory::Kernel;
 use fib_sync::{Event, Fib, FibSummary};
-use intent::Source;
 use ipnet::IpNet;
-use lab::fabric::{MachinePlan, Plan, config};
+use netns_lab::fabric::{MachinePlan, Plan, config};
 
 use crate::agenda::Daemon;
 use crate::bgp::Bgp;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bgp_speaker::rib::SendPaths;
-use lab::fabric::{Plan, Shape, ShapeError};
+use netns_lab::fabric::{Plan, Shape, ShapeError};
 
 use crate::chance::Chance;
 use crate::net::Weather;

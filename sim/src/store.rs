@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use cambric_felix::store::ranges;
-use datastore::core::{WatchCursor, WatchPoll};
-use datastore::mirror::{FeedId, Mirror, Output};
-use datastore::{
+use calico_store::core::{WatchCursor, WatchPoll};
+use calico_store::mirror::{FeedId, Mirror, Output};
+use calico_store::{
     Batch, Core, CoreConfig, Delete, Error, Header, KeyRange, Listing, Op, Put, Query, Txn,
     WatchRequest,
 };
+use cambric_felix::store::ranges;
 
 use crate::agenda::{Agenda, At, Event};
 use crate::chance::Chance;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fib_sync::{Event as KernelEvent, Route, RouteKey};
-use lab::fabric::Plan;
+use netns_lab::fabric::Plan;
 
 use crate::agenda::{Agenda, At, Daemon, Event};
 use crate::bgp::ephemeral;
@@ -62,10 +62,10 @@ impl std::fmt::Debug for World {
 pub enum SetupError {
     /// It cannot be that large.
     #[error(transparent)]
-    Shape(#[from] lab::fabric::ShapeError),
+    Shape(#[from] netns_lab::fabric::ShapeError),
     /// A daemon refuses its configuration.
     #[error("{0}")]
-    Config(#[from] intent::Report),
+    Config(#[from] bgp_config::Report),
 }
 
 /// What a daemon's turn has to do with.
@@ -113,7 +113,7 @@ impl Cx<'_> {
     /// The machine of an address.
     pub(crate) fn machine_of(&self, address: IpAddr) -> Option<At> {
         let machines = self.plan.nodes.iter().chain(&self.plan.reflectors);
-        let of = |m: &lab::fabric::MachinePlan| {
+        let of = |m: &netns_lab::fabric::MachinePlan| {
             IpAddr::V4(m.v4) == address || IpAddr::V6(m.v6) == address
         };
         machines.enumerate().find(|(_, m)| of(m)).map(|(at, _)| at)

@@ -61,6 +61,6 @@ fn the_table_is_as_it_was() {
     let wanted = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         found == wanted,
-        "was:\n{wanted}\nis:\n{found}\nIf that is meant: UPDATE_EXPECT=1 cargo test -p sim --test convergence"
+        "was:\n{wanted}\nis:\n{found}\nIf that is meant: UPDATE_EXPECT=1 cargo test -p cambric-sim --test convergence"
     );
 }

@@ -33,7 +33,7 @@ pub fn build(root: &Path) -> Result<PathBuf> {
         "--release",
         "--locked",
         "-p",
-        "fuzz",
+        "cambric-fuzz",
         "--features",
         "libfuzzer",
     ]);

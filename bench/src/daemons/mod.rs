@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use lab::{Host, Process, Program};
+use netns_lab::{Host, Process, Program};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 

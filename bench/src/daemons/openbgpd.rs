@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use lab::Host;
+use netns_lab::Host;
 
 use super::{Config, Scene};
 

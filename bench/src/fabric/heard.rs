@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use lab::Host;
+use netns_lab::Host;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 

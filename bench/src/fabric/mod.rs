@@ -13,9 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use datastore::resources::Resources;
-use lab::fabric::{Fabric, Plan, Programs, Shape};
-use lab::{Lab, VethEnd};
+use calico_store::resources::Resources;
+use netns_lab::fabric::{Fabric, Plan, Programs, Shape};
+use netns_lab::{Lab, VethEnd};
 
 pub use heard::{Heard, News};
 pub use neighbor::{Neighbor, Picture};
@@ -88,7 +88,7 @@ impl Ground {
         for reflector in &fabric.reflectors {
             let socket = reflector.control("route-reflector");
             let there = async || anyhow::Ok(socket.exists().then_some(()).ok_or(String::new()));
-            lab::until(STARTED_WITHIN, "a reflector listens", there).await?;
+            netns_lab::until(STARTED_WITHIN, "a reflector listens", there).await?;
         }
         fabric.start_nodes(&programs)?;
         Ok(Self {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::BytesMut;
 use ipnet::Ipv4Net;
-use lab::Host;
+use netns_lab::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -89,7 +89,7 @@ impl Neighbor {
         what: &str,
         wanted: impl FnMut(&Picture) -> bool,
     ) -> Result<Instant> {
-        let found = lab::within(FABRIC_WITHIN, what, self.picture.wait_for(wanted)).await;
+        let found = netns_lab::within(FABRIC_WITHIN, what, self.picture.wait_for(wanted)).await;
         let at = found.map(|found| found.map(|picture| picture.at));
         Ok(at.with_context(|| format!("{:?}", *self.picture.borrow()))??)
     }

@@ -4,9 +4,11 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use anyhow::Result;
-use datastore::{LeaseId, Store};
+use calico_model::{
+    DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec,
+};
+use calico_store::{LeaseId, Store};
 use ipnet::IpNet;
-use model::{DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec};
 
 /// An endpoint of a node, by its number.
 #[derive(Clone, Debug)]

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use datastore::{EtcdOptions, EtcdStore, Store};
-use lab::Program;
-use lab::fabric::Fabric;
+use calico_store::{EtcdOptions, EtcdStore, Store};
+use netns_lab::Program;
+use netns_lab::fabric::Fabric;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -75,7 +75,7 @@ impl Etcd {
 
     /// Waits until it answers. It is asked for its health, which is none of the calls that it counts.
     pub async fn answers(&self, fabric: &mut Fabric) -> Result<()> {
-        lab::until(STARTED_WITHIN, "etcd answers", async || {
+        netns_lab::until(STARTED_WITHIN, "etcd answers", async || {
             fabric.check()?;
             let health = self.page(fabric, "/health").await;
             anyhow::Ok(match health {

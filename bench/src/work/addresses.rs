@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use datastore::{EtcdStore, LeaseId, Store};
-use ipam::{Ipam, Pool, Request, Taker};
-use lab::fabric::Fabric;
+use calico_ipam::{Ipam, Pool, Request, Taker};
+use calico_store::{EtcdStore, LeaseId, Store};
+use netns_lab::fabric::Fabric;
 use tokio::task::JoinSet;
 
 use crate::fabric::{self, Etcd};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use lab::Lab;
+use netns_lab::Lab;
 
 use super::fanout::{Fleet, converge, s3_fleet};
 use crate::chance::Chance;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use datastore::resources::Resources;
-use lab::fabric::Machine;
-use lab::{Lab, Program};
+use calico_store::resources::Resources;
+use netns_lab::fabric::Machine;
+use netns_lab::{Lab, Program};
 use serde_json::{Value, json};
 
 use crate::fabric::{self, Ground};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use bytes::Bytes;
-use lab::Lab;
+use netns_lab::Lab;
 
 use super::latency::latency;
 use crate::chance::Chance;

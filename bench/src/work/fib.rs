@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib};
 use fib_sync::{Fib, Hop, Owner, Reconciler, ReconcilerConfig, Route, RouteKey, TABLE_MAIN};
 use ipnet::{IpNet, Ipv4Net};
-use lab::{Lab, VethEnd};
+use netns_lab::{Lab, VethEnd};
 use tokio::runtime::Builder;
 
 use crate::bare::{self, Verb};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use bytes::Bytes;
-use lab::Lab;
+use netns_lab::Lab;
 
 use crate::chance::Chance;
 use crate::daemons::Kind;

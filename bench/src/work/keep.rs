@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use lab::{Host, Lab};
+use netns_lab::{Host, Lab};
 
 use super::internet::{self, All, FIRST_AS};
 use crate::daemons::Kind;

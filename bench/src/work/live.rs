@@ -5,12 +5,12 @@ mod cases;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use datastore::resources::Resources;
-use datastore::{LeaseId, Store};
+use calico_model::RESOURCES_PREFIX;
+use calico_store::resources::Resources;
+use calico_store::{LeaseId, Store};
 use ipnet::{IpNet, Ipv4Net};
-use lab::fabric::{Daemon, Fabric};
-use lab::{Program, RouteEventKind, RouteMonitor, VethEnd};
-use model::RESOURCES_PREFIX;
+use netns_lab::fabric::{Daemon, Fabric};
+use netns_lab::{Program, RouteEventKind, RouteMonitor, VethEnd};
 use tokio::time::sleep;
 
 use crate::fabric::{self, Etcd, Neighbor, Picture};
@@ -160,7 +160,7 @@ impl<'e> Scene<'e> {
             }
             Seen::Kernel(text) => {
                 let told = told(&mut self.kernel, text.parse()?, there, since);
-                lab::within(FABRIC_WITHIN, &what, told).await?
+                netns_lab::within(FABRIC_WITHIN, &what, told).await?
             }
             Seen::Outside => {
                 self.outside

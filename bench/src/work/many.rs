@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use datastore::LeaseId;
-use lab::Lab;
+use calico_store::LeaseId;
+use netns_lab::Lab;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

@@ -18,7 +18,7 @@ mod storm;
 mod watch;
 
 use anyhow::Result;
-use lab::Lab;
+use netns_lab::Lab;
 
 use crate::daemons::Kind;
 use crate::stage::{Measures, Options};

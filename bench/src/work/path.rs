@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use datastore::{LeaseId, Store};
-use lab::Lab;
+use calico_store::{LeaseId, Store};
+use netns_lab::Lab;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 

@@ -1,7 +1,7 @@
 //! rack: 40 of 1,000 clients vanish at one instant.
 
 use anyhow::Result;
-use lab::Lab;
+use netns_lab::Lab;
 
 use super::fanout::{converge, s3b_fleet};
 use crate::daemons::Kind;

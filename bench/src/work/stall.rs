@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use lab::Lab;
+use netns_lab::Lab;
 
 use super::fanout::{Fleet, converge, expect_all, s3_fleet};
 use super::latency::latency;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
-use lab::{Host, Lab};
+use netns_lab::{Host, Lab};
 
 use super::fanout::{Fleet, expect_all, s3b_fleet};
 use crate::daemons::{Daemon, Kind};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use datastore::{Change, KeyRange, LeaseId, Status, Update, follow};
-use lab::fabric::Fabric;
-use model::Kind;
+use calico_model::Kind;
+use calico_store::{Change, KeyRange, LeaseId, Status, Update, follow};
+use netns_lab::fabric::Fabric;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -104,7 +104,11 @@ async fn restart(
 }
 
 /// Follows the store for ever.
-async fn follow_on(store: Arc<datastore::EtcdStore>, seed: u64, picture: watch::Sender<Picture>) {
+async fn follow_on(
+    store: Arc<calico_store::EtcdStore>,
+    seed: u64,
+    picture: watch::Sender<Picture>,
+) {
     let ranges = KINDS.map(|kind| KeyRange::prefix(kind.prefix()));
     let mut follower = follow(store, ranges, seed);
     let mark = mark_key();
@@ -136,7 +140,7 @@ fn mark_key() -> String {
 
 /// Written once more where nobody answers: an etcd that was killed took the connection along.
 async fn mark(etcd: &Etcd, value: u64) -> Result<()> {
-    lab::until(FABRIC_WITHIN, "the mark is written", async || {
+    netns_lab::until(FABRIC_WITHIN, "the mark is written", async || {
         let (key, value) = (mark_key(), value.to_string());
         let put = etcd.store.put(key.into(), value.into(), LeaseId::NONE);
         match put.await {
@@ -154,7 +158,7 @@ async fn all(pictures: &mut [watch::Receiver<Picture>], keys: usize, mark: u64) 
     for (at, picture) in pictures.iter_mut().enumerate() {
         let whole = picture
             .wait_for(|picture| picture.in_sync && picture.keys == keys && picture.mark == mark);
-        let waited = lab::within(FABRIC_WITHIN, "a watcher is in sync", whole).await;
+        let waited = netns_lab::within(FABRIC_WITHIN, "a watcher is in sync", whole).await;
         let waited = waited.map(|found| found.map(drop));
         waited.with_context(|| format!("watcher {at} has {:?}", *picture.borrow()))??;
     }

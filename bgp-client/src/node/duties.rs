@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use bgp_config::store::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
 use fib_sync::watch::{Resolution, Watcher};
 use fib_sync::{Hop, Owner, Route};
-use intent::store::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
 use ipnet::IpNet;
 
 use crate::limits::ENDPOINT_METRIC;

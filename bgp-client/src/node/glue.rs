@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bgp_config::store::{Duties, IPIP_INTERFACE};
 use bgp_io::bgp_proto::{Attributes, Family, Net, Origin};
 use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
 use bgp_io::rib::{Budget, Change, InterfaceName, PeerId, Progress, Reach, Track};
@@ -10,7 +11,6 @@ use fib_sync::watch::{Resolution, WatchChange, Watcher, WatcherConfig};
 use fib_sync::{
     Command, Event, FibStatus, Instant, Notice, Reconciler, ReconcilerConfig, Route, RouteKey,
 };
-use intent::store::{Duties, IPIP_INTERFACE};
 use ipnet::IpNet;
 
 use super::duties::Own;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bgp_config::Source;
 use bgp_io::bgp_fsm::{self, Conn};
 use bgp_io::bgp_proto::{Attributes, next_frame};
 use bgp_io::bgp_speaker::{Output, Restart};
@@ -16,7 +17,6 @@ use bgp_io::{Input, Speaker};
 use bytes::BytesMut;
 use fib_sync::memory::{Kernel, MemoryFib};
 use fib_sync::{Fib, Owner, Route, RouteKey, TABLE_MAIN};
-use intent::Source;
 use ipnet::IpNet;
 
 use super::Node;

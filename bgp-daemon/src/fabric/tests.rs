@@ -1,9 +1,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use bgp_config::store::{Host, Secrets, View, WEIGHT_LABEL, derive};
 use bgp_io::bgp_proto::{Asn, FamilySet, RouterId};
 use bgp_io::rib::NextHops;
-use intent::store::{Host, Secrets, View, WEIGHT_LABEL, derive};
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn known(weight: u32) -> Derived {
             "spec":{{"bgp":{{"ipv4Address":"10.0.0.1/24","routeReflectorClusterID":"0.0.0.7"}}}}}}"#
     );
     let mut view = View::default();
-    let key = format!("{}nodes/rr1", model::RESOURCES_PREFIX);
+    let key = format!("{}nodes/rr1", calico_model::RESOURCES_PREFIX);
     assert!(view.take(key.as_bytes(), Some(node.as_bytes())));
     let host = Host {
         name: "rr1".into(),

@@ -1,10 +1,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
-use admin::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
+use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{AttrCode, Fault, FaultKind, Remedy};
 use bgp_io::bgp_speaker::Event as SpeakerEvent;
-use intent::{BgpFile, NextHops, NoKernel, Source};
+use daemon_common::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
 
 use super::*;
 

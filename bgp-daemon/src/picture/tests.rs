@@ -4,8 +4,8 @@ use std::time::Duration;
 use bgp_io::bgp_proto::FamilySet;
 use bgp_io::bgp_speaker::Password;
 use bgp_io::rib::NextHops;
-use datastore::{KeyValue, Unready};
-use model::RESOURCES_PREFIX;
+use calico_model::RESOURCES_PREFIX;
+use calico_store::{KeyValue, Unready};
 
 use super::*;
 

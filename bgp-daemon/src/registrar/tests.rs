@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use datastore::{Core, CoreConfig};
-use model::ReflectorState;
+use calico_model::ReflectorState;
+use calico_store::{Core, CoreConfig};
 
 use super::*;
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use datastore::resources::Item;
-use ipam::{
+use calico_ipam::{
     AddressRequest, Given, Ipam, IpamError, OTHER_PLUGIN, Pool, Pools, Request as Wanted, TYPE,
     Taker,
 };
-use model::Kind;
+use calico_model::Kind;
+use calico_store::resources::Item;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -158,7 +158,7 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
     // `2026-03-04 10:21:00 +0000 UTC`, as Calico's plugin has it.
-    let timestamp = model::rfc3339_utc(since.as_secs())
+    let timestamp = calico_model::rfc3339_utc(since.as_secs())
         .replace('T', " ")
         .replace('Z', " +0000 UTC");
     let mut attributes = BTreeMap::from([

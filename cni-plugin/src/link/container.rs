@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use calico_model::Mac;
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
-use model::Mac;
 use rtnetlink::RouteMessageBuilder;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags};
 use rtnetlink::packet_route::route::{RouteMessage, RouteScope};

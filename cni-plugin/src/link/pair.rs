@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use model::Mac;
+use calico_model::Mac;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute};
 use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};

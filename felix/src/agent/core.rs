@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use datastore::Unready;
+use calico_model::FelixConfigurationSpec;
+use calico_store::Unready;
 use fib_sync::{Command, Event, Instant, Link, Notice};
 use ipnet::IpNet;
-use model::FelixConfigurationSpec;
 use tracing::{debug, info, warn};
 
 use super::agenda::Agenda;

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use calico_model::Mac;
 use fib_sync::Link;
-use model::Mac;
 
 use crate::limits::HOST_COMMANDS_MAX;
 use crate::render::Change;

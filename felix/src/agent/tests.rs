@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use datastore::Unready;
+use calico_model::EndpointState;
+use calico_store::Unready;
 use fib_sync::{Owner, Route, RouteKey};
-use model::EndpointState;
 
 use super::*;
 use crate::limits::{HOST_COMMANDS_MAX, INTERFACE_REFRESH};

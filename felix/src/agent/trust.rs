@@ -1,7 +1,7 @@
 //! How far the datastore may be trusted, and which packet filter is in force: two declared state
 //! machines. `docs/design/felix-agent.md` holds the tables; a test compares them with this code.
 
-use datastore::Unready;
+use calico_store::Unready;
 
 /// What the agent knows of the datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use datastore::Unready;
+use calico_model::{EndpointState, EndpointStatus};
+use calico_store::Unready;
 use fib_sync::{FibSummary, FibView, Instant, Route, RouteKey};
-use model::{EndpointState, EndpointStatus};
 
 use super::core::Agent;
 use super::links::is_up;

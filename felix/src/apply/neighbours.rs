@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use model::Mac;
+use calico_model::Mac;
 use netlink::{Refused, Requests};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE, Parseable};
 use netlink_packet_route::address::{

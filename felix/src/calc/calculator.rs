@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use ipnet::IpNet;
-use model::{
+use calico_model::{
     BgpConfigurationSpec, BgpPeerSpec, DEFAULT_ALLOW_PROFILE, FabricKey, FabricValueError,
     FelixConfigurationSpec, IpPoolSpec, Key, Kind, NodeSpec, ProfileSpec, Registration,
     ResourceKey, Selector, Spec, TierSpec,
 };
+use ipnet::IpNet;
 
 use super::desired::Desired;
 use super::fabric::Fabric;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::DEFAULT_ALLOW_PROFILE;
+use calico_model::DEFAULT_ALLOW_PROFILE;
 
 use super::calculator::Calculator;
 use super::desired::Placement;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use calico_model::{BGP_PORT, BgpConfigurationSpec, BgpPeerSpec, NodeSpec, Registration};
 use ipnet::IpNet;
-use model::{BGP_PORT, BgpConfigurationSpec, BgpPeerSpec, NodeSpec, Registration};
 
 use crate::render::{Control, TCP};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use calico_model::{EncapsulationMode, IpPoolSpec};
 use ipnet::IpNet;
-use model::{EncapsulationMode, IpPoolSpec};
 
 use super::types::Problem;
 use crate::render;

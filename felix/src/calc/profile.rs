@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Action, ProfileSpec, Rule};
+use calico_model::{Action, ProfileSpec, Rule};
 
 use crate::render::{Compiled, Direction, compile};
 

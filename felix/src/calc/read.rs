@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-use model::{
+use calico_model::{
     EndpointName, Key, Kind, Metadata, Network, RawSpec, Resource, ResourceKey, Spec,
     WorkloadEndpointSpec,
 };
+use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use calico_model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port, Region};
 use ipnet::IpNet;
-use model::{EndpointToHostAction, FelixConfigurationSpec, GoDuration, Port, Region};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

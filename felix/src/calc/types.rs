@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use model::Mac;
+use calico_model::Mac;
 
 use crate::limits::INTERFACE_NAME_OCTETS_MAX;
 

@@ -1,9 +1,9 @@
 //! The fields of stored values that Felix does not support, so that they are reported: the table is
-//! [`model::declared`].
+//! [`calico_model::declared`].
 
 use std::collections::BTreeSet;
 
-use model::{Kind, Program, UnsupportedField, unsupported_fields};
+use calico_model::{Kind, Program, UnsupportedField, unsupported_fields};
 use serde_json::Value;
 
 use super::types::Problem;

@@ -104,7 +104,7 @@ impl Config {
 mod tests {
     use std::collections::BTreeSet;
 
-    use admin::config::Source;
+    use daemon_common::config::Source;
 
     use super::super::File;
     use super::*;

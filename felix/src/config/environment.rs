@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::FelixConfigurationSpec;
+use calico_model::FelixConfigurationSpec;
 
 use super::parameters::{PARAMETERS, seconds, setting};
 

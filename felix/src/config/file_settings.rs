@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use admin::config::Problem;
-use model::FelixConfigurationSpec;
+use calico_model::FelixConfigurationSpec;
+use daemon_common::config::Problem;
 use toml::{Spanned, Value};
 
 use super::parameters::{PARAMETERS, setting};

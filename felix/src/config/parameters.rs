@@ -2,7 +2,7 @@
 //! environment variables with the names of Calico's parameters, or in the configuration file with
 //! the names of the resource's fields.
 
-use model::FelixConfigurationSpec;
+use calico_model::FelixConfigurationSpec;
 use serde_json::{Map, Value};
 
 use crate::calc::fault;
@@ -142,13 +142,13 @@ pub(super) fn setting(field: &str, value: Value) -> Result<FelixConfigurationSpe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Standing;
+    use calico_model::Standing;
 
     #[test]
     fn what_can_be_said_here_is_what_is_followed_of_the_store() {
         let mut fields = PARAMETERS.map(|parameter| parameter.field);
         fields.sort_unstable();
-        let declared = model::declared(model::Kind::FelixConfiguration).into_iter();
+        let declared = calico_model::declared(calico_model::Kind::FelixConfiguration).into_iter();
         let supported = declared.filter(|one| matches!(one.standing, Standing::Supported(_)));
         let mut paths: Vec<String> = supported.map(|one| one.path).collect();
         paths.sort_unstable();

@@ -2,8 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use calico_model::{
+    EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored, unsupported_in_rule,
+};
 use ipnet::IpNet;
-use model::{EntityRule, IcmpMatch, Network, Port, Protocol, Rule as Stored, unsupported_in_rule};
 
 use super::policy::{Compiled, Unsupported, parse, selection};
 use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Action as Decision, Rule as Stored};
+use calico_model::{Action as Decision, Rule as Stored};
 
 use super::assembly::Part;
 use super::build::{EndpointRules, Frame, chain, counted, rule};

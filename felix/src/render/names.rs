@@ -1,6 +1,6 @@
 //! Names in the kernel of what the store names without bounds.
 
-use model::Selector;
+use calico_model::Selector;
 use sha2::{Digest, Sha224, Sha256};
 
 use super::ruleset::Family;

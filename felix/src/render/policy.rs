@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use model::{Action as Decision, EntityRule, Rule as Stored, Selector};
+use calico_model::{Action as Decision, EntityRule, Rule as Stored, Selector};
 
 use super::build::{counted, rule};
 use super::conditions::alternatives;
@@ -295,7 +295,7 @@ pub(super) fn selection(
 
 pub(super) fn parse(field: &str, text: &str) -> Result<Selector, Unsupported> {
     text.parse()
-        .map_err(|error: model::SelectorError| Unsupported::new(field, error.to_string()))
+        .map_err(|error: calico_model::SelectorError| Unsupported::new(field, error.to_string()))
 }
 
 /// The endpoints that a policy is for.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use admin::report::{Endpoint, Endpoints};
-use admin::{Command, Reply};
+use calico_model::EndpointFile;
+use calico_store::resources::Resources;
+use calico_store::{LeaseId, Local, Store};
 use cambric_felix::config::Config;
 use cambric_felix::daemon::Daemon;
-use datastore::resources::Resources;
-use datastore::{LeaseId, Local, Store};
-use model::EndpointFile;
+use daemon_common::report::{Endpoint, Endpoints};
+use daemon_common::{Command, Reply};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
@@ -102,7 +102,7 @@ impl Host {
             self.settings,
             self.endpoints,
         );
-        let config = Config::of(&admin::config::Source::new("felix.toml", text)).unwrap();
+        let config = Config::of(&daemon_common::config::Source::new("felix.toml", text)).unwrap();
         let store = Arc::clone(&self.store);
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, opened) = std::sync::mpsc::sync_channel(1);
@@ -189,7 +189,7 @@ impl Host {
 
     pub(crate) fn ask(&self, command: &Command) -> Reply {
         self.handle()
-            .block_on(admin::client::call(self.socket(), command))
+            .block_on(daemon_common::client::call(self.socket(), command))
             .unwrap()
     }
 

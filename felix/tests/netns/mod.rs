@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 /// Runs `test` in a network namespace of its own if `CAMBRIC_LAB=1`, else says that it does not.
 pub(crate) fn lab(name: &str, test: impl FnOnce() + Send + 'static) {
-    if !lab::allowed(name) {
+    if !netns_lab::allowed(name) {
         return;
     }
     let thread = std::thread::spawn(move || {

@@ -4,9 +4,9 @@ use std::fs;
 use std::process::{Child, Command};
 use std::sync::Arc;
 
-use datastore::Store;
-use datastore::resources::Resources;
-use datastore::serve::{ServeConfig, Server};
+use calico_store::Store;
+use calico_store::resources::Resources;
+use calico_store::serve::{ServeConfig, Server};
 
 use super::host::Host;
 use super::run;

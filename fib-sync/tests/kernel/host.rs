@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs a test in a namespace of its own, with `lo`, `up0` and `up1` up.
 pub(crate) fn in_namespace(test: impl AsyncFnOnce() + Send + 'static) {
-    if !lab::allowed("a test with a kernel of its own") {
+    if !netns_lab::allowed("a test with a kernel of its own") {
         return;
     }
     let thread = std::thread::spawn(move || {

@@ -5,11 +5,11 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bgp_config::changes::Effect;
 use bgp_io::bgp_speaker::keys::{PEER_KEYS, Place};
-use intent::changes::Effect;
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
-use lab::{Error, until};
+use netns_lab::{Error, until};
 
 /// The neighbour, key by key as the file has it.
 type Keys = BTreeMap<&'static str, String>;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use intent::changes::{Effect, STORE_KEYS};
+use bgp_config::changes::{Effect, STORE_KEYS};
 use interop_tests::{Ground, Kind, Setup, Site, Store, in_ground};
 use ipnet::IpNet;
 

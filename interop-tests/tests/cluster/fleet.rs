@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use admin::report::Status;
-use datastore::{EtcdOptions, EtcdStore, LeaseId, Store as _};
+use calico_model::{FabricKey, RESOURCES_PREFIX, ReflectorState, Registration};
+use calico_store::{EtcdOptions, EtcdStore, LeaseId, Store as _};
+use daemon_common::report::Status;
 use interop_tests::{Etcd, Ground, Kind, Own, READY, Site, Speaker};
-use lab::{Error, until};
-use model::{FabricKey, RESOURCES_PREFIX, ReflectorState, Registration};
+use netns_lab::{Error, until};
 
 use crate::settled::has_begun;
 use crate::watch::{Node, Watch};

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use datastore::Store as _;
+use calico_model::{FabricKey, ReflectorState};
+use calico_store::Store as _;
 use interop_tests::Site;
 use ipnet::IpNet;
-use model::{FabricKey, ReflectorState};
 
 use crate::fleet::{CHOSEN, ETCDS, Fleet, REFLECTORS};
 

@@ -18,7 +18,7 @@ use fleet::{Fleet, Patience};
 
 /// How long something lasts: with `CAMBRIC_LAB=full` the first, else the second, in seconds.
 fn lasts(full: u64, short: u64) -> Duration {
-    let asked = env::var_os(lab::LAB_VARIABLE);
+    let asked = env::var_os(netns_lab::LAB_VARIABLE);
     match asked.is_some_and(|value| value == "full") {
         true => Duration::from_secs(full),
         false => Duration::from_secs(short),

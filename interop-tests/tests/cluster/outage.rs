@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use admin::report::Status;
+use calico_model::{FabricKey, ReflectorState};
+use daemon_common::report::Status;
 use interop_tests::{Ground, Kind, READY, Speaker};
-use model::{FabricKey, ReflectorState};
 
 use crate::fleet::Fleet;
 

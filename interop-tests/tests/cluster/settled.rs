@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use admin::report::Status;
+use daemon_common::report::Status;
 use interop_tests::Speaker;
 
 use crate::fleet::Fleet;

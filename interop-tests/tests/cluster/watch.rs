@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use interop_tests::{Site, Speaker};
 use ipnet::IpNet;
-use lab::{Error, Flow, Links, Pinger, RouteEventKind, RouteMonitor};
+use netns_lab::{Error, Flow, Links, Pinger, RouteEventKind, RouteMonitor};
 use tokio::time::Instant;
 
 /// How often a ping is sent on every flow.

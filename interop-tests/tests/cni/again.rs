@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use interop_tests::READY;
-use lab::{Program, VethEnd};
+use netns_lab::{Program, VethEnd};
 use serde_json::{Value, json};
 
 use crate::ID;

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use datastore::resources::Item;
-use model::Kind;
+use calico_model::Kind;
+use calico_store::resources::Item;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use serde_json::{Value, json};

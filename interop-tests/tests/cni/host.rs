@@ -8,11 +8,11 @@ use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use datastore::resources::Resources;
-use datastore::{EtcdOptions, EtcdStore, KeyRange, Store as _, TlsFiles};
+use calico_model::Kind;
+use calico_store::resources::Resources;
+use calico_store::{EtcdOptions, EtcdStore, KeyRange, Store as _, TlsFiles};
 use interop_tests::{Etcd, Ground, PATIENCE, Site, Store, in_ground, own};
-use lab::{Host, Links, Pinger, Process, Program};
-use model::Kind;
+use netns_lab::{Host, Links, Pinger, Process, Program};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ impl Fabric {
             }
         }
         let store = EtcdStore::connect(&access).await.expect("a store");
-        lab::until::<(), lab::Error>(PATIENCE, "the store answers", async || {
+        netns_lab::until::<(), netns_lab::Error>(PATIENCE, "the store answers", async || {
             let answer = store.get("/".into()).await;
             Ok(answer.map(drop).map_err(|error| error.to_string()))
         })

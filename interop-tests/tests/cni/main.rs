@@ -15,10 +15,10 @@ use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
+use calico_model::Kind;
 use host::{Backing, Container, Fabric, Node, addresses, on_a_host};
 use interop_tests::{PATIENCE, in_ground};
-use lab::Process;
-use model::Kind;
+use netns_lab::Process;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -172,7 +172,7 @@ fn containers_of_two_hosts_reach_each_other() {
         let second = there.asks("ADD", &two, &there.network(more)).await;
         for address in addresses(&second.expect("connected")) {
             let what = format!("{address} answers");
-            lab::until::<(), lab::Error>(PATIENCE, &what, async || {
+            netns_lab::until::<(), netns_lab::Error>(PATIENCE, &what, async || {
                 let soon = Duration::from_secs(1);
                 let answered = one.pings_within(&first, address, soon).await;
                 Ok(answered.then_some(()).ok_or_else(String::new))
@@ -448,7 +448,7 @@ fn status_tells_whether_a_container_could_be_added() {
             } else {
                 "Felix is gone"
             };
-            lab::until::<(), lab::Error>(PATIENCE, what, async || {
+            netns_lab::until::<(), netns_lab::Error>(PATIENCE, what, async || {
                 let status = node.asks("STATUS", &container, &config).await;
                 let told = match &status {
                     Ok(_) => lives,
@@ -507,7 +507,7 @@ const SERVER: &str = "use IO::Socket::INET; \
 
 /// What the server says, by the port of its host, as soon as it listens.
 async fn greeting() -> String {
-    let greets = lab::until::<String, lab::Error>(PATIENCE, "a greeting", async || {
+    let greets = netns_lab::until::<String, netns_lab::Error>(PATIENCE, "a greeting", async || {
         let heard = async {
             let mut stream = TcpStream::connect("10.0.0.1:8080").await?;
             let mut greeting = String::new();
@@ -572,7 +572,7 @@ fn containers_of_podman_and_containerd_reach_each_other() {
             .await;
         let sleeper = containerd.ctr_spawn("sleeper", &["/usr/bin/sleep", "600"]);
         let what = "the container has an endpoint";
-        let (other, _) = lab::until::<IpAddr, lab::Error>(PATIENCE, what, async || {
+        let (other, _) = netns_lab::until::<IpAddr, netns_lab::Error>(PATIENCE, what, async || {
             Ok(address_on(&fabric, "h2").await)
         })
         .await

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use interop_tests::PATIENCE;
-use lab::{Error, until};
+use netns_lab::{Error, until};
 use serde_json::{Value, json};
 
 use crate::host::{Container, Node, addresses, on_a_host};

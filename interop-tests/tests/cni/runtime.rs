@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use interop_tests::{PATIENCE, foreign, own};
-use lab::{Process, Program};
+use netns_lab::{Process, Program};
 use serde_json::{Value, json};
 
 use crate::host::Node;
@@ -143,7 +143,7 @@ impl Node {
         let config = format!("{DIRECTORY}/containerd.toml");
         let program = Program::new("containerd").args(["--config", &config]);
         let process = self.site.host.spawn("containerd", &program).unwrap();
-        lab::until::<(), lab::Error>(PATIENCE, "containerd answers", async || {
+        netns_lab::until::<(), netns_lab::Error>(PATIENCE, "containerd answers", async || {
             let (status, _) = self.site.host.output(&self.ctr(&["version"])).await?;
             Ok(status.success().then_some(()).ok_or_else(String::new))
         })

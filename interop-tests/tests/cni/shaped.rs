@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use lab::Program;
+use netns_lab::Program;
 use serde_json::{Value, json};
 
 use crate::ID;

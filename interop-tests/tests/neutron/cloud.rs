@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use datastore::resources::Resources;
-use datastore::{EtcdOptions, EtcdStore, Store as _, TlsFiles};
+use calico_store::resources::Resources;
+use calico_store::{EtcdOptions, EtcdStore, Store as _, TlsFiles};
 use interop_tests::{Certificates, Etcd, Ground, Site, foreign};
-use lab::{Process, Program, until};
+use netns_lab::{Process, Program, until};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -134,7 +134,7 @@ impl Cloud {
             self.database.check()?;
             self.server.check()?;
             let connected = TcpStream::connect((Site::v4(CONTROLLER), 9696)).await;
-            Ok::<_, lab::Error>(connected.map(drop).map_err(|error| error.to_string()))
+            Ok::<_, netns_lab::Error>(connected.map(drop).map_err(|error| error.to_string()))
         });
         answers.await.unwrap_or_else(|error| panic!("{error}"));
     }
@@ -257,7 +257,9 @@ pub(crate) async fn eventually<T>(
     what: &str,
     mut probe: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
-    let asked = until(PATIENCE, what, async || Ok::<_, lab::Error>(probe().await));
+    let asked = until(PATIENCE, what, async || {
+        Ok::<_, netns_lab::Error>(probe().await)
+    });
     asked.await.unwrap_or_else(|error| panic!("{error}")).0
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use interop_tests::{Site, own};
 use ipnet::IpNet;
-use lab::{Host, Pinger, Process, Program, VethEnd};
+use netns_lab::{Host, Pinger, Process, Program, VethEnd};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;

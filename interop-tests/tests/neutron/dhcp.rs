@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use interop_tests::{Site, foreign};
-use lab::{Host, Process, Program};
+use netns_lab::{Host, Process, Program};
 
 use crate::cloud::{Cloud, PYTHON, driver_configuration, eventually};
 use crate::compute::{Compute, Port};

@@ -10,9 +10,9 @@ mod written;
 
 use std::time::Duration;
 
+use calico_store::LeaseId;
 use cloud::{Cloud, PROJECT, eventually};
 use compute::{Compute, METADATA, Port};
-use datastore::LeaseId;
 use interop_tests::in_ground;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -216,7 +216,7 @@ async fn outlives(
     .await;
     let before = elected(cloud).await;
     let rules = [one.rules().await, two.rules().await];
-    let monitors = [&*one, two].map(|host| lab::RouteMonitor::open(&host.site.host).unwrap());
+    let monitors = [&*one, two].map(|host| netns_lab::RouteMonitor::open(&host.site.host).unwrap());
     let begun = std::time::Instant::now();
     let flows = b
         .addresses()

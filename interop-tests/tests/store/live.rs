@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use calico_model::RESOURCES_PREFIX;
 use interop_tests::{Ground, Kind, Own, Setup, Site, Speaker, Store, in_ground};
 use ipnet::IpNet;
-use model::RESOURCES_PREFIX;
 
 use super::{PATIENCE, begun, net};
 
@@ -211,11 +211,11 @@ impl Pair {
 
     /// Waits for something; returns how long that took.
     async fn waits(&self, what: &str, there: impl AsyncFn() -> Result<bool, String>) -> Duration {
-        let waited = lab::until(PATIENCE, what, async || {
+        let waited = netns_lab::until(PATIENCE, what, async || {
             let there = there().await;
             let there =
                 there.and_then(|there| there.then_some(()).ok_or_else(|| "not yet".to_owned()));
-            Ok::<_, lab::Error>(there)
+            Ok::<_, netns_lab::Error>(there)
         });
         match waited.await {
             Ok(((), took)) => took,

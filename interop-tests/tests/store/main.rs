@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use admin::report::Status;
+use daemon_common::report::Status;
 use interop_tests::{
     Ground, Kind, Own, Route, Setup, Site, Speaker, Store, Table, in_ground, shown_external, table,
 };
@@ -40,10 +40,10 @@ async fn begun(ground: &Ground, kind: Kind, number: u8) -> Speaker {
 
 /// Waits until a daemon's neighbours are these; returns how long that took.
 async fn neighbors_are(speaker: &Speaker, expected: &[&str]) -> Duration {
-    let waited = lab::until(PATIENCE, "its neighbours", async || {
+    let waited = netns_lab::until(PATIENCE, "its neighbours", async || {
         let names = names(speaker).await;
         let are = names == expected;
-        Ok::<_, lab::Error>(are.then_some(()).ok_or_else(|| format!("{names:?}")))
+        Ok::<_, netns_lab::Error>(are.then_some(()).ok_or_else(|| format!("{names:?}")))
     });
     match waited.await {
         Ok(((), took)) => took,
@@ -147,10 +147,10 @@ async fn drops(speaker: &Speaker, block: &str, wanted: bool) {
     let line = format!("*\t{address:08X}\t");
     let read = || std::fs::read_to_string("/proc/thread-self/net/route");
     let what = format!("{block} is dropped: {wanted}");
-    let waited = lab::until(PATIENCE, &what, async || {
+    let waited = netns_lab::until(PATIENCE, &what, async || {
         let routes = speaker.site.host.run(read)?.expect("a table");
         let dropped = routes.lines().any(|route| route.starts_with(&line));
-        Ok::<_, lab::Error>((dropped == wanted).then_some(()).ok_or(routes))
+        Ok::<_, netns_lab::Error>((dropped == wanted).then_some(()).ok_or(routes))
     });
     waited.await.unwrap_or_else(|error| panic!("{error}"));
 }

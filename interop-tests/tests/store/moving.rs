@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use interop_tests::{Ground, Kind, Route, Setup, Site, Speaker, Store, in_ground};
-use lab::{Error, KernelRoute, RouteEventKind, RouteMonitor, until};
+use netns_lab::{Error, KernelRoute, RouteEventKind, RouteMonitor, until};
 use tokio::time::Instant;
 
 use super::{NORMAL, PATIENCE, begun, net};

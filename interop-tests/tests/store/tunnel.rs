@@ -3,9 +3,9 @@
 
 use std::net::IpAddr;
 
-use admin::report::Status;
+use daemon_common::report::Status;
 use interop_tests::{Kind, Setup, Site, in_ground};
-use lab::{Error, Links, VethEnd, until};
+use netns_lab::{Error, Links, VethEnd, until};
 
 use super::{PATIENCE, begun, net};
 

@@ -1,6 +1,6 @@
 //! Measures the tables: octets per path, and how fast routes come in, are decided and go out.
 //!
-//! `cargo run --release -p rib --example measure`
+//! `cargo run --release -p cambric-rib --example measure`
 //!
 //! The workloads are a full table from one external peer (S1), the same routes from twenty of them
 //! (S2), and a reflector with two hundred clients (S3). Messages are encoded beforehand; what is

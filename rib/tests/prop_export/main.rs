@@ -1,7 +1,7 @@
 //! The property that decides: after any sequence of events, every peer holds exactly what an
 //! exporter would have given it that looks at each peer and prefix by itself.
 //!
-//! `PROPTEST_CASES=100000 cargo test --release -p rib --test prop_export` looks longer.
+//! `PROPTEST_CASES=100000 cargo test --release -p cambric-rib --test prop_export` looks longer.
 
 #![allow(unreachable_pub)]
 

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use datastore::{Local, Store};
+use calico_store::{Local, Store};
 
 use super::metrics::{own_address, put, store};
 use super::*;

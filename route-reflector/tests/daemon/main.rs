@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use admin::report::{Neighbors, Routes, Status};
-use admin::{Command, Reply, client};
+use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 use bgp_io::bgp_fsm::DownReason;
 use bgp_io::bgp_proto::{Attributes, Family, Ipv4Prefix, Net, NextHop};
 use bgp_io::bgp_speaker::Event as SpeakerEvent;
 use bgp_io::{Event, Input, Io, IoConfig, Speaker};
-use intent::{BgpFile, NextHops, NoKernel, Source};
+use daemon_common::report::{Neighbors, Routes, Status};
+use daemon_common::{Command, Reply, client};
 use tokio::time::timeout;
 
 /// Longer than anything here takes; a test that waits so long has failed.

@@ -3,9 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use datastore::serve::{ServeConfig, Server};
-use datastore::{LeaseId, Local, Store};
-use lab::{Exposition, Scraper};
+use calico_store::serve::{ServeConfig, Server};
+use calico_store::{LeaseId, Local, Store};
+use netns_lab::{Exposition, Scraper};
 
 use super::*;
 

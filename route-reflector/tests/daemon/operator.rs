@@ -120,8 +120,9 @@ async fn an_operator_clears_a_session_and_it_comes_back() {
     };
     assert!(settings.from.ends_with(".toml"), "{}", settings.from);
     assert_eq!(settings.ranges[0].from, "the file");
-    let client =
-        |key: &admin::report::Fact| (&*key.name, &*key.value) == ("route_reflector_client", "true");
+    let client = |key: &daemon_common::report::Fact| {
+        (&*key.name, &*key.value) == ("route_reflector_client", "true")
+    };
     assert!(settings.ranges[0].keys.iter().any(client), "{settings:?}");
     let range = limits.iter().find(|limit| limit.of.is_some());
     let range = range.expect("that of the range");

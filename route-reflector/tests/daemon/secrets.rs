@@ -1,7 +1,7 @@
 //! No output of the program holds a secret of its file.
 
-use admin::report::Status;
-use admin::{Command, Reply};
+use daemon_common::report::Status;
+use daemon_common::{Command, Reply};
 
 use super::{CONFIG, Reflector, outcome};
 

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use datastore::{KeyRange, Query};
+use calico_model::{Kind, Resource, WorkloadEndpointSpec};
+use calico_store::{KeyRange, Query};
 use fib_sync::{Route, RouteKey, TABLE_MAIN};
 use ipnet::IpNet;
-use model::{Kind, Resource, WorkloadEndpointSpec};
 
 use crate::machine::UNDERLAY;
 use crate::world::World;

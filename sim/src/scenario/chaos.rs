@@ -1,6 +1,6 @@
 //! What goes wrong, as the seed draws it.
 
-use datastore::{Faults, Revision};
+use calico_store::{Faults, Revision};
 use std::time::Duration;
 
 use crate::agenda::{At, Daemon};

@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use calico_model::{
+    DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec,
+};
 use fib_sync::{Hop, Owner, Route, RouteKey, TABLE_MAIN};
 use ipnet::IpNet;
-use model::{DEFAULT_ALLOW_PROFILE, EndpointName, Mac, Network, Resource, WorkloadEndpointSpec};
 
 use crate::agenda::{At, Event};
 use crate::scenario::Act;

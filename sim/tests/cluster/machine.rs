@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use bgp_config::store::{Derived, Host, Secrets, View};
 use bgp_daemon::fabric::Fabric;
 use bgp_daemon::picture::Picture;
 use bgp_daemon::registrar::{Answer, Job, Registrar};
@@ -14,10 +15,9 @@ use bgp_speaker::bgp_fsm::{Conn, Instant, State};
 use bgp_speaker::rib::{NextHops, PeerId, Progress};
 use bgp_speaker::{Input, Speaker};
 use bytes::BytesMut;
-use datastore::core::{WatchCursor, WatchPoll};
-use datastore::mirror::{FeedId, Mirror, Output};
-use datastore::{Core, Error, KeyRange, LeaseId};
-use intent::store::{Derived, Host, Secrets, View};
+use calico_store::core::{WatchCursor, WatchPoll};
+use calico_store::mirror::{FeedId, Mirror, Output};
+use calico_store::{Core, Error, KeyRange, LeaseId};
 
 /// How long a registration outlives its reflector's last word.
 const REGISTRATION_TTL: Duration = Duration::from_secs(15);

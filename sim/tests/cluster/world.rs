@@ -8,8 +8,8 @@ use bgp_proto::next_frame;
 use bgp_speaker::bgp_fsm::{self, Conn, Instant};
 use bgp_speaker::rib::{Budget, PeerId, Progress};
 use bgp_speaker::{Event, Input, Output};
-use datastore::{Core, CoreConfig, Delete, KeyRange, Op, Put, Txn};
-use model::{FabricKey, RESOURCES_PREFIX};
+use calico_model::{FabricKey, RESOURCES_PREFIX};
+use calico_store::{Core, CoreConfig, Delete, KeyRange, Op, Put, Txn};
 
 use crate::machine::Machine;
 

@@ -178,7 +178,7 @@ mod tests {
     fn executable_has_the_name_of_its_folder() {
         let of = |kind: &str, name: &str| {
             let line = format!(
-                r#"{{"reason":"compiler-artifact","package_id":"x","manifest_path":"/r/ctl/Cargo.toml",
+                r#"{{"reason":"compiler-artifact","package_id":"x","manifest_path":"/r/cli/Cargo.toml",
                     "target":{{"kind":["{kind}"],"name":"{name}"}},"profile":{{"test":true}},
                     "executable":"/r/target/{name}"}}"#
             );
@@ -187,9 +187,9 @@ mod tests {
                 .expect("an executable")
                 .name
         };
-        assert_eq!(of("lib", "cambric"), "ctl");
-        assert_eq!(of("test", "decode"), "ctl/decode");
-        assert_eq!(of("bin", "cambric"), "ctl/cambric");
+        assert_eq!(of("lib", "cambric"), "cli");
+        assert_eq!(of("test", "decode"), "cli/decode");
+        assert_eq!(of("bin", "cambric"), "cli/cambric");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::directions::TABLE;
 use super::files::File;
 use super::metadata::Workspace;
 
-/// Crates of floors 0 to 2 that are `no_std` (I1); `model` and `mrt` are `std` without I/O.
+/// Crates of floors 0 to 2 that are `no_std` (I1); `calico-model` and `mrt` are `std` without I/O.
 const NO_STD: &[&str] = &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"];
 
 /// What floors 0 to 2 may take from outside. Each is `no_std` with its default features off, or
@@ -49,20 +49,20 @@ const FENCES: &[Fence] = &[
         places: &[
             "fib-sync/src/netlink",
             "felix/src/",
-            "lab/src/",
+            "netns-lab/src/",
             "cni-plugin/src/link",
         ],
-        why: "a host's routes are written by fib-sync's driver alone; felix, lab and cni-plugin use it \
+        why: "a host's routes are written by fib-sync's driver alone; felix, netns-lab and cni-plugin use it \
               for links, and the last for what is inside a container",
     },
     Fence {
         word: "etcd_client::",
-        places: &["datastore/src/", "datastore/tests/"],
-        why: "the etcd client stays inside the datastore crate",
+        places: &["calico-store/src/", "calico-store/tests/"],
+        why: "the etcd client stays inside calico-store",
     },
     Fence {
         word: "etcd_client::Client",
-        places: &["datastore/src/etcd", "datastore/tests/"],
+        places: &["calico-store/src/etcd", "calico-store/tests/"],
         why: "only the etcd driver is a client; everything else uses the port",
     },
     Fence {

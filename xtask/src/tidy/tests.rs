@@ -38,16 +38,16 @@ fn texts(findings: &[Finding]) -> String {
 #[test]
 fn metadata_names_members_by_directory() {
     let json = br#"{"packages":[
-        {"name":"cambric","manifest_path":"/r/ctl/Cargo.toml","dependencies":[
-            {"name":"admin","kind":null,"path":"/r/admin","optional":false},
+        {"name":"cambric-cli","manifest_path":"/r/cli/Cargo.toml","dependencies":[
+            {"name":"cambric-daemon-common","kind":null,"path":"/r/daemon-common","optional":false},
             {"name":"clap","kind":null,"path":null,"optional":true},
             {"name":"tempfile","kind":"dev","path":null,"optional":false}]},
-        {"name":"admin","manifest_path":"/r/admin/Cargo.toml","dependencies":[]}]}"#;
+        {"name":"cambric-daemon-common","manifest_path":"/r/daemon-common/Cargo.toml","dependencies":[]}]}"#;
     let workspace = Workspace::parse(json).expect("parses");
-    let ctl = &workspace.packages["ctl"];
-    assert_eq!(ctl.name, "cambric");
-    assert!(ctl.normal.contains("admin") && ctl.optional.contains("clap"));
-    assert!(ctl.dev.contains("tempfile") && !ctl.normal.contains("tempfile"));
+    let cli = &workspace.packages["cli"];
+    assert_eq!(cli.name, "cambric-cli");
+    assert!(cli.normal.contains("daemon-common") && cli.optional.contains("clap"));
+    assert!(cli.dev.contains("tempfile") && !cli.normal.contains("tempfile"));
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn programs_are_kept_apart_through_any_depth() {
     ]);
     assert!(texts(&fences::check(&felix, &[])).contains("bgp-proto is in the tree of felix (I2"));
     let reflector = workspace(&[
-        ("route-reflector", &["intent"]),
-        ("intent", &["fib-sync"]),
+        ("route-reflector", &["bgp-config"]),
+        ("bgp-config", &["fib-sync"]),
         ("fib-sync", &[]),
     ]);
     assert!(texts(&fences::check(&reflector, &[])).contains("(I3"));
@@ -136,7 +136,7 @@ fn fenced_words_are_found_outside_their_places() {
     );
     assert_eq!(found.lines().count(), 1, "{found}");
     let client = File::new(
-        "datastore/src/serve.rs",
+        "calico-store/src/serve.rs",
         "let c = etcd_client::Client::connect();\n",
     );
     assert!(texts(&fences::check(&none, &[client])).contains("only the etcd driver"));
@@ -180,7 +180,11 @@ fn unfinished_work_is_found() {
 
 #[test]
 fn documents_keep_up() {
-    let workspace = workspace(&[("rib", &["bytes", "slab"]), ("sim", &[]), ("lab", &[])]);
+    let workspace = workspace(&[
+        ("rib", &["bytes", "slab"]),
+        ("sim", &[]),
+        ("netns-lab", &[]),
+    ]);
     let files = [
         File::new(
             "docs/dependencies.md",
@@ -196,7 +200,7 @@ fn documents_keep_up() {
     let found = texts(&documents::check(&workspace, &files));
     assert!(found.contains("slab is used: add a line"), "{found}");
     assert!(found.contains("serde is used nowhere"), "{found}");
-    assert!(found.contains("`lab` is not on the map"), "{found}");
+    assert!(found.contains("`netns-lab` is not on the map"), "{found}");
     assert!(
         found.contains("ARCHITECTURE.md:2: no test `absent_test` in `rib`"),
         "{found}"

@@ -12,6 +12,9 @@ use super::fences::OUTSIDE;
 /// The top of the core: the other three `no_std` crates are below it.
 const TOP: &str = "bgp-speaker";
 
+/// Its package.
+const PACKAGE: &str = "cambric-bgp-speaker";
+
 /// Asks `cargo tree` and judges what it says.
 ///
 /// # Errors
@@ -23,7 +26,7 @@ pub fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
         .args([
             "tree",
             "--package",
-            TOP,
+            PACKAGE,
             "--edges",
             "normal",
             "--prefix",

@@ -9,7 +9,7 @@ use bgp_io::bgp_proto::{Attributes, Community, Ipv4Prefix, Net, Notification, ne
 use bgp_io::bgp_speaker::{Input, Output};
 use bgp_io::rib::{Budget, Edit, Outcome, Rules, Term, Then};
 use bytes::BytesMut;
-use model::ReflectorState;
+use calico_model::ReflectorState;
 
 use super::*;
 use crate::drain::{Drain, FAREWELL};

@@ -1,6 +1,6 @@
 //! What is said of endpoints that cannot be, and of interfaces that nobody claims.
 
-use model::EndpointStatus;
+use calico_model::EndpointStatus;
 use serde_json::json;
 
 use super::*;

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use calico_model::EndpointState;
 use fib_sync::memory::{Kernel, MemoryFib};
 use fib_sync::{Fib, Instant};
-use model::EndpointState;
 use serde_json::json;
 
 use super::super::*;

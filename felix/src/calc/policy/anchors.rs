@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::Selector;
+use calico_model::Selector;
 
 use super::index::Labels;
 

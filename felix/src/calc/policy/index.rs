@@ -9,8 +9,8 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use calico_model::Selector;
 use ipnet::IpNet;
-use model::Selector;
 
 use super::super::members::Networks;
 use super::anchors::{Anchor, Anchors};

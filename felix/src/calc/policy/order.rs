@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Action, DEFAULT_TIER, TierSpec};
+use calico_model::{Action, DEFAULT_TIER, TierSpec};
 
 use super::read::{Policy, place};
 use crate::render::{Compiled, Direction};

@@ -1,6 +1,6 @@
 //! Reads policies.
 
-use model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector};
+use calico_model::{Kind, PolicySpec, PolicyType, Resource, ResourceKey, Selector};
 
 use super::super::read::resource;
 use super::super::types::Problem;

@@ -5,7 +5,7 @@
 //! to it. If it cannot be told which endpoints, directions or place it is for, it closes all that
 //! it may be for, before all others that it may come before.
 
-use model::{Metadata, PolicySpec, PolicyType, Resource, ResourceKey, Rule, Selector};
+use calico_model::{Metadata, PolicySpec, PolicyType, Resource, ResourceKey, Rule, Selector};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -113,7 +113,7 @@ pub(crate) fn broken(key: &ResourceKey, octets: &[u8], problem: &Problem) -> (Po
         tie: tie(key, &name(key, metadata, tier.as_deref())),
         tier: match tier.as_deref() {
             None => BEFORE_ALL.to_owned(),
-            Some("") => model::DEFAULT_TIER.to_owned(),
+            Some("") => calico_model::DEFAULT_TIER.to_owned(),
             Some(tier) => tier.to_owned(),
         },
         order: match &order {

@@ -132,7 +132,7 @@ fn bgp_settings_of_another_name_close_no_port() {
 
 #[test]
 fn registered_reflectors_are_guarded_at_their_port() {
-    let at = |name: &str| format!("{}{name}", model::FabricKey::REFLECTORS);
+    let at = |name: &str| format!("{}{name}", calico_model::FabricKey::REFLECTORS);
     let value = |port: Value| {
         json!({"asNumber": 64512, "ipv4Address": "10.65.0.9", "ipv6Address": "fd65::9",
             "port": port, "clusterID": "10.65.0.9"})
@@ -149,6 +149,6 @@ fn registered_reflectors_are_guarded_at_their_port() {
     assert_eq!(services(Some(&value(Value::Null))), (guarded(179), false));
     assert_eq!(services(None), ([].into(), false));
     let read: Vec<_> = crate::store::ranges().collect();
-    let prefix = datastore::KeyRange::prefix(model::FabricKey::REFLECTORS);
+    let prefix = calico_store::KeyRange::prefix(calico_model::FabricKey::REFLECTORS);
     assert!(read.contains(&prefix), "registrations are read");
 }

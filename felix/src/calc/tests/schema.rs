@@ -1,7 +1,7 @@
 //! Each field of Calico's schema that Felix is to support changes what is desired, or else it is
 //! reported, and where a rule asks for it, the rule is closed.
 
-use model::{Kind, Program, Standing, declared};
+use calico_model::{Kind, Program, Standing, declared};
 
 use super::*;
 
@@ -207,7 +207,7 @@ fn every_other_field_changes_something_or_is_reported() {
 
 #[test]
 fn every_unsupported_field_that_is_due_here_is_reported() {
-    let fields = include_str!("../../../../model/src/schema/calico.txt").lines();
+    let fields = include_str!("../../../../calico-model/src/schema/calico.txt").lines();
     let mut count = 0;
     for line in fields.filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -255,8 +255,8 @@ fn every_unsupported_field_that_is_due_here_is_reported() {
 /// The key of a resource of a kind, and a value of it without the field in question.
 fn subject(kind: Kind) -> (String, Value) {
     let name = match kind.scope() {
-        model::Scope::Namespaced => "prod/x",
-        model::Scope::Cluster => "default",
+        calico_model::Scope::Namespaced => "prod/x",
+        calico_model::Scope::Cluster => "default",
     };
     let named = key(kind.plural(), name);
     match kind {

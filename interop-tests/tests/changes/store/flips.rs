@@ -1,6 +1,6 @@
 //! How each key of the store is changed.
 
-use intent::changes::STORE_KEYS;
+use bgp_config::changes::STORE_KEYS;
 
 use super::{BLOCK, CONFIGURATION, FILTER, Flip, OURS, PEERING, POOL, THEIRS, WORKLOADS, flip};
 

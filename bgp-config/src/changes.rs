@@ -1,0 +1,428 @@
+//! What a change of a key does to sessions that are up: the operator's page, made from the
+//! speaker's own table ([`bgp_speaker::changes`]).
+
+use std::fmt::{self, Write as _};
+
+use bgp_speaker::keys::{RANGE_KEYS, peer_key};
+pub use bgp_speaker::{Effect, PEER_KEYS};
+
+/// One key of the store, and the keys of a neighbor that it decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name.
+    pub key: &'static str,
+    /// The names of these keys.
+    pub keys: &'static [&'static str],
+    /// What else is to be said, if anything.
+    pub note: &'static str,
+}
+
+const fn key(key: &'static str, keys: &'static [&'static str], note: &'static str) -> Key {
+    Key { key, keys, note }
+}
+
+/// The keys of the speaker.
+pub const SPEAKER_KEYS: &[(&str, &str)] = &[
+    ("asn", ANOTHER),
+    ("router_id", ANOTHER),
+    ("listen", LISTENS),
+    ("control", RESTART),
+    ("bird_control", RESTART),
+    ("bird6_control", RESTART),
+    ("metrics", RESTART),
+    ("log", RESTART),
+    ("log_format", RESTART),
+    ("families", RESTART),
+    ("multipath", RESTART),
+    ("next_hop_ipv4", TOLD),
+    ("next_hop_ipv6", TOLD),
+    ("cluster_id", TOLD),
+    ("restart_wait", "in force at the next restart"),
+    ("registration_ttl", RESTART),
+    ("absence_wait", RESTART),
+    (
+        "hostname",
+        "stays up; in force from the next session on. With a store, takes a restart",
+    ),
+    ("reflectors", RESTART),
+    ("datastore", RESTART),
+    ("datastore_snapshot", RESTART),
+    (
+        "secrets",
+        "another `dir` takes a restart of the daemon; the files in it are read again every second, \
+         and one that says something else is another `password`",
+    ),
+    (
+        "guard",
+        "stays up; the host guard changes at once where the daemon may load it",
+    ),
+    ("kernel", "see `bgp-client.md`"),
+    (
+        "neighbor",
+        "a new one begins, one that is gone ends; else as below",
+    ),
+    (
+        "neighbor_range",
+        "a new one begins, one that is gone ends; else as below",
+    ),
+];
+
+/// The keys of the store that decide about the sessions of a node.
+pub const STORE_KEYS: &[Key] = &[
+    key("Node of our own: `spec.bgp.asNumber`", &["local_asn"], ""),
+    key(
+        "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        &["source", "local_id"],
+        "where the daemon listens on these alone (`spec.bindMode: NodeIP`), it listens on the new ones \
+         at once and on the old ones no more",
+    ),
+    key(
+        "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        &["address"],
+        "",
+    ),
+    key("Node of another: `spec.bgp.asNumber`", &["asn"], ""),
+    key(
+        "Node: `spec.bgp.routeReflectorClusterID`",
+        &["route_reflector_client", "cluster_id"],
+        "where nodes use several paths at once (`multipath`), **starts over**, as both OPENs settle \
+         on something else: a reflector then sends its clients several",
+    ),
+    key("Node: `metadata.labels`", &[], SELECTED),
+    key(
+        "Node: `spec.wireguard`",
+        &[],
+        "stays up; which routes the kernel gets changes",
+    ),
+    key("Node: all else", &[], UNSEEN),
+    key(
+        "BGPConfiguration `spec.nodeToNodeMeshEnabled`",
+        &[],
+        COME_AND_GO,
+    ),
+    key(
+        "BGPConfiguration `metadata.annotations`: `cambric.io/reflectors-per-node`",
+        &[],
+        COME_AND_GO,
+    ),
+    key(
+        "BGPConfiguration `spec.asNumber`",
+        &["local_asn", "asn"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.listenPort`",
+        &["port"],
+        "the daemon itself listens there at once",
+    ),
+    key("BGPConfiguration `spec.bindMode`", &[], LISTENS),
+    key(
+        "BGPConfiguration `spec.nodeMeshPassword`",
+        &["password"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.nodeMeshMaxRestartTime`",
+        &["graceful_restart"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.communities`, `spec.prefixAdvertisements`",
+        &["export"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.serviceClusterIPs`, `spec.serviceExternalIPs`, \
+         `spec.serviceLoadBalancerIPs`, `spec.serviceLoadBalancerAggregation`",
+        &["export"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.ipv4NormalRoutePriority`, `spec.ipv6NormalRoutePriority`",
+        &["export"],
+        "",
+    ),
+    key(
+        "BGPConfiguration `spec.programClusterRoutes`",
+        &["export"],
+        "and which routes the kernel gets changes",
+    ),
+    key(
+        "BGPConfiguration `spec.ignoredInterfaces`, `spec.logSeverityScreen`, \
+         `spec.localWorkloadPeeringIPV4`, `spec.localWorkloadPeeringIPV6`",
+        &[],
+        UNSEEN,
+    ),
+    key(
+        "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`",
+        &[],
+        SELECTED,
+    ),
+    key(
+        "BGPPeer `spec.peerIP`",
+        &["address"],
+        "another port alone waits for the next session",
+    ),
+    key("BGPPeer `spec.asNumber`", &["asn"], ""),
+    key("BGPPeer `spec.localASNumber`", &["local_asn"], ""),
+    key(
+        "BGPPeer `spec.sourceAddress`",
+        &["source"],
+        "unless the session is from this address",
+    ),
+    key(
+        "BGPPeer `spec.nextHopMode`, `spec.keepOriginalNextHop`",
+        &["next_hop"],
+        "",
+    ),
+    key(
+        "BGPPeer `spec.password`, and the secret it names",
+        &["password"],
+        "",
+    ),
+    key("BGPPeer `spec.maxRestartTime`", &["graceful_restart"], ""),
+    key("BGPPeer `spec.keepaliveTime`", &["keepalive"], ""),
+    key(
+        "BGPPeer `spec.numAllowedLocalASNumbers`",
+        &["own_as_max"],
+        "",
+    ),
+    key("BGPPeer `spec.ttlSecurity`", &["ttl_security"], ""),
+    key(
+        "BGPPeer `spec.filters`; BGPFilter: all",
+        &["import", "export"],
+        "",
+    ),
+    key(
+        "BGPPeer `spec.reachableBy`",
+        &[],
+        "stays up; the route to the peer changes",
+    ),
+    key(
+        "BGPPeer `spec.localWorkloadSelector`",
+        &[],
+        "stays up; a note says that there is no session with workloads",
+    ),
+    key(
+        "IPPool: all; block affinities",
+        &["export"],
+        "and own blocks come and go",
+    ),
+];
+
+const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
+                           carry their routes; all others stay up";
+const SELECTED: &str = "those of peers that come begin; those of nodes that a `peerSelector` selects \
+                        and that go end once others carry their routes, at once if no other peer \
+                        is left or comes (so whoever moves a reflector's label gives it to the \
+                        new one before taking it from the old one); that of a `peerIP` that goes \
+                        ends at once; all others stay up";
+const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
+const LISTENS: &str = "stays up; where the daemon listens changes at once";
+const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";
+const UNSEEN: &str = "stays up; not looked at";
+const TOLD: &str = "stays up; all neighbors are told their routes anew";
+const LATER: &str = "stays up; in force from the next session on";
+
+/// What an operator reads of an effect.
+const fn words(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Live => "stays up; in force at once",
+        Effect::Reevaluated => "stays up; what the neighbor has sent is judged again at once",
+        Effect::Refreshed => "stays up; the neighbor is asked to send its routes again",
+        Effect::Readvertised => {
+            "stays up; the neighbor is told its routes anew, and what to forget"
+        }
+        Effect::NextSession => LATER,
+        Effect::Renegotiated => "**starts over** if both OPENs would now settle on something else",
+        Effect::Reset => "**starts over**",
+    }
+}
+
+impl Key {
+    /// The worst that a change of it does; `None` if it is about something else than one peer.
+    #[must_use]
+    pub fn effect(&self) -> Option<Effect> {
+        let keys = self.keys.iter().filter_map(|name| peer_key(name));
+        keys.map(|key| key.effect).max()
+    }
+}
+
+impl fmt::Display for Key {
+    /// A line of the table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&line(self.key, self.effect(), self.note))
+    }
+}
+
+fn line(name: &str, effect: Option<Effect>, note: &str) -> String {
+    let said = effect.map(words).into_iter().chain(Some(note));
+    let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
+    format!("| {} | {} |\n", code(name), said.join("; "))
+}
+
+/// A name as code, unless it is so already in part.
+fn code(name: &str) -> String {
+    if name.contains('`') {
+        name.to_owned()
+    } else {
+        format!("`{name}`")
+    }
+}
+
+const HEAD: &str = "\
+# What a change does to sessions
+
+A reload (`SIGHUP`, `systemctl reload`), or a change in the store, touches only the sessions it must.
+This page is made from the table that the speaker is tested with, field by field; a lab changes every
+key of a neighbor, and every one of the store, under a living session with BIRD and looks at BIRD's
+side: it still has the session, or a new one.
+
+\"Starts over\" is a session that ends with a Cease and begins again at once with what is new.
+A change is in force within 100 ms; `cambric show status` says since when what is in force is, and
+names what could not be taken.
+
+A neighbor whose session stays up although something waits for its next one is named in the log;
+`cambric clear NAME` begins one. A session that is not up has nothing to lose: whatever changes, it
+tries again at once, and routes that are kept for a neighbor that restarts stay kept.
+
+A session that starts over since both OPENs would now settle on something else does so as after a
+graceful restart: where both sides have that, each keeps the other's routes meanwhile, and none is
+lost. Where the neighbor is another one, or a family is no longer carried, the routes go at once.
+
+Felix has no sessions; [felix.md](felix.md#reload) lists what a reload changes there.
+";
+
+/// The page `docs/operate/changes.md`.
+#[must_use]
+pub fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let mut table = |title: &str, lines: Vec<String>| {
+        let _ = write!(page, "\n## {title}\n\n| key | the session |\n|---|---|\n");
+        lines.iter().for_each(|line| page.push_str(line));
+    };
+    let plain = |keys: &[(&str, &str)]| -> Vec<String> {
+        let lines = keys.iter();
+        lines
+            .map(|(key, what)| format!("| {} | {what} |\n", code(key)))
+            .collect()
+    };
+    table("The speaker", plain(SPEAKER_KEYS));
+    let neighbor = PEER_KEYS.iter().filter(|key| !key.places.is_empty());
+    let neighbor = neighbor.map(|key| line(key.name, Some(key.effect), key.note));
+    table(
+        "`[[neighbor]]` and `[[neighbor_range]]`",
+        neighbor.collect(),
+    );
+    let range = RANGE_KEYS.iter().map(|key| line(key.name, None, key.note));
+    table("`[[neighbor_range]]` alone", range.collect());
+    table("The store", STORE_KEYS.iter().map(Key::to_string).collect());
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BgpFile, NoKernel};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_page_is_made_from_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/changes.md");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(path, page()).expect("docs/operate can be written");
+        }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(
+            written,
+            page(),
+            "run the test with UPDATE_EXPECT=1 to write it anew"
+        );
+    }
+
+    /// The keys that a section may have, as the error for another one lists them.
+    fn keys(section: &str) -> BTreeSet<String> {
+        let text = format!("{section}nonsense = 1\n");
+        let error = toml::from_str::<BgpFile<NoKernel>>(&text).expect_err("no such key");
+        let message = error.message().to_owned();
+        let (_, listed) = message.split_once("expected one of ").expect("a list");
+        let names = listed.split(", ");
+        names
+            .map(|name| name.trim_matches('`').to_owned())
+            .collect()
+    }
+
+    fn names<'k>(keys: impl IntoIterator<Item = &'k str>) -> BTreeSet<String> {
+        keys.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_key_of_the_speaker_has_its_line() {
+        let speaker = SPEAKER_KEYS.iter().map(|(key, _)| *key);
+        assert_eq!(keys(""), names(speaker));
+    }
+
+    /// The names of all fields of a spec as the store has them; it has no others.
+    macro_rules! fields {
+        ($spec:ident: $($field:ident,)*) => {{
+            #[allow(dead_code, reason = "fails to compile when a field is not named")]
+            fn complete(spec: &calico_model::$spec) {
+                let calico_model::$spec { unknown: _, $($field: _,)* } = spec;
+            }
+            [$(camel(stringify!($field)),)*]
+        }};
+    }
+
+    fn camel(field: &str) -> String {
+        let mut words = field.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        let rest = words.map(|word| match word {
+            "ip" => "IP".to_owned(),
+            "ips" => "IPs".to_owned(),
+            "ipv4" => "IPV4".to_owned(),
+            "ipv6" => "IPV6".to_owned(),
+            word => word[..1].to_uppercase() + &word[1..],
+        });
+        first + &rest.collect::<String>()
+    }
+
+    #[test]
+    fn every_field_of_the_store_has_its_line() {
+        let configuration = fields!(BgpConfigurationSpec:
+            log_severity_screen, node_to_node_mesh_enabled, as_number, listen_port, bind_mode,
+            service_cluster_ips, service_external_ips, service_load_balancer_ips,
+            service_load_balancer_aggregation, communities, prefix_advertisements,
+            node_mesh_password, node_mesh_max_restart_time, ignored_interfaces,
+            local_workload_peering_ipv4, local_workload_peering_ipv6, program_cluster_routes,
+            ipv4_normal_route_priority, ipv6_normal_route_priority,
+        );
+        let peering = fields!(BgpPeerSpec:
+            node, node_selector, peer_ip, as_number, local_as_number, peer_selector,
+            keep_original_next_hop, next_hop_mode, password, source_address, max_restart_time,
+            keepalive_time, num_allowed_local_as_numbers, ttl_security, reachable_by, filters,
+            local_workload_selector, reverse_peering,
+        );
+        let of = |kind: &'static str, fields: &[String]| {
+            for field in fields {
+                let said = |key: &&Key| {
+                    let text = key.key.to_lowercase();
+                    let name = format!("`spec.{}`", field.to_lowercase());
+                    key.key.starts_with(kind) && text.contains(&name)
+                };
+                assert_eq!(STORE_KEYS.iter().filter(said).count(), 1, "{kind} {field}");
+            }
+        };
+        of("BGPConfiguration ", &configuration);
+        of("BGPPeer ", &peering);
+    }
+
+    #[test]
+    fn keys_of_the_store_decide_keys_of_neighbors() {
+        for key in STORE_KEYS {
+            assert!(
+                key.keys.iter().all(|name| peer_key(name).is_some()),
+                "{key:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! A file as a whole: what it means, and everything that is wrong with it.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
+
+use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
+use bgp_speaker::SpeakerConfig;
+use bgp_speaker::keys::read_families;
+use daemon_common::config::{Problem, Problems, Report, Source};
+use rib::NextHops;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+
+use crate::file::{BgpFile, listen_default};
+use crate::limits::{
+    ABSENCE_WAIT_S, ABSENCE_WAIT_S_MAX, BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX,
+    REFLECTORS_MAX, REGISTRATION_TTL_S, REGISTRATION_TTL_S_MAX, REGISTRATION_TTL_S_MIN,
+    RESTART_WAIT_S, RESTART_WAIT_S_MAX,
+};
+use crate::neighbor;
+use crate::section::problem;
+use crate::store::Host;
+use crate::value::AsNumber;
+
+/// What a speaker is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// The speaker.
+    pub speaker: SpeakerConfig,
+    /// Where it accepts connections.
+    pub listen: Vec<SocketAddr>,
+    /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
+    pub restart_wait: Duration,
+    /// What is allowed but worth knowing: a neighbour that nothing passes for want of a policy.
+    pub notes: Vec<String>,
+}
+
+impl Intent {
+    /// The BGP ports of this host: where the daemon listens, and the port of BGP in any case. A
+    /// neighbor's port is not one of them: other services may have the same number.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        let listen = self.listen.iter().map(SocketAddr::port);
+        let named = listen.chain([BGP_PORT]);
+        named.filter(|port| *port != 0).collect()
+    }
+
+    /// The neighbors: the address and the port of each.
+    pub fn dialed(&self) -> impl Iterator<Item = SocketAddr> {
+        let peers = self.speaker.peers.iter();
+        peers.map(|peer| SocketAddr::new(peer.remote, peer.port))
+    }
+}
+
+/// Who says what a speaker is to be.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// The file, all of it.
+    File(Box<Intent>),
+    /// The store, for this node.
+    Store(Host),
+}
+
+impl<K: DeserializeOwned> BgpFile<K> {
+    /// Parses and checks a file that says everything itself. `next_hops` is the daemon's own
+    /// choice, not the operator's.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake found, in one report.
+    pub fn read(source: &Source, next_hops: NextHops) -> Result<(Self, Intent), Report> {
+        let file: Self = source.parse()?;
+        let mut problems = source.problems();
+        if let Err(error) = daemon_common::daemon::log_filter(file.log.get_ref()) {
+            problems.push(Problem::at(file.log.span(), error.to_string()));
+        }
+        let intent = file.intent(next_hops, &mut problems);
+        problems.finish()?;
+        Ok((file, intent))
+    }
+}
+
+impl<K, D, N> BgpFile<K, D, N> {
+    /// What the file means, as far as it can be told: only good when `problems` stays empty.
+    /// `own_name` is what the machine calls itself.
+    pub fn origin(
+        &self,
+        next_hops: NextHops,
+        own_name: &str,
+        problems: &mut Problems<'_>,
+    ) -> Origin {
+        if let Err(error) = daemon_common::daemon::log_filter(self.log.get_ref()) {
+            problems.push(Problem::at(self.log.span(), error.to_string()));
+        }
+        match &self.datastore {
+            None => Origin::File(Box::new(self.intent(next_hops, problems))),
+            Some(_) => Origin::Store(self.host(next_hops, own_name, problems)),
+        }
+    }
+
+    fn intent(&self, next_hops: NextHops, problems: &mut Problems<'_>) -> Intent {
+        self.check_addresses(problems);
+        if let Some(secrets) = &self.secrets {
+            let message = "[secrets] is for passwords of the store, and no [datastore] is given";
+            let problem = Problem::at(secrets.span(), message);
+            problems.push(problem.help("in a [[neighbor]] the key is `password`"));
+        }
+        if let Some(snapshot) = &self.datastore_snapshot {
+            let message = "a snapshot is one of the store, and no [datastore] is given";
+            problems.push(Problem::at(snapshot.span(), message));
+        }
+        if let Some(reflectors) = &self.reflectors {
+            let message = "reflectors are chosen out of the store, and no [datastore] is given";
+            let problem = Problem::at(reflectors.span(), message);
+            problems.push(problem.help("without a store each reflector is a [[neighbor]]"));
+        }
+        let of_fabric = [
+            ("registration_ttl", &self.registration_ttl),
+            ("absence_wait", &self.absence_wait),
+        ];
+        for (key, value) in of_fabric {
+            let Some(value) = value else { continue };
+            let message = format!(
+                "{key} is about reflectors that a store tells of, and no [datastore] is given"
+            );
+            problems.push(Problem::at(value.span(), message));
+        }
+        let mut notes = Vec::new();
+        let mut speaker = SpeakerConfig {
+            cluster_id: self.cluster_id.as_ref().map(|id| ClusterId(*id.get_ref())),
+            families: self.families(problems),
+            multipath_max: self.multipath(problems),
+            next_hops,
+            own_next_hop_v4: self
+                .next_hop_ipv4
+                .as_ref()
+                .map(|address| *address.get_ref()),
+            own_next_hop_v6: self
+                .next_hop_ipv6
+                .as_ref()
+                .map(|address| *address.get_ref()),
+            ..SpeakerConfig::new(
+                self.required("asn", self.asn.as_ref(), problems).0,
+                RouterId(self.required("router_id", self.router_id.as_ref(), problems)),
+            )
+        };
+        let hostname = self.hostname(problems);
+        let mut reading = neighbor::Reading {
+            speaker: &speaker,
+            hostname: hostname.as_deref(),
+            problems: &mut *problems,
+            notes: &mut notes,
+        };
+        let peers = reading.peers(&self.neighbor);
+        let ranges = reading.ranges(&self.neighbor_range);
+        (speaker.peers, speaker.ranges) = (peers, ranges);
+        Intent {
+            speaker,
+            listen: self.listen.as_ref().map_or_else(
+                || listen_default(BGP_PORT),
+                |listen| listen.get_ref().iter().map(|at| *at.get_ref()).collect(),
+            ),
+            restart_wait: self.restart_wait(problems),
+            notes,
+        }
+    }
+
+    /// A key that only a store can stand in for.
+    fn required<T: Copy + Absent>(
+        &self,
+        key: &str,
+        value: Option<&Spanned<T>>,
+        problems: &mut Problems<'_>,
+    ) -> T {
+        value.map_or_else(
+            || {
+                let problem = Problem::at(0..0, format!("missing field `{key}`"));
+                problems.push(problem.help("or a [datastore] section, to read it from the store"));
+                T::ABSENT
+            },
+            |value| *value.get_ref(),
+        )
+    }
+
+    /// The node that the store speaks of, and what the machine itself decides.
+    fn host(&self, next_hops: NextHops, own_name: &str, problems: &mut Problems<'_>) -> Host {
+        let spans = [
+            ("asn", self.asn.as_ref().map(Spanned::span)),
+            ("router_id", self.router_id.as_ref().map(Spanned::span)),
+            ("listen", self.listen.as_ref().map(Spanned::span)),
+            ("cluster_id", self.cluster_id.as_ref().map(Spanned::span)),
+            (
+                "next_hop_ipv4",
+                self.next_hop_ipv4.as_ref().map(Spanned::span),
+            ),
+            (
+                "next_hop_ipv6",
+                self.next_hop_ipv6.as_ref().map(Spanned::span),
+            ),
+            ("[[neighbor]]", self.neighbor.first().map(|of| of.0.place())),
+            (
+                "[[neighbor_range]]",
+                self.neighbor_range.first().map(|of| of.0.place()),
+            ),
+        ];
+        for (key, span) in spans {
+            let Some(span) = span else { continue };
+            let mut problem = Problem::at(span, format!("{key} comes from the store"));
+            if let Some(store) = &self.datastore {
+                problem = problem.related(store.span(), "which is given here");
+            }
+            problems.push(problem.help("say it in one place: there, or without [datastore] here"));
+        }
+        let name = self.hostname(problems);
+        Host {
+            name: name.unwrap_or_else(|| own_name.to_owned()),
+            families: self.families(problems),
+            multipath_max: self.multipath(problems),
+            next_hops,
+            restart_wait: self.restart_wait(problems),
+            reflects: false,
+            reflectors: self.reflectors(problems),
+            registration_ttl: self.registration_ttl(problems),
+            absence_wait: self.absence_wait(problems),
+        }
+    }
+
+    fn reflectors(&self, problems: &mut Problems<'_>) -> Option<usize> {
+        let reflectors = self.reflectors.as_ref()?;
+        let count = usize::from(*reflectors.get_ref());
+        if !(1..=REFLECTORS_MAX).contains(&count) {
+            let message = format!("reflectors is from 1 to {REFLECTORS_MAX}");
+            problems.push(Problem::at(reflectors.span(), message));
+        }
+        Some(count)
+    }
+
+    fn check_addresses(&self, problems: &mut Problems<'_>) {
+        if let Some(router_id) = self
+            .router_id
+            .as_ref()
+            .filter(|id| id.get_ref().is_unspecified())
+        {
+            // RFC 6286 §2.1
+            problems.push(
+                Problem::at(
+                    router_id.span(),
+                    "router_id 0.0.0.0 is not a BGP identifier",
+                )
+                .help("use any number unique within the AS, commonly a loopback address"),
+            );
+        }
+        if let Some(id) = self
+            .cluster_id
+            .as_ref()
+            .filter(|id| id.get_ref().is_unspecified())
+        {
+            problems.push(Problem::at(
+                id.span(),
+                "cluster_id 0.0.0.0 is not a cluster",
+            ));
+        }
+        let next_hops = [
+            self.next_hop_ipv4
+                .as_ref()
+                .map(|at| (IpAddr::V4(*at.get_ref()), at.span())),
+            self.next_hop_ipv6
+                .as_ref()
+                .map(|at| (IpAddr::V6(*at.get_ref()), at.span())),
+        ];
+        for (address, span) in next_hops.into_iter().flatten() {
+            unicast(address, span, problems);
+        }
+        let listen = self.listen.iter().flat_map(Spanned::get_ref);
+        let listen = listen.map(|at| (*at.get_ref(), at.span()));
+        twice(listen, "listen address", problems);
+    }
+
+    fn families(&self, problems: &mut Problems<'_>) -> FamilySet {
+        let names = self.families.iter();
+        let names = names.map(|name| (name.get_ref().as_str(), name.span()));
+        let mut faults = Vec::new();
+        let families = read_families(names, None, &mut faults);
+        faults
+            .into_iter()
+            .for_each(|fault| problems.push(problem(fault)));
+        families
+    }
+
+    fn multipath(&self, problems: &mut Problems<'_>) -> u16 {
+        let Some(multipath) = &self.multipath else {
+            return 1;
+        };
+        if !(1..=MULTIPATH_MAX).contains(multipath.get_ref()) {
+            let message = format!("multipath is from 1 to {MULTIPATH_MAX}");
+            problems.push(Problem::at(multipath.span(), message));
+        }
+        *multipath.get_ref()
+    }
+
+    fn restart_wait(&self, problems: &mut Problems<'_>) -> Duration {
+        let value = self.restart_wait.as_ref();
+        let bounds = 0..=RESTART_WAIT_S_MAX;
+        seconds("restart_wait", value, RESTART_WAIT_S, bounds, problems)
+    }
+
+    fn registration_ttl(&self, problems: &mut Problems<'_>) -> Duration {
+        let bounds = REGISTRATION_TTL_S_MIN..=REGISTRATION_TTL_S_MAX;
+        let value = self.registration_ttl.as_ref();
+        seconds(
+            "registration_ttl",
+            value,
+            REGISTRATION_TTL_S,
+            bounds,
+            problems,
+        )
+    }
+
+    fn absence_wait(&self, problems: &mut Problems<'_>) -> Duration {
+        let value = self.absence_wait.as_ref();
+        let bounds = 0..=ABSENCE_WAIT_S_MAX;
+        seconds("absence_wait", value, ABSENCE_WAIT_S, bounds, problems)
+    }
+
+    fn hostname(&self, problems: &mut Problems<'_>) -> Option<String> {
+        let hostname = self.hostname.as_ref()?;
+        let text = hostname.get_ref();
+        if text.is_empty() || text.len() > HOSTNAME_OCTETS_MAX {
+            let message = format!("a hostname has 1 to {HOSTNAME_OCTETS_MAX} octets");
+            problems.push(Problem::at(hostname.span(), message));
+        }
+        Some(text.clone())
+    }
+}
+
+/// A time in seconds, which has bounds.
+fn seconds(
+    key: &str,
+    value: Option<&Spanned<u32>>,
+    default: u32,
+    bounds: RangeInclusive<u32>,
+    problems: &mut Problems<'_>,
+) -> Duration {
+    let Some(value) = value else {
+        return Duration::from_secs(default.into());
+    };
+    let (least, most) = (bounds.start(), bounds.end());
+    if value.get_ref() < least {
+        let message = format!("{key} is at least {least} seconds");
+        problems.push(Problem::at(value.span(), message));
+    }
+    if value.get_ref() > most {
+        let message = format!("{key} is at most {most} seconds");
+        problems.push(Problem::at(value.span(), message));
+    }
+    Duration::from_secs((*value.get_ref()).into())
+}
+
+/// What stands in for a missing value until its problem is told.
+trait Absent {
+    const ABSENT: Self;
+}
+
+impl Absent for AsNumber {
+    const ABSENT: Self = Self(Asn(0));
+}
+
+impl Absent for Ipv4Addr {
+    const ABSENT: Self = Self::UNSPECIFIED;
+}
+
+/// An address that a session or a next hop can have.
+fn unicast(address: IpAddr, span: Range<usize>, problems: &mut Problems<'_>) {
+    if address.is_unspecified() || address.is_multicast() {
+        problems.push(Problem::at(
+            span,
+            format!("{address} is not a unicast address"),
+        ));
+    }
+}
+
+/// Reports each value that was given before, and shows where.
+pub(crate) fn twice<T: Ord + ToString>(
+    values: impl IntoIterator<Item = (T, Range<usize>)>,
+    what: &str,
+    problems: &mut Problems<'_>,
+) {
+    let mut seen = BTreeMap::new();
+    for (value, span) in values {
+        match seen.entry(value) {
+            Entry::Vacant(place) => {
+                place.insert(span);
+            }
+            Entry::Occupied(first) => {
+                let message = format!("{what} {} is given twice", first.key().to_string());
+                let problem = Problem::at(span, message).label("again here");
+                problems.push(problem.related(first.get().clone(), "first here"));
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `[[neighbor]]` and `[[neighbor_range]]`.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use bgp_proto::Prefix;
+use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
+use daemon_common::config::Problems;
+use rib::Role;
+
+use crate::check::twice;
+use crate::section::{Section, problem};
+
+/// What the sections of a file are read for.
+pub(crate) struct Reading<'r, 's> {
+    /// The speaker, without neighbors.
+    pub(crate) speaker: &'r SpeakerConfig,
+    /// Our name in the OPEN.
+    pub(crate) hostname: Option<&'r str>,
+    /// What is wrong.
+    pub(crate) problems: &'r mut Problems<'s>,
+    /// What is allowed but worth knowing.
+    pub(crate) notes: &'r mut Vec<String>,
+}
+
+impl Reading<'_, '_> {
+    /// Returns the configured peers.
+    pub(crate) fn peers(&mut self, neighbors: &[Section]) -> Vec<PeerConfig> {
+        let addresses = neighbors.iter().filter_map(|neighbor| {
+            let place = neighbor.0.place_of("address")?;
+            Some((neighbor.address()?, place.clone()))
+        });
+        twice(addresses, "neighbor", self.problems);
+        let mut seen: BTreeSet<IpAddr> = BTreeSet::new();
+        let names = neighbors.iter().filter_map(|neighbor| {
+            let address = neighbor.address()?;
+            let first = seen.insert(address);
+            match neighbor.text("name") {
+                Some(name) => Some((name.to_owned(), neighbor.0.place_of("name")?.clone())),
+                // A second one without a name has been reported for its address.
+                None if first => {
+                    Some((address.to_string(), neighbor.0.place_of("address")?.clone()))
+                }
+                None => None,
+            }
+        });
+        twice(names, "the name", self.problems);
+        let mut peers = Vec::new();
+        for neighbor in neighbors {
+            let mut faults = Vec::new();
+            let mut peer = self.speaker.peer(&neighbor.0, &mut faults);
+            faults
+                .into_iter()
+                .for_each(|fault| self.problems.push(problem(fault)));
+            self.finish(neighbor, &mut peer);
+            peers.push(peer);
+        }
+        peers
+    }
+
+    /// Returns the ranges, the most specific first, so that the first that covers an address is the
+    /// right one.
+    pub(crate) fn ranges(&mut self, sections: &[Section]) -> Vec<RangeConfig> {
+        let prefixes = sections.iter().filter_map(|range| {
+            let place = range.0.place_of("prefix")?;
+            Some((range.text("prefix")?.parse::<Prefix>().ok()?, place.clone()))
+        });
+        twice(prefixes, "neighbor range", self.problems);
+        let names = sections
+            .iter()
+            .filter_map(|range| Some((range.text("name")?, range.0.place_of("name")?.clone())));
+        twice(names, "the name", self.problems);
+        let mut ranges = Vec::new();
+        for section in sections {
+            let mut faults = Vec::new();
+            let mut range = self.speaker.range(&section.0, &mut faults);
+            faults
+                .into_iter()
+                .for_each(|fault| self.problems.push(problem(fault)));
+            self.finish(section, &mut range.template);
+            ranges.push(range);
+        }
+        ranges.sort_by_key(|range| std::cmp::Reverse(range.prefix.len()));
+        ranges
+    }
+
+    fn finish(&mut self, section: &Section, peer: &mut PeerConfig) {
+        peer.session.hostname = self.hostname.map(str::to_owned);
+        if peer.role == Role::External {
+            self.notes.extend(missing_policies(&peer.name, section));
+        }
+    }
+}
+
+fn missing_policies(name: &str, section: &Section) -> Option<String> {
+    let missing = match (section.0.get("import"), section.0.get("export")) {
+        (None, None) => "import and export",
+        (None, Some(_)) => "import",
+        (Some(_), None) => "export",
+        (Some(_), Some(_)) => return None,
+    };
+    Some(format!(
+        "neighbor {name}: external and without {missing} policy, so nothing passes there \
+         (RFC 8212); set import and export to \"accept\" or \"deny\""
+    ))
+}

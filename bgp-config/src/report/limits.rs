@@ -1,0 +1,135 @@
+//! What a speaker is limited by.
+
+use bgp_speaker::{HandshakeFailure, LimitAction, PeerView, RangeUsage, Speaker, limits};
+use daemon_common::report::Limit;
+
+/// The limits of a speaker that an operator can meet, with what is used of them.
+pub fn limits(speaker: &Speaker) -> Vec<Limit> {
+    let (config, usage) = (speaker.config(), speaker.usage());
+    let tables = speaker.rib().stats();
+    let mut all = vec![
+        Limit::new(
+            "neighbors",
+            number(limits::PEERS_MAX),
+            "connections are refused with Cease, Out of Resources",
+        )
+        .level(number(usage.peers.now), number(usage.peers.peak)),
+    ];
+    all.extend(usage.ranges.iter().map(range));
+    all.extend(speaker.peers().flat_map(|peer| paths(&peer)));
+    all.extend([
+        Limit::new(
+            "paths in use for a prefix",
+            config.multipath_max.into(),
+            "further equal paths are kept and not used",
+        )
+        .key("multipath"),
+        Limit::new(
+            "paths for a prefix, all neighbors",
+            number(rib::limits::PATHS_PER_PREFIX_MAX),
+            "further paths are refused",
+        ),
+        Limit::new(
+            "paths for a prefix, one neighbor (ADD-PATH)",
+            number(rib::limits::PATHS_PER_PEER_MAX),
+            "further paths are refused",
+        ),
+        Limit::new(
+            "path identifiers for a prefix, one source and group (ADD-PATH)",
+            number(rib::limits::PATHS_PER_PEER_MAX),
+            "one is used again that only a neighbor which lags may know",
+        ),
+        Limit::new(
+            "withdrawn prefixes kept, a family",
+            number(rib::limits::TOMBSTONES_MAX),
+            "neighbors that have not heard of them are sent the whole table",
+        )
+        .used(number(tables.tombstones)),
+        Limit::new(
+            "attribute blocks remembered",
+            number(2 * rib::limits::RAW_SETS_MAX),
+            "those not seen lately are read anew when they come again",
+        )
+        .used(number(tables.raw_sets)),
+        Limit::new(
+            "octets waiting for slow members of a group",
+            number(limits::RING_OCTETS_MAX),
+            "a neighbor further behind is written to out of the tables",
+        )
+        .level(
+            number(usage.ring_octets.now),
+            number(usage.ring_octets.peak),
+        ),
+        Limit::new(
+            "octets waiting for one neighbor",
+            number(limits::SESSION_OCTETS_MAX),
+            "nothing more is encoded for it until it reads",
+        ),
+        Limit::new(
+            "malformed messages kept",
+            number(limits::MALFORMED_KEPT),
+            "the oldest is forgotten",
+        )
+        .used(number(speaker.malformed().count())),
+        Limit::new(
+            "octets kept of a malformed message",
+            number(limits::MALFORMED_OCTETS_MAX),
+            "the rest is not kept",
+        ),
+        Limit::new(
+            "seconds that stale paths of a neighbor wait for its End-of-RIB",
+            limits::STALE_PATHS_MAX.as_secs(),
+            "they are removed",
+        ),
+        Limit::new(
+            "seconds that a route refresh of a neighbor may take",
+            limits::REFRESH_MAX.as_secs(),
+            "what it has not sent again is removed",
+        ),
+    ]);
+    all
+}
+
+fn range(usage: &RangeUsage) -> Limit {
+    let limit = Limit::new(
+        "neighbors of a range",
+        usage.limit.into(),
+        "the oldest connection without a session makes room, else Cease, Out of Resources",
+    );
+    let evicted = usage.failures.count(HandshakeFailure::Evicted);
+    Limit {
+        of: Some(usage.prefix.to_string()),
+        met: Some(usage.refused + evicted),
+        ..limit
+            .level(number(usage.peers.now), number(usage.peers.peak))
+            .key("neighbor_range.limit")
+    }
+}
+
+/// How many paths a neighbour may announce, a family after the other.
+fn paths(peer: &PeerView<'_>) -> Vec<Limit> {
+    let limits = peer.families.iter().filter_map(|(family, counters)| {
+        let limit = peer.config.prefix_limits.get(family)?;
+        let then = match limit.action {
+            LimitAction::Warn => "the log says so".to_owned(),
+            LimitAction::Drop => "further paths are refused".to_owned(),
+            LimitAction::Restart { after_s } => {
+                format!("the session ends and rests for {after_s} s")
+            }
+        };
+        let peak = peer.path_peaks.get(family).copied().unwrap_or_default();
+        let known = Limit::new("paths of a neighbor", limit.max.into(), &then)
+            .level(counters.paths.into(), peak.into())
+            .key("prefix_limit.max");
+        Some(Limit {
+            of: Some(format!("{} {family}", peer.config.name)),
+            met: Some(counters.limited),
+            ..known
+        })
+    });
+    limits.collect()
+}
+
+fn number(count: usize) -> u64 {
+    count as u64
+}

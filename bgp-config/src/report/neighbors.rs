@@ -1,0 +1,231 @@
+//! Neighbours and ranges.
+
+use std::net::IpAddr;
+
+use bgp_fsm::{Instant, PeerAs, State};
+use bgp_proto::{Family, FamilySet, Prefix};
+use bgp_speaker::keys::Report as InReport;
+use bgp_speaker::{PEER_KEYS, PeerConfig, PeerView, RangeUsage, Speaker};
+use daemon_common::report::{Fact, Neighbor, NeighborFamily, NeighborRange, Neighbors};
+use ipnet::IpNet;
+use rib::{PeerId, Policy, Role, SendPaths};
+
+/// The neighbours and ranges of a speaker.
+pub fn neighbors(speaker: &Speaker, now: Instant) -> Neighbors {
+    let config = speaker.config();
+    let mut neighbors: Vec<Neighbor> = speaker
+        .peers()
+        .map(|peer| neighbor(speaker, &peer, now))
+        .collect();
+    neighbors.sort_by_key(|neighbor| (neighbor.dynamic, neighbor.address));
+    Neighbors {
+        local_asn: config.local_asn.0,
+        router_id: Some(config.router_id.0),
+        ranges: speaker.usage().ranges.iter().map(range).collect(),
+        neighbors,
+    }
+}
+
+fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
+    let (config, session) = (peer.config, peer.session);
+    let (stats, open) = (session.stats(), session.peer_open());
+    let ends = session.established().and_then(|conn| session.ends(conn));
+    let up = session.established_at();
+    Neighbor {
+        name: config.name.clone(),
+        address: Some(config.remote),
+        asn: peer
+            .params
+            .map_or_else(|| configured_asn(config), |params| params.peer_asn.0),
+        role: role(config.role).to_owned(),
+        dynamic: peer.dynamic,
+        state: session.state().to_string(),
+        since_s: up.map(|up| now.saturating_duration_since(up).as_secs()),
+        down_for_s: stats
+            .last_error
+            .as_ref()
+            .filter(|_| up.is_none())
+            .map(|(at, _)| now.saturating_duration_since(*at).as_secs()),
+        router_id: peer.params.map(|params| params.peer_id.0),
+        hostname: open.and_then(hostname),
+        local: ends.map(|(local, _)| local),
+        remote: ends.map(|(_, remote)| remote),
+        hold_time_s: peer.params.map(|params| params.hold_time_s),
+        capabilities: open
+            .map(|open| open.capabilities.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+        families: peer
+            .families
+            .iter()
+            .map(|(family, counters)| neighbor_family(peer, *family, *counters))
+            .collect(),
+        messages_in: stats.received.total(),
+        messages_out: stats.sent.total(),
+        updates_in: stats.received.update,
+        updates_out: stats.sent.update,
+        stale_for_s: peer
+            .stale_until
+            .map(|until| until.saturating_duration_since(now).as_secs()),
+        barred_for_s: session
+            .barred_until()
+            .map(|until| until.saturating_duration_since(now).as_secs()),
+        flaps: stats.flaps,
+        held: stats.held,
+        last_down: unheard(speaker, peer).or_else(|| last_down(session)),
+        keys: keys(config),
+        import: policy(&config.import),
+        export: policy(&config.export),
+        faults: speaker
+            .malformed()
+            .filter(|kept| kept.peer == config.name)
+            .count() as u64,
+    }
+}
+
+/// The keys that describe a neighbor.
+fn keys(config: &PeerConfig) -> Vec<Fact> {
+    let rows = PEER_KEYS.iter();
+    let rows = rows.filter(|row| row.report == InReport::InNeighbors);
+    rows.filter_map(|row| {
+        Some(Fact {
+            name: row.name.to_owned(),
+            value: row.shown(config)?,
+        })
+    })
+    .collect()
+}
+
+/// Why the last connection of a neighbor was closed before its session heard of it, if nothing has
+/// happened to the session since.
+fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<String> {
+    let (at, failure) = speaker.last_failure(peer.config.remote)?;
+    let session = peer.session;
+    let error = session.stats().last_error.as_ref();
+    let is_newest = error.is_none_or(|(since, _)| *since <= at);
+    let is_down = session.established_at().is_none();
+    (is_down && is_newest).then(|| format!("a connection of it was refused: {failure}"))
+}
+
+fn last_down(session: &bgp_fsm::Session) -> Option<String> {
+    let stats = session.stats();
+    let error = stats.last_error.as_ref().map(|(_, reason)| reason);
+    let reason = match session.state() {
+        State::Established => stats.last_down.as_ref(),
+        _ => error.or(stats.last_down.as_ref()),
+    };
+    reason.map(ToString::to_string)
+}
+
+fn neighbor_family(
+    peer: &PeerView<'_>,
+    family: Family,
+    counters: rib::PeerCounters,
+) -> NeighborFamily {
+    let holds = |set: fn(&bgp_proto::SessionParams) -> FamilySet| {
+        peer.params
+            .is_some_and(|params| set(params).contains(family))
+    };
+    let add_path = match (
+        holds(|params| params.add_path_receive),
+        holds(|params| params.add_path_send),
+    ) {
+        (true, true) => Some("both"),
+        (true, false) => Some("receive"),
+        (false, true) => Some("send"),
+        (false, false) => None,
+    };
+    NeighborFamily {
+        family: family.to_string(),
+        received: counters.paths.into(),
+        accepted: counters.accepted.into(),
+        ineligible: counters.ineligible.into(),
+        limit: peer
+            .config
+            .prefix_limits
+            .get(&family)
+            .map(|limit| limit.max),
+        limited: counters.limited,
+        add_path: add_path.map(str::to_owned),
+        add_path_send: holds(|params| params.add_path_send).then(|| {
+            let sent = peer.config.send_paths.get(&family);
+            sent.copied().unwrap_or(SendPaths::All).to_string()
+        }),
+    }
+}
+
+fn range(range: &RangeUsage) -> NeighborRange {
+    NeighborRange {
+        prefix: to_ipnet(range.prefix),
+        used: u32::try_from(range.peers.now).unwrap_or(u32::MAX),
+        limit: range.limit.into(),
+        refused: range.refused,
+        failed: (range.failures.iter())
+            .map(|(reason, count)| (reason.to_owned(), count))
+            .collect(),
+    }
+}
+
+/// The neighbour of this name or address.
+pub fn find(speaker: &Speaker, neighbor: &str) -> Option<PeerId> {
+    let called = |peer: &PeerView<'_>| {
+        peer.config.name == neighbor || neighbor.parse() == Ok(peer.config.remote)
+    };
+    speaker.peers().find(called).map(|peer| peer.id)
+}
+
+/// What is missing, for `waiting_for`: configured neighbours whose session is not up, and after a
+/// restart those whose routes are awaited.
+pub fn waiting(speaker: &Speaker) -> Vec<String> {
+    let down = speaker
+        .peers()
+        .filter(|peer| !peer.dynamic && peer.params.is_none());
+    let down = down.map(|peer| format!("neighbor {} ({})", peer.config.name, peer.session.state()));
+    let awaited = speaker.awaited().into_iter();
+    let awaited = awaited.map(|who| match who {
+        Some(address) => format!("the routes of {address}, after a restart"),
+        None => "our own routes, after a restart".to_owned(),
+    });
+    down.chain(awaited).collect()
+}
+
+fn configured_asn(config: &PeerConfig) -> u32 {
+    match config.session.peer_asn {
+        PeerAs::Exactly(asn) => asn.0,
+        PeerAs::Internal => config.session.local_asn.0,
+        PeerAs::External | PeerAs::Any => 0,
+    }
+}
+
+fn hostname(open: &bgp_proto::Open) -> Option<String> {
+    open.capabilities
+        .iter()
+        .find_map(|capability| match capability {
+            bgp_proto::Capability::Fqdn { hostname, .. } => Some(hostname.clone()),
+            _ => None,
+        })
+}
+
+const fn role(role: Role) -> &'static str {
+    match role {
+        Role::Local => "local",
+        Role::External => "external",
+        Role::Internal => "internal",
+        Role::Client => "client",
+    }
+}
+
+fn policy(policy: &Policy) -> String {
+    match policy {
+        Policy::AcceptAll => "accept".to_owned(),
+        Policy::RejectAll => "deny".to_owned(),
+        Policy::Rules(rules) => rules.name.clone(),
+    }
+}
+
+fn to_ipnet(prefix: Prefix) -> Option<IpNet> {
+    let (address, len): (IpAddr, u8) = match prefix {
+        Prefix::V4(prefix) => (prefix.addr().into(), prefix.len()),
+        Prefix::V6(prefix) => (prefix.addr().into(), prefix.len()),
+    };
+    IpNet::new(address, len).ok()
+}

@@ -1,0 +1,110 @@
+//! The clients of a reflector: whom it accepts, and for whom it waits after a restart.
+
+use std::net::IpAddr;
+
+use bgp_proto::Prefix;
+use bgp_speaker::RangeConfig;
+use calico_model::Registration;
+use ipnet::IpNet;
+use rib::Role;
+
+use super::export::Policies;
+use super::own::Own;
+use super::peer::Want;
+use super::reflectors;
+use super::view::Node;
+use crate::limits::BGP_PORT;
+use crate::placement::{Candidate, choose};
+
+/// Whom a reflector accepts as its client: the addresses of all nodes that are no reflectors.
+pub(super) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
+    if !own.host.reflects {
+        return Vec::new();
+    }
+    let nodes = own.view.nodes.iter();
+    let nodes = nodes.filter(|(name, node)| is_client(own, name, node));
+    let contenders = contenders(own);
+    let wants = nodes.flat_map(|(name, node)| {
+        let addresses = node.addresses();
+        let contenders = &contenders;
+        addresses.filter_map(move |remote| {
+            let local = own.node.address_beside(remote)?;
+            let asn = own.asn_of(node);
+            Some(Client {
+                name,
+                want: reflectors::reflector_want(own, remote, BGP_PORT, asn, local, true),
+                chooses_us: chooses_us(own, contenders, name, remote),
+            })
+        })
+    });
+    wants.collect()
+}
+
+/// A client of a reflector, at one of its addresses.
+pub(super) struct Client<'v> {
+    /// The name of its node.
+    name: &'v str,
+    pub(super) want: Want<'v>,
+    /// Whether it chooses us, as far as the store tells.
+    chooses_us: bool,
+}
+
+/// Those whom clients choose among, as it is once we are registered: with us, whatever is said of us
+/// now, for who has not heard of a drain yet is still there.
+fn contenders<'v>(own: &Own<'v>) -> Vec<(&'v str, Registration)> {
+    let ours = &*own.host.name;
+    let others = own.view.fleet.eligible(false).into_iter();
+    let others = others.filter(|(name, _)| *name != ours);
+    let others = others.map(|(name, said)| (name, said.clone()));
+    others
+        .chain([(ours, reflectors::wish(own).registration)])
+        .collect()
+}
+
+/// Whether the node of this address chooses us, unless its own machine says how many it chooses. Who
+/// is cut off from the store may not: then those that it has know its routes, and tell us.
+fn chooses_us(
+    own: &Own<'_>,
+    contenders: &[(&str, Registration)],
+    client: &str,
+    remote: IpAddr,
+) -> bool {
+    let beside = |said: &Registration| {
+        let mut addresses = said.addresses();
+        addresses.any(|address| address.is_ipv4() == remote.is_ipv4())
+    };
+    let reached = contenders.iter().filter(|(_, said)| beside(said));
+    let candidates = reached.map(|(name, said)| Candidate {
+        name,
+        zone: &said.zone,
+        weight: said.weight,
+    });
+    let count = reflectors::count_of(own.view, client, &mut Vec::new()); // Its own faults are its own to tell.
+    choose(client, candidates, count).contains(&&*own.host.name)
+}
+
+/// A client, as the speaker takes it: whoever comes from this address. After a restart those are
+/// waited for that choose us: the routes of all others come by way of the reflectors that they choose.
+pub(super) fn range(client: Client<'_>, own: &Own<'_>, policies: &mut Policies<'_>) -> RangeConfig {
+    let Client {
+        name,
+        want,
+        chooses_us,
+    } = client;
+    let prefix = Prefix::from(IpNet::from(want.remote));
+    let mut template = want.peer(own, policies);
+    if template.role == Role::Internal {
+        template.role = Role::Client;
+    }
+    RangeConfig {
+        name: name.to_owned(),
+        prefix,
+        limit: 1,
+        awaited: chooses_us,
+        template,
+    }
+}
+
+fn is_client(own: &Own<'_>, name: &str, node: &Node) -> bool {
+    node.cluster_id.is_none() && !own.view.fleet.has(name) && name != own.host.name
+}

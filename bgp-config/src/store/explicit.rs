@@ -1,0 +1,262 @@
+//! Peerings beside the mesh: of all nodes, of some, of one, and the other sides of these.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bgp_proto::Asn;
+use calico_model::{BgpPeerSpec, Kind, SourceAddress};
+
+use super::fault::Fault;
+use super::own::{Own, key_of};
+use super::peer::{Origin, Want, waits_for};
+use super::view::{self, Node};
+
+/// The peers that this node has by peerings, the ones that go before others first: those of all
+/// nodes, then those of some, then the other sides of peerings that other nodes have with us.
+pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
+    let mut wants = Wants::default();
+    for (name, stored) in of_node_itself(own) {
+        let peering = Peering::forward(name, stored);
+        let found = forward(own, &stored.spec, peering.origin());
+        take(own, peering, found, &mut wants, faults);
+    }
+    let stored = own.view.peers.iter();
+    for (name, stored) in stored.filter(|(_, stored)| stored.spec.reverses()) {
+        let found = reverse(own, &stored.spec);
+        take(
+            own,
+            Peering::reverse(name, stored),
+            found,
+            &mut wants,
+            faults,
+        );
+    }
+    wants
+}
+
+/// The peers at these addresses that these BGPPeers had selected, as they would be today. Those that
+/// there could be no session with for want of a password are `barred`.
+pub(super) fn at<'v, 'b>(
+    own: &Own<'v>,
+    before: impl Iterator<Item = (IpAddr, &'b str)>,
+    barred: &mut BTreeSet<IpAddr>,
+) -> Vec<Want<'v>> {
+    let mut wants = Wants::default();
+    for (remote, by) in before {
+        let Some((name, stored)) = own.view.peers.get_key_value(by) else {
+            continue; // Nothing says anything else of it today.
+        };
+        let spec = &stored.spec;
+        let Some((of, node)) = own.node_at(remote).filter(|_| spec.peer_selector.is_some()) else {
+            continue;
+        };
+        let peering = match has(spec, &own.host.name, own.node) {
+            true => Peering::forward(name, stored),
+            false => Peering::reverse(name, stored),
+        };
+        let found = of_node(own, peering.origin(), of, node, |address| address == remote);
+        take(own, peering, found, &mut wants, &mut Vec::new());
+    }
+    barred.append(&mut wants.barred);
+    wants.all
+}
+
+/// A BGPPeer, seen from one of its sides.
+#[derive(Clone, Copy)]
+struct Peering<'v> {
+    name: &'v str,
+    stored: &'v view::Peering,
+    /// Whether we are the side that is the peer.
+    reversed: bool,
+}
+
+impl<'v> Peering<'v> {
+    const fn forward(name: &'v str, stored: &'v view::Peering) -> Self {
+        let reversed = false;
+        Self {
+            name,
+            stored,
+            reversed,
+        }
+    }
+
+    const fn reverse(name: &'v str, stored: &'v view::Peering) -> Self {
+        let reversed = true;
+        Self {
+            name,
+            stored,
+            reversed,
+        }
+    }
+
+    fn origin(self) -> Origin {
+        match !self.reversed && self.stored.spec.is_global() {
+            true => Origin::Global,
+            false => Origin::Node,
+        }
+    }
+
+    /// What its peers come from, for people.
+    fn told(self) -> String {
+        let name = self.name;
+        match self.reversed {
+            true => format!("the other side of BGPPeer {name}"),
+            false => format!("BGPPeer {name}"),
+        }
+    }
+}
+
+/// Peers in the order in which they were found, each address once.
+#[derive(Default)]
+pub(super) struct Wants<'v> {
+    pub(super) all: Vec<Want<'v>>,
+    /// At which port each address is dialled.
+    ports: BTreeMap<IpAddr, u16>,
+    /// Those that there can be no session with, for want of a password.
+    pub(super) barred: BTreeSet<IpAddr>,
+}
+
+/// The peerings that say that this node has them: those of all nodes first.
+pub(super) fn of_node_itself<'v>(
+    own: &Own<'v>,
+) -> impl Iterator<Item = (&'v str, &'v view::Peering)> {
+    let (name, node) = (&*own.host.name, own.node);
+    let view = own.view;
+    let pass = move |global: bool| {
+        let all = view
+            .peers
+            .iter()
+            .map(|(name, stored)| (name.as_str(), stored));
+        all.filter(move |(_, stored)| stored.spec.is_global() == global)
+    };
+    let some = pass(false).filter(move |(_, stored)| has(&stored.spec, name, node));
+    pass(true).chain(some)
+}
+
+/// Whether a node has a peering.
+fn has(spec: &BgpPeerSpec, name: &str, node: &Node) -> bool {
+    match &spec.node_selector {
+        Some(selector) => selector.matches(&node.labels),
+        None => spec.node.is_empty() || spec.node == name,
+    }
+}
+
+/// The peers of a peering that this node has.
+fn forward<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec, origin: Origin) -> Vec<Want<'v>> {
+    if let Some(selector) = &spec.peer_selector {
+        let nodes = own.view.nodes.iter();
+        let selected = nodes.filter(|(_, node)| selector.matches(&node.labels));
+        return selected
+            .flat_map(|(name, node)| of_node(own, origin, name, node, |_| true))
+            .collect();
+    }
+    let Some(peer) = spec.peer_ip else {
+        return Vec::new();
+    };
+    let asn = spec.remote_as().map_or(own.asn, |asn| Asn(asn.0));
+    let mut want = Want {
+        asn,
+        local_asn: spec.local_as().map_or(own.asn, |asn| Asn(asn.0)),
+        ..Want::new(own, origin, peer.address)
+    };
+    if let Some((name, node)) = own.node_at(peer.address) {
+        if own.asn_of(node) == asn {
+            want.port = own.port_of(name);
+        }
+        let local = own.node.address_beside(peer.address);
+        want.passive =
+            origin == Origin::Global && local.is_some_and(|local| waits_for(local, peer.address));
+    }
+    want.port = peer.port.map_or(want.port, u16::from);
+    vec![want]
+}
+
+/// The nodes that have us as their peer, if this peering makes both sides.
+fn reverse<'v>(own: &Own<'v>, spec: &'v BgpPeerSpec) -> Vec<Want<'v>> {
+    let of_family = match (&spec.peer_selector, spec.peer_ip) {
+        (Some(selector), _) if selector.matches(&own.node.labels) => None,
+        (None, Some(peer)) if own.node.addresses().any(|own| own == peer.address) => {
+            let asn = spec.remote_as().map(|asn| Asn(asn.0));
+            let listens = own.port_of(&own.host.name);
+            let port = peer.port.map_or(listens, u16::from);
+            let cluster = Asn(own.cluster.cluster_as().0);
+            if asn.unwrap_or(cluster) != own.asn || port != listens {
+                return Vec::new();
+            }
+            Some(peer.address.is_ipv4())
+        }
+        _ => return Vec::new(),
+    };
+    let nodes = own.view.nodes.iter();
+    let peers = nodes.filter(|(name, node)| has(spec, name, node));
+    let wanted = |address: IpAddr| of_family.is_none_or(|v4| v4 == address.is_ipv4());
+    peers
+        .flat_map(|(name, node)| of_node(own, Origin::Node, name, node, wanted))
+        .collect()
+}
+
+/// The addresses of a node with which we can have a session.
+fn of_node<'v>(
+    own: &Own<'v>,
+    origin: Origin,
+    name: &str,
+    node: &'v Node,
+    wanted: impl Fn(IpAddr) -> bool,
+) -> Vec<Want<'v>> {
+    let addresses = node.addresses().filter(|address| wanted(*address));
+    let reached = addresses.filter(|address| own.node.address_beside(*address).is_some());
+    reached
+        .map(|remote| Want::of_node(own, origin, (name, node), remote))
+        .collect()
+}
+
+/// Takes what a peering brings, but for ourselves and whom we have already.
+fn take<'v>(
+    own: &Own<'v>,
+    peering: Peering<'v>,
+    found: Vec<Want<'v>>,
+    wants: &mut Wants<'v>,
+    faults: &mut Vec<Fault>,
+) {
+    let Peering { name, stored, .. } = peering;
+    let spec = &stored.spec;
+    let key = || key_of(Kind::BgpPeer, name);
+    let ourselves = |want: &Want<'_>| own.node.addresses().any(|at| at == want.remote);
+    let found: Vec<Want<'v>> = found.into_iter().filter(|want| !ourselves(want)).collect();
+    if found.is_empty() {
+        return;
+    }
+    let password = match spec
+        .password
+        .as_ref()
+        .map(|given| own.password(given))
+        .transpose()
+    {
+        Ok(password) => password,
+        Err(reason) => {
+            faults.push(Fault::new(key(), "spec.password", reason));
+            wants.barred.extend(found.iter().map(|want| want.remote));
+            return;
+        }
+    };
+    for mut want in found {
+        if let Some(port) = wants.ports.get(&want.remote) {
+            if *port != want.port {
+                let reason = format!("{} is a peer already, at another port", want.remote);
+                faults.push(Fault::new(key(), "spec.peerIP", reason));
+            }
+            continue;
+        }
+        if spec.source() == SourceAddress::None {
+            want.source = None;
+        }
+        want.peering = Some(stored);
+        want.filters = &spec.filters;
+        want.from = peering.told();
+        want.selected = spec.peer_selector.is_some().then_some(name);
+        want.selects_us = peering.reversed;
+        want.password.clone_from(&password);
+        wants.ports.insert(want.remote, want.port);
+        wants.all.push(want);
+    }
+}

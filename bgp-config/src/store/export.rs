@@ -1,0 +1,336 @@
+//! What passes a peer, as Calico's nodes have it.
+
+use std::collections::BTreeMap;
+
+use bgp_proto::Community;
+use calico_model::{BgpFilterRule, BgpFilterSpec, EncapsulationMode, IpPoolSpec, Kind};
+use ipnet::IpNet;
+use rib::{Edit, InterfaceGlob, Match, Outcome, Policy, Rules, Source, Term, Then};
+
+use super::duties::Duties;
+use super::fault::Fault;
+use super::filter::{self, equal, inside};
+use super::own::{Own, key_of};
+use super::peer::Want;
+use super::priority::{DEGREE_MIN, degree_of};
+
+/// Interfaces that Felix makes for tunnels: what lies behind them is no business of our AS.
+const TUNNELS: [&str; 2] = ["*.cali", "*.calico"];
+
+/// The interface of IP-in-IP tunnels.
+pub const IPIP_INTERFACE: &str = "tunl0";
+
+/// Interfaces whose routes never leave the node.
+const LOCAL_ONLY: &str = "bpf*.cali";
+
+/// The policies of all peers, each kind made once: peers that are told the same share an update
+/// group.
+#[derive(Debug)]
+pub(super) struct Policies<'v> {
+    own: &'v Own<'v>,
+    duties: &'v Duties,
+    made: BTreeMap<Wanted, Policy>,
+    faults: Vec<Fault>,
+}
+
+/// What a policy depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Wanted {
+    export: bool,
+    ipv6: bool,
+    internal: bool,
+    filters: Vec<String>,
+}
+
+impl<'v> Policies<'v> {
+    pub(super) fn new(own: &'v Own<'v>, duties: &'v Duties) -> Self {
+        Self {
+            own,
+            duties,
+            made: BTreeMap::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// What is accepted of a peer: everything that its filters do not refuse.
+    pub(super) fn import(&mut self, want: &Want<'_>) -> Policy {
+        self.policy(want, false)
+    }
+
+    /// What a peer is told.
+    pub(super) fn export(&mut self, want: &Want<'_>) -> Policy {
+        self.policy(want, true)
+    }
+
+    /// What could not be done as it is wanted.
+    pub(super) fn faults(self) -> Vec<Fault> {
+        self.faults
+    }
+
+    fn policy(&mut self, want: &Want<'_>, export: bool) -> Policy {
+        let wanted = Wanted {
+            export,
+            ipv6: want.remote.is_ipv6(),
+            internal: want.is_internal(),
+            filters: want.filters.to_vec(),
+        };
+        if let Some(policy) = self.made.get(&wanted) {
+            return policy.clone();
+        }
+        let policy = self.make(&wanted);
+        self.made.insert(wanted, policy.clone());
+        policy
+    }
+
+    fn make(&mut self, wanted: &Wanted) -> Policy {
+        let Some(filters) = self.filters(wanted) else {
+            return Policy::RejectAll;
+        };
+        let names = wanted.filters.join(" ");
+        if !wanted.export {
+            if filters.is_empty() {
+                return Policy::AcceptAll;
+            }
+            return Policy::from(Rules {
+                name: format!("filters {names}"),
+                terms: filters,
+                otherwise: Outcome::Accept,
+            });
+        }
+        let mut terms = vec![self.degree(wanted.ipv6)];
+        let mut name = String::new();
+        if self.own.view.fleet.drains(&self.own.host.name) {
+            terms.push(farewell());
+            name.push_str("graceful shutdown, ");
+        }
+        if !names.is_empty() {
+            name.push_str("filters ");
+            name.push_str(&names);
+            name.push_str(", ");
+        }
+        name.push_str("own blocks and pools");
+        terms.extend(filters);
+        terms.extend(self.calico(wanted));
+        Policy::from(Rules {
+            name,
+            terms,
+            otherwise: Outcome::Reject,
+        })
+    }
+
+    /// The terms of the filters in their order; `None` if one of them cannot be evaluated, so that
+    /// nothing may pass. One that is not there is left out, as Calico does.
+    fn filters(&mut self, wanted: &Wanted) -> Option<Vec<Term>> {
+        let mut all = Vec::new();
+        for name in &wanted.filters {
+            let key = key_of(Kind::BgpFilter, name);
+            let Some(filter) = self.own.view.filters.get(name) else {
+                if self.own.view.is_faulty(&key) {
+                    return None; // Which is told already.
+                }
+                self.fault(Fault::new(
+                    key,
+                    "",
+                    "a peering names it, and it is not there",
+                ));
+                continue;
+            };
+            let (list, rules) = rules(&filter.0, wanted);
+            match filter::terms(name, list, rules) {
+                Ok(terms) => all.extend(terms),
+                Err((field, reason)) => {
+                    let reason = format!("{reason}: nothing passes peers with this filter");
+                    self.fault(Fault::new(key, field, reason));
+                    return None;
+                }
+            }
+        }
+        Some(all)
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        if !self.faults.contains(&fault) {
+            self.faults.push(fault);
+        }
+    }
+
+    /// The degree of preference of what has the normal metric.
+    fn normal(&self, ipv6: bool) -> u32 {
+        degree_of(self.own.cluster.route_priority(ipv6))
+    }
+
+    /// Our own routes that have no degree of their own, made of their metric, have the normal one
+    /// before anything looks.
+    fn degree(&self, ipv6: bool) -> Term {
+        let none = Match::LocalPref {
+            min: 0,
+            max: DEGREE_MIN - 1,
+        };
+        term(
+            "own routes",
+            [Match::Source(Source::Local), none],
+            [Edit::SetLocalPref(self.normal(ipv6))],
+            Then::Next,
+        )
+    }
+
+    /// What every peer is told by default.
+    fn calico(&self, wanted: &Wanted) -> Vec<Term> {
+        let of_family = |net: &IpNet| matches!(net, IpNet::V6(_)) == wanted.ipv6;
+        let pools: Vec<(&IpPoolSpec, IpNet)> =
+            self.pools().filter(|(_, net)| of_family(net)).collect();
+        let blocks: Vec<IpNet> = self
+            .duties
+            .blocks
+            .iter()
+            .copied()
+            .filter(of_family)
+            .collect();
+        let services: Vec<IpNet> = self
+            .duties
+            .services
+            .iter()
+            .copied()
+            .filter(of_family)
+            .collect();
+        let about = |name: &str, nets: Vec<IpNet>, more: Option<Match>, then| {
+            let when = |nets| [Match::Net(inside(nets))].into_iter().chain(more);
+            (!nets.is_empty()).then(|| term(name, when(nets), [], then))
+        };
+        let elevated = Match::LocalPref {
+            min: self.normal(wanted.ipv6).saturating_add(1),
+            max: u32::MAX,
+        };
+        let nets = |pools: &mut dyn Iterator<Item = &(&IpPoolSpec, IpNet)>| -> Vec<IpNet> {
+            pools.map(|(_, net)| *net).collect()
+        };
+        let mut kept = pools.iter().filter(|(pool, _)| pool.disable_bgp_export);
+        let mut told = pools.iter().filter(|(pool, _)| !pool.disable_bgp_export);
+        let own = Match::Net(equal(blocks.iter().copied()));
+        let first = [
+            about(
+                "IPPool disableBGPExport",
+                nets(&mut kept),
+                None,
+                Then::Reject,
+            ),
+            Some(self.hidden(wanted.internal)),
+        ];
+        let last = [
+            (!blocks.is_empty()).then(|| term("own blocks", [own], [], Then::Accept)),
+            about(
+                "inside own blocks, elevated",
+                blocks.clone(),
+                Some(elevated),
+                Then::Accept,
+            ),
+            about("inside own blocks", blocks, None, Then::Reject),
+            about("service ranges", services, None, Then::Accept),
+            about(
+                "service ranges of others",
+                self.reflected(of_family),
+                None,
+                Then::Accept,
+            ),
+            about("pools", nets(&mut told), None, Then::Accept),
+        ];
+        let first = first.into_iter().flatten();
+        let last = last.into_iter().flatten();
+        first
+            .chain(self.communities(of_family))
+            .chain(last)
+            .collect()
+    }
+
+    fn pools(&self) -> impl Iterator<Item = (&'v IpPoolSpec, IpNet)> {
+        let pools = self.own.view.pools.values();
+        pools.filter_map(|pool| Some((&pool.0, pool.0.cidr?.0.trunc())))
+    }
+
+    /// Routes to tunnels of Felix's are not told to our own AS, and some to nobody.
+    fn hidden(&self, internal: bool) -> Term {
+        let mut globs = vec![InterfaceGlob::from(LOCAL_ONLY)];
+        if internal {
+            globs.extend(TUNNELS.map(InterfaceGlob::from));
+            if !self.own.cluster.programs().ipip() {
+                globs.push(InterfaceGlob::from(IPIP_INTERFACE));
+            }
+        }
+        let when = [Match::Interface(globs.into())];
+        term("tunnels", when, [], Then::Reject)
+    }
+
+    /// Communities by `prefixAdvertisements`: those of the node, or else those of the cluster.
+    fn communities(&self, of_family: impl Fn(&IpNet) -> bool) -> Vec<Term> {
+        let cluster = self.own.cluster;
+        let own = self.own.settings.filter(|own| {
+            let mut nets = own.prefix_advertisements.iter().map(|entry| entry.cidr.0);
+            nets.any(|net| of_family(&net))
+        });
+        let settings = own.unwrap_or(cluster);
+        let entries = settings.prefix_advertisements.iter();
+        let entries = entries.filter(|entry| of_family(&entry.cidr.0));
+        let terms = entries.map(|entry| {
+            // Names that are not there are told with the resource.
+            let known = settings.communities_of(entry, cluster).flatten();
+            let edits: Vec<Edit> = known.map(filter::add).collect();
+            let when = [Match::Net(inside([entry.cidr.0]))];
+            term("prefixAdvertisements", when, edits, Then::Next)
+        });
+        terms.filter(|term| !term.edit.is_empty()).collect()
+    }
+
+    /// Ranges of services that a route reflector passes on from others.
+    fn reflected(&self, of_family: impl Fn(&IpNet) -> bool) -> Vec<IpNet> {
+        if self.own.cluster_id.is_none() {
+            return Vec::new();
+        }
+        let ranges = [
+            &self.own.cluster.service_load_balancer_ips,
+            &self.own.cluster.service_external_ips,
+        ];
+        let ranges = ranges
+            .into_iter()
+            .flatten()
+            .map(|range| range.cidr.0.trunc());
+        ranges.filter(of_family).collect()
+    }
+}
+
+/// What a reflector that is about to go tells of every route (RFC 8326 §4.2): whoever knows the
+/// community prefers others, and who does not sees it in the preference.
+fn farewell() -> Term {
+    let edits = [
+        Edit::AddCommunity(Community::GRACEFUL_SHUTDOWN),
+        Edit::SetLocalPref(0),
+    ];
+    term("farewell", [], edits, Then::Next)
+}
+
+/// Whether a pool's traffic is put into VXLAN, which is Felix's business.
+pub(super) const fn is_vxlan(pool: &IpPoolSpec) -> bool {
+    !matches!(pool.vxlan_mode, EncapsulationMode::Never)
+}
+
+fn rules<'f>(filter: &'f BgpFilterSpec, wanted: &Wanted) -> (&'static str, &'f [BgpFilterRule]) {
+    match (wanted.export, wanted.ipv6) {
+        (true, false) => ("exportV4", &filter.export_v4),
+        (true, true) => ("exportV6", &filter.export_v6),
+        (false, false) => ("importV4", &filter.import_v4),
+        (false, true) => ("importV6", &filter.import_v6),
+    }
+}
+
+fn term(
+    name: &str,
+    when: impl IntoIterator<Item = Match>,
+    edit: impl IntoIterator<Item = Edit>,
+    then: Then,
+) -> Term {
+    Term {
+        name: name.to_owned(),
+        when: when.into_iter().collect(),
+        edit: edit.into_iter().collect(),
+        then,
+    }
+}

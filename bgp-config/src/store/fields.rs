@@ -1,0 +1,147 @@
+//! The keys of a neighbor that a BGPPeer decides: fields of Calico's, and annotations of ours.
+
+use bgp_speaker::keys::{At, Invalid, Kind, PeerKey, Value};
+use bgp_speaker::{PEER_KEYS, PeerConfig};
+use calico_model::{BgpPeerSpec, GoDuration, NextHopMode as Mode};
+use rib::{NextHopMode, Role};
+
+use super::view::Peering;
+use crate::limits::RESTART_TIME_S_MAX;
+
+/// What the annotations of ours begin with.
+const PREFIX: &str = "cambric.io/";
+
+/// A key of a neighbor, and how the fields of a BGPPeer decide it. The keys that depend on more than
+/// those fields, as the address, the AS or the policies, are [`Want`](super::peer::Want)'s.
+type Field = (&'static str, fn(&BgpPeerSpec, &mut PeerConfig));
+
+pub(super) const FIELDS: &[Field] = &[
+    ("keepalive", |spec, peer| {
+        let time = spec.keepalive_time;
+        peer.session.keepalive_s = time.map(|time| seconds(time, u16::MAX).max(1));
+    }),
+    ("graceful_restart", |spec, peer| {
+        if let Some((given, restart)) = spec
+            .max_restart_time
+            .zip(peer.session.graceful_restart.as_mut())
+        {
+            restart.time_s = restart_time(given);
+        }
+    }),
+    ("own_as_max", |spec, peer| {
+        let times = spec.num_allowed_local_as_numbers.unwrap_or(0);
+        peer.as_path.own_as_max = u8::try_from(times).unwrap_or(u8::MAX);
+    }),
+    ("ttl_security", |spec, peer| {
+        peer.ttl_security_hops = spec.hops();
+    }),
+    ("next_hop", |spec, peer| {
+        peer.next_hop = match spec.next_hop(peer.role == Role::External) {
+            Mode::Auto => NextHopMode::Auto,
+            Mode::OwnAddress => NextHopMode::Own,
+            Mode::Keep => NextHopMode::Keep,
+        };
+    }),
+];
+
+/// Whether an annotation is one of ours.
+pub(super) fn is_own(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// Sets the keys of a peer that a BGPPeer decides.
+pub(super) fn apply(peering: &Peering, peer: &mut PeerConfig) {
+    for (_, set) in FIELDS {
+        set(&peering.spec, peer);
+    }
+    for (name, text) in &peering.annotations {
+        if let Some(key) = annotated(name) {
+            key.set(peer, &written(key.kind, text), &mut Vec::new()); // `faults` reports them.
+        }
+    }
+}
+
+/// Returns what is wrong with the annotations of a BGPPeer: the field, and the reason.
+pub(super) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, String)> {
+    let found = peering.annotations.iter().flat_map(|(name, text)| {
+        let mut faults = Vec::new();
+        match annotated(name) {
+            Some(key) => key.set(&mut peer.clone(), &written(key.kind, text), &mut faults),
+            None => faults.push(Invalid::at(
+                &(0..0),
+                "no key of a BGPPeer has this annotation",
+            )),
+        }
+        let field = format!("metadata.annotations[{name}]");
+        let faults = faults.into_iter();
+        faults.map(move |fault| (field.clone(), fault.message))
+    });
+    found.collect()
+}
+
+/// Returns the key that an annotation decides.
+fn annotated(name: &str) -> Option<&'static PeerKey> {
+    PEER_KEYS
+        .iter()
+        .find(|key| key.annotation().as_deref() == Some(name))
+}
+
+/// Returns the text of an annotation as the value of a key.
+fn written(kind: Kind, text: &str) -> At<Value> {
+    let value = match kind {
+        Kind::Flag | Kind::Number { .. } | Kind::Switch { .. } => match text.parse() {
+            Ok(flag) => Value::Flag(flag),
+            Err(_) => text.parse().map_or_else(|_| text.into(), Value::Number),
+        },
+        _ => text.into(),
+    };
+    value.into()
+}
+
+/// A restart time in seconds, as far as its twelve bits go (RFC 4724 §3).
+pub(super) fn restart_time(given: GoDuration) -> u16 {
+    seconds(given, RESTART_TIME_S_MAX)
+}
+
+/// The nearest number of seconds.
+fn seconds(given: GoDuration, most: u16) -> u16 {
+    let seconds = given.0.as_secs_f64().round();
+    // In range by the clamp.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped"
+    )]
+    let seconds = seconds.clamp(0.0, f64::from(most)) as u16;
+    seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use bgp_speaker::keys::Store;
+
+    use super::*;
+
+    /// Keys that depend on more than the fields of a BGPPeer.
+    const OTHERS: [&str; 8] = [
+        "address",
+        "port",
+        "source",
+        "asn",
+        "local_asn",
+        "password",
+        "import",
+        "export",
+    ];
+
+    #[test]
+    fn every_key_with_fields_is_decided_by_them() {
+        let rows = PEER_KEYS.iter();
+        let rows = rows.filter(|row| matches!(row.store, Store::Fields(_)));
+        let decided = FIELDS.iter().map(|(key, _)| *key).chain(OTHERS);
+        let rows: BTreeSet<&str> = rows.map(|row| row.name).collect();
+        assert_eq!(decided.collect::<BTreeSet<_>>(), rows);
+    }
+}

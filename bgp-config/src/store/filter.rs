@@ -1,0 +1,140 @@
+//! Filters of the store as terms of a policy.
+
+use bgp_proto::{Asn, Community, LargeCommunity, PeerKind, Prefix};
+use calico_model::{
+    BgpFilterRule, Community as Given, FilterAction, FilterOperation, MatchOperator, PeerType,
+    RouteSource,
+};
+use ipnet::IpNet;
+use rib::{Edit, InterfaceGlob, Match, PrefixRange, PrefixSet, Source, Term, Then};
+
+use super::priority::degree_of;
+
+/// The terms of a filter's rules in one direction. Fails with the field of a rule that cannot be
+/// evaluated, and why.
+pub(super) fn terms(
+    name: &str,
+    list: &str,
+    rules: &[BgpFilterRule],
+) -> Result<Vec<Term>, (String, String)> {
+    let terms = rules.iter().enumerate().map(|(at, rule)| {
+        if let Some(field) = rule.unknown.keys().next() {
+            let field = format!("spec.{list}[{at}].{field}");
+            return Err((field, "is not known here".to_owned()));
+        }
+        Ok(Term {
+            name: format!("BGPFilter {name} {list}[{at}]"),
+            when: conditions(rule),
+            edit: rule.operations.iter().map(edit).collect(),
+            then: match rule.action {
+                FilterAction::Accept => Then::Accept,
+                FilterAction::Reject => Then::Reject,
+            },
+        })
+    });
+    terms.collect()
+}
+
+fn conditions(rule: &BgpFilterRule) -> Vec<Match> {
+    let mut when = Vec::new();
+    if let (Some(cidr), Some(operator), Some(lengths)) =
+        (rule.cidr, rule.match_operator, rule.lengths())
+    {
+        let range = prefix_of(cidr.0);
+        let (range, negated) = match operator {
+            MatchOperator::Equal => (PrefixRange::equal(range), false),
+            MatchOperator::NotEqual => (PrefixRange::equal(range), true),
+            MatchOperator::In => (PrefixRange::new(range, lengths), false),
+            MatchOperator::NotIn => (PrefixRange::new(range, lengths), true),
+        };
+        let of_net = Match::Net([range].into_iter().collect());
+        when.push(if negated { of_net.negated() } else { of_net });
+    }
+    match rule.source {
+        Some(RouteSource::RemotePeers) => when.push(Match::Source(Source::AnyPeer)),
+        None => {}
+    }
+    if !rule.interface.is_empty() {
+        let glob = InterfaceGlob::from(rule.interface.as_str());
+        when.push(Match::Interface([glob].into()));
+    }
+    if let Some(kind) = rule.peer_type {
+        when.push(Match::Peer(match kind {
+            PeerType::External => PeerKind::External,
+            PeerType::Internal => PeerKind::Internal,
+        }));
+    }
+    let communities = rule.communities.iter().flat_map(|list| &list.values);
+    when.extend(communities.map(|community| match *community {
+        Given::Standard(high, low) => Match::Community(standard(high, low)),
+        Given::Large(global, first, second) => Match::LargeCommunity(large(global, first, second)),
+    }));
+    if !rule.as_path_prefix.is_empty() {
+        let asns = rule.as_path_prefix.iter().map(|asn| Asn(asn.0));
+        when.push(Match::AsPathPrefix(asns.collect()));
+    }
+    if let Some(priority) = rule.priority {
+        let degree = degree_of(priority);
+        when.push(Match::LocalPref {
+            min: degree,
+            max: degree,
+        });
+    }
+    when
+}
+
+fn edit(operation: &FilterOperation) -> Edit {
+    match operation {
+        FilterOperation::AddCommunity { value } => add(*value),
+        FilterOperation::PrependAsPath { prefix } => {
+            Edit::PrependAsPath(prefix.iter().map(|asn| Asn(asn.0)).collect())
+        }
+        FilterOperation::SetPriority { value } => Edit::SetLocalPref(degree_of(*value)),
+    }
+}
+
+/// A community is put beside the others.
+pub(super) fn add(community: Given) -> Edit {
+    match community {
+        Given::Standard(high, low) => Edit::AddCommunity(standard(high, low)),
+        Given::Large(global, first, second) => {
+            Edit::AddLargeCommunity(large(global, first, second))
+        }
+    }
+}
+
+fn standard(high: u16, low: u16) -> Community {
+    Community(u32::from(high) << 16 | u32::from(low))
+}
+
+const fn large(global: u32, first: u32, second: u32) -> LargeCommunity {
+    LargeCommunity {
+        global,
+        local1: first,
+        local2: second,
+    }
+}
+
+/// A range as the tables have it.
+pub(super) fn prefix_of(net: IpNet) -> Prefix {
+    match net.trunc() {
+        IpNet::V4(net) => Prefix::V4(net.into()),
+        IpNet::V6(net) => Prefix::V6(net.into()),
+    }
+}
+
+/// These ranges and all inside them.
+pub(super) fn inside(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
+    let ranges = nets
+        .into_iter()
+        .map(|net| PrefixRange::inside(prefix_of(net)));
+    ranges.collect()
+}
+
+/// These ranges alone.
+pub(super) fn equal(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
+    let ranges = nets
+        .into_iter()
+        .map(|net| PrefixRange::equal(prefix_of(net)));
+    ranges.collect()
+}

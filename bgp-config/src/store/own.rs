@@ -1,0 +1,184 @@
+//! The node itself: what it is, and what of the store it has to look at over and over.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
+use bgp_speaker::Password;
+use calico_model::{BgpConfigurationSpec, BgpPassword, DEFAULT_CONFIGURATION, Kind, ResourceKey};
+use rib::NextHops;
+use sha2::{Digest, Sha256};
+
+use super::fault::Fault;
+use super::view::{Node, View};
+use crate::limits::PASSWORD_OCTETS_MAX;
+
+/// Which node this is, and what its machine decides itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The node's name in the store.
+    pub name: String,
+    /// The tables of the speaker.
+    pub families: FamilySet,
+    /// Equal paths that a prefix may use at once.
+    pub multipath_max: u16,
+    /// How next hops are looked up.
+    pub next_hops: NextHops,
+    /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
+    pub restart_wait: Duration,
+    /// Whether its daemon is one of the fabric's reflectors.
+    pub reflects: bool,
+    /// How many reflectors it peers with, whatever the store says.
+    pub reflectors: Option<usize>,
+    /// How long its registration as a reflector outlives its last word.
+    pub registration_ttl: Duration,
+    /// How long a reflector whose registration is gone but whose session is up counts as if it were
+    /// registered.
+    pub absence_wait: Duration,
+}
+
+/// Passwords, by the name of a secret and the key within it.
+pub type Secrets = BTreeMap<(String, String), Password>;
+
+/// What the node itself is, beside all that is known.
+#[derive(Debug)]
+pub(super) struct Own<'v> {
+    pub(super) host: &'v Host,
+    pub(super) node: &'v Node,
+    /// Its AS.
+    pub(super) asn: Asn,
+    pub(super) router_id: RouterId,
+    /// Its cluster id as a route reflector.
+    pub(super) cluster_id: Option<ClusterId>,
+    pub(super) view: &'v View,
+    pub(super) secrets: &'v Secrets,
+    /// The settings of the cluster, and those of this node.
+    pub(super) cluster: &'v BgpConfigurationSpec,
+    pub(super) settings: Option<&'v BgpConfigurationSpec>,
+}
+
+/// The key of a resource of the whole cluster, for faults.
+pub(super) fn key_of(kind: Kind, name: &str) -> String {
+    ResourceKey::new(kind, None, name).map_or_else(|_| name.to_owned(), |key| key.to_string())
+}
+
+/// The BGP identifier of a node: its IPv4 address, or else what Calico's nodes make of the name: the
+/// beginning of its SHA-256, below the addresses of multicast.
+fn router_id(name: &str, node: &Node) -> RouterId {
+    if let Some(IpAddr::V4(address)) = node.v4.map(|network| network.address()) {
+        return RouterId(address);
+    }
+    let [first, b, c, d, ..] = Sha256::digest(name).0;
+    let first = if first > 223 { first - 32 } else { first };
+    RouterId(Ipv4Addr::new(first, b, c, d))
+}
+
+/// Settings that are there and were never readable. They may switch the mesh off, or put a password
+/// on it: the defaults are no substitute for them.
+fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
+    let key = key_of(Kind::BgpConfiguration, name);
+    let unknown = view.is_faulty(&key) && !view.configurations.contains_key(name);
+    let reason = "no value of it has been readable: this node waits for one before it speaks BGP";
+    unknown.then(|| Fault::new(key, "", reason))
+}
+
+impl<'v> Own<'v> {
+    /// The node of this host; fails if the store does not have it, if it cannot speak BGP, or if
+    /// nobody can say how it should.
+    pub(super) fn find(
+        view: &'v View,
+        host: &'v Host,
+        secrets: &'v Secrets,
+        cluster: &'v BgpConfigurationSpec,
+    ) -> Result<Self, Fault> {
+        let key = key_of(Kind::Node, &host.name);
+        let node = view
+            .nodes
+            .get(&host.name)
+            .ok_or_else(|| Fault::new(&*key, "", "this node is not in the store"))?;
+        if node.addresses().next().is_none() {
+            let reason = "without an address of either family this node cannot speak BGP";
+            return Err(Fault::new(key, "spec.bgp.ipv4Address", reason));
+        }
+        let of_node = format!("node.{}", host.name);
+        for name in [DEFAULT_CONFIGURATION, &of_node] {
+            if let Some(fault) = unknown_settings(view, name) {
+                return Err(fault);
+            }
+        }
+        let settings = view.configurations.get(&of_node);
+        Ok(Self {
+            host,
+            node,
+            asn: node.asn.unwrap_or_else(|| Asn(cluster.cluster_as().0)),
+            router_id: router_id(&host.name, node),
+            cluster_id: node.cluster_id.map(ClusterId),
+            view,
+            secrets,
+            cluster,
+            settings: settings.map(|settings| &settings.spec),
+        })
+    }
+
+    /// The AS of a node.
+    pub(super) fn asn_of(&self, node: &Node) -> Asn {
+        node.asn.unwrap_or_else(|| Asn(self.cluster.cluster_as().0))
+    }
+
+    /// The port on which a node listens.
+    pub(super) fn port_of(&self, name: &str) -> u16 {
+        let of_node = self.view.configurations.get(&format!("node.{name}"));
+        let port = of_node.and_then(|settings| settings.spec.own_port());
+        port.unwrap_or_else(|| self.cluster.port())
+    }
+
+    /// The node that has an address.
+    pub(super) fn node_at(&self, address: IpAddr) -> Option<(&'v str, &'v Node)> {
+        let mut nodes = self.view.nodes.iter();
+        let found = nodes.find(|(_, node)| node.addresses().any(|at| at == address));
+        found.map(|(name, node)| (name.as_str(), node))
+    }
+
+    /// A password that the store only points to. Fails with the reason if it cannot be had.
+    pub(super) fn password(&self, given: &BgpPassword) -> Result<Password, String> {
+        let Some(secret) = &given.secret_key_ref else {
+            return Err("no secret is named".to_owned());
+        };
+        let at = (secret.name.clone(), secret.key.clone());
+        match self.secrets.get(&at) {
+            Some(password) if (1..=PASSWORD_OCTETS_MAX).contains(&password.len()) => {
+                Ok(password.clone())
+            }
+            Some(password) => Err(format!(
+                "the secret {}/{} has {} octets: a password has 1 to {PASSWORD_OCTETS_MAX}",
+                secret.name,
+                secret.key,
+                password.len()
+            )),
+            None => Err(format!(
+                "the secret {}/{} is not there: the session stays down",
+                secret.name, secret.key
+            )),
+        }
+    }
+
+    /// The password of sessions that the fabric makes by itself: those of the mesh, and those with
+    /// its reflectors. Fails if there is one and it cannot be had.
+    pub(super) fn fabric_password(&self) -> Result<Option<Password>, Fault> {
+        let given = self.cluster.node_mesh_password.as_ref();
+        let password = given.map(|given| self.password(given)).transpose();
+        password.map_err(|reason| {
+            let key = key_of(Kind::BgpConfiguration, DEFAULT_CONFIGURATION);
+            Fault::new(key, "spec.nodeMeshPassword", reason)
+        })
+    }
+
+    /// The settings of the cluster, which are the defaults where the store has none.
+    pub(super) fn cluster_of(view: &View) -> BgpConfigurationSpec {
+        let cluster = view.configurations.get(DEFAULT_CONFIGURATION);
+        cluster
+            .map(|settings| settings.spec.clone())
+            .unwrap_or_default()
+    }
+}

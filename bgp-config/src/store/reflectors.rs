@@ -1,0 +1,227 @@
+//! Peers between reflectors and their clients.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use bgp_proto::Asn;
+use calico_model::{AsNumber, DEFAULT_CONFIGURATION, Kind, ReflectorState, Registration};
+
+use super::cluster::ClusterWish;
+use super::fault::Fault;
+use super::own::{Own, key_of};
+use super::peer::{Origin, Want, waits_for};
+use super::view::View;
+use crate::limits::{BGP_PORT, REFLECTORS, REFLECTORS_MAX};
+use crate::placement::{Candidate, choose};
+
+/// The label of a node that names what it shares its fate with.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
+/// The label of a reflector's node that says how large a share of the clients it takes.
+pub const WEIGHT_LABEL: &str = "cambric.io/reflector-weight";
+
+/// The annotation of a BGPConfiguration that says how many reflectors a node peers with.
+pub const REFLECTORS_ANNOTATION: &str = "cambric.io/reflectors-per-node";
+
+/// What a reflector has to say of itself in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// All but the cluster id, which is that of [`cluster`](Self::cluster).
+    pub registration: Registration,
+    /// Under which cluster id.
+    pub cluster: ClusterWish,
+}
+
+/// What a reflector says of itself.
+pub(super) fn wish(own: &Own<'_>) -> Wish {
+    let zone = own.node.labels.get(ZONE_LABEL);
+    let address = |ipv6: bool| {
+        let mut addresses = own.node.addresses();
+        addresses.find(|address| address.is_ipv6() == ipv6)
+    };
+    let port = own.port_of(&own.host.name);
+    let fleet = &own.view.fleet;
+    let registration = Registration {
+        as_number: AsNumber(own.asn.0),
+        ipv4_address: match address(false) {
+            Some(IpAddr::V4(address)) => Some(address),
+            _ => None,
+        },
+        ipv6_address: match address(true) {
+            Some(IpAddr::V6(address)) => Some(address),
+            _ => None,
+        },
+        port: (port != BGP_PORT).then_some(port),
+        cluster_id: Ipv4Addr::UNSPECIFIED,
+        zone: zone.cloned().unwrap_or_default(),
+        weight: weight(own).unwrap_or(calico_model::REFLECTOR_WEIGHT_DEFAULT),
+        state: match fleet.drains(&own.host.name) {
+            true => ReflectorState::Draining,
+            false => ReflectorState::Active,
+        },
+        clients: 0,
+        unknown: Default::default(),
+    };
+    Wish {
+        registration,
+        cluster: ClusterWish::of(own),
+    }
+}
+
+/// The share of the clients that the label gives it, if it is a number.
+fn weight(own: &Own<'_>) -> Option<u32> {
+    own.node.labels.get(WEIGHT_LABEL)?.parse().ok()
+}
+
+/// What of its node's labels is not done.
+pub(super) fn fault(own: &Own<'_>) -> Option<Fault> {
+    let text = own.node.labels.get(WEIGHT_LABEL)?;
+    weight(own).is_none().then(|| {
+        let reason = format!(
+            "\"{text}\" is no whole number from 0 to {}: the weight is {}",
+            u32::MAX,
+            calico_model::REFLECTOR_WEIGHT_DEFAULT
+        );
+        let field = format!("metadata.labels[{WEIGHT_LABEL}]");
+        Fault::new(key_of(Kind::Node, &own.host.name), field, reason)
+    })
+}
+
+/// The sessions that the choice of reflectors brings: of a reflector with the others, of a client
+/// with those that it has chosen. `alone`: it has no other peers.
+pub(super) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
+    match own.host.reflects {
+        true => of_fellows(own),
+        false => of_client(own, count(own, faults), alone),
+    }
+}
+
+/// How many reflectors a client peers with: what its machine says goes before what the store says of
+/// it, and that before what the store says of all.
+fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
+    match own.host.reflectors {
+        Some(count) => count,
+        None => count_of(own.view, &own.host.name, faults),
+    }
+}
+
+/// The same of any node, as far as the store tells.
+pub(super) fn count_of(view: &View, node: &str, faults: &mut Vec<Fault>) -> usize {
+    let of_node = format!("node.{node}");
+    for name in [&*of_node, DEFAULT_CONFIGURATION] {
+        let settings = view.configurations.get(name);
+        let Some(text) = settings.and_then(|settings| settings.reflectors.as_ref()) else {
+            continue;
+        };
+        let count = text.parse().ok();
+        match count.filter(|count| (1..=REFLECTORS_MAX).contains(count)) {
+            Some(count) => return count,
+            None => faults.push(Fault::new(
+                key_of(Kind::BgpConfiguration, name),
+                format!("metadata.annotations[{REFLECTORS_ANNOTATION}]"),
+                format!("\"{text}\" is no whole number from 1 to {REFLECTORS_MAX}"),
+            )),
+        }
+    }
+    REFLECTORS
+}
+
+/// The sessions of a client with the reflectors that it has chosen. It dials, they wait.
+///
+/// It chooses for IPv4 and for IPv6, each among those that it can reach so: the same ones where all
+/// have both.
+fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
+    let eligible = own.view.fleet.eligible(alone);
+    let families: [fn(&IpAddr) -> bool; 2] = [IpAddr::is_ipv4, IpAddr::is_ipv6];
+    let sessions = families.into_iter().flat_map(|is_of_family| {
+        let reached = eligible.iter().map(|(name, said)| {
+            let mut wants = with(own, name, said, |_, _| false);
+            wants.retain(|want| is_of_family(&want.remote));
+            (*name, *said, wants)
+        });
+        let reached: Vec<_> = reached.filter(|(_, _, wants)| !wants.is_empty()).collect();
+        let candidates = reached.iter().map(|(name, said, _)| Candidate {
+            name,
+            zone: &said.zone,
+            weight: said.weight,
+        });
+        let chosen = choose(&own.host.name, candidates, count);
+        let chosen = reached
+            .into_iter()
+            .filter(move |(name, _, _)| chosen.contains(name));
+        chosen.flat_map(|(_, _, wants)| wants)
+    });
+    sessions.collect()
+}
+
+/// The sessions with reflectors at these addresses, wanted or not.
+pub(super) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
+    let passive = match own.host.reflects {
+        true => waits_for,
+        false => |_, _| false,
+    };
+    let all = own.view.fleet.all();
+    let others = all.filter(|(name, _)| *name != own.host.name);
+    others
+        .flat_map(|(name, said)| with(own, name, said, passive))
+        .filter(|want| addresses.contains(&want.remote))
+        .collect()
+}
+
+/// The sessions of a reflector with the others.
+fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
+    let all = own.view.fleet.all();
+    let others =
+        all.filter(|(name, said)| *name != own.host.name && said.state != ReflectorState::Drained);
+    others
+        .flat_map(|(name, said)| with(own, name, said, waits_for))
+        .collect()
+}
+
+/// The addresses of all other reflectors, of the fabric's own and of others, with their cluster ids.
+pub(super) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
+    let nodes = own.view.nodes.iter();
+    let nodes = nodes.filter(|(name, _)| **name != own.host.name);
+    let given = nodes.filter_map(|(_, node)| Some((node.cluster_id?, node)));
+    let given = given.flat_map(|(id, node)| node.addresses().map(move |at| (at, id)));
+    let fleet = own.view.fleet.all();
+    let fleet = fleet.filter(|(name, _)| *name != own.host.name);
+    let said = fleet.flat_map(|(_, said)| said.addresses().map(|at| (at, said.cluster_id)));
+    given.chain(said).collect()
+}
+
+/// A session for each address of a reflector that we have an address beside. Its AS is that of its
+/// node, which it follows itself; what it said of it may be a moment old.
+fn with<'v>(
+    own: &Own<'v>,
+    name: &str,
+    said: &Registration,
+    passive: fn(IpAddr, IpAddr) -> bool,
+) -> Vec<Want<'v>> {
+    let node = own.view.nodes.get(name);
+    let asn = node.map_or(Asn(said.as_number.0), |node| own.asn_of(node));
+    let addresses = said.addresses().filter_map(|remote| {
+        let local = own.node.address_beside(remote)?;
+        let port = said.port.unwrap_or(BGP_PORT);
+        let passive = passive(local, remote);
+        Some(reflector_want(own, remote, port, asn, local, passive))
+    });
+    addresses.collect()
+}
+
+pub(super) fn reflector_want<'v>(
+    own: &Own<'v>,
+    remote: IpAddr,
+    port: u16,
+    asn: Asn,
+    local: IpAddr,
+    passive: bool,
+) -> Want<'v> {
+    Want {
+        port,
+        asn,
+        source: Some(local),
+        passive,
+        ..Want::new(own, Origin::Reflector, remote)
+    }
+}

@@ -1,0 +1,130 @@
+//! What the store asks for and nobody does is told, and nothing else is.
+
+use super::*;
+
+/// The faults of a node whose store has this beside the node: keys below the resources, and specs.
+fn told(contents: &[(&str, &str)]) -> Vec<String> {
+    let mut view = view(&[("a", r#""ipv4Address":"10.0.0.1/24""#)]);
+    for (place, spec) in contents {
+        let (_, name) = place.rsplit_once('/').expect("a path");
+        let text = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
+        let key = format!("/calico/resources/v3/projectcalico.org/{place}");
+        view.take(key.as_bytes(), Some(text.as_bytes()));
+    }
+    let derived = derive(&view, &host("a"), &Secrets::new());
+    assert!(derived.intent.is_some(), "it goes on all the same");
+    let faults = derived.faults.iter();
+    let faults = faults.map(|fault| format!("{}: {}", fault.field, fault.reason));
+    faults.collect()
+}
+
+#[test]
+fn settings_that_nobody_looks_at() {
+    let default = "bgpconfigurations/default";
+    for (spec, field) in [
+        (
+            r#"{"logSeverityScreen":"Debug"}"#,
+            "spec.logSeverityScreen: ",
+        ),
+        (
+            r#"{"serviceExternalIPs":[{"cidr":"192.0.2.0/28"},{"cidr":"192.0.2.20/32"}]}"#,
+            "spec.serviceExternalIPs[1]: ",
+        ),
+        (
+            r#"{"serviceClusterIPs":[{"cidr":"fd96::1/128"}]}"#,
+            "spec.serviceClusterIPs[0]: ",
+        ),
+        (
+            r#"{"serviceLoadBalancerAggregation":"Disabled","serviceLoadBalancerIPs":[{"cidr":"192.0.2.0/28"}]}"#,
+            "spec.serviceLoadBalancerAggregation: ",
+        ),
+        (
+            r#"{"localWorkloadPeeringIPV4":"169.254.9.9"}"#,
+            "spec.localWorkloadPeeringIPV4: ",
+        ),
+        (
+            r#"{"bfd":{"enabled":true}}"#,
+            "spec.bfd: the field is unknown",
+        ),
+    ] {
+        let faults = told(&[(default, spec)]);
+        assert!(
+            faults.len() == 1 && faults[0].starts_with(field),
+            "{spec}: {faults:?}"
+        );
+        // Of another node's own nothing is to be done here.
+        if !spec.contains("IPs") {
+            assert_eq!(told(&[("bgpconfigurations/node.b", spec)]).len(), 0);
+        }
+    }
+}
+
+#[test]
+fn peerings_that_ask_for_more() {
+    for (spec, field) in [
+        (
+            r#"{"localWorkloadSelector":"app == 'vrouter'","asNumber":65010}"#,
+            "spec.localWorkloadSelector: ",
+        ),
+        (
+            r#"{"peerSelector":"all()","localASNumber":64600}"#,
+            "spec.localASNumber: ",
+        ),
+        (
+            r#"{"peerIP":"10.0.0.9","asNumber":64700,"bfd":"on"}"#,
+            "spec.bfd: the field is unknown",
+        ),
+    ] {
+        let faults = told(&[("bgppeers/x", spec)]);
+        assert!(
+            faults.len() == 1 && faults[0].starts_with(field),
+            "{spec}: {faults:?}"
+        );
+        // A peering that this node does not have is others' business.
+        let of_other = spec.replacen('{', r#"{"node":"b","#, 1);
+        assert_eq!(told(&[("bgppeers/x", &of_other)]), [""; 0], "{spec}");
+    }
+}
+
+#[test]
+fn what_calico_writes_by_itself_is_no_fault() {
+    let default = r#"{"logSeverityScreen":"Info","nodeToNodeMeshEnabled":true,"asNumber":64512,
+        "listenPort":179,"bindMode":"None","ignoredInterfaces":["br-*"],
+        "serviceClusterIPs":[{"cidr":"10.96.0.0/12"}],"serviceLoadBalancerAggregation":"Enabled"}"#;
+    let peering = r#"{"peerIP":"10.0.0.9","asNumber":64700,"localASNumber":64600,
+        "keepOriginalNextHop":true,"sourceAddress":"UseNodeIP"}"#;
+    let all = [
+        ("bgpconfigurations/default", default),
+        ("bgppeers/x", peering),
+    ];
+    assert_eq!(told(&all), [""; 0]);
+}
+
+#[test]
+fn unsupported_fields_of_the_schema_are_reported() {
+    use calico_model::{Kind, Program, Standing, declared};
+    let mut count = 0;
+    for (kind, place, rest) in [
+        (Kind::BgpConfiguration, "bgpconfigurations/default", ""),
+        (Kind::BgpPeer, "bgppeers/x", r#","asNumber":64700"#),
+    ] {
+        for one in declared(kind) {
+            if !matches!(one.standing, Standing::Unsupported { due, .. } if due == Some(Program::Bgp))
+            {
+                continue;
+            }
+            let name = one.path.trim_start_matches("spec.");
+            let value = match name.contains("Selector") {
+                true => "all()",
+                false if name.ends_with("V6") => "fe80::9",
+                false if name.ends_with("V4") => "169.254.9.9",
+                false => "Debug",
+            };
+            let faults = told(&[(place, &format!(r#"{{"{name}":"{value}"{rest}}}"#))]);
+            let named = faults.iter().filter(|fault| fault.starts_with(&one.path));
+            assert_eq!(named.count(), 1, "{kind} {}: {faults:?}", one.path);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
+}

@@ -1,0 +1,102 @@
+//! What the store asks for and is not done: told, so that nobody looks for it in vain.
+
+use bgp_speaker::SpeakerConfig;
+use calico_model::{
+    BgpConfigurationSpec, BgpPeerSpec, CidrBlock, DEFAULT_CONFIGURATION, Kind,
+    LoadBalancerAggregation, Program, unsupported_fields,
+};
+use rib::Role;
+use serde::Serialize;
+
+use super::duties::is_range;
+use super::explicit;
+use super::fault::Fault;
+use super::fields;
+use super::own::{Own, key_of};
+
+/// Everything that the node's settings and peerings say and that nobody does.
+pub(super) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
+    let of_node = format!("node.{}", own.host.name);
+    let all = [
+        (DEFAULT_CONFIGURATION, Some(own.cluster)),
+        (of_node.as_str(), own.settings),
+    ];
+    let all = all.iter().filter_map(|(name, spec)| Some((name, (*spec)?)));
+    let mut faults = Vec::new();
+    for (name, spec) in all {
+        let mut tell = |field: String, reason: &str| {
+            let key = key_of(Kind::BgpConfiguration, name);
+            faults.push(Fault::new(key, field, reason));
+        };
+        communities(own, spec, &mut tell);
+        declared(Kind::BgpConfiguration, spec, &mut tell);
+        if own.cluster_id.is_none() {
+            services(spec, &mut tell); // A reflector passes on what others announce.
+        }
+    }
+    let speaker = SpeakerConfig::new(own.asn, own.router_id);
+    let peer = speaker.neighbor(own.router_id.0.into(), Role::External);
+    for (name, stored) in explicit::of_node_itself(own) {
+        let key = || key_of(Kind::BgpPeer, name);
+        let annotations = fields::faults(stored, &peer).into_iter();
+        faults.extend(annotations.map(|(field, reason)| Fault::new(key(), field, reason)));
+        peering(&stored.spec, &mut |field, reason| {
+            faults.push(Fault::new(key(), field, reason));
+        });
+    }
+    faults
+}
+
+/// Names of communities that nobody has given.
+fn communities(own: &Own<'_>, spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+    for (at, entry) in spec.prefix_advertisements.iter().enumerate() {
+        for unknown in spec.communities_of(entry, own.cluster) {
+            if let Err(unknown) = unknown {
+                let field = format!("spec.prefixAdvertisements[{at}].communities");
+                tell(field, &format!("no community is called \"{unknown}\""));
+            }
+        }
+    }
+}
+
+/// Fields that the schema declares as unsupported, and unknown ones.
+fn declared(kind: Kind, spec: &impl Serialize, tell: &mut impl FnMut(String, &str)) {
+    let Ok(spec) = serde_json::to_value(spec) else {
+        return;
+    };
+    for one in unsupported_fields(kind, &serde_json::json!({ "spec": spec })) {
+        if one.due == Some(Program::Bgp) {
+            tell(one.field, &one.reason);
+        }
+    }
+}
+
+fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
+    let ranges = [
+        ("serviceClusterIPs", &spec.service_cluster_ips),
+        ("serviceExternalIPs", &spec.service_external_ips),
+        ("serviceLoadBalancerIPs", &spec.service_load_balancer_ips),
+    ];
+    for (list, ranges) in ranges {
+        let is_single = |range: &CidrBlock| !is_range(&range.cidr.0);
+        if let Some(at) = ranges.iter().position(is_single) {
+            let reason = "a single address is announced by the nodes that serve it, which only \
+                          Kubernetes' API tells: not announced";
+            tell(format!("spec.{list}[{at}]"), reason);
+        }
+    }
+    let apart = spec.service_load_balancer_aggregation == Some(LoadBalancerAggregation::Disabled);
+    if apart && !spec.service_load_balancer_ips.is_empty() {
+        let reason = "addresses of load balancers by themselves are known to Kubernetes' API only: \
+                      not announced";
+        tell("spec.serviceLoadBalancerAggregation".to_owned(), reason);
+    }
+}
+
+fn peering(spec: &BgpPeerSpec, tell: &mut impl FnMut(String, &str)) {
+    if spec.peer_selector.is_some() && spec.local_as().is_some() {
+        let reason = "counts with spec.peerIP only: sessions between nodes are of their own ASes";
+        tell("spec.localASNumber".to_owned(), reason);
+    }
+    declared(Kind::BgpPeer, spec, tell);
+}

@@ -1,0 +1,335 @@
+//! What is known of the store: the last good value of every key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bgp_proto::Asn;
+use calico_model::{
+    AffinityOwner, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BlockAffinity, FABRIC_PREFIX,
+    FabricKeyError, IpPoolSpec, IpamKey, Key, Kind, Network, NodeSpec, Resource, ResourceKey,
+    SecretKeyRef, Spec,
+};
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::fault::Fault;
+use super::fields::is_own;
+use super::fleet::Fleet;
+use super::reflectors::REFLECTORS_ANNOTATION;
+
+/// The last good value of every key that matters to one node, and what is wrong with the rest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) configurations: BTreeMap<String, Settings>,
+    pub(super) peers: BTreeMap<String, Peering>,
+    pub(super) filters: BTreeMap<String, Filter>,
+    pub(super) pools: BTreeMap<String, Pool>,
+    /// The ranges of pools of which nothing else was ever readable, by their keys.
+    pub(super) closed_pools: BTreeMap<String, IpNet>,
+    /// Blocks of addresses, under the names of the hosts that they belong to.
+    pub(super) blocks: BTreeSet<(String, IpNet)>,
+    pub(super) fleet: Fleet,
+    faults: BTreeMap<String, Fault>,
+}
+
+/// Resources of which nothing but the spec matters.
+macro_rules! specs {
+    ($($(#[$doc:meta])* $name:ident $spec:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub(super) struct $name(pub(super) $spec);
+
+            impl From<Resource<$spec>> for $name {
+                fn from(resource: Resource<$spec>) -> Self {
+                    Self(resource.spec)
+                }
+            }
+        )*
+    };
+}
+
+specs! {
+    /// What peers are sent, and what is taken from them.
+    Filter BgpFilterSpec;
+    /// A range that workloads' addresses are from.
+    Pool IpPoolSpec;
+}
+
+/// A peering beside the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Peering {
+    pub(super) spec: BgpPeerSpec,
+    /// Its annotations with our prefix.
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+impl From<Resource<BgpPeerSpec>> for Peering {
+    fn from(resource: Resource<BgpPeerSpec>) -> Self {
+        let annotations = resource.metadata.annotations.into_iter();
+        Self {
+            spec: resource.spec,
+            annotations: annotations.filter(|(name, _)| is_own(name)).collect(),
+        }
+    }
+}
+
+/// BGP settings of the cluster or of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) spec: BgpConfigurationSpec,
+    /// How many reflectors nodes peer with, as it is written.
+    pub(super) reflectors: Option<String>,
+}
+
+impl From<Resource<BgpConfigurationSpec>> for Settings {
+    fn from(mut resource: Resource<BgpConfigurationSpec>) -> Self {
+        Self {
+            spec: resource.spec,
+            reflectors: resource.metadata.annotations.remove(REFLECTORS_ANNOTATION),
+        }
+    }
+}
+
+/// A host, as far as BGP is concerned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its IPv4 address, with the mask of its subnet.
+    pub v4: Option<Network>,
+    /// Its IPv6 address, with the mask of its subnet.
+    pub v6: Option<Network>,
+    /// Its AS, if another than the cluster's.
+    pub asn: Option<Asn>,
+    /// Its cluster id, if it is a route reflector.
+    pub cluster_id: Option<Ipv4Addr>,
+    /// The IPv4 address of its WireGuard device, if it has one.
+    pub wireguard_v4: Option<Ipv4Addr>,
+    /// The IPv6 address of its WireGuard device, if it has one.
+    pub wireguard_v6: Option<Ipv6Addr>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Node {
+    /// Its addresses, IPv4 first.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let networks = [self.v4, self.v6].into_iter().flatten();
+        networks.map(|network| network.address())
+    }
+
+    /// Its address of the same family as another.
+    pub(super) fn address_beside(&self, other: IpAddr) -> Option<IpAddr> {
+        self.addresses()
+            .find(|address| address.is_ipv4() == other.is_ipv4())
+    }
+}
+
+impl From<Resource<NodeSpec>> for Node {
+    fn from(resource: Resource<NodeSpec>) -> Self {
+        let bgp = resource.spec.bgp.unwrap_or_default();
+        let wireguard = resource.spec.wireguard.unwrap_or_default();
+        Self {
+            v4: bgp.ipv4_address,
+            v6: bgp.ipv6_address,
+            asn: bgp.as_number.map(|asn| Asn(asn.0)),
+            cluster_id: bgp.route_reflector_cluster_id,
+            wireguard_v4: wireguard.interface_ipv4_address,
+            wireguard_v6: wireguard.interface_ipv6_address,
+            labels: resource.metadata.labels,
+        }
+    }
+}
+
+impl View {
+    /// The prefixes of the keys that matter to the node of this name.
+    pub fn prefixes(node: &str) -> Vec<String> {
+        let kinds = [
+            Kind::Node,
+            Kind::BgpConfiguration,
+            Kind::BgpPeer,
+            Kind::BgpFilter,
+            Kind::IpPool,
+        ];
+        let own = AffinityOwner::Host(node.to_owned());
+        let own = IpamKey::affinities_prefix(&own);
+        let others = [own, FABRIC_PREFIX.to_owned()];
+        kinds.map(Kind::prefix).into_iter().chain(others).collect()
+    }
+
+    /// The fabric's reflectors.
+    pub const fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// The fabric's reflectors, for whoever knows more of them than the store does.
+    pub const fn fleet_mut(&mut self) -> &mut Fleet {
+        &mut self.fleet
+    }
+
+    /// Takes note of a key's new value, or that it is gone. Returns whether that changes anything
+    /// that the view holds. A value that cannot be taken leaves the last good one where it is.
+    pub fn take(&mut self, key: &[u8], value: Option<&[u8]>) -> bool {
+        let text = String::from_utf8_lossy(key);
+        if text.starts_with(FABRIC_PREFIX) {
+            return self.take_fabric(&text, value);
+        }
+        let faults = &mut self.faults;
+        match text.parse() {
+            Ok(Key::Resource(name)) => match name.kind() {
+                Kind::Node => put(&mut self.nodes, faults, &name, value),
+                Kind::BgpConfiguration => put(&mut self.configurations, faults, &name, value),
+                Kind::BgpPeer => put(&mut self.peers, faults, &name, value),
+                Kind::BgpFilter => put(&mut self.filters, faults, &name, value),
+                Kind::IpPool => {
+                    let changed = put(&mut self.pools, faults, &name, value);
+                    self.close(&name, value) || changed
+                }
+                _ => false,
+            },
+            Ok(Key::Ipam(IpamKey::Affinity { owner, block })) => match owner {
+                AffinityOwner::Host(host) => self.affinity(&text, host, block, value),
+                AffinityOwner::Virtual(_) => false,
+            },
+            Ok(_) => false,
+            Err(error) => {
+                let fault = Fault::new(text.clone(), "", error.to_string());
+                set(faults, &text, value.map(|_| fault))
+            }
+        }
+    }
+
+    /// Keeps the range of a pool that cannot be taken and has no last good value.
+    fn close(&mut self, name: &ResourceKey, value: Option<&[u8]>) -> bool {
+        let key = name.to_string();
+        let closed = self.is_faulty(&key) && !self.pools.contains_key(name.name());
+        let range = value.filter(|_| closed).and_then(range_of);
+        set(&mut self.closed_pools, &key, range)
+    }
+
+    /// The same of a key of Cambric's own.
+    fn take_fabric(&mut self, text: &str, value: Option<&[u8]>) -> bool {
+        let fault = match text.parse() {
+            Ok(key) => match self.fleet.take(key, value) {
+                Ok(changed) => return self.faults.remove(text).is_some() || changed,
+                Err(error) => Fault::new(text, field(error.field), error.source.to_string()),
+            },
+            // Of another version, perhaps: no fault.
+            Err(FabricKeyError::Foreign) => return false,
+            Err(error) => Fault::new(text, "", error.to_string()),
+        };
+        set(&mut self.faults, text, value.map(|_| fault))
+    }
+
+    fn affinity(&mut self, key: &str, host: String, block: IpNet, value: Option<&[u8]>) -> bool {
+        match value.map(BlockAffinity::parse).transpose() {
+            Ok(affinity) => {
+                let healed = self.faults.remove(key).is_some();
+                let at = (host, block);
+                let changed = match affinity.is_some_and(|affinity| affinity.is_announced()) {
+                    true => self.blocks.insert(at),
+                    false => self.blocks.remove(&at),
+                };
+                changed || healed
+            }
+            Err(error) => {
+                let fault = Fault::new(key, field(error.field), error.source.to_string());
+                set(&mut self.faults, key, Some(fault))
+            }
+        }
+    }
+
+    /// The secrets that peerings and settings point to.
+    pub fn secrets(&self) -> BTreeSet<SecretKeyRef> {
+        let peers = self
+            .peers
+            .values()
+            .filter_map(|peer| peer.spec.password.as_ref());
+        let all = self.configurations.values();
+        let mesh = all.filter_map(|settings| settings.spec.node_mesh_password.as_ref());
+        let given = peers.chain(mesh);
+        given
+            .filter_map(|given| given.secret_key_ref.clone())
+            .collect()
+    }
+
+    /// Whether what stands at a key cannot be taken.
+    pub(super) fn is_faulty(&self, key: &str) -> bool {
+        self.faults.contains_key(key)
+    }
+
+    /// What cannot be taken as it is in the store.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.values()
+    }
+}
+
+/// Puts a resource's new value into its place.
+fn put<S: Spec, T: From<Resource<S>> + PartialEq>(
+    all: &mut BTreeMap<String, T>,
+    faults: &mut BTreeMap<String, Fault>,
+    key: &ResourceKey,
+    value: Option<&[u8]>,
+) -> bool {
+    let at = key.to_string();
+    match value.map(|octets| read::<S>(&at, octets)).transpose() {
+        Ok(read) => {
+            let healed = faults.remove(&at).is_some();
+            set(all, key.name(), read.map(T::from)) || healed
+        }
+        Err(fault) => set(faults, &at, Some(fault)),
+    }
+}
+
+/// The range of a pool, whatever else is said of it.
+fn range_of(octets: &[u8]) -> Option<IpNet> {
+    #[derive(Deserialize)]
+    struct Pool {
+        spec: Range,
+    }
+    #[derive(Deserialize)]
+    struct Range {
+        cidr: Network,
+    }
+    let pool: Pool = serde_json::from_slice(octets).ok()?;
+    Some(pool.spec.cidr.0.trunc())
+}
+
+/// The path of a field; empty for the whole.
+fn field(path: String) -> String {
+    match path.as_str() {
+        "." | "?" => String::new(),
+        _ => path,
+    }
+}
+
+/// Reads a resource whole, or says what is wrong with it.
+fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
+    let resource: Resource<S> = Resource::parse(octets)
+        .map_err(|error| Fault::new(key, field(error.field), error.source.to_string()))?;
+    match resource
+        .spec
+        .validate(&resource.metadata)
+        .into_iter()
+        .next()
+    {
+        None => Ok(resource),
+        Some(fault) => Err(Fault::new(key, fault.field, fault.problem.to_string())),
+    }
+}
+
+/// Sets an entry, or takes it out; tells whether that changes anything.
+pub(super) fn set<T: PartialEq>(
+    map: &mut BTreeMap<String, T>,
+    key: &str,
+    value: Option<T>,
+) -> bool {
+    match value {
+        None => map.remove(key).is_some(),
+        Some(value) if map.get(key) == Some(&value) => false,
+        Some(value) => {
+            map.insert(key.to_owned(), value);
+            true
+        }
+    }
+}

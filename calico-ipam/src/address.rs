@@ -1,0 +1,82 @@
+//! Taking an address by name.
+
+use std::net::IpAddr;
+
+use calico_model::{AffinityOwner, IpamKey};
+use calico_store::Revision;
+
+use crate::assign::{around, given_changes};
+use crate::block::{Given, Taker};
+use crate::error::IpamError;
+use crate::limits::ATTEMPTS_MAX;
+use crate::pools::Pool;
+use crate::read::{just, overlaps};
+use crate::store::Ipam;
+
+/// An address that is asked for by name.
+#[derive(Debug, Clone, Copy)]
+pub struct AddressRequest<'a> {
+    /// The host that it is for.
+    pub host: &'a str,
+    /// Who takes it.
+    pub taker: &'a Taker,
+    /// The address.
+    pub address: IpAddr,
+    /// The pools that it may be in.
+    pub pools: &'a [Pool],
+}
+
+impl Ipam<'_> {
+    /// Takes an address by name: out of the block that it is in, whosever that is, or out of a new
+    /// one of the host's own. Where hosts keep to their own blocks, only out of one of those.
+    ///
+    /// That an address is reserved, or that the host has as many blocks as it may, keeps nobody from
+    /// taking it by name. Only [`IpamError::Taken`] tells that somebody has it; if that is the
+    /// handle that asks, an earlier answer was lost.
+    pub async fn assign_address(&self, request: &AddressRequest<'_>) -> Result<Given, IpamError> {
+        let AddressRequest { host, address, .. } = *request;
+        let mut pools = request.pools.iter();
+        let Some(fresh) = pools.find_map(|pool| pool.block_of(address)) else {
+            return Err(IpamError::NotInPool(address));
+        };
+        let host = AffinityOwner::Host(host.to_owned());
+        let handle = &request.taker.handle;
+        let mut cidr = fresh;
+        for _ in 0..ATTEMPTS_MAX {
+            let mut ranges = around(cidr, handle, Some(&host));
+            ranges.push(just(&IpamKey::Config));
+            let seen = self.see(ranges).await?;
+            let (mut block, was) = match seen.block(cidr)? {
+                Some(found) => (found.value, found.revision),
+                None => {
+                    // A pool that was made anew may have had blocks of another size.
+                    if let Some(found) = self.homes(&[address]).await?.get(&address) {
+                        cidr = *found;
+                        continue;
+                    }
+                    cidr = fresh;
+                    if overlaps(&self.block_ranges().await?, cidr) {
+                        return Err(IpamError::InUse(cidr));
+                    }
+                    (self.fresh(cidr, &host)?, Revision::ZERO)
+                }
+            };
+            let (config, owner) = (seen.config()?, block.owner());
+            if config.strict_affinity && owner.as_ref() != Some(&host) {
+                let owner = owner.map(|owner| owner.to_string());
+                return Err(IpamError::Strict { address, owner });
+            }
+            block.collect(self.now(), config.ip_cooldown_seconds);
+            let Some(given) = block.take_address(address, request.taker) else {
+                let handle = block.holder(address).and_then(|holder| holder.handle);
+                return Err(IpamError::Taken { address, handle });
+            };
+            let own = Some(&host).filter(|_| owner.as_ref() == Some(&host));
+            let changes = given_changes(&seen, block, was, handle, 1, own)?;
+            if self.write(changes).await? {
+                return Ok(given);
+            }
+        }
+        Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
+    }
+}

@@ -1,0 +1,376 @@
+//! Taking addresses.
+
+use std::cmp::Reverse;
+
+use calico_model::{AffinityOwner, AffinityState, BlockAffinity, IpamConfig, IpamKey};
+use calico_store::{KeyRange, Revision};
+use ipnet::IpNet;
+
+use crate::block::{Block, Given, Taker};
+use crate::error::IpamError;
+use crate::limits::{ATTEMPTS_MAX, HOST_BLOCKS_DEFAULT, READ_BLOCKS_MAX, RECLAIM_AGE};
+use crate::pools::{Pool, blocks_of, place_of};
+use crate::read::{Seen, Stored, just, overlaps};
+use crate::store::{Change, Ipam};
+
+/// Addresses that are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The host that they are for.
+    pub host: &'a str,
+    /// Who takes them.
+    pub taker: &'a Taker,
+    /// How many.
+    pub count: usize,
+    /// The pools to take them from, all of one family.
+    pub pools: &'a [Pool],
+    /// Ranges that nothing is taken from.
+    pub reserved: &'a [IpNet],
+    /// How many blocks the host may have, where it is fewer than the settings say.
+    pub blocks_max: Option<usize>,
+}
+
+impl Request<'_> {
+    fn owner(&self) -> AffinityOwner {
+        AffinityOwner::Host(self.host.to_owned())
+    }
+
+    fn is_in_pools(&self, block: &IpNet) -> bool {
+        self.pools.iter().any(|pool| pool.cidr.contains(block))
+    }
+
+    fn is_reserved(&self, block: &IpNet) -> bool {
+        self.reserved.iter().any(|range| range.contains(block))
+    }
+}
+
+impl Ipam<'_> {
+    /// Takes addresses: out of the host's own blocks, then out of new ones, then out of empty ones
+    /// of other hosts, then, where that is allowed, out of any. All that are asked for, or none.
+    pub async fn assign(&self, request: &Request<'_>) -> Result<Vec<Given>, IpamError> {
+        if request.pools.is_empty() {
+            let host = request.host.to_owned();
+            return Err(IpamError::NoPool { host });
+        }
+        let mut taken = Vec::new();
+        let result = self.fill(request, &mut taken).await;
+        if result.is_err() && !taken.is_empty() {
+            let releases: Vec<_> = taken
+                .iter()
+                .map(|given: &Given| given.release(&request.taker.handle))
+                .collect();
+            self.release(&releases).await?;
+        }
+        result.map(|()| taken)
+    }
+
+    async fn fill(&self, request: &Request<'_>, taken: &mut Vec<Given>) -> Result<(), IpamError> {
+        let affinities = IpamKey::affinities_prefix(&request.owner());
+        let seen = self
+            .see(vec![just(&IpamKey::Config), KeyRange::prefix(affinities)])
+            .await?;
+        let config = seen.config()?;
+        let mut own: Vec<(IpNet, Revision)> = seen
+            .keys()
+            .filter_map(|(key, written)| match key {
+                IpamKey::Affinity { block, .. } if request.is_in_pools(&block) => {
+                    Some((block, written))
+                }
+                _ => None,
+            })
+            .collect();
+        // The one that came last is the likeliest to have a free address.
+        own.sort_by_key(|(_, written)| Reverse(*written));
+        let own: Vec<IpNet> = own.into_iter().map(|(block, _)| block).collect();
+        self.take_owned(&own, request, &config, taken).await?;
+        let most = match config.max_blocks_per_host {
+            0 => HOST_BLOCKS_DEFAULT,
+            most => usize::try_from(most).unwrap_or(usize::MAX),
+        };
+        let most = most.min(request.blocks_max.unwrap_or(usize::MAX));
+        let mut blocks = own.len();
+        while taken.len() < request.count && config.auto_allocate_blocks {
+            if blocks >= most {
+                let host = request.host.to_owned();
+                return Err(IpamError::BlockLimit { host, blocks });
+            }
+            let given = self.take_new(request, &config, taken.len()).await?;
+            if given.is_empty() {
+                break;
+            }
+            taken.extend(given);
+            blocks += 1;
+        }
+        if taken.len() < request.count && !config.strict_affinity {
+            self.borrow(request, &config, taken).await?;
+        }
+        if taken.len() < request.count {
+            return Err(IpamError::UsedUp {
+                assigned: taken.len(),
+                wanted: request.count,
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes addresses out of blocks that are the host's, as they come: the first is tried, of the
+    /// others those that have free addresses.
+    async fn take_owned(
+        &self,
+        own: &[IpNet],
+        request: &Request<'_>,
+        config: &IpamConfig,
+        taken: &mut Vec<Given>,
+    ) -> Result<(), IpamError> {
+        let Some((first, others)) = own.split_first() else {
+            return Ok(());
+        };
+        taken.extend(self.take_own(*first, request, config, taken.len()).await?);
+        for others in others.chunks(READ_BLOCKS_MAX) {
+            if taken.len() == request.count {
+                return Ok(());
+            }
+            let keys = others.iter().map(|cidr| just(&IpamKey::Block(*cidr)));
+            let seen = self.see(keys.collect()).await?;
+            for cidr in others {
+                // One that is not there is made; one that cannot be read is tried, and told.
+                let full = match seen.block(*cidr) {
+                    Ok(Some(mut stored)) => {
+                        let block = &mut stored.value;
+                        block.collect(self.now(), config.ip_cooldown_seconds);
+                        block.owner() == Some(request.owner()) && block.free(request.reserved) == 0
+                    }
+                    Ok(None) | Err(_) => false,
+                };
+                if !full && taken.len() < request.count {
+                    taken.extend(self.take_own(*cidr, request, config, taken.len()).await?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes addresses out of a block that is nobody's yet, or that somebody has left empty.
+    async fn take_new(
+        &self,
+        request: &Request<'_>,
+        config: &IpamConfig,
+        taken: usize,
+    ) -> Result<Vec<Given>, IpamError> {
+        let known = self.block_ranges().await?;
+        for pool in request.pools {
+            for cidr in blocks_of(*pool, request.host) {
+                if request.is_reserved(&cidr) || overlaps(&known, cidr) {
+                    continue;
+                }
+                let given = self.take_own(cidr, request, config, taken).await?;
+                if !given.is_empty() {
+                    return Ok(given);
+                }
+            }
+        }
+        let blocks = self.blocks().await?.into_iter();
+        let blocks: Vec<Block> = blocks
+            .filter(|(cidr, _)| request.is_in_pools(cidr) && !request.is_reserved(cidr))
+            .filter_map(|(_, block)| block)
+            .collect();
+        let own = Some(request.owner());
+        // Those that Calico's writers made without getting to the affinity.
+        for block in &blocks {
+            if block.owner() == own && block.free(request.reserved) > 0 {
+                let given = self.take_own(block.cidr(), request, config, taken).await?;
+                if !given.is_empty() {
+                    return Ok(given);
+                }
+            }
+        }
+        for block in &blocks {
+            if block.owner() != own
+                && block.is_empty()
+                && let Some(given) = self.reclaim(block, request, config, taken).await?
+            {
+                return Ok(given);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Takes an empty block from another host, if it has had it for long enough.
+    async fn reclaim(
+        &self,
+        block: &Block,
+        request: &Request<'_>,
+        config: &IpamConfig,
+        taken: usize,
+    ) -> Result<Option<Vec<Given>>, IpamError> {
+        let old = block
+            .claimed()
+            .is_none_or(|then| then.seconds_to(self.now()) >= RECLAIM_AGE.as_secs());
+        let (Some(owner @ AffinityOwner::Host(_)), true) = (block.owner(), old) else {
+            return Ok(None);
+        };
+        let sequence = block.value().sequence_number;
+        match self
+            .release_affinity(&owner, block.cidr(), Some(sequence))
+            .await
+        {
+            Ok(()) => {}
+            Err(IpamError::InUse(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let given = self.take_own(block.cidr(), request, config, taken).await?;
+        Ok(Some(given).filter(|given| !given.is_empty()))
+    }
+
+    /// Takes addresses out of other hosts' blocks, from a place on that the host's name tells.
+    async fn borrow(
+        &self,
+        request: &Request<'_>,
+        config: &IpamConfig,
+        taken: &mut Vec<Given>,
+    ) -> Result<(), IpamError> {
+        let mut blocks = self.blocks().await?;
+        if !blocks.is_empty() {
+            let start = place_of(request.host, blocks.len());
+            blocks.rotate_left(start);
+        }
+        for (cidr, block) in blocks {
+            if taken.len() == request.count {
+                break;
+            }
+            let free = block.is_some_and(|mut block| {
+                block.collect(self.now(), config.ip_cooldown_seconds);
+                let lent = !matches!(block.owner(), Some(AffinityOwner::Virtual(_)));
+                lent && block.free(request.reserved) > 0
+            });
+            if free && request.is_in_pools(&cidr) {
+                taken.extend(
+                    self.take_from(cidr, None, request, config, taken.len())
+                        .await?,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes addresses out of a block of the host's own, which is made if it is not there; none if
+    /// it is somebody else's.
+    async fn take_own(
+        &self,
+        cidr: IpNet,
+        request: &Request<'_>,
+        config: &IpamConfig,
+        taken: usize,
+    ) -> Result<Vec<Given>, IpamError> {
+        let owner = request.owner();
+        self.take_from(cidr, Some(&owner), request, config, taken)
+            .await
+    }
+
+    /// Takes what is still wanted out of a block; with an owner, only if the block is theirs or
+    /// becomes theirs by this.
+    async fn take_from(
+        &self,
+        cidr: IpNet,
+        owner: Option<&AffinityOwner>,
+        request: &Request<'_>,
+        config: &IpamConfig,
+        taken: usize,
+    ) -> Result<Vec<Given>, IpamError> {
+        let id = &request.taker.handle;
+        for _ in 0..ATTEMPTS_MAX {
+            let seen = self.see(around(cidr, id, owner)).await?;
+            let (mut block, was) = match (seen.block(cidr)?, owner) {
+                (Some(found), _) => (found.value, found.revision),
+                (None, Some(owner)) => (self.fresh(cidr, owner)?, Revision::ZERO),
+                (None, None) => return Ok(Vec::new()),
+            };
+            if let Some(owner) = owner
+                && block.owner().as_ref() != Some(owner)
+            {
+                // Somebody else was faster: an affinity to it, if there is one, means nothing.
+                if seen.affinity(&affinity(owner, cidr))?.is_some() {
+                    self.release_affinity(owner, cidr, None).await?;
+                }
+                return Ok(Vec::new());
+            }
+            block.collect(self.now(), config.ip_cooldown_seconds);
+            let given = block.take(request.count - taken, request.taker, request.reserved);
+            if given.is_empty() {
+                return Ok(given);
+            }
+            let changes = given_changes(&seen, block, was, id, given.len(), owner)?;
+            if self.write(changes).await? {
+                return Ok(given);
+            }
+        }
+        Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
+    }
+
+    /// A block that is not there yet.
+    pub(crate) fn fresh(&self, cidr: IpNet, owner: &AffinityOwner) -> Result<Block, IpamError> {
+        Block::fresh(cidr, owner, self.now())
+            .map_err(|fault| IpamError::Block { block: cidr, fault })
+    }
+}
+
+/// What taking an address of a block is about.
+pub(crate) fn around(cidr: IpNet, handle: &str, owner: Option<&AffinityOwner>) -> Vec<KeyRange> {
+    let mut ranges = vec![
+        just(&IpamKey::Block(cidr)),
+        just(&IpamKey::Handle(handle.to_owned())),
+    ];
+    ranges.extend(owner.map(|owner| just(&affinity(owner, cidr))));
+    ranges
+}
+
+/// The changes that come with addresses of a block having been taken: the block's, that of its
+/// affinity to an owner, unless that is confirmed, and that of the handle.
+pub(crate) fn given_changes(
+    seen: &Seen,
+    mut block: Block,
+    was: Revision,
+    handle: &str,
+    count: usize,
+    owner: Option<&AffinityOwner>,
+) -> Result<Vec<Change>, IpamError> {
+    let cidr = block.cidr();
+    let mut changes = Vec::new();
+    if let Some(owner) = owner {
+        changes.extend(confirmed(seen, affinity(owner, cidr))?);
+    }
+    if was != Revision::ZERO {
+        block.count_write();
+    }
+    changes.push(Change {
+        key: IpamKey::Block(cidr),
+        was,
+        value: Some(block.value().encode()),
+    });
+    let more = u32::try_from(count).unwrap_or(u32::MAX);
+    let found = seen.handle(handle)?;
+    changes.push(Change::of_handle(handle, found, cidr, |held| {
+        held.saturating_add(more)
+    }));
+    Ok(changes)
+}
+
+fn affinity(owner: &AffinityOwner, block: IpNet) -> IpamKey {
+    let owner = owner.clone();
+    IpamKey::Affinity { owner, block }
+}
+
+/// The change that confirms an affinity, unless it is.
+fn confirmed(seen: &Seen, key: IpamKey) -> Result<Option<Change>, IpamError> {
+    let (mut value, was) = match seen.affinity(&key)? {
+        Some(Stored { value, revision }) => (value, revision),
+        None => (BlockAffinity::new(AffinityState::Pending), Revision::ZERO),
+    };
+    if value.state == AffinityState::Confirmed && !value.deleted {
+        return Ok(None);
+    }
+    value.state = AffinityState::Confirmed;
+    value.deleted = false;
+    let value = Some(value.encode());
+    Ok(Some(Change { key, was, value }))
+}

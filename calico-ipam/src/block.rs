@@ -1,0 +1,440 @@
+//! One block: which of its addresses are free, and who has the others.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calico_model::{AffinityOwner, AllocationAttribute, AllocationBlock, Ordinal};
+use ipnet::IpNet;
+use jiff::Timestamp;
+
+use crate::limits::BLOCK_ADDRESSES_MAX;
+use crate::store::Time;
+
+/// The handle of addresses that Windows hosts keep to themselves; they do not count as in use.
+const WINDOWS_RESERVED: &str = "windows-reserved-ipam-handle";
+
+/// A block that does not contradict itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block(AllocationBlock);
+
+/// How a stored block contradicts itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BlockFault {
+    /// It has more addresses than a block can.
+    #[error("it is larger than any block")]
+    Size,
+    /// Its list of allocations has not one entry an address.
+    #[error("its allocations are not one an address")]
+    Allocations,
+    /// An address is taken by somebody of whom nothing is known.
+    #[error("an allocation has no attributes")]
+    Attributes,
+    /// An address is both free and taken, or neither.
+    #[error("what is free and what is taken do not add up")]
+    Unallocated,
+}
+
+/// Who takes addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taker {
+    /// The handle, by which all can be given back at once.
+    pub handle: String,
+    /// Node, namespace, pod and the like.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// An address, and the block's sequence number when it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Given {
+    /// The address.
+    pub address: IpAddr,
+    /// The number that a release can ask for.
+    pub sequence: u64,
+}
+
+impl Given {
+    /// Gives the address back, unless it is somebody else's than this handle's by then.
+    pub fn release(&self, handle: &str) -> Release {
+        Release {
+            address: self.address,
+            handle: Some(handle.to_owned()),
+            sequence: Some(self.sequence),
+        }
+    }
+}
+
+/// An address to give back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    /// The address.
+    pub address: IpAddr,
+    /// Only if it is this handle's.
+    pub handle: Option<String>,
+    /// Only if it has not been given to somebody else since.
+    pub sequence: Option<u64>,
+}
+
+impl Release {
+    /// Whoever has it.
+    pub const fn of(address: IpAddr) -> Self {
+        Self {
+            address,
+            handle: None,
+            sequence: None,
+        }
+    }
+}
+
+/// Who has an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The address, and the block's sequence number when it was given.
+    pub given: Given,
+    /// The handle that it was given to.
+    pub handle: Option<String>,
+    /// Node, namespace, pod and the like.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Holder {
+    /// Gives the address back, unless it has come to somebody else.
+    pub fn release(&self) -> Release {
+        Release {
+            address: self.given.address,
+            handle: self.handle.clone(),
+            sequence: Some(self.given.sequence),
+        }
+    }
+}
+
+/// What was given back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Released {
+    /// How many addresses of which handle.
+    pub by_handle: BTreeMap<String, u32>,
+    /// Addresses that nobody had.
+    pub not_taken: Vec<IpAddr>,
+}
+
+impl Block {
+    /// A block that nobody has taken an address from. Its first sequence number is that of the
+    /// time, so that a block that was deleted and made anew does not repeat any.
+    pub fn fresh(cidr: IpNet, owner: &AffinityOwner, now: Time) -> Result<Self, BlockFault> {
+        let size = size(cidr).ok_or(BlockFault::Size)?;
+        let ordinals = (0..=Ordinal::MAX).take(size);
+        Ok(Self(AllocationBlock {
+            cidr: cidr.trunc(),
+            affinity: Some(owner.to_string()),
+            affinity_claim_time: Some(now.text()),
+            allocations: vec![None; size],
+            unallocated: ordinals.collect(),
+            attributes: Vec::new(),
+            sequence_number: now.nanoseconds(),
+            sequence_number_for_allocation: BTreeMap::new(),
+            deleted: false,
+            host_affinity: None,
+            unknown: BTreeMap::new(),
+        }))
+    }
+
+    /// A stored block, if it does not contradict itself.
+    pub fn stored(block: AllocationBlock) -> Result<Self, BlockFault> {
+        let size = size(block.cidr).ok_or(BlockFault::Size)?;
+        if block.allocations.len() != size {
+            return Err(BlockFault::Allocations);
+        }
+        let known = block.attributes.len();
+        if block
+            .allocations
+            .iter()
+            .flatten()
+            .any(|place| *place >= known)
+        {
+            return Err(BlockFault::Attributes);
+        }
+        let free: BTreeSet<usize> = block
+            .unallocated
+            .iter()
+            .map(|at| usize::from(*at))
+            .collect();
+        let untaken = (0..size).filter(|at| block.allocations.get(*at) == Some(&None));
+        if free.len() != block.unallocated.len() || !free.iter().copied().eq(untaken) {
+            return Err(BlockFault::Unallocated);
+        }
+        Ok(Self(block))
+    }
+
+    /// The block as it is stored.
+    pub const fn value(&self) -> &AllocationBlock {
+        &self.0
+    }
+
+    /// The range.
+    pub fn cidr(&self) -> IpNet {
+        self.0.cidr
+    }
+
+    /// Whom it belongs to.
+    pub fn owner(&self) -> Option<AffinityOwner> {
+        self.0.owner()
+    }
+
+    /// When it came to belong to them, as far as that is known.
+    pub fn claimed(&self) -> Option<Time> {
+        Time::parse(self.0.affinity_claim_time.as_deref()?)
+    }
+
+    /// Belongs to nobody from now on.
+    pub fn disown(&mut self) {
+        self.0.affinity = None;
+        self.0.affinity_claim_time = None;
+        self.0.host_affinity = None;
+    }
+
+    /// Counts the write that is about to be made.
+    pub fn count_write(&mut self) {
+        self.0.sequence_number = self.0.sequence_number.wrapping_add(1);
+    }
+
+    /// Whether nobody has an address of it.
+    pub fn is_empty(&self) -> bool {
+        self.0.allocations.iter().flatten().all(|place| {
+            let handle = self
+                .attribute(*place)
+                .and_then(|known| known.handle_id.as_deref());
+            handle.is_some_and(|handle| handle.eq_ignore_ascii_case(WINDOWS_RESERVED))
+        })
+    }
+
+    /// How many addresses can be taken, but for reserved ones.
+    pub fn free(&self, reserved: &[IpNet]) -> usize {
+        let addresses = self
+            .0
+            .unallocated
+            .iter()
+            .filter_map(|at| self.0.address(*at));
+        addresses
+            .filter(|address| !is_reserved(reserved, *address))
+            .count()
+    }
+
+    /// The addresses of a handle.
+    pub fn of_handle(&self, handle: &str) -> Vec<Given> {
+        let taken = (0..=Ordinal::MAX).zip(&self.0.allocations);
+        taken
+            .filter(|(_, place)| {
+                let known = place.and_then(|place| self.attribute(place));
+                known.is_some_and(|known| known.handle_id.as_deref().map(clean) == Some(handle))
+            })
+            .filter_map(|(ordinal, _)| self.given(ordinal))
+            .collect()
+    }
+
+    /// Who has this address; nobody while it cools down.
+    pub fn holder(&self, address: IpAddr) -> Option<Holder> {
+        let ordinal = self.0.ordinal(address)?;
+        let place = *self.0.allocations.get(usize::from(ordinal))?;
+        let known = self.attribute(place?)?;
+        if known.released_at.is_some() {
+            return None;
+        }
+        Some(Holder {
+            given: self.given(ordinal)?,
+            handle: known.handle_id.as_deref().map(clean).map(str::to_owned),
+            attributes: known.active_owner.clone(),
+        })
+    }
+
+    fn attribute(&self, place: usize) -> Option<&AllocationAttribute> {
+        self.0.attributes.get(place)
+    }
+
+    fn given(&self, ordinal: Ordinal) -> Option<Given> {
+        let sequences = &self.0.sequence_number_for_allocation;
+        Some(Given {
+            address: self.0.address(ordinal)?,
+            sequence: sequences.get(&ordinal).copied().unwrap_or_default(),
+        })
+    }
+
+    /// Takes as many free addresses as are asked for and there are, but for reserved ones. Those
+    /// that have been free for longest come first.
+    pub fn take(&mut self, count: usize, taker: &Taker, reserved: &[IpNet]) -> Vec<Given> {
+        let mut taken = Vec::new();
+        for ordinal in self.0.unallocated.clone() {
+            if taken.len() == count {
+                break;
+            }
+            let free = self.0.address(ordinal);
+            if free.is_some_and(|address| !is_reserved(reserved, address)) {
+                taken.extend(self.take_ordinal(ordinal, taker));
+            }
+        }
+        taken
+    }
+
+    /// Takes this address; nothing if it is taken, or none of the block's.
+    pub fn take_address(&mut self, address: IpAddr, taker: &Taker) -> Option<Given> {
+        let ordinal = self.0.ordinal(address)?;
+        if !self.0.unallocated.contains(&ordinal) {
+            return None;
+        }
+        self.take_ordinal(ordinal, taker)
+    }
+
+    fn take_ordinal(&mut self, ordinal: Ordinal, taker: &Taker) -> Option<Given> {
+        let place = self.place_of(taker);
+        let allocation = self.0.allocations.get_mut(usize::from(ordinal))?;
+        *allocation = Some(place);
+        self.0.unallocated.retain(|free| *free != ordinal);
+        let sequence = self.0.sequence_number;
+        self.0
+            .sequence_number_for_allocation
+            .insert(ordinal, sequence);
+        self.given(ordinal)
+    }
+
+    /// Where what is known of a taker stands; it is put there if it is new.
+    fn place_of(&mut self, taker: &Taker) -> usize {
+        let known = AllocationAttribute {
+            handle_id: Some(taker.handle.clone()),
+            active_owner: taker.attributes.clone(),
+            ..AllocationAttribute::default()
+        };
+        let found = self.0.attributes.iter().position(|other| *other == known);
+        found.unwrap_or_else(|| {
+            self.0.attributes.push(known);
+            self.0.attributes.len() - 1
+        })
+    }
+
+    /// Gives addresses back. If one has come to somebody else since, nothing is given back, and
+    /// that address is told.
+    pub fn release(
+        &mut self,
+        releases: &[Release],
+        now: Time,
+        cool_down_s: u32,
+    ) -> Result<Released, IpAddr> {
+        let mut released = Released::default();
+        let mut ordinals = BTreeSet::new();
+        for release in releases {
+            let Some(ordinal) = self.0.ordinal(release.address) else {
+                continue;
+            };
+            let place = self
+                .0
+                .allocations
+                .get(usize::from(ordinal))
+                .copied()
+                .flatten();
+            let known = place.and_then(|place| self.attribute(place));
+            let Some(known) = known.filter(|known| known.released_at.is_none()) else {
+                released.not_taken.push(release.address);
+                continue;
+            };
+            let handle = known.handle_id.as_deref().map(clean);
+            let given = self.given(ordinal).map(|given| given.sequence);
+            if release.sequence.is_some() && release.sequence != given
+                || release.handle.is_some() && release.handle.as_deref() != handle
+            {
+                return Err(release.address);
+            }
+            if ordinals.insert(ordinal)
+                && let Some(handle) = handle
+            {
+                *released.by_handle.entry(handle.to_owned()).or_default() += 1;
+            }
+        }
+        self.cool_down(&ordinals, now);
+        self.collect(now, cool_down_s);
+        Ok(released)
+    }
+
+    fn cool_down(&mut self, ordinals: &BTreeSet<Ordinal>, now: Time) {
+        if ordinals.is_empty() {
+            return;
+        }
+        let place = self.0.attributes.len();
+        self.0.attributes.push(AllocationAttribute {
+            released_at: Some(now.text()),
+            ..AllocationAttribute::default()
+        });
+        for ordinal in ordinals {
+            if let Some(allocation) = self.0.allocations.get_mut(usize::from(*ordinal)) {
+                *allocation = Some(place);
+            }
+            let sequence = self.0.sequence_number;
+            self.0
+                .sequence_number_for_allocation
+                .insert(*ordinal, sequence);
+        }
+    }
+
+    /// Frees addresses that have cooled down, and forgets those who have none any more.
+    pub fn collect(&mut self, now: Time, cool_down_s: u32) {
+        let cold: BTreeSet<usize> = (0..self.0.attributes.len())
+            .filter(|place| {
+                let released = self
+                    .attribute(*place)
+                    .and_then(|known| known.released_at.as_deref());
+                // A time that nobody can read is long ago.
+                released.is_some_and(|text| {
+                    Time::parse(text)
+                        .is_none_or(|then| then.seconds_to(now) >= u64::from(cool_down_s))
+                })
+            })
+            .collect();
+        for (ordinal, allocation) in (0..=Ordinal::MAX).zip(&mut self.0.allocations) {
+            if allocation.is_some_and(|place| cold.contains(&place)) {
+                *allocation = None;
+                self.0.unallocated.push(ordinal);
+                self.0.sequence_number_for_allocation.remove(&ordinal);
+            }
+        }
+        self.forget_unreferenced();
+    }
+
+    fn forget_unreferenced(&mut self) {
+        let used: BTreeSet<usize> = self.0.allocations.iter().flatten().copied().collect();
+        let places: BTreeMap<usize, usize> = used
+            .iter()
+            .enumerate()
+            .map(|(new, old)| (*old, new))
+            .collect();
+        let mut place = 0;
+        self.0.attributes.retain(|_| {
+            place += 1;
+            used.contains(&(place - 1))
+        });
+        for allocation in &mut self.0.allocations {
+            *allocation = allocation.and_then(|old| places.get(&old).copied());
+        }
+    }
+}
+
+/// How many addresses a block of this range has, if it can be one.
+fn size(cidr: IpNet) -> Option<usize> {
+    let bits = u32::from(cidr.max_prefix_len() - cidr.prefix_len());
+    1_usize
+        .checked_shl(bits)
+        .filter(|size| *size <= BLOCK_ADDRESSES_MAX && bits < usize::BITS)
+}
+
+pub(crate) fn is_reserved(reserved: &[IpNet], address: IpAddr) -> bool {
+    reserved.iter().any(|range| range.contains(&address))
+}
+
+/// Some old handles have a carriage return in them, and what follows is none of them.
+fn clean(handle: &str) -> &str {
+    handle.split('\r').next().unwrap_or_default()
+}
+
+impl Time {
+    fn parse(text: &str) -> Option<Self> {
+        text.parse::<Timestamp>().ok().map(Self)
+    }
+}

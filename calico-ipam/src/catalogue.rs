@@ -1,0 +1,99 @@
+//! The pools and reservations that the store has.
+
+use std::collections::BTreeMap;
+
+use calico_model::{IpPoolSpec, IpReservationSpec, Kind, ParseError, Resource, Spec};
+use calico_store::KeyRange;
+use ipnet::IpNet;
+
+use crate::error::IpamError;
+use crate::pools::Pool;
+use crate::store::Ipam;
+
+/// Every pool, and what is reserved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pools {
+    /// The pools, by name.
+    pub all: Vec<NamedPool>,
+    /// Ranges that nothing is taken from without its being named.
+    pub reserved: Vec<IpNet>,
+}
+
+/// A pool as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedPool {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub spec: IpPoolSpec,
+}
+
+impl Pools {
+    /// The pools of one family that a workload on this node, in this namespace, takes addresses
+    /// from without naming one.
+    pub fn for_workload(
+        &self,
+        ipv6: bool,
+        node: &BTreeMap<String, String>,
+        namespace: Option<&BTreeMap<String, String>>,
+    ) -> Vec<Pool> {
+        let specs = self.all.iter().map(|pool| &pool.spec);
+        Pool::for_workload(specs, ipv6, node, namespace)
+    }
+
+    /// The pool of this name, or of this range, if it is enabled. Which nodes, namespaces and uses it
+    /// is for does not count when it is named.
+    pub fn named(&self, word: &str) -> Result<Pool, IpamError> {
+        let range: Option<IpNet> = word.parse().ok();
+        let mut enabled = self.all.iter().filter(|pool| !pool.spec.disabled);
+        let found = enabled.find_map(|named| {
+            let pool = Pool::of(&named.spec)?;
+            (named.name == word || range == Some(pool.cidr)).then_some(pool)
+        });
+        found.ok_or_else(|| IpamError::UnknownPool(word.to_owned()))
+    }
+
+    /// All pools that addresses may be taken from by name.
+    pub fn enabled(&self) -> Vec<Pool> {
+        let enabled = self.all.iter().filter(|pool| !pool.spec.disabled);
+        enabled.filter_map(|pool| Pool::of(&pool.spec)).collect()
+    }
+}
+
+impl Ipam<'_> {
+    /// The pools and reservations that the store has. A pool that cannot be read is none; a
+    /// reservation that cannot be read is an error, as nobody knows what it keeps free.
+    pub async fn pools(&self) -> Result<Pools, IpamError> {
+        let pools = self.resources::<IpPoolSpec>(Kind::IpPool).await?;
+        let reservations = self.resources::<IpReservationSpec>(Kind::IpReservation);
+        let mut found = Pools::default();
+        for (_, pool) in pools {
+            if let Ok(pool) = pool {
+                found.all.push(NamedPool {
+                    name: pool.metadata.name,
+                    spec: pool.spec,
+                });
+            }
+        }
+        for (key, reservation) in reservations.await? {
+            let spec = reservation
+                .map_err(|error| IpamError::Unreadable { key, error })?
+                .spec;
+            let ranges = spec.reserved_cidrs.iter().map(|range| range.0.trunc());
+            found.reserved.extend(ranges);
+        }
+        Ok(found)
+    }
+
+    async fn resources<S: Spec>(
+        &self,
+        kind: Kind,
+    ) -> Result<Vec<(String, Result<Resource<S>, ParseError>)>, IpamError> {
+        let listing = self.store.list(KeyRange::prefix(kind.prefix())).await?;
+        let items = listing.items.iter().map(|item| {
+            let key = String::from_utf8_lossy(&item.key).into_owned();
+            (key, Resource::parse(&item.value))
+        });
+        Ok(items.collect())
+    }
+}

@@ -1,0 +1,410 @@
+//! Finding what nobody needs or counts any more. Nothing here reads or writes a store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use calico_model::{AffinityOwner, AffinityState, IpamKey};
+use calico_store::Revision;
+use ipnet::IpNet;
+
+use crate::block::{Block, Given};
+use crate::picture::{Picture, Use};
+
+/// Something that is not as it should be, and exactly what of: if any of that changes, it is
+/// something else.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// An address that is taken and that nobody uses.
+    Leak {
+        /// The address, and when it was given.
+        given: Given,
+        /// The handle that it was given to.
+        handle: Option<String>,
+        /// Why nobody uses it.
+        why: Use,
+    },
+    /// Addresses of a block of nobody's that have cooled down.
+    Cooled {
+        /// The block.
+        block: IpNet,
+        /// When it was written.
+        written: Revision,
+    },
+    /// An empty block of a host that has another one.
+    Surplus {
+        /// The host.
+        owner: AffinityOwner,
+        /// The block.
+        block: IpNet,
+        /// Its sequence number.
+        sequence: u64,
+    },
+    /// A block of a node that is gone.
+    Orphan {
+        /// The node.
+        host: String,
+        /// The block.
+        block: IpNet,
+    },
+    /// The mark of a node that is gone.
+    Host(String),
+    /// An affinity to a block that is not there, or somebody else's.
+    Unfounded {
+        /// Whose.
+        owner: AffinityOwner,
+        /// To which block.
+        block: IpNet,
+        /// When the affinity was written.
+        written: Revision,
+        /// When the block was; zero if it is not there.
+        block_written: Revision,
+    },
+    /// A block whose owner has no affinity to it, or one that is not confirmed.
+    Unconfirmed {
+        /// Whose.
+        owner: AffinityOwner,
+        /// The block.
+        block: IpNet,
+        /// When the affinity was written; zero if it is not there.
+        written: Revision,
+        /// When the block was.
+        block_written: Revision,
+    },
+    /// A handle that counts nothing.
+    Idle {
+        /// The handle.
+        handle: String,
+        /// When it was written.
+        written: Revision,
+    },
+    /// A handle that counts other than the block holds.
+    Miscount {
+        /// The handle.
+        handle: String,
+        /// The block.
+        block: IpNet,
+        /// How many addresses of the handle it holds.
+        holds: u32,
+        /// When the handle was written; zero if it is not there.
+        written: Revision,
+        /// When the block was; zero if it is not there.
+        block_written: Revision,
+    },
+}
+
+/// Whether all can be seen that is needed to say that somebody is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    /// It does not say that it is ready, or has nothing that says who is there.
+    #[error("the store does not say that it is ready, or has no nodes: nothing is collected")]
+    Silent,
+    /// It is not the one that was looked at before, by its `clusterGUID`.
+    #[error("the store's clusterGUID is not that of the store before: nothing is collected")]
+    Other,
+}
+
+/// Looks again and again, and tells what has been as it is for long enough.
+#[derive(Debug)]
+pub struct Collector {
+    grace: Duration,
+    /// Since when each has been seen.
+    suspects: BTreeMap<Finding, Instant>,
+    /// Number of the store that is looked at, empty if it has none.
+    cluster_guid: String,
+}
+
+impl Collector {
+    /// Tells what has been seen at least twice, and for so long.
+    pub const fn new(grace: Duration) -> Self {
+        Self {
+            grace,
+            suspects: BTreeMap::new(),
+            cluster_guid: String::new(),
+        }
+    }
+
+    /// Takes a look. Tells what has been the same since a look that is the grace period or more
+    /// ago, and in all looks since.
+    pub fn look(&mut self, now: Instant, picture: &Picture) -> Result<Vec<Finding>, NotReady> {
+        if let Err(why) = self.admits(picture) {
+            self.suspects.clear();
+            return Err(why);
+        }
+        let guid = picture.cluster_guid();
+        if !guid.is_empty() {
+            guid.clone_into(&mut self.cluster_guid);
+        }
+        let mut before = std::mem::take(&mut self.suspects);
+        let mut confirmed = Vec::new();
+        for finding in findings(picture) {
+            let since = before.remove(&finding);
+            let old = since.is_some_and(|since| now.duration_since(since) >= self.grace);
+            if old {
+                confirmed.push(finding.clone());
+            }
+            self.suspects.insert(finding, since.unwrap_or(now));
+        }
+        Ok(confirmed)
+    }
+
+    /// Whether what is seen tells who is gone: as daemons, it goes by one store for as long as it
+    /// runs.
+    fn admits(&self, picture: &Picture) -> Result<(), NotReady> {
+        let guids = [&self.cluster_guid, picture.cluster_guid()];
+        match picture.ready {
+            false => Err(NotReady::Silent),
+            true if guids[0] == guids[1] || guids.iter().any(|guid| guid.is_empty()) => Ok(()),
+            true => Err(NotReady::Other),
+        }
+    }
+
+    /// What was seen in the last look.
+    pub fn suspects(&self) -> impl Iterator<Item = &Finding> {
+        self.suspects.keys()
+    }
+}
+
+/// All that is not as it should be at this moment; some of it only for this moment. In the order in
+/// which it is best mended.
+pub fn findings(picture: &Picture) -> BTreeSet<Finding> {
+    let mut found = BTreeSet::new();
+    for (cidr, block) in &picture.blocks {
+        found.extend(leaks(picture, block));
+        let written = picture.written(&IpamKey::Block(*cidr));
+        let mut cooled = block.clone();
+        cooled.collect(picture.at, picture.config.ip_cooldown_seconds);
+        if block.owner().is_none() && (cooled != *block || cooled.is_empty()) {
+            let block = *cidr;
+            found.insert(Finding::Cooled { block, written });
+        }
+    }
+    found.extend(surplus(picture));
+    found.extend(of_gone_nodes(picture));
+    found.extend(affinities(picture));
+    found.extend(miscounts(picture));
+    found
+}
+
+fn leaks(picture: &Picture, block: &Block) -> Vec<Finding> {
+    let taken = block.value().taken().filter_map(|(address, known)| {
+        let (holder, known) = (block.holder(address)?, known?);
+        let why = picture.use_of(block, address, known);
+        matches!(why, Use::NoEndpoint | Use::NodeGone).then_some(Finding::Leak {
+            given: holder.given,
+            handle: holder.handle,
+            why,
+        })
+    });
+    taken.collect()
+}
+
+/// Empty blocks of hosts that there are, but for one of each family if all are empty.
+fn surplus(picture: &Picture) -> Vec<Finding> {
+    let mut by_host: BTreeMap<(String, bool), Vec<(IpNet, &Block)>> = BTreeMap::new();
+    for (cidr, block) in &picture.blocks {
+        if let Some(AffinityOwner::Host(host)) = block.owner()
+            && picture.nodes.contains(&host)
+        {
+            let ipv6 = cidr.addr().is_ipv6();
+            by_host
+                .entry((host, ipv6))
+                .or_default()
+                .push((*cidr, block));
+        }
+    }
+    let mut found = Vec::new();
+    for ((host, _), blocks) in by_host {
+        let (empty, used): (Vec<_>, Vec<_>) =
+            blocks.into_iter().partition(|(_, block)| block.is_empty());
+        let kept = usize::from(used.is_empty());
+        for (cidr, block) in empty.into_iter().skip(kept) {
+            found.push(Finding::Surplus {
+                owner: AffinityOwner::Host(host.clone()),
+                block: cidr,
+                sequence: block.value().sequence_number,
+            });
+        }
+    }
+    found
+}
+
+/// Blocks and marks of nodes that are gone. An address that another node has borrowed keeps its
+/// block, which is nobody's then.
+fn of_gone_nodes(picture: &Picture) -> Vec<Finding> {
+    let owned = picture
+        .affinities
+        .keys()
+        .filter_map(|(owner, cidr)| match owner {
+            AffinityOwner::Host(host) => Some((host.clone(), *cidr)),
+            AffinityOwner::Virtual(_) => None,
+        });
+    let gone = owned.filter(|(host, _)| picture.is_gone(host));
+    let mut found: Vec<Finding> = gone
+        .map(|(host, block)| Finding::Orphan { host, block })
+        .collect();
+    let marks = picture.hosts.iter().filter(|host| picture.is_gone(host));
+    found.extend(marks.cloned().map(Finding::Host));
+    found
+}
+
+/// Affinities that do not say what the blocks say. Virtual owners look after theirs themselves.
+fn affinities(picture: &Picture) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let lives = |owner: &AffinityOwner| match owner {
+        AffinityOwner::Host(host) => picture.nodes.contains(host),
+        AffinityOwner::Virtual(_) => false,
+    };
+    let times = |owner: &AffinityOwner, block: IpNet| {
+        let affinity = IpamKey::Affinity {
+            owner: owner.clone(),
+            block,
+        };
+        let (affinity, block) = (affinity, IpamKey::Block(block));
+        (picture.written(&affinity), picture.written(&block))
+    };
+    for (owner, cidr) in picture.affinities.keys().filter(|(owner, _)| lives(owner)) {
+        let (written, block_written) = times(owner, *cidr);
+        let block = picture.blocks.get(cidr);
+        // One that cannot be read is somebody's, nobody knows whose.
+        let unread = block.is_none() && block_written != Revision::ZERO;
+        if !unread && block.and_then(Block::owner).as_ref() != Some(owner) {
+            found.push(Finding::Unfounded {
+                owner: owner.clone(),
+                block: *cidr,
+                written,
+                block_written,
+            });
+        }
+    }
+    for (cidr, block) in &picture.blocks {
+        let Some(owner) = block.owner().filter(lives) else {
+            continue;
+        };
+        let (written, block_written) = times(&owner, *cidr);
+        let affinity = picture.affinities.get(&(owner.clone(), *cidr));
+        let unread = affinity.is_none() && written != Revision::ZERO;
+        let confirmed =
+            affinity.is_some_and(|known| known.state == AffinityState::Confirmed && !known.deleted);
+        if !unread && !confirmed {
+            found.push(Finding::Unconfirmed {
+                owner,
+                block: *cidr,
+                written,
+                block_written,
+            });
+        }
+    }
+    found
+}
+
+fn miscounts(picture: &Picture) -> Vec<Finding> {
+    let mut held: BTreeMap<(&str, IpNet), u32> = BTreeMap::new();
+    let holders: Vec<(IpNet, String)> = picture
+        .blocks
+        .iter()
+        .flat_map(|(cidr, block)| {
+            let taken = block.value().taken();
+            let handles = taken.filter_map(|(address, _)| block.holder(address)?.handle);
+            handles.map(|handle| (*cidr, handle))
+        })
+        .collect();
+    for (cidr, handle) in &holders {
+        *held.entry((handle, *cidr)).or_default() += 1;
+    }
+    let counted = picture.handles.iter().flat_map(|(id, handle)| {
+        let counts = handle.block.iter();
+        counts.map(|(cidr, count)| ((id.as_str(), *cidr), *count))
+    });
+    let counted: BTreeMap<(&str, IpNet), u32> = counted.collect();
+    let both: BTreeSet<_> = held.keys().chain(counted.keys()).copied().collect();
+    let mut found = Vec::new();
+    for (id, cidr) in both {
+        let holds = held.get(&(id, cidr)).copied();
+        let written = picture.written(&IpamKey::Handle(id.to_owned()));
+        let block_written = picture.written(&IpamKey::Block(cidr));
+        let unread = !picture.handles.contains_key(id) && written != Revision::ZERO
+            || !picture.blocks.contains_key(&cidr) && block_written != Revision::ZERO;
+        if !unread && holds != counted.get(&(id, cidr)).copied() {
+            found.push(Finding::Miscount {
+                handle: id.to_owned(),
+                block: cidr,
+                holds: holds.unwrap_or_default(),
+                written,
+                block_written,
+            });
+        }
+    }
+    for (id, handle) in &picture.handles {
+        if handle.block.is_empty() {
+            found.push(Finding::Idle {
+                handle: id.clone(),
+                written: picture.written(&IpamKey::Handle(id.clone())),
+            });
+        }
+    }
+    found
+}
+
+impl Finding {
+    /// The address, if it is about one.
+    pub const fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Leak { given, .. } => Some(given.address),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = |handle: &Option<String>| handle.clone().unwrap_or_else(|| "nobody".into());
+        match self {
+            Self::Leak {
+                given,
+                handle,
+                why: Use::NodeGone,
+            } => write!(
+                f,
+                "{} of {} is leaked: its node is gone",
+                given.address,
+                named(handle)
+            ),
+            Self::Leak { given, handle, .. } => write!(
+                f,
+                "{} of {} is leaked: no endpoint has it",
+                given.address,
+                named(handle)
+            ),
+            Self::Cooled { block, .. } => {
+                write!(f, "block {block} is nobody's and has addresses to forget")
+            }
+            Self::Surplus { owner, block, .. } => {
+                write!(f, "block {block} of {owner} is empty, and not its only one")
+            }
+            Self::Orphan { host, block } => {
+                write!(f, "block {block} belongs to node {host}, which is gone")
+            }
+            Self::Host(host) => write!(f, "node {host} is gone, and still marked as a host"),
+            Self::Unfounded { owner, block, .. } => {
+                write!(
+                    f,
+                    "{owner} has an affinity to block {block}, which is not its own"
+                )
+            }
+            Self::Unconfirmed { owner, block, .. } => {
+                write!(f, "{owner} has no confirmed affinity to its block {block}")
+            }
+            Self::Idle { handle, .. } => write!(f, "handle {handle} counts nothing"),
+            Self::Miscount {
+                handle,
+                block,
+                holds,
+                ..
+            } => write!(
+                f,
+                "handle {handle} does not count the {holds} addresses that it has in block {block}"
+            ),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Everything that address management concerns, read together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use calico_model::{
+    AffinityOwner, AllocationAttribute, AllocationBlock, BlockAffinity, ClusterInformationSpec,
+    EndpointName, IPAM_PREFIX, IpamConfig, IpamHandle, IpamKey, Key, Kind, NodeSpec, ParseError,
+    Resource, Spec, WorkloadEndpointSpec,
+};
+use calico_store::{KeyRange, Listing, Revision};
+use ipnet::IpNet;
+
+use crate::block::Block;
+use crate::catalogue::Pools;
+use crate::error::IpamError;
+use crate::store::{Ipam, Time};
+
+/// Blocks, affinities and handles beside the nodes and endpoints that use them.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    /// When it was taken.
+    pub at: Time,
+    /// Whether the store is to be acted upon: it says so, and has not just been emptied.
+    pub ready: bool,
+    /// What the store says of itself, and when that was written.
+    pub information: Option<(ClusterInformationSpec, Revision)>,
+    /// The settings.
+    pub config: IpamConfig,
+    /// Pools and reservations.
+    pub pools: Pools,
+    /// The blocks.
+    pub blocks: BTreeMap<IpNet, Block>,
+    /// The affinities.
+    pub affinities: BTreeMap<(AffinityOwner, IpNet), BlockAffinity>,
+    /// The handles.
+    pub handles: BTreeMap<String, IpamHandle>,
+    /// Hosts that have a mark of their own.
+    pub hosts: BTreeSet<String>,
+    /// The nodes that there are.
+    pub nodes: BTreeSet<String>,
+    /// Who uses an address: endpoints, and nodes for their tunnels.
+    pub users: BTreeMap<IpAddr, BTreeSet<String>>,
+    /// The nodes that endpoints are on, by what those say.
+    pub busy: BTreeSet<String>,
+    /// Keys that cannot be read, and why.
+    pub unreadable: Vec<(String, String)>,
+    /// Nodes with endpoints that cannot be read; `None` if it cannot be told which they are.
+    pub obscure: Option<BTreeSet<String>>,
+    written: BTreeMap<IpamKey, Revision>,
+}
+
+/// What is known of the use of an address that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Use {
+    /// An endpoint has it, or a tunnel of a node.
+    Used,
+    /// It is kept for something that is no endpoint: a tunnel to be, a plugin that writes none,
+    /// Windows, a load balancer, somebody who has said nothing of himself.
+    Kept,
+    /// It was given on a node that there is, and no endpoint has it.
+    NoEndpoint,
+    /// It was given on a node that is gone.
+    NodeGone,
+}
+
+/// The attribute that names the node that an address was given on.
+pub const NODE: &str = "node";
+/// The attribute that tells what an address is for if it is for no workload.
+pub const TYPE: &str = "type";
+
+/// What addresses of nodes are for.
+const TUNNELS: [&str; 5] = [
+    "ipipTunnelAddress",
+    "vxlanTunnelAddress",
+    "vxlanV6TunnelAddress",
+    "wireguardTunnelAddress",
+    "wireguardV6TunnelAddress",
+];
+
+/// What addresses are for that a plugin of ours gave to one which writes no endpoints.
+pub const OTHER_PLUGIN: &str = "plugin:";
+
+impl Picture {
+    /// When a key was last written; zero if it is not there.
+    pub(crate) fn written(&self, key: &IpamKey) -> Revision {
+        self.written.get(key).copied().unwrap_or_default()
+    }
+
+    /// Which store it is; empty if it does not say so.
+    pub fn cluster_guid(&self) -> &str {
+        let said = self.information.as_ref();
+        said.map_or("", |(said, _)| &said.cluster_guid)
+    }
+
+    /// When a handle was written; zero if it is not there.
+    pub fn handle_written(&self, handle: &str) -> Revision {
+        self.written(&IpamKey::Handle(handle.to_owned()))
+    }
+
+    /// Whether a node is gone for sure, with all endpoints on it.
+    pub(crate) fn is_gone(&self, node: &str) -> bool {
+        let obscure = self.obscure.as_ref();
+        let seen = obscure.is_some_and(|nodes| !nodes.contains(node));
+        seen && !self.nodes.contains(node) && !self.busy.contains(node)
+    }
+
+    /// What is known of the use of an address that is taken, from what its block says of it.
+    pub fn use_of(&self, block: &Block, address: IpAddr, known: &AllocationAttribute) -> Use {
+        if self.users.contains_key(&address) {
+            return Use::Used;
+        }
+        let of_host = !matches!(block.owner(), Some(AffinityOwner::Virtual(_)));
+        let (node, kind) = (known.active_owner.get(NODE), known.active_owner.get(TYPE));
+        let judged = kind
+            .is_none_or(|kind| TUNNELS.contains(&kind.as_str()) || kind.starts_with(OTHER_PLUGIN));
+        let (Some(node), true) = (node, of_host && judged) else {
+            return Use::Kept;
+        };
+        let obscure = self.obscure.as_ref();
+        if obscure.is_none_or(|nodes| nodes.contains(node)) {
+            return Use::Kept;
+        }
+        match (self.nodes.contains(node), kind) {
+            (false, _) => Use::NodeGone,
+            (true, Some(_)) => Use::Kept,
+            (true, None) => Use::NoEndpoint,
+        }
+    }
+
+    fn of(at: Time) -> Self {
+        Self {
+            at,
+            ready: true,
+            information: None,
+            config: IpamConfig::default(),
+            pools: Pools::default(),
+            blocks: BTreeMap::new(),
+            affinities: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            hosts: BTreeSet::new(),
+            nodes: BTreeSet::new(),
+            users: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            unreadable: Vec::new(),
+            obscure: Some(BTreeSet::new()),
+            written: BTreeMap::new(),
+        }
+    }
+
+    fn own_keys(&mut self, listing: Listing) {
+        for found in listing.items {
+            let text = String::from_utf8_lossy(&found.key).into_owned();
+            let Ok(key) = text.parse::<IpamKey>() else {
+                continue;
+            };
+            self.written.insert(key.clone(), found.mod_revision);
+            if let Err(why) = self.own_value(key, &found.value) {
+                self.unreadable.push((text, why));
+            }
+        }
+    }
+
+    fn own_value(&mut self, key: IpamKey, value: &[u8]) -> Result<(), String> {
+        let told = |error: ParseError| error.to_string();
+        match key {
+            IpamKey::Block(cidr) => {
+                let block = AllocationBlock::parse(value).map_err(told)?;
+                let block = Block::stored(block).map_err(|fault| fault.to_string())?;
+                self.blocks.insert(cidr, block);
+            }
+            IpamKey::Affinity { owner, block } => {
+                let affinity = BlockAffinity::parse(value).map_err(told)?;
+                self.affinities.insert((owner, block), affinity);
+            }
+            IpamKey::Handle(id) => {
+                let handle = IpamHandle::parse(value).map_err(told)?;
+                self.handles.insert(id, handle);
+            }
+            IpamKey::Host(name) => {
+                self.hosts.insert(name);
+            }
+            IpamKey::Config => self.config = IpamConfig::parse(value).map_err(told)?,
+        }
+        Ok(())
+    }
+
+    /// The resources that can be read, with their names.
+    fn resources<S: Spec>(&mut self, listing: &Listing) -> Vec<(String, Option<Resource<S>>)> {
+        let mut found = Vec::new();
+        for item in &listing.items {
+            let text = String::from_utf8_lossy(&item.key).into_owned();
+            let Ok(Key::Resource(key)) = text.parse::<Key>() else {
+                continue;
+            };
+            let resource = Resource::parse(&item.value);
+            if let Err(error) = &resource {
+                self.unreadable.push((text, error.to_string()));
+            }
+            found.push((key.name().to_owned(), resource.ok()));
+        }
+        found
+    }
+
+    fn endpoints(&mut self, listing: &Listing) {
+        for (name, endpoint) in self.resources::<WorkloadEndpointSpec>(listing) {
+            let parts = name.parse::<EndpointName>().ok();
+            let node = parts.map(|parts| parts.node().to_owned());
+            let Some(endpoint) = endpoint else {
+                self.obscure = self.obscure.take().zip(node).map(|(mut nodes, node)| {
+                    nodes.insert(node);
+                    nodes
+                });
+                continue;
+            };
+            self.busy.extend(node);
+            self.busy.insert(endpoint.spec.node.clone());
+            let user = format!("Workload({}/{name})", endpoint.metadata.namespace);
+            for network in &endpoint.spec.ip_networks {
+                self.uses(network.address(), &user);
+            }
+        }
+    }
+
+    fn all_nodes(&mut self, listing: &Listing) {
+        for (name, node) in self.resources::<NodeSpec>(listing) {
+            let user = format!("Node({name})");
+            let tunnels = node.iter().flat_map(|node| node.spec.tunnel_addresses());
+            for address in tunnels {
+                self.uses(address, &user);
+            }
+            self.nodes.insert(name);
+        }
+    }
+
+    fn information(&mut self, listing: &Listing) {
+        let found = self.resources::<ClusterInformationSpec>(listing);
+        for ((name, said), item) in found.into_iter().zip(&listing.items) {
+            if name == "default" {
+                self.information = said.map(|said| (said.spec, item.mod_revision));
+            }
+        }
+    }
+
+    fn uses(&mut self, address: IpAddr, user: &str) {
+        let users = self.users.entry(address).or_default();
+        users.insert(user.to_owned());
+    }
+}
+
+impl Ipam<'_> {
+    /// Reads everything. What uses addresses is read after what says that they are taken, so that
+    /// whoever had taken an address by then, and said so, is seen.
+    pub async fn picture(&self) -> Result<Picture, IpamError> {
+        let mut picture = Picture::of(self.now());
+        let list = async |prefix: String| self.store.list(KeyRange::prefix(prefix)).await;
+        picture.own_keys(list(IPAM_PREFIX.to_owned()).await?);
+        picture.pools = self.pools().await?;
+        picture.all_nodes(&list(Kind::Node.prefix()).await?);
+        picture.endpoints(&list(Kind::WorkloadEndpoint.prefix()).await?);
+        picture.information(&list(Kind::ClusterInformation.prefix()).await?);
+        // A store without nodes, but with blocks of hosts, is one that is being filled again.
+        let emptied = picture.nodes.is_empty() && !picture.blocks.is_empty();
+        let said = picture.information.as_ref();
+        picture.ready = !emptied && said.is_some_and(|(said, _)| said.is_ready());
+        Ok(picture)
+    }
+}

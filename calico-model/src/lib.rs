@@ -1,0 +1,117 @@
+//! The data model that the suite shares with Calico: where things live in the store, and what
+//! their values look like.
+//!
+//! - [`Key`] parses and writes the paths of the keyspace: resources, status keys, those of address
+//!   management, everything else kept as it is.
+//! - [`Resource`] is the envelope of a resource around its spec ([`NodeSpec`],
+//!   [`WorkloadEndpointSpec`], [`BgpPeerSpec`], …). Reading is tolerant: fields that are not known
+//!   here are kept and written back. Writing is strict: [`Resource::encode`] refuses what breaks
+//!   the model, and each [`Invalid`] names its field.
+//! - [`Selector`] reads selectors and tells what they match.
+//! - [`IpamKey`] with [`AllocationBlock`], [`BlockAffinity`] and [`IpamHandle`] is what address
+//!   management keeps.
+//! - [`StatusKey`] with [`HostStatus`] and [`EndpointStatus`] is what the agent reports, and
+//!   [`EndpointFile`] what it tells its host.
+//! - [`FabricKey`] with [`Registration`] is what Cambric's daemons keep beside Calico's keys.
+//!
+//! ```
+//! use calico_model::{Key, NodeSpec, Resource};
+//!
+//! let key: Key = "/calico/resources/v3/projectcalico.org/nodes/node1".parse()?;
+//! let value = br#"{"kind": "Node", "apiVersion": "projectcalico.org/v3",
+//!     "metadata": {"name": "node1", "labels": {"rack": "r1"}},
+//!     "spec": {"bgp": {"ipv4Address": "10.0.0.11/24"}}}"#;
+//! let mut node: Resource<NodeSpec> = Resource::parse(value)?;
+//! assert!(matches!(key, Key::Resource(key) if key == node.key()?));
+//!
+//! let selector: calico_model::Selector = "rack in {'r1', 'r2'}".parse()?;
+//! assert!(selector.matches(&node.metadata.labels));
+//!
+//! let bgp = node.spec.bgp.as_mut().expect("speaks BGP");
+//! bgp.ipv4_address = Some("10.0.0.12/24".parse()?);
+//! assert!(node.encode().is_ok());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Nothing here does I/O, reads a clock or draws a random number.
+
+mod endpoint_file;
+mod fabric;
+mod ipam;
+mod key;
+mod lenient;
+mod limits;
+mod resource;
+mod schema;
+mod selector;
+mod status;
+mod validate;
+mod value;
+
+pub use endpoint_file::EndpointFile;
+pub use fabric::{
+    ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, FabricKeyError, FabricValueError,
+    ReflectorState, Registration,
+};
+pub use ipam::block::{AllocationAttribute, AllocationBlock, Ordinal};
+pub use ipam::{
+    AffinityOwner, AffinityState, BlockAffinity, IPAM_PREFIX, IpamConfig, IpamHandle, IpamKey,
+    IpamKeyError,
+};
+pub use key::endpoint_name::{EndpointName, EndpointNameError};
+pub use key::kind::{Kind, Scope};
+pub use key::{Key, KeyError, RESOURCES_PREFIX, ResourceKey};
+pub use limits::{
+    AS_PATH_PREPENDS_MAX, COMMUNITIES_MAX, COOL_DOWN_S_MAX, FILTER_OPERATIONS_MAX, HOST_BLOCKS_MAX,
+    INTERFACE_NAME_OCTETS_MAX, LABEL_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX,
+    PREFIX_ADVERTISEMENTS_MAX, REFLECTOR_WEIGHT_DEFAULT, ROUTE_PRIORITY_MAX, SELECTOR_DEPTH_MAX,
+    SELECTOR_OCTETS_MAX,
+};
+pub use resource::bgp_configuration::{
+    BGP_PORT, BgpConfigurationSpec, BindMode, CidrBlock, ClusterRoutes, DEFAULT_AS_NUMBER,
+    DEFAULT_CONFIGURATION, DEFAULT_ROUTE_PRIORITY, LoadBalancerAggregation, NamedCommunity,
+    PrefixAdvertisement,
+};
+pub use resource::bgp_filter::{
+    BgpFilterRule, BgpFilterSpec, CommunityMatch, FilterAction, FilterOperation, MatchOperator,
+    PeerType, PrefixLength, RouteSource,
+};
+pub use resource::bgp_peer::{
+    BgpPassword, BgpPeerSpec, NextHopMode, ReversePeering, SecretKeyRef, SourceAddress,
+};
+pub use resource::cluster_information::ClusterInformationSpec;
+pub use resource::felix_configuration::{EndpointToHostAction, FelixConfigurationSpec};
+pub use resource::ip_pool::{EncapsulationMode, IpPoolSpec};
+pub use resource::ip_reservation::IpReservationSpec;
+pub use resource::ipam_configuration::{AddressPersistence, IpamConfigurationSpec};
+pub use resource::network_policy::{
+    GlobalNetworkPolicySpec, NetworkPolicySpec, PolicySpec, PolicyType, TierSpec,
+};
+pub use resource::network_set::{HostEndpointSpec, NetworkSetSpec};
+pub use resource::node::{
+    NodeAddress, NodeBgp, NodeInterface, NodeSpec, NodeWireguard, OrchRef, cluster_id,
+};
+pub use resource::policy::DEFAULT_TIER;
+pub use resource::profile::{DEFAULT_ALLOW_PROFILE, ProfileSpec};
+pub use resource::rule::{
+    Action, EntityRule, IcmpMatch, Port, Protocol, Rule, ServiceAccountMatch,
+};
+pub use resource::shown::shown;
+pub use resource::strict::{encode_over, encode_strict};
+pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
+pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};
+pub use schema::{
+    Declared, Program, Standing, UnsupportedField, declared, unsupported_fields,
+    unsupported_in_rule,
+};
+pub use selector::{Selector, SelectorError};
+pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
+pub use validate::{Invalid, Problem};
+pub use value::asn::AsNumber;
+pub use value::community::Community;
+pub use value::duration::GoDuration;
+pub use value::mac::Mac;
+pub use value::network::Network;
+pub use value::peer_address::PeerAddress;
+pub use value::timestamp::rfc3339_utc;
+pub use value::uid::uid_from_random;

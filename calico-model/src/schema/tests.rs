@@ -1,0 +1,244 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::unsupported::in_rule;
+use super::*;
+
+/// Kind, path and type of every field of Calico's schema.
+fn calico() -> impl Iterator<Item = (Kind, &'static str, &'static str)> {
+    let lines = include_str!("calico.txt").lines();
+    let lines = lines.filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [kind, path, holds] = *words else {
+            panic!("three words: {line}");
+        };
+        let kind = Kind::from_name(kind).unwrap_or_else(|| panic!("a kind: {line}"));
+        (kind, path, holds)
+    })
+}
+
+/// What is declared of a field: of itself, of one of its parts, or of what it is a part of.
+fn standing(kind: Kind, path: &str) -> Option<Standing> {
+    let all = declared(kind);
+    let is_part = |whole: &str, part: &str| {
+        let rest = part.strip_prefix(whole);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.') || rest.starts_with('['))
+    };
+    let found = all
+        .iter()
+        .find(|one| is_part(&one.path, path) || is_part(path, &one.path));
+    found.map(|one| one.standing)
+}
+
+/// A value of the type that asks for something.
+fn sample(holds: &str) -> Value {
+    match holds {
+        "bool" => json!(true),
+        "number" => json!(7),
+        "duration" => json!("7s"),
+        "map" | "object" => json!({"name": "b"}),
+        _ => json!("named"),
+    }
+}
+
+/// A resource in which this one field is set.
+fn resource(path: &str, value: Value) -> Value {
+    let mut value = value;
+    for part in path.split('.').rev() {
+        let (name, is_list) = match part.strip_suffix("[]") {
+            Some(name) => (name, true),
+            None => (part, false),
+        };
+        value = if is_list { json!([value]) } else { value };
+        value = json!({ name: value });
+    }
+    value
+}
+
+#[test]
+fn every_field_of_calico_is_declared() {
+    let mut count = BTreeMap::new();
+    for (kind, path, _) in calico() {
+        assert!(standing(kind, path).is_some(), "{kind} {path} is missing");
+        *count.entry(kind).or_insert(0) += 1;
+    }
+    // No kind is forgotten on either side.
+    for kind in Kind::ALL {
+        assert!(count.contains_key(kind), "{kind}");
+    }
+}
+
+#[test]
+fn every_unsupported_field_of_calico_is_reported() {
+    let mut reported = 0;
+    for (kind, path, holds) in calico() {
+        let value = resource(path, sample(holds));
+        let found = unsupported_fields(kind, &value);
+        let plain: Vec<String> = found
+            .iter()
+            .map(|one| one.field.replace("[0]", "[]"))
+            .collect();
+        match standing(kind, path) {
+            Some(Standing::Unsupported { due, reason }) => {
+                let is_named = plain.iter().any(|field| path.starts_with(field.as_str()));
+                assert!(is_named, "{kind} {path}: {found:?}");
+                assert!(found.iter().all(|one| one.due == due), "{kind} {path}");
+                assert!(found.iter().all(|one| one.reason.starts_with(reason)));
+                reported += 1;
+            }
+            _ => assert_eq!(found, [], "{kind} {path} has an effect"),
+        }
+    }
+    assert!(reported > 300, "{reported}");
+}
+
+#[test]
+fn unset_fields_are_not_reported() {
+    for (kind, path, holds) in calico() {
+        let whole = unsupported_fields(kind, &json!({"spec": {}}));
+        let is_condition = path.contains(".services") || path.contains(".http");
+        if !whole.is_empty() || is_condition {
+            continue; // Nothing of the kind is supported; an empty condition may still match.
+        }
+        let unset = match holds {
+            "bool" => json!(false),
+            "number" | "port" if kind != Kind::FelixConfiguration => json!(0),
+            _ => Value::Null,
+        };
+        let found = unsupported_fields(kind, &resource(path, unset));
+        assert_eq!(found, [], "{kind} {path}");
+    }
+}
+
+#[test]
+fn unknown_fields_are_reported_at_any_depth() {
+    for (kind, field, place) in [
+        (Kind::NetworkPolicy, "spec.new", "spec.new"),
+        (
+            Kind::NetworkPolicy,
+            "spec.ingress[].new",
+            "spec.ingress[0].new",
+        ),
+        (
+            Kind::Profile,
+            "spec.egress[].destination.serviceAccounts.new",
+            "spec.egress[0].destination.serviceAccounts.new",
+        ),
+        (
+            Kind::GlobalNetworkPolicy,
+            "spec.ingress[].icmp.new",
+            "spec.ingress[0].icmp.new",
+        ),
+        (Kind::Tier, "spec.new", "spec.new"),
+        (Kind::NetworkSet, "spec.new", "spec.new"),
+        (Kind::FelixConfiguration, "spec.new", "spec.new"),
+        (Kind::BgpPeer, "spec.password.new", "spec.password.new"),
+        (Kind::IpPool, "spec.new", "spec.new"),
+    ] {
+        let found = unsupported_fields(kind, &resource(field, json!("x")));
+        let fields: Vec<&str> = found.iter().map(|one| one.field.as_str()).collect();
+        assert_eq!(fields, [place], "{kind}");
+    }
+}
+
+#[test]
+fn rule_with_unsupported_condition_names_its_closed_side() {
+    for (action, instead) in [
+        ("Allow", "the rule is left out"),
+        ("Log", "the rule is left out"),
+        ("Deny", "all that comes to this rule is dropped"),
+        ("Pass", "all that comes to this rule is dropped"),
+    ] {
+        let rule = json!({"action": action, "destination": {"ports": [80, "www"]}});
+        let policy = json!({"spec": {"ingress": [rule]}});
+        let found = unsupported_fields(Kind::NetworkPolicy, &policy);
+        let reasons: Vec<&str> = found.iter().map(|one| one.reason.as_str()).collect();
+        assert_eq!(
+            reasons,
+            [format!("named ports are not supported; {instead}")]
+        );
+    }
+}
+
+#[test]
+fn rule_that_cannot_be_checked_is_unsupported() {
+    let readable = |value| in_rule(Ok::<_, fmt::Error>(value));
+    assert_eq!(readable(json!({"action": "Allow"})), None);
+    assert!(readable(json!("Allow")).is_some());
+    let found = in_rule(Err(fmt::Error)).expect("an unsupported field");
+    assert!(found.reason.starts_with("the rule cannot be checked"));
+}
+
+#[test]
+fn vxlan_enabled_is_reported_with_the_effect_it_has() {
+    let value = json!({"metadata": {"name": "default"}, "spec": {"vxlanEnabled": true}});
+    let found = unsupported_fields(Kind::FelixConfiguration, &value);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].reason.contains("turns on the check"), "{found:?}");
+}
+
+#[test]
+fn felix_configuration_of_another_name_is_reported() {
+    for (name, count) in [("default", 0), ("node.n1", 0), ("racks", 1)] {
+        let value = json!({"metadata": {"name": name}, "spec": {"ipv6Support": false}});
+        let found = unsupported_fields(Kind::FelixConfiguration, &value);
+        assert_eq!(found.len(), count, "{name}");
+    }
+}
+
+/// The operators' page: for each kind what supports its fields.
+fn page() -> String {
+    use std::fmt::Write as _;
+    let mut page = String::from(
+        "# Fields of resources\n\n\
+         Which program supports which field of Calico's schema. Made from the table in\n\
+         `calico-model/src/schema` by a test. `cambric apply` warns about a field without effect,\n\
+         `cambric get` notes it, and the program in brackets lists it in `cambric show status`.\n\
+         An unknown field is refused by `cambric apply`. Where another writer stored one, it is\n\
+         reported, and a rule that has one is closed. Ports by number and range are supported\n\
+         where only named ports are not.\n",
+    );
+    for kind in Kind::ALL {
+        let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+        for one in declared(*kind) {
+            let words = match one.standing {
+                Standing::Supported(program) => format!("supported by {}", program.name()),
+                Standing::Record => "a record that nothing acts on".to_owned(),
+                Standing::Unsupported { due, reason } => {
+                    let due = due.map(|due| format!(" ({})", due.name()));
+                    format!("**no effect**{}: {reason}", due.unwrap_or_default())
+                }
+            };
+            let path = format!("`{}`", one.path.trim_start_matches("spec."));
+            match groups.iter_mut().find(|(known, _)| *known == words) {
+                Some((_, paths)) => paths.push(path),
+                None => groups.push((words, vec![path])),
+            }
+        }
+        let _ = write!(page, "\n## {kind}\n\n");
+        let is_one = groups.len() == 1;
+        for (words, paths) in groups {
+            let _ = match is_one {
+                true => writeln!(page, "* all fields: {words}"),
+                false => writeln!(page, "* {words}: {}", paths.join(", ")),
+            };
+        }
+    }
+    page
+}
+
+#[test]
+fn operators_page_matches_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate/fields.md");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, page()).expect("docs/operate can be written");
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        written == page(),
+        "run the test with UPDATE_EXPECT=1 and commit the page"
+    );
+}

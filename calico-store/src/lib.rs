@@ -1,0 +1,74 @@
+//! The shared store and bus of a fabric.
+//!
+//! - [`Store`] is the port: reads at a revision, transactions, watches from a revision, leases;
+//!   shaped by etcd v3.
+//! - [`Core`] is a small store with a history, a plain value without I/O or clock; [`Local`] gives
+//!   it an owner task and the port.
+//! - [`EtcdStore`] is the port over the network: to etcd, or to [`serve`], which speaks the etcd
+//!   v3 API over a core.
+//! - [`Mirror`] keeps up with some ranges of a store and tells what changed, never going back in
+//!   time; [`Follower`] runs it against a port.
+//! - [`manifests`] reads YAML, and fills a store from a directory of it.
+//! - [`resources`] creates, replaces, reads and deletes resources as Calico's clients do.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use calico_store::{Change, KeyRange, LeaseId, Local, Status, Store, Update, follow};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A store within this process; EtcdStore::connect has the same port.
+//! let store: Arc<dyn Store> = Arc::new(Local::empty());
+//! store.put("/fabric/a".into(), "1".into(), LeaseId::NONE).await?;
+//!
+//! let mut follower = follow(Arc::clone(&store), [KeyRange::prefix("/fabric/")], 7);
+//! let mut known = Vec::new();
+//! loop {
+//!     for update in follower.next().await {
+//!         match update {
+//!             Update::Change(Change::Put(item)) => known.push((item.key, item.value)),
+//!             Update::Change(Change::Delete(key)) => known.retain(|(known, _)| *known != key),
+//!             Update::Status(Status::InSync) => {
+//!                 assert_eq!(known, [("/fabric/a".into(), "1".into())]);
+//!                 return Ok(()); // a daemon acts now, and goes on
+//!             }
+//!             Update::Status(_) => {}
+//!         }
+//!     }
+//! }
+//! # }
+//! ```
+
+mod beside;
+pub mod core;
+mod error;
+mod etcd;
+mod kept;
+mod kv;
+pub mod limits;
+mod local;
+mod made;
+pub mod manifests;
+pub mod mirror;
+mod octets;
+mod port;
+mod random;
+pub mod resources;
+pub mod serve;
+mod txn;
+mod wire;
+
+pub use crate::core::{Core, CoreConfig, Faults};
+pub use error::Error;
+pub use etcd::{EtcdOptions, EtcdStore, OptionFault, Password, TlsFiles};
+pub use kept::KeptError;
+pub use kv::{
+    Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
+    Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,
+};
+pub use local::Local;
+pub use mirror::follow::{Follower, follow, follow_ready};
+pub use mirror::keep::SnapshotOptions;
+pub use mirror::{Change, Mirror, Status, Unready, Update};
+pub use port::{Answer, Prober, Store, Watch, WatchRequest};
+pub use txn::{Compare, CompareWith, Comparison, Delete, Op, OpReply, Put, Txn, TxnReply};

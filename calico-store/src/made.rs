@@ -1,0 +1,41 @@
+//! What a resource is given when it is created.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use calico_model::{rfc3339_utc, uid_from_random};
+use serde_json::{Value, json};
+
+/// Adds what a resource is given when it is created, or has been given, and what others report.
+pub(crate) fn complete(mut value: Value, stored: &Value) -> Value {
+    for (field, made) in [
+        ("uid", new_uid as fn() -> String),
+        ("creationTimestamp", now),
+    ] {
+        let given = value["metadata"].get(field).is_some();
+        if !given {
+            let kept = stored["metadata"].get(field).cloned();
+            value["metadata"][field] = kept.unwrap_or_else(|| json!(made()));
+        }
+    }
+    if let (None, Some(status)) = (value.get("status"), stored.get("status")) {
+        value["status"] = status.clone();
+    }
+    value
+}
+
+/// A random UUID.
+pub(crate) fn new_uid() -> String {
+    // Without randomness the id is that of time: unique enough for a store that one process fills.
+    let octets = crate::random::octets().unwrap_or_else(|_| since_epoch().as_nanos().to_be_bytes());
+    uid_from_random(octets)
+}
+
+fn now() -> String {
+    rfc3339_utc(since_epoch().as_secs())
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}

@@ -1,0 +1,524 @@
+//! Resources over a store: created, replaced, applied, read and deleted as Calico's clients do.
+//!
+//! What the model cannot check by looking at one resource is checked here: pools that overlap, the
+//! tier of a policy, what only the daemons may write. Resources are JSON objects, given as people
+//! write them and shown as [`calico_model::shown`] has them.
+
+mod initialize;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use calico_model::{
+    DEFAULT_ALLOW_PROFILE, EncodeError, Kind, ParseError, ProfileSpec, Resource, ResourceKey,
+    Scope, encode_over, encode_strict, shown,
+};
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+use crate::kv::{KeyRange, KeyValue, LeaseId, Revision};
+use crate::limits::REPLACE_ATTEMPTS_MAX;
+use crate::made::complete;
+use crate::port::Store;
+
+pub use rules::Planned;
+
+/// The resources of a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Resources {
+    store: Arc<dyn Store>,
+}
+
+/// A stored resource.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// Where it lives.
+    pub key: ResourceKey,
+    /// The resource as people see it.
+    pub value: Value,
+    /// When it was last written.
+    pub revision: Revision,
+}
+
+/// The stored resources of a kind.
+#[derive(Debug, Default)]
+pub struct Items {
+    /// Those that can be read, in the order of their keys.
+    pub items: Vec<Item>,
+    /// Those that cannot: key, and why.
+    pub unreadable: Vec<(String, ParseError)>,
+    /// As of when.
+    pub revision: Revision,
+}
+
+/// Why something was not done to a resource.
+#[derive(Debug, thiserror::Error)]
+pub enum ResourceError {
+    /// It is there already.
+    #[error("{} already exists", named(.0))]
+    Exists(ResourceKey),
+    /// It is not there.
+    #[error("{} does not exist", named(.0))]
+    Missing(ResourceKey),
+    /// It has been written since it was read.
+    #[error(
+        "{}: resource version {given} is out of date, the latest is {latest}: somebody else has \
+         written it; read it again and make the change there",
+        named(.key)
+    )]
+    Stale {
+        /// Which.
+        key: ResourceKey,
+        /// The version that the change was made to.
+        given: String,
+        /// The version that is stored.
+        latest: Revision,
+    },
+    /// Others wrote it again and again.
+    #[error("{}: others write it at the same time; try again", named(.0))]
+    Contended(ResourceKey),
+    /// It must not be done.
+    #[error("{}: {reason}", named(.key))]
+    Refused {
+        /// To which.
+        key: ResourceKey,
+        /// Why not.
+        reason: Cow<'static, str>,
+    },
+    /// The resource breaks the model.
+    #[error(transparent)]
+    Invalid(#[from] EncodeError),
+    /// What is stored cannot be read.
+    #[error("{}: {error}", named(.key))]
+    Unreadable {
+        /// Which.
+        key: ResourceKey,
+        /// Why.
+        error: ParseError,
+    },
+    /// The store did not do it.
+    #[error("the store: {0}")]
+    Store(#[from] Error),
+}
+
+impl ResourceError {
+    pub(crate) fn refused(key: &ResourceKey, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Refused {
+            key: key.clone(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Kind and name, as messages have them: `Node(n1)`, `NetworkSet(prod/dbs)`.
+pub fn named(key: &ResourceKey) -> String {
+    match key.namespace() {
+        Some(namespace) => format!("{}({namespace}/{})", key.kind(), key.name()),
+        None => format!("{}({})", key.kind(), key.name()),
+    }
+}
+
+impl From<Arc<dyn Store>> for Resources {
+    fn from(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+}
+
+impl Resources {
+    /// The resources of this store.
+    pub fn new(store: impl Store + 'static) -> Self {
+        Self {
+            store: Arc::new(store),
+        }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// Writes a resource that must not be there. The first node makes the store ready, see
+    /// [`Self::initialize`].
+    pub async fn create(&self, resource: Value) -> Result<Item, ResourceError> {
+        let given = version_in(&resource);
+        let (key, value) = encode_strict(without_history(resource))?;
+        if given.is_some() {
+            let reason = "metadata.resourceVersion must not be set when a resource is created";
+            return Err(ResourceError::refused(&key, reason));
+        }
+        rules::to_write(&key)?;
+        if self.find(&key).await?.is_some() {
+            return Err(ResourceError::Exists(key));
+        }
+        rules::to_create(self, &key, &value, &Planned::default()).await?;
+        if key.kind() == Kind::Node {
+            self.initialize().await?;
+        }
+        let octets = Bytes::from(complete(value, &Value::Null).to_string());
+        let at = Bytes::from(key.to_string());
+        match self.store.create(at, octets.clone(), LeaseId::NONE).await {
+            Ok(revision) => item(key, &octets, revision),
+            Err(Error::Conflict { .. }) => Err(ResourceError::Exists(key)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes a resource over the one that is there. With a version in its metadata, only over
+    /// that version. The spec is the one that is given, as a whole; labels and annotations, too.
+    /// The rest of the metadata stays, and so does the status where none is given.
+    pub async fn replace(&self, resource: Value) -> Result<Item, ResourceError> {
+        let given = version_in(&resource);
+        let resource = without_history(resource);
+        let key = key_of(&resource)?;
+        rules::to_write(&key)?;
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some((key, found)) = self.find(&key).await? else {
+                return Err(ResourceError::Missing(key));
+            };
+            let latest = found.mod_revision;
+            up_to_date(&key, given.as_deref(), latest)?;
+            // What cannot be read is written over.
+            let stored = serde_json::from_slice(&found.value).unwrap_or_default();
+            let (_, value) = encode_over(resource.clone(), &stored)?;
+            rules::to_replace(&key, &stored, &value)?;
+            let octets = Bytes::from(merged(value, &stored).to_string());
+            let (at, none) = (found.key, LeaseId::NONE);
+            match self.store.update(at, octets.clone(), none, latest).await {
+                Ok(revision) => return item(key, &octets, revision),
+                // Read again: with a version given, to tell which one is there now.
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key))
+    }
+
+    /// Writes a resource, whether it is there or not.
+    pub async fn apply(&self, resource: Value) -> Result<Item, ResourceError> {
+        let mut fresh = resource.clone();
+        if let Some(metadata) = metadata(&mut fresh) {
+            metadata.remove("resourceVersion");
+        }
+        match self.create(fresh).await {
+            Err(ResourceError::Exists(_)) => self.replace(resource).await,
+            // Perhaps it has fields that are stored already.
+            Err(ResourceError::Invalid(error)) => match self.replace(resource).await {
+                Err(ResourceError::Missing(_)) => Err(error.into()),
+                replaced => replaced,
+            },
+            created => created,
+        }
+    }
+
+    /// Checks a resource that is to be created among the others of its manifest. One that exists is
+    /// [`Self::create`]'s to refuse.
+    pub async fn check_create(
+        &self,
+        resource: Value,
+        planned: &Planned,
+    ) -> Result<(), ResourceError> {
+        let (key, value) = encode_strict(resource)?;
+        if !rules::depend_on_others(key.kind()) || self.find(&key).await?.is_some() {
+            return Ok(());
+        }
+        rules::to_create(self, &key, &value, planned).await
+    }
+
+    /// Checks a resource that is to be written over the stored one. A missing one is
+    /// [`Self::replace`]'s to refuse.
+    pub async fn check_replace(&self, resource: Value) -> Result<(), ResourceError> {
+        let strict = encode_strict(resource.clone());
+        if matches!(&strict, Ok((key, _)) if !rules::depend_on_others(key.kind())) {
+            return Ok(());
+        }
+        let Some((key, found)) = self.find(&key_of(&resource)?).await? else {
+            return Ok(strict.map(drop)?);
+        };
+        let stored = serde_json::from_slice(&found.value).unwrap_or_default();
+        let (_, value) = encode_over(resource, &stored)?;
+        rules::to_replace(&key, &stored, &value)
+    }
+
+    /// Checks a resource that is to be written, whether it is there or not, among the others of its
+    /// manifest.
+    pub async fn check_apply(
+        &self,
+        resource: Value,
+        planned: &Planned,
+    ) -> Result<(), ResourceError> {
+        self.check_replace(resource.clone()).await?;
+        match encode_strict(resource.clone()) {
+            Ok(_) => self.check_create(resource, planned).await,
+            // Its unknown fields are stored already, so it exists.
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Deletes a resource, and tells what it was. With a version, only that one.
+    pub async fn delete(
+        &self,
+        key: &ResourceKey,
+        version: Option<&str>,
+    ) -> Result<Item, ResourceError> {
+        rules::to_delete(self, key).await?;
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some((key, found)) = self.find(key).await? else {
+                return Err(ResourceError::Missing(key.clone()));
+            };
+            let latest = found.mod_revision;
+            up_to_date(&key, version, latest)?;
+            match self.store.delete_at(found.key.clone(), latest).await {
+                Ok(_) => {
+                    // What was not readable is gone all the same.
+                    let value = shown(&key, &found.value, latest.0).unwrap_or_default();
+                    let revision = latest;
+                    return Ok(Item {
+                        key,
+                        value,
+                        revision,
+                    });
+                }
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key.clone()))
+    }
+
+    /// Reads a resource.
+    pub async fn get(&self, key: &ResourceKey) -> Result<Item, ResourceError> {
+        if is_default_profile(key) {
+            return Ok(default_profile());
+        }
+        match self.find(key).await? {
+            Some((key, found)) => item(key, &found.value, found.mod_revision),
+            None => Err(ResourceError::Missing(key.clone())),
+        }
+    }
+
+    /// Reads a resource, of which this version must be the latest, if one is given.
+    pub async fn get_version(
+        &self,
+        key: &ResourceKey,
+        version: Option<&str>,
+    ) -> Result<Item, ResourceError> {
+        let item = self.get(key).await?;
+        up_to_date(&item.key, version, item.revision)?;
+        Ok(item)
+    }
+
+    /// Changes a resource as it is stored, whatever it holds that is not known here. `change`
+    /// tells whether there is something to write. With a version, only that one.
+    pub async fn patch(
+        &self,
+        key: &ResourceKey,
+        version: Option<&str>,
+        mut change: impl FnMut(&mut Value) -> bool,
+    ) -> Result<Item, ResourceError> {
+        rules::to_write(key)?;
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some((key, found)) = self.find(key).await? else {
+                return Err(ResourceError::Missing(key.clone()));
+            };
+            let latest = found.mod_revision;
+            up_to_date(&key, version, latest)?;
+            let mut value: Value = match serde_json::from_slice(&found.value) {
+                Ok(value) => value,
+                Err(error) => return Err(unreadable(key, error)),
+            };
+            let written = match change(&mut value) {
+                true => {
+                    let octets = Bytes::from(value.to_string());
+                    let update = self.store.update(found.key, octets, LeaseId::NONE, latest);
+                    update.await
+                }
+                false => Ok(latest),
+            };
+            match written {
+                Ok(revision) => {
+                    return Ok(Item {
+                        key,
+                        value,
+                        revision,
+                    });
+                }
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key.clone()))
+    }
+
+    /// Reads all resources of a kind, or of a kind in a namespace.
+    pub async fn list(&self, kind: Kind, namespace: Option<&str>) -> Result<Items, ResourceError> {
+        let mut prefix = kind.prefix();
+        if let (Scope::Namespaced, Some(namespace)) = (kind.scope(), namespace) {
+            prefix.push_str(namespace);
+            prefix.push('/');
+        }
+        let listing = self.store.list(KeyRange::prefix(prefix)).await?;
+        let mut items = Items {
+            revision: listing.header.revision,
+            ..Items::default()
+        };
+        for found in listing.items {
+            let text = String::from_utf8_lossy(&found.key).into_owned();
+            // What lies there and is no key of the model is nobody's resource.
+            let Ok(calico_model::Key::Resource(key)) = text.parse() else {
+                continue;
+            };
+            match shown(&key, &found.value, found.mod_revision.0) {
+                Ok(value) => items.items.push(Item {
+                    key,
+                    value,
+                    revision: found.mod_revision,
+                }),
+                Err(error) => items.unreadable.push((text, error)),
+            }
+        }
+        if kind == Kind::Profile {
+            items.items.push(default_profile());
+            items.items.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        Ok(items)
+    }
+
+    /// What is stored under a key; of a policy also what an older writer stored.
+    async fn find(
+        &self,
+        key: &ResourceKey,
+    ) -> Result<Option<(ResourceKey, KeyValue)>, ResourceError> {
+        let found = self.store.get(key.to_string().into()).await?;
+        if let Some(found) = found {
+            return Ok(Some((key.clone(), found)));
+        }
+        if !key.kind().is_policy() {
+            return Ok(None);
+        }
+        let name = format!("default.{}", key.name());
+        let Ok(older) = ResourceKey::new(key.kind(), key.namespace(), &name) else {
+            return Ok(None);
+        };
+        let found = self.store.get(older.to_string().into()).await?;
+        Ok(found.map(|found| (older, found)))
+    }
+}
+
+impl std::fmt::Debug for Resources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resources").finish_non_exhaustive()
+    }
+}
+
+fn item(key: ResourceKey, octets: &[u8], revision: Revision) -> Result<Item, ResourceError> {
+    match shown(&key, octets, revision.0) {
+        Ok(value) => Ok(Item {
+            key,
+            value,
+            revision,
+        }),
+        Err(error) => Err(ResourceError::Unreadable { key, error }),
+    }
+}
+
+/// Where a resource belongs; its unknown fields may be stored already. With other faults it
+/// belongs nowhere, and all are told.
+fn key_of(resource: &Value) -> Result<ResourceKey, EncodeError> {
+    match encode_over(resource.clone(), resource) {
+        Ok((key, _)) => Ok(key),
+        Err(_) => encode_strict(resource.clone()).map(|(key, _)| key),
+    }
+}
+
+fn up_to_date(
+    key: &ResourceKey,
+    given: Option<&str>,
+    latest: Revision,
+) -> Result<(), ResourceError> {
+    match given {
+        Some(given) if given != latest.to_string() => Err(ResourceError::Stale {
+            key: key.clone(),
+            given: given.to_owned(),
+            latest,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn unreadable(key: ResourceKey, source: serde_json::Error) -> ResourceError {
+    let error = ParseError {
+        kind: key.kind().name(),
+        field: ".".to_owned(),
+        source,
+    };
+    ResourceError::Unreadable { key, error }
+}
+
+fn metadata(resource: &mut Value) -> Option<&mut Map<String, Value>> {
+    resource.get_mut("metadata")?.as_object_mut()
+}
+
+/// The version that a resource says it is, if it does.
+pub fn version_in(resource: &Value) -> Option<String> {
+    match &resource["metadata"]["resourceVersion"] {
+        Value::String(version) if !version.is_empty() => Some(version.clone()),
+        // In YAML, without quotes.
+        Value::Number(version) => Some(version.to_string()),
+        _ => None,
+    }
+}
+
+/// A resource without what only the store knows of it: a copy of another one, or of itself, may
+/// be given.
+fn without_history(mut resource: Value) -> Value {
+    if let Some(metadata) = metadata(&mut resource) {
+        metadata.remove("uid");
+        metadata.remove("creationTimestamp");
+        metadata.remove("resourceVersion");
+    }
+    resource
+}
+
+/// What is to be stored over something else.
+fn merged(mut value: Value, stored: &Value) -> Value {
+    if let (Some(new), Some(kept)) = (metadata(&mut value), stored["metadata"].as_object()) {
+        let mut all = kept.clone();
+        for field in ["labels", "annotations"] {
+            match new.remove(field) {
+                Some(given) => all.insert(field.to_owned(), given),
+                None => all.remove(field),
+            };
+        }
+        // Those who left them out are given them.
+        for field in ["name", "namespace"] {
+            if let Some(given) = new.remove(field) {
+                all.entry(field).or_insert(given);
+            }
+        }
+        *new = all;
+    }
+    complete(value, stored)
+}
+
+fn is_default_profile(key: &ResourceKey) -> bool {
+    key.kind() == Kind::Profile && key.name() == DEFAULT_ALLOW_PROFILE
+}
+
+/// The profile that exists without being stored.
+fn default_profile() -> Item {
+    let profile = Resource::<ProfileSpec>::default_allow();
+    // A constant: it has a key, and is JSON.
+    let key = match ResourceKey::new(Kind::Profile, None, DEFAULT_ALLOW_PROFILE) {
+        Ok(key) => key,
+        Err(error) => unreachable!("{error}"),
+    };
+    Item {
+        key,
+        value: serde_json::to_value(profile).unwrap_or_default(),
+        revision: Revision(1),
+    }
+}

@@ -1,0 +1,134 @@
+//! What a store holds before anything else is put into it.
+
+use calico_model::{DEFAULT_TIER, Kind, ResourceKey, encode_strict};
+use serde_json::{Value, json};
+
+use super::{Resources, complete};
+use crate::error::Error;
+use crate::kv::LeaseId;
+use crate::limits::REPLACE_ATTEMPTS_MAX;
+use crate::made::new_uid;
+use crate::resources::ResourceError;
+
+/// The tiers that are always there: name, order, and what happens to packets that no policy of
+/// theirs is for.
+pub(super) const TIERS: [(&str, u32, &str); 3] = [
+    (DEFAULT_TIER, 1_000_000, "Deny"),
+    ("kube-admin", 1_000, "Pass"),
+    ("kube-baseline", 10_000_000, "Pass"),
+];
+
+impl Resources {
+    /// Makes the store ready, where it is not: what the cluster is, with a random id and the word
+    /// that the store may be acted upon, and the tiers that are always there. What is set already
+    /// stays as it is.
+    pub async fn initialize(&self) -> Result<(), ResourceError> {
+        self.describe_cluster().await?;
+        for (name, order, action) in TIERS {
+            let tier = json!({"kind": "Tier", "metadata": {"name": name},
+                "spec": {"order": order, "defaultAction": action}});
+            self.put_once(tier).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that the store may be acted upon, unless something is said of that already. It gets no
+    /// number: for who fills a store anew each time, with what is elsewhere.
+    pub async fn declare_ready(&self) -> Result<(), ResourceError> {
+        let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
+            "spec": {"datastoreReady": true}});
+        self.put_once(cluster).await.map(drop)
+    }
+
+    /// Says that the store may be acted upon, or must not be for now; what else is said of the
+    /// cluster stays.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is said of the cluster yet, or nothing that reads: the store belongs to nobody.
+    pub async fn set_ready(&self, ready: bool) -> Result<(), ResourceError> {
+        let cluster = json!({"kind": "ClusterInformation", "metadata": {"name": "default"}});
+        let (key, _) = encode_strict(cluster)?;
+        let at = bytes::Bytes::from(key.to_string());
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let Some(found) = self.store.get(at.clone()).await? else {
+                return Err(ResourceError::Missing(key));
+            };
+            let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
+            let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
+                let reason = "what is stored does not read, and is left as it is";
+                return Err(ResourceError::refused(&key, reason));
+            };
+            if spec.insert("datastoreReady".into(), ready.into()) == Some(ready.into()) {
+                return Ok(());
+            }
+            let octets = value.to_string().into();
+            let (none, was) = (LeaseId::NONE, found.mod_revision);
+            match self.store.update(at.clone(), octets, none, was).await {
+                Ok(_) => return Ok(()),
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(ResourceError::Contended(key))
+    }
+
+    async fn describe_cluster(&self) -> Result<(), ResourceError> {
+        let cluster = |guid: String| {
+            json!({"kind": "ClusterInformation", "metadata": {"name": "default"},
+                "spec": {"clusterGUID": guid, "datastoreReady": true}})
+        };
+        for _ in 0..REPLACE_ATTEMPTS_MAX {
+            let guid = new_uid().replace('-', "");
+            let key = self.put_once(cluster(guid.clone())).await?;
+            let at = bytes::Bytes::from(key.to_string());
+            let Some(found) = self.store.get(at.clone()).await? else {
+                continue;
+            };
+            // What does not read, or has no spec, is somebody else's to mend.
+            let mut value: Value = serde_json::from_slice(&found.value).unwrap_or_default();
+            let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
+                return Ok(());
+            };
+            let unnamed = spec.get("clusterGUID").is_none_or(|guid| guid == "");
+            let unsaid = spec.get("datastoreReady").is_none_or(Value::is_null);
+            if !unnamed && !unsaid {
+                return Ok(());
+            }
+            if unnamed {
+                spec.insert("clusterGUID".into(), guid.into());
+            }
+            if unsaid {
+                spec.insert("datastoreReady".into(), true.into());
+            }
+            let octets = value.to_string().into();
+            let (none, was) = (LeaseId::NONE, found.mod_revision);
+            match self.store.update(at, octets, none, was).await {
+                Ok(_) => return Ok(()),
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let (key, _) = encode_strict(cluster(String::new()))?;
+        Err(ResourceError::Contended(key))
+    }
+
+    /// Writes a resource unless it is there.
+    async fn put_once(&self, resource: Value) -> Result<ResourceKey, ResourceError> {
+        let (key, value) = encode_strict(resource)?;
+        let at = bytes::Bytes::from(key.to_string());
+        if self.store.get(at.clone()).await?.is_none() {
+            let octets = complete(value, &Value::Null).to_string().into();
+            match self.store.create(at, octets, LeaseId::NONE).await {
+                Ok(_) | Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(key)
+    }
+}
+
+/// Whether it is a tier that is always there.
+pub(super) fn is_tier_of_ours(key: &ResourceKey) -> bool {
+    key.kind() == Kind::Tier && TIERS.iter().any(|(name, ..)| *name == key.name())
+}

@@ -1,0 +1,276 @@
+//! Mirrors of a real cluster whose members and proxies die, freeze and come back.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use calico_store::limits::RETRY_MAX;
+use calico_store::{Error, EtcdOptions, EtcdStore, Follower, KeyRange, Status, Store, follow};
+use common::{Counted, Cut, Etcd, Picture, Proxy, command, insist, program, put};
+use futures_util::future::join_all;
+
+/// A mirror of `/a/` and `/b/`, in sync.
+struct Mirrored {
+    asked: Arc<Counted>,
+    follower: Follower,
+    picture: Picture,
+}
+
+impl Mirrored {
+    async fn new(urls: Vec<String>, seed: u64) -> Self {
+        let store = EtcdStore::connect(&EtcdOptions::new(urls)).await.unwrap();
+        let asked = Counted::new(Arc::new(store));
+        let ranges = ["/a/", "/b/"].map(KeyRange::prefix);
+        let mut mirrored = Self {
+            follower: follow(Arc::clone(&asked) as Arc<dyn Store>, ranges, seed),
+            asked,
+            picture: Picture::default(),
+        };
+        mirrored
+            .until("the first picture", |p| p.status == Some(Status::InSync))
+            .await;
+        mirrored
+    }
+
+    async fn until(&mut self, what: &str, done: impl Fn(&Picture) -> bool) {
+        self.picture.until(&mut self.follower, what, done).await;
+    }
+
+    /// It holds this now, and is in sync.
+    async fn gets(&mut self, key: &str, value: &str) {
+        let what = format!("{key} = {value}");
+        self.until(&what, |p| {
+            p.holds(key, value) && p.status == Some(Status::InSync)
+        })
+        .await;
+    }
+}
+
+async fn client(urls: Vec<String>) -> EtcdStore {
+    EtcdStore::connect(&EtcdOptions::new(urls)).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_mirror_outlives_members_and_leaders_without_reading_again() {
+    let Some(mut etcd) = Etcd::cluster(3).await else {
+        return;
+    };
+    let writer = client(etcd.urls()).await;
+    put(&writer, "/a/1", "begin").await;
+    let mut mirror = Mirrored::new(etcd.urls(), 1).await;
+    let reads = mirror.asked.reads();
+
+    // The member that it watches at dies, and comes back.
+    let at = etcd.watched(2.0).await;
+    etcd.members[at].kill().await;
+    put(&writer, "/a/1", "member lost").await;
+    mirror.gets("/a/1", "member lost").await;
+    assert!(etcd.members[at].start().await);
+
+    // The leader dies, and comes back.
+    let leader = etcd.leader().await;
+    etcd.members[leader].kill().await;
+    put(&writer, "/b/1", "leader lost").await;
+    mirror.gets("/b/1", "leader lost").await;
+    assert!(etcd.members[leader].start().await);
+
+    // Two of three die: nobody can write, everybody is told; then they come back.
+    let stays = etcd.watched(2.0).await;
+    let others: Vec<_> = (0..3).filter(|at| *at != stays).collect();
+    for &at in &others {
+        etcd.members[at].kill().await;
+    }
+    mirror
+        .until("the loss", |p| p.status == Some(Status::Lost))
+        .await;
+    assert_eq!(mirror.picture.state.len(), 2, "nothing is forgotten");
+    let back = etcd.members.iter_mut().filter(|member| !member.runs());
+    join_all(back.map(|member| member.start())).await;
+    put(&writer, "/a/1", "all back").await;
+    mirror.gets("/a/1", "all back").await;
+    assert_eq!(
+        mirror.asked.reads(),
+        reads,
+        "watches went on from where they ended"
+    );
+}
+
+#[tokio::test]
+async fn a_mirror_leaves_a_member_that_is_cut_off_from_the_others() {
+    let (Some(etcdctl), Some((etcd, wires))) = (program("etcdctl"), Etcd::wired(3).await) else {
+        return;
+    };
+    let mut mirror = Mirrored::new(etcd.urls(), 1).await;
+    let reads = mirror.asked.reads();
+    let at = etcd.watched(2.0).await;
+    let (name, url) = (&etcd.members[at].name, &etcd.members[at].url);
+    let list = format!("--endpoints {url} member list");
+    let list = command(&etcdctl, Path::new("/"), &list).await;
+    let line = list
+        .lines()
+        .find(|line| line.contains(&format!(", {name}, ")));
+    let (id, _) = line.unwrap().split_once(',').unwrap();
+    for (nth, wire) in wires.iter().enumerate() {
+        wire.cut(match nth == at {
+            true => Cut::Everybody,
+            false => Cut::One(id.to_owned()),
+        });
+    }
+
+    // It still answers its clients, but knows nothing of what the others agree upon.
+    let mut others = etcd.urls();
+    others.remove(at);
+    put(&client(others).await, "/a/1", "the majority's").await;
+    mirror.gets("/a/1", "the majority's").await;
+    wires.iter().for_each(|wire| wire.cut(Cut::Nobody));
+    put(&client(vec![url.clone()]).await, "/a/1", "everybody's").await;
+    mirror.gets("/a/1", "everybody's").await;
+    assert_eq!(mirror.asked.reads(), reads);
+}
+
+#[tokio::test]
+async fn a_connection_that_went_silent_is_found() {
+    let Some(etcd) = Etcd::cluster(3).await else {
+        return;
+    };
+    let mut mirror = Mirrored::new(etcd.urls(), 1).await;
+    let reads = mirror.asked.reads();
+    // It stays there and answers nothing, as behind a firewall that drops.
+    let at = etcd.watched(2.0).await;
+    etcd.members[at].freeze();
+    let mut others = etcd.urls();
+    others.remove(at);
+    put(&client(others).await, "/a/1", "silence").await;
+    mirror.gets("/a/1", "silence").await;
+    assert_eq!(mirror.asked.reads(), reads);
+    etcd.members[at].thaw();
+}
+
+#[tokio::test]
+async fn a_mirror_behind_proxies_outlives_them_and_the_members_behind() {
+    let Some(mut etcd) = Etcd::cluster(3).await else {
+        return;
+    };
+    let writer = client(etcd.urls()).await;
+    let mut proxies = [
+        Proxy::start(&etcd.urls()).await.unwrap(),
+        Proxy::start(&etcd.urls()).await.unwrap(),
+    ];
+    let urls: Vec<_> = proxies.iter().map(|proxy| proxy.url.clone()).collect();
+    // Watches of one range are joined: the second one is told of by the proxy alone.
+    let mut mirrors = join_all((1..5).map(|seed| Mirrored::new(urls.clone(), seed))).await;
+    put(&writer, "/a/1", "through proxies").await;
+    for mirror in &mut mirrors {
+        mirror.gets("/a/1", "through proxies").await;
+    }
+
+    for at in 0..3 {
+        etcd.members[at].kill().await;
+        assert!(etcd.members[at].start().await);
+    }
+    put(&writer, "/a/1", "members restarted").await;
+    for mirror in &mut mirrors {
+        mirror.gets("/a/1", "members restarted").await;
+    }
+
+    // One dies: its clients go to the other, which knows nothing of before.
+    compact(&writer).await;
+    let lists = lists_of(&mirrors);
+    let [dies, _stays] = &mut proxies;
+    dies.kill().await;
+    put(&writer, "/b/1", "one proxy").await;
+    for mirror in &mut mirrors {
+        mirror.gets("/b/1", "one proxy").await;
+    }
+    assert_eq!(lists_of(&mirrors), lists);
+}
+
+/// How much each has read in whole.
+fn lists_of(mirrors: &[Mirrored]) -> Vec<usize> {
+    let lists = mirrors.iter().map(|mirror| mirror.asked.lists());
+    lists.collect()
+}
+
+/// The store forgets all that was.
+async fn compact(store: &EtcdStore) {
+    let now = insist("a read", async || store.list(KeyRange::key("/")).await).await;
+    let at = now.header.revision;
+    insist("a compaction", async || match store.compact(at).await {
+        // It was done, and the answer was lost.
+        Err(Error::Compacted { .. }) => Ok(()),
+        done => done,
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_restart_under_many_mirrors_makes_none_of_them_read_again() {
+    let Some(mut etcd) = Etcd::start().await else {
+        return;
+    };
+    let writer = client(etcd.urls()).await;
+    put(&writer, "/a/1", "before").await;
+    put(&writer, "/b/1", "quiet").await;
+    let urls = etcd.urls();
+    let mut mirrors = join_all((0..40).map(|seed| Mirrored::new(urls.clone(), seed))).await;
+
+    // With the history that they need, all watch on.
+    let reads: Vec<_> = mirrors.iter().map(|mirror| mirror.asked.reads()).collect();
+    let watches: usize = mirrors.iter().map(|mirror| mirror.asked.watches()).sum();
+    let began = Instant::now();
+    restart(&mut etcd, &mut mirrors).await;
+    put(&writer, "/a/1", "after").await;
+    for mirror in &mut mirrors {
+        mirror.gets("/a/1", "after").await;
+    }
+    let away = began.elapsed();
+    let read_again: Vec<_> = mirrors.iter().map(|mirror| mirror.asked.reads()).collect();
+    assert_eq!(read_again, reads);
+    // Each of the two ranges of each was tried a few times while nobody was there: ten times, and then
+    // at the pace of the longest wait.
+    let tries = mirrors
+        .iter()
+        .map(|mirror| mirror.asked.watches())
+        .sum::<usize>()
+        - watches;
+    let paced = usize::try_from(2 * away.as_secs() / RETRY_MAX.as_secs()).unwrap();
+    let most = 80 * (10 + paced);
+    assert!((80..=most).contains(&tries), "{tries} tries of {most}");
+
+    // Without it, as one range was quiet for too long, they ask what is new there. Nothing is, or a
+    // key more; nobody reads the whole.
+    let lists = lists_of(&mirrors);
+    for (round, key) in ["/a/2", "/b/2"].into_iter().enumerate() {
+        put(&writer, "/a/1", "forgotten").await;
+        for mirror in &mut mirrors {
+            mirror.gets("/a/1", "forgotten").await;
+        }
+        compact(&writer).await;
+        restart(&mut etcd, &mut mirrors).await;
+        put(&writer, key, "new").await;
+        for mirror in &mut mirrors {
+            mirror.gets(key, "new").await;
+            assert_eq!(mirror.picture.state.len(), 3 + round);
+        }
+    }
+    assert_eq!(lists_of(&mirrors), lists);
+    let asked = mirrors.iter().zip(&reads);
+    for (mirror, reads) in asked {
+        assert!(mirror.asked.reads() > *reads, "it has asked");
+    }
+}
+
+/// The store dies under them, all notice that, and it comes back.
+async fn restart(etcd: &mut Etcd, mirrors: &mut [Mirrored]) {
+    etcd.members[0].kill().await;
+    for mirror in mirrors {
+        mirror
+            .until("the loss", |p| p.status == Some(Status::Lost))
+            .await;
+    }
+    assert!(etcd.members[0].start().await);
+}

@@ -1,0 +1,158 @@
+//! `cambric refresh` and `cambric clear`: what an operator asks of a session.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use daemon_common::{Command, Reply};
+
+use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
+
+/// Whose session, and who is asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Session {
+    /// The neighbour's name or address
+    neighbor: String,
+    /// Print one JSON object: daemon name to what it did
+    #[arg(long)]
+    json: bool,
+    /// Ask the daemon behind this socket only
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+/// The arguments of `cambric refresh`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Refresh {
+    #[command(flatten)]
+    session: Session,
+    /// This family only, such as ipv4-unicast; else all that the session carries
+    family: Option<String>,
+}
+
+/// The arguments of `cambric clear`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Clear {
+    #[command(flatten)]
+    session: Session,
+}
+
+/// Runs `cambric refresh`.
+pub(crate) async fn refresh(args: Refresh) -> anyhow::Result<ExitCode> {
+    let command = Command::Refresh {
+        neighbor: args.session.neighbor.clone(),
+        family: args.family,
+    };
+    args.session.run(&command).await
+}
+
+/// Runs `cambric clear`.
+pub(crate) async fn clear(args: Clear) -> anyhow::Result<ExitCode> {
+    let command = Command::Clear {
+        neighbor: args.session.neighbor.clone(),
+    };
+    args.session.run(&command).await
+}
+
+impl Session {
+    async fn run(&self, command: &Command) -> anyhow::Result<ExitCode> {
+        let answers = self.ask(command, Path::new(SOCKETS)).await?;
+        if self.json {
+            print!("{}", json(&answers)?);
+        } else {
+            print!("{}", said(&answers));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn ask(&self, command: &Command, directory: &Path) -> anyhow::Result<Answers> {
+        let whom = Whom {
+            daemons: BGP_DAEMONS,
+            socket: self.socket.as_deref(),
+            directory,
+        };
+        whom.ask(command, usize::MAX).await
+    }
+}
+
+fn said(answers: &Answers) -> String {
+    let lines = answers.iter().map(|(daemon, reply)| match reply {
+        Reply::Refresh(done) => format!(
+            "{daemon}: neighbor {} is asked for {}\n",
+            done.neighbor,
+            done.families.join(" ")
+        ),
+        Reply::Clear(done) => format!("{daemon}: neighbor {} begins anew\n", done.neighbor),
+        _ => format!("{daemon}: an answer to something else\n"),
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon_common::control::Control;
+    use daemon_common::report::{Cleared, Refreshed};
+
+    use super::*;
+
+    /// What an operator hears who asks a reflector that replies so.
+    async fn ask(command: &Command, reply: impl Fn(&Command) -> Reply) -> anyhow::Result<Answers> {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("route-reflector.sock");
+        let mut control = Control::bind(path).expect("bind");
+        let serve = async {
+            loop {
+                let request = control.next().await;
+                let reply = reply(&request.command);
+                request.reply(reply);
+            }
+        };
+        let operator = Session {
+            neighbor: String::new(),
+            json: false,
+            socket: None,
+        };
+        tokio::select! {
+            answers = operator.ask(command, directory.path()) => answers,
+            () = serve => unreachable!("it serves on"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_done_is_said() {
+        let command = Command::Refresh {
+            neighbor: "tor".to_owned(),
+            family: Some("ipv4-unicast".to_owned()),
+        };
+        let answers = ask(&command, |asked| match asked {
+            Command::Refresh {
+                neighbor,
+                family: Some(family),
+            } => Reply::Refresh(Refreshed {
+                neighbor: neighbor.clone(),
+                families: vec![family.clone()],
+            }),
+            other => Reply::error(format!("{other:?}")),
+        })
+        .await;
+        let text = said(&answers.expect("an answer"));
+        assert_eq!(
+            text,
+            "route-reflector: neighbor tor is asked for ipv4-unicast\n"
+        );
+        let cleared = Reply::Clear(Cleared {
+            neighbor: "tor".to_owned(),
+        });
+        let text = said(&[("bgp-client".to_owned(), cleared)].into());
+        assert_eq!(text, "bgp-client: neighbor tor begins anew\n");
+    }
+
+    #[tokio::test]
+    async fn what_a_daemon_refuses_is_said_too() {
+        let command = Command::Clear {
+            neighbor: "ghost".to_owned(),
+        };
+        let refused = ask(&command, |_| Reply::error("no neighbor ghost")).await;
+        let error = refused.expect_err("refused").to_string();
+        assert_eq!(error, "no neighbor ghost");
+    }
+}

@@ -1,0 +1,157 @@
+//! What `check` writes into a file, and `release` reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use calico_ipam::{Block, Holder, NODE, Picture, TYPE, Use};
+use calico_model::AffinityOwner;
+use serde::{Deserialize, Serialize};
+
+/// All addresses that are taken, and what does not add up: calicoctl's report, which it takes as well.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Report {
+    /// Of the program that wrote it.
+    pub(super) version: String,
+    #[serde(rename = "clusterGUID")]
+    pub(super) cluster_guid: String,
+    datastore_locked: bool,
+    /// When ClusterInformation was written.
+    cluster_information_revision: String,
+    cluster_type: String,
+    /// By address; of each there is one.
+    pub(super) allocations: BTreeMap<IpAddr, Vec<Allocation>>,
+    /// Handles that no block names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) leaked_handles: Vec<LeakedHandle>,
+    /// All that was found, in words. Calicoctl's report does not have it.
+    pub(super) problems: Vec<String>,
+}
+
+/// An address that is taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Allocation {
+    ip: String,
+    /// The handle that it was given to.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) handle: String,
+    /// The block's sequence number when it was given.
+    pub(super) sequence_number: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pod: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    namespace: String,
+    /// The node that it was given on.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    node: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    r#type: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    creation_timestamp: String,
+    /// False only if it is leaked.
+    pub(super) in_use: bool,
+    /// Whether the block is not that node's.
+    borrowed: bool,
+    /// The endpoints and nodes that use it; Go's way of having none is `null`.
+    owners: Option<Vec<String>>,
+}
+
+/// A handle that no block names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct LeakedHandle {
+    #[serde(rename = "ID")]
+    pub(super) id: String,
+    /// When it was written.
+    revision: String,
+}
+
+impl Report {
+    /// The report of a picture and of what was found in it.
+    pub(super) fn of(picture: &Picture, problems: &[String]) -> Self {
+        let mut report = Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster_guid: picture.cluster_guid().to_owned(),
+            problems: problems.to_vec(),
+            ..Self::default()
+        };
+        if let Some((said, written)) = &picture.information {
+            report.datastore_locked = said.datastore_ready == Some(false);
+            report.cluster_information_revision = written.to_string();
+            report.cluster_type.clone_from(&said.cluster_type);
+        }
+        let mut named = BTreeSet::new();
+        for block in picture.blocks.values() {
+            for (holder, used) in of_block(picture, block) {
+                named.extend(holder.handle.clone());
+                let address = holder.given.address;
+                let found = Allocation::of(picture, block, holder, used);
+                report.allocations.insert(address, vec![found]);
+            }
+        }
+        let leaked = picture.handles.keys().filter(|id| !named.contains(*id));
+        report.leaked_handles = leaked
+            .map(|id| LeakedHandle {
+                id: id.clone(),
+                revision: picture.handle_written(id).to_string(),
+            })
+            .collect();
+        report
+    }
+
+    /// Reads a report from a file.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        serde_json::from_str(&text).with_context(|| path.display().to_string())
+    }
+
+    /// Writes it into a file.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
+        let text = format!("{}\n", serde_json::to_string_pretty(self)?);
+        std::fs::write(path, text).with_context(|| path.display().to_string())
+    }
+}
+
+impl Allocation {
+    fn of(picture: &Picture, block: &Block, holder: Holder, used: Use) -> Self {
+        let attribute = |key: &str| holder.attributes.get(key).cloned().unwrap_or_default();
+        let owner = match block.owner() {
+            Some(AffinityOwner::Host(host)) => host,
+            Some(AffinityOwner::Virtual(_)) | None => String::new(),
+        };
+        let node = Some(attribute(NODE)).filter(|node| !node.is_empty());
+        let node = node.unwrap_or_else(|| owner.clone());
+        let owners = picture.users.get(&holder.given.address);
+        Self {
+            ip: holder.given.address.to_string(),
+            sequence_number: holder.given.sequence,
+            pod: attribute("pod"),
+            namespace: attribute("namespace"),
+            r#type: attribute(TYPE),
+            creation_timestamp: attribute("timestamp"),
+            in_use: matches!(used, Use::Used | Use::Kept),
+            borrowed: node != owner,
+            owners: owners.map(|owners| owners.iter().cloned().collect()),
+            handle: holder.handle.unwrap_or_default(),
+            node,
+        }
+    }
+}
+
+/// Who has which address, and what is known of its use.
+pub(super) fn holders(picture: &Picture) -> Vec<(Holder, Use)> {
+    let blocks = picture.blocks.values();
+    blocks.flat_map(|block| of_block(picture, block)).collect()
+}
+
+fn of_block(picture: &Picture, block: &Block) -> Vec<(Holder, Use)> {
+    let taken = block.value().taken();
+    let holders = taken.filter_map(|(address, known)| {
+        let used = picture.use_of(block, address, known?);
+        Some((block.holder(address)?, used))
+    });
+    holders.collect()
+}

@@ -1,0 +1,138 @@
+//! Asking the daemons of this host over their control sockets.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use daemon_common::client::{self, CallError};
+use daemon_common::report::{Route, Routes};
+use daemon_common::{Command, Reply};
+use ipnet::IpNet;
+
+/// Where the daemons' sockets are unless their configuration says otherwise.
+pub(crate) const SOCKETS: &str = "/run/cambric";
+
+/// The daemons that speak BGP.
+pub(crate) const BGP_DAEMONS: &[&str] = &["bgp-client", "route-reflector"];
+
+/// Daemon name to its reply.
+pub(crate) type Answers = BTreeMap<String, Reply>;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whom<'a> {
+    /// Who can answer.
+    pub(crate) daemons: &'static [&'static str],
+    /// The one socket that was named.
+    pub(crate) socket: Option<&'a Path>,
+    /// Where the others are.
+    pub(crate) directory: &'a Path,
+}
+
+impl Whom<'_> {
+    /// Asks the one socket that was named, or all where an answer may come from; for no more than
+    /// `limit` routes.
+    pub(crate) async fn ask(&self, command: &Command, limit: usize) -> anyhow::Result<Answers> {
+        let mut answers = Answers::new();
+        let mut failures = Vec::new();
+        for socket in self.sockets() {
+            let name = socket.file_stem().unwrap_or_default();
+            let name = name.to_string_lossy().into_owned();
+            match fetch(&socket, command.clone(), limit).await {
+                Ok(reply) => {
+                    answers.insert(name, reply);
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if answers.is_empty() {
+            return Err(self.nobody(&failures));
+        }
+        for failure in failures
+            .iter()
+            .filter(|failure| !matches!(failure, CallError::Absent(_)))
+        {
+            eprintln!("cambric: {failure}");
+        }
+        Ok(answers)
+    }
+
+    fn sockets(&self) -> Vec<PathBuf> {
+        let all = self.daemons.iter();
+        match self.socket {
+            Some(socket) => vec![socket.to_owned()],
+            None => all
+                .map(|name| self.directory.join(name).with_extension("sock"))
+                .collect(),
+        }
+    }
+
+    /// Why there is no answer, in one line.
+    fn nobody(&self, failures: &[CallError]) -> anyhow::Error {
+        let absent = |failure: &CallError| matches!(failure, CallError::Absent(_));
+        match failures
+            .iter()
+            .find(|failure| !absent(failure))
+            .or_else(|| failures.first())
+        {
+            Some(failure) if self.socket.is_some() || !absent(failure) => {
+                anyhow::anyhow!("{failure}")
+            }
+            _ => anyhow::anyhow!(
+                "no daemon that could answer runs here: {} has no {}.sock; start one, or name its \
+                 control socket with --socket",
+                self.directory.display(),
+                self.daemons.join(".sock, "),
+            ),
+        }
+    }
+}
+
+/// In place of the next page where routes of this one were left out: no page begins there.
+const MORE: &str = "--limit";
+
+/// One reply; of routes all pages, until there are more than `limit`.
+async fn fetch(socket: &Path, mut command: Command, limit: usize) -> Result<Reply, CallError> {
+    let mut all = Routes::default();
+    loop {
+        let mut page = match client::call(socket, &command).await? {
+            Reply::Routes(page) => page,
+            other => return Ok(other),
+        };
+        all.routes.append(&mut page.routes);
+        all.next = page.next;
+        let Command::Routes { after, .. } = &mut command else {
+            return Ok(Reply::Routes(all));
+        };
+        if all.next.is_none() || all.routes.len() >= limit || *after == all.next {
+            all.routes.sort_by_cached_key(order);
+            if all.routes.len() > limit {
+                all.routes.truncate(limit);
+                all.next = Some(MORE.to_owned());
+            }
+            return Ok(Reply::Routes(all));
+        }
+        after.clone_from(&all.next);
+    }
+}
+
+/// Routes stand in the order of their prefixes, a family after the other.
+fn order(route: &Route) -> (String, Option<IpNet>, String) {
+    (
+        route.family.clone(),
+        route.prefix.parse().ok(),
+        route.prefix.clone(),
+    )
+}
+
+/// The reports without the tag that says which kind they are: the command told that.
+pub(crate) fn json(answers: &Answers) -> anyhow::Result<String> {
+    let mut object = serde_json::Map::new();
+    for (name, reply) in answers {
+        let serde_json::Value::Object(tagged) = serde_json::to_value(reply)? else {
+            bail!("a reply that is no object");
+        };
+        object.extend(tagged.into_iter().map(|(_, report)| (name.clone(), report)));
+    }
+    Ok(format!("{}\n", serde_json::to_string_pretty(&object)?))
+}

@@ -1,0 +1,39 @@
+//! `cambric`: the operator's command line.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use daemon_common::log::Logging;
+
+mod act;
+mod addresses;
+mod ask;
+mod cli;
+mod decode;
+mod guard;
+mod lab;
+mod migrate;
+mod node;
+mod reflector;
+mod resources;
+mod show;
+mod store;
+mod table;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(code) => code,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes why a command failed. A served store ends also if nothing reads its standard error.
+fn report(error: &anyhow::Error) {
+    match Logging::begin() {
+        Ok(log) => log.say(format_args!("cambric: {error:#}")),
+        Err(_) => eprintln!("cambric: {error:#}"),
+    }
+}

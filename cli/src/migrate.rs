@@ -1,0 +1,53 @@
+//! `cambric datastore migrate`: who acts upon the store.
+
+use std::process::ExitCode;
+
+use anyhow::{Error, Result};
+use calico_store::resources::ResourceError;
+use clap::Subcommand;
+
+use crate::resources::Connection;
+
+/// The arguments of `cambric datastore`, whose words are calicoctl's.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum What {
+    /// Hold the daemons back while much is changed, filled in or moved
+    #[command(subcommand)]
+    Migrate(Migrate),
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Migrate {
+    /// Lock the store: it can be written, and nobody acts upon it
+    Lock,
+    /// Unlock the store: all that was written is acted upon
+    Unlock,
+}
+
+/// Runs `cambric datastore`.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let resources = args.connection.resources().await?;
+    let What::Migrate(step) = args.what;
+    let (ready, done) = match step {
+        Migrate::Lock => (false, "Datastore locked."),
+        Migrate::Unlock => (true, "Datastore unlocked."),
+    };
+    match resources.set_ready(ready).await {
+        Err(missing @ ResourceError::Missing(_)) => {
+            let why = "the store is not in use, and nobody acts upon it; the first write of `cambric` \
+                       or calicoctl begins it";
+            return Err(Error::new(missing).context(why));
+        }
+        result => result?,
+    }
+    println!("{done}");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,286 @@
+//! `cambric reflector`: the fabric's reflectors, as the store has them, and draining them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use calico_model::{
+    ClusterClaim, DrainRequest, FABRIC_PREFIX, FabricKey, ReflectorState, Registration, rfc3339_utc,
+};
+use calico_store::{
+    Compare, CompareWith, Comparison, Delete, EtcdStore, KeyRange, LeaseId, Op, Revision, Store,
+    Txn, WatchRequest,
+};
+use clap::Subcommand;
+
+use crate::resources::{Connection, aligned};
+
+#[cfg(test)]
+mod tests;
+
+/// How often it is tried to forget a reflector that others write about.
+const REMOVE_ATTEMPTS_MAX: usize = 8;
+
+/// The arguments of `cambric reflector`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Show all reflectors: state, zone, weight, clients, cluster id, addresses
+    List,
+    /// Have a reflector's clients go elsewhere, then close its last sessions; wait until it is done
+    Drain {
+        /// The reflector: the name of its node
+        name: String,
+        /// Even if no other reflector would take its clients
+        #[arg(long)]
+        force: bool,
+        /// Only ask for it
+        #[arg(long)]
+        no_wait: bool,
+    },
+    /// Have a reflector take clients again
+    Undrain {
+        /// The reflector: the name of its node
+        name: String,
+    },
+    /// Forget a reflector that will not come back, and free its cluster id
+    Remove {
+        /// The reflector: the name of its node
+        name: String,
+    },
+}
+
+/// What the store has of the reflectors.
+#[derive(Clone, Debug, Default)]
+struct Fleet {
+    registered: BTreeMap<String, Registration>,
+    /// With when each was made.
+    claims: BTreeMap<String, BTreeMap<Ipv4Addr, Revision>>,
+    drains: BTreeSet<String>,
+}
+
+/// Runs `cambric reflector`.
+pub(crate) async fn run(args: Args) -> Result<ExitCode> {
+    let store = args.connection.store().await?;
+    match &args.what {
+        What::List => print!("{}", Fleet::read(&store).await?.table()),
+        What::Drain {
+            name,
+            force,
+            no_wait,
+        } => drain(&store, name, *force, *no_wait).await?,
+        What::Undrain { name } => undrain(&store, name).await?,
+        What::Remove { name } => remove(&store, name).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn drain(store: &EtcdStore, name: &str, force: bool, no_wait: bool) -> Result<()> {
+    let fleet = Fleet::read(store).await?;
+    if !fleet.registered.contains_key(name) {
+        bail!("no reflector {name} is registered; `cambric reflector list` shows those that are");
+    }
+    if !force && !fleet.others_take_clients(name) {
+        bail!(
+            "no other reflector would take the clients of {name}; --force drains it all the same, \
+             as is right when the mesh of all nodes is on"
+        );
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let request = DrainRequest::since(rfc3339_utc(since.unwrap_or_default().as_secs()));
+    let key = FabricKey::Drain(name.to_owned()).to_string();
+    store
+        .put(key.into(), request.encode().into(), LeaseId::NONE)
+        .await?;
+    if no_wait {
+        println!("reflector {name} is asked to drain");
+        return Ok(());
+    }
+    follow(store, name, ReflectorState::Drained).await?;
+    println!("reflector {name} is drained: it takes no session until it is undrained");
+    Ok(())
+}
+
+async fn undrain(store: &EtcdStore, name: &str) -> Result<()> {
+    let key = FabricKey::Drain(name.to_owned()).to_string();
+    if !store.delete(key.into()).await? {
+        bail!("reflector {name} is not being drained");
+    }
+    if !Fleet::read(store).await?.registered.contains_key(name) {
+        println!("reflector {name} will take clients when it is back");
+        return Ok(());
+    }
+    follow(store, name, ReflectorState::Active).await?;
+    println!("reflector {name} takes clients");
+    Ok(())
+}
+
+async fn remove(store: &impl Store, name: &str) -> Result<()> {
+    for _ in 0..REMOVE_ATTEMPTS_MAX {
+        let fleet = Fleet::read(store).await?;
+        if fleet.registered.contains_key(name) {
+            bail!("reflector {name} lives: drain and stop it first, and wait until it is gone");
+        }
+        if !fleet.has_something_of(name) {
+            bail!("the store has nothing of a reflector {name}");
+        }
+        if store.txn(fleet.removal_of(name)).await?.succeeded {
+            println!("reflector {name} is forgotten");
+            return Ok(());
+        }
+    }
+    bail!("reflector {name}: others write what there is of it at the same time; try again")
+}
+
+/// Waits until a reflector says that of itself, and tells how many clients it still has.
+async fn follow(store: &EtcdStore, name: &str, wanted: ReflectorState) -> Result<()> {
+    let key = FabricKey::Reflector(name.to_owned()).to_string();
+    let range = KeyRange::key(key.clone());
+    let mut told = None;
+    loop {
+        let listing = store.list(range.clone()).await?;
+        let mut watch = store
+            .watch(WatchRequest::from(
+                range.clone(),
+                listing.header.revision.next(),
+            ))
+            .await?;
+        let Some(found) = listing.items.first() else {
+            bail!("reflector {name} is gone; what was asked of it stands for when it is back");
+        };
+        let said = Registration::parse(&found.value).with_context(|| key.clone())?;
+        if said.state == wanted {
+            return Ok(());
+        }
+        if told.replace((said.state, said.clients)) != Some((said.state, said.clients)) {
+            println!(
+                "reflector {name} is {}, clients: {}",
+                said.state, said.clients
+            );
+        }
+        // Whatever it brings, and whether it breaks: read again.
+        let _ = watch.next().await;
+    }
+}
+
+impl Fleet {
+    async fn read(store: &impl Store) -> Result<Self> {
+        let listing = store.list(KeyRange::prefix(FABRIC_PREFIX)).await?;
+        let mut fleet = Self::default();
+        for item in listing.items {
+            let text = String::from_utf8_lossy(&item.key);
+            match text.parse() {
+                Ok(FabricKey::Reflector(name)) => {
+                    let said = Registration::parse(&item.value);
+                    let said = said.with_context(|| text.clone().into_owned())?;
+                    fleet.registered.insert(name, said);
+                }
+                Ok(FabricKey::Cluster(id)) => {
+                    let claim = ClusterClaim::parse(&item.value);
+                    let claim = claim.with_context(|| text.clone().into_owned())?;
+                    let claims = fleet.claims.entry(claim.reflector).or_default();
+                    claims.insert(id, item.mod_revision);
+                }
+                Ok(FabricKey::Drain(name)) => {
+                    fleet.drains.insert(name);
+                }
+                Err(_) => {} // Of another version.
+            }
+        }
+        Ok(fleet)
+    }
+
+    fn has_something_of(&self, name: &str) -> bool {
+        self.claims.contains_key(name) || self.drains.contains(name)
+    }
+
+    /// Forgets a reflector, if it has not come back and its claims are as they were read.
+    fn removal_of(&self, name: &str) -> Txn {
+        let as_of = |key: &FabricKey, was: Revision| Compare {
+            range: KeyRange::key(key.to_string()),
+            comparison: Comparison::Equal,
+            with: CompareWith::ModRevision(was),
+        };
+        let delete = |key: &FabricKey| {
+            Op::Delete(Delete {
+                range: KeyRange::key(key.to_string()),
+                previous: false,
+            })
+        };
+        let registration = FabricKey::Reflector(name.to_owned());
+        let mut txn = Txn {
+            compares: vec![as_of(&registration, Revision::ZERO)],
+            then: vec![delete(&FabricKey::Drain(name.to_owned()))],
+            otherwise: Vec::new(),
+        };
+        for (id, made) in self.claims.get(name).into_iter().flatten() {
+            let claim = FabricKey::Cluster(*id);
+            txn.compares.push(as_of(&claim, *made));
+            txn.then.push(delete(&claim));
+        }
+        txn
+    }
+
+    fn others_take_clients(&self, name: &str) -> bool {
+        let mut others = self.registered.iter().filter(|(other, _)| *other != name);
+        others.any(|(_, said)| said.state == ReflectorState::Active && said.weight > 0)
+    }
+
+    /// One line for each reflector that there is, or was.
+    fn table(&self) -> String {
+        let names: BTreeSet<&String> = self.registered.keys().chain(self.claims.keys()).collect();
+        let headings = [
+            "NAME",
+            "STATE",
+            "ZONE",
+            "WEIGHT",
+            "CLIENTS",
+            "CLUSTER ID",
+            "ADDRESSES",
+        ];
+        let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        rows.extend(names.into_iter().map(|name| self.row(name)));
+        aligned(&rows)
+    }
+
+    fn row(&self, name: &str) -> Vec<String> {
+        let Some(said) = self.registered.get(name) else {
+            let claims = self.claims.get(name).into_iter().flatten();
+            let claims: Vec<String> = claims.map(|(id, _)| id.to_string()).collect();
+            let state = match self.drains.contains(name) {
+                true => "away, to be drained",
+                false => "away",
+            };
+            let unknown = || "-".to_owned();
+            return vec![
+                name.to_owned(),
+                state.to_owned(),
+                unknown(),
+                unknown(),
+                unknown(),
+                claims.join(","),
+                unknown(),
+            ];
+        };
+        let addresses: Vec<String> = said.addresses().map(|at| at.to_string()).collect();
+        let zone = Some(said.zone.as_str()).filter(|zone| !zone.is_empty());
+        vec![
+            name.to_owned(),
+            said.state.to_string(),
+            crate::show::clean(zone.unwrap_or("-")),
+            said.weight.to_string(),
+            said.clients.to_string(),
+            said.cluster_id.to_string(),
+            addresses.join(","),
+        ]
+    }
+}

@@ -1,0 +1,281 @@
+//! Which store: the file and the variables that calicoctl reads.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use calico_store::manifests::{documents, without_values};
+use calico_store::resources::Resources;
+use calico_store::{EtcdOptions, EtcdStore, Password, TlsFiles};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The file that is read when none is named, if it is there.
+const CONFIG: &str = "/etc/calico/calicoctl.cfg";
+
+/// Which store.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Connection {
+    /// How to reach the store: a CalicoAPIConfig in YAML or JSON. Without it the variables
+    /// ETCD_ENDPOINTS, ETCD_CA_CERT_FILE, … tell [default: /etc/calico/calicoctl.cfg, if there]
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Accepted for calicoctl's sake
+    #[arg(long, hide = true)]
+    allow_version_mismatch: bool,
+}
+
+impl Connection {
+    /// The resources of the store. The first call tells whether it can be reached.
+    pub(crate) async fn resources(&self) -> Result<Resources> {
+        Ok(Resources::new(self.store().await?))
+    }
+
+    /// The store.
+    pub(crate) async fn store(&self) -> Result<EtcdStore> {
+        let settings = self.settings(Path::new(CONFIG), |name| std::env::var(name).ok())?;
+        let store = EtcdStore::connect(&settings.options()?).await;
+        store.context("the store")
+    }
+
+    /// What the named file says; else what the default file says; else what the variables say.
+    fn settings(
+        &self,
+        default: &Path,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Settings> {
+        match &self.config {
+            Some(file) => Settings::read(file),
+            None if default.exists() => Settings::read(default),
+            None => Ok(Settings::of_variables(variable)),
+        }
+    }
+}
+
+/// The settings of calicoctl that are about etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Settings {
+    datastore_type: String,
+    etcd_endpoints: String,
+    etcd_discovery_srv: String,
+    etcd_username: String,
+    etcd_password: String,
+    etcd_key_file: String,
+    etcd_cert_file: String,
+    #[serde(rename = "etcdCACertFile")]
+    etcd_ca_cert_file: String,
+    etcd_key: String,
+    etcd_cert: String,
+    #[serde(rename = "etcdCACert")]
+    etcd_ca_cert: String,
+    /// Those that are about Kubernetes, which mean nothing here; and misspelt ones.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+/// The beginnings of the names of settings about other things than etcd.
+const ELSEWHERE: [&str; 5] = [
+    "k8s",
+    "kubeconfig",
+    "usePodCIDR",
+    "calicoAPIGroup",
+    "alphaFeatures",
+];
+
+impl Settings {
+    fn read(file: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("{} cannot be read", file.display()))?;
+        let mut read = documents(file, &text).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+        let (Some(document), true) = (read.pop(), read.is_empty()) else {
+            bail!("{}: one CalicoAPIConfig is expected", file.display());
+        };
+        let value = document.value();
+        for (field, expected) in [
+            ("kind", "CalicoAPIConfig"),
+            ("apiVersion", "projectcalico.org/v3"),
+        ] {
+            if value[field] != expected {
+                bail!(
+                    "{}",
+                    document.fault(field, format!("{field} must be {expected}"))
+                );
+            }
+        }
+        let spec = value.get("spec").cloned().unwrap_or_default();
+        let settings: Self = match serde_json::from_value(spec) {
+            Ok(settings) => settings,
+            // One of the settings is a password, and the error does not say which it is about.
+            Err(error) => {
+                let message = without_values(&error.to_string());
+                bail!("{}", document.fault("spec", message))
+            }
+        };
+        for name in settings.others.keys() {
+            if !ELSEWHERE.iter().any(|known| name.starts_with(known)) {
+                let fault = document.fault(&format!("spec.{name}"), "unknown setting".into());
+                bail!("{fault}");
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The settings in variables such as `ETCD_ENDPOINTS`, or `CALICO_ETCD_ENDPOINTS` before it.
+    fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| {
+            variable(&format!("CALICO_{name}"))
+                .or_else(|| variable(name))
+                .unwrap_or_default()
+        };
+        Self {
+            datastore_type: set("DATASTORE_TYPE"),
+            etcd_endpoints: set("ETCD_ENDPOINTS"),
+            etcd_discovery_srv: set("ETCD_DISCOVERY_SRV"),
+            etcd_username: set("ETCD_USERNAME"),
+            etcd_password: set("ETCD_PASSWORD"),
+            etcd_key_file: set("ETCD_KEY_FILE"),
+            etcd_cert_file: set("ETCD_CERT_FILE"),
+            etcd_ca_cert_file: set("ETCD_CA_CERT_FILE"),
+            ..Self::default()
+        }
+    }
+
+    fn options(&self) -> Result<EtcdOptions> {
+        if !matches!(self.datastore_type.as_str(), "" | "etcdv3") {
+            bail!(
+                "the store must be etcd: datastoreType (DATASTORE_TYPE) is \"{}\", not \"etcdv3\"",
+                self.datastore_type
+            );
+        }
+        if !self.etcd_discovery_srv.is_empty() {
+            bail!("etcdDiscoverySrv (ETCD_DISCOVERY_SRV) is not known here: name the endpoints");
+        }
+        let endpoints: Vec<&str> = self
+            .etcd_endpoints
+            .split(',')
+            .map(str::trim)
+            .filter(|endpoint| !endpoint.is_empty())
+            .collect();
+        if endpoints.is_empty() {
+            bail!(
+                "no store is named: set ETCD_ENDPOINTS, such as http://127.0.0.1:2379, or \
+                 etcdEndpoints in {CONFIG}"
+            );
+        }
+        let inline = [&self.etcd_key, &self.etcd_cert, &self.etcd_ca_cert];
+        if inline.iter().any(|pem| !pem.is_empty()) {
+            bail!("etcdKey, etcdCert and etcdCACert are not known here: put them into files");
+        }
+        let mut options = EtcdOptions::new(endpoints);
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        options.username = given(&self.etcd_username);
+        options.password = given(&self.etcd_password).map(Password);
+        options.tls = given(&self.etcd_ca_cert_file).map(|ca_file| TlsFiles {
+            ca_file: ca_file.into(),
+            cert_file: given(&self.etcd_cert_file).map(PathBuf::from),
+            key_file: given(&self.etcd_key_file).map(PathBuf::from),
+            server_name: None,
+        });
+        let own = [&self.etcd_cert_file, &self.etcd_key_file];
+        if options.tls.is_none() && own.iter().any(|file| !file.is_empty()) {
+            bail!("etcdCACertFile (ETCD_CA_CERT_FILE) is needed beside certificate and key");
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(set: &[(&str, &str)]) -> Settings {
+        Settings::of_variables(|name| {
+            let found = set.iter().find(|(key, _)| *key == name)?;
+            Some(found.1.to_owned())
+        })
+    }
+
+    fn file(text: &str) -> Result<Settings> {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("calicoctl.cfg");
+        std::fs::write(&path, text).expect("written");
+        let connection = Connection {
+            config: None,
+            allow_version_mismatch: false,
+        };
+        connection.settings(&path, |_| None)
+    }
+
+    #[test]
+    fn variables_are_calicoctls() {
+        let options = variables(&[
+            ("ETCD_ENDPOINTS", "http://nobody:1"),
+            (
+                "CALICO_ETCD_ENDPOINTS",
+                "https://10.0.0.1:2379, https://10.0.0.2:2379",
+            ),
+            ("DATASTORE_TYPE", "etcdv3"),
+            ("ETCD_USERNAME", "admin"),
+            ("ETCD_PASSWORD", "secret"),
+            ("ETCD_CA_CERT_FILE", "/ca"),
+            ("ETCD_CERT_FILE", "/cert"),
+            ("ETCD_KEY_FILE", "/key"),
+        ])
+        .options()
+        .expect("options");
+        assert_eq!(
+            options.endpoints,
+            ["https://10.0.0.1:2379", "https://10.0.0.2:2379"]
+        );
+        assert_eq!(options.username.as_deref(), Some("admin"));
+        assert_eq!(options.password, Some(Password("secret".to_owned())));
+        assert!(!format!("{options:?}").contains("secret"));
+        let tls = options.tls.expect("tls");
+        assert_eq!(tls.ca_file, Path::new("/ca"));
+        assert_eq!(tls.key_file.as_deref(), Some(Path::new("/key")));
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why() {
+        for (set, part) in [
+            (&[][..], "ETCD_ENDPOINTS"),
+            (&[("DATASTORE_TYPE", "kubernetes")], "kubernetes"),
+            (
+                &[("ETCD_DISCOVERY_SRV", "example.org")],
+                "ETCD_DISCOVERY_SRV",
+            ),
+            (
+                &[("ETCD_ENDPOINTS", "https://a:1"), ("ETCD_KEY_FILE", "/key")],
+                "ETCD_CA_CERT_FILE",
+            ),
+        ] {
+            let error = variables(set).options().expect_err("refused").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_file_is_calicoctls_and_its_mistakes_have_a_place() {
+        let head = "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n";
+        let settings = file(&format!(
+            "{head}  datastoreType: etcdv3\n  etcdEndpoints: http://10.0.0.1:2379\n  k8sAPIEndpoint: x\n"
+        ));
+        let options = settings
+            .and_then(|settings| settings.options())
+            .expect("options");
+        assert_eq!(options.endpoints, ["http://10.0.0.1:2379"]);
+        for (text, part) in [
+            (
+                format!("{head}  etcdEndpoint: x\n"),
+                "calicoctl.cfg:5:3: unknown setting",
+            ),
+            (head.replace("CalicoAPIConfig", "Node"), "calicoctl.cfg:2:"),
+            (format!("{head}  etcdEndpoints: [a]\n"), "calicoctl.cfg:4:"),
+            (String::new(), "one CalicoAPIConfig"),
+        ] {
+            let error = file(&text).expect_err("refused").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a command is about: resources in files, or a kind and names.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use calico_model::{Kind, ResourceKey, Scope};
+use calico_store::manifests::{Document, documents, is_manifest};
+use serde_json::Value;
+
+/// The namespace of resources that name none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Files of resources.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Files {
+    /// A file of resources in YAML or JSON, a directory of such files, or - for the standard
+    /// input; repeat for several
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// Also the directories below a directory
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Files without a resource are no error
+    #[arg(long)]
+    skip_empty: bool,
+}
+
+impl Files {
+    /// Every resource of the files, in their order.
+    pub(crate) fn documents(&self) -> Result<Vec<Document>> {
+        let mut all = Vec::new();
+        for name in &self.filename {
+            let before = all.len();
+            if name == Path::new("-") {
+                let mut text = String::new();
+                std::io::stdin()
+                    .read_to_string(&mut text)
+                    .context("the standard input cannot be read")?;
+                self.read(Path::new("stdin"), &text, &mut all)?;
+            } else {
+                for file in self.files(name)? {
+                    let text = fs::read_to_string(&file)
+                        .with_context(|| format!("{} cannot be read", file.display()))?;
+                    self.read(&file, &text, &mut all)?;
+                }
+            }
+            if all.len() == before && !self.skip_empty {
+                bail!("{}: there is no resource in it", name.display());
+            }
+        }
+        Ok(all)
+    }
+
+    fn read(&self, file: &Path, text: &str, all: &mut Vec<Document>) -> Result<()> {
+        let read = documents(file, text).map_err(|fault| anyhow!("{fault}"))?;
+        if read.is_empty() && !self.skip_empty {
+            bail!("{}: there is no resource in it", file.display());
+        }
+        all.extend(read);
+        Ok(())
+    }
+
+    /// The file itself, or the manifests of the directory, in the order of their names.
+    fn files(&self, name: &Path) -> Result<Vec<PathBuf>> {
+        if !name.is_dir() {
+            return Ok(vec![name.to_owned()]);
+        }
+        let unreadable = || format!("{} cannot be read", name.display());
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(name).with_context(unreadable)? {
+            entries.push(entry.with_context(unreadable)?.path());
+        }
+        entries.sort();
+        let mut files = Vec::new();
+        for path in entries {
+            if path.is_dir() {
+                if self.recursive {
+                    files.extend(self.files(&path)?);
+                }
+            } else if is_manifest(&path) {
+                files.push(path);
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The namespace that the command line names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Namespace {
+    pub(crate) named: Option<String>,
+    pub(crate) all: bool,
+}
+
+impl Namespace {
+    /// The namespace of a resource of this kind that says it is in `own`; `None` for kinds
+    /// without, and where all are asked for.
+    pub(crate) fn of(&self, kind: Kind, own: Option<&str>) -> Result<Option<String>> {
+        let own = own.filter(|own| !own.is_empty());
+        if kind.scope() == Scope::Cluster {
+            return match (own, self.all || self.named.is_some()) {
+                (None, false) => Ok(None),
+                _ => bail!("{kind} has no namespaces"),
+            };
+        }
+        match (own, &self.named) {
+            (_, Some(_)) if self.all => bail!("-n and --all-namespaces exclude each other"),
+            (Some(own), Some(named)) if own != named => {
+                bail!("metadata.namespace is \"{own}\", but -n says \"{named}\"")
+            }
+            (Some(own), _) => Ok(Some(own.to_owned())),
+            (None, Some(named)) => Ok(Some(named.clone())),
+            (None, None) if self.all => Ok(None),
+            (None, None) => Ok(Some(DEFAULT_NAMESPACE.to_owned())),
+        }
+    }
+}
+
+/// The kind that a word means.
+pub(crate) fn kind(word: &str) -> Result<Kind> {
+    Kind::from_word(word).ok_or_else(|| anyhow!("\"{word}\" is not a kind of resource"))
+}
+
+/// The kind that a document says it is.
+pub(crate) fn kind_of(document: &Document) -> Result<Kind> {
+    let value = document.value();
+    let name = value["kind"].as_str().unwrap_or_default();
+    Kind::from_name(name).ok_or_else(|| {
+        let message = format!("\"{name}\" is not a kind of resource");
+        anyhow!("{}", document.fault("kind", message))
+    })
+}
+
+/// The resource that a document holds, in the namespace that it belongs to.
+pub(crate) fn resource(document: &Document, namespace: &Namespace) -> Result<Value> {
+    let mut value = document.value();
+    let kind = kind_of(document)?;
+    let own = text(&value["metadata"]["namespace"]);
+    let namespace = namespace.of(kind, own.as_deref()).map_err(|error| {
+        anyhow!(
+            "{}",
+            document.fault("metadata.namespace", error.to_string())
+        )
+    })?;
+    if let (Some(namespace), Some(metadata)) = (
+        namespace,
+        value.get_mut("metadata").and_then(Value::as_object_mut),
+    ) {
+        metadata.insert("namespace".into(), namespace.into());
+    }
+    Ok(value)
+}
+
+/// Where the resource that a document names lives, whatever else stands there.
+pub(crate) fn key(document: &Document, namespace: &Namespace) -> Result<ResourceKey> {
+    let kind = kind_of(document)?;
+    let value = resource(document, namespace)?;
+    let part = |field: &str| text(&value["metadata"][field]);
+    let named = part("name").ok_or_else(|| {
+        anyhow!(
+            "{}",
+            document.fault("metadata", "metadata.name is required".into())
+        )
+    })?;
+    ResourceKey::new(kind, part("namespace").as_deref(), &named)
+        .map_err(|error| anyhow!("{}", document.fault("metadata.name", error.to_string())))
+}
+
+/// A name, also one that YAML takes for a number; nothing if it is empty.
+fn text(name: &Value) -> Option<String> {
+    match name {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,215 @@
+//! `cambric create`, `apply` and `replace`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use calico_store::manifests::Document;
+use calico_store::resources::{Item, Planned, ResourceError, Resources};
+use serde_json::Value;
+
+use super::connect::Connection;
+use super::input::{Files, Namespace, kind_of, resource};
+use super::notes;
+
+/// The arguments of `cambric apply` and `cambric replace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Write {
+    #[command(flatten)]
+    files: Files,
+    /// The namespace of resources that name none [default: default]
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// The arguments of `cambric create`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    write: Write,
+    /// Pass over resources that are there already
+    #[arg(long)]
+    skip_exists: bool,
+}
+
+/// How a resource is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Create { skip_exists: bool },
+    Apply,
+    Replace,
+}
+
+impl How {
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Create { .. } => "create",
+            Self::Apply => "apply",
+            Self::Replace => "replace",
+        }
+    }
+
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Create { .. } => "created",
+            Self::Apply => "applied",
+            Self::Replace => "replaced",
+        }
+    }
+
+    async fn write(self, all: &Resources, value: Value) -> Result<Item, ResourceError> {
+        match self {
+            Self::Create { .. } => all.create(value).await,
+            Self::Apply => all.apply(value).await,
+            Self::Replace => all.replace(value).await,
+        }
+    }
+}
+
+impl How {
+    /// The resources of the documents; or the faults of all of them, before anything is written.
+    async fn checked(
+        self,
+        all: &Resources,
+        documents: Vec<Document>,
+        namespace: &Namespace,
+    ) -> Result<Vec<(Document, Value)>> {
+        let read = documents.into_iter().map(|document| {
+            let value = resource(&document, namespace);
+            (document, value)
+        });
+        let read: Vec<_> = read.collect();
+        let planned = Planned::new(read.iter().filter_map(|(_, value)| value.as_ref().ok()));
+        let mut wanted = Vec::new();
+        let mut faults = Vec::new();
+        for (document, value) in read {
+            let value = match value {
+                Ok(value) => value,
+                Err(error) => {
+                    faults.push(error.to_string());
+                    continue;
+                }
+            };
+            match self.check(all, value.clone(), &planned).await {
+                Ok(()) => wanted.push((document, value)),
+                Err(ResourceError::Invalid(error)) => {
+                    faults.extend(document.faults(&error).iter().map(ToString::to_string));
+                }
+                Err(error @ ResourceError::Store(_)) => return Err(error.into()),
+                Err(error) => faults.push(document.fault(".", error.to_string()).to_string()),
+            }
+        }
+        if faults.is_empty() {
+            return Ok(wanted);
+        }
+        bail!("nothing is written:\n{}", faults.join("\n"))
+    }
+
+    async fn check(
+        self,
+        all: &Resources,
+        value: Value,
+        planned: &Planned,
+    ) -> Result<(), ResourceError> {
+        match self {
+            Self::Create { .. } => all.check_create(value, planned).await,
+            Self::Apply => all.check_apply(value, planned).await,
+            Self::Replace => all.check_replace(value).await,
+        }
+    }
+}
+
+/// Runs `cambric create`.
+pub(crate) async fn create(args: Create) -> Result<ExitCode> {
+    let skip_exists = args.skip_exists;
+    args.write.run(How::Create { skip_exists }).await
+}
+
+/// Runs `cambric apply`.
+pub(crate) async fn apply(args: Write) -> Result<ExitCode> {
+    args.run(How::Apply).await
+}
+
+/// Runs `cambric replace`.
+pub(crate) async fn replace(args: Write) -> Result<ExitCode> {
+    args.run(How::Replace).await
+}
+
+impl Write {
+    async fn run(self, how: How) -> Result<ExitCode> {
+        if self.files.filename.is_empty() {
+            bail!("name the resources with -f");
+        }
+        let documents = self.files.documents()?;
+        if documents.is_empty() {
+            println!("No resources specified");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let namespace = Namespace {
+            named: self.namespace,
+            all: false,
+        };
+        let all = self.connection.resources().await?;
+        let wanted = how.checked(&all, documents, &namespace).await?;
+        // Who may not do this may still write what is asked for; who cannot reach the store will
+        // hear it next.
+        let _ = all.initialize().await;
+        let mut done = 0;
+        let mut failed = 0;
+        for (document, value) in &wanted {
+            match how.write(&all, value.clone()).await {
+                Ok(item) => {
+                    done += 1;
+                    notes::report_written(document, item.key.kind(), &item.value);
+                }
+                Err(ResourceError::Exists(_)) if how == How::Create { skip_exists: true } => {
+                    done += 1;
+                }
+                Err(ResourceError::Invalid(error)) => {
+                    failed += 1;
+                    for fault in document.faults(&error) {
+                        eprintln!("cambric: {fault}");
+                    }
+                }
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("cambric: {}", document.fault(".", error.to_string()));
+                }
+            }
+        }
+        println!(
+            "{}",
+            summary(how.verb(), how.done(), &wanted_kinds(&wanted), done)
+        );
+        Ok(if failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn wanted_kinds(wanted: &[(Document, Value)]) -> Vec<String> {
+    wanted
+        .iter()
+        .filter_map(|(document, _)| kind_of(document).ok())
+        .map(|kind| kind.name().to_owned())
+        .collect()
+}
+
+/// What was done, in calicoctl's words.
+pub(super) fn summary(verb: &str, done: &str, kinds: &[String], count: usize) -> String {
+    let one = kinds
+        .first()
+        .filter(|first| kinds.iter().all(|kind| kind == *first));
+    let what = one.map_or_else(
+        || "resource(s)".to_owned(),
+        |kind| format!("'{kind}' resource(s)"),
+    );
+    match (count, kinds.len()) {
+        (0, _) => format!("Failed to {verb} any {what}"),
+        (count, all) if count == all => format!("Successfully {done} {count} {what}"),
+        (count, all) => format!("Partial success: {done} {count} out of {all} {what}"),
+    }
+}

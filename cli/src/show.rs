@@ -1,0 +1,168 @@
+//! `cambric show`: asks the daemons of this host over their control sockets.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use daemon_common::{Command, Reply};
+use ipnet::IpNet;
+
+use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
+
+mod blocks;
+mod cells;
+mod malformed;
+mod sent;
+mod settings;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cells::clean;
+
+/// Routes that a table shows without `--limit`; its help text has the number, too.
+const ROUTES_SHOWN: usize = 1000;
+
+/// The arguments of `cambric show`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+    /// Print one JSON object: daemon name to report
+    #[arg(long, global = true)]
+    json: bool,
+    /// Ask the daemon behind this socket only
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// BGP neighbours and their sessions
+    #[command(visible_alias = "neighbours")]
+    Neighbors {
+        /// Everything about this one: its name or address
+        name: Option<String>,
+    },
+    /// BGP routes
+    Routes {
+        /// Only this prefix
+        prefix: Option<IpNet>,
+        /// Also the paths that lost, and the step of the decision where each did
+        #[arg(long)]
+        why: bool,
+        /// Show so many routes at most; 0 for all [default: 1000, in JSON all]
+        #[arg(long, value_name = "ROUTES")]
+        limit: Option<usize>,
+    },
+    /// Kernel routes that the daemons own or import
+    Fib,
+    /// Workload endpoints of this host
+    Endpoints,
+    /// What the daemons are and how they fare
+    Status,
+    /// Packet filter rules
+    Rules,
+    /// The last malformed messages of BGP neighbours, octet by octet
+    Malformed {
+        /// Only those of this neighbour: its name
+        name: Option<String>,
+    },
+    /// What the daemons are limited by, and how near they are to it
+    Limits,
+    /// The configuration in force, and what each neighbour comes from
+    Config,
+}
+
+impl What {
+    fn command(&self) -> Command {
+        match self {
+            Self::Neighbors { .. } => Command::Neighbors {},
+            Self::Routes { prefix, why, .. } => Command::Routes {
+                prefix: *prefix,
+                why: *why,
+                family: None,
+                after: None,
+            },
+            Self::Fib => Command::Fib {},
+            Self::Endpoints => Command::Endpoints {},
+            Self::Status => Command::Status {},
+            Self::Rules => Command::Rules {},
+            Self::Malformed { .. } => Command::Malformed {},
+            Self::Limits => Command::Limits {},
+            Self::Config => Command::Config {},
+        }
+    }
+
+    /// Who can answer.
+    const fn daemons(&self) -> &'static [&'static str] {
+        match self {
+            Self::Neighbors { .. }
+            | Self::Routes { .. }
+            | Self::Malformed { .. }
+            | Self::Limits
+            | Self::Config => BGP_DAEMONS,
+            Self::Fib => &["bgp-client", "felix"],
+            Self::Endpoints | Self::Rules => &["felix"],
+            Self::Status => &["bgp-client", "route-reflector", "felix"],
+        }
+    }
+
+    /// Routes to show at most.
+    const fn limit(&self, json: bool) -> usize {
+        match self {
+            Self::Routes {
+                limit: Some(limit @ 1..),
+                ..
+            } => *limit,
+            Self::Routes { limit: None, .. } if !json => ROUTES_SHOWN,
+            _ => usize::MAX,
+        }
+    }
+}
+
+/// Runs `cambric show`.
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let answers = ask(&args, Path::new(SOCKETS)).await?;
+    let text = if args.json {
+        json(&answers)?
+    } else {
+        tables::print(&args.what, &answers)
+    };
+    // A closed pipe ("| head") is no error of ours.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(if found(&args.what, &answers) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Asks the one socket that was named, or all where an answer may come from.
+async fn ask(args: &Args, directory: &Path) -> anyhow::Result<Answers> {
+    let whom = Whom {
+        daemons: args.what.daemons(),
+        socket: args.socket.as_deref(),
+        directory,
+    };
+    whom.ask(&args.what.command(), args.what.limit(args.json))
+        .await
+}
+
+/// A single thing that was asked for is there.
+fn found(what: &What, answers: &Answers) -> bool {
+    answers.values().any(|reply| match (what, reply) {
+        (
+            What::Routes {
+                prefix: Some(_), ..
+            },
+            Reply::Routes(routes),
+        ) => !routes.routes.is_empty(),
+        (What::Neighbors { name: Some(name) }, Reply::Neighbors(neighbors)) => neighbors
+            .neighbors
+            .iter()
+            .any(|neighbor| blocks::is_called(neighbor, name)),
+        _ => true,
+    })
+}

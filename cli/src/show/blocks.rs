@@ -1,0 +1,135 @@
+//! Reports about one thing, a fact a line.
+
+use std::fmt::Write;
+
+use daemon_common::report::{Neighbor, NeighborFamily, Status};
+
+use super::cells::{clean, duration, list, or_dash};
+
+/// Whether `name` means this neighbour.
+pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
+    neighbor.name == name
+        || neighbor
+            .address
+            .is_some_and(|address| address.to_string() == name)
+}
+
+/// Everything about one neighbour.
+pub(super) fn neighbor(neighbor: &Neighbor) -> String {
+    let mut block = Block::titled(&format!(
+        "{} ({}), AS {}, {}",
+        clean(&neighbor.name),
+        or_dash(neighbor.address),
+        neighbor.asn,
+        neighbor.role
+    ));
+    let since = neighbor
+        .since_s
+        .map(|seconds| format!(" since {}", duration(seconds)));
+    let state = format!("{}{}", neighbor.state, since.unwrap_or_default());
+    block.fact("state", &state);
+    block.fact("last down", &or_dash(neighbor.last_down.as_ref()));
+    block.fact("flaps", &neighbor.flaps.to_string());
+    block.fact("held", &neighbor.held.to_string());
+    block.fact("router id", &or_dash(neighbor.router_id));
+    block.fact("hostname", &or_dash(neighbor.hostname.as_ref()));
+    let ends = format!(
+        "{} to {}",
+        or_dash(neighbor.local),
+        or_dash(neighbor.remote)
+    );
+    block.fact("connection", &ends);
+    block.fact(
+        "hold time",
+        &or_dash(neighbor.hold_time_s.map(|seconds| format!("{seconds}s"))),
+    );
+    for key in &neighbor.keys {
+        block.fact(&key.name, &clean(&key.value));
+    }
+    block.fact("import", &neighbor.import);
+    block.fact("export", &neighbor.export);
+    let messages = format!("{} in, {} out", neighbor.messages_in, neighbor.messages_out);
+    block.fact("messages", &messages);
+    block.fact(
+        "updates",
+        &format!("{} in, {} out", neighbor.updates_in, neighbor.updates_out),
+    );
+    block.fact("faults", &neighbor.faults.to_string());
+    for counters in &neighbor.families {
+        block.fact(&counters.family, &family(counters));
+    }
+    for capability in &neighbor.capabilities {
+        block.fact("capability", &clean(capability));
+    }
+    block.text
+}
+
+fn family(counters: &NeighborFamily) -> String {
+    let mut text = format!(
+        "{} paths, {} accepted",
+        counters.received, counters.accepted
+    );
+    if let Some(limit) = counters.limit {
+        text = format!("{text}, limit {limit}");
+    }
+    if counters.limited > 0 {
+        text = format!("{text}, {} refused for it", counters.limited);
+    }
+    if counters.ineligible > 0 {
+        text = format!("{text}, {} of them unusable", counters.ineligible);
+    }
+    match (&counters.add_path, &counters.add_path_send) {
+        (Some(mode), Some(sent)) => format!("{text}, add-path {mode} ({sent})"),
+        (Some(mode), None) => format!("{text}, add-path {mode}"),
+        (None, _) => text,
+    }
+}
+
+/// How a daemon fares.
+pub(super) fn status(status: &Status) -> String {
+    let mut block = Block::titled(&format!("{} {}", status.daemon, status.version));
+    let state = match (status.ready, status.waiting_for.as_slice()) {
+        (true, _) => "ready".to_owned(),
+        (false, []) => "not ready".to_owned(),
+        (false, waiting) => format!("not ready: {}", list(waiting)),
+    };
+    block.fact("state", &state);
+    block.fact(
+        "running",
+        &format!("{}, pid {}", duration(status.uptime_s), status.pid),
+    );
+    block.fact(
+        "memory",
+        &or_dash(status.resident_kib.map(|kib| format!("{kib} KiB"))),
+    );
+    block.fact("config", &status.config);
+    for fact in &status.facts {
+        block.fact(&fact.name, &clean(&fact.value));
+    }
+    for note in &status.notes {
+        block.fact("note", &clean(note));
+    }
+    if let Some(error) = &status.config_error {
+        block.fact("config refused", "the last good one is in force");
+        block.text.push_str(error.trim_end());
+        block.text.push('\n');
+    }
+    block.text
+}
+
+struct Block {
+    text: String,
+}
+
+impl Block {
+    fn titled(title: &str) -> Self {
+        Self {
+            text: format!("{title}\n"),
+        }
+    }
+
+    fn fact(&mut self, name: &str, value: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "  {name:<14} {value}");
+    }
+}

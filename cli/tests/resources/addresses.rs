@@ -1,0 +1,274 @@
+//! `cambric ipam`.
+
+use std::net::IpAddr;
+
+use calico_store::{LeaseId, Store};
+use serde_json::{Value, json};
+
+use crate::tool::Tool;
+
+const POOL: &str = "10.65.0.0/16";
+
+/// A pool, two nodes, and addresses: one that is used, one that nobody uses, one that is borrowed.
+async fn fabric(tool: &Tool) -> (IpAddr, IpAddr) {
+    let spec = json!({"metadata": {"name": "vm-pool"}, "spec": {"cidr": POOL}});
+    tool.put("ippools/vm-pool", &spec).await;
+    for node in ["a", "b"] {
+        let node_value = json!({"metadata": {"name": node}, "spec": {}});
+        tool.put(&format!("nodes/{node}"), &node_value).await;
+    }
+    let used = tool.assign("a", "net.used", POOL).await;
+    let leaked = tool.assign("a", "net.leaked", POOL).await;
+    let name = "a-cni-w-eth0";
+    let endpoint = json!({"metadata": {"name": name, "namespace": "default"},
+        "spec": {"node": "a", "ipNetworks": [used.to_string()]}});
+    tool.put(&format!("workloadendpoints/default/{name}"), &endpoint)
+        .await;
+    (used, leaked)
+}
+
+fn json_of(tool: &Tool, arguments: &[&str]) -> Value {
+    let mut all = vec!["ipam", "show", "-o", "json"];
+    all.extend(arguments);
+    serde_json::from_str(&tool.done(&all)).unwrap()
+}
+
+pub(crate) async fn addresses_are_shown_and_settings_changed(tool: &Tool) {
+    let (used, _) = fabric(tool).await;
+    let said = tool.done(&["ipam", "show"]);
+    assert_eq!(
+        said,
+        "\
++----------+--------------+-----------+------------+--------------+
+| GROUPING | CIDR         | IPS TOTAL | IPS IN USE | IPS FREE     |
++----------+--------------+-----------+------------+--------------+
+| IP Pool  | 10.65.0.0/16 | 65536     | 2 (0%)     | 65534 (100%) |
++----------+--------------+-----------+------------+--------------+
+"
+    );
+    let said = tool.done(&["ipam", "show", "--show-blocks"]);
+    assert!(said.contains("| Block    | 10.65."), "{said}");
+    assert!(
+        said.contains("| 64        | 2 (3%)     | 62 (97%)"),
+        "{said}"
+    );
+    let value = json_of(tool, &["--show-blocks"]);
+    assert_eq!(value[0]["pool"], "vm-pool");
+    assert_eq!(value[0]["blocks"][0]["affinity"], "host:a");
+    assert_eq!(value[0]["blocks"][0]["inUse"], 2);
+
+    let said = tool.done(&["ipam", "show", &format!("--ip={used}")]);
+    assert_eq!(
+        said,
+        format!("IP {used} is in use\nHandle: net.used\nAttributes:\n  node: a\n")
+    );
+    let said = tool.done(&["ipam", "show", "--ip", "10.65.255.255"]);
+    assert_eq!(said, "10.65.255.255 is not assigned\n");
+    tool.refused(&["ipam", "show", "--ip", "10.65.255"]);
+
+    // Without blocks of its own, a host borrows.
+    let off = json!({"auto_allocate_blocks": false, "newer": [1]});
+    let config = "/calico/ipam/v2/config";
+    let store = tool.store().await;
+    store
+        .put(config.into(), off.to_string().into(), LeaseId::NONE)
+        .await
+        .unwrap();
+    let borrowed = tool.assign("b", "net.borrowed", POOL).await;
+    let value = json_of(tool, &["--show-borrowed"]);
+    assert_eq!(
+        value,
+        json!([{"ip": borrowed, "borrowingNode": "b", "block": value[0]["block"], "blockOwner": "a",
+            "type": "workload", "allocatedTo": "net.borrowed"}])
+    );
+    let said = tool.done(&["ipam", "show", "--show-borrowed"]);
+    assert!(said.contains(&format!("| {borrowed} ")), "{said}");
+
+    let said = tool.done(&["ipam", "configure", "--strictaffinity=true"]);
+    assert_eq!(said, "Successfully set StrictAffinity to: true\n");
+    tool.done(&["ipam", "configure", "--max-blocks-per-host", "7"]);
+    let found = store.get(config.into()).await.unwrap().unwrap();
+    let now: Value = serde_json::from_slice(&found.value).unwrap();
+    let expected = json!({"strict_affinity": true, "maxBlocksPerHost": 7, "newer": [1]});
+    assert_eq!(now, expected, "what is not known here stays");
+    let said = tool.done(&["ipam", "show", "--show-configuration"]);
+    assert_eq!(
+        said,
+        "\
++--------------------+-------+
+| PROPERTY           | VALUE |
++--------------------+-------+
+| StrictAffinity     | true  |
+| AutoAllocateBlocks | false |
+| MaxBlocksPerHost   | 7     |
+| IPCooldownSeconds  | 0     |
++--------------------+-------+
+"
+    );
+    for wrong in [
+        vec!["ipam", "configure"],
+        vec!["ipam", "configure", "--strictaffinity"],
+        vec!["ipam", "configure", "--ip-cooldown-seconds", "1201"],
+    ] {
+        tool.refused(&wrong);
+    }
+    // Where nothing is stored, blocks are taken, and go on to be.
+    assert!(store.delete(config.into()).await.unwrap());
+    tool.done(&["ipam", "configure", "--strictaffinity=true"]);
+    let found = store.get(config.into()).await.unwrap().unwrap();
+    let now: Value = serde_json::from_slice(&found.value).unwrap();
+    let expected = json!({"strict_affinity": true, "auto_allocate_blocks": true});
+    assert_eq!(now, expected);
+}
+
+pub(crate) async fn leaks_are_reported_and_given_back(tool: &Tool) {
+    let (used, leaked) = fabric(tool).await;
+    let name = "b-cni-w-eth0";
+    let stray = json!({"metadata": {"name": name, "namespace": "default"},
+        "spec": {"node": "b", "ipNetworks": ["10.65.200.1/32", "192.0.2.1/32"]}});
+    tool.put(&format!("workloadendpoints/default/{name}"), &stray)
+        .await;
+    let file = tool.path("report");
+    let said = tool.done(&["ipam", "check", "--show-problem-ips", "-o", &file]);
+    for part in [
+        "Found 1 IPAM blocks.",
+        "IPAM blocks record 2 allocations.",
+        "Workloads and nodes are using 3 IPs.",
+        &format!("  {leaked} leaked; handle net.leaked\n"),
+        "Found 1 IPs that are allocated in IPAM but not actually in use.",
+        "Found 1 in-use IPs that are not in active IP pools.",
+        "Found 1 in-use IPs that are in active IP pools but have no corresponding IPAM allocation.",
+        "Check complete; found 3 problems.\n",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let of = |address: IpAddr| &report["allocations"][address.to_string()][0];
+    assert_eq!(of(used)["inUse"], true);
+    assert_eq!(
+        of(used)["owners"],
+        json!(["Workload(default/a-cni-w-eth0)"])
+    );
+    assert_eq!(of(leaked)["inUse"], false);
+    assert_eq!(of(leaked)["handle"], "net.leaked");
+    // Calicoctl's fields, all of them.
+    let fields = |value: &Value| {
+        let fields = value.as_object().unwrap().keys().cloned();
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        fields(&report),
+        "allocations clusterGUID clusterInformationRevision clusterType datastoreLocked problems version"
+    );
+    assert_eq!(
+        fields(of(leaked)),
+        "borrowed handle inUse ip node owners sequenceNumber"
+    );
+    assert_eq!(
+        (&of(leaked)["owners"], &of(leaked)["node"]),
+        (&Value::Null, &json!("a"))
+    );
+    let said = tool.done(&["ipam", "check", "--show-all-ips"]);
+    let line = format!("  {used} belongs to Workload(default/a-cni-w-eth0)\n");
+    assert!(said.contains(&line), "{said}");
+
+    let refused = tool.refused(&["ipam", "release", "--ip", &used.to_string()]);
+    assert!(
+        refused.contains("is used by Workload(default/a-cni-w-eth0); --force"),
+        "{refused}"
+    );
+    // Given back and to somebody else since: a late report does no harm.
+    let again = tool.done(&["ipam", "release", "--ip", &leaked.to_string()]);
+    assert_eq!(
+        again,
+        format!("Successfully released IP address {leaked}\n")
+    );
+    let said = tool.done(&["ipam", "release", "--ip", &leaked.to_string()]);
+    assert_eq!(said, format!("IP address {leaked} is not assigned\n"));
+    let mut next = tool.assign("a", "net.next", POOL).await;
+    while next != leaked {
+        next = tool.assign("a", "net.next", POOL).await;
+    }
+    let said = tool.done(&["ipam", "release", "--from-report", &file]);
+    assert!(
+        said.contains("Successfully released 0 IPs; 1 have changed"),
+        "{said}"
+    );
+    tool.done(&["ipam", "check", "-o", &file]);
+    let second = tool.path("second");
+    tool.done(&["ipam", "check", "-o", &second]);
+    let both = [
+        "ipam",
+        "release",
+        "--from-report",
+        &file,
+        "--from-report",
+        &second,
+    ];
+    let said = tool.done(&both);
+    assert!(
+        said.contains("Successfully released 63 IPs; 0 have"),
+        "{said}"
+    );
+    assert_eq!(tool.addresses().await.0, ["net.used"]);
+    let said = tool.done(&["ipam", "release", "--force", "--ip", &used.to_string()]);
+    assert_eq!(said, format!("Successfully released IP address {used}\n"));
+    tool.refused(&["ipam", "release"]);
+}
+
+pub(crate) async fn what_nobody_uses_is_collected(tool: &Tool) {
+    let (used, leaked) = fabric(tool).await;
+    tool.assign("gone", "net.gone", POOL).await;
+    let words = ["ipam", "gc", "--grace", "0s"];
+    tool.refused(&words);
+    let ready = json!({"metadata": {"name": "default"}, "spec": {"datastoreReady": true}});
+    tool.put("clusterinformations/default", &ready).await;
+    let said = tool.done(&[words.as_slice(), &["--dry-run"]].concat());
+    let line = format!("{leaked} of net.leaked is leaked: no endpoint has it\n");
+    assert!(said.contains(&line), "{said}");
+    assert!(said.ends_with("Would collect 3 things.\n"), "{said}");
+    assert_eq!(tool.addresses().await.0.len(), 3);
+
+    let said = tool.done(&words);
+    assert!(
+        said.contains("belongs to node gone, which is gone: done\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("Collected 3 of 3 things.\n"), "{said}");
+    let (handles, affinities) = tool.addresses().await;
+    assert_eq!(handles, ["net.used"]);
+    assert_eq!(affinities.len(), 1);
+    assert_eq!(tool.done(&words), "Nothing to collect.\n");
+    let said = tool.done(&["ipam", "check"]);
+    assert!(said.ends_with("found 0 problems.\n"), "{used}: {said}");
+
+    // All the time, until it is told to stop.
+    let later = tool.assign("a", "net.later", POOL).await;
+    let mut watcher = tool.start(&["ipam", "gc", "--watch", "--grace", "1s", "--interval", "1s"]);
+    let store = tool.store().await;
+    let key = calico_store::KeyRange::prefix("/calico/ipam/v2/handle/net.later");
+    let mut watch = store
+        .watch(calico_store::WatchRequest {
+            range: key.clone(),
+            from: None,
+            previous: false,
+        })
+        .await
+        .unwrap();
+    let wait = async {
+        while !store.list(key.clone()).await.unwrap().items.is_empty() {
+            watch.next().await.unwrap();
+        }
+    };
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+    assert!(waited.is_ok(), "{later} is not collected");
+    watcher.stop();
+    assert_eq!(tool.addresses().await.0, ["net.used"]);
+    // Where not all can be seen, nothing is done.
+    for node in ["a", "b"] {
+        let key = format!("{}nodes/{node}", crate::PREFIX);
+        assert!(store.delete(key.into()).await.unwrap());
+    }
+    let refused = tool.refused(&words);
+    assert!(refused.contains("nothing is collected"), "{refused}");
+}

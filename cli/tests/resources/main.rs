@@ -1,0 +1,606 @@
+//! The commands over the store, as programs, against the store that comes with the suite and
+//! against Debian's etcd.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod addresses;
+#[path = "../../../calico-store/tests/common/mod.rs"]
+mod common;
+mod locks;
+mod notes;
+mod reflectors;
+mod tool;
+
+use common::{Etcd, Served, certificates, users};
+use serde_json::{Value, json};
+use tool::Tool;
+
+const PREFIX: &str = "/calico/resources/v3/projectcalico.org/";
+
+/// Each scenario, against both stores.
+macro_rules! against_both {
+    ($($name:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                let served = Served::start().await;
+                scenario::$name(&Tool::at(&served.url())).await;
+                served.stop().await;
+                if let Some(etcd) = Etcd::start().await {
+                    scenario::$name(&Tool::at(&etcd.url())).await;
+                }
+            }
+        )*
+    };
+}
+
+against_both! {
+    a_resource_goes_round
+    nobody_overwrites_what_they_have_not_read
+    faults_are_all_told_before_anything_is_written
+    manifest_with_overlapping_pools_writes_nothing
+    directories_lists_and_the_standard_input_are_read
+    a_node_goes_with_what_is_its
+    addresses_go_with_their_node_and_their_pool
+    what_a_newer_writer_has_stored_stays_and_goes
+    nothing_goes_with_a_version_that_is_out_of_date
+    addresses_that_have_come_to_others_stay_with_them
+    words_and_namespaces_are_calicoctls
+    policies_and_profiles_are_calicos
+    reflectors_are_listed_drained_and_removed
+    addresses_are_shown_and_settings_changed
+    leaks_are_reported_and_given_back
+    what_nobody_uses_is_collected
+    the_store_is_locked_and_unlocked
+    fields_without_effect_are_reported
+}
+
+mod scenario {
+    use super::*;
+
+    pub(super) use crate::addresses::{
+        addresses_are_shown_and_settings_changed, leaks_are_reported_and_given_back,
+        what_nobody_uses_is_collected,
+    };
+    pub(super) use crate::locks::the_store_is_locked_and_unlocked;
+    pub(super) use crate::notes::fields_without_effect_are_reported;
+    pub(super) use crate::reflectors::reflectors_are_listed_drained_and_removed;
+
+    const PEER: &str = "\
+apiVersion: projectcalico.org/v3
+kind: BGPPeer
+metadata:
+  name: rack-tor
+  labels: {role: tor}
+spec:
+  nodeSelector: rack == 'r1'
+  peerIP: 10.20.1.254
+  asNumber: 64700
+";
+
+    pub(super) async fn a_resource_goes_round(tool: &Tool) {
+        let file = tool.file("peer.yaml", PEER);
+        let said = tool.done(&["create", "-f", &file]);
+        assert_eq!(said, "Successfully created 1 'BGPPeer' resource(s)\n");
+        let stored = tool.stored("bgppeers/rack-tor").await;
+        let (uid, time) = (
+            &stored["metadata"]["uid"],
+            &stored["metadata"]["creationTimestamp"],
+        );
+        assert_eq!(
+            stored,
+            json!({"kind": "BGPPeer", "apiVersion": "projectcalico.org/v3",
+                "metadata": {"name": "rack-tor", "uid": uid, "creationTimestamp": time, "labels": {"role": "tor"}},
+                "spec": {"nodeSelector": "rack == 'r1'", "peerIP": "10.20.1.254", "asNumber": 64700}})
+        );
+        assert_eq!(uid.as_str().unwrap().split('-').count(), 5);
+        assert!(time.as_str().unwrap().ends_with('Z'));
+        assert_eq!(
+            tool.stored("tiers/default").await["spec"]["defaultAction"],
+            "Deny"
+        );
+
+        let refused = tool.refused(&["create", "-f", &file]);
+        assert!(
+            refused.contains("peer.yaml:1:1: BGPPeer(rack-tor) already exists"),
+            "{refused}"
+        );
+        tool.done(&["create", "--skip-exists", "-f", &file]);
+
+        // What is printed can be given back.
+        for form in ["yaml", "json"] {
+            let printed = tool.done(&["get", "bgppeer", "rack-tor", "-o", form]);
+            let again = tool.file("again", &printed.replace("64700", "64701"));
+            let said = tool.done(&["replace", "-f", &again]);
+            assert_eq!(said, "Successfully replaced 1 'BGPPeer' resource(s)\n");
+            let now = tool.stored("bgppeers/rack-tor").await;
+            assert_eq!(now["spec"]["asNumber"], 64701);
+            assert_eq!(now["metadata"], stored["metadata"]);
+        }
+        let text = tool.done(&["get", "bgppeers"]);
+        assert!(text.starts_with("NAME       PEERIP"), "{text}");
+        let list: Value = serde_json::from_str(&tool.done(&["get", "bp", "-o", "json"])).unwrap();
+        assert_eq!(
+            (&list["kind"], list["items"].as_array().unwrap().len()),
+            (&json!("BGPPeerList"), 1)
+        );
+
+        let said = tool.done(&["delete", "-f", &file]);
+        assert_eq!(said, "Successfully deleted 1 'BGPPeer' resource(s)\n");
+        assert_eq!(tool.value("bgppeers/rack-tor").await, None);
+        let refused = tool.refused(&["delete", "bgppeer", "rack-tor"]);
+        assert!(
+            refused.contains("BGPPeer(rack-tor) does not exist"),
+            "{refused}"
+        );
+        tool.done(&["delete", "--skip-not-exists", "bgppeer", "rack-tor"]);
+        let refused = tool.refused(&["replace", "-f", &file]);
+        assert!(refused.contains("does not exist"), "{refused}");
+        let refused = tool.refused(&["get", "bgppeer", "rack-tor"]);
+        assert!(
+            refused.contains("BGPPeer(rack-tor) does not exist"),
+            "{refused}"
+        );
+    }
+
+    pub(super) async fn nobody_overwrites_what_they_have_not_read(tool: &Tool) {
+        tool.done(&["apply", "-f", &tool.file("peer.yaml", PEER)]);
+        let read = tool.done(&["get", "bgppeer", "rack-tor", "-o", "yaml"]);
+        let mine = tool.file("mine.yaml", &read.replace("10.20.1.254", "10.20.1.253"));
+        tool.done(&[
+            "apply",
+            "-f",
+            &tool.file("peer.yaml", &PEER.replace("64700", "64777")),
+        ]);
+        for verb in ["apply", "replace", "delete"] {
+            let refused = tool.refused(&[verb, "-f", &mine]);
+            assert!(
+                refused.contains("BGPPeer(rack-tor): resource version"),
+                "{refused}"
+            );
+            assert!(
+                refused.contains("is out of date, the latest is"),
+                "{refused}"
+            );
+        }
+        let stored = tool.stored("bgppeers/rack-tor").await;
+        assert_eq!(stored["spec"]["peerIP"], "10.20.1.254");
+        assert_eq!(stored["spec"]["asNumber"], 64777);
+    }
+
+    pub(super) async fn faults_are_all_told_before_anything_is_written(tool: &Tool) {
+        let text = format!(
+            "{PEER}---\n\
+             kind: BGPPeer\nmetadata: {{name: other}}\nspec:\n  peerIP: 10.0.0.1\n  peerSelector: all()\n---\n\
+             kind: BGPPeer\nmetadata: {{name: third}}\nspec:\n  nodeSelektor: all()\n---\n\
+             kind: BGPPier\nmetadata: {{name: fourth}}\n---\n\
+             kind: BGPPeer\nmetadata: {{name: fifth}}\nspec:\n  nodeSelector: a = b\n"
+        );
+        let refused = tool.refused(&["apply", "-f", &tool.file("faulty.yaml", &text)]);
+        for part in [
+            "faulty.yaml:15:3: spec.peerSelector: must not be set: spec.peerIP is set",
+            "faulty.yaml:20:3: spec.nodeSelektor: unknown field; did you mean \"nodeSelector\"?",
+            "faulty.yaml:22:1: \"BGPPier\" is not a kind of resource",
+            "faulty.yaml:28:3: ",
+            "at octet 2",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+        assert_eq!(tool.value("bgppeers/rack-tor").await, None);
+        let refused = tool.refused(&["apply", "-f", &tool.file("odd.yaml", "a: [b\n")]);
+        assert!(refused.contains("odd.yaml:"), "{refused}");
+        let refused = tool.refused(&["apply", "-f", &tool.file("empty.yaml", "---\n")]);
+        assert!(refused.contains("there is no resource in it"), "{refused}");
+        tool.done(&[
+            "apply",
+            "--skip-empty",
+            "-f",
+            &tool.file("empty.yaml", "---\n"),
+        ]);
+        let refused = tool.refused(&["apply", "-f", "/nonexistent/file.yaml"]);
+        assert!(
+            refused.contains("/nonexistent/file.yaml cannot be read"),
+            "{refused}"
+        );
+    }
+
+    pub(super) async fn manifest_with_overlapping_pools_writes_nothing(tool: &Tool) {
+        let pool = |name: &str, cidr: &str| {
+            format!("kind: IPPool\nmetadata: {{name: {name}}}\nspec: {{cidr: {cidr}}}\n---\n")
+        };
+        let text = [
+            pool("a", "10.65.0.0/16"),
+            pool("b", "10.65.128.0/17"),
+            pool("c", "10.66.0.0/16"),
+        ]
+        .concat();
+        let file = tool.file("pools.yaml", &text);
+        for verb in ["apply", "create"] {
+            let refused = tool.refused(&[verb, "-f", &file]);
+            for part in [
+                "nothing is written:",
+                "pools.yaml:5:1: ",
+                "10.65.128.0/17 overlaps with 10.65.0.0/16 of IPPool(a)",
+            ] {
+                assert!(refused.contains(part), "{verb}: {part}: {refused}");
+            }
+            assert_eq!(tool.keys().await, Vec::<String>::new(), "{verb}");
+        }
+        tool.done(&[
+            "apply",
+            "-f",
+            &tool.file("a.yaml", &pool("a", "10.65.0.0/16")),
+        ]);
+        let clash = [pool("c", "10.66.0.0/16"), pool("d", "10.0.0.0/8")].concat();
+        let refused = tool.refused(&["apply", "-f", &tool.file("clash.yaml", &clash)]);
+        assert!(refused.contains("IPPool(a)"), "{refused}");
+        assert_eq!(tool.value("ippools/c").await, None);
+    }
+
+    pub(super) async fn directories_lists_and_the_standard_input_are_read(tool: &Tool) {
+        let set = |name: &str| json!({"kind": "GlobalNetworkSet", "metadata": {"name": name}, "spec": {"nets": []}});
+        tool.file(
+            "all/one.yaml",
+            "kind: GlobalNetworkSet\nmetadata: {name: a}\n---\nkind: Tier\nmetadata: {name: t}\n",
+        );
+        tool.file("all/two.json", &json!([set("b"), set("c")]).to_string());
+        tool.file("all/readme.txt", "not a manifest");
+        tool.file(
+            "all/deeper/three.yml",
+            &json!({"kind": "GlobalNetworkSetList", "items": [set("d")]}).to_string(),
+        );
+        let said = tool.done(&["apply", "-f", &tool.path("all")]);
+        assert_eq!(said, "Successfully applied 4 resource(s)\n");
+        assert_eq!(tool.value("globalnetworksets/d").await, None);
+        let said = tool.done(&["apply", "-R", "-f", &tool.path("all")]);
+        assert_eq!(said, "Successfully applied 5 resource(s)\n");
+        let said = tool.fed(&["create", "-f", "-"], &set("e").to_string());
+        assert_eq!(
+            said,
+            "Successfully created 1 'GlobalNetworkSet' resource(s)\n"
+        );
+        let names = tool.done(&["get", "gnetsets", "-o", "custom-columns=NAME"]);
+        let names: Vec<&str> = names.split_whitespace().collect();
+        assert_eq!(names, ["NAME", "a", "b", "c", "d", "e"]);
+        let yaml = tool.done(&[
+            "get",
+            "globalnetworkset",
+            "a",
+            "b",
+            "--export",
+            "-o",
+            "yaml",
+        ]);
+        assert!(!yaml.contains("uid"), "{yaml}");
+        tool.done(&["delete", "gnetsets", "a", "b"]);
+        tool.done(&["create", "-f", &tool.file("back.yaml", &yaml)]);
+        let text = tool.done(&["get", "tier,globalnetworkset"]);
+        assert!(
+            text.contains("kube-admin") && text.contains("\ne "),
+            "{text}"
+        );
+    }
+
+    pub(super) async fn a_node_goes_with_what_is_its(tool: &Tool) {
+        let of = |node: &str| {
+            format!(
+                "kind: Node\nmetadata: {{name: {node}}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\
+                 kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: {node}, orchestrator: k8s, \
+                 pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [10.65.0.1/32]}}\n---\n\
+                 kind: BGPPeer\nmetadata: {{name: peer-{node}}}\nspec: {{node: {node}, peerIP: 10.0.0.9, asNumber: 1}}\n---\n\
+                 kind: HostEndpoint\nmetadata: {{name: hep-{node}}}\nspec: {{node: {node}}}\n---\n\
+                 kind: FelixConfiguration\nmetadata: {{name: node.{node}}}\n---\n\
+                 kind: BGPConfiguration\nmetadata: {{name: node.{node}}}\nspec: {{listenPort: 1179}}\n"
+            )
+        };
+        for node in ["n1", "n1.b"] {
+            tool.done(&["apply", "-f", &tool.file("node.yaml", &of(node))]);
+        }
+        assert_eq!(
+            tool.stored("clusterinformations/default").await["spec"]["datastoreReady"],
+            true
+        );
+        let before = tool.keys().await;
+        tool.done(&["delete", "node", "n1"]);
+        let gone: Vec<String> = {
+            let after = tool.keys().await;
+            before
+                .into_iter()
+                .filter(|key| !after.contains(key))
+                .collect()
+        };
+        assert_eq!(
+            gone,
+            [
+                "bgpconfigurations/node.n1",
+                "bgppeers/peer-n1",
+                "felixconfigurations/node.n1",
+                "hostendpoints/hep-n1",
+                "nodes/n1",
+                "workloadendpoints/prod/n1-k8s-web-eth0",
+            ]
+        );
+        let wide = tool.done(&["get", "nodes", "-o", "wide"]);
+        assert!(wide.contains("n1.b   (64512)   10.0.0.1/24"), "{wide}");
+    }
+
+    pub(super) async fn addresses_go_with_their_node_and_their_pool(tool: &Tool) {
+        let pools = "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24}\n---\n\
+                     kind: IPPool\nmetadata: {name: b}\nspec: {cidr: 10.66.0.0/24}\n";
+        tool.done(&["create", "-f", &tool.file("pools.yaml", pools)]);
+        let a = tool.assign("n1", "web", "10.65.0.0/24").await;
+        let other = tool.assign("n2", "db", "10.65.0.0/24").await;
+        let tunnel = tool.assign("n1", "tunnel", "10.66.0.0/24").await;
+        tool.assign("n1", "of-nobody", "10.66.0.0/24").await;
+        let node = format!(
+            "kind: Node\nmetadata: {{name: n1}}\nspec: {{ipv4VXLANTunnelAddr: {tunnel}}}\n---\n\
+             kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: n1, orchestrator: k8s, \
+             pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [{a}/32]}}\n"
+        );
+        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
+        assert_eq!(
+            tool.addresses().await.0,
+            ["db", "of-nobody", "tunnel", "web"]
+        );
+        tool.done(&["delete", "node", "n1"]);
+        let (handles, affinities) = tool.addresses().await;
+        assert_eq!(
+            handles,
+            ["db", "of-nobody"],
+            "what no endpoint has is left to the collection"
+        );
+        assert_eq!(affinities.len(), 1, "{affinities:?}");
+        assert!(affinities[0].starts_with("host/n2/"), "{affinities:?}");
+
+        let read = tool.done(&["get", "ippool", "a", "-o", "yaml"]);
+        tool.done(&["delete", "-f", &tool.file("read.yaml", &read)]);
+        assert_eq!(tool.value("ippools/a").await, None);
+        let (handles, affinities) = tool.addresses().await;
+        assert_eq!(
+            (handles.len(), affinities.len()),
+            (2, 0),
+            "{other} stays taken"
+        );
+        let stale = tool.file(
+            "stale.yaml",
+            &tool.done(&["get", "ippool", "b", "-o", "yaml"]),
+        );
+        tool.done(&[
+            "apply",
+            "-f",
+            &tool.file(
+                "pools.yaml",
+                &pools.replace("10.66.0.0/24", "10.66.0.0/24, natOutgoing: true"),
+            ),
+        ]);
+        let refused = tool.refused(&["delete", "-f", &stale]);
+        assert!(refused.contains("out of date"), "{refused}");
+        assert_eq!(tool.stored("ippools/b").await["spec"].get("disabled"), None);
+    }
+
+    pub(super) async fn what_a_newer_writer_has_stored_stays_and_goes(tool: &Tool) {
+        let pool = json!({"kind": "IPPool", "metadata": {"name": "a"},
+            "spec": {"cidr": "10.65.0.0/24", "newer": {"x": 1}}});
+        tool.put("ippools/a", &pool).await;
+        let read = tool.done(&["get", "ippool", "a", "-o", "yaml"]);
+        let edited = tool.file("edited.yaml", &read.replace("x: 1", "x: 2"));
+        tool.done(&["replace", "-f", &edited]);
+        let stored = tool.stored("ippools/a").await;
+        assert_eq!(stored["spec"]["newer"], json!({"x": 2}));
+        let misspelt = tool.file("misspelt.yaml", &read.replace("newer", "never"));
+        for verb in ["create", "apply", "replace"] {
+            let refused = tool.refused(&[verb, "-f", &misspelt]);
+            assert!(refused.contains("spec.never: unknown field"), "{refused}");
+        }
+        tool.done(&["delete", "ippool", "a"]);
+        assert_eq!(tool.value("ippools/a").await, None);
+    }
+
+    /// A node with an endpoint that says it has an address.
+    fn node_with(address: impl std::fmt::Display) -> String {
+        format!(
+            "kind: Node\nmetadata: {{name: n1}}\nspec: {{bgp: {{ipv4Address: 10.0.0.1/24}}}}\n---\n\
+             kind: WorkloadEndpoint\nmetadata: {{namespace: prod}}\nspec: {{node: n1, orchestrator: k8s, \
+             pod: web, endpoint: eth0, interfaceName: cali1, ipNetworks: [{address}/32]}}\n"
+        )
+    }
+
+    pub(super) async fn nothing_goes_with_a_version_that_is_out_of_date(tool: &Tool) {
+        let pool =
+            "kind: IPPool\nmetadata: {name: a}\nspec: {cidr: 10.65.0.0/24, disabled: true}\n";
+        tool.done(&["apply", "-f", &tool.file("pool.yaml", pool)]);
+        let address = tool.assign("n1", "web", "10.65.0.0/24").await;
+        let node = node_with(address);
+        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
+        let both = ["get", "node,ippool", "-o", "yaml"];
+        let stale = tool.file("stale.yaml", &tool.done(&both));
+        for text in [&node.replace("10.0.0.1/24", "10.0.0.2/24"), pool] {
+            tool.done(&["apply", "-f", &tool.file("again.yaml", text)]);
+        }
+        let (keys, addresses) = (tool.keys().await, tool.addresses().await);
+        let refused = tool.refused(&["delete", "-f", &stale]);
+        assert_eq!(refused.matches("out of date").count(), 2, "{refused}");
+        assert_eq!(tool.keys().await, keys);
+        assert_eq!(tool.addresses().await, addresses);
+        let fresh = tool.file("fresh.yaml", &tool.done(&both));
+        tool.done(&["delete", "-f", &fresh]);
+        assert_eq!(tool.addresses().await, (Vec::new(), Vec::new()));
+    }
+
+    pub(super) async fn addresses_that_have_come_to_others_stay_with_them(tool: &Tool) {
+        let theirs = tool.assign("n2", "db", "10.65.0.0/24").await;
+        let node = node_with(theirs);
+        tool.done(&["apply", "-f", &tool.file("node.yaml", &node)]);
+        tool.done(&["delete", "node", "n1"]);
+        assert_eq!(tool.addresses().await.0, ["db"], "another node's");
+
+        let moved = tool.assign("n1", "vm", "10.66.0.0/24").await;
+        let here = node_with(moved);
+        let there = here
+            .replace("node: n1", "node: n2")
+            .replace("pod: web", "pod: there");
+        let both = format!("{here}---\n{there}");
+        tool.done(&["apply", "-f", &tool.file("moving.yaml", &both)]);
+        tool.done(&["delete", "node", "n1"]);
+        assert_eq!(tool.addresses().await.0, ["db", "vm"], "it has moved");
+    }
+
+    pub(super) async fn words_and_namespaces_are_calicoctls(tool: &Tool) {
+        let set = "kind: NetworkSet\nmetadata: {name: dbs}\nspec: {nets: [192.0.2.0/24]}\n";
+        let file = tool.file("set.yaml", set);
+        tool.done(&["apply", "-f", &file]);
+        tool.done(&["apply", "-n", "prod", "-f", &file]);
+        assert_eq!(
+            tool.stored("networksets/default/dbs").await["metadata"]["namespace"],
+            "default"
+        );
+        tool.stored("networksets/prod/dbs").await;
+        let one = tool.done(&["get", "netsets", "-n", "prod"]);
+        assert_eq!(one, "NAMESPACE   NAME   \nprod        dbs    \n\n");
+        let all = tool.done(&["get", "NetworkSets", "--all-namespaces"]);
+        assert_eq!(all.lines().count(), 4, "{all}");
+        assert_eq!(tool.done(&["get", "NETWORKSET"]), "NAME   \ndbs    \n\n");
+        for (arguments, part) in [
+            (&["get", "networkset", "dbs", "-A"][..], "--all-namespaces"),
+            (&["get", "node", "-n", "prod"], "Node has no namespaces"),
+            (&["get", "pods"], "\"pods\" is not a kind of resource"),
+            (&["get", "np", "-n", "a", "-A"], "exclude each other"),
+            (
+                &["delete", "networkset", "dbs", "-n", "nowhere"],
+                "NetworkSet(nowhere/dbs) does not exist",
+            ),
+            (&["get", "node", "-o", "xml"], "custom-columns"),
+            (
+                &["get", "node", "-o", "custom-columns=AGE"],
+                "no such column",
+            ),
+        ] {
+            let refused = tool.refused(arguments);
+            assert!(refused.contains(part), "{arguments:?}: {refused}");
+        }
+        let placed = set.replace("dbs", "dbs, namespace: test");
+        let refused = tool.refused(&[
+            "apply",
+            "-n",
+            "prod",
+            "-f",
+            &tool.file("placed.yaml", &placed),
+        ]);
+        assert!(refused.contains("placed.yaml:2:"), "{refused}");
+        tool.done(&["delete", "networkset", "dbs", "-n", "prod"]);
+        let numbered = set.replace(
+            "{name: dbs}",
+            "{name: 17, namespace: 4, labels: {spare: true}}",
+        );
+        let numbered = tool.file("numbered.yaml", &numbered);
+        tool.done(&["apply", "-f", &numbered]);
+        assert_eq!(
+            tool.stored("networksets/4/17").await["metadata"]["labels"]["spare"],
+            "true"
+        );
+        tool.done(&["delete", "-f", &numbered]);
+        tool.stored("networksets/default/dbs").await;
+    }
+
+    pub(super) async fn policies_and_profiles_are_calicos(tool: &Tool) {
+        let policy = "kind: GlobalNetworkPolicy\nmetadata: {name: allow-dns}\nspec:\n  order: 100\n  selector: all()\n";
+        tool.done(&["apply", "-f", &tool.file("policy.yaml", policy)]);
+        let stored = tool.stored("globalnetworkpolicies/allow-dns").await;
+        let annotation = &stored["metadata"]["annotations"]["projectcalico.org/metadata"];
+        assert_eq!(annotation, "{\"name\":\"allow-dns\"}");
+        let older =
+            json!({"metadata": {"name": "default.older"}, "spec": {"tier": "default", "order": 1}});
+        tool.put("globalnetworkpolicies/default.older", &older)
+            .await;
+        let text = tool.done(&["get", "gnp", "-o", "wide"]);
+        assert!(
+            text.contains("allow-dns             100     all()"),
+            "{text}"
+        );
+        assert!(text.contains("\nolder       default   1 "), "{text}");
+        let yaml = tool.done(&["get", "gnp", "allow-dns", "-o", "yaml"]);
+        assert!(!yaml.contains("projectcalico.org/metadata"), "{yaml}");
+        tool.done(&["apply", "-f", &tool.file("again.yaml", &yaml)]);
+        tool.done(&["delete", "gnp", "older"]);
+        assert_eq!(
+            tool.value("globalnetworkpolicies/default.older").await,
+            None
+        );
+
+        let text = tool.done(&[
+            "get",
+            "profile",
+            "projectcalico-default-allow",
+            "-o",
+            "json",
+        ]);
+        let profile: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(profile["spec"]["egress"], json!([{"action": "Allow"}]));
+        let refused = tool.fed_refused(&["apply", "-f", "-"], &text);
+        assert!(refused.contains("metadata.name: is reserved"), "{refused}");
+    }
+}
+
+/// The values are what etcdctl reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn etcdctl_reads_what_is_written() {
+    let (Some(etcd), Some(etcdctl)) = (Etcd::start().await, common::program("etcdctl")) else {
+        return;
+    };
+    let tool = Tool::at(&etcd.url());
+    let pool =
+        "kind: IPPool\nmetadata: {name: vm-pool}\nspec: {cidr: 10.65.0.0/16, natOutgoing: true}\n";
+    tool.fed(&["create", "-f", "-"], pool);
+    let output = std::process::Command::new(etcdctl)
+        .env("ETCDCTL_API", "3")
+        .envs(common::PATIENT)
+        .args(["--endpoints", &etcd.url(), "get", "--print-value-only"])
+        .arg(format!("{PREFIX}ippools/vm-pool"))
+        .output()
+        .unwrap();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["kind"], "IPPool");
+    assert_eq!(
+        value["spec"],
+        json!({"cidr": "10.65.0.0/16", "blockSize": 26, "ipipMode": "Never", "vxlanMode": "Never",
+            "natOutgoing": true, "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"],
+            "assignmentMode": "Automatic"})
+    );
+    assert_eq!(value["metadata"].get("resourceVersion"), None);
+}
+
+/// calicoctl's file names an etcd with TLS and users.
+#[tokio::test(flavor = "multi_thread")]
+async fn calicoctls_file_selects_the_store() {
+    let Some(files) = certificates().await else {
+        return;
+    };
+    let Some(etcd) = Etcd::start_tls(files.path()).await else {
+        return;
+    };
+    if users(&etcd, files.path(), "/calico/").await.is_none() {
+        return;
+    }
+    let tool = Tool::at("http://127.0.0.1:1");
+    let file = |name: &str| files.path().join(name).display().to_string();
+    let text = format!(
+        "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n  datastoreType: etcdv3\n  \
+         etcdEndpoints: {}\n  etcdUsername: felix\n  etcdPassword: secret\n  etcdCACertFile: {}\n  \
+         etcdCertFile: {}\n  etcdKeyFile: {}\n",
+        etcd.url(),
+        file("ca.pem"),
+        file("client.pem"),
+        file("client.key")
+    );
+    let config = tool.file("calicoctl.cfg", &text);
+    let said = tool.fed(
+        &["apply", "-c", &config, "-f", "-"],
+        "kind: Tier\nmetadata: {name: t}\n",
+    );
+    assert_eq!(said, "Successfully applied 1 'Tier' resource(s)\n");
+    let wrong = tool.file("wrong.cfg", &text.replace("secret", "guessed"));
+    let refused = tool.refused(&["get", "tiers", "-c", &wrong]);
+    assert!(refused.contains("access denied"), "{refused}");
+    let refused = tool.refused(&["get", "tiers", "-c", "/nonexistent"]);
+    assert!(refused.contains("/nonexistent cannot be read"), "{refused}");
+}

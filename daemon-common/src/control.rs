@@ -1,0 +1,331 @@
+//! The daemon's end of the control socket.
+//!
+//! A daemon has one loop that owns all its state. [`Control::next`] gives that loop one request at
+//! a time; everything else (accepting, framing, time-outs) goes on beside it in small tasks, each
+//! bounded by a constant of [`limits`](crate::limits).
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), daemon_common::control::BindError> {
+//! # fn answer(_: &daemon_common::Command) -> daemon_common::Reply { daemon_common::Reply::error("") }
+//! let mut control = daemon_common::control::Control::bind("/run/cambric/felix.sock")?;
+//! loop {
+//!     tokio::select! {
+//!         request = control.next() => {
+//!             let reply = answer(&request.command);
+//!             request.reply(reply);
+//!         }
+//!         // … the daemon's own events …
+//!     }
+//! }
+//! # }
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
+
+use crate::bird::{self, View};
+use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
+use crate::{Command, Reply, metrics};
+
+/// The bound socket. Dropping it closes the socket and removes its file.
+#[derive(Debug)]
+pub struct Control {
+    requests: mpsc::Receiver<Request>,
+    sender: mpsc::Sender<Request>,
+    doors: Vec<Door>,
+}
+
+/// One socket, and the task that takes its clients.
+#[derive(Debug)]
+struct Door {
+    acceptor: JoinHandle<()>,
+    /// Its file, if it has one.
+    path: Option<PathBuf>,
+}
+
+/// A socket, by how its clients speak.
+#[derive(Debug)]
+enum Listener {
+    /// Lines of JSON.
+    Ours(UnixListener),
+    /// BIRD's language.
+    Bird(UnixListener, View),
+    /// HTTP.
+    Metrics(TcpListener),
+}
+
+/// One client of a socket.
+#[derive(Debug)]
+enum Client {
+    Ours(UnixStream),
+    Bird(UnixStream, View),
+    Metrics(TcpStream),
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Client> {
+        Ok(match self {
+            Self::Ours(listener) => Client::Ours(listener.accept().await?.0),
+            Self::Bird(listener, view) => Client::Bird(listener.accept().await?.0, *view),
+            Self::Metrics(listener) => Client::Metrics(listener.accept().await?.0),
+        })
+    }
+}
+
+impl Client {
+    async fn serve(self, requests: mpsc::Sender<Request>) {
+        match self {
+            Self::Ours(stream) => serve(stream, requests).await,
+            Self::Bird(stream, view) => bird::serve(stream, requests, view).await,
+            Self::Metrics(stream) => metrics::serve(stream, requests).await,
+        }
+    }
+}
+
+impl Control {
+    /// Binds the socket with mode 0660, making its directory if need be and replacing a socket
+    /// that nobody answers on. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// See [`BindError`]; each prints as one line that says what to do.
+    pub fn bind(path: impl Into<PathBuf>) -> Result<Self, BindError> {
+        let (sender, requests) = mpsc::channel(REQUESTS_QUEUED_MAX);
+        let mut control = Self {
+            requests,
+            sender,
+            doors: Vec::new(),
+        };
+        control.open(path.into(), Listener::Ours)?;
+        Ok(control)
+    }
+
+    /// Binds one more socket in the same way, on which BIRD's tools find what they look for; see
+    /// [`bird`]. Its clients' questions come out of [`next`](Self::next), too.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    pub fn bind_bird(&mut self, path: impl Into<PathBuf>, view: View) -> Result<(), BindError> {
+        self.open(path.into(), |listener| Listener::Bird(listener, view))
+    }
+
+    /// Answers scrapers on a TCP address, too; see [`metrics`]. Returns the address, whose port the
+    /// kernel has chosen if it was 0.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on.
+    pub fn bind_metrics(&mut self, address: SocketAddr) -> Result<SocketAddr, BindError> {
+        let bind = || {
+            let listener = std::net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let bound = listener.local_addr()?;
+            Ok((TcpListener::from_std(listener)?, bound))
+        };
+        let (listener, bound) = bind().map_err(|cause| BindError::Metrics(address, cause))?;
+        tracing::info!("metrics on http://{bound}/metrics");
+        self.admit(Listener::Metrics(listener), None);
+        Ok(bound)
+    }
+
+    fn open(
+        &mut self,
+        path: PathBuf,
+        listener: impl FnOnce(UnixListener) -> Listener,
+    ) -> Result<(), BindError> {
+        match bind_listener(&path) {
+            Ok(bound) => self.admit(listener(bound), Some(path)),
+            Err(cause) => return Err(BindError::new(path, cause)),
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, listener: Listener, path: Option<PathBuf>) {
+        let acceptor = tokio::spawn(accept(listener, self.sender.clone()));
+        self.doors.push(Door { acceptor, path });
+    }
+
+    /// Waits for the next request. Cancel-safe: no request is lost when the future is dropped.
+    pub async fn next(&mut self) -> Request {
+        match self.requests.recv().await {
+            Some(request) => request,
+            // `self` has a sender.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+        if let Some(path) = &self.path {
+            // A file that is gone already is what we want.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// One request, to be answered with [`Request::reply`]; dropped unanswered, the client is told so.
+#[derive(Debug)]
+pub struct Request {
+    /// What is asked.
+    pub command: Command,
+    answer: oneshot::Sender<Reply>,
+}
+
+impl Request {
+    /// Answers. A client that has left meanwhile is no error.
+    pub fn reply(self, reply: Reply) {
+        let _ = self.answer.send(reply);
+    }
+}
+
+/// Why a socket for operators cannot be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another daemon answers there.
+    #[error(
+        "control socket {0}: a running daemon answers there; stop it, or set another `control`"
+    )]
+    InUse(PathBuf),
+    /// The path holds something else.
+    #[error("control socket {0}: the path exists and is not a socket; set another `control`")]
+    NotASocket(PathBuf),
+    /// No permission.
+    #[error(
+        "control socket {0}: permission denied; run as a user who may write there, or set another `control`"
+    )]
+    Denied(PathBuf),
+    /// Anything else.
+    #[error("control socket {0}: {1}")]
+    Io(PathBuf, io::Error),
+    /// The address for scrapers cannot be had.
+    #[error("metrics: cannot listen on {0}: {1}; set another `metrics.listen`")]
+    Metrics(SocketAddr, io::Error),
+}
+
+impl BindError {
+    fn new(path: PathBuf, cause: io::Error) -> Self {
+        match cause.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse(path),
+            io::ErrorKind::AlreadyExists => Self::NotASocket(path),
+            io::ErrorKind::PermissionDenied => Self::Denied(path),
+            _ => Self::Io(path, cause),
+        }
+    }
+}
+
+fn bind_listener(path: &Path) -> io::Result<UnixListener> {
+    if let Some(directory) = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(directory)?;
+    }
+    remove_stale(path)?;
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    Ok(listener)
+}
+
+/// Removes a socket that a dead daemon left; leaves alone what somebody answers on and what is no
+/// socket.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let kind = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !kind.is_socket() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    match BlockingStream::connect(path) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn accept(listener: Listener, requests: mpsc::Sender<Request>) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut serving = tokio::task::JoinSet::new();
+    loop {
+        while serving.try_join_next().is_some() {}
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok(client) => {
+                let requests = requests.clone();
+                serving.spawn(async move {
+                    client.serve(requests).await;
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                // Out of descriptors or the like: wait for one of ours to be given back.
+                tracing::warn!(%error, "a socket for operators cannot accept");
+                if serving.join_next().await.is_none() {
+                    tokio::time::sleep(WRITE).await;
+                }
+            }
+        }
+    }
+}
+
+async fn serve(stream: UnixStream, requests: mpsc::Sender<Request>) {
+    let codec = LinesCodec::new_with_max_length(REQUEST_OCTETS_MAX);
+    let mut lines = Framed::new(stream, codec);
+    while let Ok(Some(line)) = timeout(IDLE, lines.next()).await {
+        let (reply, last) = match line {
+            Ok(line) => (answer(&line, &requests).await, false),
+            Err(LinesCodecError::MaxLineLengthExceeded) => (
+                Reply::error(format!("a request has at most {REQUEST_OCTETS_MAX} octets")),
+                true,
+            ),
+            Err(LinesCodecError::Io(_)) => return,
+        };
+        let text = serde_json::to_string(&reply)
+            .unwrap_or_else(|error| format!(r#"{{"error":{{"message":"unprintable: {error}"}}}}"#));
+        let sent = timeout(WRITE, lines.send(text)).await;
+        if last || !matches!(sent, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+async fn answer(line: &str, requests: &mpsc::Sender<Request>) -> Reply {
+    let command = match serde_json::from_str(line) {
+        Ok(command) => command,
+        Err(error) => return Reply::error(format!("not a command this daemon knows: {error}")),
+    };
+    ask(requests, command).await
+}
+
+/// Has the daemon's loop answer a command.
+pub(crate) async fn ask(requests: &mpsc::Sender<Request>, command: Command) -> Reply {
+    let (answer, answered) = oneshot::channel();
+    if requests.send(Request { command, answer }).await.is_err() {
+        return Reply::error("the daemon is shutting down");
+    }
+    answered
+        .await
+        .unwrap_or_else(|_| Reply::error("the daemon gave no answer"))
+}
+
+#[cfg(test)]
+mod tests;

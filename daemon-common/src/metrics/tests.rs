@@ -1,0 +1,295 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use netns_lab::{Exposition, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::page::render;
+use crate::control::Control;
+use crate::limits::{CONNECTIONS_MAX, METRICS_READ};
+use crate::report::{
+    EndpointFigures, KernelFigures, LogFigures, Neighbor, NeighborFamily, NeighborRange, Neighbors,
+    Status, StoreFigures,
+};
+use crate::{Command, Reply};
+
+/// A status that has everything that any daemon has.
+fn everything() -> (Status, Neighbors) {
+    let status = Status {
+        daemon: "cambric-test".into(),
+        version: "1.2.3".into(),
+        uptime_s: 7,
+        resident_kib: Some(2),
+        ready: true,
+        notes: vec!["a".into(), "b".into()],
+        log: Some(Box::new(LogFigures {
+            lost_warn: 6,
+            ..LogFigures::default()
+        })),
+        store: Some(Box::new(StoreFigures {
+            bad_values: 3,
+            revision: Some(11),
+            answered_s: Some(4),
+            registered: Some(true),
+            ..StoreFigures::default()
+        })),
+        tables: Some(Box::default()),
+        kernel: Some(Box::new(KernelFigures {
+            wanted: 5,
+            installed: 4,
+            ..KernelFigures::default()
+        })),
+        endpoints: Some(Box::new(EndpointFigures {
+            down: 2,
+            ..EndpointFigures::default()
+        })),
+        ..Status::default()
+    };
+    let neighbor = Neighbor {
+        name: "a \"b\"\\\nc".into(),
+        since_s: Some(1),
+        flaps: 2,
+        messages_in: u64::MAX,
+        families: vec![NeighborFamily {
+            family: "ipv4-unicast".into(),
+            received: 9,
+            ..NeighborFamily::default()
+        }],
+        ..Neighbor::default()
+    };
+    let range = NeighborRange {
+        prefix: "10.0.0.0/24".parse().ok(),
+        used: 3,
+        limit: 5,
+        failed: [("wrong AS".to_owned(), 6)].into(),
+        ..NeighborRange::default()
+    };
+    let neighbors = Neighbors {
+        neighbors: vec![neighbor],
+        ranges: vec![range],
+        ..Neighbors::default()
+    };
+    (status, neighbors)
+}
+
+fn page() -> String {
+    let (status, neighbors) = everything();
+    render(status, neighbors).expect("it is text")
+}
+
+/// The families of a page, as their samples are called, each with its type.
+fn families(page: &Exposition) -> BTreeMap<String, Type> {
+    let families = page.families();
+    families
+        .map(|(family, kind)| (format!("{family}{}", kind.suffix()), kind))
+        .collect()
+}
+
+#[test]
+fn a_page_is_open_metrics_text() {
+    let page = Exposition::read(&page()).expect("a page");
+    let mut families = page.families();
+    assert!(families.all(|(family, _)| family.starts_with("cambric_")));
+    let neighbor = "{neighbor=\"a \\\"b\\\"\\\\\\nc\"}";
+    let series = format!("cambric_neighbor_messages_in_total{neighbor}");
+    assert_eq!(page.value(&series), Some(u64::MAX));
+}
+
+#[test]
+fn a_page_says_what_the_reports_say() {
+    let page = page();
+    for line in [
+        "cambric_build_info{daemon=\"cambric-test\",version=\"1.2.3\"} 1",
+        "cambric_uptime_seconds 7",
+        "cambric_resident_memory_bytes 2048",
+        "cambric_ready 1",
+        "cambric_notes 2",
+        "cambric_log_lines_lost_total{level=\"warn\"} 6",
+        "cambric_store_in_sync 0",
+        "cambric_store_bad_values 3",
+        "cambric_store_revision 11",
+        "cambric_store_silent_seconds 4",
+        "cambric_store_registered 1",
+        "cambric_kernel_routes_wanted 5",
+        "cambric_kernel_routes_installed 4",
+        "cambric_endpoints{state=\"down\"} 2",
+        "cambric_range_neighbors{range=\"10.0.0.0/24\"} 3",
+        "cambric_range_limit{range=\"10.0.0.0/24\"} 5",
+        "cambric_range_handshakes_failed_total{range=\"10.0.0.0/24\",reason=\"wrong AS\"} 6",
+        "cambric_neighbor_up{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 1",
+        "cambric_neighbor_established_total{neighbor=\"a \\\"b\\\"\\\\\\nc\"} 3",
+        "cambric_neighbor_paths_received{neighbor=\"a \\\"b\\\"\\\\\\nc\",family=\"ipv4-unicast\"} 9",
+    ] {
+        assert!(page.lines().any(|one| one == line), "{line} in\n{page}");
+    }
+}
+
+/// What operators read in a status, and what was never heard counts from the start.
+#[test]
+fn a_store_is_told_in_words_and_numbers() {
+    let of = |figures: StoreFigures| {
+        let words = figures.to_string();
+        let status = Status {
+            uptime_s: 9,
+            store: Some(figures.into()),
+            ..Status::default()
+        };
+        let page = render(status, Neighbors::default()).expect("it is text");
+        let page = Exposition::read(&page).expect("a page");
+        let value = |name: &str| page.value(&format!("cambric_store_{name}"));
+        (words, ["revision", "silent_seconds", "snapshot"].map(value))
+    };
+    let never = StoreFigures::default();
+    let expected = (
+        "syncing, no answer yet".to_owned(),
+        [None, Some(9), Some(0)],
+    );
+    assert_eq!(of(never.clone()), expected);
+    let kept = StoreFigures {
+        snapshot_age_s: Some(5),
+        revision: Some(7),
+        ..never
+    };
+    let words = "not read, revision 7, a snapshot that was 5 s old at the start, no answer yet";
+    assert_eq!(of(kept), (words.to_owned(), [Some(7), Some(9), Some(1)]));
+    let figures = |in_sync, away, unready| StoreFigures {
+        in_sync,
+        away,
+        unready,
+        revision: Some(8),
+        answered_s: Some(3),
+        ..StoreFigures::default()
+    };
+    for (figures, words) in [
+        (figures(true, false, false), "in sync"),
+        (figures(false, true, false), "away"),
+        (figures(false, false, true), "not ready"),
+    ] {
+        let words = format!("{words}, revision 8, answered 3 s ago");
+        assert_eq!(of(figures), (words, [Some(8), Some(3), Some(0)]));
+    }
+}
+
+#[test]
+fn what_a_daemon_has_not_is_not_on_its_page() {
+    let page = render(Status::default(), Neighbors::default()).expect("it is text");
+    for absent in ["store", "kernel", "endpoints", "neighbor"] {
+        assert!(!page.contains(&format!("cambric_{absent}")), "{page}");
+    }
+}
+
+/// Every name that is on a page of ours is on the operators' page, with its type, and the other way
+/// round.
+#[test]
+fn the_operators_page_names_them_all() {
+    let page = Exposition::read(&page()).expect("a page");
+    let documented = include_str!("../../../docs/operate/metrics.md");
+    let rows = documented.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `cambric_")?.split(" | ");
+        let name = cells.next()?.trim_end_matches('`');
+        let name = name.split('{').next()?;
+        Some((format!("cambric_{name}"), cells.next()?.to_owned()))
+    });
+    let samples = families(&page).into_iter().map(|(name, kind)| {
+        let kind = format!("{kind:?}").to_lowercase();
+        (name, kind)
+    });
+    let (rows, samples): (BTreeSet<_>, BTreeSet<_>) = (rows.collect(), samples.collect());
+    assert_eq!(rows, samples);
+}
+
+/// A daemon that answers, and where it is scraped.
+async fn daemon() -> (tempfile::TempDir, SocketAddr) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut control = Control::bind(directory.path().join("c.sock")).expect("bound");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let address = control.bind_metrics(any).expect("bound");
+    tokio::spawn(async move {
+        loop {
+            let request = control.next().await;
+            let (status, neighbors) = everything();
+            let reply = match request.command {
+                Command::Status {} => Reply::Status(status),
+                Command::Neighbors {} => Reply::Neighbors(neighbors),
+                _ => Reply::error("not asked here"),
+            };
+            request.reply(reply);
+        }
+    });
+    (directory, address)
+}
+
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.expect("connected");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = Vec::new();
+    // Who is refused before all that it sent is read is reset behind the answer.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).expect("text")
+}
+
+#[tokio::test]
+async fn a_scrape_is_answered_and_nothing_else() {
+    let (_directory, address) = daemon().await;
+    let answer = exchange(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(head.contains(kind), "{head}");
+    assert_eq!(body, page());
+    let read = netns_lab::scrape(address).await.expect("a page");
+    assert_eq!(read, Exposition::read(body).expect("a page"));
+    for (request, code) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
+        (
+            "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+            "405",
+        ),
+        ("nonsense\r\n\r\n", "400"),
+    ] {
+        let answer = exchange(address, request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{answer}");
+    }
+    let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(9000));
+    let answer = exchange(address, &long).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn who_does_not_ask_is_closed_and_holds_nobody_up_for_longer() {
+    let (_directory, address) = daemon().await;
+    let mut silent = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut stream = TcpStream::connect(address).await.expect("connected");
+        // Who waits for too long before that is closed even earlier.
+        let _ = stream.write_all(b"GET /met").await;
+        silent.push(stream);
+    }
+    // All places are taken, until those who have them have said too little for too long.
+    let scrape = exchange(address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = tokio::time::timeout(METRICS_READ + Duration::from_secs(120), scrape).await;
+    assert!(answer.expect("in time").ends_with("# EOF\n"));
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        // Closed; what was said before is of no matter.
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_had_is_told() {
+    let (_directory, taken) = daemon().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut control = Control::bind(directory.path().join("c.sock")).expect("bound");
+    let error = control
+        .bind_metrics(taken)
+        .expect_err("it is taken")
+        .to_string();
+    let words = format!("metrics: cannot listen on {taken}: ");
+    assert!(
+        error.starts_with(&words) && error.contains("metrics.listen"),
+        "{error}"
+    );
+}

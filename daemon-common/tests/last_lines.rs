@@ -1,0 +1,141 @@
+//! The last lines of a process, panics among them, are written; and a reader of standard error that
+//! has stopped does not keep the process from ending. The test starts itself as that process.
+
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daemon_common::daemon::{LogFormat, init_logging};
+use daemon_common::log::Logging;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+/// Longer than anything here takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The argument that makes this program the process under test.
+const CHILD: &str = "child-of-the-test";
+
+/// Lines before the end: fewer than are queued.
+const LINES: usize = 1000;
+
+fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--list") {
+        return list();
+    }
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(CHILD) {
+        return child(&arguments.next().unwrap_or_default());
+    }
+    last_lines_before_exit_are_written();
+    panics_are_written_behind_the_lines_before_them();
+    panics_are_written_as_json();
+    stopped_reader_delays_neither_exit_nor_panic();
+    ExitCode::SUCCESS
+}
+
+/// Names the one test that this is, as other test programs do.
+fn list() -> ExitCode {
+    if !std::env::args().any(|argument| argument == "--ignored") {
+        println!("last_lines: test");
+    }
+    ExitCode::SUCCESS
+}
+
+/// The process under test: logs, then ends as it is asked to.
+fn child(end: &str) -> ExitCode {
+    let log = Logging::begin().expect("a thread");
+    let format = match end {
+        "json" => LogFormat::Json,
+        _ => LogFormat::Text,
+    };
+    init_logging("info", format).expect("started once");
+    for line in 0..LINES {
+        tracing::info!(line, "before the end");
+    }
+    if end == "exit" {
+        log.say("the last words");
+        return ExitCode::FAILURE;
+    }
+    let survived = thread::spawn(|| panic!("in a thread")).join();
+    assert!(survived.is_err());
+    panic!("in main");
+}
+
+fn start(end: &str, stderr: PipeWriter) -> Child {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(program);
+    command.args([CHILD, end]).env_remove("CAMBRIC_LOG");
+    command.env_remove("RUST_BACKTRACE").stderr(stderr);
+    command.spawn().expect("it starts")
+}
+
+fn ended(child: &mut Child) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("waited for") {
+            return status;
+        }
+        if began.elapsed() > DEADLINE {
+            child.kill().expect("killed");
+            panic!("the process does not end");
+        }
+        thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// What a process writes that ends so, and its exit code.
+fn said(end: &str) -> (String, Option<i32>) {
+    let (mut reader, writer) = pipe().expect("a pipe");
+    let mut child = start(end, writer);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).expect("text");
+    (text, ended(&mut child).code())
+}
+
+fn last_lines_before_exit_are_written() {
+    let (text, code) = said("exit");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), LINES + 1, "{text}");
+    assert!(lines[LINES - 1].ends_with("line=999"), "{text}");
+    assert_eq!((lines[LINES], code), ("the last words", Some(1)));
+}
+
+fn panics_are_written_behind_the_lines_before_them() {
+    let (text, code) = said("panic");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), code), (LINES + 2, Some(101)), "{text}");
+    assert!(lines[LINES - 1].ends_with("line=999"), "{text}");
+    for (line, words) in lines[LINES..].iter().zip(["in a thread", "in main"]) {
+        let is_whole = line.contains(" ERROR ") && line.contains("last_lines.rs:");
+        assert!(is_whole && line.ends_with(words), "{line}");
+    }
+}
+
+fn panics_are_written_as_json() {
+    let (text, _) = said("json");
+    let last = text.lines().last().expect("a line");
+    let line: serde_json::Value = serde_json::from_str(last).expect("an object");
+    let message = line["fields"]["message"].as_str().expect("a message");
+    assert!(message.ends_with("in main"), "{message}");
+    assert_eq!(line["level"], "ERROR");
+}
+
+/// A pipe that takes nothing any more.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().expect("a pipe");
+    let set = |writer: &PipeWriter, flags| fcntl(writer, FcntlArg::F_SETFL(flags)).expect("set");
+    set(&writer, OFlag::O_NONBLOCK);
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    set(&writer, OFlag::empty());
+    (reader, writer)
+}
+
+fn stopped_reader_delays_neither_exit_nor_panic() {
+    let (_reader, writer) = full_pipe();
+    for (end, code) in [("exit", 1), ("panic", 101)] {
+        let writer = writer.try_clone().expect("duplicated");
+        let mut child = start(end, writer);
+        assert_eq!(ended(&mut child).code(), Some(code), "{end}");
+    }
+}
