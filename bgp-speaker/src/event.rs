@@ -10,7 +10,7 @@ use bgp_fsm::{Conn, DownReason, HeldEnd, State};
 use bgp_proto::notification::cease;
 use bgp_proto::{Attributes, Family, Fault, Net, Notification, Prefix, Remedy, SessionParams};
 use bytes::Bytes;
-use rib::{InterfaceName, PeerId, Reach, Track};
+use rib::{InterfaceName, PeerId, PrefixRange, Reach, Track};
 
 use crate::{
     config::{Password, PrefixLimit},
@@ -41,6 +41,15 @@ pub enum Input<'a> {
         next_hop: IpAddr,
         /// Whether and at what cost it can be reached.
         reach: Reach,
+    },
+    /// Data that import policies refer to has changed for these prefixes, such as a ROA or a record
+    /// of a store: received routes are evaluated again, in bites of [`crate::Speaker::run`], and no
+    /// peer sends them again. See [`rib::Rib::reevaluate`].
+    Reevaluate {
+        /// The table.
+        family: Family,
+        /// The prefixes.
+        range: PrefixRange,
     },
     /// The instant of [`crate::Speaker::poll_timeout`] has come.
     Timeout,

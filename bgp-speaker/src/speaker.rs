@@ -127,6 +127,7 @@ impl Speaker {
             } => self.rib.announce(family, net, attributes, interface),
             Input::Local { family, net, .. } => self.rib.withdraw(family, net),
             Input::Resolved { next_hop, reach } => self.rib.resolve(next_hop, reach),
+            Input::Reevaluate { family, range } => self.rib.reevaluate(family, &range),
             Input::Timeout => self.timeout(now),
         }
         self.drain_tracks();

@@ -18,10 +18,10 @@ use crate::export::{
 use crate::import::{CHUNK, Ingested};
 use crate::interfaces::Interfaces;
 use crate::peer::{PathLimit, PeerCounters, PeerId};
-use crate::policy::InterfaceName;
+use crate::policy::{InterfaceName, PrefixRange};
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
-use crate::stale::{Marks, Rejudge};
+use crate::stale::{Marks, Reevaluate};
 use crate::sweep::Sweep;
 use crate::table::{ENTOMBED, Key, OWED, PUBLISHED, QUEUED, Table};
 use crate::tombstones::Tombstones;
@@ -39,7 +39,8 @@ pub(crate) trait Tables: Debug + Send {
     );
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
-    fn rejudge(&mut self, peer: PeerId, how: Rejudge);
+    fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate);
+    fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange);
     fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>);
     fn is_settled(&self, peer: PeerId) -> bool;
     fn next_hops_changed(&mut self, clock: u64);
@@ -337,11 +338,15 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         Self::mark(self, shared, peer, how);
     }
 
-    fn rejudge(&mut self, peer: PeerId, how: Rejudge) {
-        Self::rejudge(self, peer, how);
-        if how == Rejudge::All {
+    fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate) {
+        Self::reevaluate_peer(self, peer, how);
+        if how == Reevaluate::All {
             self.doubt_sent();
         }
+    }
+
+    fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange) {
+        Self::reevaluate(self, shared, range);
     }
 
     fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {

@@ -14,7 +14,7 @@ use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
-use crate::stale::Rejudge;
+use crate::stale::Reevaluate;
 use crate::table::{Key, LOST, MED, QUEUED};
 
 /// NLRI looked up together.
@@ -296,13 +296,14 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    /// Judges a path as if it had come just now. Its age stays.
-    pub(crate) fn rejudge_path(
+    /// Evaluates eligibility and import policy of a path as if it had just been received. Its age
+    /// stays.
+    pub(crate) fn reevaluate_path(
         &mut self,
         shared: &mut Shared,
         at: u32,
         index: usize,
-        how: Rejudge,
+        how: Reevaluate,
     ) {
         let old = self.table.slot(at).paths.as_slice()[index];
         let peer = old.peer();
@@ -325,7 +326,7 @@ impl<K: Key> FamilyTable<K> {
             judged.accepted,
             judged.reason,
         );
-        self.replace_path(shared, at, index, path, how == Rejudge::All);
+        self.replace_path(shared, at, index, path, how == Reevaluate::All);
         judged.release_edited(shared, &import);
         import.release(shared);
     }

@@ -35,6 +35,10 @@ pub const TOMBSTONES_MAX: usize = 1 << 21;
 /// deciding.
 pub const SWEEP_PER_UNIT: u32 = 8;
 
+/// Ranges of prefixes that may wait for [`crate::Rib::reevaluate`] in one family. With more, the
+/// whole family is evaluated again.
+pub const REEVALUATE_RANGES_MAX: usize = 4096;
+
 /// Restarts and refreshes of one peer that may overlap in one family before their marks are
 /// rewritten in one go.
 pub const EPOCHS_MAX: u8 = 200;

@@ -20,9 +20,9 @@ use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
-use crate::policy::InterfaceName;
+use crate::policy::{InterfaceName, PrefixRange};
 use crate::shared::Shared;
-use crate::stale::Rejudge;
+use crate::stale::Reevaluate;
 use crate::table::OctetKey;
 
 /// What the tables need to know about the speaker they are part of.
@@ -136,7 +136,7 @@ impl Rib {
         let peers = self.shared.peers.iter().zip(0..);
         for (_, peer) in peers.filter(|(info, _)| info.is_some()) {
             for table in self.families.iter_mut().flatten() {
-                table.rejudge(PeerId(peer), Rejudge::All);
+                table.reevaluate_peer(PeerId(peer), Reevaluate::All);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Rib {
         let peers = self.shared.peers.iter().zip(0..);
         for (_, peer) in peers.filter(|(info, _)| is_internal(info.as_ref())) {
             for table in self.families.iter_mut().flatten() {
-                table.rejudge(PeerId(peer), Rejudge::Changed);
+                table.reevaluate_peer(PeerId(peer), Reevaluate::Changed);
             }
         }
     }
@@ -166,7 +166,7 @@ impl Rib {
         let peers = self.shared.peers.iter().zip(0..);
         for (_, peer) in peers.filter(|(info, _)| info.is_some()) {
             for table in self.families.iter_mut().flatten() {
-                table.rejudge(PeerId(peer), Rejudge::Changed);
+                table.reevaluate_peer(PeerId(peer), Reevaluate::Changed);
             }
         }
     }
@@ -210,12 +210,25 @@ impl Rib {
         let told =
             (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);
         let how = match (judged, told) {
-            (_, true) => Rejudge::All,
-            (true, false) => Rejudge::Changed,
+            (_, true) => Reevaluate::All,
+            (true, false) => Reevaluate::Changed,
             (false, false) => return,
         };
         for table in self.families.iter_mut().flatten() {
-            table.rejudge(peer, how);
+            table.reevaluate_peer(peer, how);
+        }
+    }
+
+    /// Evaluates eligibility and import policy of all paths in a range of prefixes again, without a
+    /// message from their peers. It is for changes that [`Rib::change_peer`] does not see: of data
+    /// that a policy refers to, such as a ROA or a record of a store.
+    ///
+    /// A range of one prefix is evaluated at once, any other by [`Rib::decide`], a unit of its
+    /// [`Budget`] a path; it covers what is in the table when that says [`Progress::Done`]. In a
+    /// family whose NLRI are no IP prefixes all paths are evaluated.
+    pub fn reevaluate(&mut self, family: Family, range: &PrefixRange) {
+        if let Some((table, shared)) = self.table_mut(family) {
+            table.reevaluate(shared, range);
         }
     }
 
@@ -561,3 +574,6 @@ impl Rib {
         Some((table, &mut self.shared))
     }
 }
+
+#[cfg(test)]
+mod tests;

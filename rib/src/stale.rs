@@ -25,16 +25,16 @@ pub(crate) struct Marks {
     pub(crate) counters: PeerCounters,
     /// How many paths the peer may have.
     pub(crate) limit: Option<PathLimit>,
-    /// Whether the sweep is to judge the peer's paths again.
-    pub(crate) rejudge: Option<Rejudge>,
+    /// Whether the sweep is to evaluate the peer's paths again.
+    pub(crate) reevaluate: Option<Reevaluate>,
 }
 
-/// How far the peer's paths are judged again.
+/// Which of the paths that are evaluated again count as changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rejudge {
-    /// Readers are told of those of which another judgement comes.
+pub(crate) enum Reevaluate {
+    /// Those with another outcome.
     Changed,
-    /// Readers are told of all: they are told other things about this peer's paths.
+    /// All of them: what is advertised of a path depends on its peer, and that has changed.
     All,
 }
 

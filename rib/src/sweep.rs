@@ -1,14 +1,70 @@
 //! One budgeted walk of a table that serves everything that concerns many prefixes at once: paths
 //! of peers that have gone, paths that were not sent again, next hops that have changed, policies
-//! that have.
+//! that have, ranges of prefixes that are to be evaluated again.
+
+use alloc::collections::BTreeSet;
+
+use bgp_proto::{Net, Prefix};
 
 use crate::bite::Progress;
 use crate::family::{FamilyTable, Mark};
-use crate::limits::SWEEP_PER_UNIT;
+use crate::limits::{REEVALUATE_RANGES_MAX, SWEEP_PER_UNIT};
 use crate::peer::PeerId;
+use crate::policy::{PrefixRange, PrefixSet};
 use crate::shared::Shared;
-use crate::stale::Rejudge;
+use crate::stale::Reevaluate;
 use crate::table::{Key, QUEUED};
+
+/// Prefixes whose paths are evaluated again.
+#[derive(Debug)]
+enum Reevaluated {
+    In(PrefixSet),
+    All,
+}
+
+impl Default for Reevaluated {
+    fn default() -> Self {
+        Self::In(PrefixSet::default())
+    }
+}
+
+impl Reevaluated {
+    fn contains(&self, key: &impl Key) -> bool {
+        match self {
+            Self::In(ranges) => !ranges.is_empty() && ranges.contains(key.net()),
+            Self::All => true,
+        }
+    }
+}
+
+/// Requests to evaluate ranges of prefixes again that no round has begun with.
+#[derive(Debug, Default)]
+struct Requested {
+    ranges: BTreeSet<PrefixRange>,
+    all: bool,
+}
+
+impl Requested {
+    fn add(&mut self, range: &PrefixRange) {
+        self.ranges.insert(range.clone());
+        if self.ranges.len() > REEVALUATE_RANGES_MAX {
+            self.add_all();
+        }
+    }
+
+    fn add_all(&mut self) {
+        self.ranges.clear();
+        self.all = true;
+    }
+
+    fn take(&mut self) -> Reevaluated {
+        let Self { ranges, all } = core::mem::take(self);
+        match all {
+            true => Reevaluated::All,
+            false => Reevaluated::In(ranges.into_iter().collect()),
+        }
+    }
+}
 
 /// Where the walk stands. It goes round; a request that comes during a round is met by the end of
 /// the next.
@@ -22,6 +78,10 @@ pub(crate) struct Sweep {
     clock: u64,
     /// The next hops' clock that a whole walk has answered to.
     done_clock: u64,
+    /// What this round evaluates again.
+    reevaluated: Reevaluated,
+    /// What the next round evaluates again.
+    requested: Requested,
 }
 
 impl Sweep {
@@ -59,10 +119,8 @@ impl<K: Key> FamilyTable<K> {
             if !self.sweep.is_active() {
                 return Progress::Done;
             }
-            for _ in 0..SWEEP_PER_UNIT {
-                self.sweep_one(shared);
-            }
-            *budget = budget.saturating_sub(1);
+            let evaluated: u32 = (0..SWEEP_PER_UNIT).map(|_| self.sweep_one(shared)).sum();
+            *budget = budget.saturating_sub(evaluated.max(1));
             if *budget == 0 {
                 return self.progress();
             }
@@ -77,30 +135,35 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    fn sweep_one(&mut self, shared: &mut Shared) {
+    /// Moves the walk on by a slot. Returns how many paths were evaluated again.
+    fn sweep_one(&mut self, shared: &mut Shared) -> u32 {
         if !self.sweep.is_active() {
-            return;
+            return 0;
+        }
+        if self.sweep.at == 0 {
+            self.sweep.reevaluated = self.sweep.requested.take();
         }
         if self.sweep.at >= self.table.len() {
             self.sweep.at = 0;
             self.sweep.round += 1;
             if !self.sweep.is_active() {
                 self.sweep.done_clock = self.sweep.clock;
+                self.sweep.reevaluated = Reevaluated::default();
                 for marks in &mut self.marks {
                     marks.swept();
-                    marks.rejudge = None;
+                    marks.reevaluate = None;
                 }
             }
-            return;
+            return 0;
         }
         let at = self.sweep.at;
         self.sweep.at += 1;
-        self.sweep_slot(shared, at);
+        self.sweep_slot(shared, at)
     }
 
-    fn sweep_slot(&mut self, shared: &mut Shared, at: u32) {
+    fn sweep_slot(&mut self, shared: &mut Shared, at: u32) -> u32 {
         let Some(slot) = self.table.used(at) else {
-            return;
+            return 0;
         };
         let since = self.sweep.done_clock;
         if self.sweep.clock > since && !slot.has(QUEUED) {
@@ -114,6 +177,14 @@ impl<K: Key> FamilyTable<K> {
                 self.queue(at);
             }
         }
+        let in_range = (self.sweep.reevaluated).contains(&self.table.slot(at).key);
+        self.sweep_paths(shared, at, in_range.then_some(Reevaluate::Changed))
+    }
+
+    /// Removes the paths of a slot that are gone, and evaluates others again: all of them if `how`
+    /// is given, else those of peers for which that was requested. Returns how many these were.
+    fn sweep_paths(&mut self, shared: &mut Shared, at: u32, how: Option<Reevaluate>) -> u32 {
+        let mut evaluated = 0;
         let paths = self.table.slot(at).paths.as_slice().len();
         for index in (0..paths).rev() {
             let path = self.table.slot(at).paths.as_slice()[index];
@@ -122,21 +193,43 @@ impl<K: Key> FamilyTable<K> {
             };
             if marks.is_dead(&path) {
                 self.remove_path(shared, at, index);
-            } else if let Some(how) = marks.rejudge {
-                self.rejudge_path(shared, at, index, how);
+            } else if let Some(how) = how.max(marks.reevaluate) {
+                self.reevaluate_path(shared, at, index, how);
+                evaluated += 1;
             }
         }
+        evaluated
     }
 
-    /// Has all paths of a peer judged again.
-    pub(crate) fn rejudge(&mut self, peer: PeerId, how: Rejudge) {
+    /// Requests that all paths of a peer are evaluated again.
+    pub(crate) fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate) {
         let Some(marks) = self.marks.get_mut(peer.index()) else {
             return;
         };
         if marks.counters.paths > 0 {
-            marks.rejudge = marks.rejudge.max(Some(how));
+            marks.reevaluate = marks.reevaluate.max(Some(how));
             self.sweep.request();
         }
+    }
+
+    /// Evaluates the paths of one prefix again, or requests that for those of a longer range.
+    pub(crate) fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange) {
+        if !self.row.is_typed() {
+            self.sweep.requested.add_all();
+        } else if range.is_single() {
+            let net = match range.prefix() {
+                Prefix::V4(prefix) => Net::V4(prefix),
+                Prefix::V6(prefix) => Net::V6(prefix),
+            };
+            let key = K::find(net, self.row, &mut self.scratch.key);
+            if let Some(at) = key.and_then(|key| self.table.find(key)) {
+                self.sweep_paths(shared, at, Some(Reevaluate::Changed));
+            }
+            return;
+        } else {
+            self.sweep.requested.add(range);
+        }
+        self.sweep.request();
     }
 
     /// Marks all paths of a peer in one step; those that are gone are swept in bites.

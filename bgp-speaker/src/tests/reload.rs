@@ -5,7 +5,7 @@ use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
 use bgp_fsm::State;
 use bgp_proto::{Attributes, Capability, Family, Open, RouteRefresh};
 use proptest::prelude::*;
-use rib::{Budget, NextHopMode, PeerId, Policy, Role};
+use rib::{Budget, NextHopMode, PeerId, Policy, PrefixRange, Progress, Role};
 
 use super::fabric::{clients, neighbor, prefix, speaker_config};
 use super::wire::{Heard, Say, Wire, graceful_open, open};
@@ -111,6 +111,24 @@ fn an_import_policy_judges_what_has_been_sent_before() {
     assert_eq!(wire.prefixes(), FOUR);
     assert_eq!(wire.hear(two), [Heard::Reach(all)]);
     assert!(wire.hear(three).is_empty(), "nothing is asked for");
+}
+
+#[test]
+fn range_is_evaluated_again_in_bites_and_without_messages() {
+    let (mut wire, two, three) = connected(|_| {});
+    wire.say(two, Say::Block(1));
+    wire.hear(three);
+    let range = PrefixRange::inside("0.0.0.0/0".parse().expect("a prefix"));
+    let input = Input::Reevaluate { family: V4, range };
+    wire.speaker.handle(wire.now, input);
+    let mut bites = 1;
+    while wire.speaker.run(wire.now, Budget(10)) == Progress::More {
+        bites += 1;
+    }
+    // 250 routes, a unit each; a bite may exceed its budget by the routes of one unit's prefixes.
+    assert!((13..=50).contains(&bites), "{bites} bites");
+    assert!(wire.hear(two).is_empty() && wire.hear(three).is_empty());
+    assert_eq!(wire.prefixes().len(), 250);
 }
 
 #[test]

@@ -49,6 +49,11 @@ impl PrefixRange {
         self.len_min..=self.len_max
     }
 
+    /// Whether it has one prefix only.
+    pub(crate) const fn is_single(&self) -> bool {
+        self.len_min == self.len_max && self.len_max == self.prefix.len()
+    }
+
     const fn takes(&self, len: u8) -> bool {
         self.len_min <= len && len <= self.len_max
     }
@@ -108,6 +113,10 @@ impl PrefixSet {
             }
         }
         false
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
     }
 
     /// The ranges, the shortest prefixes first.
