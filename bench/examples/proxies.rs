@@ -14,7 +14,7 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bgp_config::store::View;
+use calico_bgp::View;
 use calico_model::Kind;
 use calico_store::{
     Change, EtcdOptions, EtcdStore, Follower, KeyRange, LeaseId, Status, Store, Update,

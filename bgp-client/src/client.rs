@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bgp_config::store::Duties;
 use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
+use calico_bgp::Duties;
 use daemon_common::report::{Limit, Routes, Status};
 use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bgp_config::store::METRIC_MAX;
+use calico_bgp::METRIC_MAX;
 
 /// Prefixes read from a speaker's tables in one turn.
 pub const TURN_PREFIXES_MAX: u32 = 2048;

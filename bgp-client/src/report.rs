@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use bgp_config::store::IPIP_INTERFACE;
+use calico_bgp::IPIP_INTERFACE;
 use daemon_common::report::{Fact, Fib, FibHop, FibRoute, KernelFigures, Limit, Path, Routes};
 use fib_sync::watch::Resolution;
 use fib_sync::{FibStatus, FibView, Hop, Route, RouteKey};

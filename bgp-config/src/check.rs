@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::file::{BgpFile, listen_default};
+use crate::host::Host;
 use crate::limits::{
     ABSENCE_WAIT_S, ABSENCE_WAIT_S_MAX, BGP_PORT, HOSTNAME_OCTETS_MAX, MULTIPATH_MAX,
     REFLECTORS_MAX, REGISTRATION_TTL_S, REGISTRATION_TTL_S_MAX, REGISTRATION_TTL_S_MIN,
@@ -22,7 +23,6 @@ use crate::limits::{
 };
 use crate::neighbor;
 use crate::section::problem;
-use crate::store::Host;
 use crate::value::AsNumber;
 
 /// What a speaker is to be.

@@ -86,8 +86,8 @@ pub struct BgpFile<K, D = NoStore, N = NoStore> {
     pub neighbor_range: Vec<Section>,
 }
 
-/// Where a speaker listens unless it is told otherwise: on all addresses.
-pub(crate) fn listen_default(port: u16) -> Vec<SocketAddr> {
+/// Returns where a speaker listens by default: on all addresses of both IP versions.
+pub fn listen_default(port: u16) -> Vec<SocketAddr> {
     let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     any.map(|address| SocketAddr::new(address, port)).into()
 }

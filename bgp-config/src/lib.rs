@@ -1,6 +1,4 @@
-//! What the operator wants, as speaker configuration; what the speaker does, as reports.
-//!
-//! It is wanted in a file, or in the resources of a store that a file names ([`store`]).
+//! Configuration files of the BGP daemons, as speaker configuration.
 //!
 //! Pure: a TOML text goes in, a [`bgp_speaker::SpeakerConfig`] or a report of every mistake comes
 //! out. Both BGP daemons share these sections; a daemon's own section (`[kernel]` of the BGP
@@ -30,20 +28,19 @@
 pub mod changes;
 mod check;
 mod file;
+mod host;
 pub mod limits;
 mod machine;
 mod neighbor;
 pub mod page;
-pub mod placement;
-pub mod report;
 mod section;
-pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod value;
 
 pub use check::{Intent, Origin};
 pub use daemon_common::config::{Problem, Problems, Report, Source};
-pub use file::{BgpFile, GuardSection, NoKernel, NoStore, SecretsSection};
+pub use file::{BgpFile, GuardSection, NoKernel, NoStore, SecretsSection, listen_default};
+pub use host::Host;
 pub use rib::NextHops;
 pub use section::{Section, is_shown};

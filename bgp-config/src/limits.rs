@@ -35,9 +35,6 @@ pub const ABSENCE_WAIT_S_MAX: u32 = 3600;
 
 pub use bgp_speaker::limits::{BGP_PORT, PASSWORD_OCTETS_MAX, RESTART_TIME_S, RESTART_TIME_S_MAX};
 
-/// Reflectors that a client peers with unless it is told otherwise.
-pub const REFLECTORS: usize = 2;
-
 /// The most reflectors that a client can be told to peer with: each is one more copy of every route.
 pub const REFLECTORS_MAX: usize = 8;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bgp_config::report;
+use crate::report;
 use bgp_io::bgp_proto::{Family, Notification};
 use bgp_io::limits;
 use bgp_io::rib::PeerId;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use bgp_config::store::Derived;
+use calico_bgp::Derived;
 use daemon_common::control::Control;
 use daemon_common::daemon::{Signal, Signals};
 use daemon_common::report::{Fact, LogFigures, Status};

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use bgp_config::store::Host;
 use bgp_config::{BgpFile, Intent, NextHops, Origin, Problem, Problems, Report, Source};
+use calico_bgp::Host;
 use calico_store::{EtcdOptions, OptionFault, SnapshotOptions};
 use daemon_common::bird::View;
 use serde::de::DeserializeOwned;

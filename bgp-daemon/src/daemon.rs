@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use bgp_config::store::Derived;
-use bgp_config::{Intent, report};
+use bgp_config::Intent;
 use bgp_io::bgp_speaker::RangeUsage;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, IoConfig, Speaker};
+use calico_bgp::Derived;
 use calico_store::Update;
 use daemon_common::report::{Fact, Status};
 
@@ -17,7 +17,7 @@ use crate::limits::REMEMBER;
 use crate::log::Log;
 use crate::memory::{Memory, Pace};
 use crate::source::Source;
-use crate::{Config, Failure, Program, Settings, begin, restart};
+use crate::{Config, Failure, Program, Settings, begin, report, restart};
 
 /// Everything a daemon owns but its control socket and its signals.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl<P: Program> Daemon<P> {
                 self.remembering.want(now);
             }
             if let Event::Speaker(event) = event {
-                if matches!(event, bgp_io::bgp_speaker::Event::Up { .. }) {
+                if matches!(event, bgp_speaker::Event::Up { .. }) {
                     self.addresses.hasten(self.io.clock().now());
                 }
                 self.fabric.hear(event);

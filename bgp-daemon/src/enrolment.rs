@@ -3,8 +3,8 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use bgp_config::store::Host;
 use bgp_io::bgp_fsm::Instant;
+use calico_bgp::Host;
 use calico_store::{Error, Store};
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant as Clock, sleep_until, timeout};

@@ -10,12 +10,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use bgp_config::Intent;
-use bgp_config::store::{Chosen, Derived, Fleet, Placed, Wish};
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
 use bgp_io::bgp_proto::Notification;
 use bgp_io::bgp_speaker::{Event, SpeakerConfig};
 use bgp_io::rib::Progress;
+use calico_bgp::{Chosen, Derived, Fleet, Placed, Wish};
 use calico_model::ReflectorState;
 
 use crate::drain::{Drain, FAREWELL};

@@ -19,12 +19,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use bgp_config::store::Chosen;
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::{Instant, State};
 use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
 use bgp_io::rib::{PeerId, Progress};
+use calico_bgp::Chosen;
 
 use crate::limits::{HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE};
 use crate::survey::Survey;

@@ -27,6 +27,7 @@ pub mod picture;
 mod program;
 pub mod registrar;
 mod reload;
+pub mod report;
 pub mod restart;
 mod run;
 mod secrets;

@@ -6,7 +6,7 @@ mod tests;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bgp_config::report::{self, Weight};
+use crate::report::{self, Weight};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{self, Refusal};

@@ -1,9 +1,9 @@
 //! What is known of the store, and what follows from it for a node: pure. Whoever follows a store without
 //! this crate's loop, as the simulator does, does so in the same way.
 
-use bgp_config::store::{Derived, Fault, Host, Secrets, View, derive_after};
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
+use calico_bgp::{Derived, Fault, Host, Secrets, View, derive_after};
 use calico_store::{Change, Status, Update};
 
 use crate::fabric::{Absences, Fabric};

@@ -8,7 +8,7 @@ use bgp_io::{Event, Io, Speaker};
 use daemon_common::report::{Limit, Routes, Status};
 use daemon_common::{Command, Reply};
 
-use bgp_config::store::Duties;
+use calico_bgp::Duties;
 
 use crate::Settings;
 

@@ -16,9 +16,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bgp_config::placement::cluster_ids;
-use bgp_config::store::{ClusterWish, Wish};
 use bgp_io::bgp_fsm::Instant;
+use calico_bgp::placement::cluster_ids;
+use calico_bgp::{ClusterWish, Wish};
 use calico_model::{ClusterClaim, FabricKey, Registration};
 use calico_store::{
     Compare, CompareWith, Comparison, Delete, Error, KeyRange, Lease, LeaseId, Op, OpReply, Put,

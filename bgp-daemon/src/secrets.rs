@@ -15,8 +15,8 @@ use std::mem;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use bgp_config::store::{Fault, SecretKeyRef, Secrets};
 use bgp_io::bgp_speaker::Password;
+use calico_bgp::{Fault, SecretKeyRef, Secrets};
 use nix::fcntl::OFlag;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant as Clock, sleep_until, timeout_at};

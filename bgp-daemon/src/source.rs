@@ -5,9 +5,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bgp_config::store::{Derived, Fault, Host, View, Wish};
 use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
+use calico_bgp::{Derived, Fault, Host, View, Wish};
 use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
 use daemon_common::report::StoreFigures;
 

@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::future::pending;
 
-use bgp_config::store::Duties;
 use bgp_daemon::{Forwarding, Program};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Event, Io, Speaker};
+use calico_bgp::Duties;
 use daemon_common::report::{Limit, Status};
 use daemon_common::{Command, Reply};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use bgp_config::store::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
+use calico_bgp::{Duties, IPIP_INTERFACE, Way, degree_of, metric_of};
 use fib_sync::watch::{Resolution, Watcher};
 use fib_sync::{Hop, Owner, Route};
 use ipnet::IpNet;

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bgp_config::store::{Duties, IPIP_INTERFACE};
 use bgp_io::bgp_proto::{Attributes, Family, Net, Origin};
 use bgp_io::bgp_speaker::{Event as SessionEvent, ReaderId};
 use bgp_io::rib::{Budget, Change, InterfaceName, PeerId, Progress, Reach, Track};
 use bgp_io::{Input, Io, Speaker};
+use calico_bgp::{Duties, IPIP_INTERFACE};
 use fib_sync::watch::{Resolution, WatchChange, Watcher, WatcherConfig};
 use fib_sync::{
     Command, Event, FibStatus, Instant, Notice, Reconciler, ReconcilerConfig, Route, RouteKey,

@@ -97,7 +97,7 @@ fn who_gets_another_reflector_meanwhile_is_let_go_then() {
 fn in_a_cluster_of_several_reflectors_a_settled_client_is_enough() {
     let shared = |number| {
         let mut of = by_hand(number, NODES);
-        of.cluster_id = Some(bgp_io::bgp_proto::ClusterId(ELEVEN));
+        of.cluster_id = Some(bgp_proto::ClusterId(ELEVEN));
         of
     };
     let mut network = fabric(shared, &[]);

@@ -1,9 +1,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bgp_config::store::{Host, Secrets, View, WEIGHT_LABEL, derive};
 use bgp_io::bgp_proto::{Asn, FamilySet, RouterId};
 use bgp_io::rib::NextHops;
+use calico_bgp::{Host, Secrets, View, WEIGHT_LABEL, derive};
 
 use super::*;
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use bgp_config::store::{Derived, Host, Secrets, View};
 use bgp_daemon::fabric::Fabric;
 use bgp_daemon::picture::Picture;
 use bgp_daemon::registrar::{Answer, Job, Registrar};
@@ -15,6 +14,7 @@ use bgp_speaker::bgp_fsm::{Conn, Instant, State};
 use bgp_speaker::rib::{NextHops, PeerId, Progress};
 use bgp_speaker::{Input, Speaker};
 use bytes::BytesMut;
+use calico_bgp::{Derived, Host, Secrets, View};
 use calico_store::core::{WatchCursor, WatchPoll};
 use calico_store::mirror::{FeedId, Mirror, Output};
 use calico_store::{Core, Error, KeyRange, LeaseId};

@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::Range;
 
-use bgp_config::placement::{Candidate, choose};
 use bgp_speaker::Speaker;
+use calico_bgp::placement::{Candidate, choose};
 use sim::Chance;
 
 use world::World;

@@ -1,7 +1,7 @@
 //! Metrics as degrees of preference, and back.
 
-use bgp_config::store::{Duties, Priorities, Programming, degree_of};
 use bgp_io::bgp_proto::Family;
+use calico_bgp::{Duties, Priorities, Programming, degree_of};
 
 use super::*;
 

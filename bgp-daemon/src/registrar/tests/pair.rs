@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bgp_config::store::{Host, Secrets, View, derive};
 use bgp_io::bgp_proto::FamilySet;
 use bgp_io::rib::NextHops;
+use calico_bgp::{Host, Secrets, View, derive};
 
 use super::*;
 

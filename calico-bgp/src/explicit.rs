@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use bgp_proto::Asn;
 use calico_model::{BgpPeerSpec, Kind, SourceAddress};
 
-use super::fault::Fault;
-use super::own::{Own, key_of};
-use super::peer::{Origin, Want, waits_for};
-use super::view::{self, Node};
+use crate::fault::Fault;
+use crate::own::{Own, key_of};
+use crate::peer::{Origin, Want, waits_for};
+use crate::view::{self, Node};
 
 /// The peers that this node has by peerings, the ones that go before others first: those of all
 /// nodes, then those of some, then the other sides of peerings that other nodes have with us.
-pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
+pub(crate) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
     let mut wants = Wants::default();
     for (name, stored) in of_node_itself(own) {
         let peering = Peering::forward(name, stored);
@@ -36,7 +36,7 @@ pub(super) fn wants<'v>(own: &Own<'v>, faults: &mut Vec<Fault>) -> Wants<'v> {
 
 /// The peers at these addresses that these BGPPeers had selected, as they would be today. Those that
 /// there could be no session with for want of a password are `barred`.
-pub(super) fn at<'v, 'b>(
+pub(crate) fn at<'v, 'b>(
     own: &Own<'v>,
     before: impl Iterator<Item = (IpAddr, &'b str)>,
     barred: &mut BTreeSet<IpAddr>,
@@ -108,16 +108,16 @@ impl<'v> Peering<'v> {
 
 /// Peers in the order in which they were found, each address once.
 #[derive(Default)]
-pub(super) struct Wants<'v> {
-    pub(super) all: Vec<Want<'v>>,
+pub(crate) struct Wants<'v> {
+    pub(crate) all: Vec<Want<'v>>,
     /// At which port each address is dialled.
     ports: BTreeMap<IpAddr, u16>,
     /// Those that there can be no session with, for want of a password.
-    pub(super) barred: BTreeSet<IpAddr>,
+    pub(crate) barred: BTreeSet<IpAddr>,
 }
 
 /// The peerings that say that this node has them: those of all nodes first.
-pub(super) fn of_node_itself<'v>(
+pub(crate) fn of_node_itself<'v>(
     own: &Own<'v>,
 ) -> impl Iterator<Item = (&'v str, &'v view::Peering)> {
     let (name, node) = (&*own.host.name, own.node);

@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 
 use calico_model::FabricKey;
 
-use super::fault::Fault;
-use super::own::Own;
+use crate::fault::Fault;
+use crate::own::Own;
 
 /// Which cluster id a reflector would have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum ClusterWish {
 }
 
 impl ClusterWish {
-    pub(super) fn of(own: &Own<'_>) -> Self {
+    pub(crate) fn of(own: &Own<'_>) -> Self {
         if let Some(id) = own.node.cluster_id {
             return Self::Given(id);
         }
@@ -43,7 +43,7 @@ impl ClusterWish {
 
     /// The cluster id that is certain already. One that has to be given up is kept until there is
     /// another.
-    pub(super) const fn certain(&self) -> Option<Ipv4Addr> {
+    pub(crate) const fn certain(&self) -> Option<Ipv4Addr> {
         match self {
             Self::Given(id) => Some(*id),
             Self::Own { held, .. } => *held,
@@ -59,7 +59,7 @@ impl ClusterWish {
     }
 
     /// What an operator should know: that the one that it holds is another's, too.
-    pub(super) fn fault(&self) -> Option<Fault> {
+    pub(crate) fn fault(&self) -> Option<Fault> {
         let held = self.certain().filter(|held| !self.allows(*held))?;
         let reason = "a node is given this cluster id, or another reflector is registered under it: \
                       this reflector gives it up for one that is free";

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use calico_model::{ClusterClaim, FabricKey, FabricValueError, ReflectorState, Registration};
 
-use super::view::set;
+use crate::view::set;
 
 /// The reflectors that there are, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The value does not read as what it should be; the last good one stays.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         key: FabricKey,
         value: Option<&[u8]>,
@@ -66,14 +66,14 @@ impl Fleet {
     }
 
     /// All that count, by name.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Registration)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &Registration)> {
         let all = self.registered.iter().chain(&self.absent);
         all.map(|(name, said)| (name.as_str(), said))
     }
 
     /// Those that clients may choose: the ones that stay, or if there are none those about to go,
     /// for whoever has nobody else.
-    pub(super) fn eligible(&self, alone: bool) -> Vec<(&str, &Registration)> {
+    pub(crate) fn eligible(&self, alone: bool) -> Vec<(&str, &Registration)> {
         let of = |state| {
             let all = self.all();
             all.filter(move |(_, said)| said.state == state)
@@ -87,18 +87,18 @@ impl Fleet {
     }
 
     /// Whether a host is one of them, there or not.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.all().any(|(known, _)| known == name) || self.claims.values().any(|of| of == name)
     }
 
     /// The cluster ids that a reflector has claimed.
-    pub(super) fn claims_of(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> {
+    pub(crate) fn claims_of(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> {
         let claims = self.claims.iter().filter(move |(_, of)| *of == name);
         claims.map(|(id, _)| *id)
     }
 
     /// Whether somebody wants a reflector drained.
-    pub(super) fn drains(&self, name: &str) -> bool {
+    pub(crate) fn drains(&self, name: &str) -> bool {
         self.drains.contains(name)
     }
 }

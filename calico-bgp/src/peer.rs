@@ -2,20 +2,20 @@
 
 use std::net::IpAddr;
 
+use bgp_config::limits::{BGP_PORT, RESTART_TIME_S};
 use bgp_fsm::{GracefulRestartConfig, PeerAs};
 use bgp_proto::{Asn, ClusterId, Family, FamilySet};
 use bgp_speaker::{Password, PeerConfig, SpeakerConfig};
 use rib::{NextHopMode, Role, SendPaths};
 
-use super::export::Policies;
-use super::fields;
-use super::own::Own;
-use super::view::{Node, Peering};
-use crate::limits::{BGP_PORT, RESTART_TIME_S};
+use crate::export::Policies;
+use crate::fields;
+use crate::own::Own;
+use crate::view::{Node, Peering};
 
 /// Where a peer comes from; the beginning of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// The mesh of all nodes.
     Mesh,
     /// A peering of all nodes.
@@ -48,36 +48,36 @@ impl Origin {
 
 /// What the store says of one peer.
 #[derive(Clone, Debug)]
-pub(super) struct Want<'v> {
-    pub(super) origin: Origin,
-    pub(super) remote: IpAddr,
-    pub(super) port: u16,
-    pub(super) asn: Asn,
+pub(crate) struct Want<'v> {
+    pub(crate) origin: Origin,
+    pub(crate) remote: IpAddr,
+    pub(crate) port: u16,
+    pub(crate) asn: Asn,
     /// Our AS towards it.
-    pub(super) local_asn: Asn,
+    pub(crate) local_asn: Asn,
     /// The node that it is, as far as is known.
-    pub(super) node: Option<&'v Node>,
+    pub(crate) node: Option<&'v Node>,
     /// The address to dial from, and to be dialled on.
-    pub(super) source: Option<IpAddr>,
-    pub(super) passive: bool,
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) passive: bool,
     /// How long it shall keep our routes over a restart of ours, in seconds.
-    pub(super) restart_time_s: Option<u16>,
+    pub(crate) restart_time_s: Option<u16>,
     /// The BGPPeer that it is there for, if it is one.
-    pub(super) peering: Option<&'v Peering>,
-    pub(super) password: Option<Password>,
+    pub(crate) peering: Option<&'v Peering>,
+    pub(crate) password: Option<Password>,
     /// Names of filters, in order.
-    pub(super) filters: &'v [String],
+    pub(crate) filters: &'v [String],
     /// What it comes from, for people.
-    pub(super) from: String,
+    pub(crate) from: String,
     /// The BGPPeer whose `peerSelector` it is there for.
-    pub(super) selected: Option<&'v str>,
+    pub(crate) selected: Option<&'v str>,
     /// Whether that one selects us, and this is the other side of it.
-    pub(super) selects_us: bool,
+    pub(crate) selects_us: bool,
 }
 
 impl<'v> Want<'v> {
     /// A peer of which nothing but the address is known.
-    pub(super) fn new(own: &Own<'v>, origin: Origin, remote: IpAddr) -> Self {
+    pub(crate) fn new(own: &Own<'v>, origin: Origin, remote: IpAddr) -> Self {
         Self {
             origin,
             remote,
@@ -98,7 +98,7 @@ impl<'v> Want<'v> {
     }
 
     /// The same, of an address of a node.
-    pub(super) fn of_node(
+    pub(crate) fn of_node(
         own: &Own<'v>,
         origin: Origin,
         (name, node): (&str, &'v Node),
@@ -113,7 +113,7 @@ impl<'v> Want<'v> {
     }
 
     /// Its name, as Calico's tools know it.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let address = self.remote.to_string().replace(['.', ':'], "_");
         let name = format!("{}_{address}", self.origin.word());
         match (self.origin, self.port) {
@@ -123,7 +123,7 @@ impl<'v> Want<'v> {
     }
 
     /// Whether it is of our own AS.
-    pub(super) fn is_internal(&self) -> bool {
+    pub(crate) fn is_internal(&self) -> bool {
         self.asn == self.local_asn
     }
 
@@ -139,7 +139,7 @@ impl<'v> Want<'v> {
         }
     }
 
-    pub(super) fn peer(self, own: &Own<'_>, policies: &mut Policies<'_>) -> PeerConfig {
+    pub(crate) fn peer(self, own: &Own<'_>, policies: &mut Policies<'_>) -> PeerConfig {
         let families = families(self.remote, own.host.families);
         let role = self.role(own);
         // Who can use several paths at once takes them, and a reflector then has them to give.
@@ -188,6 +188,6 @@ fn families(remote: IpAddr, of_speaker: FamilySet) -> FamilySet {
 
 /// Whether we wait for a node instead of dialling it, so that one side of each pair dials. Both
 /// compare the same two texts, as Calico does.
-pub(super) fn waits_for(own: IpAddr, remote: IpAddr) -> bool {
+pub(crate) fn waits_for(own: IpAddr, remote: IpAddr) -> bool {
     remote.to_string() > own.to_string()
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::own::Own;
-use super::peer::{Origin, Want, waits_for};
-use super::view::Node;
+use crate::own::Own;
+use crate::peer::{Origin, Want, waits_for};
+use crate::view::Node;
 
 /// A peer for each address of each other node, unless either of us is a route reflector.
-pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
+pub(crate) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
     let reflects = |name: &str, node: &Node| node.cluster_id.is_some() || own.view.fleet.has(name);
     if !own.cluster.mesh() || own.host.reflects || reflects(&own.host.name, own.node) {
         return Vec::new();
@@ -17,13 +17,13 @@ pub(super) fn wants<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
 }
 
 /// The same of those that are in a mesh no longer, at these addresses.
-pub(super) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
+pub(crate) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
     of(own, |_, _, remote| addresses.contains(&remote))
 }
 
 fn of<'v>(own: &Own<'v>, wanted: impl Fn(&str, &Node, IpAddr) -> bool) -> Vec<Want<'v>> {
     let restart_time_s = own.cluster.node_mesh_max_restart_time;
-    let restart_time_s = restart_time_s.map(super::fields::restart_time);
+    let restart_time_s = restart_time_s.map(crate::fields::restart_time);
     let others = own.view.nodes.iter();
     let pairs = others.flat_map(|(name, node)| {
         let addresses = node.addresses();

@@ -5,7 +5,7 @@ const SUM: u32 = 2_147_483_647;
 
 /// What is less than this is nobody's metric: neighbours that make no LOCAL_PREF of metrics have
 /// some hundreds, and 0 is said by who is about to go (RFC 8326).
-pub(super) const DEGREE_MIN: u32 = 1 << 30;
+pub(crate) const DEGREE_MIN: u32 = 1 << 30;
 
 /// The greatest metric that a LOCAL_PREF can say.
 pub const METRIC_MAX: u32 = SUM - DEGREE_MIN;

@@ -1,19 +1,39 @@
-//! What an operator is shown of what was derived.
+//! The settings report of a speaker that Calico's resources configure.
 
-use super::*;
+use std::time::Duration;
+
+use bgp_config::Host;
+use bgp_proto::{Family, FamilySet};
+use calico_bgp::{Secrets, View, derive};
+use rib::NextHops;
+
+const RESOURCES: &str = "/calico/resources/v3/projectcalico.org";
+
+fn host() -> Host {
+    Host {
+        name: "a".to_owned(),
+        families: [Family::IPV4_UNICAST].into_iter().collect::<FamilySet>(),
+        multipath_max: 1,
+        next_hops: NextHops::Track,
+        restart_wait: Duration::from_secs(90),
+        reflects: false,
+        reflectors: None,
+        registration_ttl: Duration::from_secs(15),
+        absence_wait: Duration::from_secs(60),
+    }
+}
 
 #[test]
-fn every_neighbour_tells_what_it_comes_from() {
-    let mut view = view(&[
-        ("a", r#""ipv4Address":"10.0.0.1/24""#),
-        ("b", r#""ipv4Address":"10.0.0.2/24""#),
-        ("c", r#""ipv4Address":"10.0.0.3/24""#),
-    ]);
+fn settings_name_the_resource_of_each_neighbor() {
+    let mut view = View::default();
     let mut put = |place: &str, spec: &str| {
-        let key = format!("/calico/resources/v3/projectcalico.org/{place}");
+        let key = format!("{RESOURCES}/{place}");
         let text = format!(r#"{{"spec":{spec}}}"#);
         assert!(view.take(key.as_bytes(), Some(text.as_bytes())), "{place}");
     };
+    put("nodes/a", r#"{"bgp":{"ipv4Address":"10.0.0.1/24"}}"#);
+    put("nodes/b", r#"{"bgp":{"ipv4Address":"10.0.0.2/24"}}"#);
+    put("nodes/c", r#"{"bgp":{"ipv4Address":"10.0.0.3/24"}}"#);
     put("ippools/p", r#"{"cidr":"10.65.0.0/16"}"#);
     put("bgpfilters/f", r#"{"importV4":[{"action":"Reject"}]}"#);
     put(
@@ -24,7 +44,7 @@ fn every_neighbour_tells_what_it_comes_from() {
         "bgppeers/pair",
         r#"{"node":"c","peerIP":"10.0.0.1","asNumber":64512}"#,
     );
-    let derived = derive(&view, &host("a"), &Secrets::new());
+    let derived = derive(&view, &host(), &Secrets::new());
     assert_eq!(derived.faults, []);
     let intent = derived.intent.expect("a speaker");
     let settings = crate::report::settings(&intent.speaker, &intent.listen, &|address| {

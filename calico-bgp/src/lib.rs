@@ -1,8 +1,8 @@
-//! A speaker's configuration out of a store in Calico's data model.
+//! A speaker's configuration from Calico's resources.
 //!
-//! [`View`] holds the last good value of every key that matters to one node; [`derive()`] turns it
-//! into what the node's daemon is to do. Both are pure: the same keys give the same answer, whatever
-//! order they came in.
+//! [`View`] holds the last valid value of every key that matters to one node; [`derive()`] turns it
+//! into the configuration of the node's BGP daemon. Both are pure: the same keys give the same
+//! configuration, in whatever order they came. [`placement`] chooses the route reflectors of a client.
 
 mod clients;
 mod cluster;
@@ -14,9 +14,11 @@ mod fault;
 mod fields;
 mod filter;
 mod fleet;
+pub mod limits;
 mod mesh;
 mod own;
 mod peer;
+pub mod placement;
 mod priority;
 mod reflectors;
 mod unheeded;
@@ -25,6 +27,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use bgp_config::Host;
 pub use calico_model::SecretKeyRef;
 pub use cluster::ClusterWish;
 pub use derive::{Chosen, Derived, Placed, derive, derive_after};
@@ -32,7 +35,7 @@ pub use duties::{Duties, Programming, Way};
 pub use export::IPIP_INTERFACE;
 pub use fault::Fault;
 pub use fleet::Fleet;
-pub use own::{Host, Secrets};
+pub use own::Secrets;
 pub use priority::{METRIC_MAX, Priorities, degree_of, metric_of};
 pub use reflectors::{REFLECTORS_ANNOTATION, WEIGHT_LABEL, Wish, ZONE_LABEL};
 pub use view::{Node, View};

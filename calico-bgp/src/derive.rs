@@ -3,21 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use bgp_config::{Host, Intent, listen_default};
 use bgp_proto::ClusterId;
 use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
 use calico_model::BindMode;
 
-use super::duties::{Duties, duties};
-use super::export::Policies;
-use super::fault::Fault;
-use super::own::{Host, Own, Secrets};
-use super::peer::Want;
-use super::reflectors::{self, Wish};
-use super::unheeded::unheeded;
-use super::view::{Node, View};
-use super::{clients, explicit, mesh};
-use crate::check::Intent;
-use crate::file::listen_default;
+use crate::duties::{Duties, duties};
+use crate::export::Policies;
+use crate::fault::Fault;
+use crate::own::{Own, Secrets};
+use crate::peer::Want;
+use crate::reflectors::{self, Wish};
+use crate::unheeded::unheeded;
+use crate::view::{Node, View};
+use crate::{clients, explicit, mesh};
 
 /// What the daemon of a node is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

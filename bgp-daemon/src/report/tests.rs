@@ -8,7 +8,9 @@ use daemon_common::limits::PAGE_PATHS_MAX;
 use rib::{Budget, PeerId, Progress};
 
 use super::{Weight, facts, find, limits, line, malformed, neighbors, routes, waiting};
-use crate::{BgpFile, NextHops, NoKernel, Source};
+use bgp_config::{BgpFile, NextHops, NoKernel, Source};
+
+mod stored;
 
 const NOW: Instant = Instant::from_secs(100);
 

@@ -2,64 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 
-use bgp_proto::{Asn, ClusterId, FamilySet, RouterId};
+use bgp_config::Host;
+use bgp_config::limits::PASSWORD_OCTETS_MAX;
+use bgp_proto::{Asn, ClusterId, RouterId};
 use bgp_speaker::Password;
 use calico_model::{BgpConfigurationSpec, BgpPassword, DEFAULT_CONFIGURATION, Kind, ResourceKey};
-use rib::NextHops;
 use sha2::{Digest, Sha256};
 
-use super::fault::Fault;
-use super::view::{Node, View};
-use crate::limits::PASSWORD_OCTETS_MAX;
-
-/// Which node this is, and what its machine decides itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
-    /// The node's name in the store.
-    pub name: String,
-    /// The tables of the speaker.
-    pub families: FamilySet,
-    /// Equal paths that a prefix may use at once.
-    pub multipath_max: u16,
-    /// How next hops are looked up.
-    pub next_hops: NextHops,
-    /// How long the choice of routes waits at most after a restart of ours (RFC 4724 §4.1).
-    pub restart_wait: Duration,
-    /// Whether its daemon is one of the fabric's reflectors.
-    pub reflects: bool,
-    /// How many reflectors it peers with, whatever the store says.
-    pub reflectors: Option<usize>,
-    /// How long its registration as a reflector outlives its last word.
-    pub registration_ttl: Duration,
-    /// How long a reflector whose registration is gone but whose session is up counts as if it were
-    /// registered.
-    pub absence_wait: Duration,
-}
+use crate::fault::Fault;
+use crate::view::{Node, View};
 
 /// Passwords, by the name of a secret and the key within it.
 pub type Secrets = BTreeMap<(String, String), Password>;
 
 /// What the node itself is, beside all that is known.
 #[derive(Debug)]
-pub(super) struct Own<'v> {
-    pub(super) host: &'v Host,
-    pub(super) node: &'v Node,
+pub(crate) struct Own<'v> {
+    pub(crate) host: &'v Host,
+    pub(crate) node: &'v Node,
     /// Its AS.
-    pub(super) asn: Asn,
-    pub(super) router_id: RouterId,
+    pub(crate) asn: Asn,
+    pub(crate) router_id: RouterId,
     /// Its cluster id as a route reflector.
-    pub(super) cluster_id: Option<ClusterId>,
-    pub(super) view: &'v View,
-    pub(super) secrets: &'v Secrets,
+    pub(crate) cluster_id: Option<ClusterId>,
+    pub(crate) view: &'v View,
+    pub(crate) secrets: &'v Secrets,
     /// The settings of the cluster, and those of this node.
-    pub(super) cluster: &'v BgpConfigurationSpec,
-    pub(super) settings: Option<&'v BgpConfigurationSpec>,
+    pub(crate) cluster: &'v BgpConfigurationSpec,
+    pub(crate) settings: Option<&'v BgpConfigurationSpec>,
 }
 
 /// The key of a resource of the whole cluster, for faults.
-pub(super) fn key_of(kind: Kind, name: &str) -> String {
+pub(crate) fn key_of(kind: Kind, name: &str) -> String {
     ResourceKey::new(kind, None, name).map_or_else(|_| name.to_owned(), |key| key.to_string())
 }
 
@@ -86,7 +61,7 @@ fn unknown_settings(view: &View, name: &str) -> Option<Fault> {
 impl<'v> Own<'v> {
     /// The node of this host; fails if the store does not have it, if it cannot speak BGP, or if
     /// nobody can say how it should.
-    pub(super) fn find(
+    pub(crate) fn find(
         view: &'v View,
         host: &'v Host,
         secrets: &'v Secrets,
@@ -122,26 +97,26 @@ impl<'v> Own<'v> {
     }
 
     /// The AS of a node.
-    pub(super) fn asn_of(&self, node: &Node) -> Asn {
+    pub(crate) fn asn_of(&self, node: &Node) -> Asn {
         node.asn.unwrap_or_else(|| Asn(self.cluster.cluster_as().0))
     }
 
     /// The port on which a node listens.
-    pub(super) fn port_of(&self, name: &str) -> u16 {
+    pub(crate) fn port_of(&self, name: &str) -> u16 {
         let of_node = self.view.configurations.get(&format!("node.{name}"));
         let port = of_node.and_then(|settings| settings.spec.own_port());
         port.unwrap_or_else(|| self.cluster.port())
     }
 
     /// The node that has an address.
-    pub(super) fn node_at(&self, address: IpAddr) -> Option<(&'v str, &'v Node)> {
+    pub(crate) fn node_at(&self, address: IpAddr) -> Option<(&'v str, &'v Node)> {
         let mut nodes = self.view.nodes.iter();
         let found = nodes.find(|(_, node)| node.addresses().any(|at| at == address));
         found.map(|(name, node)| (name.as_str(), node))
     }
 
     /// A password that the store only points to. Fails with the reason if it cannot be had.
-    pub(super) fn password(&self, given: &BgpPassword) -> Result<Password, String> {
+    pub(crate) fn password(&self, given: &BgpPassword) -> Result<Password, String> {
         let Some(secret) = &given.secret_key_ref else {
             return Err("no secret is named".to_owned());
         };
@@ -165,7 +140,7 @@ impl<'v> Own<'v> {
 
     /// The password of sessions that the fabric makes by itself: those of the mesh, and those with
     /// its reflectors. Fails if there is one and it cannot be had.
-    pub(super) fn fabric_password(&self) -> Result<Option<Password>, Fault> {
+    pub(crate) fn fabric_password(&self) -> Result<Option<Password>, Fault> {
         let given = self.cluster.node_mesh_password.as_ref();
         let password = given.map(|given| self.password(given)).transpose();
         password.map_err(|reason| {
@@ -175,7 +150,7 @@ impl<'v> Own<'v> {
     }
 
     /// The settings of the cluster, which are the defaults where the store has none.
-    pub(super) fn cluster_of(view: &View) -> BgpConfigurationSpec {
+    pub(crate) fn cluster_of(view: &View) -> BgpConfigurationSpec {
         let cluster = view.configurations.get(DEFAULT_CONFIGURATION);
         cluster
             .map(|settings| settings.spec.clone())

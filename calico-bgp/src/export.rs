@@ -7,12 +7,12 @@ use calico_model::{BgpFilterRule, BgpFilterSpec, EncapsulationMode, IpPoolSpec, 
 use ipnet::IpNet;
 use rib::{Edit, InterfaceGlob, Match, Outcome, Policy, Rules, Source, Term, Then};
 
-use super::duties::Duties;
-use super::fault::Fault;
-use super::filter::{self, equal, inside};
-use super::own::{Own, key_of};
-use super::peer::Want;
-use super::priority::{DEGREE_MIN, degree_of};
+use crate::duties::Duties;
+use crate::fault::Fault;
+use crate::filter::{self, equal, inside};
+use crate::own::{Own, key_of};
+use crate::peer::Want;
+use crate::priority::{DEGREE_MIN, degree_of};
 
 /// Interfaces that Felix makes for tunnels: what lies behind them is no business of our AS.
 const TUNNELS: [&str; 2] = ["*.cali", "*.calico"];
@@ -26,7 +26,7 @@ const LOCAL_ONLY: &str = "bpf*.cali";
 /// The policies of all peers, each kind made once: peers that are told the same share an update
 /// group.
 #[derive(Debug)]
-pub(super) struct Policies<'v> {
+pub(crate) struct Policies<'v> {
     own: &'v Own<'v>,
     duties: &'v Duties,
     made: BTreeMap<Wanted, Policy>,
@@ -43,7 +43,7 @@ struct Wanted {
 }
 
 impl<'v> Policies<'v> {
-    pub(super) fn new(own: &'v Own<'v>, duties: &'v Duties) -> Self {
+    pub(crate) fn new(own: &'v Own<'v>, duties: &'v Duties) -> Self {
         Self {
             own,
             duties,
@@ -53,17 +53,17 @@ impl<'v> Policies<'v> {
     }
 
     /// What is accepted of a peer: everything that its filters do not refuse.
-    pub(super) fn import(&mut self, want: &Want<'_>) -> Policy {
+    pub(crate) fn import(&mut self, want: &Want<'_>) -> Policy {
         self.policy(want, false)
     }
 
     /// What a peer is told.
-    pub(super) fn export(&mut self, want: &Want<'_>) -> Policy {
+    pub(crate) fn export(&mut self, want: &Want<'_>) -> Policy {
         self.policy(want, true)
     }
 
     /// What could not be done as it is wanted.
-    pub(super) fn faults(self) -> Vec<Fault> {
+    pub(crate) fn faults(self) -> Vec<Fault> {
         self.faults
     }
 
@@ -308,7 +308,7 @@ fn farewell() -> Term {
 }
 
 /// Whether a pool's traffic is put into VXLAN, which is Felix's business.
-pub(super) const fn is_vxlan(pool: &IpPoolSpec) -> bool {
+pub(crate) const fn is_vxlan(pool: &IpPoolSpec) -> bool {
     !matches!(pool.vxlan_mode, EncapsulationMode::Never)
 }
 

@@ -5,12 +5,11 @@ use bgp_proto::{Asn, Family, FamilySet};
 use bgp_speaker::PeerConfig;
 use rib::NextHops;
 
-use super::*;
+use crate::*;
 
 mod annotations;
 mod derive;
 mod reflectors;
-mod settings;
 mod unheeded;
 
 const NODES: &str = "/calico/resources/v3/projectcalico.org/nodes/";

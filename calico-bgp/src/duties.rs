@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use calico_model::{EncapsulationMode, IpPoolSpec, LoadBalancerAggregation, Network};
 use ipnet::IpNet;
 
-use super::export::is_vxlan;
-use super::own::Own;
-use super::priority::Priorities;
+use crate::export::is_vxlan;
+use crate::own::Own;
+use crate::priority::Priorities;
 
 /// The label of nodes that announce no services, when it is `true`.
 const NO_SERVICES: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -38,8 +38,8 @@ pub struct Programming {
     /// The normal metrics, where metrics and LOCAL_PREF are made of each other ([`degree_of`],
     /// [`metric_of`]); without a store they are not.
     ///
-    /// [`degree_of`]: super::degree_of
-    /// [`metric_of`]: super::metric_of
+    /// [`degree_of`]: crate::degree_of
+    /// [`metric_of`]: crate::metric_of
     pub priorities: Option<Priorities>,
 }
 
@@ -81,7 +81,7 @@ impl Programming {
 }
 
 /// What the store says of the node's duties.
-pub(super) fn duties(own: &Own<'_>) -> Duties {
+pub(crate) fn duties(own: &Own<'_>) -> Duties {
     let blocks = own.view.blocks.iter();
     let blocks = blocks.filter(|(host, _)| *host == own.host.name);
     let ranges = services(own);
@@ -102,7 +102,7 @@ pub(super) fn duties(own: &Own<'_>) -> Duties {
 }
 
 /// Whether a range has more than one address: a single one is announced by those that serve it.
-pub(super) fn is_range(net: &IpNet) -> bool {
+pub(crate) fn is_range(net: &IpNet) -> bool {
     net.prefix_len() < net.max_prefix_len()
 }
 
@@ -179,7 +179,7 @@ fn way(own: &Own<'_>, pool: &IpPoolSpec) -> Way {
 
 /// Peers of this node that say by which gateway they are reached.
 fn gateways(own: &Own<'_>) -> BTreeMap<IpAddr, IpAddr> {
-    let peerings = super::explicit::of_node_itself(own);
+    let peerings = crate::explicit::of_node_itself(own);
     peerings
         .filter_map(|(_, of)| Some((of.spec.peer_ip?.address, of.spec.reachable_by?)))
         .collect()

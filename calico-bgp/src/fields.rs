@@ -1,21 +1,21 @@
 //! The keys of a neighbor that a BGPPeer decides: fields of Calico's, and annotations of ours.
 
+use bgp_config::limits::RESTART_TIME_S_MAX;
 use bgp_speaker::keys::{At, Invalid, Kind, PeerKey, Value};
 use bgp_speaker::{PEER_KEYS, PeerConfig};
 use calico_model::{BgpPeerSpec, GoDuration, NextHopMode as Mode};
 use rib::{NextHopMode, Role};
 
-use super::view::Peering;
-use crate::limits::RESTART_TIME_S_MAX;
+use crate::view::Peering;
 
 /// What the annotations of ours begin with.
 const PREFIX: &str = "cambric.io/";
 
 /// A key of a neighbor, and how the fields of a BGPPeer decide it. The keys that depend on more than
-/// those fields, as the address, the AS or the policies, are [`Want`](super::peer::Want)'s.
+/// those fields, as the address, the AS or the policies, are [`Want`](crate::peer::Want)'s.
 type Field = (&'static str, fn(&BgpPeerSpec, &mut PeerConfig));
 
-pub(super) const FIELDS: &[Field] = &[
+pub(crate) const FIELDS: &[Field] = &[
     ("keepalive", |spec, peer| {
         let time = spec.keepalive_time;
         peer.session.keepalive_s = time.map(|time| seconds(time, u16::MAX).max(1));
@@ -45,12 +45,12 @@ pub(super) const FIELDS: &[Field] = &[
 ];
 
 /// Whether an annotation is one of ours.
-pub(super) fn is_own(name: &str) -> bool {
+pub(crate) fn is_own(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
 
 /// Sets the keys of a peer that a BGPPeer decides.
-pub(super) fn apply(peering: &Peering, peer: &mut PeerConfig) {
+pub(crate) fn apply(peering: &Peering, peer: &mut PeerConfig) {
     for (_, set) in FIELDS {
         set(&peering.spec, peer);
     }
@@ -62,7 +62,7 @@ pub(super) fn apply(peering: &Peering, peer: &mut PeerConfig) {
 }
 
 /// Returns what is wrong with the annotations of a BGPPeer: the field, and the reason.
-pub(super) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, String)> {
+pub(crate) fn faults(peering: &Peering, peer: &PeerConfig) -> Vec<(String, String)> {
     let found = peering.annotations.iter().flat_map(|(name, text)| {
         let mut faults = Vec::new();
         match annotated(name) {
@@ -99,7 +99,7 @@ fn written(kind: Kind, text: &str) -> At<Value> {
 }
 
 /// A restart time in seconds, as far as its twelve bits go (RFC 4724 §3).
-pub(super) fn restart_time(given: GoDuration) -> u16 {
+pub(crate) fn restart_time(given: GoDuration) -> u16 {
     seconds(given, RESTART_TIME_S_MAX)
 }
 

@@ -8,11 +8,11 @@ use calico_model::{
 use ipnet::IpNet;
 use rib::{Edit, InterfaceGlob, Match, PrefixRange, PrefixSet, Source, Term, Then};
 
-use super::priority::degree_of;
+use crate::priority::degree_of;
 
 /// The terms of a filter's rules in one direction. Fails with the field of a rule that cannot be
 /// evaluated, and why.
-pub(super) fn terms(
+pub(crate) fn terms(
     name: &str,
     list: &str,
     rules: &[BgpFilterRule],
@@ -94,7 +94,7 @@ fn edit(operation: &FilterOperation) -> Edit {
 }
 
 /// A community is put beside the others.
-pub(super) fn add(community: Given) -> Edit {
+pub(crate) fn add(community: Given) -> Edit {
     match community {
         Given::Standard(high, low) => Edit::AddCommunity(standard(high, low)),
         Given::Large(global, first, second) => {
@@ -116,7 +116,7 @@ const fn large(global: u32, first: u32, second: u32) -> LargeCommunity {
 }
 
 /// A range as the tables have it.
-pub(super) fn prefix_of(net: IpNet) -> Prefix {
+pub(crate) fn prefix_of(net: IpNet) -> Prefix {
     match net.trunc() {
         IpNet::V4(net) => Prefix::V4(net.into()),
         IpNet::V6(net) => Prefix::V6(net.into()),
@@ -124,7 +124,7 @@ pub(super) fn prefix_of(net: IpNet) -> Prefix {
 }
 
 /// These ranges and all inside them.
-pub(super) fn inside(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
+pub(crate) fn inside(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
     let ranges = nets
         .into_iter()
         .map(|net| PrefixRange::inside(prefix_of(net)));
@@ -132,7 +132,7 @@ pub(super) fn inside(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
 }
 
 /// These ranges alone.
-pub(super) fn equal(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
+pub(crate) fn equal(nets: impl IntoIterator<Item = IpNet>) -> PrefixSet {
     let ranges = nets
         .into_iter()
         .map(|net| PrefixRange::equal(prefix_of(net)));

@@ -2,22 +2,22 @@
 
 use std::net::IpAddr;
 
+use bgp_config::limits::BGP_PORT;
 use bgp_proto::Prefix;
 use bgp_speaker::RangeConfig;
 use calico_model::Registration;
 use ipnet::IpNet;
 use rib::Role;
 
-use super::export::Policies;
-use super::own::Own;
-use super::peer::Want;
-use super::reflectors;
-use super::view::Node;
-use crate::limits::BGP_PORT;
+use crate::export::Policies;
+use crate::own::Own;
+use crate::peer::Want;
 use crate::placement::{Candidate, choose};
+use crate::reflectors;
+use crate::view::Node;
 
 /// Whom a reflector accepts as its client: the addresses of all nodes that are no reflectors.
-pub(super) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
+pub(crate) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
     if !own.host.reflects {
         return Vec::new();
     }
@@ -41,10 +41,10 @@ pub(super) fn of_reflector<'v>(own: &Own<'v>) -> Vec<Client<'v>> {
 }
 
 /// A client of a reflector, at one of its addresses.
-pub(super) struct Client<'v> {
+pub(crate) struct Client<'v> {
     /// The name of its node.
     name: &'v str,
-    pub(super) want: Want<'v>,
+    pub(crate) want: Want<'v>,
     /// Whether it chooses us, as far as the store tells.
     chooses_us: bool,
 }
@@ -85,7 +85,7 @@ fn chooses_us(
 
 /// A client, as the speaker takes it: whoever comes from this address. After a restart those are
 /// waited for that choose us: the routes of all others come by way of the reflectors that they choose.
-pub(super) fn range(client: Client<'_>, own: &Own<'_>, policies: &mut Policies<'_>) -> RangeConfig {
+pub(crate) fn range(client: Client<'_>, own: &Own<'_>, policies: &mut Policies<'_>) -> RangeConfig {
     let Client {
         name,
         want,

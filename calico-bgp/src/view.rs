@@ -12,24 +12,24 @@ use calico_model::{
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::fault::Fault;
-use super::fields::is_own;
-use super::fleet::Fleet;
-use super::reflectors::REFLECTORS_ANNOTATION;
+use crate::fault::Fault;
+use crate::fields::is_own;
+use crate::fleet::Fleet;
+use crate::reflectors::REFLECTORS_ANNOTATION;
 
 /// The last good value of every key that matters to one node, and what is wrong with the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
-    pub(super) nodes: BTreeMap<String, Node>,
-    pub(super) configurations: BTreeMap<String, Settings>,
-    pub(super) peers: BTreeMap<String, Peering>,
-    pub(super) filters: BTreeMap<String, Filter>,
-    pub(super) pools: BTreeMap<String, Pool>,
+    pub(crate) nodes: BTreeMap<String, Node>,
+    pub(crate) configurations: BTreeMap<String, Settings>,
+    pub(crate) peers: BTreeMap<String, Peering>,
+    pub(crate) filters: BTreeMap<String, Filter>,
+    pub(crate) pools: BTreeMap<String, Pool>,
     /// The ranges of pools of which nothing else was ever readable, by their keys.
-    pub(super) closed_pools: BTreeMap<String, IpNet>,
+    pub(crate) closed_pools: BTreeMap<String, IpNet>,
     /// Blocks of addresses, under the names of the hosts that they belong to.
-    pub(super) blocks: BTreeSet<(String, IpNet)>,
-    pub(super) fleet: Fleet,
+    pub(crate) blocks: BTreeSet<(String, IpNet)>,
+    pub(crate) fleet: Fleet,
     faults: BTreeMap<String, Fault>,
 }
 
@@ -39,7 +39,7 @@ macro_rules! specs {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq)]
-            pub(super) struct $name(pub(super) $spec);
+            pub(crate) struct $name(pub(crate) $spec);
 
             impl From<Resource<$spec>> for $name {
                 fn from(resource: Resource<$spec>) -> Self {
@@ -59,10 +59,10 @@ specs! {
 
 /// A peering beside the mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Peering {
-    pub(super) spec: BgpPeerSpec,
+pub(crate) struct Peering {
+    pub(crate) spec: BgpPeerSpec,
     /// Its annotations with our prefix.
-    pub(super) annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl From<Resource<BgpPeerSpec>> for Peering {
@@ -77,10 +77,10 @@ impl From<Resource<BgpPeerSpec>> for Peering {
 
 /// BGP settings of the cluster or of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub(super) spec: BgpConfigurationSpec,
+pub(crate) struct Settings {
+    pub(crate) spec: BgpConfigurationSpec,
     /// How many reflectors nodes peer with, as it is written.
-    pub(super) reflectors: Option<String>,
+    pub(crate) reflectors: Option<String>,
 }
 
 impl From<Resource<BgpConfigurationSpec>> for Settings {
@@ -113,13 +113,13 @@ pub struct Node {
 
 impl Node {
     /// Its addresses, IPv4 first.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let networks = [self.v4, self.v6].into_iter().flatten();
         networks.map(|network| network.address())
     }
 
     /// Its address of the same family as another.
-    pub(super) fn address_beside(&self, other: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn address_beside(&self, other: IpAddr) -> Option<IpAddr> {
         self.addresses()
             .find(|address| address.is_ipv4() == other.is_ipv4())
     }
@@ -254,7 +254,7 @@ impl View {
     }
 
     /// Whether what stands at a key cannot be taken.
-    pub(super) fn is_faulty(&self, key: &str) -> bool {
+    pub(crate) fn is_faulty(&self, key: &str) -> bool {
         self.faults.contains_key(key)
     }
 
@@ -319,7 +319,7 @@ fn read<S: Spec>(key: &str, octets: &[u8]) -> Result<Resource<S>, Fault> {
 }
 
 /// Sets an entry, or takes it out; tells whether that changes anything.
-pub(super) fn set<T: PartialEq>(
+pub(crate) fn set<T: PartialEq>(
     map: &mut BTreeMap<String, T>,
     key: &str,
     value: Option<T>,

@@ -8,14 +8,14 @@ use calico_model::{
 use rib::Role;
 use serde::Serialize;
 
-use super::duties::is_range;
-use super::explicit;
-use super::fault::Fault;
-use super::fields;
-use super::own::{Own, key_of};
+use crate::duties::is_range;
+use crate::explicit;
+use crate::fault::Fault;
+use crate::fields;
+use crate::own::{Own, key_of};
 
 /// Everything that the node's settings and peerings say and that nobody does.
-pub(super) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
+pub(crate) fn unheeded(own: &Own<'_>) -> Vec<Fault> {
     let of_node = format!("node.{}", own.host.name);
     let all = [
         (DEFAULT_CONFIGURATION, Some(own.cluster)),

@@ -1,8 +1,8 @@
 //! What it costs to work out the whole of a node's BGP out of a store of 1,500 nodes, for each node
 //! of the store, in instructions as valgrind's callgrind counts them.
 //!
-//! `cargo bench -p cambric-bgp-config` prints them beside the reference in `instructions.txt`;
-//! `cargo bench -p cambric-bgp-config -- --write` makes them the reference. See `docs/design/bench.md`.
+//! `cargo bench -p cambric-calico-bgp` prints them beside the reference in `instructions.txt`;
+//! `cargo bench -p cambric-calico-bgp -- --write` makes them the reference. See `docs/design/bench.md`.
 
 #[path = "../../rib/benches/callgrind/mod.rs"]
 mod callgrind;
@@ -10,8 +10,8 @@ mod callgrind;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bgp_config::store::{Derived, Host, Secrets, View, derive};
 use bgp_proto::FamilySet;
+use calico_bgp::{Derived, Host, Secrets, View, derive};
 use rib::NextHops;
 
 use crate::callgrind::{Bench, Step, counted};

@@ -14,7 +14,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(
+    pub(crate) fn new(
         key: impl Into<String>,
         field: impl Into<String>,
         reason: impl Into<String>,

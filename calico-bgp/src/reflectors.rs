@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
+use bgp_config::limits::{BGP_PORT, REFLECTORS_MAX};
 use bgp_proto::Asn;
 use calico_model::{AsNumber, DEFAULT_CONFIGURATION, Kind, ReflectorState, Registration};
 
-use super::cluster::ClusterWish;
-use super::fault::Fault;
-use super::own::{Own, key_of};
-use super::peer::{Origin, Want, waits_for};
-use super::view::View;
-use crate::limits::{BGP_PORT, REFLECTORS, REFLECTORS_MAX};
+use crate::cluster::ClusterWish;
+use crate::fault::Fault;
+use crate::limits::REFLECTORS;
+use crate::own::{Own, key_of};
+use crate::peer::{Origin, Want, waits_for};
 use crate::placement::{Candidate, choose};
+use crate::view::View;
 
 /// The label of a node that names what it shares its fate with.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -33,7 +34,7 @@ pub struct Wish {
 }
 
 /// What a reflector says of itself.
-pub(super) fn wish(own: &Own<'_>) -> Wish {
+pub(crate) fn wish(own: &Own<'_>) -> Wish {
     let zone = own.node.labels.get(ZONE_LABEL);
     let address = |ipv6: bool| {
         let mut addresses = own.node.addresses();
@@ -74,7 +75,7 @@ fn weight(own: &Own<'_>) -> Option<u32> {
 }
 
 /// What of its node's labels is not done.
-pub(super) fn fault(own: &Own<'_>) -> Option<Fault> {
+pub(crate) fn fault(own: &Own<'_>) -> Option<Fault> {
     let text = own.node.labels.get(WEIGHT_LABEL)?;
     weight(own).is_none().then(|| {
         let reason = format!(
@@ -89,7 +90,7 @@ pub(super) fn fault(own: &Own<'_>) -> Option<Fault> {
 
 /// The sessions that the choice of reflectors brings: of a reflector with the others, of a client
 /// with those that it has chosen. `alone`: it has no other peers.
-pub(super) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
+pub(crate) fn wants<'v>(own: &Own<'v>, alone: bool, faults: &mut Vec<Fault>) -> Vec<Want<'v>> {
     match own.host.reflects {
         true => of_fellows(own),
         false => of_client(own, count(own, faults), alone),
@@ -106,7 +107,7 @@ fn count(own: &Own<'_>, faults: &mut Vec<Fault>) -> usize {
 }
 
 /// The same of any node, as far as the store tells.
-pub(super) fn count_of(view: &View, node: &str, faults: &mut Vec<Fault>) -> usize {
+pub(crate) fn count_of(view: &View, node: &str, faults: &mut Vec<Fault>) -> usize {
     let of_node = format!("node.{node}");
     for name in [&*of_node, DEFAULT_CONFIGURATION] {
         let settings = view.configurations.get(name);
@@ -155,7 +156,7 @@ fn of_client<'v>(own: &Own<'v>, count: usize, alone: bool) -> Vec<Want<'v>> {
 }
 
 /// The sessions with reflectors at these addresses, wanted or not.
-pub(super) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
+pub(crate) fn at<'v>(own: &Own<'v>, addresses: &BTreeSet<IpAddr>) -> Vec<Want<'v>> {
     let passive = match own.host.reflects {
         true => waits_for,
         false => |_, _| false,
@@ -179,7 +180,7 @@ fn of_fellows<'v>(own: &Own<'v>) -> Vec<Want<'v>> {
 }
 
 /// The addresses of all other reflectors, of the fabric's own and of others, with their cluster ids.
-pub(super) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
+pub(crate) fn others(own: &Own<'_>) -> BTreeMap<IpAddr, Ipv4Addr> {
     let nodes = own.view.nodes.iter();
     let nodes = nodes.filter(|(name, _)| **name != own.host.name);
     let given = nodes.filter_map(|(_, node)| Some((node.cluster_id?, node)));
@@ -209,7 +210,7 @@ fn with<'v>(
     addresses.collect()
 }
 
-pub(super) fn reflector_want<'v>(
+pub(crate) fn reflector_want<'v>(
     own: &Own<'v>,
     remote: IpAddr,
     port: u16,
