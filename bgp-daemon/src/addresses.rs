@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 
 use bgp_io::bgp_fsm::Instant;
-use bgp_io::bgp_speaker::InterfaceAddress;
+use bgp_io::bgp_speaker::{self, InterfaceAddress};
+use bgp_io::{Event, Speaker};
 use nix::ifaddrs::{InterfaceAddress as Found, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 
 use crate::limits::{ADDRESSES_DELAY, ADDRESSES_INTERVAL};
+use crate::{Driver, DriverError, Round, Settings};
 
 /// Reads the addresses now and then: the kernel tells every program of them, with no privilege.
 #[derive(Debug, Default)]
@@ -19,21 +21,16 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Returns when to call [`read`](Self::read) again.
-    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
-        self.due
-    }
-
     /// Asks for a reading soon: a session has come up, perhaps over an address that is new. Many
     /// that come up together cost one reading.
-    pub(crate) fn hasten(&mut self, now: Instant) {
+    fn hasten(&mut self, now: Instant) {
         let soon = now + ADDRESSES_DELAY;
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
     }
 
     /// Returns the addresses if they are due. `None` also where they cannot be read: then those of
     /// before stay in force.
-    pub(crate) fn read(&mut self, now: Instant) -> Option<Vec<InterfaceAddress>> {
+    fn read(&mut self, now: Instant) -> Option<Vec<InterfaceAddress>> {
         if self.due.is_some_and(|due| now < due) {
             return None;
         }
@@ -49,6 +46,25 @@ impl Addresses {
                 }
                 None
             }
+        }
+    }
+}
+
+impl<S: Settings> Driver<S> for Addresses {
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if let Some(addresses) = self.read(round.now) {
+            round.io.speaker_mut().set_addresses(addresses);
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    fn observe(&mut self, now: Instant, _: &Speaker, event: &Event) {
+        if matches!(event, Event::Speaker(bgp_speaker::Event::Up { .. })) {
+            self.hasten(now);
         }
     }
 }

@@ -11,11 +11,11 @@ use bgp_io::rib::PeerId;
 use daemon_common::report::{Cleared, Limit, Limits, Neighbors, Refreshed, Settings};
 use daemon_common::{Command, Reply};
 
-use crate::{Daemon, Program};
+use crate::{Daemon, Driver, Program};
 
-impl<P: Program> Daemon<P> {
+impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Answers one request.
-    pub fn answer(&mut self, command: &Command) -> Reply {
+    pub(crate) fn answer(&mut self, command: &Command) -> Reply {
         let (speaker, now) = (self.io.speaker(), self.io.clock().now());
         match command {
             Command::Status {} => Reply::Status(self.status()),
@@ -29,7 +29,7 @@ impl<P: Program> Daemon<P> {
                 let (family, after) = (family.as_deref(), after.as_deref());
                 match report::routes(speaker, *prefix, *why, family, after) {
                     Ok(mut page) => {
-                        self.program.locate(&mut page);
+                        self.drivers.locate(&mut page);
                         Reply::Routes(page)
                     }
                     Err(error) => Reply::error(error),
@@ -48,7 +48,7 @@ impl<P: Program> Daemon<P> {
                 self.clear(neighbor).map_or_else(Reply::error, Reply::Clear)
             }
             other => {
-                let own = self.program.answer(other);
+                let own = self.drivers.answer(other);
                 own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
             }
         }
@@ -72,16 +72,14 @@ impl<P: Program> Daemon<P> {
 
     /// What is in force, and what it was made from.
     fn settings(&self) -> Settings {
-        let source = self.source.as_ref();
-        let from = |address: Option<IpAddr>| match (source, address) {
-            (None, _) => "the file".to_owned(),
-            (Some(source), Some(address)) => source.origin(address),
-            (Some(_), None) => "the nodes of the store".to_owned(),
+        let from = |address: Option<IpAddr>| {
+            let origin = self.drivers.origin(address);
+            origin.unwrap_or_else(|| "the file".to_owned())
         };
         let path = self.config.path.display();
-        let store = source.map(|source| format!(" and the store ({})", source.figures()));
+        let source = self.drivers.source().map(|source| format!(" and {source}"));
         Settings {
-            from: format!("{path}{}", store.unwrap_or_default()),
+            from: format!("{path}{}", source.unwrap_or_default()),
             notes: self.notes(),
             ..report::settings(self.io.speaker().config(), &self.intent.listen, &from)
         }
@@ -108,7 +106,7 @@ impl<P: Program> Daemon<P> {
             let then = "no further connection is accepted or dialled";
             all.push(Limit::new("open files", limit, then).used(used));
         }
-        all.extend(self.program.limits());
+        all.extend(self.drivers.limits());
         Limits { limits: all }
     }
 

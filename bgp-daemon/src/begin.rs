@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use calico_bgp::Derived;
-use daemon_common::control::Control;
-use daemon_common::daemon::{Signal, Signals};
+use daemon_common::daemon::Signal;
 use daemon_common::report::{Fact, LogFigures, Status};
 use daemon_common::{Command, Reply};
 
 use crate::fabric::Fabric;
+use crate::operators::{SignalDriver, Sockets};
 use crate::source::Source;
 use crate::{Config, Program};
 
@@ -17,8 +17,8 @@ use crate::{Config, Program};
 pub(crate) async fn first<P: Program>(
     config: &Config<P::Settings>,
     source: &mut Source,
-    control: &mut Control,
-    signals: &mut Signals,
+    sockets: &mut Sockets,
+    signals: &mut SignalDriver,
 ) -> Option<Derived> {
     let started = Instant::now();
     loop {
@@ -29,7 +29,7 @@ pub(crate) async fn first<P: Program>(
                     return Some(derived);
                 }
             }
-            request = control.next() => {
+            request = sockets.next() => {
                 let reply = match &request.command {
                     Command::Status {} => Reply::Status(status::<P>(config, source, started)),
                     _ => Reply::error(format!("waiting for {}", waiting(source))),
@@ -52,7 +52,7 @@ fn waiting(source: &Source) -> String {
 fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: Instant) -> Status {
     let mut notes = config.notes();
     notes.extend(source.notes());
-    let process = process::<P>(config, started, 0);
+    let process = process::<P>(config, started);
     notes.extend(log_note(&process));
     Status {
         waiting_for: vec![waiting(source)],
@@ -63,17 +63,8 @@ fn status<P: Program>(config: &Config<P::Settings>, source: &Source, started: In
     }
 }
 
-/// The part of the status that any daemon has. `summarized`: repeated events that were summarized
-/// in its log.
-pub(crate) fn process<P: Program>(
-    config: &Config<P::Settings>,
-    started: Instant,
-    summarized: u64,
-) -> Status {
-    let log = LogFigures {
-        summarized,
-        ..daemon_common::log::figures()
-    };
+/// The part of the status that any daemon has.
+pub(crate) fn process<P: Program>(config: &Config<P::Settings>, started: Instant) -> Status {
     Status {
         daemon: P::NAME.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -81,7 +72,7 @@ pub(crate) fn process<P: Program>(
         uptime_s: started.elapsed().as_secs(),
         resident_kib: daemon_common::daemon::resident_kib(),
         config: config.path.display().to_string(),
-        log: Some(log.into()),
+        log: Some(daemon_common::log::figures().into()),
         ..Status::default()
     }
 }

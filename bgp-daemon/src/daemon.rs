@@ -1,229 +1,161 @@
-//! The daemon's state.
+//! The daemon's state, and its loop.
 
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
 use bgp_io::bgp_speaker::RangeUsage;
-use bgp_io::rib::Progress;
-use bgp_io::{Event, Io, IoConfig, Speaker};
-use calico_bgp::Derived;
-use calico_store::Update;
+use bgp_io::{Event, Io, IoConfig, IoError, Parting, Speaker};
+use daemon_common::daemon::tell_ready;
 use daemon_common::report::{Fact, Status};
+use tokio::task::yield_now;
 
-use crate::addresses::Addresses;
-use crate::fabric::{Fabric, Look};
-use crate::guard::HostGuard;
-use crate::limits::REMEMBER;
-use crate::log::Log;
-use crate::memory::{Memory, Pace};
-use crate::source::Source;
-use crate::{Config, Failure, Program, Settings, begin, report, restart};
+use crate::{Config, Driver, DriverError, Order, Program, Round, Settings, begin, report};
 
-/// Everything a daemon owns but its control socket and its signals.
+/// A speaker with its sockets, what it is configured as, and the drivers around it.
 #[derive(Debug)]
-pub struct Daemon<P: Program> {
+pub(crate) struct Daemon<P: Program, D> {
     /// The speaker with its sockets.
-    pub io: Io,
-    /// What the program adds.
-    pub program: P,
+    pub(crate) io: Io,
+    /// Everything else.
+    pub(crate) drivers: D,
     /// The file in force.
     pub(crate) config: Config<P::Settings>,
-    /// The store, if it is what says what the speaker is to be.
-    pub(crate) source: Option<Source>,
     /// What the speaker is to be.
     pub(crate) intent: Intent,
-    /// How far the speaker is on its way to what the store wants.
-    fabric: Fabric,
-    /// What keeps other users of the host away from its sessions.
-    pub(crate) guard: HostGuard,
     /// Why the last reload was not taken, or not whole.
     pub(crate) config_error: Option<String>,
     /// Why the speaker did not become what it was to be, if that is the last it was asked.
     pub(crate) refused: Option<String>,
-    /// What the next start is to know.
-    pub(crate) memory: Memory,
-    /// When that is to be written down.
-    pub(crate) remembering: Pace,
-    /// What happens, on its way into the log.
-    log: Log,
-    /// The addresses of the machine, which next hops are checked against.
-    addresses: Addresses,
     started: Instant,
     /// When the configuration in force was read.
     pub(crate) configured: Instant,
 }
 
-impl<P: Program> Daemon<P> {
-    /// Opens what the program needs, listens and starts all sessions of `intent`. Must be called
-    /// within a Tokio runtime.
+impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
+    /// Listens and starts all sessions of `intent`. Must be called within a Tokio runtime.
     ///
     /// # Errors
     ///
-    /// The program cannot start, or an address cannot be listened on.
+    /// An address cannot be listened on.
     pub(crate) fn new(
         config: Config<P::Settings>,
         intent: Intent,
-        source: Option<Source>,
-        (fabric, guard): (Fabric, HostGuard),
-        seed: u64,
-    ) -> Result<Self, Failure<P::Error>> {
-        let mut speaker = Speaker::new(intent.speaker.clone(), seed);
-        let (memory, former) = Memory::open(&config.control());
-        restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
-        let program = P::open(&config.settings, &mut speaker).map_err(Failure::Program)?;
+        speaker: Speaker,
+        drivers: D,
+    ) -> Result<Self, IoError> {
         let listen = intent.listen.clone();
         Ok(Self {
             io: Io::new(speaker, IoConfig { listen })?,
-            program,
+            drivers,
             config,
-            source,
             intent,
-            fabric,
-            guard,
             config_error: None,
             refused: None,
-            memory,
-            remembering: Pace::new(REMEMBER),
-            log: Log::new(),
-            addresses: Addresses::default(),
             started: Instant::now(),
             configured: Instant::now(),
         })
     }
 
-    /// How long there is nothing to do unless something happens.
-    pub(crate) fn rest(&self) -> Option<Duration> {
-        let source = self.source.as_ref();
-        let timers = [
-            self.program.poll_timeout(),
-            self.remembering.poll_timeout(),
-            self.log.poll_timeout(),
-            self.fabric.enrol_timeout(),
-            self.fabric.poll_timeout(),
-            self.addresses.poll_timeout(),
-            source.and_then(Source::poll_timeout),
-        ];
-        let now = self.io.clock().now();
-        let rests = timers.into_iter().flatten();
-        let rests = rests.map(|at| at.saturating_duration_since(now));
-        rests.chain([self.guard.rest()]).min()
-    }
-
-    /// Takes note of what a turn of the driver brought.
-    pub(crate) fn hear(&mut self, events: &[Event]) {
-        let now = self.io.clock().now();
-        for event in events {
-            self.log.event(now, self.io.speaker(), event);
-            if changes_peers(event) {
-                self.remembering.want(now);
-            }
-            if let Event::Speaker(event) = event {
-                if matches!(event, bgp_speaker::Event::Up { .. }) {
-                    self.addresses.hasten(self.io.clock().now());
+    /// Goes round until a driver stops the daemon; the service manager is notified after the first
+    /// round.
+    ///
+    /// # Errors
+    ///
+    /// A driver cannot go on.
+    pub(crate) async fn serve(&mut self) -> Result<Parting, DriverError> {
+        let mut next = self.round()?;
+        tell_ready();
+        loop {
+            match next {
+                Next::Stop(parting) => return Ok(parting),
+                Next::Wait { more } => {
+                    let events = self.wait(more).await;
+                    self.observe(&events);
                 }
-                self.fabric.hear(event);
             }
-            self.program.hear(event);
+            next = self.round()?;
         }
     }
 
-    /// Waits for news of the store; for ever where there is none. Cancelling loses nothing.
-    pub(crate) async fn store_news(source: &mut Option<Source>) -> Vec<Update> {
-        match source {
-            Some(source) => source.next().await,
-            None => std::future::pending().await,
+    /// Gives every driver its turn, and carries out their orders.
+    fn round(&mut self) -> Result<Next, DriverError> {
+        let mut round = Round::new(&mut self.io);
+        self.drivers.turn(&mut round)?;
+        let (orders, more) = round.end();
+        for order in orders {
+            if let Some(parting) = self.obey(order) {
+                return Ok(Next::Stop(parting));
+            }
         }
+        Ok(Next::Wait { more })
     }
 
-    /// Takes note of news of the store, and does what it says now.
-    pub(crate) fn hear_store(&mut self, updates: Vec<Update>) {
-        let source = self.source.as_mut();
-        let derived = source.and_then(|source| source.take(updates, &self.fabric));
-        if let Some(derived) = derived {
-            self.pursue(derived);
-        }
-    }
-
-    /// Does what the store says now, as far as that can be done at once.
-    fn pursue(&mut self, derived: Derived) {
-        let config = self.fabric.want(self.io.clock().now(), &derived);
-        let (Some(intent), Some(speaker)) = (derived.intent, config) else {
-            return; // A node that is gone is left as it was.
-        };
-        if self.adopt(Intent { speaker, ..intent }) {
-            self.program.take_duties(&derived.duties);
-        }
-    }
-
-    /// Looks how the speaker comes on towards what the store says, and helps it on.
-    pub(crate) fn look(&mut self) -> Progress {
+    /// Polls the sockets and all drivers, until one of them is ready; at most until the next timer,
+    /// or once if there is `more` to do. Returns what the sockets brought.
+    async fn wait(&mut self, more: bool) -> Vec<Event> {
         let now = self.io.clock().now();
-        if let Some(addresses) = self.addresses.read(now) {
-            self.io.speaker_mut().set_addresses(addresses);
+        let rest = self.drivers.poll_timeout();
+        let rest = rest.map(|at| at.saturating_duration_since(now));
+        let mut io = pin!(self.io.next());
+        let mut drivers = pin!(self.drivers.wait());
+        let mut pause = pin!(pause(more, rest));
+        let (events, driver) = poll_fn(|cx| {
+            let events = io.as_mut().poll(cx);
+            // Each time, also when the sockets are ready: neither starves the other.
+            let driver = drivers.as_mut().poll(cx).is_ready();
+            match events {
+                Poll::Ready(events) => Poll::Ready((events, false)),
+                Poll::Pending if driver => Poll::Ready((Vec::new(), true)),
+                Poll::Pending => pause.as_mut().poll(cx).map(|()| (Vec::new(), false)),
+            }
+        })
+        .await;
+        if driver {
+            // A driver that is always ready must not keep the runtime from looking at sockets.
+            yield_now().await;
         }
-        let Some(source) = &mut self.source else {
-            return Progress::Done;
-        };
-        if let Some(derived) = source.look(now, self.io.speaker(), &self.fabric) {
-            self.pursue(derived);
-        }
-        let mut progress = Progress::Done;
-        if self.fabric.poll_timeout().is_some_and(|at| at <= now) {
-            let look = self.fabric.look(now, self.io.speaker());
-            progress = look.progress;
-            self.act(look);
-        }
-        // Clients dial a reflector as soon as it is registered.
-        if let Some(wish) = self.fabric.enrol(now, self.io.speaker())
-            && self.io.listening().next().is_some()
-            && let Some(source) = &mut self.source
-        {
-            source.enrol(wish);
-        }
-        progress
+        events
     }
 
-    fn act(&mut self, look: Look) {
-        for line in &look.news {
-            tracing::info!("{line}");
+    fn observe(&mut self, events: &[Event]) {
+        if events.is_empty() {
+            return;
         }
-        if let Some(why) = &look.farewell {
-            let now = self.io.clock().now();
-            self.io.speaker_mut().stop_all(now, why);
-        }
-        if let Some(speaker) = look.config {
-            let intent = self.intent.clone();
-            self.adopt(Intent { speaker, ..intent });
+        let (now, speaker) = (self.io.clock().now(), self.io.speaker());
+        for event in events {
+            self.drivers.observe(now, speaker, event);
         }
     }
 
-    /// Logs what repeated, if it is time; all of it if the daemon `leaves`.
-    pub(crate) fn summarize(&mut self, leaves: bool) {
-        let now = self.io.clock().now();
-        if leaves {
-            self.log.finish(now);
-        } else if self.log.poll_timeout().is_some_and(|at| at <= now) {
-            self.log.look(now);
+    /// Carries out an order; returns how the daemon parts if it is to stop.
+    fn obey(&mut self, order: Order) -> Option<Parting> {
+        match order {
+            Order::Adopt(intent, duties) => {
+                if self.adopt(*intent) {
+                    self.drivers.assign(&duties);
+                }
+            }
+            Order::Reconfigure(speaker) => {
+                let speaker = *speaker;
+                let intent = self.intent.clone();
+                self.adopt(Intent { speaker, ..intent });
+            }
+            Order::Answer(request) => {
+                let reply = self.answer(&request.command);
+                request.reply(reply);
+            }
+            Order::Reload => self.reload(),
+            Order::Stop { returns } => {
+                return Some(match returns && self.drivers.keeps_forwarding() {
+                    true => Parting::ToComeBack,
+                    false => Parting::ForGood,
+                });
+            }
         }
-    }
-
-    /// Notes for the next start which neighbours there are, if that has changed and was not noted
-    /// just now.
-    pub(crate) fn remember_in_time(&mut self) {
-        let at = self.remembering.poll_timeout();
-        if at.is_some_and(|at| at <= self.io.clock().now()) {
-            self.remember();
-        }
-    }
-
-    /// Notes for the next start which neighbours there are now.
-    pub(crate) fn remember(&mut self) {
-        self.remembering.done(self.io.clock().now());
-        let addresses = restart::remembered(self.io.speaker());
-        if let Err(error) = self.memory.keep(addresses) {
-            let path = self.memory.path().display();
-            tracing::warn!("{path}: {error}: the next start will not be a graceful restart");
-        }
+        None
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -239,21 +171,11 @@ impl<P: Program> Daemon<P> {
                 .cloned(),
             facts: report::facts(self.io.speaker()),
             tables: Some(report::tables(self.io.speaker()).into()),
-            store: self.source.as_ref().map(|source| source.figures().into()),
-            ..begin::process::<P>(&self.config, self.started, self.log.summarized())
+            ..begin::process::<P>(&self.config, self.started)
         };
-        if let Some(source) = &self.source {
-            status.waiting_for.extend(source.waiting());
-            status.facts.push(begin::fact(source));
-        }
         status.notes.extend(self.full_ranges());
-        status.notes.extend(begin::log_note(&status));
-        status.facts.push(begin::log_fact(&status));
-        self.program.report(&mut status);
+        self.drivers.report(&mut status);
         status.facts.push(self.listening());
-        let (fact, notes) = self.guard.report();
-        status.facts.push(fact);
-        status.notes.extend(notes);
         status.ready = status.waiting_for.is_empty();
         status
     }
@@ -262,8 +184,7 @@ impl<P: Program> Daemon<P> {
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.intent.notes.clone();
         notes.extend(self.config.settings.notes());
-        notes.extend(self.source.iter().flat_map(Source::notes));
-        notes.extend(self.fabric.notes(self.io.clock().now()));
+        notes.extend(self.drivers.notes(self.io.clock().now()));
         notes.extend(self.sockets_notes());
         notes
     }
@@ -305,11 +226,19 @@ impl<P: Program> Daemon<P> {
     }
 }
 
-/// Whether there may be more dynamic neighbours, or fewer, or fewer that are awaited.
-const fn changes_peers(event: &Event) -> bool {
-    use bgp_io::bgp_speaker::Event as Told;
-    matches!(
-        event,
-        Event::Gone(_) | Event::Speaker(Told::Up { .. } | Told::Selected { .. })
-    )
+/// What follows a round.
+enum Next {
+    /// Wait for something to happen, or look around once if there is `more` to do.
+    Wait { more: bool },
+    /// The daemon stops.
+    Stop(Parting),
+}
+
+/// How long there is nothing to do unless something happens.
+async fn pause(more: bool, rest: Option<Duration>) {
+    match (more, rest) {
+        (true, _) => yield_now().await,
+        (false, Some(rest)) => tokio::time::sleep(rest).await,
+        (false, None) => pending().await,
+    }
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use bgp_config::Intent;
-use daemon_common::report::Fact;
+use bgp_io::bgp_fsm::Instant;
+use daemon_common::report::{Fact, Status};
 use host_guard::{Cover, Guard, GuardError, Holder, Loaded, record};
 use nix::unistd::geteuid;
 
 use crate::limits::GUARD_CHECK;
-use crate::{Config, Settings};
+use crate::{Config, Driver, DriverError, Round, Settings};
 
 /// The last port that only privileged processes can listen on.
 const PRIVILEGED_MAX: u16 = 1023;
@@ -33,7 +33,8 @@ pub(crate) struct HostGuard {
     /// Ports that the daemon listens on.
     listens: BTreeSet<u16>,
     state: State,
-    checked: Instant,
+    /// When to look again whether the table is in force.
+    look_at: Instant,
 }
 
 /// What is known of the table.
@@ -69,14 +70,14 @@ impl HostGuard {
             left_out: 0,
             listens: BTreeSet::new(),
             state: State::Off,
-            checked: Instant::now(),
+            look_at: Instant::ZERO + GUARD_CHECK,
         };
         guard.configure(config);
         guard
     }
 
     /// Takes over the section of a file; in force by the next [`cover`](Self::cover).
-    pub(crate) fn configure<S: Settings>(&mut self, config: &Config<S>) {
+    fn configure<S: Settings>(&mut self, config: &Config<S>) {
         let section = &config.file.guard;
         self.enabled = section.enabled;
         let users = section.users.iter();
@@ -110,12 +111,8 @@ impl HostGuard {
         std::mem::replace(&mut self.wanted, wanted) != self.wanted
     }
 
-    /// Looks whether the table is still there, if it is time, and loads it again if not.
-    pub(crate) fn look(&mut self) {
-        if !self.rest().is_zero() {
-            return;
-        }
-        self.checked = Instant::now();
+    /// Looks whether the table is still there, and loads it again if not.
+    fn look(&mut self) {
         let state = match self.inspect() {
             found @ (State::Missing(_) | State::Blocks) => {
                 let again = self.load();
@@ -129,13 +126,8 @@ impl HostGuard {
         self.settle(state);
     }
 
-    /// How long until it is time to [`look`](Self::look).
-    pub(crate) fn rest(&self) -> Duration {
-        GUARD_CHECK.saturating_sub(self.checked.elapsed())
-    }
-
     /// What `show status` says of it, and what an operator should know.
-    pub(crate) fn report(&self) -> (Fact, Vec<String>) {
+    fn found(&self) -> (Fact, Vec<String>) {
         let found = self.inspect();
         let value = match &found {
             State::Recorded { lacks: Some(_) } => {
@@ -298,6 +290,36 @@ impl HostGuard {
     }
 }
 
+impl<S: Settings> Driver<S> for HostGuard {
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if self.look_at <= round.now {
+            self.look_at = round.now + GUARD_CHECK;
+            self.look();
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.look_at)
+    }
+
+    fn adopted(&mut self, _: Instant, intent: &Intent) {
+        self.cover(intent);
+    }
+
+    fn reload(&mut self, config: &Config<S>, intent: &Intent) -> Vec<&'static str> {
+        self.configure(config);
+        self.cover(intent);
+        Vec::new()
+    }
+
+    fn report(&self, status: &mut Status) {
+        let (fact, notes) = self.found();
+        status.facts.push(fact);
+        status.notes.extend(notes);
+    }
+}
+
 /// Whether the rules are in force, and none of their entries allows this daemon's user.
 fn is_blocked(loaded: &Loaded) -> bool {
     let own = geteuid().as_raw();
@@ -345,7 +367,7 @@ mod tests {
             left_out: 0,
             listens: [1790].into(),
             state: State::Off,
-            checked: Instant::now(),
+            look_at: Instant::ZERO,
         }
     }
 

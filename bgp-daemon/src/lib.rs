@@ -1,9 +1,9 @@
 //! A BGP daemon around its speaker: what all of them do the same way.
 //!
-//! One task owns everything: the speaker with its sockets ([`bgp_io::Io`]), the control socket, the
-//! signals, and whatever the program adds meet in the `select!` loop of [`run`]. A program says what
-//! it adds by two traits: [`Settings`], its own section of the configuration file, and [`Program`],
-//! what stands on the other side of the speaker, such as a kernel.
+//! One task owns everything: the speaker with its sockets ([`bgp_io::Io`]), and a list of
+//! [`Driver`]s, each of which connects the speaker to one thing beside BGP: the datastore, operators,
+//! the log. A program adds its section of the configuration file ([`Settings`]), its names, and drivers
+//! of its own ([`Program`]), such as one for the kernel's routes.
 //!
 //! What the speaker is to be, the file says, or the store that the file names: then the resources
 //! there are followed, and a change is in force as soon as it is heard of.
@@ -16,13 +16,16 @@ mod begin;
 mod config;
 mod daemon;
 pub mod drain;
+mod driver;
 mod enrolment;
 pub mod fabric;
 mod guard;
 pub mod handover;
 pub mod limits;
 mod log;
+mod logging;
 mod memory;
+mod operators;
 pub mod picture;
 mod program;
 pub mod registrar;
@@ -32,9 +35,11 @@ pub mod restart;
 mod run;
 mod secrets;
 mod source;
+mod store;
 mod survey;
 
 pub use config::{Config, Settings};
-pub use daemon::Daemon;
+pub(crate) use daemon::Daemon;
+pub use driver::{Driver, DriverError, Open, Order, Round};
 pub use program::{Forwarding, Program};
 pub use run::{Failure, main, run};

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// thousand that come up with it are not written down a thousand times.
 pub const REMEMBER: Duration = Duration::from_millis(100);
 
+/// How long the drivers may take to leave the other side in good order, after all sessions are closed.
+pub const STOP_MAX: Duration = Duration::from_secs(10);
+
 /// How often the addresses of the machine's interfaces are read, at least.
 pub const ADDRESSES_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -11,7 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
+use bgp_io::{Event, Parting, Speaker, bgp_speaker};
+
+use crate::limits::REMEMBER;
+use crate::{Driver, DriverError, Round, Settings, restart};
 
 /// The file, and what it holds.
 #[derive(Debug)]
@@ -19,28 +24,38 @@ pub(crate) struct Memory {
     path: PathBuf,
     boot: String,
     written: Option<BTreeSet<IpAddr>>,
+    pace: Pace,
 }
 
 impl Memory {
     /// The memory of the daemon with this control socket, and the dynamic neighbours of its former
     /// self, if it was here since the machine has started.
     pub(crate) fn open(control: &Path) -> (Self, Option<BTreeSet<IpAddr>>) {
-        let memory = Self {
+        let mut memory = Self {
             path: control.with_extension("restart"),
             boot: boot_id(),
             written: None,
+            pace: Pace::new(REMEMBER),
         };
+        memory.pace.want(Instant::ZERO);
         let text = fs::read_to_string(&memory.path).ok();
         let former = text.and_then(|text| parse(&text, &memory.boot));
         (memory, former)
     }
 
-    /// Keeps these neighbours in mind.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written; it is tried again with the next change.
-    pub(crate) fn keep(&mut self, neighbors: BTreeSet<IpAddr>) -> io::Result<()> {
+    /// Writes the neighbors that the next start needs; the first turn of a daemon does, and each
+    /// change of the neighbors leads to it.
+    fn write(&mut self, now: Instant, speaker: &Speaker) {
+        self.pace.done(now);
+        if let Err(error) = self.keep(restart::remembered(speaker)) {
+            let path = self.path.display();
+            tracing::warn!("{path}: {error}: the next start will not be a graceful restart");
+        }
+    }
+
+    /// Keeps these neighbors in the file. One that cannot be written is tried again with the next
+    /// change.
+    fn keep(&mut self, neighbors: BTreeSet<IpAddr>) -> io::Result<()> {
         if self.written.as_ref() == Some(&neighbors) {
             return Ok(());
         }
@@ -53,21 +68,52 @@ impl Memory {
         fs::write(&new, text)?;
         fs::rename(&new, &self.path)
     }
+}
 
-    /// Forgets everything: the next start is like the first.
-    pub(crate) fn forget(&mut self) {
-        let _ = fs::remove_file(&self.path);
+impl<S: Settings> Driver<S> for Memory {
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if self.pace.poll_timeout().is_some_and(|at| at <= round.now) {
+            self.write(round.now, round.io.speaker());
+        }
+        Ok(())
     }
 
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.pace.poll_timeout()
     }
+
+    fn observe(&mut self, now: Instant, _: &Speaker, event: &Event) {
+        if changes_peers(event) {
+            self.pace.want(now);
+        }
+    }
+
+    /// A neighbor out of a range may be configured now, or the other way round.
+    fn adopted(&mut self, now: Instant, _: &Intent) {
+        self.pace.want(now);
+    }
+
+    fn stopping(&mut self, speaker: &Speaker, now: Instant, parting: Parting) {
+        match parting {
+            Parting::ToComeBack => self.write(now, speaker),
+            // The next start is like the first.
+            Parting::ForGood => drop(fs::remove_file(&self.path)),
+        }
+    }
+}
+
+/// Whether there may be more dynamic neighbors, or fewer, or fewer that are awaited.
+const fn changes_peers(event: &Event) -> bool {
+    use bgp_speaker::Event as Of;
+    matches!(
+        event,
+        Event::Gone(_) | Event::Speaker(Of::Up { .. } | Of::Selected { .. })
+    )
 }
 
 /// When something is done that is wanted at any time: at once, but not again before a while has passed.
 #[derive(Debug)]
-pub(crate) struct Pace {
+struct Pace {
     apart: Duration,
     wanted_at: Option<Instant>,
     not_before: Instant,
@@ -75,7 +121,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// So far apart.
-    pub(crate) const fn new(apart: Duration) -> Self {
+    const fn new(apart: Duration) -> Self {
         Self {
             apart,
             wanted_at: None,
@@ -84,18 +130,18 @@ impl Pace {
     }
 
     /// It is wanted.
-    pub(crate) fn want(&mut self, now: Instant) {
+    fn want(&mut self, now: Instant) {
         let at = now.max(self.not_before);
         self.wanted_at.get_or_insert(at);
     }
 
     /// When it is to be done.
-    pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
+    const fn poll_timeout(&self) -> Option<Instant> {
         self.wanted_at
     }
 
     /// It is done.
-    pub(crate) fn done(&mut self, now: Instant) {
+    fn done(&mut self, now: Instant) {
         self.wanted_at = None;
         self.not_before = now + self.apart;
     }

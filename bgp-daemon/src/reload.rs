@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use bgp_config::Intent;
 
-use crate::{Config, Daemon, Program};
+use crate::{Config, Daemon, Driver, Program};
 
 const NOT_TAKEN: &str = "the configuration is not taken, the last good one stays in force";
 
-impl<P: Program> Daemon<P> {
+impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and takes it over. With any mistake in it, what is in force stays in
     /// force, and the report goes to the log and into the status.
     pub(crate) fn reload(&mut self) {
@@ -21,7 +21,7 @@ impl<P: Program> Daemon<P> {
 
     fn take_over(&mut self, config: Config<P::Settings>) {
         let mut fixed = self.config.restart_keys(&config);
-        if let (Some(intent), None) = (config.intent(), &self.source)
+        if let (Some(intent), None) = (config.intent(), self.drivers.source())
             && !self.adopt(intent.clone())
         {
             return;
@@ -29,10 +29,8 @@ impl<P: Program> Daemon<P> {
         for note in config.notes() {
             tracing::warn!("{note}");
         }
-        fixed.extend(self.program.reload(&config.settings));
+        fixed.extend(self.drivers.reload(&config, &self.intent));
         self.config = config;
-        self.guard.configure(&self.config);
-        self.guard.cover(&self.intent);
         if !fixed.is_empty() {
             let text = format!("{} changed: takes a restart", fixed.join(", "));
             tracing::warn!("{text}");
@@ -52,9 +50,7 @@ impl<P: Program> Daemon<P> {
             }
         };
         self.refused = None;
-        self.guard.cover(&intent);
-        // Who came out of a range may be configured now, or the other way round.
-        self.remembering.want(self.io.clock().now());
+        self.drivers.adopted(self.io.clock().now(), &intent);
         if intent.listen != self.intent.listen {
             self.io.listen_on(&intent.listen);
         }

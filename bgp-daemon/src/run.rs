@@ -1,25 +1,29 @@
-//! The daemon's loop, and its beginning on the command line.
+//! A daemon's command line, its start and its end.
 
-use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bgp_io::bgp_proto::Notification;
-use bgp_io::rib::Progress;
-use bgp_io::{IoError, Parting};
-use daemon_common::control::{BindError, Control};
-use daemon_common::daemon::{
-    LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping,
-};
+use bgp_io::{IoError, Parting, Speaker};
+use daemon_common::control::BindError;
+use daemon_common::daemon::{LogError, chance, init_logging, tell_ready, tell_stopping};
 use daemon_common::program::{About, start};
+use tokio::time::timeout;
 
+use crate::addresses::Addresses;
 use crate::fabric::Fabric;
 use crate::guard::HostGuard;
+use crate::limits::STOP_MAX;
+use crate::log::Log;
+use crate::memory::Memory;
+use crate::operators::{SignalDriver, Sockets};
 use crate::source::Source;
-use crate::{Config, Daemon, Program, begin};
+use crate::store::Store;
+use crate::{Config, Daemon, Driver, DriverError, Open, Program, begin, restart};
 
 /// Why a daemon does not start, or cannot go on. Each prints as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure<E: Error> {
+pub enum Failure {
     /// The log level is none.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -35,9 +39,9 @@ pub enum Failure<E: Error> {
     /// The store cannot be reached the way the file says.
     #[error("datastore: {0}")]
     Store(#[from] calico_store::Error),
-    /// What the program adds.
-    #[error(transparent)]
-    Program(E),
+    /// A driver cannot start or go on.
+    #[error("{0}")]
+    Driver(#[from] DriverError),
 }
 
 /// The whole of a program's `main`.
@@ -50,24 +54,18 @@ pub fn main<P: Program>() -> ExitCode {
     start(&about, Config::read, Config::notes, run::<P>)
 }
 
-/// Runs a daemon until it is told to leave.
+/// Runs a daemon until a signal stops it.
 ///
 /// # Errors
 ///
-/// It cannot start, or the program cannot go on.
-pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<P::Error>> {
+/// It cannot start, or a driver cannot go on.
+pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure> {
     init_logging(config.file.log.get_ref(), config.file.log_format)?;
     for note in config.notes() {
         tracing::warn!("{note}");
     }
-    let mut signals = Signals::new().map_err(Failure::Signals)?;
-    let mut control = Control::bind(config.control())?;
-    for (path, view) in config.bird_controls() {
-        control.bind_bird(path, view)?;
-    }
-    if let Some(metrics) = &config.file.metrics {
-        control.bind_metrics(metrics.listen)?;
-    }
+    let mut signals = SignalDriver::new().map_err(Failure::Signals)?;
+    let mut sockets = Sockets::bind(&config)?;
     let mut source = match config.store() {
         Some(store) => Some(Source::open(&config, store, chance()).await?),
         None => None,
@@ -78,7 +76,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
         (None, Some(source)) => {
             // However long the store is away, to be started again would not help.
             tell_ready();
-            let derived = begin::first::<P>(&config, source, &mut control, &mut signals).await;
+            let derived = begin::first::<P>(&config, source, &mut sockets, &mut signals).await;
             duties = derived.as_ref().map(|derived| derived.duties.clone());
             derived.and_then(|derived| fabric.begin(derived))
         }
@@ -88,57 +86,48 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure<
     // Before a port opens.
     let mut guard = HostGuard::new(&config);
     guard.cover(&intent);
-    let mut daemon: Daemon<P> = Daemon::new(config, intent, source, (fabric, guard), chance())?;
+    let (memory, former) = Memory::open(&config.control());
+    let mut speaker = Speaker::new(intent.speaker.clone(), chance());
+    restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
+    let own = P::Drivers::open(&config.settings, &mut speaker)?;
+    // Those of every BGP daemon, with the program's own, in the order of their turns and of what
+    // they report.
+    let drivers = (
+        memory,
+        Addresses::default(),
+        source.map(|source| Store::new(source, fabric)),
+        Log::new(),
+        own,
+        guard,
+        sockets,
+        signals,
+    );
+    let mut daemon: Daemon<P, _> = Daemon::new(config, intent, speaker, drivers)?;
     if let Some(duties) = duties {
-        daemon.program.take_duties(&duties);
+        daemon.drivers.assign(&duties);
     }
     for address in daemon.io.listening() {
         tracing::info!("listening on {address}");
     }
-    daemon.remember();
-    tell_ready();
-    let parting = loop {
-        daemon.remember_in_time();
-        daemon.summarize(false);
-        daemon.guard.look();
-        let mut more = daemon.program.carry(&mut daemon.io) != Progress::Done;
-        more |= daemon.look() != Progress::Done;
-        let rest = daemon.rest();
-        tokio::select! {
-            events = daemon.io.next() => daemon.hear(&events),
-            event = daemon.program.next() => {
-                let now = daemon.io.clock().now();
-                daemon.program.handle(now, event).map_err(Failure::Program)?;
-            }
-            updates = Daemon::<P>::store_news(&mut daemon.source) => daemon.hear_store(updates),
-            request = control.next() => {
-                let reply = daemon.answer(&request.command);
-                request.reply(reply);
-            }
-            signal = signals.next() => match signal {
-                Signal::Reload => daemon.reload(),
-                Signal::Terminate if daemon.program.leaves_routes() => break Parting::ToComeBack,
-                Signal::Terminate | Signal::Interrupt => break Parting::ForGood,
-            },
-            () = tokio::time::sleep(rest.unwrap_or_default()), if rest.is_some() => {}
-            () = tokio::task::yield_now(), if more => {}
-        }
-    };
-    leave(daemon, parting).await;
+    let parting = daemon.serve().await?;
+    stop(daemon, parting, STOP_MAX).await;
     Ok(())
 }
 
-/// Closes all sessions, and leaves the other side in good order.
-async fn leave<P: Program>(mut daemon: Daemon<P>, parting: Parting) {
+/// Closes all sessions, and has the drivers leave the other side in good order.
+async fn stop<P: Program, D: Driver<P::Settings>>(
+    mut daemon: Daemon<P, D>,
+    parting: Parting,
+    limit: Duration,
+) {
     tell_stopping();
-    daemon.summarize(true);
+    let clock = *daemon.io.clock();
+    let speaker = daemon.io.speaker();
+    daemon.drivers.stopping(speaker, clock.now(), parting);
     tracing::info!("leaving: closing all sessions");
-    match parting {
-        Parting::ToComeBack => daemon.remember(),
-        Parting::ForGood => daemon.memory.forget(),
-    }
     let why = Notification::administrative_shutdown(P::FAREWELL);
     daemon.io.shutdown(parting, &why).await;
-    let clock = *daemon.io.clock();
-    daemon.program.leave(|| clock.now()).await;
+    if timeout(limit, daemon.drivers.stop(&clock)).await.is_err() {
+        tracing::warn!(?limit, "drivers did not stop in time");
+    }
 }

@@ -1,19 +1,12 @@
-//! A speaker with nothing on its other side.
+//! A BGP daemon that adds nothing to its speaker but the role of a reflector.
 
-use std::convert::Infallible;
-use std::future::pending;
-
-use bgp_daemon::{Forwarding, Program};
-use bgp_io::bgp_fsm::Instant;
-use bgp_io::rib::Progress;
-use bgp_io::{Event, Io, Speaker};
-use calico_bgp::Duties;
-use daemon_common::report::{Limit, Status};
+use bgp_daemon::{Driver, DriverError, Forwarding, Open, Program, Round};
+use bgp_io::Speaker;
 use daemon_common::{Command, Reply};
 
 use crate::Settings;
 
-/// What the reflector adds to a BGP daemon: nothing but its answers.
+/// The reflector daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Reflector;
 
@@ -26,37 +19,23 @@ impl Program for Reflector {
     const FAREWELL: &'static str = "route reflector stops";
 
     type Settings = Settings;
-    type Event = Infallible;
-    type Error = Infallible;
+    type Drivers = (NoKernel,);
+}
 
-    fn open(_: &Settings, _: &mut Speaker) -> Result<Self, Infallible> {
+/// The place of a kernel that a reflector does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct NoKernel;
+
+impl Open<Settings> for NoKernel {
+    fn open(_: &Settings, _: &mut Speaker) -> Result<Self, DriverError> {
         Ok(Self)
     }
+}
 
-    async fn next(&mut self) -> Infallible {
-        pending().await
+impl Driver<Settings> for NoKernel {
+    fn turn(&mut self, _: &mut Round<'_>) -> Result<(), DriverError> {
+        Ok(())
     }
-
-    fn handle(&mut self, _: Instant, event: Infallible) -> Result<(), Infallible> {
-        match event {}
-    }
-
-    fn hear(&mut self, _: &Event) {}
-
-    fn carry(&mut self, _: &mut Io) -> Progress {
-        Progress::Done
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
-
-    fn reload(&mut self, _: &Settings) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    /// A reflector has no routes of its own, and no kernel.
-    fn take_duties(&mut self, _: &Duties) {}
 
     fn answer(&self, command: &Command) -> Option<Reply> {
         match command {
@@ -66,16 +45,4 @@ impl Program for Reflector {
             _ => None,
         }
     }
-
-    fn limits(&self) -> Vec<Limit> {
-        Vec::new()
-    }
-
-    fn report(&self, _: &mut Status) {}
-
-    fn leaves_routes(&self) -> bool {
-        true
-    }
-
-    async fn leave(&mut self, _: impl Fn() -> Instant) {}
 }

@@ -1,0 +1,251 @@
+//! The kernel's routes as a driver of the daemon.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bgp_config::Intent;
+use bgp_daemon::{Config, Driver, DriverError, Open, Round};
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::rib::Progress;
+use bgp_io::{Clock, Event, Speaker};
+use calico_bgp::Duties;
+use daemon_common::report::{Limit, Routes, Status};
+use daemon_common::{Command, Reply};
+use fib_sync::claim::{Claim, Taken};
+use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
+use fib_sync::{Fib, OpError};
+
+use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
+use crate::log::Log;
+use crate::{KernelConfig, Node, OnExit, report};
+
+/// The kernel's routes, and what stands between them and the speaker.
+#[derive(Debug)]
+pub struct Kernel {
+    log: Log,
+    fib: NetlinkFib,
+    node: Node,
+    /// What [`Driver::wait`] found.
+    event: Option<fib_sync::Event>,
+    /// The claim on the protocol of its routes, if it writes any.
+    _claim: Option<Claim>,
+}
+
+/// Why the client does not start, or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The kernel's routes cannot be reached.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Another program writes routes of the same protocol.
+    #[error("{0}; set kernel.protocol, or stop the other program")]
+    Taken(#[from] Taken),
+    /// The connection to the kernel broke.
+    #[error("the connection to the kernel's routes broke: {0}")]
+    Lost(#[from] OpError),
+}
+
+impl Open<KernelConfig> for Kernel {
+    fn open(kernel: &KernelConfig, speaker: &mut Speaker) -> Result<Self, DriverError> {
+        Ok(Self::new(kernel, speaker)?)
+    }
+}
+
+impl Driver<KernelConfig> for Kernel {
+    async fn wait(&mut self) {
+        if self.event.is_none() {
+            self.event = Some(self.fib.event().await);
+        }
+    }
+
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if let Some(event) = self.event.take() {
+            self.handle(round.now, event)?;
+        }
+        let io = &mut *round.io;
+        while let Some(input) = self.node.poll_input() {
+            io.handle(input);
+        }
+        if self.node.has_told_own() && io.speaker().awaited().contains(&None) {
+            io.speaker_mut().own_routes_complete();
+        }
+        if self.node.read(kernel_time(round.now), io) != Progress::Done {
+            round.more();
+        }
+        self.submit(round.now);
+        self.log.look(since_start(kernel_time(round.now)));
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let node = self.node.poll_timeout().map(|at| Instant(at.0));
+        let log = self.log.poll_timeout().map(|at| Instant::ZERO + at);
+        node.into_iter().chain(log).min()
+    }
+
+    fn observe(&mut self, _: Instant, _: &Speaker, event: &Event) {
+        match event {
+            Event::Speaker(event) => self.node.session(event),
+            Event::Track(track) => self.node.track(*track),
+            _ => {}
+        }
+    }
+
+    fn assign(&mut self, duties: &Duties) {
+        self.node.take_duties(duties);
+    }
+
+    /// Changed keys are found by comparing with what is in force, which an earlier reload may not
+    /// have changed.
+    fn reload(&mut self, config: &Config<KernelConfig>, _: &Intent) -> Vec<&'static str> {
+        let (old, new) = (self.node.config(), &config.settings);
+        let changed = [
+            ("kernel.install", old.install != new.install),
+            ("kernel.table", old.table != new.table),
+            ("kernel.metric", old.metric != new.metric),
+            (
+                "kernel.former_metrics",
+                old.former_metrics != new.former_metrics,
+            ),
+            ("kernel.protocol", old.owner != new.owner),
+            ("kernel.grace", old.grace != new.grace),
+            ("kernel.reconcile", old.reconcile != new.reconcile),
+        ];
+        let changed = changed.into_iter().filter(|(_, changed)| *changed);
+        let mut keys: Vec<_> = changed.map(|(key, _)| key).collect();
+        if !self.node.reload(new) {
+            keys.push("kernel.import (another table)");
+        }
+        keys
+    }
+
+    fn answer(&self, command: &Command) -> Option<Reply> {
+        match command {
+            Command::Fib {} => Some(Reply::Fib(report::fib(&self.node))),
+            _ => None,
+        }
+    }
+
+    fn locate(&self, page: &mut Routes) {
+        report::locate(&self.node, page);
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        report::limits(&self.node)
+    }
+
+    fn report(&self, status: &mut Status) {
+        status.waiting_for.extend(report::waiting(&self.node));
+        status.facts.extend(report::facts(&self.node));
+        status.kernel = Some(report::figures(&self.node).into());
+        status.notes.extend(report::notes(&self.node));
+        if !self.fib.has_large_buffers() {
+            let note = "netlink receive buffers are small: see CAP_NET_ADMIN";
+            status.notes.push(note.to_owned());
+        }
+    }
+
+    fn keeps_forwarding(&self) -> bool {
+        let config = self.node.config();
+        config.on_exit != OnExit::Flush || !config.install
+    }
+
+    /// Leaves the kernel's routes as configured. Routes that stay carry traffic until the next
+    /// start, which adopts them.
+    async fn stop(&mut self, clock: &Clock) {
+        self.log.finish(since_start(kernel_time(clock.now())));
+        if self.keeps_forwarding() {
+            return;
+        }
+        let config = self.node.config();
+        tracing::info!(
+            "leaving: deleting all kernel routes of protocol {}",
+            config.owner
+        );
+        self.node.flush();
+        if tokio::time::timeout(FLUSH, self.flushed(clock))
+            .await
+            .is_err()
+        {
+            tracing::warn!("not all kernel routes could be deleted in time");
+        }
+    }
+}
+
+impl Kernel {
+    fn new(kernel: &KernelConfig, speaker: &mut Speaker) -> Result<Self, KernelError> {
+        let netlink = NetlinkConfig {
+            tables: kernel.tables(),
+            ..NetlinkConfig::default()
+        };
+        let claim = kernel.install.then(|| Claim::take(kernel.owner, PROGRAM));
+        Ok(Self {
+            _claim: claim.transpose()?,
+            fib: NetlinkFib::open(netlink)?,
+            node: Node::new(fib_sync::Instant(0), kernel.clone(), speaker),
+            log: Log::new(),
+            event: None,
+        })
+    }
+
+    /// Takes the event, and those that are there already behind it.
+    fn handle(&mut self, now: Instant, first: fib_sync::Event) -> Result<(), KernelError> {
+        let now = kernel_time(now);
+        let mut next = Some(first);
+        for _ in 0..TURN_EVENTS_MAX {
+            let Some(event) = next else { return Ok(()) };
+            if let fib_sync::Event::Closed(error) = event {
+                return Err(error.into());
+            }
+            self.log.kernel(since_start(now), &event);
+            self.node.kernel(now, &event);
+            next = self.event_at_hand();
+        }
+        if let Some(event) = next {
+            self.node.kernel(now, &event);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, now: Instant) {
+        while let Some(command) = self.node.poll_command(kernel_time(now)) {
+            self.fib.submit(command);
+            self.log_notices();
+        }
+        self.log_notices();
+    }
+
+    fn log_notices(&mut self) {
+        while let Some(notice) = self.node.poll_notice() {
+            notice.log();
+        }
+    }
+
+    async fn flushed(&mut self, clock: &Clock) {
+        while !self.node.is_flushed() {
+            self.submit(clock.now());
+            let event = self.fib.event().await;
+            if self.handle(clock.now(), event).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn event_at_hand(&mut self) -> Option<fib_sync::Event> {
+        let mut cx = Context::from_waker(Waker::noop());
+        match pin!(self.fib.event()).poll(&mut cx) {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// The instant of the kernel side: the same clock as the speaker's.
+const fn kernel_time(now: Instant) -> fib_sync::Instant {
+    fib_sync::Instant(now.0)
+}
+
+const fn since_start(now: fib_sync::Instant) -> Duration {
+    Duration::from_nanos(now.0)
+}

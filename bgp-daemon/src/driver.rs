@@ -1,0 +1,194 @@
+//! The parts that a daemon is composed of.
+//!
+//! A daemon is one task: a speaker with its sockets ([`bgp_io::Io`]) and a list of drivers. A driver
+//! connects the speaker to one thing beside BGP: the kernel's routes, the datastore, operators. The
+//! loop ([`crate::Program`] names its drivers) goes round by round:
+//!
+//! 1. every driver gets one [`turn`](Driver::turn), in the order of the list;
+//! 2. the loop carries out the [`Order`]s that drivers gave in their turns;
+//! 3. the loop polls the sockets and every driver's [`wait`](Driver::wait), all of them in each
+//!    round, until one is ready, a [`poll_timeout`](Driver::poll_timeout) is due, or at once if a
+//!    driver has [`more`](Round::more) to do;
+//! 4. every driver [`observe`](Driver::observe)s what the sockets brought.
+//!
+//! So each source is served once a round, whatever the others do, and a round is as long as the
+//! turns in it: a turn is bounded work. Drivers are composed statically: a list of drivers is a tuple
+//! and a driver itself, so a round makes no allocation and no dynamic call.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::future::{pending, ready};
+use std::net::IpAddr;
+
+use bgp_config::Intent;
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::bgp_speaker::SpeakerConfig;
+use bgp_io::{Clock, Event, Io, Parting, Speaker};
+use calico_bgp::Duties;
+use daemon_common::control::Request;
+use daemon_common::report::{Limit, Routes, Status};
+use daemon_common::{Command, Reply};
+
+use crate::{Config, Settings};
+
+mod list;
+#[cfg(test)]
+mod tests;
+
+/// Why a driver cannot start or go on. It ends the daemon, and prints as one line.
+pub type DriverError = Box<dyn Error>;
+
+/// One part of a daemon beside its speaker. Every method but [`turn`](Self::turn) has an empty
+/// default.
+///
+/// `S` is the program's own section of the configuration file.
+pub trait Driver<S: Settings>: Debug {
+    /// Waits until there is something for [`turn`](Self::turn) to take, and keeps it until then; for
+    /// ever if the driver waits for nothing. Cancel-safe: the loop drops and repeats it every round.
+    fn wait(&mut self) -> impl Future<Output = ()> {
+        pending()
+    }
+
+    /// Takes what [`wait`](Self::wait) found, and carries over what there is to carry between the
+    /// speaker and the other side, as far as one bounded bite goes. Never blocks. Called once a
+    /// round, also if nothing has happened.
+    ///
+    /// # Errors
+    ///
+    /// The driver cannot go on. The daemon ends.
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError>;
+
+    /// When to start a round although nothing has happened.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Takes note of an event of the speaker or its sockets.
+    fn observe(&mut self, _now: Instant, _speaker: &Speaker, _event: &Event) {}
+
+    /// Takes note of a new configuration of the speaker, before it opens sockets.
+    fn adopted(&mut self, _now: Instant, _intent: &Intent) {}
+
+    /// Takes over what the datastore configures on the node beside its sessions.
+    fn assign(&mut self, _duties: &Duties) {}
+
+    /// Takes over a configuration file that was read again, and returns the changed keys that only a
+    /// start reads. `intent` is what the speaker is configured as.
+    fn reload(&mut self, _config: &Config<S>, _intent: &Intent) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Answers a request that the daemon does not answer itself; `None` if this driver does not
+    /// either.
+    fn answer(&self, _command: &Command) -> Option<Reply> {
+        None
+    }
+
+    /// Adds to routes what only this driver knows, such as the interfaces they leave through.
+    fn locate(&self, _page: &mut Routes) {}
+
+    /// Names the source of the speaker's configuration; `None` for all drivers if that is the file.
+    fn source(&self) -> Option<String> {
+        None
+    }
+
+    /// Names the source of one neighbor's configuration, or of all ranges' without an address.
+    fn origin(&self, _address: Option<IpAddr>) -> Option<String> {
+        None
+    }
+
+    /// Returns the limits of its own that an operator can meet.
+    fn limits(&self) -> Vec<Limit> {
+        Vec::new()
+    }
+
+    /// Returns what an operator should know about the configuration.
+    fn notes(&self, _now: Instant) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Adds its facts, notes and what it waits for to the status.
+    fn report(&self, _status: &mut Status) {}
+
+    /// Whether packets are forwarded by the speaker's routes after [`stop`](Self::stop). If not, the
+    /// neighbors learn that the daemon stops for good.
+    fn keeps_forwarding(&self) -> bool {
+        true
+    }
+
+    /// Prepares for the end of the daemon, before its sessions close.
+    fn stopping(&mut self, _speaker: &Speaker, _now: Instant, _parting: Parting) {}
+
+    /// Leaves the other side in good order, after all sessions are closed. Ends within
+    /// [`crate::limits::STOP_MAX`] or is cut off there.
+    fn stop(&mut self, _clock: &Clock) -> impl Future<Output = ()> {
+        ready(())
+    }
+}
+
+/// A driver that a program adds to the daemon, see [`crate::Program::Drivers`].
+pub trait Open<S: Settings>: Driver<S> + Sized {
+    /// Opens what the driver needs. Called within a Tokio runtime, before the speaker has started.
+    ///
+    /// # Errors
+    ///
+    /// The machine does not provide it. The daemon does not start.
+    fn open(settings: &S, speaker: &mut Speaker) -> Result<Self, DriverError>;
+}
+
+/// One round of the loop, as the drivers see it.
+#[derive(Debug)]
+pub struct Round<'d> {
+    /// The speaker with its sockets.
+    pub io: &'d mut Io,
+    /// When the round began.
+    pub now: Instant,
+    more: bool,
+    orders: Vec<Order>,
+}
+
+impl<'d> Round<'d> {
+    /// Begins a round.
+    pub fn new(io: &'d mut Io) -> Self {
+        Self {
+            now: io.clock().now(),
+            io,
+            more: false,
+            orders: Vec::new(),
+        }
+    }
+
+    /// Asks for another turn soon, after the sockets and the other drivers had theirs.
+    pub const fn more(&mut self) {
+        self.more = true;
+    }
+
+    /// Gives the loop an order, which it carries out after all turns of the round. One a turn.
+    pub fn order(&mut self, order: Order) {
+        self.more = true; // What follows from it may want a turn before the loop waits.
+        self.orders.push(order);
+    }
+
+    /// Ends the round: its orders, and whether the next one begins without waiting.
+    pub fn end(self) -> (Vec<Order>, bool) {
+        (self.orders, self.more)
+    }
+}
+
+/// What a driver asks of the loop, because it concerns the daemon as a whole.
+#[derive(Debug)]
+pub enum Order {
+    /// Configure the speaker, and assign the node its duties if that succeeds.
+    Adopt(Box<Intent>, Box<Duties>),
+    /// Configure the speaker differently within what was adopted.
+    Reconfigure(Box<SpeakerConfig>),
+    /// Answer an operator.
+    Answer(Request),
+    /// Read the configuration file again.
+    Reload,
+    /// Stop the daemon. It `returns` if the service manager starts it again in a moment.
+    Stop {
+        /// Whether neighbors may keep its routes meanwhile (RFC 4724), if nothing else forbids it.
+        returns: bool,
+    },
+}

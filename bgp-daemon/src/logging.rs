@@ -1,0 +1,41 @@
+//! The log as a driver: it writes what happens to sessions and sockets.
+
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::{Event, Parting, Speaker};
+use daemon_common::report::{LogFigures, Status};
+
+use crate::log::Log;
+use crate::{Driver, DriverError, Round, Settings, begin};
+
+impl<S: Settings> Driver<S> for Log {
+    /// Logs the summaries that are due.
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if self.poll_timeout().is_some_and(|at| at <= round.now) {
+            self.look(round.now);
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
+    }
+
+    fn observe(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
+        self.event(now, speaker, event);
+    }
+
+    fn report(&self, status: &mut Status) {
+        let log = LogFigures {
+            summarized: self.summarized(),
+            ..status.log.as_deref().cloned().unwrap_or_default()
+        };
+        status.log = Some(log.into());
+        status.notes.extend(begin::log_note(status));
+        status.facts.push(begin::log_fact(status));
+    }
+
+    /// Logs all summaries.
+    fn stopping(&mut self, _: &Speaker, now: Instant, _: Parting) {
+        self.finish(now);
+    }
+}

@@ -1,0 +1,97 @@
+//! What operators ask of a daemon: requests on its sockets, and signals.
+
+use std::io;
+
+use daemon_common::control::{BindError, Control, Request};
+use daemon_common::daemon::{Signal, Signals};
+
+use crate::{Config, Driver, DriverError, Order, Round, Settings};
+
+/// The control socket, BIRD's sockets and the one for scrapers.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    control: Control,
+    request: Option<Request>,
+}
+
+impl Sockets {
+    /// Binds all of them that a file asks for. Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot be bound.
+    pub(crate) fn bind<S: Settings>(config: &Config<S>) -> Result<Self, BindError> {
+        let mut control = Control::bind(config.control())?;
+        for (path, view) in config.bird_controls() {
+            control.bind_bird(path, view)?;
+        }
+        if let Some(metrics) = &config.file.metrics {
+            control.bind_metrics(metrics.listen)?;
+        }
+        let request = None;
+        Ok(Self { control, request })
+    }
+
+    /// Waits for the next request. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Request {
+        self.control.next().await
+    }
+}
+
+impl<S: Settings> Driver<S> for Sockets {
+    async fn wait(&mut self) {
+        if self.request.is_none() {
+            self.request = Some(self.control.next().await);
+        }
+    }
+
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        if let Some(request) = self.request.take() {
+            round.order(Order::Answer(request));
+        }
+        Ok(())
+    }
+}
+
+/// Signals to the process.
+#[derive(Debug)]
+pub(crate) struct SignalDriver {
+    signals: Signals,
+    received: Option<Signal>,
+}
+
+impl SignalDriver {
+    /// Starts listening. Must be called within a Tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The handler cannot be installed.
+    pub(crate) fn new() -> io::Result<Self> {
+        let signals = Signals::new()?;
+        let received = None;
+        Ok(Self { signals, received })
+    }
+
+    /// Waits for the next signal. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Signal {
+        self.signals.next().await
+    }
+}
+
+impl<S: Settings> Driver<S> for SignalDriver {
+    async fn wait(&mut self) {
+        if self.received.is_none() {
+            self.received = Some(self.signals.next().await);
+        }
+    }
+
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        match self.received.take() {
+            Some(Signal::Reload) => round.order(Order::Reload),
+            Some(Signal::Terminate) => round.order(Order::Stop { returns: true }),
+            Some(Signal::Interrupt) => round.order(Order::Stop { returns: false }),
+            None => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! The datastore as a driver: it configures the speaker by the resources that it mirrors, keeps
+//! sessions until their successors have the routes, and registers a reflector.
+
+use std::net::IpAddr;
+
+use bgp_config::Intent;
+use bgp_io::bgp_fsm::Instant;
+use bgp_io::rib::Progress;
+use bgp_io::{Event, Speaker};
+use calico_bgp::Derived;
+use calico_store::Update;
+use daemon_common::report::Status;
+
+use crate::fabric::{Fabric, Look};
+use crate::source::Source;
+use crate::{Driver, DriverError, Order, Round, Settings, begin};
+
+/// The datastore, and how far the speaker is on its way to what the datastore configures.
+#[derive(Debug)]
+pub(crate) struct Store {
+    source: Source,
+    fabric: Fabric,
+    /// What [`Driver::wait`] found.
+    news: Option<Vec<Update>>,
+}
+
+impl Store {
+    /// A store that is followed, and what the speaker begins as.
+    pub(crate) const fn new(source: Source, fabric: Fabric) -> Self {
+        Self {
+            source,
+            fabric,
+            news: None,
+        }
+    }
+
+    /// Returns what the store configures now, if that differs from before.
+    fn derive(&mut self, now: Instant, speaker: &Speaker) -> Option<Derived> {
+        let news = self.news.take();
+        let derived = news.and_then(|updates| self.source.take(updates, &self.fabric));
+        derived.or_else(|| self.source.look(now, speaker, &self.fabric))
+    }
+
+    /// Configures the speaker by what the store says now, as far as that can be done at once.
+    fn pursue(&mut self, round: &mut Round<'_>, derived: Derived) {
+        let config = self.fabric.want(round.now, &derived);
+        let (Some(intent), Some(speaker)) = (derived.intent, config) else {
+            return; // A node that is gone is left as it was.
+        };
+        let intent = Intent { speaker, ..intent };
+        round.order(Order::Adopt(Box::new(intent), Box::new(derived.duties)));
+    }
+
+    /// Brings the speaker nearer to what the store configures.
+    fn advance(&mut self, round: &mut Round<'_>) {
+        if self.fabric.poll_timeout().is_none_or(|at| round.now < at) {
+            return;
+        }
+        let Look {
+            config,
+            farewell,
+            news,
+            progress,
+        } = self.fabric.look(round.now, round.io.speaker());
+        if progress != Progress::Done {
+            round.more();
+        }
+        for line in &news {
+            tracing::info!("{line}");
+        }
+        if let Some(why) = &farewell {
+            round.io.speaker_mut().stop_all(round.now, why);
+        }
+        if let Some(speaker) = config {
+            round.order(Order::Reconfigure(Box::new(speaker)));
+        }
+    }
+
+    /// Registers a reflector, or what has changed about it. Clients dial a reflector as soon as it is
+    /// registered, so it listens first.
+    fn register(&mut self, round: &Round<'_>) {
+        if let Some(wish) = self.fabric.enrol(round.now, round.io.speaker())
+            && round.io.listening().next().is_some()
+        {
+            self.source.enrol(wish);
+        }
+    }
+}
+
+impl<S: Settings> Driver<S> for Store {
+    async fn wait(&mut self) {
+        if self.news.is_none() {
+            self.news = Some(self.source.next().await);
+        }
+    }
+
+    fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
+        match self.derive(round.now, round.io.speaker()) {
+            // The rest looks at the speaker as it is configured then, in the next round.
+            Some(derived) => {
+                self.pursue(round, derived);
+                round.more();
+            }
+            None => {
+                self.advance(round);
+                self.register(round);
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let timers = [
+            self.fabric.enrol_timeout(),
+            self.fabric.poll_timeout(),
+            self.source.poll_timeout(),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    fn observe(&mut self, _: Instant, _: &Speaker, event: &Event) {
+        if let Event::Speaker(event) = event {
+            self.fabric.hear(event);
+        }
+    }
+
+    fn source(&self) -> Option<String> {
+        Some(format!("the store ({})", self.source.figures()))
+    }
+
+    fn origin(&self, address: Option<IpAddr>) -> Option<String> {
+        Some(match address {
+            Some(address) => self.source.origin(address),
+            None => "the nodes of the store".to_owned(),
+        })
+    }
+
+    fn notes(&self, now: Instant) -> Vec<String> {
+        let mut notes: Vec<String> = self.source.notes().collect();
+        notes.extend(self.fabric.notes(now));
+        notes
+    }
+
+    fn report(&self, status: &mut Status) {
+        status.waiting_for.extend(self.source.waiting());
+        status.facts.push(begin::fact(&self.source));
+        status.store = Some(self.source.figures().into());
+    }
+}
