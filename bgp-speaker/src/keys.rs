@@ -33,6 +33,8 @@ mod field;
 mod given;
 mod kind;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use alloc::{string::String, vec::Vec};

@@ -67,9 +67,6 @@ mod segment;
 mod speaker;
 mod usage;
 
-#[cfg(test)]
-mod tests;
-
 pub use bgp_fsm;
 pub use bgp_proto;
 pub use rib;

@@ -71,6 +71,21 @@ fn wrong_directions_are_found() {
 }
 
 #[test]
+fn test_tools_are_for_tests_of_any_crate() {
+    let mut members = workspace(&[("bgp-speaker", &[]), ("testkit", &["bgp-speaker"])]);
+    let speaker = members.packages.get_mut("bgp-speaker").expect("a member");
+    speaker.dev.insert("testkit".to_owned());
+    assert_eq!(texts(&directions::check(&members)), "");
+    let speaker = members.packages.get_mut("bgp-speaker").expect("a member");
+    speaker.normal.insert("testkit".to_owned());
+    let found = texts(&directions::check(&members));
+    assert!(
+        found.contains("bgp-speaker (floor 2) may not depend on testkit"),
+        "{found}"
+    );
+}
+
+#[test]
 fn the_table_points_downwards() {
     assert_eq!(texts(&directions::check(&Workspace::default())), "");
 }

@@ -1,14 +1,16 @@
 //! Connections that never become sessions: what they cost others, and what an operator hears of them.
 
-use alloc::{vec, vec::Vec};
-use core::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use bgp_fsm::{Conn, State};
+use bgp_fsm::State;
 use bgp_proto::{Asn, Open};
+use bgp_speaker::{
+    Event, HandshakeFailure, HandshakeFailures, RangeConfig, Refusal, SpeakerConfig,
+};
+use testkit::fixture::{address, clients, open, speaker_config};
+use testkit::{Octets, Raw};
 
-use super::fabric::{address, clients, speaker_config};
-use super::wire::{Say, Wire, open};
-use crate::{Event, HandshakeFailure, HandshakeFailures, RangeConfig, Refusal, SpeakerConfig};
+use super::wire::Wire;
 
 /// A reflector with clients out of 10.0.0.0/24.
 fn reflector(limit: u16) -> Wire {
@@ -18,12 +20,12 @@ fn reflector(limit: u16) -> Wire {
 }
 
 fn failures(wire: &Wire) -> HandshakeFailures {
-    wire.speaker.usage().ranges[0].failures
+    wire.speaker().usage().ranges[0].failures
 }
 
 /// The reports since the last call: how many failures each has.
 fn reports(wire: &mut Wire) -> Vec<u64> {
-    let events = core::mem::take(&mut wire.events);
+    let events = wire.take_events();
     let counts = events.iter().filter_map(|event| match event {
         Event::Handshakes { of, failures, .. } => {
             assert_eq!(of, "neighbor_range 10.0.0.0/24");
@@ -40,7 +42,7 @@ fn slow_connections_do_not_keep_honest_peer_out() {
     // An octet a second is no message within the time of a handshake.
     for number in 2..152 {
         wire.dial(number).expect("an older one makes room");
-        assert!(wire.speaker.usage().ranges[0].peers.now <= 100);
+        assert!(wire.speaker().usage().ranges[0].peers.now <= 100);
     }
     let honest = wire.connect(200, &open(200));
     // They keep coming, and never push out the one with a session.
@@ -52,7 +54,7 @@ fn slow_connections_do_not_keep_honest_peer_out() {
     assert!(evicted >= 51, "{evicted}");
     // Left alone they are gone after the time of a handshake.
     wire.pass(15, &[]);
-    assert_eq!(wire.speaker.usage().ranges[0].peers.now, 1);
+    assert_eq!(wire.speaker().usage().ranges[0].peers.now, 1);
     assert!(failures(&wire).count(HandshakeFailure::Timeout) > 0);
     assert_eq!(wire.state(honest), State::Established);
 }
@@ -66,7 +68,7 @@ fn peer_with_valid_open_alone_does_not_keep_place() {
     };
     for number in [2, 3] {
         let peer = wire.dial(number).expect("room");
-        wire.say_open(peer, &silent);
+        wire.send(peer, &silent);
         assert_eq!(wire.state(peer), State::OpenConfirm);
     }
     wire.connect(4, &open(4));
@@ -86,23 +88,15 @@ fn range_of_established_peers_evicts_none() {
         assert_eq!(wire.state(peer), State::Established);
     }
     assert_eq!(failures(&wire).count(HandshakeFailure::Full), 1);
-    assert_eq!(wire.speaker.usage().ranges[0].refused, 1);
+    assert_eq!(wire.speaker().usage().ranges[0].refused, 1);
 }
 
 /// A connection from an IPv6 address, without a word.
 fn dial_v6(wire: &mut Wire, from: &str) {
-    let remote: IpAddr = from.parse().expect("an address");
-    let [local, remote] = [IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1]), remote]
-        .map(|address| SocketAddr::new(address, 179));
-    let peer = wire.speaker.accept(wire.now, local, remote);
-    let (peer, conn) = peer.expect("an older one makes room");
-    wire.settle();
-    let opened = bgp_fsm::Input::Opened {
-        conn,
-        local,
-        remote,
-    };
-    wire.session(peer, opened);
+    let [local, remote]: [IpAddr; 2] =
+        ["fd00::1", from].map(|text| text.parse().expect("an address"));
+    let dialed = wire.network.dial(remote, local);
+    dialed.expect("an older one makes room");
 }
 
 #[test]
@@ -115,16 +109,18 @@ fn network_with_most_connections_loses_its_oldest() {
         ranges: vec![range],
         ..speaker_config(1)
     });
+    let address = "fd00::1".parse().expect("an address");
+    wire.network.add_address(1, address);
     let honest = ["fd00:1::1", "fd00:2::1"];
     dial_v6(&mut wire, honest[0]);
     for host in 1..100 {
-        dial_v6(&mut wire, &alloc::format!("fd00:bad::{host:x}"));
+        dial_v6(&mut wire, &format!("fd00:bad::{host:x}"));
     }
     dial_v6(&mut wire, honest[1]);
     for host in 100..200 {
-        dial_v6(&mut wire, &alloc::format!("fd00:bad::{host:x}"));
+        dial_v6(&mut wire, &format!("fd00:bad::{host:x}"));
     }
-    let peers = wire.speaker.peers().map(|peer| peer.config.remote);
+    let peers = wire.speaker().peers().map(|peer| peer.config.remote);
     let left: Vec<IpAddr> = peers.collect();
     assert_eq!(left.len(), 4, "{left:?}");
     for honest in honest {
@@ -136,12 +132,7 @@ fn network_with_most_connections_loses_its_oldest() {
 /// A connection whose octets are no message.
 fn garbage(wire: &mut Wire, number: usize) {
     let peer = wire.dial(number).expect("room");
-    let notification = bgp_proto::Notification::new(1, 1);
-    let input = bgp_fsm::Input::FrameError {
-        conn: Conn::Inbound,
-        notification,
-    };
-    wire.session(peer, input);
+    wire.send(peer, Octets(b"GET / HTTP/1.1\r\n\r\n"));
     assert_eq!(wire.peer(number), None, "it leaves nothing behind");
 }
 
@@ -161,7 +152,7 @@ fn failed_handshakes_are_counted_and_reported_in_sum() {
     assert_eq!(reports(&mut wire), [1]);
     // After a quiet period the next one is the first again.
     wire.pass(20, &[]);
-    assert_eq!(wire.speaker.poll_timeout(), None);
+    assert_eq!(wire.speaker().poll_timeout(), None);
     garbage(&mut wire, 2);
     assert_eq!(reports(&mut wire), [1]);
 }
@@ -171,7 +162,7 @@ fn each_failed_handshake_has_its_reason() {
     use HandshakeFailure::{Closed, Notified, Replaced, Timeout, WrongAs};
     let mut wire = reflector(50);
     let stranger = wire.dial(2).expect("room");
-    wire.say_open(
+    wire.send(
         stranger,
         &Open {
             asn: Asn(65_000),
@@ -182,7 +173,7 @@ fn each_failed_handshake_has_its_reason() {
     let quitter = wire.dial(3).expect("room");
     wire.lose(quitter);
     let polite = wire.dial(4).expect("room");
-    wire.say(polite, Say::Raw(3, &[6, 2]));
+    wire.send(polite, Raw(3, &[6, 2]));
     wire.dial(5).expect("room");
     wire.dial(5).expect("the newer one is taken");
     wire.pass(15, &[]);
@@ -191,7 +182,7 @@ fn each_failed_handshake_has_its_reason() {
         assert_eq!(counts.count(failure), 1, "{failure}: {counts}");
     }
     assert_eq!(counts.total(), 5, "{counts}");
-    assert_eq!(wire.speaker.peers().count(), 0);
+    assert_eq!(wire.speaker().peers().count(), 0);
     // Sessions that come up are none of them, however they end.
     let peer = wire.connect(6, &open(6));
     wire.lose(peer);
@@ -203,24 +194,22 @@ fn failures_of_addresses_without_config_are_not_kept() {
     let mut wire = reflector(5);
     let stranger = IpAddr::from([192, 0, 2, 1]);
     let failure = HandshakeFailure::Unsigned;
-    wire.speaker.count_failure(wire.now, stranger, failure);
-    assert_eq!(wire.speaker.last_failure(stranger), None);
-    wire.speaker
-        .count_failure(wire.now, address(9).into(), failure);
+    let now = wire.now();
+    wire.speaker_mut().count_failure(now, stranger, failure);
+    assert_eq!(wire.speaker().last_failure(stranger), None);
+    wire.speaker_mut()
+        .count_failure(now, address(9).into(), failure);
     assert_eq!(failures(&wire).count(failure), 1);
     // What is no longer configured is forgotten.
     let without = speaker_config(1);
-    wire.speaker
-        .reconfigure(wire.now, without)
-        .expect("the same speaker");
+    wire.reconfigure(without).expect("the same speaker");
     wire.pass(30, &[]);
-    wire.speaker
-        .reconfigure(wire.now, {
-            let mut config = speaker_config(1);
-            config.ranges.push(clients(1, 5));
-            config
-        })
-        .expect("the same speaker");
+    wire.reconfigure({
+        let mut config = speaker_config(1);
+        config.ranges.push(clients(1, 5));
+        config
+    })
+    .expect("the same speaker");
     assert_eq!(failures(&wire).total(), 0);
 }
 
@@ -228,10 +217,10 @@ fn failures_of_addresses_without_config_are_not_kept() {
 fn events_of_ended_dynamic_peer_keep_its_name() {
     let mut wire = reflector(5);
     let peer = wire.connect(2, &open(2));
-    wire.events.clear();
+    wire.take_events();
     wire.lose(peer);
-    assert_eq!(wire.speaker.peer_name(peer), "?", "the peer is forgotten");
-    let names = wire.events.iter().filter_map(|event| match event {
+    assert_eq!(wire.speaker().peer_name(peer), "?", "the peer is forgotten");
+    let names = wire.events().iter().filter_map(|event| match event {
         Event::Down { name, .. } | Event::State { name, .. } => Some(name.as_str()),
         _ => None,
     });

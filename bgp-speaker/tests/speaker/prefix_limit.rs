@@ -1,14 +1,13 @@
 //! Limits of paths per peer and family (RFC 4271 §6.7, RFC 4486 §4), and of neighbours per range.
 
-use alloc::vec::Vec;
-
 use bgp_fsm::State;
 use bgp_proto::{Family, Notification, notification::cease};
+use bgp_speaker::{Event, LimitAction, LimitLevel, PeerView, PrefixLimit, Refusal};
 use rib::PeerId;
+use testkit::fixture::{clients, graceful_open, open, speaker_config};
+use testkit::{Received, Update};
 
-use super::fabric::{clients, speaker_config};
-use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{Event, LimitAction, LimitLevel, PeerView, PrefixLimit, Refusal};
+use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 const FOUR: [&str; 4] = [
@@ -36,7 +35,7 @@ fn reflector(action: LimitAction) -> (Wire, PeerId) {
 }
 
 fn levels(wire: &Wire) -> Vec<LimitLevel> {
-    let told = wire.events.iter().filter_map(|event| match event {
+    let told = wire.events().iter().filter_map(|event| match event {
         Event::PrefixLimit { level, .. } => Some(*level),
         _ => None,
     });
@@ -44,46 +43,46 @@ fn levels(wire: &Wire) -> Vec<LimitLevel> {
 }
 
 fn limited(wire: &Wire, peer: PeerId) -> u64 {
-    wire.speaker.rib().counters(peer, V4).limited
+    wire.speaker().rib().counters(peer, V4).limited
 }
 
 #[test]
 fn who_only_warns_takes_all() {
     let (mut wire, client) = reflector(LimitAction::Warn);
-    wire.say(client, Say::Reach(&FOUR[..1]));
+    wire.send(client, Update::reach(&FOUR[..1]));
     assert_eq!(levels(&wire), []);
-    wire.say(client, Say::Reach(&FOUR[..3]));
+    wire.send(client, Update::reach(&FOUR[..3]));
     assert_eq!(levels(&wire), [LimitLevel::Near], "two thirds, or more");
-    wire.say(client, Say::Reach(&FOUR));
+    wire.send(client, Update::reach(FOUR));
     assert_eq!(levels(&wire), [LimitLevel::Near, LimitLevel::Passed]);
     assert_eq!(wire.prefixes(), FOUR);
     // Told once, until it has been below what is warned of.
-    wire.say(client, Say::Unreach(&FOUR[3..]));
-    wire.say(client, Say::Reach(&FOUR));
+    wire.send(client, Update::unreach(&FOUR[3..]));
+    wire.send(client, Update::reach(FOUR));
     assert_eq!(levels(&wire).len(), 2);
-    wire.say(client, Say::Unreach(&FOUR[1..]));
-    wire.say(client, Say::Reach(&FOUR));
+    wire.send(client, Update::unreach(&FOUR[1..]));
+    wire.send(client, Update::reach(FOUR));
     assert_eq!(levels(&wire).len(), 3);
 }
 
 #[test]
 fn what_is_too_many_is_refused_and_counted() {
     let (mut wire, client) = reflector(LimitAction::Drop);
-    wire.say(client, Say::Reach(&FOUR));
+    wire.send(client, Update::reach(FOUR));
     assert_eq!(wire.prefixes(), FOUR[..3]);
     assert_eq!(limited(&wire, client), 1);
     assert_eq!(levels(&wire), [LimitLevel::Passed]);
-    wire.say(client, Say::Unreach(&FOUR[..1]));
-    wire.say(client, Say::Reach(&FOUR[3..]));
+    wire.send(client, Update::unreach(&FOUR[..1]));
+    wire.send(client, Update::reach(&FOUR[3..]));
     assert_eq!(wire.prefixes(), FOUR[1..], "what goes makes room");
-    wire.say(client, Say::Unreach(&FOUR[2..]));
+    wire.send(client, Update::unreach(&FOUR[2..]));
     let peak = |view: PeerView<'_>| view.path_peaks.get(&V4).copied();
-    let view = wire.speaker.peers().find(|view| view.id == client);
+    let view = wire.speaker().peers().find(|view| view.id == client);
     assert_eq!(view.and_then(peak), Some(3), "what was there at most");
-    wire.say(client, Say::Reach(&FOUR[2..]));
+    wire.send(client, Update::reach(&FOUR[2..]));
     assert_eq!(wire.state(client), State::Established);
     let other = wire.connect(3, &open(3));
-    wire.say(other, Say::Reach(&["10.66.0.1/32"]));
+    wire.send(other, Update::reach(["10.66.0.1/32"]));
     assert_eq!(wire.prefixes().len(), 4, "each has its own");
 }
 
@@ -91,24 +90,24 @@ fn what_is_too_many_is_refused_and_counted() {
 #[test]
 fn a_session_that_passed_its_limit_rests_and_its_peer_is_remembered() {
     let (mut wire, client) = reflector(LimitAction::Restart { after_s: 120 });
-    wire.say(client, Say::Reach(&FOUR[..3]));
+    wire.send(client, Update::reach(&FOUR[..3]));
     assert_eq!(wire.state(client), State::Established);
-    wire.say(client, Say::Reach(&FOUR[3..]));
-    let told = Heard::Notification(Notification::prefix_limit(V4, 3));
-    assert_eq!(wire.hear(client).last(), Some(&told));
+    wire.send(client, Update::reach(&FOUR[3..]));
+    let told = Received::Notification(Notification::prefix_limit(V4, 3));
+    assert_eq!(wire.received(client).last(), Some(&told));
     assert!(wire.prefixes().is_empty());
     wire.pass(119, &[]);
     let rejected = Notification::cease(cease::CONNECTION_REJECTED);
     assert_eq!(wire.dial(2), Err(Refusal::Session(rejected)));
-    assert_eq!(wire.speaker.peers().count(), 1);
+    assert_eq!(wire.speaker().peers().count(), 1);
     wire.pass(1, &[]);
     assert_eq!(
-        wire.speaker.peers().count(),
+        wire.speaker().peers().count(),
         0,
         "nothing is left to remember"
     );
     let client = wire.connect(2, &open(2));
-    wire.say(client, Say::Reach(&FOUR[..3]));
+    wire.send(client, Update::reach(&FOUR[..3]));
     assert_eq!(wire.prefixes(), FOUR[..3]);
 }
 
@@ -121,21 +120,24 @@ fn a_limit_is_a_hard_reset() {
         2,
         &graceful_open(2, |graceful| graceful.notification = true),
     );
-    wire.say(client, Say::Reach(&FOUR));
+    wire.send(client, Update::reach(FOUR));
     let hard = Notification::hard_reset(&Notification::prefix_limit(V4, 3));
-    assert_eq!(wire.hear(client).last(), Some(&Heard::Notification(hard)));
+    assert_eq!(
+        wire.received(client).last(),
+        Some(&Received::Notification(hard))
+    );
     assert!(wire.prefixes().is_empty());
 }
 
 #[test]
 fn a_client_that_comes_back_at_once_has_its_whole_limit() {
     let (mut wire, client) = reflector(LimitAction::Drop);
-    wire.say(client, Say::Reach(&FOUR[..3]));
+    wire.send(client, Update::reach(&FOUR[..3]));
     wire.lose(client);
     let client = wire.connect(2, &open(2));
-    wire.say(
+    wire.send(
         client,
-        Say::Reach(&["10.67.0.1/32", "10.67.0.2/32", "10.67.0.3/32"]),
+        Update::reach(["10.67.0.1/32", "10.67.0.2/32", "10.67.0.3/32"]),
     );
     assert_eq!((wire.prefixes().len(), limited(&wire, client)), (3, 0));
 }

@@ -3,11 +3,12 @@
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::notification::cease;
 use bgp_proto::{Family, GracefulRestart, Notification};
+use bgp_speaker::{Refusal, SpeakerConfig, limits::STALE_PATHS_MAX};
 use rib::PeerId;
+use testkit::fixture::{clients, graceful_open, open, speaker_config};
+use testkit::{EndOfRib, Received, Update};
 
-use super::fabric::{clients, speaker_config};
-use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{Refusal, SpeakerConfig, limits::STALE_PATHS_MAX};
+use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 const BOTH: [&str; 2] = ["10.65.0.1/32", "10.65.0.2/32"];
@@ -25,8 +26,8 @@ fn config() -> SpeakerConfig {
 fn reflector(edit: impl FnOnce(&mut GracefulRestart)) -> (Wire, PeerId) {
     let mut wire = Wire::new(config());
     let client = wire.connect(2, &graceful_open(2, edit));
-    wire.say(client, Say::Reach(&BOTH));
-    wire.say(client, Say::EndOfRib(V4));
+    wire.send(client, Update::reach(BOTH));
+    wire.send(client, EndOfRib(V4));
     assert_eq!(wire.prefixes(), BOTH);
     (wire, client)
 }
@@ -42,15 +43,15 @@ fn back(wire: &mut Wire) -> PeerId {
 fn a_dynamic_client_comes_back_and_nobody_hears_of_it() {
     let (mut wire, client) = reflector(|_| {});
     let other = wire.connect(3, &open(3));
-    wire.hear(other);
+    wire.received(other);
     wire.lose(client);
     wire.pass(30, &[other]);
     assert_eq!(wire.prefixes(), BOTH, "stale, and used");
     let client = back(&mut wire);
-    wire.say(client, Say::Reach(&BOTH));
-    wire.say(client, Say::EndOfRib(V4));
+    wire.send(client, Update::reach(BOTH));
+    wire.send(client, EndOfRib(V4));
     assert_eq!(wire.prefixes(), BOTH);
-    assert!(wire.hear(other).is_empty(), "no route changed");
+    assert!(wire.received(other).is_empty(), "no route changed");
 }
 
 #[test]
@@ -58,9 +59,9 @@ fn what_is_not_sent_again_goes_with_the_marker() {
     let (mut wire, client) = reflector(|_| {});
     wire.lose(client);
     let client = back(&mut wire);
-    wire.say(client, Say::Reach(&BOTH[..1]));
+    wire.send(client, Update::reach(&BOTH[..1]));
     assert_eq!(wire.prefixes(), BOTH);
-    wire.say(client, Say::EndOfRib(V4));
+    wire.send(client, EndOfRib(V4));
     assert_eq!(wire.prefixes(), BOTH[..1]);
 }
 
@@ -72,7 +73,7 @@ fn who_stays_away_is_forgotten_after_the_restart_time() {
     assert_eq!(wire.prefixes(), BOTH);
     wire.pass(1, &[]);
     assert!(wire.prefixes().is_empty());
-    assert_eq!(wire.speaker.peers().count(), 0, "and its place is free");
+    assert_eq!(wire.speaker().peers().count(), 0, "and its place is free");
 }
 
 #[test]
@@ -80,7 +81,7 @@ fn a_marker_that_never_comes_is_not_waited_for_for_ever() {
     let (mut wire, client) = reflector(|_| {});
     wire.lose(client);
     let client = back(&mut wire);
-    wire.say(client, Say::Reach(&BOTH[..1]));
+    wire.send(client, Update::reach(&BOTH[..1]));
     wire.pass(STALE_PATHS_MAX.as_secs() - 1, &[client]);
     assert_eq!(wire.prefixes(), BOTH);
     wire.pass(1, &[client]);
@@ -93,7 +94,7 @@ fn a_second_restart_drops_what_was_stale_already() {
     let (mut wire, client) = reflector(|_| {});
     wire.lose(client);
     let client = back(&mut wire);
-    wire.say(client, Say::Reach(&BOTH[..1]));
+    wire.send(client, Update::reach(&BOTH[..1]));
     wire.lose(client);
     assert_eq!(wire.prefixes(), BOTH[..1]);
     wire.pass(60, &[]);
@@ -132,7 +133,7 @@ fn families_without_kept_forwarding_go_when_the_session_is_back() {
 fn without_the_capability_everything_goes_at_once() {
     let mut wire = Wire::new(config());
     let client = wire.connect(2, &open(2));
-    wire.say(client, Say::Reach(&BOTH));
+    wire.send(client, Update::reach(BOTH));
     wire.lose(client);
     assert!(wire.prefixes().is_empty());
 }
@@ -148,7 +149,7 @@ fn a_notification_keeps_the_routes_if_both_said_so() {
         (true, hard, false),
     ] {
         let (mut wire, client) = reflector(|graceful| graceful.notification = n_bit);
-        wire.say(client, Say::Notification(notification.clone()));
+        wire.send(client, notification.clone());
         let expected = if kept { &BOTH[..] } else { &[] };
         assert_eq!(wire.prefixes(), expected, "{n_bit} {notification}");
     }
@@ -160,9 +161,9 @@ fn a_silent_client_keeps_its_routes_if_both_said_so() {
     for n_bit in [false, true] {
         let (mut wire, client) = reflector(|graceful| graceful.notification = n_bit);
         wire.pass(91, &[]);
-        let heard = wire.hear(client);
+        let heard = wire.received(client);
         let expired = Notification::hold_timer_expired();
-        assert_eq!(heard.last(), Some(&Heard::Notification(expired)));
+        assert_eq!(heard.last(), Some(&Received::Notification(expired)));
         let expected = if n_bit { &BOTH[..] } else { &[] };
         assert_eq!(wire.prefixes(), expected);
     }

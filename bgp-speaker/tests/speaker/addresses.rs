@@ -1,15 +1,15 @@
 //! Next hops that are the machine's own, next hops that are not on the peer's link, and paths that do
 //! not begin with the AS of an external peer.
 
-use alloc::{string::ToString, vec, vec::Vec};
-use core::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use bgp_proto::{Asn, Capability, Family, Open};
+use bgp_speaker::{InterfaceAddress, PeerConfig};
 use rib::{Ineligible, PeerId, Policy, Role};
+use testkit::Update;
+use testkit::fixture::{neighbor, open, prefix, speaker_config};
 
-use super::fabric::{neighbor, prefix, speaker_config};
-use super::wire::{Say, Wire, open};
-use crate::{InterfaceAddress, PeerConfig};
+use super::wire::Wire;
 
 const NET: &str = "10.65.0.1/32";
 const THEIR_AS: Asn = Asn(64_999);
@@ -56,12 +56,12 @@ fn machine(prefix_len: u8) -> Vec<InterfaceAddress> {
 
 /// Why the route by this next hop is not used.
 fn refusal(wire: &mut Wire, peer: PeerId, next_hop: Ipv4Addr) -> Option<Ineligible> {
-    wire.say(peer, Say::Route(NET, vec![THEIR_AS], next_hop));
+    wire.send(peer, Update::reach([NET]).path(&[THEIR_AS], next_hop));
     standing(wire)
 }
 
 fn standing(wire: &Wire) -> Option<Ineligible> {
-    let rib = wire.speaker.rib();
+    let rib = wire.speaker().rib();
     let view = rib.lookup(Family::IPV4_UNICAST, prefix(NET));
     view.expect("the route is there").paths[0].ineligible
 }
@@ -83,7 +83,7 @@ fn first_as_of_another_is_unused_where_it_is_enforced() {
         let (mut config, mut peer) = (speaker_config(1), external());
         peer.as_path.enforce_first_as = enforce;
         config.peers.push(peer);
-        let done = wire.speaker.reconfigure(wire.now, config).expect("taken");
+        let done = wire.reconfigure(config).expect("taken");
         assert!(done.reset.is_empty() && done.later.is_empty(), "{done:?}");
         wire.settle();
         standing(wire)
@@ -95,7 +95,7 @@ fn first_as_of_another_is_unused_where_it_is_enforced() {
         (vec![other], refused),
         (vec![other, THEIR_AS], refused),
     ] {
-        wire.say(peer, Say::Route(NET, path.clone(), PEER));
+        wire.send(peer, Update::reach([NET]).path(&path, PEER));
         assert_eq!(enforce(&mut wire, true), expected, "{path:?}");
         assert_eq!(enforce(&mut wire, false), None, "{path:?}");
     }
@@ -109,7 +109,7 @@ fn first_as_of_internal_peers_is_not_enforced() {
     config.peers.push(peer);
     let mut wire = Wire::new(config);
     let peer = wire.connect(2, &open(2));
-    wire.say(peer, Say::Route(NET, vec![THEIR_AS], PEER));
+    wire.send(peer, Update::reach([NET]).path(&[THEIR_AS], PEER));
     assert_eq!(standing(&wire), None);
 }
 
@@ -118,14 +118,14 @@ fn change_of_addresses_evaluates_routes_again() {
     let (mut wire, peer) = session(external());
     let off_link = Some(Ineligible::NextHopOffLink);
     assert_eq!(refusal(&mut wire, peer, OFF_LINK), off_link);
-    wire.speaker.set_addresses(machine(8));
+    wire.speaker_mut().set_addresses(machine(8));
     wire.settle();
     assert_eq!(standing(&wire), None);
-    wire.speaker.set_addresses(machine(24));
+    wire.speaker_mut().set_addresses(machine(24));
     wire.settle();
     assert_eq!(standing(&wire), off_link);
     // Without a subnet that has the peer in it there is nothing to compare with.
-    wire.speaker.set_addresses(machine(32));
+    wire.speaker_mut().set_addresses(machine(32));
     wire.settle();
     assert_eq!(standing(&wire), None);
 }
@@ -168,7 +168,7 @@ fn internal_peer_may_name_any_next_hop_but_ours() {
     let peer = wire.connect(2, &open(2));
     assert_eq!(refusal(&mut wire, peer, OFF_LINK), None);
     assert_eq!(refusal(&mut wire, peer, OWN), Some(Ineligible::OwnNextHop));
-    wire.speaker.set_addresses(Vec::new());
+    wire.speaker_mut().set_addresses(Vec::new());
     wire.settle();
     assert_eq!(standing(&wire), None, "the address is no longer ours");
 }

@@ -1,16 +1,17 @@
 //! Who is waited for no longer after a restart of our own, although it was there before.
 
-use alloc::{collections::BTreeSet, vec};
-use core::{net::IpAddr, time::Duration};
+use std::collections::BTreeSet;
+use std::{net::IpAddr, time::Duration};
 
 use bgp_proto::{Notification, notification::cease};
+use bgp_speaker::{Restart, SpeakerConfig};
+use testkit::fixture::address;
+use testkit::{Received, Update};
 
-use super::fabric::address;
 use super::restarter::{V4, V6, WAIT, client, config, restarted, whole};
-use super::wire::{Heard, Say, Wire};
-use crate::{Restart, SpeakerConfig};
+use super::wire::Wire;
 
-const MARKERS: [Heard; 2] = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+const MARKERS: [Received; 2] = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
 
 /// The same as [`config`], whose range waits for nobody.
 fn unawaited() -> SpeakerConfig {
@@ -20,7 +21,7 @@ fn unawaited() -> SpeakerConfig {
 }
 
 fn waits_for(wire: &Wire) -> BTreeSet<IpAddr> {
-    wire.speaker.awaited().into_iter().flatten().collect()
+    wire.speaker().awaited().into_iter().flatten().collect()
 }
 
 /// As where the store tells that they have chosen other reflectors.
@@ -35,18 +36,18 @@ fn who_is_not_expected_is_not_waited_for_unless_it_comes() {
     });
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(2))].into());
     let three = wire.connect(3, &client(3));
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
-    assert_eq!(wire.hear(two), []);
+    assert_eq!(wire.received(two), []);
     whole(&mut wire, three);
     let told = [
-        Heard::Reach(vec!["10.65.0.3/32".into()]),
-        Heard::EndOfRib(V4),
-        Heard::EndOfRib(V6),
+        Received::Reach(vec!["10.65.0.3/32".into()]),
+        Received::EndOfRib(V4),
+        Received::EndOfRib(V6),
     ];
-    assert_eq!(wire.hear(two), told, "and nobody waits for client 4");
+    assert_eq!(wire.received(two), told, "and nobody waits for client 4");
 }
 
 #[test]
@@ -58,10 +59,9 @@ fn who_is_expected_no_more_is_waited_for_no_more() {
         let two = wire.connect(2, &client(2));
         whole(&mut wire, two);
         assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
-        let now = wire.now;
-        wire.speaker.reconfigure(now, config).expect("taken");
-        assert_eq!(wire.hear(two), MARKERS);
-        assert!(wire.speaker.deferred().is_empty());
+        wire.reconfigure(config).expect("taken");
+        assert_eq!(wire.received(two), MARKERS);
+        assert!(wire.speaker().deferred().is_empty());
     }
 }
 
@@ -72,16 +72,15 @@ fn who_is_there_is_waited_for_whatever_is_expected() {
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
     let three = wire.connect(3, &client(3));
-    let now = wire.now;
-    wire.speaker.reconfigure(now, unawaited()).expect("taken");
-    assert_eq!(wire.hear(two), []);
+    wire.reconfigure(unawaited()).expect("taken");
+    assert_eq!(wire.received(two), []);
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
     // Its connection breaks: it has not said that it stays away.
     wire.lose(three);
     assert_eq!(waits_for(&wire), [IpAddr::V4(address(3))].into());
     let three = wire.connect(3, &client(3));
     whole(&mut wire, three);
-    assert_eq!(wire.hear(two), MARKERS);
+    assert_eq!(wire.received(two), MARKERS);
 }
 
 #[test]
@@ -98,8 +97,8 @@ fn who_leaves_for_good_is_waited_for_no_more() {
         let two = wire.connect(2, &client(2));
         whole(&mut wire, two);
         let three = wire.connect(3, &client(3));
-        wire.say(three, Say::Notification(Notification::cease(subcode)));
+        wire.send(three, Notification::cease(subcode));
         let expected = if leaves { &MARKERS[..] } else { &[] };
-        assert_eq!(wire.hear(two), expected, "Cease/{subcode}");
+        assert_eq!(wire.received(two), expected, "Cease/{subcode}");
     }
 }

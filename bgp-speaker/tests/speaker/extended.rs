@@ -1,14 +1,19 @@
 //! Messages of up to 65,535 octets (RFC 8654): received where we offered them, sent where the peer did.
 
-use alloc::{vec, vec::Vec};
-
-use bgp_proto::{Capability, Family, MESSAGE_OCTETS_MAX, Open, RouteRefresh};
+use bgp_proto::{AttrCode, Capability, Family, MESSAGE_OCTETS_MAX, Open, RouteRefresh};
 use rib::PeerId;
+use testkit::fixture::{clients, open, speaker_config};
+use testkit::{OPTIONAL_TRANSITIVE, Raw, Received, Update};
 
-use super::fabric::{clients, speaker_config};
-use super::wire::{Heard, Say, Wire, open};
+use super::wire::{Wire, block};
 
 const NET: [&str; 1] = ["10.65.0.1/32"];
+
+/// Routes with some 5,000 octets of attributes.
+fn heavy(nets: &[&str]) -> Update {
+    let communities: Vec<u8> = (0..1_200_u32).flat_map(u32::to_be_bytes).collect();
+    Update::reach(nets).with(OPTIONAL_TRANSITIVE, AttrCode::Communities, &communities)
+}
 
 fn extended(number: usize) -> Open {
     let mut open = open(number);
@@ -34,15 +39,12 @@ fn reflector() -> (Wire, [PeerId; 3]) {
 fn many_routes_are_sent_in_as_few_messages_as_each_may_have() {
     let (mut wire, [source, long, short]) = reflector();
     for third in 0..8 {
-        wire.say(source, Say::Block(third));
+        wire.send(source, block(third));
     }
     let sizes = |wire: &mut Wire, peer| -> Vec<usize> {
-        wire.hear(peer);
-        wire.say(
-            peer,
-            Say::Refresh(RouteRefresh::request(Family::IPV4_UNICAST)),
-        );
-        wire.hear_sizes(peer)
+        wire.received(peer);
+        wire.send(peer, RouteRefresh::request(Family::IPV4_UNICAST));
+        wire.sizes(peer)
     };
     let (long, short) = (sizes(&mut wire, long), sizes(&mut wire, short));
     assert!(
@@ -60,27 +62,30 @@ fn many_routes_are_sent_in_as_few_messages_as_each_may_have() {
 #[test]
 fn a_route_too_long_for_a_peer_is_withdrawn_from_it() {
     let (mut wire, [source, long, short]) = reflector();
-    wire.say(source, Say::Reach(&NET));
-    let reach = [Heard::Reach(vec![NET[0].into()])];
-    assert_eq!(wire.hear(long), reach);
-    assert_eq!(wire.hear(short), reach);
-    wire.say(source, Say::Heavy(&NET));
-    assert_eq!(wire.hear(long), reach);
-    assert_eq!(wire.hear(short), [Heard::Unreach(vec![NET[0].into()])]);
+    wire.send(source, Update::reach(NET));
+    let reach = [Received::Reach(vec![NET[0].into()])];
+    assert_eq!(wire.received(long), reach);
+    assert_eq!(wire.received(short), reach);
+    wire.send(source, heavy(&NET));
+    assert_eq!(wire.received(long), reach);
+    assert_eq!(
+        wire.received(short),
+        [Received::Unreach(vec![NET[0].into()])]
+    );
     // Also from one that comes later and so never had it, which does no harm.
     let late = wire.connect(5, &open(5));
-    assert!(!wire.hear(late).contains(&reach[0]));
-    wire.say(source, Say::Reach(&NET));
-    assert_eq!(wire.hear(short), reach, "and told again when it fits");
+    assert!(!wire.received(late).contains(&reach[0]));
+    wire.send(source, Update::reach(NET));
+    assert_eq!(wire.received(short), reach, "and told again when it fits");
 }
 
 /// RFC 8654 §4: the capability advertises what its sender can receive.
 #[test]
 fn extended_update_is_accepted_from_a_peer_without_offer() {
     let (mut wire, [_, _, short]) = reflector();
-    wire.say(short, Say::Heavy(&NET));
+    wire.send(short, heavy(&NET));
     assert_eq!(wire.prefixes(), NET);
-    assert!(wire.hear(short).is_empty(), "the session stays up");
+    assert!(wire.received(short).is_empty(), "the session stays up");
 }
 
 #[test]
@@ -89,9 +94,9 @@ fn extended_update_is_refused_where_it_was_not_offered() {
     config.ranges.push(clients(1, 10));
     let mut wire = Wire::new(config);
     let peer = wire.connect(2, &extended(2));
-    wire.say(peer, Say::Heavy(&NET));
-    let heard = wire.hear(peer);
-    let Some(Heard::Notification(sent)) = heard.last() else {
+    wire.send(peer, heavy(&NET));
+    let heard = wire.received(peer);
+    let Some(Received::Notification(sent)) = heard.last() else {
         panic!("{heard:?}");
     };
     // RFC 4271 §6.1: the data is the length.
@@ -102,7 +107,9 @@ fn extended_update_is_refused_where_it_was_not_offered() {
 fn keepalive_never_has_more_octets_than_its_header() {
     let (mut wire, [source, ..]) = reflector();
     // RFC 8654 §4: a KEEPALIVE never grows.
-    wire.say(source, Say::Raw(4, &[0; 5000]));
-    let heard = wire.hear(source);
-    assert!(matches!(heard.last(), Some(Heard::Notification(n)) if (n.code, n.subcode) == (1, 2)));
+    wire.send(source, Raw(4, &[0; 5000]));
+    let heard = wire.received(source);
+    assert!(
+        matches!(heard.last(), Some(Received::Notification(n)) if (n.code, n.subcode) == (1, 2))
+    );
 }

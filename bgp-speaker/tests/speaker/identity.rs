@@ -1,16 +1,17 @@
 //! The speaker becomes another one: its AS, its BGP Identifier.
 
-use alloc::{format, string::String, vec, vec::Vec};
-use core::time::Duration;
+use std::time::Duration;
 
 use bgp_fsm::{GracefulRestartConfig, State};
 use bgp_proto::notification::{cease, code};
 use bgp_proto::{Asn, Capability, Family, Open, RouterId};
+use bgp_speaker::{PeerConfig, SpeakerConfig};
 use rib::Role;
+use testkit::fixture::{address, clients, graceful_open, neighbor, open, prefix, speaker_config};
+use testkit::{EndOfRib, Network, Received, Update};
 
-use super::fabric::{Fabric, address, clients, neighbor, prefix, speaker_config};
-use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{PeerConfig, Speaker, SpeakerConfig};
+use super::network;
+use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 const OTHER: Asn = Asn(64_999);
@@ -46,8 +47,7 @@ fn of_as(mut open: Open, asn: Asn) -> Open {
 }
 
 fn become_another(wire: &mut Wire, new: SpeakerConfig) -> Vec<String> {
-    let now = wire.now;
-    let done = wire.speaker.reconfigure(now, new).expect("taken");
+    let done = wire.reconfigure(new).expect("taken");
     wire.settle();
     assert!(done.added.is_empty() && done.removed.is_empty(), "{done:?}");
     done.reset
@@ -60,11 +60,11 @@ fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
     let graceful = |number| graceful_open(number, |_| {});
     let three = wire.connect(3, &graceful(3));
     let four = wire.connect(4, &graceful(4));
-    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
-    wire.say(three, Say::Reach(&["10.65.0.3/32", "10.65.0.33/32"]));
-    wire.say(four, Say::Reach(&["10.65.0.4/32"]));
-    wire.hear(two);
-    wire.hear(three);
+    wire.send(two, Update::reach(["10.65.0.2/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32", "10.65.0.33/32"]));
+    wire.send(four, Update::reach(["10.65.0.4/32"]));
+    wire.received(two);
+    wire.received(three);
     assert_eq!(
         become_another(&mut wire, config(OTHER, 1)),
         ["nodes-10.0.0.4", "n2", "n3"]
@@ -74,19 +74,19 @@ fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
     }
     let kept = ["10.65.0.3/32", "10.65.0.33/32", "10.65.0.4/32"];
     assert_eq!(wire.prefixes(), kept);
-    let [.., Heard::Notification(why)] = &wire.hear(two)[..] else {
+    let [.., Received::Notification(why)] = &wire.received(two)[..] else {
         panic!("it is told");
     };
     let changed = (code::CEASE, cease::OTHER_CONFIGURATION_CHANGE);
     assert_eq!((why.code, why.subcode), changed);
-    let heard = wire.hear(three);
+    let heard = wire.received(three);
     assert_eq!(heard, [], "a word would be the end: RFC 4724 §4.2");
 
     // Who has not heard of it yet is not let in, and nothing is lost by that.
     wire.try_connect(3, &graceful(3));
     assert_eq!(wire.prefixes(), kept);
     let three = wire.dial(3).expect("let in");
-    let [Heard::Open(told)] = &wire.hear(three)[..] else {
+    let [Received::Open(told)] = &wire.received(three)[..] else {
         panic!("its OPEN");
     };
     assert!(told.capabilities.contains(&Capability::FourOctetAsn(OTHER)));
@@ -94,8 +94,8 @@ fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
     let three = wire.connect(3, &of_as(graceful(3), OTHER));
     wire.connect(4, &of_as(graceful(4), OTHER));
     assert_eq!(wire.prefixes(), kept);
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
-    wire.say(three, Say::EndOfRib(V4));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
+    wire.send(three, EndOfRib(V4));
     assert_eq!(wire.prefixes(), ["10.65.0.3/32", "10.65.0.4/32"]);
 }
 
@@ -103,7 +103,7 @@ fn sessions_begin_again_with_the_new_name_and_routes_are_kept_meanwhile() {
 fn who_does_not_come_back_is_forgotten_in_time() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let three = wire.connect(3, &graceful_open(3, |_| {}));
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     become_another(&mut wire, config(OTHER, 1));
     assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
     wire.pass(61, &[]);
@@ -114,19 +114,19 @@ fn who_does_not_come_back_is_forgotten_in_time() {
 fn another_identifier_is_told_as_well_and_what_comes_later_is_taken() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let three = wire.connect(3, &graceful_open(3, |_| {}));
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     let seven = config(Asn(64_512), 7);
     assert_eq!(become_another(&mut wire, seven.clone()), ["n3"]);
-    wire.hear(three);
+    wire.received(three);
     let three = wire.dial(3).expect("let in");
-    let [Heard::Open(told)] = &wire.hear(three)[..] else {
+    let [Received::Open(told)] = &wire.received(three)[..] else {
         panic!("its OPEN");
     };
     assert_eq!(told.id, RouterId(address(7)));
     wire.lose(three);
     let three = wire.connect(3, &graceful_open(3, |_| {}));
     assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
-    assert_eq!(wire.speaker.config().cluster_id().0, address(7));
+    assert_eq!(wire.speaker().config().cluster_id().0, address(7));
 
     // The next reload is one like any other.
     let mut more = seven;
@@ -134,8 +134,7 @@ fn another_identifier_is_told_as_well_and_what_comes_later_is_taken() {
     five.session.local_id = RouterId(address(7));
     five.session.passive = true;
     more.peers.push(five);
-    let now = wire.now;
-    let done = wire.speaker.reconfigure(now, more).expect("taken");
+    let done = wire.reconfigure(more).expect("taken");
     wire.settle();
     assert_eq!((done.added, done.reset), (vec!["n5".into()], vec![]));
     assert_eq!(wire.state(three), State::Established);
@@ -167,12 +166,12 @@ fn a_mesh_takes_another_as_node_by_node_and_loses_no_route() {
     let was = Asn(64_512);
     let all = [1, 2, 3];
     let nodes = all.map(|number| (number, node(number, was, &all)));
-    let mut fabric = Fabric::new(nodes.into());
+    let mut fabric = network(nodes.into());
     for number in all {
         fabric.announce(number, &net(number));
     }
     fabric.advance(Duration::from_secs(20));
-    let whole = |fabric: &mut Fabric, asn: Asn| {
+    let whole = |fabric: &Network, asn: Asn| {
         for number in all {
             let rib = fabric.speaker(number).rib();
             for other in all {
@@ -183,49 +182,44 @@ fn a_mesh_takes_another_as_node_by_node_and_loses_no_route() {
             }
         }
     };
-    let up = |fabric: &mut Fabric, number| {
-        let peers = fabric.speaker(number).peers();
-        peers
-            .filter(|peer| peer.session.state() == State::Established)
-            .count()
-    };
     for asn in [OTHER, was] {
         for number in all {
-            let now = fabric.now;
+            let now = fabric.now();
             let new = node(number, asn, &all);
-            fabric.speaker(number).reconfigure(now, new).expect("taken");
+            fabric
+                .speaker_mut(number)
+                .reconfigure(now, new)
+                .expect("taken");
             for _ in 0..14 {
-                whole(&mut fabric, asn);
+                whole(&fabric, asn);
                 fabric.advance(Duration::from_millis(50));
             }
         }
         for _ in 0..600 {
-            whole(&mut fabric, asn);
+            whole(&fabric, asn);
             fabric.advance(Duration::from_millis(50));
         }
         for number in all {
-            assert_eq!(up(&mut fabric, number), 2);
+            assert_eq!(fabric.established(number).len(), 2);
         }
         // All are fresh by now: nobody waits for the end of a restart.
-        let mut speakers = fabric.speakers.values();
+        let mut speakers = all.iter().map(|number| fabric.speaker(*number));
         assert!(speakers.all(|speaker| speaker.peers().all(|peer| peer.stale_until.is_none())));
     }
 
     // One that comes now is a peer like any other.
     let more = [1, 2, 3, 4];
-    let now = fabric.now;
-    let mut fourth = Speaker::new(node(4, was, &more), 4);
-    fourth.start(now);
-    fabric.speakers.insert(4, fourth);
+    let now = fabric.now();
+    fabric.start(4, address(4).into(), node(4, was, &more));
     for number in all {
         let done = fabric
-            .speaker(number)
+            .speaker_mut(number)
             .reconfigure(now, node(number, was, &more));
         let done = done.expect("taken");
         assert_eq!((done.added.len(), done.reset.len()), (1, 0));
     }
     fabric.advance(Duration::from_secs(20));
-    assert_eq!(up(&mut fabric, 4), 3);
+    assert_eq!(fabric.established(4).len(), 3);
 }
 
 /// A peering may name its own AS of ours: it is none of its business then.
@@ -253,25 +247,25 @@ fn a_session_that_starts_over_for_what_it_settles_keeps_routes_too() {
         open
     };
     let three = wire.connect(3, &willing());
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     let mut longer = config(Asn(64_512), 1);
     longer.peers[1].session.extended_messages = true;
     assert_eq!(become_another(&mut wire, longer.clone()), ["n3"]);
     assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
     let three = wire.connect(3, &willing());
     assert_eq!(wire.prefixes(), ["10.65.0.3/32"]);
-    wire.say(three, Say::EndOfRib(V4));
+    wire.send(three, EndOfRib(V4));
     assert!(wire.prefixes().is_empty());
 
     // A peer of another AS is another peer, and a family that is not carried has no routes.
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     let mut fewer = longer.clone();
     fewer.peers[1].session.families = Family::IPV6_UNICAST.into();
     assert_eq!(become_another(&mut wire, fewer), ["n3"]);
     assert!(wire.prefixes().is_empty());
     become_another(&mut wire, longer.clone());
     let three = wire.connect(3, &willing());
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     longer.peers[1].session.peer_asn = bgp_fsm::PeerAs::Exactly(OTHER);
     assert_eq!(become_another(&mut wire, longer), ["n3"]);
     assert!(wire.prefixes().is_empty());
@@ -281,11 +275,11 @@ fn a_session_that_starts_over_for_what_it_settles_keeps_routes_too() {
 fn who_is_stopped_at_once_does_not_begin_again() {
     let mut wire = Wire::new(config(Asn(64_512), 1));
     let three = wire.connect(3, &open(3));
-    let now = wire.now;
-    let done = wire.speaker.reconfigure(now, config(OTHER, 1));
+    let now = wire.now();
+    let done = wire.reconfigure(config(OTHER, 1));
     assert_eq!(done.expect("taken").reset, ["n3"]);
     let why = bgp_proto::Notification::administrative_shutdown("enough");
-    wire.speaker.stop_all(now, &why);
+    wire.speaker_mut().stop_all(now, &why);
     wire.settle();
     assert_eq!(wire.state(three), State::Idle);
     assert!(wire.dial(3).is_err(), "it is down");

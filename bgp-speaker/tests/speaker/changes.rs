@@ -1,17 +1,17 @@
 //! The table of changes is what a living session sees of them, field by field.
 
-use alloc::{vec, vec::Vec};
-use core::net::IpAddr;
+use std::net::IpAddr;
 
 use bgp_fsm::{PeerAs, State};
 use bgp_proto::open::ExtendedNextHopEntry;
-use bgp_proto::{AddPathMode, Asn, AttrCode, AttrCodes, Capability, Family, Open, RouterId};
+use bgp_proto::{AddPathMode, Asn, Capability, Family, Open, RouterId};
+use bgp_speaker::keys::{Kind, Value};
+use bgp_speaker::{Effect, PEER_KEYS, PeerConfig, PeerKey, Reconfigured, SpeakerConfig, changes};
 use rib::{Policy, Role};
+use testkit::fixture::{address, neighbor, open, speaker_config};
+use testkit::{Received, Update};
 
-use super::fabric::{address, neighbor, speaker_config};
-use super::wire::{Heard, Say, Wire, open};
-use crate::keys::{Kind, Value};
-use crate::{Effect, PEER_KEYS, PeerConfig, PeerKey, Reconfigured, SpeakerConfig, changes};
+use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 
@@ -76,25 +76,24 @@ fn change_in_code(key: &str, peer: &mut PeerConfig) {
 }
 
 /// What the peer hears of a change, the reload's account of it, and what is left of its routes.
-fn flip(row: &PeerKey) -> (Vec<Heard>, Reconfigured, usize) {
+fn flip(row: &PeerKey) -> (Vec<Received>, Reconfigured, usize) {
     let mut wire = Wire::new(config(peer()));
     let two = wire.connect(2, &open(2));
     let three = wire.connect(3, &willing());
-    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
-    wire.hear(three);
+    wire.send(two, Update::reach(["10.65.0.2/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
+    wire.received(three);
     let mut new = peer();
     change(row, &mut new);
     assert!(row.differs(&peer(), &new), "{}", row.name);
-    let now = wire.now;
-    let done = wire.speaker.reconfigure(now, config(new)).expect("taken");
+    let done = wire.reconfigure(config(new)).expect("taken");
     wire.settle();
-    let heard = wire.hear(three);
+    let heard = wire.received(three);
     let stays = wire.state(three) == State::Established;
     assert_eq!(stays, row.effect < Effect::Renegotiated, "{}", row.name);
     // And back again: no session is lost that was not lost before.
     if stays {
-        let done = wire.speaker.reconfigure(now, config(peer()));
+        let done = wire.reconfigure(config(peer()));
         let done = done.expect("taken");
         assert!(done.reset.is_empty() && done.removed.is_empty());
         wire.settle();
@@ -109,8 +108,10 @@ fn the_table_is_what_a_living_session_sees() {
     for row in PEER_KEYS {
         let (heard, done, _) = flip(row);
         let field = row.name;
-        let asks = heard.iter().any(|heard| matches!(heard, Heard::Refresh(_)));
-        let tells = |heard: &Heard| matches!(heard, Heard::Reach(_) | Heard::Unreach(_));
+        let asks = heard
+            .iter()
+            .any(|heard| matches!(heard, Received::Refresh(_)));
+        let tells = |heard: &Received| matches!(heard, Received::Reach(_) | Received::Unreach(_));
         let told = heard.iter().any(tells);
         match row.effect {
             Effect::Live | Effect::Reevaluated => assert_eq!(heard, [], "{field}"),
@@ -127,7 +128,7 @@ fn the_table_is_what_a_living_session_sees() {
                 let ended = done.reset.len() + done.removed.len();
                 assert_eq!(ended, 1, "{field}: {done:?}");
                 assert!(
-                    matches!(heard[..], [Heard::Notification(_)]),
+                    matches!(heard[..], [Received::Notification(_)]),
                     "{field}: {heard:?}"
                 );
             }
@@ -152,7 +153,7 @@ fn what_the_peer_does_not_offer_ends_no_session() {
             "asn" => new.session.peer_asn = PeerAs::Exactly(Asn(64_512)),
             _ => change(row, &mut new),
         }
-        let done = wire.speaker.reconfigure(wire.now, config(new));
+        let done = wire.reconfigure(config(new));
         assert_eq!(done.expect("taken").later, ["n3"], "{}", row.name);
         assert_eq!(wire.state(three), State::Established, "{}", row.name);
     }
@@ -163,8 +164,9 @@ fn a_source_that_is_the_one_in_use_changes_nothing() {
     let mut wire = Wire::new(config(peer()));
     let three = wire.connect(3, &open(3));
     for local in [Some(IpAddr::V4(address(1))), None] {
-        let new = PeerConfig { local, ..peer() };
-        let done = wire.speaker.reconfigure(wire.now, config(new));
+        let mut new = peer();
+        new.local = local;
+        let done = wire.reconfigure(config(new));
         assert_eq!(done, Ok(Reconfigured::default()));
     }
     assert_eq!(wire.state(three), State::Established);
@@ -176,20 +178,4 @@ fn keys_that_differ_are_listed() {
     (new.import, new.session.hold_time_s) = (Policy::RejectAll, 30);
     let keys: Vec<&str> = changes(&peer(), &new).map(|row| row.name).collect();
     assert_eq!(keys, ["hold_time", "import"]);
-}
-
-#[test]
-fn keys_of_attributes_allow_them_to_external_peers() {
-    let keys = [
-        ("aigp", AttrCode::Aigp),
-        ("tunnel_encapsulation", AttrCode::TunnelEncapsulation),
-        ("prefix_sid", AttrCode::PrefixSid),
-    ];
-    for (name, code) in keys {
-        let mut peer = peer();
-        assert_eq!(peer.domain(), AttrCodes::NONE);
-        let key = PEER_KEYS.iter().find(|key| key.name == name);
-        change(key.expect("a key"), &mut peer);
-        assert_eq!(peer.domain(), [code].into_iter().collect(), "{name}");
-    }
 }

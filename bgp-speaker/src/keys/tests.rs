@@ -1,19 +1,22 @@
 //! The table of keys is whole, and what it reads and prints is the same.
 
 use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
-use core::fmt::Debug;
+use core::{fmt::Debug, net::Ipv4Addr};
 
 use bgp_fsm::PeerAs;
-use bgp_proto::{Asn, Family};
+use bgp_proto::{Asn, AttrCode, AttrCodes, Family, RouterId};
 use proptest::prelude::*;
 use rib::{AsPathChecks, Role, SendPaths};
 
-use super::fabric::speaker_config;
 use crate::keys::{Fallback, Given, Invalid, Kind, Place, RANGE_KEYS, Value};
-use crate::{PEER_KEYS, PeerConfig, PeerKey, no_policy};
+use crate::{PEER_KEYS, PeerConfig, PeerKey, SpeakerConfig, no_policy};
+
+fn speaker() -> SpeakerConfig {
+    SpeakerConfig::new(Asn(64512), RouterId(Ipv4Addr::new(10, 0, 0, 1)))
+}
 
 fn vacant() -> PeerConfig {
-    speaker_config(1).vacant()
+    speaker().vacant()
 }
 
 fn peer(keys: &[(&str, Value)]) -> (PeerConfig, Vec<Invalid>) {
@@ -21,7 +24,7 @@ fn peer(keys: &[(&str, Value)]) -> (PeerConfig, Vec<Invalid>) {
         .iter()
         .map(|(key, value)| (String::from(*key).into(), value.clone().into()));
     let mut faults = vec![];
-    let peer = speaker_config(1).peer(&Given::new(0..0, given.collect()), &mut faults);
+    let peer = speaker().peer(&Given::new(0..0, given.collect()), &mut faults);
     (peer, faults)
 }
 
@@ -245,4 +248,23 @@ fn secret_is_shown_nowhere() {
     let value = Value::list(["hush"]);
     let given = Given::from([("password", "hush".into())]);
     assert!(!format!("{peer:?}{value:?}{given:?}").contains("hush"));
+}
+
+#[test]
+fn keys_of_attributes_allow_them_to_external_peers() {
+    let keys = [
+        ("aigp", AttrCode::Aigp),
+        ("tunnel_encapsulation", AttrCode::TunnelEncapsulation),
+        ("prefix_sid", AttrCode::PrefixSid),
+    ];
+    for (name, code) in keys {
+        let mut peer = vacant();
+        assert_eq!(peer.domain(), AttrCodes::NONE);
+        let key = PEER_KEYS.iter().find(|key| key.name == name);
+        let mut faults = vec![];
+        key.expect("a key")
+            .set(&mut peer, &Value::Flag(true).into(), &mut faults);
+        assert_eq!(faults, [], "{name}");
+        assert_eq!(peer.domain(), [code].into_iter().collect(), "{name}");
+    }
 }

@@ -1,16 +1,15 @@
 //! Whatever peers do, nothing that only time can end is kept for ever.
 
-use alloc::vec::Vec;
-
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::{Family, GracefulRestart, Notification, RefreshSubtype, RouteRefresh};
+use bgp_speaker::limits::{REFRESH_MAX, STALE_PATHS_MAX};
+use bgp_speaker::{LimitAction, PrefixLimit, SpeakerConfig};
 use proptest::prelude::*;
 use rib::PeerId;
+use testkit::fixture::{clients, graceful_open, speaker_config};
+use testkit::{EndOfRib, Message, Update};
 
-use super::fabric::{clients, speaker_config};
-use super::wire::{Say, Wire, graceful_open};
-use crate::limits::{REFRESH_MAX, STALE_PATHS_MAX};
-use crate::{LimitAction, PrefixLimit, SpeakerConfig};
+use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 const NETS: [&str; 3] = ["10.65.0.1/32", "10.65.0.2/32", "10.65.0.3/32"];
@@ -68,9 +67,9 @@ fn config() -> SpeakerConfig {
 
 fn run(wire: &mut Wire, number: usize, op: &Op) {
     let peer = wire.peer(number);
-    let say = |wire: &mut Wire, say| {
+    let send = |wire: &mut Wire, message: &dyn Message| {
         if let Some(peer) = peer.filter(|&peer| wire.is_open(peer)) {
-            wire.say(peer, say);
+            wire.send(peer, message);
         }
     };
     match op {
@@ -94,24 +93,24 @@ fn run(wire: &mut Wire, number: usize, op: &Op) {
                 wire.lose(peer);
             }
         }
-        Op::Reach(n) => say(wire, Say::Reach(&NETS[..*n])),
-        Op::Unreach(n) => say(wire, Say::Unreach(&NETS[..*n])),
-        Op::EndOfRib => say(wire, Say::EndOfRib(V4)),
+        Op::Reach(n) => send(wire, &Update::reach(&NETS[..*n])),
+        Op::Unreach(n) => send(wire, &Update::unreach(&NETS[..*n])),
+        Op::EndOfRib => send(wire, &EndOfRib(V4)),
         Op::Border(begin) => {
             let subtype = if *begin {
                 RefreshSubtype::Begin
             } else {
                 RefreshSubtype::End
             };
-            say(
+            send(
                 wire,
-                Say::Refresh(RouteRefresh {
+                &RouteRefresh {
                     family: V4,
                     subtype,
-                }),
+                },
             );
         }
-        Op::Cease(subcode) => say(wire, Say::Notification(Notification::cease(*subcode))),
+        Op::Cease(subcode) => send(wire, &Notification::cease(*subcode)),
         Op::Pass(seconds) => wire.pass(u64::from(*seconds), &[]),
     }
 }
@@ -126,17 +125,17 @@ proptest! {
         let mut wire = Wire::new(config());
         for (number, op) in &ops {
             run(&mut wire, *number, op);
-            let over = wire.speaker.peers().filter(|peer| peer.dynamic).count();
+            let over = wire.speaker().peers().filter(|peer| peer.dynamic).count();
             prop_assert!(over <= 3, "the limit of the range");
         }
         let longest = STALE_PATHS_MAX.max(REFRESH_MAX).as_secs().max(u64::from(REST_S));
         // The OPEN that never comes is waited for the longest.
         wire.pass(bgp_fsm::limits::OPEN_HOLD.as_secs() + 90 + longest + 60, &[]);
-        let left: Vec<PeerId> = wire.speaker.peers().map(|peer| peer.id).collect();
+        let left: Vec<PeerId> = wire.speaker().peers().map(|peer| peer.id).collect();
         prop_assert!(left.is_empty(), "{left:?}");
         prop_assert!(wire.prefixes().is_empty());
-        let stats = wire.speaker.rib().stats();
+        let stats = wire.speaker().rib().stats();
         prop_assert_eq!((stats.paths, stats.attribute_sets), (0, 0));
-        prop_assert_eq!(wire.speaker.poll_timeout(), None);
+        prop_assert_eq!(wire.speaker().poll_timeout(), None);
     }
 }

@@ -1,15 +1,17 @@
 //! A new configuration under sessions that stay up.
 
-use alloc::{collections::BTreeSet, format, string::String, vec, vec::Vec};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use bgp_fsm::State;
 use bgp_proto::{Attributes, Capability, Family, Open, RouteRefresh};
+use bgp_speaker::{Input, LimitAction, PeerConfig, PrefixLimit, Reconfigured, SpeakerConfig};
 use proptest::prelude::*;
 use rib::{Budget, NextHopMode, PeerId, Policy, PrefixRange, Progress, Role};
+use testkit::fixture::{address, clients, graceful_open, neighbor, open, prefix, speaker_config};
+use testkit::{Received, Update};
 
-use super::fabric::{clients, neighbor, prefix, speaker_config};
-use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{Input, LimitAction, PeerConfig, PrefixLimit, Reconfigured, SpeakerConfig};
+use super::wire::{Wire, block};
 
 const V4: Family = Family::IPV4_UNICAST;
 const FOUR: [&str; 4] = [
@@ -40,8 +42,7 @@ fn connected(edit: impl FnOnce(&mut PeerConfig)) -> (Wire, PeerId, PeerId) {
 }
 
 fn reload(wire: &mut Wire, new: SpeakerConfig) -> (Vec<String>, Vec<String>) {
-    let now = wire.now;
-    let done = wire.speaker.reconfigure(now, new).expect("taken");
+    let done = wire.reconfigure(new).expect("taken");
     wire.settle();
     assert!(done.added.is_empty());
     (done.removed, done.reset)
@@ -52,44 +53,49 @@ fn gently(wire: &mut Wire, new: SpeakerConfig) {
     assert_eq!(reload(wire, new), (vec![], vec![]));
 }
 
-fn asked() -> Heard {
-    Heard::Refresh(RouteRefresh::request(V4))
+fn asked() -> Received {
+    Received::Refresh(RouteRefresh::request(V4))
 }
 
 #[test]
 fn an_export_policy_gives_and_takes_under_a_living_session() {
     let (mut wire, two, three) = connected(|_| {});
-    wire.say(two, Say::Reach(&FOUR));
-    wire.hear(three);
+    wire.send(two, Update::reach(FOUR));
+    wire.received(three);
     gently(&mut wire, config(|peer| peer.export = Policy::RejectAll));
     let all: Vec<String> = FOUR.iter().map(|&net| net.into()).collect();
-    assert_eq!(wire.hear(three), [Heard::Unreach(all.clone())]);
-    assert!(wire.hear(two).is_empty(), "no business of the others");
-    wire.say(two, Say::Unreach(&FOUR[3..]));
-    let heard = wire.hear(three);
+    assert_eq!(wire.received(three), [Received::Unreach(all.clone())]);
+    assert!(wire.received(two).is_empty(), "no business of the others");
+    wire.send(two, Update::unreach(&FOUR[3..]));
+    let heard = wire.received(three);
     assert!(
-        heard.iter().all(|heard| matches!(heard, Heard::Unreach(_))),
+        heard
+            .iter()
+            .all(|heard| matches!(heard, Received::Unreach(_))),
         "{heard:?}"
     );
     gently(&mut wire, config(|_| {}));
-    let heard = wire.hear(three);
+    let heard = wire.received(three);
     // It may be told to forget what it does not hold.
     assert!(
-        heard.ends_with(&[Heard::Reach(all[..3].to_vec())]),
+        heard.ends_with(&[Received::Reach(all[..3].to_vec())]),
         "{heard:?}"
     );
-    wire.say(two, Say::Reach(&FOUR[3..]));
-    assert_eq!(wire.hear(three), [Heard::Reach(all[3..].to_vec())]);
+    wire.send(two, Update::reach(&FOUR[3..]));
+    assert_eq!(wire.received(three), [Received::Reach(all[3..].to_vec())]);
     assert_eq!(wire.state(three), State::Established);
 }
 
 #[test]
 fn another_next_hop_is_told_with_all_routes() {
     let (mut wire, two, three) = connected(|_| {});
-    wire.say(two, Say::Reach(&FOUR[..1]));
-    wire.hear(three);
+    wire.send(two, Update::reach(&FOUR[..1]));
+    wire.received(three);
     gently(&mut wire, config(|peer| peer.next_hop = NextHopMode::Own));
-    assert_eq!(wire.hear(three), [Heard::Reach(vec![FOUR[0].into()])]);
+    assert_eq!(
+        wire.received(three),
+        [Received::Reach(vec![FOUR[0].into()])]
+    );
 }
 
 #[test]
@@ -101,33 +107,34 @@ fn an_import_policy_judges_what_has_been_sent_before() {
         .retain(|c| *c != Capability::RouteRefresh);
     let two = wire.connect(2, &open(2));
     let three = wire.connect(3, &plain);
-    wire.say(three, Say::Reach(&FOUR));
-    wire.hear(two);
+    wire.send(three, Update::reach(FOUR));
+    wire.received(two);
     gently(&mut wire, config(|peer| peer.import = Policy::RejectAll));
     assert!(wire.prefixes().is_empty());
     let all: Vec<String> = FOUR.iter().map(|&net| net.into()).collect();
-    assert_eq!(wire.hear(two), [Heard::Unreach(all.clone())]);
+    assert_eq!(wire.received(two), [Received::Unreach(all.clone())]);
     gently(&mut wire, config(|_| {}));
     assert_eq!(wire.prefixes(), FOUR);
-    assert_eq!(wire.hear(two), [Heard::Reach(all)]);
-    assert!(wire.hear(three).is_empty(), "nothing is asked for");
+    assert_eq!(wire.received(two), [Received::Reach(all)]);
+    assert!(wire.received(three).is_empty(), "nothing is asked for");
 }
 
 #[test]
 fn range_is_evaluated_again_in_bites_and_without_messages() {
     let (mut wire, two, three) = connected(|_| {});
-    wire.say(two, Say::Block(1));
-    wire.hear(three);
+    wire.send(two, block(1));
+    wire.received(three);
     let range = PrefixRange::inside("0.0.0.0/0".parse().expect("a prefix"));
     let input = Input::Reevaluate { family: V4, range };
-    wire.speaker.handle(wire.now, input);
+    let now = wire.now();
+    wire.speaker_mut().handle(now, input);
     let mut bites = 1;
-    while wire.speaker.run(wire.now, Budget(10)) == Progress::More {
+    while wire.speaker_mut().run(now, Budget(10)) == Progress::More {
         bites += 1;
     }
     // 250 routes, a unit each; a bite may exceed its budget by the routes of one unit's prefixes.
     assert!((13..=50).contains(&bites), "{bites} bites");
-    assert!(wire.hear(two).is_empty() && wire.hear(three).is_empty());
+    assert!(wire.received(two).is_empty() && wire.received(three).is_empty());
     assert_eq!(wire.prefixes().len(), 250);
 }
 
@@ -138,7 +145,7 @@ fn a_peer_that_restarts_meanwhile_keeps_its_routes() {
     };
     let mut wire = Wire::new(config(graceful));
     let three = wire.connect(3, &graceful_open(3, |_| {}));
-    wire.say(three, Say::Reach(&FOUR));
+    wire.send(three, Update::reach(FOUR));
     wire.lose(three);
     gently(&mut wire, config(graceful));
     assert_eq!(wire.prefixes(), FOUR);
@@ -175,12 +182,12 @@ fn a_greater_limit_lets_in_what_was_refused() {
         }
     };
     let (mut wire, _, three) = connected(limit(2));
-    wire.say(three, Say::Reach(&FOUR));
+    wire.send(three, Update::reach(FOUR));
     assert_eq!(wire.prefixes().len(), 2);
-    wire.hear(three);
+    wire.received(three);
     gently(&mut wire, config(limit(4)));
-    assert!(wire.hear(three).contains(&asked()));
-    wire.say(three, Say::Reach(&FOUR));
+    assert!(wire.received(three).contains(&asked()));
+    wire.send(three, Update::reach(FOUR));
     assert_eq!(wire.prefixes(), FOUR);
 }
 
@@ -189,9 +196,9 @@ fn a_range_changes_around_its_clients() {
     let mut wire = Wire::new(config(|_| {}));
     let two = wire.connect(2, &open(2));
     let client = wire.connect(7, &open(7));
-    wire.say(two, Say::Reach(&FOUR[..1]));
-    wire.hear(client);
-    let change = |edit: &dyn Fn(&mut crate::RangeConfig)| {
+    wire.send(two, Update::reach(&FOUR[..1]));
+    wire.received(client);
+    let change = |edit: &dyn Fn(&mut bgp_speaker::RangeConfig)| {
         let mut new = config(|_| {});
         edit(&mut new.ranges[0]);
         new
@@ -199,10 +206,13 @@ fn a_range_changes_around_its_clients() {
     gently(&mut wire, change(&|range| range.limit = 1));
     assert!(wire.dial(8).is_err(), "full now");
     gently(&mut wire, change(&|range| range.name = "others".into()));
-    assert_eq!(wire.speaker.peer_name(client), "others-10.0.0.7");
+    assert_eq!(wire.speaker().peer_name(client), "others-10.0.0.7");
     let deny = change(&|range| range.template.export = Policy::RejectAll);
     gently(&mut wire, deny.clone());
-    assert_eq!(wire.hear(client), [Heard::Unreach(vec![FOUR[0].into()])]);
+    assert_eq!(
+        wire.received(client),
+        [Received::Unreach(vec![FOUR[0].into()])]
+    );
     // Another range beside it, which comes first, changes nothing.
     let mut more = deny;
     let mut other = clients(1, 5);
@@ -227,13 +237,13 @@ fn a_range_changes_around_its_clients() {
 fn a_client_of_a_range_becomes_a_neighbor_and_back() {
     let mut wire = Wire::new(config(|_| {}));
     let client = wire.connect(7, &open(7));
-    wire.say(client, Say::Reach(&FOUR));
+    wire.send(client, Update::reach(FOUR));
     let mut named = config(|_| {});
     let mut peer = neighbor(1, 7, Role::Client);
     peer.session.passive = true;
     named.peers.push(peer);
     let is_dynamic = |wire: &Wire| {
-        let mut peers = wire.speaker.peers();
+        let mut peers = wire.speaker().peers();
         let peer = peers.find(|peer| peer.id == client).expect("there");
         (peer.dynamic, peer.session.state())
     };
@@ -266,6 +276,14 @@ fn a_client_of_a_range_comes_while_the_configuration_changes() {
     assert!(wire.is_open(client));
 }
 
+/// A connection of client 7 that nothing has been read from yet.
+fn accept(wire: &mut Wire) -> Option<PeerId> {
+    let [local, remote] = [1, 7].map(|number| SocketAddr::from((address(number), 179)));
+    let now = wire.now();
+    let accepted = wire.speaker_mut().accept(now, local, remote).ok()?;
+    Some(accepted.0)
+}
+
 /// A client that was told to go and does not read that comes again by another connection: it has
 /// its address for itself, whatever is configured meanwhile.
 #[test]
@@ -274,14 +292,13 @@ fn who_does_not_read_its_end_is_not_ended_twice() {
     let former = wire.connect(7, &open(7));
     let mut none = config(|_| {});
     none.ranges.clear();
-    let now = wire.now;
-    let take = |wire: &mut Wire, new| wire.speaker.reconfigure(now, new).expect("taken");
+    let take = |wire: &mut Wire, new| wire.reconfigure(new).expect("taken");
     assert_eq!(take(&mut wire, none).removed, ["nodes-10.0.0.7"]);
     assert_eq!(take(&mut wire, config(|_| {})), Reconfigured::default());
-    let (again, _) = wire.accept(7).expect("room");
+    let again = accept(&mut wire).expect("room");
     assert_ne!(again, former);
     assert_eq!(take(&mut wire, config(|_| {})), Reconfigured::default());
-    let second = wire.accept(7).ok().map(|(peer, _)| peer);
+    let second = accept(&mut wire);
     assert_eq!(second, Some(again), "one peer at an address");
 }
 
@@ -297,7 +314,7 @@ fn a_client_goes_from_range_to_range() {
     new.ranges.push(own);
     gently(&mut wire, new);
     assert_eq!(wire.state(client), State::Established);
-    assert_eq!(wire.speaker.peer_name(client), "own-10.0.0.7");
+    assert_eq!(wire.speaker().peer_name(client), "own-10.0.0.7");
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -335,7 +352,8 @@ fn own(wire: &mut Wire, number: u8, there: bool) {
         attributes,
         interface: None,
     };
-    wire.speaker.handle(wire.now, input);
+    let now = wire.now();
+    wire.speaker_mut().handle(now, input);
 }
 
 proptest! {
@@ -349,10 +367,10 @@ proptest! {
         let (mut held, mut wanted) = (BTreeSet::<String>::new(), BTreeSet::new());
         let (mut export, mut next_hop) = (Policy::AcceptAll, NextHopMode::Auto);
         let hear = |wire: &mut Wire, held: &mut BTreeSet<String>| {
-            for heard in wire.hear_now(three) {
+            for heard in wire.received_so_far(three) {
                 match heard {
-                    Heard::Reach(nets) => held.extend(nets),
-                    Heard::Unreach(nets) => nets.iter().for_each(|net| { held.remove(net); }),
+                    Received::Reach(nets) => held.extend(nets),
+                    Received::Unreach(nets) => nets.iter().for_each(|net| { held.remove(net); }),
                     _ => {}
                 }
             }
@@ -374,16 +392,16 @@ proptest! {
                         Op::NextHop(true) => next_hop = NextHopMode::Own,
                         _ => next_hop = NextHopMode::Auto,
                     }
-                    let now = wire.now;
                     let new = config(|peer| (peer.export, peer.next_hop) = (export.clone(), next_hop));
-                    let done = wire.speaker.reconfigure(now, new).expect("taken");
+                    let done = wire.reconfigure(new).expect("taken");
                     prop_assert!(done.reset.is_empty() && done.removed.is_empty());
                 }
-                Op::Refresh => wire.say_only(three, &Say::Refresh(RouteRefresh::request(V4))),
+                Op::Refresh => wire.send_only(three, RouteRefresh::request(V4)),
                 Op::Run(prefixes) => {
-                    let _ = wire.speaker.run(wire.now, Budget(prefixes));
+                    let now = wire.now();
+                    let _ = wire.speaker_mut().run(now, Budget(prefixes));
                 }
-                Op::Read(octets) => wire.write_some(three, octets),
+                Op::Read(octets) => wire.take_some(three, octets),
                 Op::Settle => {
                     wire.settle();
                     hear(&mut wire, &mut held);

@@ -1,14 +1,14 @@
 //! Clusters of a reflector's clients (RFC 4456 §7): each client may be in another.
 
-use alloc::vec;
-use core::net::Ipv4Addr;
+use std::net::Ipv4Addr;
 
 use bgp_proto::{ClusterId, Family};
+use bgp_speaker::{Reconfigured, SpeakerConfig};
 use rib::{Ineligible, PeerId, Role};
+use testkit::fixture::{neighbor, open, prefix, speaker_config};
+use testkit::{Received, Update};
 
-use super::fabric::{neighbor, prefix, speaker_config};
-use super::wire::{Heard, Say, Wire, open};
-use crate::{Reconfigured, SpeakerConfig};
+use super::wire::Wire;
 
 const V4: Family = Family::IPV4_UNICAST;
 
@@ -43,15 +43,15 @@ fn connected(third: u8) -> (Wire, [PeerId; 3]) {
 #[test]
 fn a_reflected_route_names_the_cluster_it_comes_from_and_the_one_it_goes_to() {
     let (mut wire, [two, three, four]) = connected(3);
-    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
-    assert_eq!(wire.hear_clusters(three), [vec![cluster(3), cluster(1)]]);
-    assert_eq!(wire.hear_clusters(four), [vec![cluster(1)]]);
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
-    assert_eq!(wire.hear_clusters(two), [vec![cluster(1), cluster(3)]]);
-    assert_eq!(wire.hear_clusters(four), [vec![cluster(3)]]);
-    wire.say(four, Say::Reach(&["10.65.0.4/32"]));
-    assert_eq!(wire.hear_clusters(two), [vec![cluster(1)]]);
-    assert_eq!(wire.hear_clusters(three), [vec![cluster(3)]]);
+    wire.send(two, Update::reach(["10.65.0.2/32"]));
+    assert_eq!(wire.cluster_lists(three), [vec![cluster(3), cluster(1)]]);
+    assert_eq!(wire.cluster_lists(four), [vec![cluster(1)]]);
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
+    assert_eq!(wire.cluster_lists(two), [vec![cluster(1), cluster(3)]]);
+    assert_eq!(wire.cluster_lists(four), [vec![cluster(3)]]);
+    wire.send(four, Update::reach(["10.65.0.4/32"]));
+    assert_eq!(wire.cluster_lists(two), [vec![cluster(1)]]);
+    assert_eq!(wire.cluster_lists(three), [vec![cluster(3)]]);
 }
 
 /// RFC 4456 §8, for every cluster that is ours.
@@ -63,10 +63,10 @@ fn a_route_that_has_been_in_any_cluster_of_ours_is_no_use() {
         (vec![cluster(7)], true),
     ] {
         let (mut wire, [_, _, four]) = connected(3);
-        wire.say(four, Say::ReachVia(&["10.65.0.4/32"], list.clone()));
+        wire.send(four, Update::reach(["10.65.0.4/32"]).clusters(&list));
         let nets = wire.prefixes();
         assert_eq!(nets.len(), usize::from(used), "{list:?}");
-        let view = wire.speaker.rib().lookup(V4, prefix("10.65.0.4/32"));
+        let view = wire.speaker().rib().lookup(V4, prefix("10.65.0.4/32"));
         let reason = view.expect("kept").paths[0].ineligible;
         assert_eq!(reason, (!used).then_some(Ineligible::ClusterLoop));
     }
@@ -75,47 +75,48 @@ fn a_route_that_has_been_in_any_cluster_of_ours_is_no_use() {
 #[test]
 fn a_cluster_that_is_joined_later_counts_from_then_on() {
     let (mut wire, [two, _, four]) = connected(3);
-    wire.say(four, Say::ReachVia(&["10.65.0.4/32"], vec![cluster(7)]));
+    wire.send(
+        four,
+        Update::reach(["10.65.0.4/32"]).clusters(&[cluster(7)]),
+    );
     assert_eq!(wire.prefixes().len(), 1);
-    wire.hear(two);
-    wire.hear(four);
-    let now = wire.now;
-    let done = wire.speaker.reconfigure(now, config(7)).expect("taken");
+    wire.received(two);
+    wire.received(four);
+    let done = wire.reconfigure(config(7)).expect("taken");
     assert_eq!(done, Reconfigured::default());
     assert!(wire.prefixes().is_empty());
     assert_eq!(
-        wire.hear(two),
-        [Heard::Unreach(vec!["10.65.0.4/32".into()])]
+        wire.received(two),
+        [Received::Unreach(vec!["10.65.0.4/32".into()])]
     );
 }
 
 #[test]
 fn routes_are_told_by_the_clusters_of_now() {
     let (mut wire, [two, three, four]) = connected(3);
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
-    wire.hear(two);
-    wire.hear(four);
-    let now = wire.now;
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
+    wire.received(two);
+    wire.received(four);
     let mut new = config(8);
     new.cluster_id = Some(cluster(9));
-    let done = wire.speaker.reconfigure(now, new.clone()).expect("taken");
+    let done = wire.reconfigure(new.clone()).expect("taken");
     assert_eq!(done, Reconfigured::default(), "all sessions stay");
     // By the new group, and as what has come from another cluster.
-    let last = |wire: &mut Wire, peer| wire.hear_clusters(peer).pop();
+    let last = |wire: &mut Wire, peer| wire.cluster_lists(peer).pop();
     assert_eq!(last(&mut wire, two), Some(vec![cluster(9), cluster(8)]));
     assert_eq!(last(&mut wire, four), Some(vec![cluster(8)]));
     // A client no more: what it says goes to clients alone.
     new.peers[1].role = Role::Internal;
     new.peers[1].cluster_id = None;
-    let done = wire.speaker.reconfigure(now, new).expect("taken");
+    let done = wire.reconfigure(new).expect("taken");
     assert_eq!(done, Reconfigured::default());
     assert_eq!(
-        wire.hear(four),
-        [Heard::Unreach(vec!["10.65.0.3/32".into()])]
+        wire.received(four),
+        [Received::Unreach(vec!["10.65.0.3/32".into()])]
     );
     assert_eq!(last(&mut wire, two), Some(vec![cluster(9)]));
-    wire.hear(three);
-    wire.say(four, Say::Reach(&["10.65.0.4/32"]));
-    let told = |heard: &Heard| matches!(heard, Heard::Reach(_));
-    assert!(!wire.hear(three).iter().any(told));
+    wire.received(three);
+    wire.send(four, Update::reach(["10.65.0.4/32"]));
+    let told = |heard: &Received| matches!(heard, Received::Reach(_));
+    assert!(!wire.received(three).iter().any(told));
 }

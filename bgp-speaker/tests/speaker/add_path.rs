@@ -1,15 +1,16 @@
 //! Several paths of a prefix (RFC 7911), from clients through a reflector to a client.
 
-use alloc::{format, string::String, vec, vec::Vec};
-use core::net::IpAddr;
-use core::time::Duration;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::{Family, FamilySet};
+use bgp_speaker::{RangeConfig, Reconfigured, SpeakerConfig};
 use rib::{PeerId, Policy, Role, SendPaths};
+use testkit::Network;
+use testkit::fixture::{address, clients, neighbor, prefix, speaker_config};
 
-use super::fabric::{Fabric, address, clients, neighbor, prefix, speaker_config};
-use crate::{RangeConfig, Reconfigured, SpeakerConfig};
+use super::network;
 
 const SOON: Duration = Duration::from_secs(30);
 const FAMILY: Family = Family::IPV4_UNICAST;
@@ -41,19 +42,19 @@ fn client(number: usize) -> SpeakerConfig {
 }
 
 /// Speaker 1 reflects between its clients 2 to 5.
-fn fabric(send: SendPaths) -> Fabric {
+fn fabric(send: SendPaths) -> Network {
     let mut reflector = speaker_config(1);
     reflector.ranges.push(range(send));
     let mut configs = vec![(1, reflector)];
     configs.extend((2..=5).map(|number| (number, client(number))));
-    let mut fabric = Fabric::new(configs);
+    let mut fabric = network(configs);
     fabric.advance(SOON);
-    assert_eq!(fabric.established(1), 4);
+    assert_eq!(fabric.established(1).len(), 4);
     fabric
 }
 
 /// The speakers whose paths to a prefix a speaker has been sent.
-fn sources(fabric: &mut Fabric, number: usize, net: &str) -> Vec<usize> {
+fn sources(fabric: &Network, number: usize, net: &str) -> Vec<usize> {
     let speaker = fabric.speaker(number);
     let view = speaker.rib().lookup(FAMILY, prefix(net));
     let mut paths = view.map(|view| view.paths).unwrap_or_default();
@@ -80,20 +81,20 @@ fn a_client_is_sent_the_paths_of_all_others() {
         fabric.announce(number, NET);
     }
     fabric.advance(SOON);
-    assert_eq!(sources(&mut fabric, 5, NET), [2, 3, 4]);
-    assert_eq!(sources(&mut fabric, 4, NET), [2, 3], "not its own");
-    assert_eq!(sources(&mut fabric, 3, NET), [2], "the best alone");
-    assert_eq!(sources(&mut fabric, 2, NET), [], "the best is its own");
+    assert_eq!(sources(&fabric, 5, NET), [2, 3, 4]);
+    assert_eq!(sources(&fabric, 4, NET), [2, 3], "not its own");
+    assert_eq!(sources(&fabric, 3, NET), [2], "the best alone");
+    assert_eq!(sources(&fabric, 2, NET), [], "the best is its own");
     fabric.withdraw(2, NET);
     fabric.advance(SOON);
-    assert_eq!(sources(&mut fabric, 5, NET), [3, 4]);
-    assert_eq!(sources(&mut fabric, 4, NET), [3]);
-    assert_eq!(sources(&mut fabric, 2, NET), [3]);
+    assert_eq!(sources(&fabric, 5, NET), [3, 4]);
+    assert_eq!(sources(&fabric, 4, NET), [3]);
+    assert_eq!(sources(&fabric, 2, NET), [3]);
     fabric.withdraw(3, NET);
     fabric.withdraw(4, NET);
     fabric.advance(SOON);
     for number in 2..=5 {
-        assert_eq!(sources(&mut fabric, number, NET), [], "at {number}");
+        assert_eq!(sources(&fabric, number, NET), [], "at {number}");
     }
     assert_eq!(fabric.speaker(1).rib().stats().sent_ids, 0);
 }
@@ -110,11 +111,11 @@ fn no_more_paths_than_asked_for() {
             fabric.announce(number, NET);
         }
         fabric.advance(SOON);
-        assert_eq!(sources(&mut fabric, 5, NET), at_5, "{send:?}");
+        assert_eq!(sources(&fabric, 5, NET), at_5, "{send:?}");
         fabric.withdraw(2, NET);
         fabric.advance(SOON);
         let next: Vec<usize> = [3, 4].into_iter().take(at_5.len()).collect();
-        assert_eq!(sources(&mut fabric, 5, NET), next, "{send:?}");
+        assert_eq!(sources(&fabric, 5, NET), next, "{send:?}");
     }
 }
 
@@ -124,13 +125,13 @@ fn a_late_client_and_one_that_does_not_read_end_with_the_same() {
     let nets: Vec<String> = (0..12_000_u32)
         .map(|host| format!("10.70.{}.{}/32", host >> 8, host & 255))
         .collect();
-    fabric.stalled.push(5);
+    fabric.stall(5, true);
     for net in &nets {
         fabric.announce(2, net);
         fabric.announce(3, net);
     }
     fabric.advance(Duration::from_secs(20));
-    assert_eq!(sources(&mut fabric, 4, &nets[7]), [2, 3]);
+    assert_eq!(sources(&fabric, 4, &nets[7]), [2, 3]);
     for net in &nets[1..] {
         fabric.withdraw(2, net);
     }
@@ -138,18 +139,17 @@ fn a_late_client_and_one_that_does_not_read_end_with_the_same() {
         fabric.withdraw(3, net);
     }
     fabric.advance(Duration::from_secs(20));
-    assert_eq!(fabric.prefixes(4).len(), 2);
-    fabric.stalled.clear();
+    assert_eq!(fabric.loc_rib(4, FAMILY).len(), 2);
+    fabric.stall(5, false);
     fabric.advance(SOON);
-    fabric.kill(4);
+    fabric.remove(4);
     fabric.advance(SOON);
-    let late = Fabric::new(vec![(4, client(4))]);
-    fabric.speakers.extend(late.speakers);
+    fabric.start(4, address(4).into(), client(4));
     fabric.advance(Duration::from_secs(200));
     for number in MANY {
-        assert_eq!(sources(&mut fabric, number, &nets[0]), [2, 3]);
-        assert_eq!(sources(&mut fabric, number, &nets[1]), [3]);
-        assert_eq!(fabric.prefixes(number).len(), 2, "at {number}");
+        assert_eq!(sources(&fabric, number, &nets[0]), [2, 3]);
+        assert_eq!(sources(&fabric, number, &nets[1]), [3]);
+        assert_eq!(fabric.loc_rib(number, FAMILY).len(), 2, "at {number}");
     }
 }
 
@@ -161,18 +161,17 @@ fn stale_paths_are_sent_until_their_client_has_come_back_without_them() {
         fabric.announce(number, "10.65.0.1/32");
     }
     fabric.advance(SOON);
-    fabric.kill(2);
+    fabric.remove(2);
     fabric.advance(Duration::from_secs(10));
-    assert_eq!(sources(&mut fabric, 5, NET), [2, 3], "kept as stale");
-    let back = Fabric::new(vec![(2, client(2))]);
-    fabric.speakers.extend(back.speakers);
+    assert_eq!(sources(&fabric, 5, NET), [2, 3], "kept as stale");
+    fabric.start(2, address(2).into(), client(2));
     fabric.announce(2, NET);
     fabric.advance(SOON);
-    assert_eq!(sources(&mut fabric, 5, NET), [2, 3]);
-    assert_eq!(sources(&mut fabric, 5, "10.65.0.1/32"), [3]);
-    fabric.kill(2);
+    assert_eq!(sources(&fabric, 5, NET), [2, 3]);
+    assert_eq!(sources(&fabric, 5, "10.65.0.1/32"), [3]);
+    fabric.remove(2);
     fabric.advance(Duration::from_secs(200));
-    assert_eq!(sources(&mut fabric, 5, NET), [3]);
+    assert_eq!(sources(&fabric, 5, NET), [3]);
 }
 
 #[test]
@@ -182,13 +181,16 @@ fn other_paths_and_other_rules_under_a_living_session() {
         fabric.announce(number, NET);
     }
     fabric.advance(SOON);
-    assert_eq!(sources(&mut fabric, 5, NET), [2, 3]);
-    let reconfigure = |fabric: &mut Fabric, edit: &dyn Fn(&mut RangeConfig)| {
+    assert_eq!(sources(&fabric, 5, NET), [2, 3]);
+    let reconfigure = |fabric: &mut Network, edit: &dyn Fn(&mut RangeConfig)| {
         let mut config = speaker_config(1);
         config.ranges.push(range(SendPaths::Best(2)));
         edit(&mut config.ranges[0]);
-        let now = fabric.now;
-        let done = fabric.speaker(1).reconfigure(now, config).expect("taken");
+        let now = fabric.now();
+        let done = fabric
+            .speaker_mut(1)
+            .reconfigure(now, config)
+            .expect("taken");
         assert_eq!(done, Reconfigured::default());
         fabric.advance(SOON);
     };
@@ -196,22 +198,22 @@ fn other_paths_and_other_rules_under_a_living_session() {
         range.template.send_paths = [(FAMILY, send)].into_iter().collect();
     };
     reconfigure(&mut fabric, &|range| paths(range, SendPaths::All));
-    assert_eq!(sources(&mut fabric, 5, NET), [2, 3, 4]);
+    assert_eq!(sources(&fabric, 5, NET), [2, 3, 4]);
     reconfigure(&mut fabric, &|range| paths(range, SendPaths::Best(1)));
-    assert_eq!(sources(&mut fabric, 5, NET), [2]);
+    assert_eq!(sources(&fabric, 5, NET), [2]);
     reconfigure(&mut fabric, &|range| {
         paths(range, SendPaths::All);
         range.template.export = Policy::RejectAll;
     });
-    assert_eq!(sources(&mut fabric, 5, NET), []);
-    assert_eq!(sources(&mut fabric, 3, NET), []);
+    assert_eq!(sources(&fabric, 5, NET), []);
+    assert_eq!(sources(&fabric, 3, NET), []);
     fabric.withdraw(3, NET);
     reconfigure(&mut fabric, &|_| {});
-    assert_eq!(sources(&mut fabric, 5, NET), [2, 4]);
+    assert_eq!(sources(&fabric, 5, NET), [2, 4]);
     for number in 2..=4 {
         fabric.withdraw(number, NET);
     }
     fabric.advance(SOON);
-    assert_eq!(sources(&mut fabric, 5, NET), []);
+    assert_eq!(sources(&fabric, 5, NET), []);
     assert_eq!(fabric.speaker(1).rib().stats().sent_ids, 0);
 }

@@ -1,23 +1,26 @@
-use alloc::{format, vec, vec::Vec};
-use core::time::Duration;
+use std::time::Duration;
 
 use bgp_fsm::GracefulRestartConfig;
+use bgp_proto::Family;
+use bgp_speaker::{Event, SpeakerConfig};
 use rib::Role;
+use testkit::Network;
+use testkit::fixture::{address, clients, neighbor, prefix, speaker_config};
 
-use super::fabric::{Fabric, address, clients, neighbor, speaker_config};
-use crate::{Event, SpeakerConfig};
+use super::network;
 
+const V4: Family = Family::IPV4_UNICAST;
 const SOON: Duration = Duration::from_secs(30);
 
 /// Speaker 1 reflects between its clients 2, 3 and 4, which know only it.
-fn reflector_and_clients() -> Fabric {
+fn reflector_and_clients() -> Network {
     let mut reflector = speaker_config(1);
     reflector.ranges.push(clients(1, 3));
     let mut configs = vec![(1, reflector)];
     for client in 2..=4 {
         configs.push((client, client_of(client, &[1])));
     }
-    let mut fabric = Fabric::new(configs);
+    let mut fabric = network(configs);
     fabric.advance(SOON);
     fabric
 }
@@ -35,31 +38,33 @@ fn client_of(number: usize, reflectors: &[usize]) -> SpeakerConfig {
 #[test]
 fn a_reflector_passes_its_clients_routes_on() {
     let mut fabric = reflector_and_clients();
-    assert_eq!(fabric.established(1), 3);
+    assert_eq!(fabric.established(1).len(), 3);
     fabric.announce(2, "10.65.2.0/32");
     fabric.announce(3, "10.65.3.0/32");
     fabric.advance(SOON);
     for client in 2..=4 {
         assert_eq!(
-            fabric.prefixes(client),
+            fabric.loc_rib(client, V4),
             ["10.65.2.0/32", "10.65.3.0/32"],
             "client {client}"
         );
     }
-    let via = fabric.routes(4);
-    assert!(
-        via[0].1.contains(&format!("{}", address(2))),
-        "the next hop stays: {via:?}"
-    );
+    let view = fabric.speaker(4).rib().lookup(V4, prefix("10.65.2.0/32"));
+    let next_hop = view.and_then(|view| view.best()?.received.next_hop_address());
+    assert_eq!(next_hop, Some(address(2).into()), "the next hop stays");
     fabric.withdraw(2, "10.65.2.0/32");
     fabric.advance(SOON);
-    assert_eq!(fabric.prefixes(4), ["10.65.3.0/32"]);
-    assert_eq!(fabric.prefixes(2), ["10.65.3.0/32"], "no echo of its own");
+    assert_eq!(fabric.loc_rib(4, V4), ["10.65.3.0/32"]);
+    assert_eq!(
+        fabric.loc_rib(2, V4),
+        ["10.65.3.0/32"],
+        "no echo of its own"
+    );
 }
 
 #[test]
 fn the_client_too_many_is_refused_and_the_others_stay() {
-    let mut fabric = Fabric::new(vec![
+    let mut fabric = network(vec![
         (1, {
             let mut config = speaker_config(1);
             config.ranges.push(clients(1, 1));
@@ -69,11 +74,11 @@ fn the_client_too_many_is_refused_and_the_others_stay() {
         (3, client_of(3, &[1])),
     ]);
     fabric.advance(SOON);
-    assert_eq!(fabric.established(1), 1);
-    fabric.kill(2);
+    assert_eq!(fabric.established(1).len(), 1);
+    fabric.remove(2);
     fabric.advance(Duration::from_secs(200));
     assert_eq!(
-        fabric.established(3),
+        fabric.established(3).len(),
         1,
         "the place that became free is taken"
     );
@@ -93,19 +98,19 @@ fn two_reflectors_survive_the_loss_of_one() {
     for client in 3..=5 {
         configs.push((client, client_of(client, &[1, 2])));
     }
-    let mut fabric = Fabric::new(configs);
+    let mut fabric = network(configs);
     fabric.announce(3, "10.65.3.0/32");
     fabric.announce(4, "10.65.4.0/32");
     fabric.advance(SOON);
     let all = ["10.65.3.0/32", "10.65.4.0/32"];
-    assert_eq!(fabric.prefixes(5), all);
-    fabric.kill(1);
+    assert_eq!(fabric.loc_rib(5, V4), all);
+    fabric.remove(1);
     fabric.advance(SOON);
-    assert_eq!(fabric.prefixes(5), all);
+    assert_eq!(fabric.loc_rib(5, V4), all);
     fabric.withdraw(4, "10.65.4.0/32");
     fabric.advance(SOON);
     for client in 3..=5 {
-        assert_eq!(fabric.prefixes(client), ["10.65.3.0/32"]);
+        assert_eq!(fabric.loc_rib(client, V4), ["10.65.3.0/32"]);
     }
 }
 
@@ -116,28 +121,25 @@ fn a_late_client_is_fed_whole_and_hears_the_end_of_rib() {
         fabric.announce(2, &format!("10.66.0.{host}/32"));
     }
     fabric.advance(SOON);
-    fabric.kill(4);
+    fabric.remove(4);
     fabric.advance(SOON);
-    let late = Fabric::new(vec![(4, client_of(4, &[1]))]);
-    fabric.speakers.extend(late.speakers);
+    fabric.start(4, address(4).into(), client_of(4, &[1]));
     fabric.advance(SOON);
-    assert_eq!(fabric.prefixes(4).len(), 250);
-    let ends = |(n, event): &&(usize, Event)| *n == 4 && matches!(event, Event::EndOfRib { .. });
-    assert!(
-        fabric.events.iter().filter(ends).count() >= 2,
-        "one a family"
-    );
+    assert_eq!(fabric.loc_rib(4, V4).len(), 250);
+    let events = fabric.node(4).events.iter();
+    let ends = events.filter(|event| matches!(event, Event::EndOfRib { .. }));
+    assert_eq!(ends.count(), 2, "one a family");
 }
 
 #[test]
 fn a_client_that_does_not_read_costs_the_others_nothing() {
     let mut fabric = reflector_and_clients();
-    fabric.stalled.push(4);
+    fabric.stall(4, true);
     for host in 0..20_000_u32 {
         fabric.announce(2, &format!("10.{}.{}.{}/32", 70, host >> 8, host & 255));
     }
     fabric.advance(Duration::from_secs(20));
-    assert_eq!(fabric.prefixes(3).len(), 20_000);
+    assert_eq!(fabric.loc_rib(3, V4).len(), 20_000);
     assert_eq!(
         fabric.speaker(1).ring_octets(),
         fabric.speaker(1).ring_octets().min(8 << 20)
@@ -146,11 +148,11 @@ fn a_client_that_does_not_read_costs_the_others_nothing() {
         fabric.withdraw(2, &format!("10.{}.{}.{}/32", 70, host >> 8, host & 255));
     }
     fabric.advance(Duration::from_secs(20));
-    assert_eq!(fabric.prefixes(3).len(), 1);
-    fabric.stalled.clear();
+    assert_eq!(fabric.loc_rib(3, V4).len(), 1);
+    fabric.stall(4, false);
     fabric.advance(Duration::from_secs(20));
     assert_eq!(
-        fabric.prefixes(4).len(),
+        fabric.loc_rib(4, V4).len(),
         1,
         "it ends with what is, not with what was"
     );
@@ -175,27 +177,26 @@ fn stale_paths_stay_while_a_peer_restarts_and_go_when_it_stays_away() {
             (us, config)
         })
         .into();
-    let mut fabric = Fabric::new(pair.clone());
+    let mut fabric = network(pair.clone());
     fabric.announce(1, "10.65.1.0/32");
     fabric.announce(1, "10.65.1.1/32");
     fabric.advance(SOON);
-    fabric.kill(1);
+    fabric.remove(1);
     fabric.advance(Duration::from_secs(10));
     assert_eq!(
-        fabric.prefixes(2),
+        fabric.loc_rib(2, V4),
         ["10.65.1.0/32", "10.65.1.1/32"],
         "kept as stale"
     );
-    let back = Fabric::new(vec![pair[0].clone()]);
-    fabric.speakers.extend(back.speakers);
+    fabric.start(1, address(1).into(), pair[0].1.clone());
     fabric.announce(1, "10.65.1.0/32");
     fabric.advance(SOON);
     assert_eq!(
-        fabric.prefixes(2),
+        fabric.loc_rib(2, V4),
         ["10.65.1.0/32"],
         "the End-of-RIB swept the other"
     );
-    fabric.kill(1);
+    fabric.remove(1);
     fabric.advance(Duration::from_secs(90));
-    assert!(fabric.prefixes(2).is_empty(), "the restart time is over");
+    assert!(fabric.loc_rib(2, V4).is_empty(), "the restart time is over");
 }

@@ -1,16 +1,17 @@
 //! Graceful restart as the one that restarts (RFC 4724 §4.1): who is waited for, and what happens
 //! meanwhile.
 
-use alloc::{collections::BTreeSet, vec, vec::Vec};
-use core::{net::IpAddr, time::Duration};
+use std::collections::BTreeSet;
+use std::{net::IpAddr, time::Duration};
 
 use bgp_fsm::GracefulRestartConfig;
 use bgp_proto::{Capability, Family, FamilySet, GracefulRestart, Open, RouteRefresh};
+use bgp_speaker::{Event, Restart, SpeakerConfig};
 use rib::{Budget, PeerId, Progress};
+use testkit::fixture::{address, clients, graceful_open, neighbor, open, speaker_config};
+use testkit::{EndOfRib, Received, Update};
 
-use super::fabric::{address, clients, neighbor, prefix, speaker_config};
-use super::wire::{Heard, Say, Wire, graceful_open, open};
-use crate::{Event, Input, Restart, SpeakerConfig};
+use super::wire::Wire;
 
 pub(super) const V4: Family = Family::IPV4_UNICAST;
 pub(super) const V6: Family = Family::IPV6_UNICAST;
@@ -50,13 +51,13 @@ pub(super) fn client(number: usize) -> Open {
 }
 
 pub(super) fn whole(wire: &mut Wire, peer: PeerId) {
-    wire.say(peer, Say::EndOfRib(V4));
-    wire.say(peer, Say::EndOfRib(V6));
+    wire.send(peer, EndOfRib(V4));
+    wire.send(peer, EndOfRib(V6));
 }
 
-fn our_graceful(heard: &[Heard]) -> GracefulRestart {
+fn our_graceful(heard: &[Received]) -> GracefulRestart {
     let opens = heard.iter().filter_map(|heard| match heard {
-        Heard::Open(open) => Some(open),
+        Received::Open(open) => Some(open),
         _ => None,
     });
     let mut capabilities = opens.flat_map(|open| open.capabilities.clone());
@@ -71,37 +72,44 @@ fn our_graceful(heard: &[Heard]) -> GracefulRestart {
 fn nothing_is_passed_on_until_all_have_sent_theirs() {
     let mut wire = restarted(false);
     let two = wire.connect(2, &client(2));
-    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+    wire.send(two, Update::reach(["10.65.0.2/32"]));
     whole(&mut wire, two);
     wire.pass(30, &[two]);
     assert!(
-        wire.hear(two).is_empty(),
+        wire.received(two).is_empty(),
         "no route, and no End-of-RIB marker"
     );
     let three = wire.connect(3, &client(3));
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
-    assert!(wire.hear(two).is_empty() && wire.hear(three).is_empty());
-    wire.say(three, Say::EndOfRib(V4));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
+    assert!(wire.received(two).is_empty() && wire.received(three).is_empty());
+    wire.send(three, EndOfRib(V4));
     let told = vec![
-        Heard::Reach(vec!["10.65.0.3/32".into()]),
-        Heard::EndOfRib(V4),
+        Received::Reach(vec!["10.65.0.3/32".into()]),
+        Received::EndOfRib(V4),
     ];
-    assert_eq!(wire.hear(two), told, "everything, and only then the marker");
-    assert_eq!(wire.speaker.deferred(), V6.into(), "family by family");
-    wire.say(three, Say::EndOfRib(V6));
-    assert_eq!(wire.hear(two), [Heard::EndOfRib(V6)]);
-    assert!(wire.speaker.deferred().is_empty() && wire.speaker.awaited().is_empty());
+    assert_eq!(
+        wire.received(two),
+        told,
+        "everything, and only then the marker"
+    );
+    assert_eq!(wire.speaker().deferred(), V6.into(), "family by family");
+    wire.send(three, EndOfRib(V6));
+    assert_eq!(wire.received(two), [Received::EndOfRib(V6)]);
+    assert!(wire.speaker().deferred().is_empty() && wire.speaker().awaited().is_empty());
     let selected = wire
-        .events
+        .events()
         .iter()
         .filter(|e| matches!(e, Event::Selected { .. }));
     assert_eq!(selected.count(), 2);
     // What changes later goes out at once, and who comes later is fed at once.
-    wire.say(three, Say::Reach(&["10.65.0.9/32"]));
-    assert_eq!(wire.hear(two), [Heard::Reach(vec!["10.65.0.9/32".into()])]);
+    wire.send(three, Update::reach(["10.65.0.9/32"]));
+    assert_eq!(
+        wire.received(two),
+        [Received::Reach(vec!["10.65.0.9/32".into()])]
+    );
     let four = wire.dial(4).expect("admitted");
     assert!(
-        !our_graceful(&wire.hear(four)).restart_state,
+        !our_graceful(&wire.received(four)).restart_state,
         "R: the restart is over"
     );
 }
@@ -112,13 +120,16 @@ fn who_stays_away_is_not_waited_for_for_ever() {
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
     wire.pass(WAIT - 1, &[two]);
-    assert!(wire.hear(two).is_empty());
+    assert!(wire.received(two).is_empty());
     assert_eq!(
-        wire.speaker.awaited(),
+        wire.speaker().awaited(),
         BTreeSet::from([Some(IpAddr::V4(address(3)))])
     );
     wire.pass(1, &[two]);
-    assert_eq!(wire.hear(two), [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+    assert_eq!(
+        wire.received(two),
+        [Received::EndOfRib(V4), Received::EndOfRib(V6)]
+    );
 }
 
 /// RFC 4724 §4.1; and of the families only those that the peer speaks of and the session carries.
@@ -129,7 +140,7 @@ fn who_will_send_no_marker_is_not_awaited() {
         let three = wire.connect(3, &client(3));
         whole(&mut wire, three);
         wire.connect(2, open);
-        wire.speaker.deferred().iter().collect()
+        wire.speaker().deferred().iter().collect()
     };
     assert_eq!(awaited(&client(2)), [V4, V6]);
     assert_eq!(awaited(&open(2)), [], "no graceful restart");
@@ -159,9 +170,9 @@ fn two_that_restart_at_once_do_not_wait_for_each_other() {
     let both = |number| graceful_open(number, |graceful| graceful.restart_state = true);
     let (two, heard) = wire.greet(2, &both(2));
     assert_eq!(heard, []);
-    let markers = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+    let markers = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
     assert_eq!(wire.greet(3, &both(3)).1, markers);
-    assert_eq!(wire.hear(two), markers);
+    assert_eq!(wire.received(two), markers);
 }
 
 /// A fellow, as another reflector is one, has our clients' routes before we have its: so it is
@@ -187,32 +198,38 @@ fn reflectors_that_restart_at_once_hear_each_other_before_their_clients_do() {
         let (nine, heard) = wire.greet(9, &nine);
         assert_eq!(heard, [], "our clients' routes are not there yet");
         let two = wire.connect(2, &client(2));
-        wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+        wire.send(two, Update::reach(["10.65.0.2/32"]));
         whole(&mut wire, two);
         let told = vec![
-            Heard::Reach(vec!["10.65.0.2/32".into()]),
-            Heard::EndOfRib(V4),
-            Heard::EndOfRib(V6),
+            Received::Reach(vec!["10.65.0.2/32".into()]),
+            Received::EndOfRib(V4),
+            Received::EndOfRib(V6),
         ];
-        assert_eq!(wire.hear(nine), told, "all that a fellow is told");
-        assert_eq!(wire.hear(two), [], "the fellow's clients are not there yet");
+        assert_eq!(wire.received(nine), told, "all that a fellow is told");
+        assert_eq!(
+            wire.received(two),
+            [],
+            "the fellow's clients are not there yet"
+        );
         let waits_for = BTreeSet::from([Some(IpAddr::V4(address(9)))]);
-        assert_eq!(wire.speaker.awaited(), waits_for);
-        wire.say(nine, Say::Reach(&["10.65.0.9/32"]));
-        assert_eq!(wire.hear(two), []);
+        assert_eq!(wire.speaker().awaited(), waits_for);
+        wire.send(nine, Update::reach(["10.65.0.9/32"]));
+        assert_eq!(wire.received(two), []);
         whole(&mut wire, nine);
         let told = vec![
-            Heard::Reach(vec!["10.65.0.9/32".into()]),
-            Heard::EndOfRib(V4),
-            Heard::EndOfRib(V6),
+            Received::Reach(vec!["10.65.0.9/32".into()]),
+            Received::EndOfRib(V4),
+            Received::EndOfRib(V6),
         ];
         assert_eq!(
-            wire.hear(two),
+            wire.received(two),
             told,
             "everything, and only then the markers"
         );
-        let again = wire.hear(nine).into_iter();
-        let again: Vec<_> = again.filter(|h| !matches!(h, Heard::Unreach(_))).collect();
+        let again = wire.received(nine).into_iter();
+        let again: Vec<_> = again
+            .filter(|h| !matches!(h, Received::Unreach(_)))
+            .collect();
         assert_eq!(again, [], "nothing is told twice");
     }
 }
@@ -228,15 +245,16 @@ fn a_fellow_that_is_configured_during_the_wait_is_waited_for() {
     fellow.session.passive = true;
     fellow.session.graceful_restart = graceful();
     more.peers.push(fellow);
-    let now = wire.now;
-    wire.speaker.reconfigure(now, more).expect("taken");
+    wire.reconfigure(more).expect("taken");
     let three = wire.connect(3, &client(3));
     whole(&mut wire, three);
     let waits_for = BTreeSet::from([Some(IpAddr::V4(address(9)))]);
-    assert_eq!(wire.speaker.awaited(), waits_for);
-    let now = wire.now;
-    wire.speaker.reconfigure(now, config()).expect("taken");
-    assert_eq!(wire.hear(two), [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+    assert_eq!(wire.speaker().awaited(), waits_for);
+    wire.reconfigure(config()).expect("taken");
+    assert_eq!(
+        wire.received(two),
+        [Received::EndOfRib(V4), Received::EndOfRib(V6)]
+    );
 }
 
 /// One that comes late is told what there is; one that stays away is not waited for for ever.
@@ -257,22 +275,22 @@ fn a_fellow_that_says_nothing_holds_no_other_fellow_up() {
     });
     let two = wire.connect(2, &client(2));
     whole(&mut wire, two);
-    let markers = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
+    let markers = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
     let (nine, heard) = wire.greet(9, &client(9));
     assert_eq!(heard, markers);
     whole(&mut wire, nine);
     wire.pass(WAIT - 1, &[two, nine]);
-    assert_eq!(wire.hear(two), []);
+    assert_eq!(wire.received(two), []);
     wire.pass(1, &[two, nine]);
-    assert_eq!(wire.hear(two), markers);
-    assert_eq!(wire.hear(nine), []);
+    assert_eq!(wire.received(two), markers);
+    assert_eq!(wire.received(nine), []);
 }
 
 #[test]
 fn our_open_says_what_outlived_us() {
     let mut wire = restarted(false);
     let two = wire.dial(2).expect("admitted");
-    let said = our_graceful(&wire.hear(two));
+    let said = our_graceful(&wire.received(two));
     assert!(said.restart_state && said.notification);
     assert_eq!(said.families, [(V4, true), (V6, true)]);
 
@@ -283,14 +301,14 @@ fn our_open_says_what_outlived_us() {
     let two = wire.connect(2, &client(2));
     wire.lose(two);
     let dynamic = wire.dial(5).expect("admitted");
-    let said = our_graceful(&wire.hear(dynamic));
+    let said = our_graceful(&wire.received(dynamic));
     assert_eq!(
         (said.restart_state, said.families),
         (false, vec![(V4, false), (V6, false)])
     );
     // Once there was a session, only the session can be lost, not what we forward by.
     let two = wire.dial(2).expect("admitted");
-    let said = our_graceful(&wire.hear(two));
+    let said = our_graceful(&wire.received(two));
     assert_eq!(said.families, [(V4, true), (V6, true)]);
 }
 
@@ -298,8 +316,8 @@ fn our_open_says_what_outlived_us() {
 fn a_first_start_waits_for_nobody() {
     let mut wire = Wire::new(config());
     let (_, heard) = wire.greet(2, &client(2));
-    assert_eq!(heard, [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
-    assert!(wire.speaker.deferred().is_empty());
+    assert_eq!(heard, [Received::EndOfRib(V4), Received::EndOfRib(V6)]);
+    assert!(wire.speaker().deferred().is_empty());
 }
 
 #[test]
@@ -310,24 +328,16 @@ fn our_own_routes_are_awaited_where_they_come_from_elsewhere() {
     for peer in [two, three] {
         whole(&mut wire, peer);
     }
-    assert_eq!(wire.speaker.awaited(), BTreeSet::from([None]));
-    wire.speaker.handle(
-        wire.now,
-        Input::Local {
-            family: V4,
-            net: prefix("10.65.1.1/32"),
-            attributes: Some(bgp_proto::Attributes::default()),
-            interface: None,
-        },
-    );
-    assert!(wire.hear(two).is_empty());
-    wire.speaker.own_routes_complete();
+    assert_eq!(wire.speaker().awaited(), BTreeSet::from([None]));
+    wire.network.announce(1, "10.65.1.1/32");
+    assert!(wire.received(two).is_empty());
+    wire.speaker_mut().own_routes_complete();
     assert_eq!(
-        wire.hear(two),
+        wire.received(two),
         [
-            Heard::Reach(vec!["10.65.1.1/32".into()]),
-            Heard::EndOfRib(V4),
-            Heard::EndOfRib(V6)
+            Received::Reach(vec!["10.65.1.1/32".into()]),
+            Received::EndOfRib(V4),
+            Received::EndOfRib(V6)
         ]
     );
 }
@@ -335,13 +345,13 @@ fn our_own_routes_are_awaited_where_they_come_from_elsewhere() {
 #[test]
 fn readers_see_nothing_half_chosen() {
     let mut wire = restarted(false);
-    let reader = wire.speaker.add_reader();
+    let reader = wire.speaker_mut().add_reader();
     let two = wire.connect(2, &client(2));
-    wire.say(two, Say::Reach(&["10.65.0.2/32"]));
+    wire.send(two, Update::reach(["10.65.0.2/32"]));
     let read = |wire: &mut Wire| {
         let mut changes = 0;
         let progress = wire
-            .speaker
+            .speaker_mut()
             .read(reader, V4, Budget(100), &mut |_| changes += 1);
         assert_eq!(progress, Progress::Done);
         changes
@@ -355,13 +365,13 @@ fn readers_see_nothing_half_chosen() {
 fn refreshes_and_losses_during_the_wait_do_no_harm() {
     let mut wire = restarted(false);
     let two = wire.connect(2, &client(2));
-    wire.say(two, Say::Refresh(RouteRefresh::request(V4)));
-    assert!(wire.hear(two).is_empty());
+    wire.send(two, RouteRefresh::request(V4));
+    assert!(wire.received(two).is_empty());
     wire.lose(two);
-    assert_eq!(wire.speaker.awaited().len(), 2, "it may come back");
+    assert_eq!(wire.speaker().awaited().len(), 2, "it may come back");
     let two = wire.connect(2, &client(2));
     let three = wire.connect(3, &client(3));
-    wire.say(three, Say::Reach(&["10.65.0.3/32"]));
+    wire.send(three, Update::reach(["10.65.0.3/32"]));
     wire.lose(three);
     whole(&mut wire, two);
     wire.pass(59, &[two]);
@@ -371,8 +381,12 @@ fn refreshes_and_losses_during_the_wait_do_no_harm() {
         "client 3 has its own time to come back"
     );
     wire.pass(WAIT - 59, &[two]);
-    let markers = [Heard::EndOfRib(V4), Heard::EndOfRib(V6)];
-    assert_eq!(wire.hear(two), markers, "what came and went is not told");
+    let markers = [Received::EndOfRib(V4), Received::EndOfRib(V6)];
+    assert_eq!(
+        wire.received(two),
+        markers,
+        "what came and went is not told"
+    );
 }
 
 #[test]
@@ -382,10 +396,12 @@ fn who_is_configured_no_more_is_awaited_no_more() {
     whole(&mut wire, three);
     let mut fewer = config();
     fewer.peers.clear();
-    let now = wire.now;
-    wire.speaker.reconfigure(now, fewer).expect("taken");
-    assert!(wire.speaker.deferred().is_empty());
-    assert_eq!(wire.hear(three), [Heard::EndOfRib(V4), Heard::EndOfRib(V6)]);
+    wire.reconfigure(fewer).expect("taken");
+    assert!(wire.speaker().deferred().is_empty());
+    assert_eq!(
+        wire.received(three),
+        [Received::EndOfRib(V4), Received::EndOfRib(V6)]
+    );
 }
 
 /// Both at once: a reflector leaves, its successor comes, and no client hears a withdrawal.
@@ -396,14 +412,14 @@ fn a_reflector_that_leaves_to_come_back_gives_no_reason_to_forget_it() {
         let mut wire = Wire::new(config());
         let open = graceful_open(3, |graceful| graceful.notification = n_bit);
         let three = wire.connect(3, &open);
-        wire.hear(three);
+        wire.received(three);
         let why = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN);
-        let now = wire.now;
-        wire.speaker.leave_all(now, &why);
-        let told: Vec<Heard> = n_bit
-            .then_some(Heard::Notification(why))
+        let now = wire.now();
+        wire.speaker_mut().leave_all(now, &why);
+        let told: Vec<Received> = n_bit
+            .then_some(Received::Notification(why))
             .into_iter()
             .collect();
-        assert_eq!(wire.hear(three), told);
+        assert_eq!(wire.received(three), told);
     }
 }

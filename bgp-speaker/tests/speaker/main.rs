@@ -1,0 +1,31 @@
+//! Whole speakers, between scripted peers or among each other, in virtual time.
+
+mod add_path;
+mod addresses;
+mod awaited;
+mod bounded;
+mod changes;
+mod cluster;
+mod exchange;
+mod extended;
+mod handshake;
+mod helper;
+mod identity;
+mod prefix_limit;
+mod refresh;
+mod reload;
+mod restarter;
+mod wire;
+
+use bgp_speaker::SpeakerConfig;
+use testkit::Network;
+use testkit::fixture::address;
+
+/// Speakers by number; number `n` has the address 10.0.0.n.
+fn network(configs: Vec<(usize, SpeakerConfig)>) -> Network {
+    let mut network = Network::new(0);
+    for (number, config) in configs {
+        network.start(number, address(number).into(), config);
+    }
+    network
+}

@@ -1,0 +1,257 @@
+//! The network itself: links, cuts, kills, stalls, and that a seed gives the same run.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bgp_speaker::bgp_proto::{AddPathMode, Capability, Family, MessageKind, Open};
+use bgp_speaker::rib::Role;
+use bgp_speaker::{Event, SpeakerConfig};
+use testkit::fixture::{address, clients, neighbor, open, speaker_config};
+use testkit::{
+    EndOfRib, Keepalive, Link, Message, Network, Octets, Raw, Received, Update, matching,
+    notification,
+};
+
+const V4: Family = Family::IPV4_UNICAST;
+const SOON: Duration = Duration::from_secs(20);
+
+fn at(number: usize) -> IpAddr {
+    address(number).into()
+}
+
+/// A full mesh of internal peers.
+fn mesh(seed: u64, numbers: &[usize], link: Link) -> Network {
+    let mut network = Network::new(seed);
+    network.set_links(link);
+    for &us in numbers {
+        network.start(us, at(us), member(us, numbers));
+    }
+    network
+}
+
+fn member(us: usize, numbers: &[usize]) -> SpeakerConfig {
+    let mut config = speaker_config(us);
+    let others = numbers.iter().filter(|them| **them != us);
+    config.peers = others
+        .map(|them| neighbor(us, *them, Role::Internal))
+        .collect();
+    config
+}
+
+/// A reflector for any peer that dials.
+fn reflector() -> Network {
+    let mut network = Network::new(7);
+    let mut config = speaker_config(1);
+    config.ranges.push(clients(1, 10));
+    network.start(1, at(1), config);
+    network
+}
+
+fn downs(network: &Network, number: usize) -> usize {
+    let events = network.node(number).events.iter();
+    events
+        .filter(|event| matches!(event, Event::Down { .. }))
+        .count()
+}
+
+#[test]
+fn latency_delays_routes_by_that_time() {
+    let mut network = mesh(1, &[1, 2], Link::late(Duration::from_millis(30)));
+    network.advance(SOON);
+    assert_eq!(network.established(1), [at(2)]);
+    network.announce(1, "10.65.0.1/32");
+    network.advance(Duration::from_millis(29));
+    assert!(network.loc_rib(2, V4).is_empty());
+    network.advance(Duration::from_millis(1));
+    assert_eq!(network.loc_rib(2, V4), ["10.65.0.1/32"]);
+}
+
+#[test]
+fn lossy_links_lose_no_octets() {
+    let link = Link {
+        latency: Duration::from_millis(1),
+        jitter: Duration::from_millis(5),
+        loss_per_mille: 300,
+    };
+    let mut network = mesh(3, &[1, 2, 3], link);
+    for number in 0..300 {
+        network.announce(1, &format!("10.65.{}.{}/32", number / 250, number % 250));
+    }
+    network.advance(Duration::from_secs(60));
+    for number in [2, 3] {
+        assert_eq!(network.loc_rib(number, V4).len(), 300);
+        assert_eq!(network.adj_rib_out(1, V4, at(number)).len(), 300);
+        assert_eq!(downs(&network, number), 0);
+    }
+}
+
+#[test]
+fn same_seed_gives_the_same_run() {
+    let link = Link {
+        jitter: Duration::from_millis(50),
+        loss_per_mille: 100,
+        ..Link::default()
+    };
+    let run = |seed| {
+        let mut network = mesh(seed, &[1, 2, 3, 4], link);
+        let mut trace = vec![];
+        for number in 1..=4 {
+            network.announce(number, &format!("10.65.{number}.0/24"));
+        }
+        let end = network.now() + SOON;
+        while network.step(end) {
+            trace.push((network.now(), network.loc_rib(4, V4)));
+        }
+        trace
+    };
+    assert_eq!(run(5), run(5));
+    assert_ne!(run(5), run(6));
+}
+
+#[test]
+fn cut_is_noticed_by_the_hold_timer_alone() {
+    let mut network = mesh(1, &[1, 2], Link::late(Duration::from_millis(1)));
+    network.announce(1, "10.65.0.1/32");
+    network.advance(SOON);
+    network.cut(at(1), at(2));
+    network.advance(Duration::from_secs(50));
+    assert_eq!(network.established(2), [at(1)]);
+    network.mend(at(1), at(2));
+    network.advance(SOON);
+    assert_eq!(downs(&network, 2), 0, "what was sent meanwhile has arrived");
+    network.cut(at(1), at(2));
+    network.advance(Duration::from_secs(91));
+    assert_eq!((network.established(2).len(), downs(&network, 2)), (0, 1));
+    network.mend(at(1), at(2));
+    network.advance(Duration::from_secs(120));
+    assert_eq!(network.loc_rib(2, V4), ["10.65.0.1/32"]);
+}
+
+#[test]
+fn killed_speaker_closes_its_connections_and_may_come_back() {
+    let mut network = mesh(1, &[1, 2], Link::default());
+    network.announce(1, "10.65.0.1/32");
+    network.advance(SOON);
+    network.remove(1).expect("it ran");
+    network.settle();
+    assert!(network.loc_rib(2, V4).is_empty() && downs(&network, 2) == 1);
+    network.start(1, at(1), member(1, &[1, 2]));
+    network.advance(Duration::from_secs(200));
+    assert_eq!(network.established(2), [at(1)]);
+}
+
+#[test]
+fn stalled_speaker_reads_later_what_came_meanwhile() {
+    let mut network = mesh(1, &[1, 2], Link::default());
+    network.advance(SOON);
+    network.stall(2, true);
+    network.announce(1, "10.65.0.1/32");
+    network.advance(SOON);
+    assert!(network.loc_rib(2, V4).is_empty());
+    network.stall(2, false);
+    network.settle();
+    assert_eq!(network.loc_rib(2, V4), ["10.65.0.1/32"]);
+}
+
+#[test]
+fn scripted_peer_brings_a_session_up_and_exchanges_routes() {
+    let mut network = reflector();
+    let [two, three] = [2, 3].map(|number| {
+        let peer = network.dial(at(number), at(1)).expect("accepted");
+        network.send(peer, open(number));
+        network.expect(peer, MessageKind::Open);
+        network.expect(peer, Received::Keepalive);
+        network.send(peer, Keepalive);
+        for family in [V4, Family::IPV6_UNICAST] {
+            network.expect(peer, Received::EndOfRib(family));
+        }
+        peer
+    });
+    network.send(two, Update::reach(["10.65.0.1/32"]));
+    network.send(two, EndOfRib(V4));
+    network.expect(three, Received::Reach(vec!["10.65.0.1/32".into()]));
+    assert_eq!(network.adj_rib_out(1, V4, at(3)), ["10.65.0.1/32"]);
+    assert_eq!(network.received(two), [], "a route does not return");
+    network.close_scripted(two);
+    network.expect(
+        three,
+        matching("a withdrawal", |came| matches!(came, Received::Unreach(_))),
+    );
+    // Without a KEEPALIVE in 90 seconds of virtual time.
+    network.expect(three, notification(4, 0));
+    network.expect(three, Received::Closed);
+    assert!(!network.is_open(three));
+}
+
+#[test]
+fn path_identifiers_are_read_where_both_opens_settle_on_them() {
+    let mut network = Network::new(7);
+    let mut config = speaker_config(1);
+    let mut range = clients(1, 10);
+    range.template.session.add_path_send = V4.into();
+    config.ranges.push(range);
+    network.start(1, at(1), config);
+    network.announce(1, "10.65.0.1/32");
+    for mode in [AddPathMode::Receive, AddPathMode::Send] {
+        let peer = network.dial(at(2), at(1)).expect("accepted");
+        let mut open = open(2);
+        open.capabilities
+            .push(Capability::AddPath(vec![(V4, mode)]));
+        network.send(peer, open);
+        network.send(peer, Keepalive);
+        network.expect(peer, MessageKind::Open);
+        let net = match mode {
+            AddPathMode::Receive => "10.65.0.1/32 path 1",
+            _ => "10.65.0.1/32",
+        };
+        network.expect(peer, Received::Reach(vec![net.into()]));
+        network.close_scripted(peer);
+    }
+}
+
+#[test]
+fn octets_that_are_no_message_are_answered() {
+    let mut network = reflector();
+    let peer = network.dial(at(2), at(1)).expect("accepted");
+    network.expect(peer, MessageKind::Open);
+    network.send(peer, Octets(b"GET / HTTP/1.1\r\n\r\n"));
+    network.expect(peer, notification(1, 1));
+    // In pieces, too.
+    let peer = network.dial(at(3), at(1)).expect("accepted");
+    network.expect(peer, MessageKind::Open);
+    let keepalive = Keepalive.octets();
+    for octet in &keepalive {
+        network.send(peer, Octets(&[*octet]));
+    }
+    network.expect(peer, notification(5, 1));
+}
+
+#[test]
+#[should_panic(expected = "expected NOTIFICATION 2/1\n  came: NOTIFICATION 2/4")]
+fn failure_says_what_was_expected_and_what_came() {
+    let mut network = reflector();
+    let peer = network.dial(at(2), at(1)).expect("accepted");
+    network.expect(peer, MessageKind::Open);
+    // An optional parameter of an unknown type.
+    let open = [4, 0xfc, 0, 0, 90, 10, 0, 0, 2, 3, 77, 1, 0];
+    network.send(peer, Raw(1, &open));
+    network.expect(peer, notification(2, 1));
+}
+
+#[test]
+#[should_panic(expected = "came: nothing within 300s of virtual time\n  before: OPEN of AS 64512")]
+fn failure_says_that_nothing_came() {
+    let mut network = reflector();
+    let peer = network.dial(at(2), at(1)).expect("accepted");
+    let without_timers = Open {
+        hold_time: 0,
+        ..open(2)
+    };
+    network.send(peer, without_timers);
+    network.send(peer, Keepalive);
+    network.expect(peer, MessageKind::Open);
+    for family in [V4, Family::IPV6_UNICAST] {
+        network.expect(peer, Received::EndOfRib(family));
+    }
+    network.expect(peer, Received::Reach(vec!["10.65.0.1/32".into()]));
+}
