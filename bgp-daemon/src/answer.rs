@@ -8,6 +8,7 @@ use crate::report;
 use bgp_io::bgp_proto::{Family, Notification};
 use bgp_io::limits;
 use bgp_io::rib::PeerId;
+use daemon_common::events::{self, Event, Text};
 use daemon_common::report::{Cleared, Limit, Limits, Neighbors, Refreshed, Settings};
 use daemon_common::{Command, Reply};
 
@@ -65,8 +66,11 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             let address = neighbor.address;
             if let Some(error) = address.and_then(|address| keyless.get(&address)) {
                 neighbor.last_down = Some(error.to_string());
+                neighbor.last_error = Some(error.to_string());
+                neighbor.last_error_for_s = None;
             }
         }
+        self.drivers.annotate(self.io.clock().now(), &mut all);
         all
     }
 
@@ -102,6 +106,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             ),
         ]);
         all.push(log_lines());
+        all.extend(events::limits());
         if let Some((used, limit)) = daemon_common::daemon::open_files() {
             let then = "no further connection is accepted or dialled";
             all.push(Limit::new("open files", limit, then).used(used));
@@ -129,7 +134,11 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     fn clear(&mut self, neighbor: &str) -> Result<Cleared, String> {
         let peer = self.peer(neighbor)?;
         let name = self.io.speaker().peer_name(peer).to_owned();
-        tracing::info!("neighbor {name}: cleared by the operator");
+        let address = self.io.speaker().peer_config(peer);
+        events::emit(Event::SessionCleared {
+            neighbor: Text::new(&name),
+            address: address.map(|config| config.remote),
+        });
         let why = Notification::administrative_reset("cleared by the operator");
         self.io.reset(peer, why);
         Ok(Cleared { neighbor: name })

@@ -26,7 +26,7 @@ use bgp_io::bgp_speaker::SpeakerConfig;
 use bgp_io::{Clock, Event, Io, Parting, Speaker};
 use calico_bgp::Duties;
 use daemon_common::control::Request;
-use daemon_common::report::{Limit, Routes, Status};
+use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
 use crate::{Config, Settings};
@@ -86,6 +86,9 @@ pub trait Driver<S: Settings>: Debug {
 
     /// Adds to routes what only this driver knows, such as the interfaces they leave through.
     fn locate(&self, _page: &mut Routes) {}
+
+    /// Adds to neighbors what only this driver knows, such as why one cannot be connected to.
+    fn annotate(&self, _now: Instant, _neighbors: &mut Neighbors) {}
 
     /// Names the source of the speaker's configuration; `None` for all drivers if that is the file.
     fn source(&self) -> Option<String> {

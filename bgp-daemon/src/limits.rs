@@ -97,3 +97,7 @@ pub const LOG_DYNAMIC_KEYS_MAX: usize = 8192;
 
 /// The same of addresses that belong to no neighbor: there may be any number of them.
 pub const LOG_STRANGER_KEYS_MAX: usize = 16;
+
+/// Reasons for which a neighbor cannot be connected to that are reported each, until its connection
+/// opens.
+pub const CONNECT_REASONS_MAX: usize = 4;

@@ -1,29 +1,36 @@
-//! What happens, in the log.
+//! What happens to the speaker and its driver, as events.
 
+mod convert;
+mod errors;
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::report::{self, Weight};
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_proto::Family;
 use bgp_io::bgp_speaker::{self, Refusal};
 use bgp_io::rib::PeerId;
 use bgp_io::{Event, Speaker};
+use daemon_common::events::{self, Event as Emitted};
 use daemon_common::log::{Repeats, Summary};
 use tracing::Level;
 
 use crate::limits::{LOG_DYNAMIC_KEYS_MAX, LOG_NEIGHBOR_KEYS_MAX, LOG_STRANGER_KEYS_MAX};
+use crate::report;
+use convert::{converted, failed_dial};
+use errors::ConnectErrors;
 
-/// Events on their way into the log. Repeated ones are summarized by source and kind; each class of
-/// sources has room of its own, so that strangers cannot hide what happens to neighbors.
+/// Events on their way into the log and the history. Repeated ones are summarized by source and kind;
+/// each class of sources has room of its own, so that strangers cannot hide what happens to neighbors.
 #[derive(Debug)]
 pub(crate) struct Log {
-    neighbors: Repeats<Key>,
-    dynamic: Repeats<Key>,
-    strangers: Repeats<Key>,
+    neighbors: Repeats<Key, Emitted>,
+    dynamic: Repeats<Key, Emitted>,
+    strangers: Repeats<Key, Emitted>,
+    /// Why neighbors cannot be connected to.
+    errors: ConnectErrors,
 }
 
 /// What counts as the same event again.
@@ -45,8 +52,10 @@ enum Of {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A session comes up, goes down, or is not had.
+    /// A session is established, is closed, or is rejected.
     Session,
+    /// A connection cannot be opened.
+    Connect,
     /// A connection was held while another one was in use.
     Held,
     Malformed,
@@ -69,19 +78,25 @@ enum Class {
 }
 
 impl Log {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             neighbors: Repeats::new(LOG_NEIGHBOR_KEYS_MAX),
             dynamic: Repeats::new(LOG_DYNAMIC_KEYS_MAX),
             strangers: Repeats::new(LOG_STRANGER_KEYS_MAX),
+            errors: ConnectErrors::default(),
         }
     }
 
-    /// Logs one event of the driver, or counts it.
+    /// Emits one event of the driver, or counts it.
     pub(crate) fn event(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
-        if let Some((level, text)) = self.admit(now, speaker, event) {
-            write(level, &text);
+        if let Some(event) = self.admit(now, speaker, event) {
+            events::emit(event);
         }
+    }
+
+    /// Why a neighbor cannot be connected to, and since when; `None` once it can be.
+    pub(crate) fn connect_error(&self, neighbor: IpAddr) -> Option<(&str, Instant)> {
+        self.errors.last(neighbor)
     }
 
     /// When to call [`look`](Self::look) again.
@@ -91,14 +106,16 @@ impl Log {
         ends.min().map(|end| Instant::ZERO + end)
     }
 
-    /// Logs the summaries that are due.
+    /// Emits the summaries that are due.
     pub(crate) fn look(&mut self, now: Instant) {
-        self.summaries(|table| table.due(since_start(now)));
+        let due = self.summaries(|table| table.due(since_start(now)));
+        due.iter().for_each(events::emit_summary);
     }
 
-    /// Logs all summaries: the daemon ends.
+    /// Emits all summaries: the daemon ends.
     pub(crate) fn finish(&mut self, now: Instant) {
-        self.summaries(|table| table.finish(since_start(now)));
+        let all = self.summaries(|table| table.finish(since_start(now)));
+        all.iter().for_each(events::emit_summary);
     }
 
     /// Events that were summarized since the start.
@@ -109,20 +126,21 @@ impl Log {
             .saturating_add(self.strangers.summarized())
     }
 
-    fn summaries(&mut self, mut take: impl FnMut(&mut Repeats<Key>) -> Vec<Summary>) {
-        for table in [&mut self.neighbors, &mut self.dynamic, &mut self.strangers] {
-            for summary in take(table) {
-                write(summary.level, &summary.to_string());
-            }
-        }
+    fn summaries(
+        &mut self,
+        take: impl FnMut(&mut Repeats<Key, Emitted>) -> Vec<Summary<Emitted>>,
+    ) -> Vec<Summary<Emitted>> {
+        let tables = [&mut self.neighbors, &mut self.dynamic, &mut self.strangers];
+        tables.into_iter().flat_map(take).collect()
     }
 
-    /// The line of an event, unless it is counted for a summary. Lines for a search (`debug`) are
-    /// never summarized.
-    fn admit(&mut self, now: Instant, speaker: &Speaker, event: &Event) -> Option<(Level, String)> {
-        let (level, text) = line(speaker, event)?;
+    /// Returns what is to be emitted of an event, unless it is counted for a summary. Events of level
+    /// `debug` are never summarized.
+    fn admit(&mut self, now: Instant, speaker: &Speaker, event: &Event) -> Option<Emitted> {
+        let converted = self.convert(now, speaker, event)?;
+        let level = converted.kind().level;
         let (Some((class, key)), true) = (source(speaker, event), level <= Level::INFO) else {
-            return Some((level, text));
+            return Some(converted);
         };
         let table = match class {
             Class::Neighbor => &mut self.neighbors,
@@ -133,8 +151,27 @@ impl Log {
             of: Of::Others,
             ..key
         };
-        let text = table.admit(since_start(now), key, others, level, text)?;
-        Some((level, text))
+        table.admit(since_start(now), key, others, level, converted)
+    }
+
+    fn convert(&mut self, now: Instant, speaker: &Speaker, event: &Event) -> Option<Emitted> {
+        match event {
+            Event::DialFailed {
+                peer,
+                remote,
+                error,
+            } => {
+                let is_new = self.errors.failed(now, speaker, remote.ip(), error);
+                let name = speaker.peer_name(*peer);
+                (is_new || events::is_debugging())
+                    .then(|| failed_dial(name, *remote, error, is_new))
+            }
+            Event::Speaker(event) => {
+                self.errors.hear(speaker, event);
+                report::event(speaker, event)
+            }
+            event => converted(speaker, event),
+        }
     }
 }
 
@@ -147,17 +184,9 @@ fn source(speaker: &Speaker, event: &Event) -> Option<(Class, Key)> {
     let (class, of, kind) = match event {
         Event::Speaker(event) => {
             let (peer, kind) = of_session(event)?;
-            match speaker.peer(peer) {
-                Some(peer) => {
-                    let class = match peer.dynamic {
-                        true => Class::Dynamic,
-                        false => Class::Neighbor,
-                    };
-                    (class, Of::Address(peer.config.remote), kind)
-                }
-                None => (Class::Dynamic, Of::Forgotten(peer), kind),
-            }
+            of_peer(speaker, peer, kind)
         }
+        Event::DialFailed { peer, .. } => of_peer(speaker, *peer, Kind::Connect),
         Event::Refused {
             remote, refusal, ..
         } => {
@@ -184,6 +213,19 @@ fn source(speaker: &Speaker, event: &Event) -> Option<(Class, Key)> {
     Some((class, Key { of, kind }))
 }
 
+fn of_peer(speaker: &Speaker, peer: PeerId, kind: Kind) -> (Class, Of, Kind) {
+    match speaker.peer(peer) {
+        Some(peer) => {
+            let class = match peer.dynamic {
+                true => Class::Dynamic,
+                false => Class::Neighbor,
+            };
+            (class, Of::Address(peer.config.remote), kind)
+        }
+        None => (Class::Dynamic, Of::Forgotten(peer), kind),
+    }
+}
+
 fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
     use bgp_speaker::Event;
     match event {
@@ -198,93 +240,4 @@ fn of_session(event: &bgp_speaker::Event) -> Option<(PeerId, Kind)> {
         Event::RefreshOverdue { peer, family, .. } => Some((*peer, Kind::RefreshOverdue(*family))),
         _ => None,
     }
-}
-
-/// An event in words.
-fn line(speaker: &Speaker, event: &Event) -> Option<(Level, String)> {
-    let line = match event {
-        Event::Speaker(event) => {
-            let line = report::line(speaker, event);
-            let level = match line.weight {
-                Weight::Debug => Level::DEBUG,
-                Weight::Info => Level::INFO,
-                Weight::Warn => Level::WARN,
-            };
-            (level, line.text)
-        }
-        Event::Track(_) | Event::DialFailed { .. } if !tracing::enabled!(Level::DEBUG) => {
-            return None;
-        }
-        Event::Track(track) => (Level::DEBUG, format!("next hop {track:?}")),
-        Event::Gone(_) => return None,
-        Event::Refused {
-            remote, refusal, ..
-        } => {
-            let text = format!("connection of {remote} refused: {refusal}");
-            // The speaker counts those of ranges, and reports them in sum.
-            let level = match is_of_range(speaker, remote.ip()) {
-                true => Level::DEBUG,
-                false => Level::WARN,
-            };
-            (level, text)
-        }
-        Event::DialFailed {
-            peer,
-            remote,
-            error,
-        } => {
-            let name = speaker.peer_name(*peer);
-            let text = format!("neighbor {name}: dialling {remote}: {error}");
-            (Level::DEBUG, text)
-        }
-        Event::AcceptFailed { local, error } => {
-            let text = format!("cannot accept connections on {local} for now: {error}");
-            (Level::WARN, text)
-        }
-        Event::OptionFailed { remote, error } => {
-            let text = format!(
-                "connection with {remote} closed: TCP-MD5 or GTSM cannot be set on it: {error}"
-            );
-            (Level::WARN, text)
-        }
-        // The speaker counts these, too.
-        Event::TooFar { remote, why, .. } => {
-            let text = format!("connection of {remote} closed: {why}");
-            (Level::DEBUG, text)
-        }
-        Event::Unsigned { remote, .. } => {
-            let text = format!(
-                "connection of {remote} closed: there is a password, but the connection came \
-                 before the kernel had it"
-            );
-            (Level::DEBUG, text)
-        }
-        Event::KeyFailed { error, .. } => {
-            let text = format!("{error}; nobody it is for is let in until then");
-            (Level::ERROR, text)
-        }
-        Event::KeySettled(whose) => {
-            let text = format!("{whose}: the kernel has the password now");
-            (Level::INFO, text)
-        }
-        Event::ListenFailed(error) => (Level::ERROR, format!("{error}; it is tried again")),
-        Event::Listening(address) => (Level::INFO, format!("listening on {address}")),
-    };
-    Some(line)
-}
-
-fn write(level: Level, text: &str) {
-    match level {
-        Level::ERROR => tracing::error!("{text}"),
-        Level::WARN => tracing::warn!("{text}"),
-        Level::INFO => tracing::info!("{text}"),
-        _ => tracing::debug!("{text}"),
-    }
-}
-
-/// Whether an address belongs to a range and to no configured neighbor.
-fn is_of_range(speaker: &Speaker, remote: IpAddr) -> bool {
-    let config = speaker.config();
-    let is_neighbor = config.peers.iter().any(|peer| peer.remote == remote);
-    !is_neighbor && config.range_of(remote).is_some()
 }

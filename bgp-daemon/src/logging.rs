@@ -2,7 +2,7 @@
 
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Event, Parting, Speaker};
-use daemon_common::report::{LogFigures, Status};
+use daemon_common::report::{LogFigures, Neighbors, Status};
 
 use crate::log::Log;
 use crate::{Driver, DriverError, Round, Settings, begin};
@@ -22,6 +22,18 @@ impl<S: Settings> Driver<S> for Log {
 
     fn observe(&mut self, now: Instant, speaker: &Speaker, event: &Event) {
         self.event(now, speaker, event);
+    }
+
+    /// Adds why neighbors cannot be connected to.
+    fn annotate(&self, now: Instant, all: &mut Neighbors) {
+        for neighbor in &mut all.neighbors {
+            let address = neighbor.address;
+            if let Some((why, since)) = address.and_then(|address| self.connect_error(address)) {
+                neighbor.last_error = Some(format!("cannot connect: {why}"));
+                let for_s = now.saturating_duration_since(since).as_secs();
+                neighbor.last_error_for_s = Some(for_s);
+            }
+        }
     }
 
     fn report(&self, status: &mut Status) {

@@ -3,10 +3,9 @@
 use std::time::Instant;
 
 use bgp_config::Intent;
+use daemon_common::events::{self, Event, Text};
 
 use crate::{Config, Daemon, Driver, Program};
-
-const NOT_TAKEN: &str = "the configuration is not taken, the last good one stays in force";
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and takes it over. With any mistake in it, what is in force stays in
@@ -32,8 +31,11 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         fixed.extend(self.drivers.reload(&config, &self.intent));
         self.config = config;
         if !fixed.is_empty() {
-            let text = format!("{} changed: takes a restart", fixed.join(", "));
-            tracing::warn!("{text}");
+            let keys = fixed.join(", ");
+            events::emit(Event::ConfigRestartRequired {
+                keys: Text::new(&keys),
+            });
+            let text = format!("{keys} changed: takes a restart");
             self.config_error = Some(text);
         }
     }
@@ -44,7 +46,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             Ok(done) => done,
             Err(error) => {
                 let why = error.to_string();
-                tracing::error!("{NOT_TAKEN}:\n{why}");
+                rejected(&why);
                 self.refused = Some(why);
                 return false;
             }
@@ -54,18 +56,16 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         if intent.listen != self.intent.listen {
             self.io.listen_on(&intent.listen);
         }
-        tracing::info!(
-            added = done.added.len(),
-            removed = done.removed.len(),
-            reset = done.reset.len(),
-            keyless = self.io.keyless().count(),
-            "configuration taken over"
-        );
+        events::emit(Event::ConfigApplied {
+            added: done.added.len() as u64,
+            removed: done.removed.len() as u64,
+            reset: done.reset.len() as u64,
+            keyless: self.io.keyless().count() as u64,
+        });
         for name in &done.later {
-            tracing::info!(
-                "neighbor {name}: some of it is in force from its next session on; \
-                 `cambric clear` begins one"
-            );
+            events::emit(Event::ConfigDeferred {
+                neighbor: Text::new(name),
+            });
         }
         self.intent = intent;
         self.configured = Instant::now();
@@ -73,7 +73,15 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     }
 
     fn refuse(&mut self, why: String) {
-        tracing::error!("{NOT_TAKEN}:\n{why}");
+        rejected(&why);
         self.config_error = Some(why);
     }
+}
+
+/// Emits that a configuration is rejected, and logs the whole report.
+fn rejected(why: &str) {
+    events::emit(Event::ConfigRejected {
+        reason: Text::new(why.lines().next().unwrap_or_default()),
+    });
+    tracing::error!("{why}");
 }

@@ -1,5 +1,6 @@
 //! A speaker's state as the reports of the control socket: pure, and shared by the BGP daemons.
 
+mod events;
 mod limits;
 mod malformed;
 mod neighbors;
@@ -9,9 +10,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use events::event;
 pub use limits::limits;
 pub use malformed::malformed;
 pub use neighbors::{find, neighbors, waiting};
 pub use routes::routes;
 pub use settings::settings;
-pub use status::{Line, Weight, facts, line, tables};
+pub use status::{facts, tables};

@@ -7,6 +7,7 @@ use bgp_io::bgp_proto::Notification;
 use bgp_io::{IoError, Parting, Speaker};
 use daemon_common::control::BindError;
 use daemon_common::daemon::{LogError, chance, init_logging, tell_ready, tell_stopping};
+use daemon_common::events;
 use daemon_common::program::{About, start};
 use tokio::time::timeout;
 
@@ -107,7 +108,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         daemon.drivers.assign(&duties);
     }
     for address in daemon.io.listening() {
-        tracing::info!("listening on {address}");
+        events::emit(events::Event::ListenerReady { local: address });
     }
     let parting = daemon.serve().await?;
     stop(daemon, parting, STOP_MAX).await;

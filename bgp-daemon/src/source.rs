@@ -9,6 +9,7 @@ use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use calico_bgp::{Derived, Fault, Host, View, Wish};
 use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
+use daemon_common::events::{self, Event, Text};
 use daemon_common::report::StoreFigures;
 
 use crate::enrolment::Enrolment;
@@ -96,7 +97,7 @@ impl Source {
     pub(crate) fn take(&mut self, updates: Vec<Update>, fabric: &Fabric) -> Option<Derived> {
         for update in updates {
             if self.picture.take(update) {
-                self.tell_status();
+                self.status_changed();
             }
         }
         if let (true, Some(secrets)) = (self.picture.has_changed(), &mut self.secrets) {
@@ -138,7 +139,7 @@ impl Source {
         }
         let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
         let derived = self.picture.derive(&passwords, fabric);
-        self.log();
+        self.emit_faults();
         let Some(derived) = derived else {
             tracing::debug!("configuration as before");
             return None;
@@ -210,15 +211,28 @@ impl Source {
         }
     }
 
-    fn tell_status(&mut self) {
+    /// Emits the status of the store.
+    fn status_changed(&mut self) {
         let status = self.picture.status();
-        match status {
-            Status::Snapshot { age_s } => tracing::info!(age_s, "read a snapshot of the store"),
-            Status::InSync => tracing::info!("in sync with the store"),
-            Status::Lost => tracing::warn!("the store is away: going on with what is known"),
-            Status::Syncing => tracing::info!("reading the store"),
-            Status::Unready(why) => tracing::warn!("the store is not acted upon: {why}"),
-        }
+        let revision = self.follower.revision().map(|revision| revision.0);
+        let revision = revision.and_then(|revision| revision.try_into().ok());
+        let changed = |status: &str, snapshot_age_s| Event::DatastoreStatus {
+            status: Text::new(status),
+            revision,
+            snapshot_age_s,
+        };
+        let unavailable = |status: &str, reason| Event::DatastoreUnavailable {
+            status: Text::new(status),
+            revision,
+            reason,
+        };
+        events::emit(match status {
+            Status::Snapshot { age_s } => changed("snapshot", Some(age_s)),
+            Status::InSync => changed("in-sync", None),
+            Status::Syncing => changed("syncing", None),
+            Status::Lost => unavailable("away", None),
+            Status::Unready(why) => unavailable("not-ready", Some(Text::new(why))),
+        });
         self.snapshot_age_s = match status {
             Status::Snapshot { age_s } => Some(age_s),
             Status::InSync => None,
@@ -226,15 +240,22 @@ impl Source {
         };
     }
 
-    /// Logs what is new among the faults, and what is mended.
-    fn log(&mut self) {
+    /// Emits which faults are new, and which are resolved.
+    fn emit_faults(&mut self) {
         let mut now: BTreeSet<Fault> = self.picture.faults().iter().cloned().collect();
         now.extend(self.secrets.iter().flat_map(Keeper::faults));
         for fault in now.difference(&self.faults) {
-            tracing::warn!("{fault}");
+            events::emit(Event::DatastoreFault {
+                key: Text::new(&fault.key),
+                field: Text::new(&fault.field),
+                reason: Text::new(&fault.reason),
+            });
         }
         for fault in self.faults.difference(&now) {
-            tracing::info!("{}: mended: {}", fault.key, fault.field);
+            events::emit(Event::DatastoreFaultResolved {
+                key: Text::new(&fault.key),
+                field: Text::new(&fault.field),
+            });
         }
         self.faults = now;
     }

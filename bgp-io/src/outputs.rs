@@ -1,8 +1,9 @@
 //! Doing what the speaker wants: dials, closes, and what the program is to hear.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
-use bgp_speaker::bgp_fsm::{self, Conn, Instant};
+use bgp_speaker::bgp_fsm::{self, Conn, Instant, State};
 use bgp_speaker::bgp_proto::{Notification, notification::cease};
 use bgp_speaker::rib::PeerId;
 use bgp_speaker::{Input, Output};
@@ -103,13 +104,26 @@ impl Io {
         self.speaker.fill(peer, conn, &mut words, usize::MAX);
         let octets = words.iter().map(Bytes::len).sum();
         self.speaker.sent(peer, conn, octets);
-        if let Some(Link {
-            stage: Stage::Open(stream),
-            ..
-        }) = self.remove(peer, conn)
-            && octets > 0
-        {
-            self.linger(stream, words);
+        match self.remove(peer, conn).map(|link| link.stage) {
+            Some(Stage::Open(stream)) if octets > 0 => self.linger(stream, words),
+            Some(Stage::Dialing(_)) => self.dial_timed_out(peer),
+            _ => {}
+        }
+    }
+
+    /// Reports a dial that had no answer until the session tries again, but not one that the session
+    /// gave up for another reason.
+    fn dial_timed_out(&mut self, peer: PeerId) {
+        let Some(view) = self.speaker.peer(peer) else {
+            return;
+        };
+        if view.session.state() == State::Connect {
+            let remote = SocketAddr::new(view.config.remote, view.config.port);
+            self.events.push(Event::DialFailed {
+                peer,
+                remote,
+                error: ErrorKind::TimedOut.into(),
+            });
         }
     }
 

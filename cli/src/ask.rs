@@ -15,6 +15,9 @@ pub(crate) const SOCKETS: &str = "/run/cambric";
 /// The daemons that speak BGP.
 pub(crate) const BGP_DAEMONS: &[&str] = &["bgp-client", "route-reflector"];
 
+/// All daemons.
+pub(crate) const DAEMONS: &[&str] = &["bgp-client", "route-reflector", "felix"];
+
 /// Daemon name to its reply.
 pub(crate) type Answers = BTreeMap<String, Reply>;
 
@@ -57,7 +60,8 @@ impl Whom<'_> {
         Ok(answers)
     }
 
-    fn sockets(&self) -> Vec<PathBuf> {
+    /// The sockets of all that are asked.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
         let all = self.daemons.iter();
         match self.socket {
             Some(socket) => vec![socket.to_owned()],
@@ -68,7 +72,7 @@ impl Whom<'_> {
     }
 
     /// Why there is no answer, in one line.
-    fn nobody(&self, failures: &[CallError]) -> anyhow::Error {
+    pub(crate) fn nobody(&self, failures: &[CallError]) -> anyhow::Error {
         let absent = |failure: &CallError| matches!(failure, CallError::Absent(_));
         match failures
             .iter()

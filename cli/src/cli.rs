@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{act, addresses, decode, guard, lab, migrate, node, reflector, resources, show, store};
+use crate::{
+    act, addresses, decode, events, guard, lab, migrate, node, reflector, resources, show, store,
+};
 
 /// Cambric: BGP routing for layer-3 fabrics.
 #[derive(Debug, Parser)]
@@ -28,6 +30,8 @@ enum Command {
     Decode(decode::Args),
     /// Delete resources from the store
     Delete(resources::Delete),
+    /// What happened in the daemons of this host
+    Events(events::Args),
     /// Print resources of the store
     Get(resources::Get),
     /// Keep other users of this host away from its BGP port: load, check, remove
@@ -63,6 +67,7 @@ impl Cli {
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Datastore(args) => block_on(migrate::run(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
+            Command::Events(args) => block_on(events::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Lab(args) => lab::run(args),

@@ -10,6 +10,8 @@ mod addresses;
 mod ask;
 mod cli;
 mod decode;
+mod duration;
+mod events;
 mod guard;
 mod lab;
 mod migrate;

@@ -96,8 +96,9 @@ fn row(neighbor: &Neighbor, state: &Status, now: &Zoned) -> Vec<String> {
         (None, None) => ("start", state.uptime_s),
     };
     let why = neighbor
-        .last_down
+        .last_error
         .as_ref()
+        .or(neighbor.last_down.as_ref())
         .filter(|_| neighbor.since_s.is_none());
     let info = match why {
         Some(why) => format!("{} {}", neighbor.state, clean(why)),

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use daemon_common::{Command, Reply};
 use ipnet::IpNet;
 
-use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
+use crate::ask::{Answers, BGP_DAEMONS, DAEMONS, SOCKETS, Whom, json};
 
 mod blocks;
 mod cells;
@@ -105,7 +105,7 @@ impl What {
             | Self::Config => BGP_DAEMONS,
             Self::Fib => &["bgp-client", "felix"],
             Self::Endpoints | Self::Rules => &["felix"],
-            Self::Status => &["bgp-client", "route-reflector", "felix"],
+            Self::Status => DAEMONS,
         }
     }
 

@@ -1,11 +1,13 @@
 //! The vocabulary of the control socket.
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Number;
 
 use crate::report::{
-    Cleared, Endpoints, Fib, Limits, Malformed, Neighbors, Refreshed, Routes, Rules, Settings,
-    Status,
+    Cleared, Endpoints, EventPage, Fib, Limits, Malformed, Neighbors, Refreshed, Routes, Rules,
+    Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -44,6 +46,8 @@ pub enum Command {
     Limits {},
     /// The configuration in force, and what each neighbour comes from.
     Config {},
+    /// Events of the history.
+    Events(EventQuery),
     /// Asks a neighbour for its routes again.
     Refresh {
         /// Its name or address.
@@ -59,6 +63,34 @@ pub enum Command {
     },
 }
 
+/// Which events are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventQuery {
+    /// Only events of this name, or whose name begins with it before a dot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Only events after this number: `next` of the page before.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// Only events since this time, in milliseconds of Unix time.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
+    /// Where there is none yet, wait for one for a while.
+    pub wait: bool,
+}
+
+/// Reads a number of a command. With numbers of any length (`arbitrary_precision`), serde's
+/// tagged enums hand over a number as a map, which only [`Number`] reads.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let number = Option::<Number>::deserialize(from)?;
+    let read = |number: Number| number.as_u64();
+    let wrong = || D::Error::custom("not a whole number");
+    number
+        .map(|number| read(number).ok_or_else(wrong))
+        .transpose()
+}
+
 impl Command {
     /// The word of the command, as on the command line.
     pub const fn name(&self) -> &'static str {
@@ -72,6 +104,7 @@ impl Command {
             Self::Malformed {} => "malformed",
             Self::Limits {} => "limits",
             Self::Config {} => "config",
+            Self::Events(_) => "events",
             Self::Refresh { .. } => "refresh",
             Self::Clear { .. } => "clear",
         }
@@ -100,6 +133,8 @@ pub enum Reply {
     Limits(Limits),
     /// Answers [`Command::Config`].
     Config(Settings),
+    /// Answers [`Command::Events`].
+    Events(EventPage),
     /// Answers [`Command::Refresh`].
     Refresh(Refreshed),
     /// Answers [`Command::Clear`].
@@ -122,5 +157,29 @@ impl Reply {
     /// What a daemon says to a command that is not its business.
     pub fn not_here(daemon: &str, command: &Command) -> Self {
         Self::error(format!("{daemon} does not answer '{}'", command.name()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_query_is_written_and_read() {
+        let query = EventQuery {
+            name: Some("session".to_owned()),
+            after: Some(7),
+            since_ms: Some(1_700_000_000_000),
+            wait: true,
+        };
+        let written = serde_json::to_string(&Command::Events(query.clone())).expect("written");
+        let read: Command = serde_json::from_str(&written).expect("read");
+        assert_eq!(read, Command::Events(query));
+        let short: Command = serde_json::from_str(r#"{"command":"events"}"#).expect("read");
+        assert_eq!(short, Command::Events(EventQuery::default()));
+        for wrong in [r#""after":-1"#, r#""after":"7""#, r#""behind":7"#] {
+            let text = format!(r#"{{"command":"events",{wrong}}}"#);
+            assert!(serde_json::from_str::<Command>(&text).is_err(), "{wrong}");
+        }
     }
 }

@@ -36,7 +36,7 @@ use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::bird::{self, View};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
-use crate::{Command, Reply, metrics};
+use crate::{Command, Reply, events, metrics};
 
 /// The bound socket. Dropping it closes the socket and removes its file.
 #[derive(Debug)]
@@ -316,8 +316,11 @@ async fn answer(line: &str, requests: &mpsc::Sender<Request>) -> Reply {
     ask(requests, command).await
 }
 
-/// Has the daemon's loop answer a command.
+/// Answers from the history of events, or has the daemon's loop answer a command.
 pub(crate) async fn ask(requests: &mpsc::Sender<Request>, command: Command) -> Reply {
+    if let Command::Events(query) = &command {
+        return events::answer(query).await;
+    }
     let (answer, answered) = oneshot::channel();
     if requests.send(Request { command, answer }).await.is_err() {
         return Reply::error("the daemon is shutting down");

@@ -21,8 +21,9 @@ const WORDS: [(&str, LevelFilter); 9] = [
     ("none", LevelFilter::OFF),
 ];
 
-/// The crates that log: those of this repository, and what they carry their connections with.
-const TARGETS: [&str; 23] = [
+/// The crates that log: those of this repository, and what they carry their connections with; and
+/// `event`, which the events of [`crate::events`] have as their target.
+const TARGETS: [&str; 24] = [
     "bgp_config",
     "bgp_daemon",
     "bgp_io",
@@ -35,6 +36,7 @@ const TARGETS: [&str; 23] = [
     "cni_plugin",
     "daemon_common",
     "etcd_client",
+    "event",
     "fib_sync",
     "h2",
     "hyper",

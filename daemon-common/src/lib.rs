@@ -7,6 +7,7 @@
 //! * [`bird`]: the same questions in the language of BIRD's control socket.
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
 //! * [`report`]: what the replies say, shared by the daemons and the command line.
+//! * [`events`]: what happens, typed: the log, the history and the metrics are made from it.
 //! * [`daemon`]: log levels and signals; [`log`]: the queue of log lines and its writer;
 //!   [`program`]: the command line of a daemon.
 //!
@@ -19,6 +20,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod events;
 mod level;
 pub mod limits;
 pub mod log;

@@ -73,3 +73,30 @@ pub const REPEATS_LOGGED: u64 = 5;
 
 /// After this time repeated events are summarized.
 pub const REPEATS_WINDOW: Duration = Duration::from_secs(10);
+
+/// Events that the history keeps; the oldest one makes room for the next.
+pub const EVENTS_MAX: usize = 4096;
+
+/// Octets of the events that the history keeps.
+pub const EVENT_OCTETS_MAX: usize = 1024 * 1024;
+
+/// Octets of a text in an event; a longer one is cut.
+pub const EVENT_TEXT_OCTETS_MAX: usize = 512;
+
+/// Events of one reply; the others follow on the next page.
+pub const EVENTS_PAGE_MAX: usize = 512;
+
+/// Readers that wait for further events, over all connections; a further one gets an error.
+pub const EVENT_WATCHERS_MAX: usize = 8;
+
+/// How long such a reader waits for a reply; below [`REPLY`], within which a client expects one.
+pub const EVENT_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest time for which the level of the log can be set at run time.
+pub const LOG_LEVEL_FOR_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Neighbors that can be debugged at once.
+pub const DEBUGGED_NEIGHBORS_MAX: usize = 16;
+
+/// The longest time for which a neighbor can be debugged.
+pub const DEBUG_FOR_MAX: Duration = Duration::from_secs(24 * 3600);

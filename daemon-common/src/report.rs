@@ -3,6 +3,7 @@
 //!
 //! Fields are only ever added, so that scripts keep working.
 
+mod events;
 mod figures;
 mod limits;
 mod settings;
@@ -13,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub use events::{EventPage, EventRecord};
 pub use figures::{EndpointFigures, KernelFigures, LogFigures, StoreFigures, TableFigures};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
 pub use settings::{NeighborSettings, Settings};
@@ -137,6 +139,10 @@ pub struct Neighbor {
     pub held: u64,
     /// Why it last went down, or what on our side keeps it down.
     pub last_down: Option<String>,
+    /// The last error of its session, or of an attempt at one: also why it cannot be connected to.
+    pub last_error: Option<String>,
+    /// Seconds since that error first happened, as far as it is the same since.
+    pub last_error_for_s: Option<u64>,
     /// Keys of its configuration that describe it, by the names that the file has for them.
     pub keys: Vec<Fact>,
     /// Import policy: `accept`, `deny`, or `deny (no policy, RFC 8212)`.

@@ -9,7 +9,7 @@ use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Clock, Event, Parting, Speaker};
 use calico_bgp::Duties;
-use daemon_common::report::{Limit, Routes, Status};
+use daemon_common::report::{Limit, Neighbors, Routes, Status};
 use daemon_common::{Command, Reply};
 
 use super::{Driver, DriverError, Open, Round};
@@ -63,6 +63,10 @@ macro_rules! list {
 
             fn locate(&self, page: &mut Routes) {
                 $(self.$field.locate(page);)*
+            }
+
+            fn annotate(&self, now: Instant, neighbors: &mut Neighbors) {
+                $(self.$field.annotate(now, neighbors);)*
             }
 
             fn source(&self) -> Option<String> {
@@ -175,6 +179,12 @@ impl<S: Settings, D: Driver<S>> Driver<S> for Option<D> {
     fn locate(&self, page: &mut Routes) {
         if let Some(driver) = self {
             driver.locate(page);
+        }
+    }
+
+    fn annotate(&self, now: Instant, neighbors: &mut Neighbors) {
+        if let Some(driver) = self {
+            driver.annotate(now, neighbors);
         }
     }
 

@@ -1,7 +1,8 @@
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bgp_config::{BgpFile, NextHops, NoKernel, Source};
-use bgp_io::bgp_fsm::DownReason;
+use bgp_io::bgp_fsm::{DownReason, State};
 use bgp_io::bgp_proto::{AttrCode, Fault, FaultKind, Remedy};
 use bgp_io::bgp_speaker::Event as SpeakerEvent;
 use daemon_common::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
@@ -12,8 +13,8 @@ use super::*;
 struct Case {
     log: Log,
     speaker: Speaker,
-    /// Lines that were logged.
-    lines: Vec<(Level, String)>,
+    /// Events that were emitted.
+    emitted: Vec<Emitted>,
 }
 
 impl Case {
@@ -32,7 +33,7 @@ impl Case {
         Self {
             log: Log::new(),
             speaker: Speaker::new(intent.speaker, 0),
-            lines: Vec::new(),
+            emitted: Vec::new(),
         }
     }
 
@@ -41,8 +42,8 @@ impl Case {
     }
 
     fn event(&mut self, now: Instant, event: &Event) {
-        let line = self.log.admit(now, &self.speaker, event);
-        self.lines.extend(line);
+        let emitted = self.log.admit(now, &self.speaker, event);
+        self.emitted.extend(emitted);
     }
 
     fn down(&mut self, now: Instant, name: &str) {
@@ -84,20 +85,31 @@ impl Case {
         self.event(now, &Event::Speaker(event));
     }
 
-    /// The summaries that are due, in words.
-    fn due(&mut self, now: Instant) -> Vec<String> {
-        let mut due = Vec::new();
-        self.log.summaries(|table| {
-            let summaries = table.due(since_start(now));
-            due.extend(summaries.iter().map(ToString::to_string));
-            Vec::new()
-        });
-        due
+    /// The summaries that are due: how many more events, and the last one.
+    fn due(&mut self, now: Instant) -> Vec<(u64, Emitted)> {
+        let due = self.log.summaries(|table| table.due(since_start(now)));
+        due.into_iter()
+            .map(|summary| (summary.more, summary.last))
+            .collect()
     }
 
-    fn lines_with(&self, words: &str) -> usize {
-        let lines = self.lines.iter();
-        lines.filter(|(_, text)| text.contains(words)).count()
+    fn dial_failed(&mut self, now: Instant, name: &str, errno: i32) {
+        let peer = self.peer(name);
+        let remote = self.speaker.peer_config(peer).expect("a neighbor").remote;
+        let event = Event::DialFailed {
+            peer,
+            remote: (remote, 179).into(),
+            error: io::Error::from_raw_os_error(errno),
+        };
+        self.event(now, &event);
+    }
+
+    /// Events of a name that are about a neighbor.
+    fn count(&self, name: &str, neighbor: &str) -> usize {
+        let of = self.emitted.iter().filter(|event| {
+            event.kind().name == name && event.fields().get("neighbor") == Some(&neighbor.into())
+        });
+        of.count()
     }
 }
 
@@ -112,13 +124,17 @@ fn strangers_of_any_number_have_few_lines_and_summaries() {
         case.stranger(at_ms(u64::from(number)), number);
     }
     let most = LOG_STRANGER_KEYS_MAX + usize::try_from(REPEATS_LOGGED).expect("small");
-    assert_eq!(case.lines.len(), most);
+    assert_eq!(case.emitted.len(), most);
     let due = case.due(at_ms(10_016));
-    let more = 10_000 - most;
-    assert_eq!(due.len(), 1, "{due:?}");
-    let begin = format!("{more} more in 10 s, the last: connection of 127.2.39.15:40000 refused: ");
-    assert!(due[0].starts_with(&begin), "{due:?}");
-    assert_eq!(case.log.summarized(), more as u64);
+    let more = 10_000 - most as u64;
+    let [(count, Emitted::ConnectionRefused { address, .. })] = due.as_slice() else {
+        panic!("{due:?}")
+    };
+    let last = IpAddr::from([127, 2, 39, 15]);
+    assert_eq!(
+        (*count, *address, case.log.summarized()),
+        (more, last, more)
+    );
 }
 
 #[test]
@@ -130,7 +146,9 @@ fn state_changes_of_neighbors_are_logged_amid_strangers() {
     for number in 0..10 {
         case.down(at_ms(1), &format!("n{number}"));
     }
-    assert_eq!(case.lines_with("down, the connection was lost"), 10);
+    for number in 0..10 {
+        assert_eq!(case.count("session.closed", &format!("n{number}")), 1);
+    }
 }
 
 #[test]
@@ -141,13 +159,14 @@ fn malformed_updates_of_one_neighbor_hide_nothing_else() {
     }
     case.malformed(at_ms(1), "n2");
     case.down(at_ms(1), "n1");
-    assert_eq!(case.lines_with("neighbor n1: malformed"), 5);
-    assert_eq!(case.lines_with("neighbor n2: malformed"), 1);
-    assert_eq!(case.lines_with("neighbor n1: down"), 1);
+    assert_eq!(case.count("update.malformed", "n1"), 5);
+    assert_eq!(case.count("update.malformed", "n2"), 1);
+    assert_eq!(case.count("session.closed", "n1"), 1);
     let due = case.due(at_ms(10_000));
-    assert_eq!(due.len(), 1);
-    let begin = "8995 more in 10 s, the last: neighbor n1: malformed";
-    assert!(due[0].starts_with(begin), "{due:?}");
+    let [(8995, Emitted::UpdateMalformed { neighbor, .. })] = due.as_slice() else {
+        panic!("{due:?}")
+    };
+    assert_eq!(neighbor.as_str(), "n1");
 }
 
 #[test]
@@ -156,11 +175,14 @@ fn flapping_neighbor_is_summarized_without_another_event() {
     for at in 0..100 {
         case.down(at_ms(at), "n3");
     }
-    assert_eq!(case.lines.len() as u64, REPEATS_LOGGED);
+    assert_eq!(case.emitted.len() as u64, REPEATS_LOGGED);
     let at = case.log.poll_timeout().expect("a summary is to come");
     assert_eq!(at, at_ms(0) + REPEATS_WINDOW);
     let due = case.due(at);
-    assert!(due[0].starts_with("95 more in 10 s, the last: neighbor n3: down"));
+    assert!(
+        matches!(due[..], [(95, Emitted::SessionClosed { .. })]),
+        "{due:?}"
+    );
     assert_eq!(case.log.poll_timeout(), None);
 }
 
@@ -173,9 +195,48 @@ fn forgotten_neighbors_do_not_hide_the_next_one_of_their_number() {
     for _ in 0..100 {
         case.down_of(at_ms(0), number);
     }
-    assert_eq!(case.lines.len() as u64, REPEATS_LOGGED);
+    assert_eq!(case.emitted.len() as u64, REPEATS_LOGGED);
     let (peer, _) = case.speaker.accept(at_ms(0), local, remote).expect("room");
     assert_eq!(peer, number);
     case.down_of(at_ms(1), peer);
-    assert_eq!(case.lines.len() as u64, REPEATS_LOGGED + 1);
+    assert_eq!(case.emitted.len() as u64, REPEATS_LOGGED + 1);
+}
+
+/// ENETUNREACH, ECONNREFUSED and EHOSTUNREACH.
+const ERRNOS: [i32; 3] = [101, 111, 113];
+
+#[test]
+fn failed_dial_is_emitted_once_for_each_reason() {
+    let mut case = Case::new();
+    for at in 0..90 {
+        let errno = ERRNOS[at as usize % 3];
+        case.dial_failed(at_ms(20_000 * at), "n1", errno);
+    }
+    case.dial_failed(at_ms(0), "n2", ERRNOS[0]);
+    assert_eq!(case.count("session.connect_failed", "n1"), ERRNOS.len());
+    assert_eq!(case.count("session.connect_failed", "n2"), 1);
+    let n1 = IpAddr::from([10, 0, 1, 1]);
+    let last = at_ms(20_000 * 89);
+    assert_eq!(case.log.connect_error(n1), Some(("No route to host", last)));
+}
+
+#[test]
+fn failed_dial_is_forgotten_once_the_connection_opens() {
+    let mut case = Case::new();
+    case.dial_failed(at_ms(0), "n1", ERRNOS[0]);
+    case.dial_failed(at_ms(9), "n1", ERRNOS[0]);
+    let n1 = IpAddr::from([10, 0, 1, 1]);
+    let since = case.log.connect_error(n1).map(|(_, since)| since);
+    assert_eq!(since, Some(at_ms(0)), "the reason is the same since then");
+    let peer = case.peer("n1");
+    let state = |state| {
+        let name = "n1".to_owned();
+        Event::Speaker(SpeakerEvent::State { peer, name, state })
+    };
+    case.event(at_ms(10), &state(State::Active));
+    assert!(case.log.connect_error(n1).is_some());
+    case.event(at_ms(11), &state(State::OpenSent));
+    assert_eq!(case.log.connect_error(n1), None);
+    case.dial_failed(at_ms(12), "n1", ERRNOS[0]);
+    assert_eq!(case.count("session.connect_failed", "n1"), 2);
 }

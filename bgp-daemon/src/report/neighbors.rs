@@ -31,6 +31,7 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
     let (stats, open) = (session.stats(), session.peer_open());
     let ends = session.established().and_then(|conn| session.ends(conn));
     let up = session.established_at();
+    let error = last_error(speaker, peer);
     Neighbor {
         name: config.name.clone(),
         address: Some(config.remote),
@@ -71,7 +72,13 @@ fn neighbor(speaker: &Speaker, peer: &PeerView<'_>, now: Instant) -> Neighbor {
             .map(|until| until.saturating_duration_since(now).as_secs()),
         flaps: stats.flaps,
         held: stats.held,
-        last_down: unheard(speaker, peer).or_else(|| last_down(session)),
+        last_down: unheard(speaker, peer)
+            .map(|(_, why)| why)
+            .or_else(|| last_down(session)),
+        last_error_for_s: error
+            .as_ref()
+            .map(|(at, _)| now.saturating_duration_since(*at).as_secs()),
+        last_error: error.map(|(_, why)| why),
         keys: keys(config),
         import: policy(&config.import),
         export: policy(&config.export),
@@ -97,13 +104,22 @@ fn keys(config: &PeerConfig) -> Vec<Fact> {
 
 /// Why the last connection of a neighbor was closed before its session heard of it, if nothing has
 /// happened to the session since.
-fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<String> {
+fn unheard(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> {
     let (at, failure) = speaker.last_failure(peer.config.remote)?;
     let session = peer.session;
     let error = session.stats().last_error.as_ref();
     let is_newest = error.is_none_or(|(since, _)| *since <= at);
     let is_down = session.established_at().is_none();
-    (is_down && is_newest).then(|| format!("a connection of it was refused: {failure}"))
+    (is_down && is_newest).then(|| (at, format!("a connection of it was refused: {failure}")))
+}
+
+/// The last error of a session or of an attempt at one, and when it happened.
+fn last_error(speaker: &Speaker, peer: &PeerView<'_>) -> Option<(Instant, String)> {
+    let of_session = || {
+        let (at, reason) = peer.session.stats().last_error.as_ref()?;
+        Some((*at, reason.to_string()))
+    };
+    unheard(speaker, peer).or_else(of_session)
 }
 
 fn last_down(session: &bgp_fsm::Session) -> Option<String> {

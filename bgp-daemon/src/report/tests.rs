@@ -4,10 +4,11 @@ use std::time::Duration;
 use bgp_fsm::{Conn, Input as SessionInput, Instant};
 use bgp_proto::{Attributes, Family, Ipv4Prefix, Net};
 use bgp_speaker::{Input, Output, Speaker};
+use daemon_common::events::Event as Emitted;
 use daemon_common::limits::PAGE_PATHS_MAX;
 use rib::{Budget, PeerId, Progress};
 
-use super::{Weight, facts, find, limits, line, malformed, neighbors, routes, waiting};
+use super::{event, facts, find, limits, malformed, neighbors, routes, waiting};
 use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 
 mod stored;
@@ -29,7 +30,7 @@ struct Pair {
     client: Speaker,
     /// The other speaker as each knows it.
     ids: Option<(PeerId, PeerId)>,
-    lines: Vec<(Weight, String)>,
+    emitted: Vec<Emitted>,
 }
 
 impl Pair {
@@ -53,7 +54,7 @@ impl Pair {
             reflector,
             client,
             ids: None,
-            lines: Vec::new(),
+            emitted: Vec::new(),
         }
     }
 
@@ -88,9 +89,8 @@ impl Pair {
         }
         while let Some(output) = self.reflector.poll_output() {
             moved = true;
-            if let Output::Event(event) = output {
-                let line = line(&self.reflector, &event);
-                self.lines.push((line.weight, line.text));
+            if let Output::Event(of_speaker) = output {
+                self.emitted.extend(event(&self.reflector, &of_speaker));
             }
         }
         moved
@@ -186,16 +186,8 @@ fn neighbors_tell_state_role_and_range() {
     assert_eq!(client.remote, "10.0.0.11:40000".parse().ok());
     assert_eq!(client.families[0].received, 1);
     assert!(!client.capabilities.is_empty() && client.updates_in > 0);
-    let up = pair
-        .lines
-        .iter()
-        .find(|(_, text)| text.contains(": up, AS 64512"));
-    assert_eq!(
-        up.map(|(weight, _)| *weight),
-        Some(Weight::Info),
-        "{:?}",
-        pair.lines
-    );
+    let is_up = |event: &Emitted| matches!(event, Emitted::SessionEstablished { asn: 64512, .. });
+    assert!(pair.emitted.iter().any(is_up), "{:?}", pair.emitted);
     let facts = facts(&pair.reflector);
     let value = |name| {
         facts
@@ -208,7 +200,7 @@ fn neighbors_tell_state_role_and_range() {
 }
 
 #[test]
-fn failed_handshakes_have_one_line_with_reasons() {
+fn failed_handshakes_are_one_event_with_reasons() {
     let mut pair = Pair::with("graceful_restart = false\n", "");
     pair.settle();
     let from = |last| SocketAddr::from(([10, 0, 0, last], 40_000));
@@ -230,26 +222,24 @@ fn failed_handshakes_have_one_line_with_reasons() {
     let later = NOW + Duration::from_secs(10);
     pair.reflector.handle(later, Input::Timeout);
     pair.outputs();
-    let of_range = |(_, text): &&(Weight, String)| text.starts_with("neighbor_range");
-    let lines: Vec<_> = pair.lines.iter().filter(of_range).collect();
-    let begin = "neighbor_range 10.0.0.0/24: connections that became no session since the last such \
-                 line: ";
-    let expected = [
-        "1 closed; the last from 10.0.0.21, closed",
-        "2 closed; the last from 10.0.0.22, closed",
-    ]
-    .map(|end| (Weight::Warn, format!("{begin}{end}")));
-    assert_eq!(lines, expected.iter().collect::<Vec<_>>());
+    let failed = pair.emitted.iter().filter_map(|event| match event {
+        Emitted::ConnectionHandshakesFailed { failures, .. } => Some((failures, event)),
+        _ => None,
+    });
+    let fields: Vec<String> = failed
+        .map(|(failures, event)| format!("{failures} {}", event.fields()["address"]))
+        .collect();
+    assert_eq!(fields, ["1 closed \"10.0.0.21\"", "2 closed \"10.0.0.22\""]);
     let report = neighbors(&pair.reflector, NOW);
     assert_eq!(report.ranges[0].failed, [("closed".to_owned(), 3)].into());
 }
 
 #[test]
-fn ended_dynamic_neighbor_is_named_in_its_last_lines() {
+fn ended_dynamic_neighbor_is_named_in_its_last_events() {
     let mut pair = Pair::with("graceful_restart = false\n", "");
     pair.settle();
     let (at_reflector, _) = pair.ids.take().expect("connected");
-    pair.lines.clear();
+    pair.emitted.clear();
     let closed = SessionInput::Closed(Conn::Inbound);
     pair.reflector
         .handle(NOW, Input::Session(at_reflector, closed));
@@ -258,13 +248,15 @@ fn ended_dynamic_neighbor_is_named_in_its_last_lines() {
         pair.reflector.peer(at_reflector).is_none(),
         "it is forgotten"
     );
-    let down = "neighbor 10.0.0.0/24-10.0.0.11: down, the connection was lost".to_owned();
-    assert!(
-        pair.lines.contains(&(Weight::Warn, down)),
-        "{:?}",
-        pair.lines
-    );
-    assert!(pair.lines.iter().all(|(_, text)| !text.contains('?')));
+    let named = |event: &Emitted| match event {
+        Emitted::SessionClosed {
+            neighbor, cause, ..
+        } => (neighbor.as_str(), cause.as_str()) == ("10.0.0.0/24-10.0.0.11", "connection-lost"),
+        _ => false,
+    };
+    assert!(pair.emitted.iter().any(named), "{:?}", pair.emitted);
+    let has_unknown = |event: &Emitted| event.to_string().contains('?');
+    assert!(!pair.emitted.iter().any(has_unknown));
 }
 
 #[test]
@@ -312,7 +304,9 @@ fn neighbor_beyond_its_hops_is_shown_with_its_ttl() {
         least: 255,
     };
     speaker.count_failure(NOW, [10, 0, 0, 2].into(), failure);
-    let shown = neighbors(&speaker, NOW).neighbors.remove(0).last_down;
+    let neighbor = neighbors(&speaker, NOW).neighbors.remove(0);
+    assert_eq!(neighbor.last_error, neighbor.last_down);
+    let shown = neighbor.last_down;
     let expected = "a connection of it was refused: TTL security: TTL 63, at least 255 expected";
     assert_eq!(shown.as_deref(), Some(expected));
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use daemon_common::report::{Neighbor, NeighborFamily, Status};
 
-use super::cells::{clean, duration, list, or_dash};
+use super::cells::{clean, duration, last_error, list, or_dash};
 
 /// Whether `name` means this neighbour.
 pub(super) fn is_called(neighbor: &Neighbor, name: &str) -> bool {
@@ -28,6 +28,7 @@ pub(super) fn neighbor(neighbor: &Neighbor) -> String {
         .map(|seconds| format!(" since {}", duration(seconds)));
     let state = format!("{}{}", neighbor.state, since.unwrap_or_default());
     block.fact("state", &state);
+    block.fact("last error", &or_dash(last_error(neighbor)));
     block.fact("last down", &or_dash(neighbor.last_down.as_ref()));
     block.fact("flaps", &neighbor.flaps.to_string());
     block.fact("held", &neighbor.held.to_string());

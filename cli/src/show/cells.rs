@@ -79,6 +79,15 @@ pub(super) fn received(neighbor: &Neighbor) -> String {
     }
 }
 
+/// The last error of a neighbor, and since when it is this one.
+pub(super) fn last_error(neighbor: &Neighbor) -> Option<String> {
+    let error = neighbor.last_error.as_ref()?;
+    Some(match neighbor.last_error_for_s {
+        Some(seconds) => format!("{error} (since {})", duration(seconds)),
+        None => error.clone(),
+    })
+}
+
 /// Next hops of a kernel route.
 pub(super) fn hops(hops: &[FibHop]) -> String {
     let one = |hop: &FibHop| match (&hop.gateway, &hop.interface) {

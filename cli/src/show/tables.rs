@@ -6,7 +6,7 @@ use comfy_table::{Table, presets};
 use daemon_common::Reply;
 use daemon_common::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rules};
 
-use super::cells::{clean, duration, family, hops, list, or_dash, received};
+use super::cells::{clean, duration, family, hops, last_error, list, or_dash, received};
 use super::{Answers, What, blocks, malformed, sent, settings};
 
 /// All answers, each under its daemon's name if there are several.
@@ -55,7 +55,7 @@ fn one(what: &What, reply: &Reply) -> String {
         (_, Reply::Limits(report)) => limits(report),
         (_, Reply::Config(report)) => settings::print(report),
         // These answer other commands than ours.
-        (_, Reply::Refresh(_) | Reply::Clear(_)) => String::new(),
+        (_, Reply::Events(_) | Reply::Refresh(_) | Reply::Clear(_)) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),
     }
 }
@@ -69,7 +69,7 @@ fn neighbors(report: &Neighbors) -> String {
         "State",
         "Since",
         "Paths",
-        "Last down",
+        "Last error",
     ];
     let mut table = table(&header);
     for neighbor in &report.neighbors {
@@ -82,7 +82,7 @@ fn neighbors(report: &Neighbors) -> String {
             neighbor.state.clone(),
             or_dash(neighbor.since_s.map(duration)),
             received(neighbor),
-            or_dash(neighbor.last_down.as_ref()),
+            or_dash(last_error(neighbor)),
         ]);
     }
     let mut text = finish(&table);

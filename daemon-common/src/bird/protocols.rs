@@ -62,8 +62,8 @@ fn row(out: &mut Lines, name: &str, neighbor: &Neighbor, status: &Status, now: &
         (None, Some(down)) => ("start", down),
         (None, None) => ("start", status.uptime_s),
     };
-    let why = match (neighbor.since_s, &neighbor.last_down) {
-        (None, Some(why)) => why.as_str(),
+    let why = match (neighbor.since_s, last_error(neighbor)) {
+        (None, Some(why)) => why,
         _ => "",
     };
     let (since, info) = (since(now, ago), &neighbor.state);
@@ -109,8 +109,13 @@ fn details(out: &mut Lines, neighbor: &Neighbor, local_asn: u32) {
     if let Some(seconds) = neighbor.hold_time_s {
         line(format!("    Hold time:        {seconds}"));
     }
-    if let Some(why) = &neighbor.last_down {
+    if let Some(why) = last_error(neighbor) {
         line(format!("    Last error:       {why}"));
     }
     line(String::new());
+}
+
+fn last_error(neighbor: &Neighbor) -> Option<&str> {
+    let error = neighbor.last_error.as_deref();
+    error.or(neighbor.last_down.as_deref())
 }

@@ -1,7 +1,6 @@
 //! Repeated events: the first ones are logged, the others counted and summarized.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::time::Duration;
 
 use tracing::Level;
@@ -12,25 +11,35 @@ use crate::limits::{REPEATS_LOGGED, REPEATS_WINDOW};
 /// logged, and one summary of the others at the end of that time. Time is the caller's: the time
 /// since any fixed moment.
 #[derive(Debug)]
-pub struct Repeats<K> {
+pub struct Repeats<K, T> {
     keys_max: usize,
-    windows: BTreeMap<K, Window>,
+    windows: BTreeMap<K, Window<T>>,
     /// The ends of the windows, the earliest first: all are of one length.
     ends: VecDeque<(Duration, K)>,
     summarized: u64,
 }
 
-#[derive(Debug, Default)]
-struct Window {
+#[derive(Debug)]
+struct Window<T> {
     logged: u64,
     more: u64,
-    /// The gravest level among the events that were not logged, and the last one's text.
-    last: Option<(Level, String)>,
+    /// The gravest level among the events that were not logged, and the last one.
+    last: Option<(Level, T)>,
+}
+
+impl<T> Default for Window<T> {
+    fn default() -> Self {
+        Self {
+            logged: 0,
+            more: 0,
+            last: None,
+        }
+    }
 }
 
 /// Events of one key that were not logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct Summary<T> {
     /// The gravest of their levels.
     pub level: Level,
     /// How many they are.
@@ -38,17 +47,10 @@ pub struct Summary {
     /// The time in which they happened.
     pub within: Duration,
     /// The last one.
-    pub last: String,
+    pub last: T,
 }
 
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (more, seconds, last) = (self.more, self.within.as_secs(), &self.last);
-        write!(f, "{more} more in {seconds} s, the last: {last}")
-    }
-}
-
-impl<K: Clone + Ord> Repeats<K> {
+impl<K: Clone + Ord, T> Repeats<K, T> {
     /// A table that tells at most `keys_max` keys apart.
     pub const fn new(keys_max: usize) -> Self {
         Self {
@@ -59,16 +61,9 @@ impl<K: Clone + Ord> Repeats<K> {
         }
     }
 
-    /// Takes note of an event, and returns its text if it is to be logged now. Where there is no room
-    /// for another `key`, the event counts under `others`, of which there must be few.
-    pub fn admit(
-        &mut self,
-        now: Duration,
-        key: K,
-        others: K,
-        level: Level,
-        text: String,
-    ) -> Option<String> {
+    /// Takes note of an event, and returns it if it is to be logged now. Where there is no room for
+    /// another `key`, the event counts under `others`, of which there must be few.
+    pub fn admit(&mut self, now: Duration, key: K, others: K, level: Level, event: T) -> Option<T> {
         let is_known = self.windows.contains_key(&key);
         let key = match is_known || self.windows.len() < self.keys_max {
             true => key,
@@ -80,7 +75,7 @@ impl<K: Clone + Ord> Repeats<K> {
         });
         if window.logged < REPEATS_LOGGED {
             window.logged += 1;
-            return Some(text);
+            return Some(event);
         }
         window.more += 1;
         self.summarized += 1;
@@ -89,7 +84,7 @@ impl<K: Clone + Ord> Repeats<K> {
             .last
             .as_ref()
             .map_or(level, |(gravest, _)| level.min(*gravest));
-        window.last = Some((gravest, text));
+        window.last = Some((gravest, event));
         None
     }
 
@@ -99,12 +94,12 @@ impl<K: Clone + Ord> Repeats<K> {
     }
 
     /// Ends the windows that are over, and returns what is to be logged of them.
-    pub fn due(&mut self, now: Duration) -> Vec<Summary> {
+    pub fn due(&mut self, now: Duration) -> Vec<Summary<T>> {
         self.end_until(now, now)
     }
 
     /// Ends all windows, and returns what is to be logged of them: the caller ends.
-    pub fn finish(&mut self, now: Duration) -> Vec<Summary> {
+    pub fn finish(&mut self, now: Duration) -> Vec<Summary<T>> {
         self.end_until(now, Duration::MAX)
     }
 
@@ -113,7 +108,7 @@ impl<K: Clone + Ord> Repeats<K> {
         self.summarized
     }
 
-    fn end_until(&mut self, now: Duration, until: Duration) -> Vec<Summary> {
+    fn end_until(&mut self, now: Duration, until: Duration) -> Vec<Summary<T>> {
         let mut summaries = Vec::new();
         while let Some((end, key)) = self.ends.pop_front_if(|(end, _)| *end <= until) {
             let began = end.saturating_sub(REPEATS_WINDOW);
@@ -140,7 +135,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn admit(repeats: &mut Repeats<u32>, now: Duration, key: u32) -> bool {
+    fn admit(repeats: &mut Repeats<u32, String>, now: Duration, key: u32) -> bool {
         let text = format!("{key}");
         let logged = repeats.admit(now, key, OTHERS, Level::INFO, text.clone());
         assert!(logged.as_ref().is_none_or(|logged| *logged == text));
@@ -164,8 +159,6 @@ mod tests {
             within: REPEATS_WINDOW,
             last: "last".to_owned(),
         };
-        let words = format!("{more} more in 10 s, the last: last");
-        assert_eq!(summary.to_string(), words);
         assert_eq!(repeats.due(seconds(11)), [summary]);
         assert_eq!((repeats.poll_timeout(), repeats.summarized()), (None, more));
         assert!(admit(&mut repeats, seconds(11), 7), "a window of its own");
@@ -201,7 +194,9 @@ mod tests {
             admit(&mut repeats, seconds(5), 1);
         }
         let summaries = repeats.finish(seconds(8));
-        assert_eq!(summaries[0].to_string(), "2 more in 3 s, the last: 1");
+        let summary = &summaries[0];
+        let found = (summary.more, summary.within, summary.last.as_str());
+        assert_eq!(found, (2, seconds(3), "1"));
         assert_eq!(repeats.finish(seconds(8)), []);
     }
 }

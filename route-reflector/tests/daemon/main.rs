@@ -1,6 +1,7 @@
 //! The program itself: started, talked to over BGP and its control socket, signalled, stopped.
 //! Everything happens on loopback addresses and free ports.
 
+mod events;
 mod listening;
 mod log;
 mod metrics;

@@ -1,5 +1,6 @@
 //! No output of the program holds a secret of its file.
 
+use daemon_common::command::EventQuery;
 use daemon_common::report::Status;
 use daemon_common::{Command, Reply};
 
@@ -50,6 +51,7 @@ async fn secret_in_a_bad_file_reaches_no_output() {
             Command::Config {},
             Command::Neighbors {},
             Command::Limits {},
+            Command::Events(EventQuery::default()),
         ] {
             let reply: Result<Reply, _> = reflector.call(command).await;
             outputs.push(format!("{reply:?}"));
@@ -59,7 +61,7 @@ async fn secret_in_a_bad_file_reaches_no_output() {
     let mut log = String::new();
     let mut stderr = reflector.process.stderr.take().expect("piped");
     std::io::Read::read_to_string(&mut stderr, &mut log).expect("a log");
-    assert!(log.contains("the configuration is not taken"), "{log}");
+    assert!(log.contains("configuration rejected"), "{log}");
     outputs.push(log);
     let (_, said) = outcome(&reflector.config(), &[]);
     outputs.push(said);

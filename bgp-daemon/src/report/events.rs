@@ -1,0 +1,259 @@
+//! What happens to the sessions of a speaker, as events.
+
+use std::net::IpAddr;
+
+use bgp_fsm::{DownReason, HeldEnd, State};
+use bgp_proto::{Fault, Remedy};
+use bgp_speaker::{Event, LimitAction, LimitLevel, PrefixLimit, Speaker};
+use daemon_common::events::{Event as Emitted, Text};
+use rib::PeerId;
+
+/// A neighbor in the fields of an event.
+struct Neighbor {
+    name: Text,
+    address: Option<IpAddr>,
+}
+
+/// Why a session ended in the fields of an event.
+struct Ended {
+    cause: Text,
+    code: Option<u64>,
+    subcode: Option<u64>,
+    reason: Text,
+}
+
+impl Neighbor {
+    fn new(speaker: &Speaker, peer: PeerId, name: &str) -> Self {
+        Self {
+            name: Text::new(name),
+            address: speaker.peer_config(peer).map(|config| config.remote),
+        }
+    }
+}
+
+impl Ended {
+    fn new(reason: &DownReason) -> Self {
+        let (cause, notification) = match reason {
+            DownReason::Sent(sent) => ("sent", Some(sent)),
+            DownReason::Received(received) => ("received", Some(received)),
+            DownReason::TransportLost => ("connection-lost", None),
+            DownReason::Reopened => ("reopened", None),
+            DownReason::Left => ("restart", None),
+        };
+        Self {
+            cause: Text::new(cause),
+            code: notification.map(|n| n.code.into()),
+            subcode: notification.map(|n| n.subcode.into()),
+            reason: Text::new(reason),
+        }
+    }
+}
+
+/// Returns an event of a speaker with its fields.
+pub fn event(speaker: &Speaker, event: &Event) -> Option<Emitted> {
+    let of = |peer: &PeerId, name: &str| Neighbor::new(speaker, *peer, name);
+    Some(match event {
+        Event::State { peer, name, state } => {
+            return state_changed(speaker, *peer, of(peer, name), *state);
+        }
+        Event::Up { peer, name, params } => {
+            let families: Vec<String> = params.families.iter().map(|f| f.to_string()).collect();
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::SessionEstablished {
+                neighbor: name,
+                address,
+                asn: params.peer_asn.0.into(),
+                router_id: params.peer_id.0,
+                families: Text::new(families.join(" ")),
+                hold_time_s: params.hold_time_s.into(),
+            }
+        }
+        Event::Down { peer, name, reason } => {
+            let Neighbor { name, address } = of(peer, name);
+            let ended = Ended::new(reason);
+            Emitted::SessionClosed {
+                neighbor: name,
+                address,
+                cause: ended.cause,
+                code: ended.code,
+                subcode: ended.subcode,
+                reason: ended.reason,
+            }
+        }
+        Event::HeldEnded { peer, end } => held_ended(of(peer, speaker.peer_name(*peer)), end),
+        Event::Malformed {
+            peer,
+            name,
+            fault,
+            remedy,
+        } => malformed(of(peer, name), fault, *remedy),
+        Event::PrefixLimit {
+            peer,
+            name,
+            family,
+            level,
+            limit,
+        } => prefix_limit(of(peer, name), Text::new(family), *level, limit),
+        Event::Handshakes {
+            of,
+            failures,
+            remote,
+            last,
+        } => Emitted::ConnectionHandshakesFailed {
+            of: Text::new(of),
+            failures: Text::new(failures),
+            address: *remote,
+            reason: Text::new(last),
+        },
+        event => return of_family(speaker, event),
+    })
+}
+
+/// Events that are about one family.
+fn of_family(speaker: &Speaker, event: &Event) -> Option<Emitted> {
+    let of = |peer: &PeerId, name: &str| Neighbor::new(speaker, *peer, name);
+    Some(match event {
+        Event::EndOfRib { peer, name, family } => {
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::SessionEndOfRib {
+                neighbor: name,
+                address,
+                family: Text::new(family),
+            }
+        }
+        Event::Refreshed { peer, name, family } => {
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::SessionRefreshed {
+                neighbor: name,
+                address,
+                family: Text::new(family),
+            }
+        }
+        Event::RefreshOverdue { peer, name, family } => {
+            let Neighbor { name, address } = of(peer, name);
+            Emitted::SessionRefreshTimeout {
+                neighbor: name,
+                address,
+                family: Text::new(family),
+            }
+        }
+        Event::Selected { family } => Emitted::RestartDeferralEnded {
+            family: Text::new(family),
+        },
+        _ => return None,
+    })
+}
+
+/// A state of a session, or why the attempt that ended in it was rejected.
+fn state_changed(
+    speaker: &Speaker,
+    peer: PeerId,
+    neighbor: Neighbor,
+    state: State,
+) -> Option<Emitted> {
+    let Neighbor { name, address } = neighbor;
+    let idle = (state == State::Idle).then_some(peer);
+    if let Some(ended) = idle.and_then(|peer| rejected(speaker, peer)) {
+        return Some(Emitted::SessionRejected {
+            neighbor: name,
+            address,
+            cause: ended.cause,
+            code: ended.code,
+            subcode: ended.subcode,
+            reason: ended.reason,
+        });
+    }
+    Some(Emitted::SessionStateChanged {
+        neighbor: name,
+        address,
+        state: Text::new(state),
+    })
+}
+
+/// Why the last attempt at a session was rejected, if one side sent a NOTIFICATION. (The end of an
+/// established session is an event of its own.)
+fn rejected(speaker: &Speaker, peer: PeerId) -> Option<Ended> {
+    let view = speaker.peer(peer)?;
+    let stats = view.session.stats();
+    let (_, why) = stats.last_error.as_ref()?;
+    let was_up = stats.failures <= 1 && stats.last_down.as_ref() == Some(why);
+    let has_reason = matches!(why, DownReason::Received(_) | DownReason::Sent(_));
+    (has_reason && !was_up && stats.failures > 0).then(|| Ended::new(why))
+}
+
+fn held_ended(neighbor: Neighbor, end: &HeldEnd) -> Emitted {
+    let Neighbor {
+        name: neighbor,
+        address,
+    } = neighbor;
+    let reason = Text::new(end);
+    match end {
+        HeldEnd::Promoted => Emitted::ConnectionPromoted {
+            neighbor,
+            address,
+            reason,
+        },
+        HeldEnd::Closed | HeldEnd::Replaced => Emitted::ConnectionAbandoned {
+            neighbor,
+            address,
+            reason,
+        },
+        HeldEnd::OlderAlive | HeldEnd::Expired | HeldEnd::Invalid(_) => {
+            Emitted::ConnectionNotPromoted {
+                neighbor,
+                address,
+                reason,
+            }
+        }
+    }
+}
+
+fn malformed(neighbor: Neighbor, fault: &Fault, remedy: Remedy) -> Emitted {
+    let Neighbor {
+        name: neighbor,
+        address,
+    } = neighbor;
+    Emitted::UpdateMalformed {
+        neighbor,
+        address,
+        attribute: Text::new(fault.attr),
+        octet: fault.at as u64,
+        fault: Text::new(fault.kind.slug()),
+        remedy: Text::new(remedy),
+    }
+}
+
+fn prefix_limit(
+    neighbor: Neighbor,
+    family: Text,
+    level: LimitLevel,
+    limit: &PrefixLimit,
+) -> Emitted {
+    let Neighbor {
+        name: neighbor,
+        address,
+    } = neighbor;
+    let max = limit.max.into();
+    let (action, idle_s) = match (level, limit.action) {
+        (LimitLevel::Below | LimitLevel::Near, _) => {
+            return Emitted::PrefixLimitNear {
+                neighbor,
+                address,
+                family,
+                limit: max,
+                warn_percent: limit.warn_percent.into(),
+            };
+        }
+        (LimitLevel::Passed, LimitAction::Warn) => ("warn", None),
+        (LimitLevel::Passed, LimitAction::Drop) => ("drop", None),
+        (LimitLevel::Passed, LimitAction::Restart { after_s }) => ("restart", Some(after_s)),
+    };
+    Emitted::PrefixLimitExceeded {
+        neighbor,
+        address,
+        family,
+        limit: max,
+        action: Text::new(action),
+        idle_s: idle_s.map(Into::into),
+    }
+}

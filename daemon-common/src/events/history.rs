@@ -1,0 +1,263 @@
+//! The history of events: a ring in memory, bounded in entries and octets.
+
+use std::collections::VecDeque;
+
+use super::table::Event;
+use crate::limits::{EVENT_OCTETS_MAX, EVENTS_MAX, EVENTS_PAGE_MAX};
+use crate::report::{EventPage, EventRecord};
+
+/// An event with its number and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    number: u64,
+    /// Unix time.
+    at_ms: u64,
+    event: Event,
+}
+
+/// The last events of a daemon.
+#[derive(Debug)]
+pub(super) struct History {
+    records: VecDeque<Record>,
+    octets: usize,
+    /// The number of the last event; the first one has number 1.
+    last: u64,
+}
+
+/// Which events a reader asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Query {
+    /// A name, or the beginning of names up to a dot: `session`.
+    pub(super) name: Option<String>,
+    /// Only events after this number.
+    pub(super) after: Option<u64>,
+    /// Only events since this Unix time.
+    pub(super) since_ms: u64,
+}
+
+impl Query {
+    fn wants(&self, record: &Record) -> bool {
+        let of_name = self.name.as_deref();
+        record.at_ms >= self.since_ms
+            && of_name.is_none_or(|name| is_named(record.event.kind().name, name))
+    }
+}
+
+/// Whether `name` is this event's name, or the part of it before a dot.
+pub(super) fn is_named(event: &str, name: &str) -> bool {
+    let rest = event.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+impl Record {
+    fn octets(&self) -> usize {
+        size_of::<Self>() - size_of::<Event>() + self.event.octets()
+    }
+
+    fn report(&self) -> EventRecord {
+        let kind = self.event.kind();
+        EventRecord {
+            number: self.number,
+            time_ms: self.at_ms,
+            event: kind.name.to_owned(),
+            level: kind.level.as_str().to_ascii_lowercase(),
+            message: kind.message.to_owned(),
+            fields: self.event.fields(),
+        }
+    }
+}
+
+impl History {
+    pub(super) const fn new() -> Self {
+        Self {
+            records: VecDeque::new(),
+            octets: 0,
+            last: 0,
+        }
+    }
+
+    /// Appends an event; the oldest ones make room for it.
+    pub(super) fn push(&mut self, at_ms: u64, event: Event) {
+        self.last += 1;
+        let record = Record {
+            number: self.last,
+            at_ms,
+            event,
+        };
+        self.octets += record.octets();
+        self.records.push_back(record);
+        while self.records.len() > EVENTS_MAX || self.octets > EVENT_OCTETS_MAX {
+            let Some(oldest) = self.records.pop_front() else {
+                return;
+            };
+            self.octets -= oldest.octets();
+        }
+    }
+
+    /// A page of the events that are asked for, and how many were lost before them.
+    pub(super) fn page(&self, query: &Query) -> EventPage {
+        let after = query.after.unwrap_or(0).min(self.last);
+        let oldest = self.last - self.records.len() as u64;
+        let kept = after.max(oldest);
+        let skip = usize::try_from(kept - oldest).unwrap_or(usize::MAX);
+        let mut page = EventPage {
+            lost: self.lost(query, after, oldest),
+            next: self.last,
+            ..EventPage::default()
+        };
+        for record in self.records.iter().skip(skip) {
+            if page.events.len() >= EVENTS_PAGE_MAX {
+                page.more = true;
+                break;
+            }
+            page.next = record.number;
+            if query.wants(record) {
+                page.events.push(record.report());
+            }
+        }
+        page
+    }
+
+    /// Events behind `after` that are no longer kept, unless all of them happened before the time
+    /// that is asked for.
+    fn lost(&self, query: &Query, after: u64, oldest: u64) -> u64 {
+        let first = self.records.front();
+        let are_older = first.is_some_and(|first| first.at_ms < query.since_ms);
+        match are_older {
+            true => 0,
+            false => oldest.saturating_sub(after),
+        }
+    }
+
+    /// Events that are kept, and their octets.
+    pub(super) fn kept(&self) -> (usize, usize) {
+        (self.records.len(), self.octets)
+    }
+
+    /// Events that are no longer kept.
+    pub(super) fn dropped(&self) -> u64 {
+        self.last - self.records.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Text;
+    use crate::limits::EVENT_TEXT_OCTETS_MAX;
+
+    fn failed(reason: &str) -> Event {
+        Event::ListenerFailed {
+            reason: Text::new(reason),
+        }
+    }
+
+    fn ready() -> Event {
+        Event::ListenerReady {
+            local: ([127, 0, 0, 1], 179).into(),
+        }
+    }
+
+    fn numbers(page: &EventPage) -> Vec<u64> {
+        page.events.iter().map(|event| event.number).collect()
+    }
+
+    /// All pages from `after` on.
+    fn all(history: &History, mut query: Query) -> (Vec<u64>, u64) {
+        let (mut seen, mut lost) = (Vec::new(), 0);
+        loop {
+            let page = history.page(&query);
+            seen.extend(numbers(&page));
+            lost += page.lost;
+            query.after = Some(page.next);
+            if !page.more {
+                return (seen, lost);
+            }
+        }
+    }
+
+    #[test]
+    fn history_is_bounded_in_octets_and_entries() {
+        let mut history = History::new();
+        let long = "x".repeat(EVENT_TEXT_OCTETS_MAX);
+        for at in 0..3 * EVENTS_MAX as u64 {
+            let event = match at % 2 {
+                0 => failed(&long),
+                _ => ready(),
+            };
+            history.push(at, event);
+            let (entries, octets) = history.kept();
+            assert!(octets <= EVENT_OCTETS_MAX && entries <= EVENTS_MAX);
+        }
+        let octets: usize = history.records.iter().map(Record::octets).sum();
+        assert_eq!(history.kept(), (history.records.len(), octets));
+        assert_eq!(
+            history.dropped() + history.records.len() as u64,
+            history.last
+        );
+        let mut short = History::new();
+        (0..2 * EVENTS_MAX as u64).for_each(|at| short.push(at, ready()));
+        assert_eq!(short.records.len(), EVENTS_MAX);
+    }
+
+    #[test]
+    fn reader_that_lags_learns_how_many_events_it_lost() {
+        let mut history = History::new();
+        (0..10).for_each(|at| history.push(at, ready()));
+        let first = history.page(&Query::default());
+        assert_eq!((numbers(&first), first.lost), ((1..=10).collect(), 0));
+        let more = 2 * EVENTS_MAX as u64;
+        (0..more).for_each(|at| history.push(at, ready()));
+        let query = Query {
+            after: Some(first.next),
+            ..Query::default()
+        };
+        let (seen, lost) = all(&history, query);
+        assert_eq!(lost + seen.len() as u64, more);
+        assert_eq!(seen.first(), Some(&(10 + lost + 1)));
+        assert_eq!(seen.last(), Some(&(10 + more)));
+    }
+
+    #[test]
+    fn pages_are_bounded_and_continue_without_a_gap() {
+        let mut history = History::new();
+        let count = 2 * EVENTS_PAGE_MAX as u64 + 3;
+        (0..count).for_each(|at| history.push(at, ready()));
+        let page = history.page(&Query::default());
+        assert_eq!((page.events.len(), page.more), (EVENTS_PAGE_MAX, true));
+        let (seen, lost) = all(&history, Query::default());
+        assert_eq!((seen, lost), ((1..=count).collect(), 0));
+    }
+
+    #[test]
+    fn query_selects_by_name_and_time() {
+        let mut history = History::new();
+        history.push(5, ready());
+        history.push(6, failed("a"));
+        history.push(7, ready());
+        let of = |name: &str, since_ms| {
+            let query = Query {
+                name: Some(name.to_owned()),
+                since_ms,
+                ..Query::default()
+            };
+            numbers(&history.page(&query))
+        };
+        assert_eq!(of("listener", 0), [1, 2, 3]);
+        assert_eq!(of("listener.ready", 0), [1, 3]);
+        assert_eq!(of("listener.ready", 6), [3]);
+        assert_eq!(of("listen", 0), [0; 0]);
+    }
+
+    #[test]
+    fn number_beyond_the_last_is_the_last() {
+        let mut history = History::new();
+        history.push(1, ready());
+        let query = Query {
+            after: Some(u64::MAX),
+            ..Query::default()
+        };
+        let page = history.page(&query);
+        assert_eq!((page.next, page.lost, page.events.len()), (1, 0, 0));
+    }
+}

@@ -1,0 +1,230 @@
+//! What the program reports as events, and why it cannot connect to a neighbor.
+
+use std::net::TcpListener;
+
+use daemon_common::command::EventQuery;
+use daemon_common::limits::EVENT_WATCHERS_MAX;
+use daemon_common::report::{EventPage, EventRecord, Neighbor};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname};
+use nix::sys::socket::{listen, socket};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::*;
+
+/// Connects to one neighbor, at this port of 127.0.0.1.
+fn config(port: u16) -> String {
+    format!(
+        "asn = 64512\nrouter_id = \"127.0.0.9\"\nlisten = []\nguard = {{ enabled = false }}\n\
+         [[neighbor]]\nname = \"peer\"\naddress = \"127.0.0.1\"\nport = {port}\nasn = 64512\n\
+         connect_retry = 1\n"
+    )
+}
+
+async fn started(port: u16) -> Reflector {
+    started_with(&config(port)).await
+}
+
+async fn started_with(keys: &str) -> Reflector {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("rr.sock");
+    let text = format!("control = {control:?}\n{keys}");
+    std::fs::write(directory.path().join("rr.toml"), text).expect("written");
+    let process = start(&directory.path().join("rr.toml"), &[]).expect("the program starts");
+    let reflector = Reflector { process, directory };
+    reflector.until("it answers", |_| true).await;
+    reflector
+}
+
+impl Reflector {
+    /// Asks for the only neighbor until it is as wanted.
+    async fn neighbor(&self, wanted: impl Fn(&Neighbor) -> bool) -> Neighbor {
+        let asked = async {
+            loop {
+                let mut all = self.neighbors().await;
+                let neighbor = all.neighbors.remove(0);
+                if wanted(&neighbor) {
+                    return neighbor;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(DEADLINE, asked).await.expect("the neighbor")
+    }
+
+    async fn events(&self, query: EventQuery) -> EventPage {
+        match self.call(Command::Events(query)).await {
+            Ok(Reply::Events(page)) => page,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for an event after this number.
+    async fn event(&self, name: &str, after: u64) -> EventRecord {
+        let mut query = EventQuery {
+            name: Some(name.to_owned()),
+            after: Some(after),
+            wait: true,
+            ..EventQuery::default()
+        };
+        let asked = async {
+            loop {
+                let page = self.events(query.clone()).await;
+                if let Some(event) = page.events.into_iter().next() {
+                    return event;
+                }
+                query.after = Some(page.next);
+            }
+        };
+        timeout(DEADLINE, asked).await.expect("the event")
+    }
+}
+
+/// A port of 127.0.0.1 where nothing listens.
+fn closed_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    listener.local_addr().expect("an address").port()
+}
+
+#[tokio::test]
+async fn refused_dial_is_the_last_error_and_one_event() {
+    let port = closed_port();
+    let reflector = started(port).await;
+    let event = reflector.event("session.connect_failed", 0).await;
+    assert_eq!(event.level, "warn");
+    let fields = serde_json::json!({
+        "neighbor": "peer",
+        "address": "127.0.0.1",
+        "port": port,
+        "reason": "Connection refused",
+        "errno": 111,
+    });
+    assert_eq!(serde_json::Value::from(event.fields), fields);
+    let expected = "cannot connect: Connection refused";
+    let neighbor = reflector
+        .neighbor(|neighbor| neighbor.last_error_for_s >= Some(3))
+        .await;
+    assert_eq!(neighbor.last_error.as_deref(), Some(expected));
+    // It was dialled several times by now.
+    let failed = EventQuery {
+        name: Some("session.connect_failed".to_owned()),
+        ..EventQuery::default()
+    };
+    assert_eq!(reflector.events(failed).await.events.len(), 1);
+}
+
+/// A port whose listen queue is full, so that further connections have no answer. All of the queue's
+/// connections are held.
+async fn silent_port() -> (u16, impl Sized) {
+    let kind = SockType::Stream;
+    let silent = socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    let address = SockaddrIn::new(127, 0, 0, 1, 0);
+    bind(std::os::fd::AsRawFd::as_raw_fd(&silent), &address).expect("bound");
+    listen(&silent, Backlog::new(0).expect("a backlog")).expect("listens");
+    let bound: SockaddrIn = getsockname(std::os::fd::AsRawFd::as_raw_fd(&silent)).expect("a name");
+    let mut held = Vec::new();
+    loop {
+        let connect = TcpStream::connect(("127.0.0.1", bound.port()));
+        match timeout(Duration::from_millis(500), connect).await {
+            Ok(stream) => held.push(stream.expect("connected")),
+            Err(_) => return (bound.port(), (silent, held)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn dial_without_an_answer_times_out_as_last_error() {
+    let (port, _held) = silent_port().await;
+    let keys = format!("{}password = \"QXZQXZQXZ\"\n", config(port));
+    let reflector = started_with(&keys).await;
+    let event = reflector.event("session.connect_failed", 0).await;
+    assert_eq!(event.fields["reason"], "timed out");
+    let all = reflector.events(EventQuery::default()).await;
+    assert!(!format!("{all:?}").contains("QXZ"), "a password: {all:?}");
+    let neighbor = reflector.neighbor(|one| one.last_error.is_some()).await;
+    assert_eq!(
+        neighbor.last_error.as_deref(),
+        Some("cannot connect: timed out")
+    );
+}
+
+#[tokio::test]
+async fn readers_that_never_read_leave_the_others_unaffected() {
+    let reflector = started(closed_port()).await;
+    reflector.event("session.connect_failed", 0).await;
+    let path = reflector.directory.path().join("rr.sock");
+    let mut readers = Vec::new();
+    for after in [0, u64::MAX] {
+        // As many as may wait: they get pages that they do not read, or wait for ever.
+        for _ in 0..EVENT_WATCHERS_MAX / 2 {
+            let mut reader = UnixStream::connect(&path).await.expect("connected");
+            let request = format!("{{\"command\":\"events\",\"wait\":true,\"after\":{after}}}\n");
+            let requests = request.repeat(100);
+            reader
+                .write_all(requests.as_bytes())
+                .await
+                .expect("written");
+            readers.push(reader);
+        }
+    }
+    let all = reflector.events(EventQuery::default()).await;
+    assert!(!all.events.is_empty());
+    reflector.until("it answers", |_| true).await;
+    let limits = match reflector.call(Command::Limits {}).await {
+        Ok(Reply::Limits(limits)) => limits.limits,
+        other => panic!("{other:?}"),
+    };
+    let kept = limits.iter().find(|limit| limit.name == "events kept");
+    assert!(
+        kept.and_then(|limit| limit.used)
+            .is_some_and(|used| used > 0)
+    );
+}
+
+#[tokio::test]
+async fn reader_beyond_those_that_may_wait_gets_an_error() {
+    let reflector = started(closed_port()).await;
+    reflector.event("session.connect_failed", 0).await;
+    let query = EventQuery {
+        name: Some("restart".to_owned()),
+        wait: true,
+        ..EventQuery::default()
+    };
+    let command = || reflector.call(Command::Events(query.clone()));
+    let all = futures_util::future::join_all((0..=EVENT_WATCHERS_MAX).map(|_| command())).await;
+    let is_error = |reply: &&Result<Reply, client::CallError>| reply.is_err();
+    assert_eq!(all.iter().filter(is_error).count(), 1, "{all:?}");
+}
+
+#[tokio::test]
+async fn json_log_has_the_fields_of_events() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("rr.sock");
+    let text = config(closed_port());
+    let text = format!("control = {control:?}\nlog_format = \"json\"\n{text}");
+    std::fs::write(directory.path().join("rr.toml"), text).expect("written");
+    let mut command = command(&directory.path().join("rr.toml"), &[]);
+    let mut process = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let stderr = process.stderr.take().expect("piped");
+    let reflector = Reflector { process, directory };
+    reflector.until("it answers", |_| true).await;
+    reflector.event("session.connect_failed", 0).await;
+    reflector.signal(nix::sys::signal::Signal::SIGTERM);
+    let log = std::io::read_to_string(stderr).expect("a log");
+    let lines = log.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("one object a line");
+        line
+    });
+    let failed: Vec<_> = lines
+        .filter(|line| line["fields"]["event"] == "session.connect_failed")
+        .collect();
+    let [failed] = failed.as_slice() else {
+        panic!("{log}")
+    };
+    assert_eq!(failed["level"], "WARN");
+    let fields = &failed["fields"];
+    assert_eq!(fields["message"], "cannot connect to neighbor");
+    assert_eq!(fields["neighbor"], "peer");
+    assert_eq!(fields["errno"], 111);
+    assert!(fields["port"].is_u64(), "{fields}");
+}
