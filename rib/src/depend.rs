@@ -33,7 +33,7 @@ impl<K: Key> FamilyTable<K> {
             let Some(slot) = self.table.used(at) else {
                 continue;
             };
-            let usable = slot.paths.as_slice().iter().filter(|path| {
+            let usable = slot.paths().iter().filter(|path| {
                 let marks = self.marks(path.peer());
                 shared.ineligible(path, marks).is_none()
             });

@@ -119,7 +119,7 @@ impl<K: Key> FamilyTable<K> {
     /// are those of the very function that decides.
     pub(crate) fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
         let slot = self.table.used(at)?;
-        let paths = slot.paths.as_slice();
+        let paths = slot.paths();
         if paths.is_empty() {
             return None;
         }

@@ -23,7 +23,7 @@ use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::{Marks, Reevaluate};
 use crate::sweep::Sweep;
-use crate::table::{ENTOMBED, Key, OWED, PUBLISHED, QUEUED, Table};
+use crate::table::{Key, Table};
 use crate::tombstones::Tombstones;
 use crate::wire::WireForms;
 
@@ -173,41 +173,26 @@ impl<K: Key> FamilyTable<K> {
         } else {
             None
         };
-        kept.unwrap_or_else(|| self.table.slot(at).key.net())
+        kept.unwrap_or_else(|| self.table.slot(at).key().net())
     }
 
     pub(crate) fn queue(&mut self, at: u32) {
-        let slot = self.table.slot_mut(at);
-        if !slot.has(QUEUED) {
-            slot.set(QUEUED, true);
+        if self.table.slot_mut(at).enqueue() {
             self.pending.push_back(at);
         }
     }
 
     /// Whether a reader of the log may look at a slot.
-    ///
-    /// A slot that waits for a decision is not what the log said of it any more, nor what it will
-    /// say next. A reader passes it by, and after the decision it goes into the log in any case.
     pub(crate) fn is_readable(&mut self, at: u32) -> bool {
-        if self.table.used(at).is_none() {
-            return false;
-        }
-        let slot = self.table.slot_mut(at);
-        if slot.has(QUEUED) {
-            slot.set(OWED, true);
-            return false;
-        }
-        true
+        self.table.used(at).is_some() && self.table.slot_mut(at).is_readable()
     }
 
     /// Puts the route of a slot, or that it has none any more, into the log.
     pub(crate) fn publish(&mut self, at: u32) {
         let slot = self.table.slot_mut(at);
-        slot.version = self.log.push(at, slot.version);
-        slot.set(OWED, false);
-        slot.set(PUBLISHED, slot.best().is_some());
+        slot.publish(self.log.push(at, slot.version()));
         if self.keeps_wire
-            && let Some(path) = slot.best().and_then(|best| slot.paths.as_slice().get(best))
+            && let Some(path) = slot.best_path()
         {
             self.wire.publish(at, path);
         }
@@ -220,7 +205,7 @@ impl<K: Key> FamilyTable<K> {
     /// The route of a slot is as it was, but some path of it has changed: readers of all paths
     /// have to be told, if there are any.
     pub(crate) fn publish_paths(&mut self, at: u32) {
-        if self.path_log.is_some() && self.table.slot(at).has(PUBLISHED) {
+        if self.path_log.is_some() && self.table.slot(at).is_published() {
             self.log.skip();
             self.log.cut_to(self.log_entries_max());
             self.note_paths(at);
@@ -255,13 +240,13 @@ impl<K: Key> FamilyTable<K> {
     /// A slot has lost its last path: it stays until all readers know.
     pub(crate) fn rest(&mut self, at: u32) {
         let slot = self.table.slot_mut(at);
-        if slot.version == 0 || self.tombstones.all_heard(slot.version) {
-            if !slot.has(ENTOMBED) {
+        let version = slot.version();
+        if version == 0 || self.tombstones.all_heard(version) {
+            if !slot.is_tombstone() {
                 self.free(&[at]);
             }
-        } else if !slot.has(ENTOMBED) {
-            slot.set(ENTOMBED, true);
-            self.tombstones.push(slot.version, at);
+        } else if slot.entomb() {
+            self.tombstones.push(version, at);
             if let Some(oldest) = self.tombstones.pop_excess(self.limits.tombstones_max)
                 && self.bury(oldest, true)
             {
@@ -273,16 +258,16 @@ impl<K: Key> FamilyTable<K> {
     /// A slot has been taken from the tombstones. Returns whether it is to be given back.
     fn bury(&mut self, at: u32, forced: bool) -> bool {
         let slot = self.table.slot_mut(at);
-        slot.set(ENTOMBED, false);
-        if !slot.paths.as_slice().is_empty() || slot.has(QUEUED) {
+        slot.exhume();
+        if !slot.paths().is_empty() || slot.is_queued() {
             return false;
         }
-        let version = slot.version;
+        let version = slot.version();
         if forced || self.tombstones.all_heard(version) {
             self.log.blank(version);
             return true;
         }
-        slot.set(ENTOMBED, true);
+        slot.entomb();
         self.tombstones.push(version, at);
         false
     }
@@ -293,7 +278,7 @@ impl<K: Key> FamilyTable<K> {
             if self.keeps_wire {
                 self.wire.forget(at);
             }
-            let version = self.table.slot(at).version;
+            let version = self.table.slot(at).version();
             if version != 0 {
                 self.tombstones.forget(version);
             }

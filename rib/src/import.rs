@@ -15,7 +15,7 @@ use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
 use crate::stale::Reevaluate;
-use crate::table::{Key, LOST, MED, QUEUED};
+use crate::table::Key;
 
 /// NLRI looked up together.
 pub(crate) const CHUNK: usize = 32;
@@ -305,7 +305,7 @@ impl<K: Key> FamilyTable<K> {
         index: usize,
         how: Reevaluate,
     ) {
-        let old = self.table.slot(at).paths.as_slice()[index];
+        let old = self.table.slot(at).paths()[index];
         let peer = old.peer();
         let Some(info) = shared.peer(peer).cloned() else {
             return;
@@ -404,7 +404,7 @@ impl<K: Key> FamilyTable<K> {
         );
         let wire_changed = self.keeps_wire && self.wire.keep(at, &path, net);
         let moved = peer == PeerId::LOCAL && self.interfaces.keep(at, import.interface);
-        let paths = self.table.slot(at).paths.as_slice();
+        let paths = self.table.slot(at).paths();
         let refused = match paths.iter().position(|path| path.is_from(peer, path_id)) {
             Some(index) => {
                 self.replace_path(shared, at, index, path, wire_changed || moved);
@@ -452,9 +452,7 @@ impl<K: Key> FamilyTable<K> {
 
     fn add_path(&mut self, shared: &mut Shared, at: u32, path: Path) {
         self.hold(shared, &path);
-        let slot = self.table.slot_mut(at);
-        let index = slot.paths.as_slice().len();
-        slot.paths.push(path);
+        let index = self.table.slot_mut(at).add_path(path);
         self.occupied += usize::from(index == 0);
         self.touched(shared, at, index, None);
     }
@@ -468,7 +466,7 @@ impl<K: Key> FamilyTable<K> {
         beside_changed: bool,
     ) {
         let slot = self.table.slot(at);
-        let old = slot.paths.as_slice()[index];
+        let old = slot.paths()[index];
         let marks = self.marks(path.peer());
         let revived = marks.is_some_and(|marks| marks.is_dead(&old));
         let is_best = slot.best() == Some(index);
@@ -477,13 +475,13 @@ impl<K: Key> FamilyTable<K> {
             || revived
             || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
         if !changed && old.received() == path.received() {
-            self.table.slot_mut(at).paths.as_mut_slice()[index].set_epoch(path.epoch());
+            self.table.slot_mut(at).paths_mut()[index].set_epoch(path.epoch());
             return;
         }
         let before = is_best.then(|| shared.candidate(&old, marks));
         path.inherit(&old, changed);
         self.hold(shared, &path);
-        self.table.slot_mut(at).paths.as_mut_slice()[index] = path;
+        self.table.slot_mut(at).paths_mut()[index] = path;
         self.unhold(shared, &old);
         if changed {
             self.touched(shared, at, index, before);
@@ -504,7 +502,7 @@ impl<K: Key> FamilyTable<K> {
         let Some(slot) = self.table.used(at) else {
             return;
         };
-        let mut paths = slot.paths.as_slice().iter();
+        let mut paths = slot.paths().iter();
         if let Some(index) = paths.position(|path| path.is_from(peer, path_id)) {
             self.remove_path(shared, at, index);
         }
@@ -512,20 +510,11 @@ impl<K: Key> FamilyTable<K> {
 
     pub(crate) fn remove_path(&mut self, shared: &mut Shared, at: u32, index: usize) {
         let slot = self.table.slot_mut(at);
-        let path = slot.paths.swap_remove(index);
-        let left = slot.paths.as_slice().len();
-        if slot.best() == Some(index) {
-            slot.set_best(None);
-            slot.set(LOST, true);
-        } else if slot.best() == Some(left) {
-            slot.set_best(Some(index));
-        }
-        if path.is_multipath() {
-            slot.set(LOST, true);
-        }
+        let path = slot.remove_path(index);
+        let left = slot.paths().len();
         // A loser by MULTI_EXIT_DISC or a path that beat others by it: the order may be another
         // now (RFC 4271 §9.1.2.2 c).
-        let open = slot.has(LOST | MED);
+        let open = slot.has_lost() || slot.has_med();
         self.unhold(shared, &path);
         if self.keeps_wire {
             self.wire.drop_path(at, &path);
@@ -538,7 +527,7 @@ impl<K: Key> FamilyTable<K> {
             self.emptied(at);
         } else if open {
             self.queue(at);
-        } else if !self.table.slot(at).has(QUEUED) {
+        } else if !self.table.slot(at).is_queued() {
             self.publish_paths(at);
         }
     }

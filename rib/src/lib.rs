@@ -84,6 +84,7 @@ mod policy;
 mod raw;
 mod rib;
 mod shared;
+mod slot;
 mod stale;
 mod sweep;
 mod table;

@@ -13,7 +13,7 @@ use crate::peer::PeerId;
 use crate::policy::{PrefixRange, PrefixSet};
 use crate::shared::Shared;
 use crate::stale::Reevaluate;
-use crate::table::{Key, QUEUED};
+use crate::table::Key;
 
 /// Prefixes whose paths are evaluated again.
 #[derive(Debug)]
@@ -166,8 +166,8 @@ impl<K: Key> FamilyTable<K> {
             return 0;
         };
         let since = self.sweep.done_clock;
-        if self.sweep.clock > since && !slot.has(QUEUED) {
-            let moved = slot.paths.as_slice().iter().any(|path| {
+        if self.sweep.clock > since && !slot.is_queued() {
+            let moved = slot.paths().iter().any(|path| {
                 let id = path.accepted().unwrap_or_else(|| path.received());
                 shared
                     .next_hops
@@ -177,7 +177,7 @@ impl<K: Key> FamilyTable<K> {
                 self.queue(at);
             }
         }
-        let in_range = (self.sweep.reevaluated).contains(&self.table.slot(at).key);
+        let in_range = (self.sweep.reevaluated).contains(self.table.slot(at).key());
         self.sweep_paths(shared, at, in_range.then_some(Reevaluate::Changed))
     }
 
@@ -185,9 +185,9 @@ impl<K: Key> FamilyTable<K> {
     /// is given, else those of peers for which that was requested. Returns how many these were.
     fn sweep_paths(&mut self, shared: &mut Shared, at: u32, how: Option<Reevaluate>) -> u32 {
         let mut evaluated = 0;
-        let paths = self.table.slot(at).paths.as_slice().len();
+        let paths = self.table.slot(at).paths().len();
         for index in (0..paths).rev() {
-            let path = self.table.slot(at).paths.as_slice()[index];
+            let path = self.table.slot(at).paths()[index];
             let Some(marks) = self.marks(path.peer()) else {
                 continue;
             };
@@ -274,8 +274,8 @@ impl<K: Key> FamilyTable<K> {
             let Some(slot) = self.table.used(at) else {
                 continue;
             };
-            for index in (0..slot.paths.as_slice().len()).rev() {
-                let path = self.table.slot(at).paths.as_slice()[index];
+            for index in (0..slot.paths().len()).rev() {
+                let path = self.table.slot(at).paths()[index];
                 let gone = |marks: &crate::stale::Marks| marks.is_dead(&path);
                 if path.peer() == peer && self.marks(peer).is_some_and(gone) {
                     self.remove_path(shared, at, index);
@@ -295,8 +295,8 @@ impl<K: Key> FamilyTable<K> {
             let Some(slot) = self.table.used(at) else {
                 continue;
             };
-            for index in (0..slot.paths.as_slice().len()).rev() {
-                let path = self.table.slot(at).paths.as_slice()[index];
+            for index in (0..slot.paths().len()).rev() {
+                let path = self.table.slot(at).paths()[index];
                 if path.peer() != peer {
                     continue;
                 }
@@ -304,7 +304,7 @@ impl<K: Key> FamilyTable<K> {
                     self.remove_path(shared, at, index);
                 } else {
                     let epoch = old.renewed(&path);
-                    self.table.slot_mut(at).paths.as_mut_slice()[index].set_epoch(epoch);
+                    self.table.slot_mut(at).paths_mut()[index].set_epoch(epoch);
                 }
             }
         }

@@ -9,7 +9,7 @@ use bgp_proto::{FamilyRow, Ipv4Prefix, Ipv6Prefix, Net};
 use foldhash::fast::FixedState;
 
 use crate::index::Index;
-use crate::path::PathList;
+use crate::slot::Slot;
 
 /// What tells the prefixes of a family apart.
 pub(crate) trait Key: Debug + Sized + 'static {
@@ -126,68 +126,7 @@ impl Key for OctetKey {
     }
 }
 
-/// Index of no path.
-const NO_BEST: u16 = u16::MAX;
-
-/// One prefix.
-#[derive(Debug)]
-pub(crate) struct Slot<K> {
-    pub(crate) paths: PathList,
-    /// Its place in the log of changes; 0 if it never was there.
-    pub(crate) version: u64,
-    best: u16,
-    flags: u8,
-    pub(crate) key: K,
-}
-
-const _: () = assert!(size_of::<Slot<Ipv4Prefix>>() == 32);
-const _: () = assert!(size_of::<Slot<Ipv6Prefix>>() == 48);
-
-/// The slot is nobody's.
-pub(crate) const FREE: u8 = 1;
-/// It waits for a decision.
-pub(crate) const QUEUED: u8 = 2;
-/// Readers of the log were told of a route.
-pub(crate) const PUBLISHED: u8 = 4;
-/// A path in use has gone since the last decision.
-pub(crate) const LOST: u8 = 8;
-/// Some path may have a MULTI_EXIT_DISC other than 0.
-pub(crate) const MED: u8 = 16;
-/// It waits among the tombstones.
-pub(crate) const ENTOMBED: u8 = 32;
-/// A reader passed it by because it waits for a decision: it is to go into the log again.
-pub(crate) const OWED: u8 = 64;
-
-impl<K> Slot<K> {
-    pub(crate) const fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    pub(crate) const fn set(&mut self, flag: u8, on: bool) {
-        if on {
-            self.flags |= flag;
-        } else {
-            self.flags &= !flag;
-        }
-    }
-
-    /// Whether readers have to be told of a new outcome: they know of a route, or there is one.
-    pub(crate) fn is_due(&self, best: Option<usize>) -> bool {
-        best.is_some() || self.has(PUBLISHED) || self.has(OWED) && self.version != 0
-    }
-
-    /// Index of the best path.
-    pub(crate) fn best(&self) -> Option<usize> {
-        (self.best != NO_BEST).then(|| usize::from(self.best))
-    }
-
-    pub(crate) fn set_best(&mut self, best: Option<usize>) {
-        self.best = best
-            .and_then(|at| u16::try_from(at).ok())
-            .unwrap_or(NO_BEST);
-    }
-}
-
+/// The slots of one family, and where to find a prefix's.
 #[derive(Debug)]
 pub(crate) struct Table<K> {
     hasher: FixedState,
@@ -226,7 +165,7 @@ impl<K: Key> Table<K> {
 
     /// The slot of a prefix whose hash is known.
     pub(crate) fn find_by(&self, key: K::Ref<'_>, hash: u32) -> Option<u32> {
-        let same = |slot: u32| self.slots[slot as usize].key.same(key);
+        let same = |slot: u32| self.slots[slot as usize].key().same(key);
         self.index.find(hash, same)
     }
 
@@ -235,13 +174,7 @@ impl<K: Key> Table<K> {
         if let Some(at) = self.find_by(key, hash) {
             return at;
         }
-        let slot = Slot {
-            paths: PathList::EMPTY,
-            version: 0,
-            best: NO_BEST,
-            flags: 0,
-            key: K::own(key),
-        };
+        let slot = Slot::new(K::own(key));
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -259,16 +192,13 @@ impl<K: Key> Table<K> {
     /// The hash of a slot's prefix.
     pub(crate) fn hash_at(&self, at: u32) -> u32 {
         let slot = self.slots.get(at as usize);
-        slot.map_or(0, |slot| self.hash(slot.key.borrow()))
+        slot.map_or(0, |slot| self.hash(slot.key().borrow()))
     }
 
     /// Gives a slot without paths back.
     pub(crate) fn remove(&mut self, at: u32) {
         let hash = self.hash_at(at);
-        let slot = &mut self.slots[at as usize];
-        debug_assert!(slot.paths.as_slice().is_empty() && !slot.has(FREE | QUEUED));
-        slot.flags = FREE;
-        slot.version = 0;
+        self.slots[at as usize].release();
         self.index.remove(hash, at);
         self.free.push(at);
         if self.index.is_empty() {
@@ -288,7 +218,7 @@ impl<K: Key> Table<K> {
 
     /// The slot, if there is one in use.
     pub(crate) fn used(&self, at: u32) -> Option<&Slot<K>> {
-        self.slots.get(at as usize).filter(|slot| !slot.has(FREE))
+        self.slots.get(at as usize).filter(|slot| !slot.is_free())
     }
 
     /// Slots, free ones included.

@@ -3,7 +3,7 @@
 use super::{Candidate, compare, select};
 use crate::family::FamilyTable;
 use crate::shared::Shared;
-use crate::table::{Key, LOST, MED, OWED, QUEUED};
+use crate::table::Key;
 
 impl<K: Key> FamilyTable<K> {
     /// A path has come or has become another one. `before` is what it was if it was the best.
@@ -19,26 +19,26 @@ impl<K: Key> FamilyTable<K> {
         before: Option<Candidate>,
     ) {
         let slot = self.table.slot(at);
-        if slot.has(QUEUED) {
+        if slot.is_queued() {
             return;
         }
-        let paths = slot.paths.as_slice();
+        let paths = slot.paths();
         let path = &paths[index];
         let rules = shared.config.decision;
-        if paths.len() == 1 && !slot.has(LOST) {
+        if paths.len() == 1 && !slot.has_lost() {
             let set = path.accepted().unwrap_or_else(|| path.received());
             let is_med = shared.interner.ranks(set).med != 0 && !rules.always_compare_med;
-            let med = slot.has(MED) || is_med;
+            let med = slot.has_med() || is_med;
             let usable = shared.ineligible(path, self.marks(path.peer())).is_none();
-            self.table.slot_mut(at).set(MED, med);
+            self.table.slot_mut(at).see_med(med);
             return self.conclude(at, index, usable.then_some(index));
         }
         let new = shared.candidate(path, self.marks(path.peer()));
         // Paths of one AS that differ in MULTI_EXIT_DISC make the order of two paths depend on
         // the others.
-        let med = slot.has(MED) || new.med != 0 && !rules.always_compare_med;
+        let med = slot.has_med() || new.med != 0 && !rules.always_compare_med;
         let best = slot.best();
-        let winner = if med || slot.has(LOST) || shared.config.multipath_max > 1 {
+        let winner = if med || slot.has_lost() || shared.config.multipath_max > 1 {
             return self.look_later(at, med);
         } else {
             let Some(best_index) = best else {
@@ -63,12 +63,12 @@ impl<K: Key> FamilyTable<K> {
                 })
             }
         };
-        self.table.slot_mut(at).set(MED, med);
+        self.table.slot_mut(at).see_med(med);
         self.conclude(at, index, winner);
     }
 
     fn look_later(&mut self, at: u32, med: bool) {
-        self.table.slot_mut(at).set(MED, med);
+        self.table.slot_mut(at).see_med(med);
         self.queue(at);
     }
 
@@ -76,7 +76,7 @@ impl<K: Key> FamilyTable<K> {
     fn conclude(&mut self, at: u32, index: usize, winner: Option<usize>) {
         let slot = self.table.slot_mut(at);
         let before = slot.best();
-        let paths = slot.paths.as_mut_slice();
+        let paths = slot.paths_mut();
         let changed = winner != before || winner == Some(index) && paths[index].is_changed();
         if winner != before
             && let Some(before) = before
@@ -85,7 +85,7 @@ impl<K: Key> FamilyTable<K> {
         }
         paths[index].decided(winner == Some(index));
         slot.set_best(winner);
-        if changed && slot.is_due(winner) {
+        if changed && slot.is_due() {
             self.publish(at);
         } else {
             self.publish_paths(at);
@@ -95,12 +95,11 @@ impl<K: Key> FamilyTable<K> {
     /// The last path has gone.
     pub(crate) fn emptied(&mut self, at: u32) {
         let slot = self.table.slot_mut(at);
-        if slot.has(QUEUED) {
+        if slot.is_queued() {
             return;
         }
-        slot.set(LOST | MED, false);
-        slot.set_best(None);
-        if slot.is_due(None) {
+        slot.decide(None, false);
+        if slot.is_due() {
             self.publish(at);
         }
         self.rest(at);
@@ -108,13 +107,13 @@ impl<K: Key> FamilyTable<K> {
 
     /// Decides about a slot with all its paths.
     pub(crate) fn settle(&mut self, shared: &Shared, at: u32) {
-        self.table.slot_mut(at).set(QUEUED, false);
-        if self.table.slot(at).paths.as_slice().is_empty() {
+        self.table.slot_mut(at).dequeue();
+        if self.table.slot(at).paths().is_empty() {
             return self.emptied(at);
         }
         let mut candidates = core::mem::take(&mut self.scratch.candidates);
         candidates.clear();
-        let paths = self.table.slot(at).paths.as_slice();
+        let paths = self.table.slot(at).paths();
         candidates.extend(
             paths
                 .iter()
@@ -128,8 +127,8 @@ impl<K: Key> FamilyTable<K> {
             &mut |_, _| {},
         );
         let slot = self.table.slot_mut(at);
-        let mut changed = slot.has(LOST) || selection.best != slot.best();
-        for (index, path) in slot.paths.as_mut_slice().iter_mut().enumerate() {
+        let mut changed = slot.has_lost() || selection.best != slot.best();
+        for (index, path) in slot.paths_mut().iter_mut().enumerate() {
             let used = selection
                 .multipath
                 .iter()
@@ -137,11 +136,9 @@ impl<K: Key> FamilyTable<K> {
             changed |= used != path.is_multipath() || used && path.is_changed();
             path.decided(used);
         }
-        slot.set_best(selection.best);
-        slot.set(LOST, false);
         let differ = candidates.iter().any(|candidate| candidate.med != 0);
-        slot.set(MED, differ && !rules.always_compare_med);
-        if (changed || slot.has(OWED)) && slot.is_due(selection.best) {
+        slot.decide(selection.best, differ && !rules.always_compare_med);
+        if (changed || slot.was_skipped()) && slot.is_due() {
             self.publish(at);
         } else {
             self.publish_paths(at);

@@ -85,13 +85,13 @@ impl<K: Key> FamilyTable<K> {
                 continue;
             }
             let slot = self.table.slot(at);
-            let paths = slot.paths.as_slice();
+            let paths = slot.paths();
             let route = slot.best().map(|best| Route {
                 shared,
                 paths,
                 best,
             });
-            if route.is_some() || !step.fresh && slot.version != 0 {
+            if route.is_some() || !step.fresh && slot.version() != 0 {
                 reader(Change {
                     net: self.net(at),
                     route,

@@ -291,7 +291,7 @@ impl<K: Key> FamilyTable<K> {
     fn warm_paths(&self, shared: &Shared, slots: &[u32]) {
         let read = |&at: &u32| {
             let slot = self.table.used(at)?;
-            let path = slot.paths.as_slice().get(slot.best()?)?;
+            let path = slot.best_path()?;
             Some(shared.interner.ranks(path.accepted()?).next_hop)
         };
         let all = slots.iter().filter_map(read);

@@ -229,7 +229,7 @@ impl<K: Key> FamilyTable<K> {
         chosen.clear();
         let mut picked = core::mem::take(&mut self.scratch.picked);
         self.pick(shared, group, send, (at, version), &mut picked);
-        let paths = self.table.slot(at).paths.as_slice();
+        let paths = self.table.slot(at).paths();
         for path in picked.iter().map(|&at| &paths[usize::from(at)]) {
             let net = self.path_net(at, path.peer(), path.path_id());
             let place = (net, self.interfaces.of(at, path));
@@ -257,7 +257,7 @@ impl<K: Key> FamilyTable<K> {
     ) {
         picked.clear();
         let slot = self.table.slot(at);
-        let paths = slot.paths.as_slice();
+        let paths = slot.paths();
         let sent = self
             .groups
             .get(&group)
@@ -308,7 +308,7 @@ impl<K: Key> FamilyTable<K> {
         } else {
             None
         };
-        kept.unwrap_or_else(|| self.table.slot(at).key.net())
+        kept.unwrap_or_else(|| self.table.slot(at).key().net())
     }
 
     /// The paths of a prefix that the members of a group are to hold now.
@@ -319,7 +319,7 @@ impl<K: Key> FamilyTable<K> {
             return Vec::new();
         };
         let slot = self.table.slot(at);
-        let paths = slot.paths.as_slice();
+        let paths = slot.paths();
         let send = rules.send_paths(self.row.family);
         let mut picked = Vec::new();
         match (slot.best(), send) {

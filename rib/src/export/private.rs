@@ -58,7 +58,7 @@ impl<K: Key> FamilyTable<K> {
                 self.group(shared, group).set_unsure(at);
                 continue;
             }
-            let version = self.table.slot(at).version;
+            let version = self.table.slot(at).version();
             let state = self.group(shared, group);
             if state.cursor.is_ahead(at, version) {
                 state.set_unsure(at);
@@ -101,7 +101,7 @@ impl<K: Key> FamilyTable<K> {
         runs: &mut Runs,
     ) -> Option<(AttrId, PeerId)> {
         let slot = self.table.used(at)?;
-        let path = slot.paths.as_slice().get(slot.best()?)?;
+        let path = slot.best_path()?;
         let place = (self.net(at), self.interfaces.of(at, path));
         let attributes = runs.admit(shared, rules, self.row, path, place)?;
         Some((attributes, path.peer()))
