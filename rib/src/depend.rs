@@ -28,13 +28,16 @@ impl<K: Key> FamilyTable<K> {
         place: u32,
         budget: Budget,
     ) -> Dependence {
-        let end = self.table.len().min(place.saturating_add(budget.0.max(1)));
+        let end = self
+            .prefixes
+            .len()
+            .min(place.saturating_add(budget.0.max(1)));
         for at in place..end {
-            let Some(slot) = self.table.used(at) else {
+            let Some(slot) = self.prefixes.used(at) else {
                 continue;
             };
             let usable = slot.paths().iter().filter(|path| {
-                let marks = self.marks(path.peer());
+                let marks = self.received.of(path.peer());
                 shared.ineligible(path, marks).is_none()
             });
             let (mut through, mut beside) = (false, false);
@@ -48,7 +51,7 @@ impl<K: Key> FamilyTable<K> {
                 return Dependence::At(at);
             }
         }
-        match end < self.table.len() {
+        match end < self.prefixes.len() {
             true => Dependence::More(end),
             false => Dependence::None,
         }

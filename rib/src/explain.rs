@@ -100,8 +100,8 @@ impl<K: Key> FamilyTable<K> {
             arrival.apply(&mut attributes);
         }
         let route = RouteContext {
-            family: self.row.family,
-            net: self.path_net(at, path.peer(), path.path_id()),
+            family: self.prefixes.family(),
+            net: self.prefixes.path_net(at, path.peer(), path.path_id()),
             attributes: &&attributes,
             source: info.role,
             peer: info.role,
@@ -118,14 +118,14 @@ impl<K: Key> FamilyTable<K> {
     /// All about a slot; `None` if it has no paths. The decision is made anew, so that the steps
     /// are those of the very function that decides.
     pub(crate) fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
-        let slot = self.table.used(at)?;
+        let slot = self.prefixes.used(at)?;
         let paths = slot.paths();
         if paths.is_empty() {
             return None;
         }
         let candidates: Vec<Candidate> = paths
             .iter()
-            .map(|path| shared.candidate(path, self.marks(path.peer())))
+            .map(|path| self.received.candidate(shared, path))
             .collect();
         let mut lost = alloc::vec![None; paths.len()];
         let max = shared.config.multipath_max;
@@ -151,7 +151,7 @@ impl<K: Key> FamilyTable<K> {
             .zip(lost)
             .enumerate()
             .map(|(index, (path, lost))| {
-                let marks = self.marks(path.peer());
+                let marks = self.received.of(path.peer());
                 PathView {
                     peer: path.peer(),
                     path_id: path.path_id(),
@@ -170,7 +170,7 @@ impl<K: Key> FamilyTable<K> {
         let mut views: Vec<_> = views.collect();
         views.sort_by_key(|view| (!view.best, view.peer, view.path_id));
         Some(RouteView {
-            net: self.net(at),
+            net: self.prefixes.net(at),
             paths: views,
         })
     }

@@ -7,6 +7,7 @@ use core::fmt::Debug;
 
 use bgp_proto::{Attributes, FamilyRow, Net, RouteBatch};
 
+use crate::adj_rib_in::AdjRibsIn;
 use crate::bite::{Budget, Progress};
 use crate::decide::Candidate;
 use crate::depend::Dependence;
@@ -16,16 +17,15 @@ use crate::export::{
     Withdrawals,
 };
 use crate::import::{CHUNK, Ingested};
-use crate::interfaces::Interfaces;
 use crate::peer::{PathLimit, PeerCounters, PeerId};
 use crate::policy::{InterfaceName, PrefixRange};
+use crate::prefixes::Prefixes;
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
-use crate::stale::{Marks, Reevaluate};
+use crate::stale::{Mark, Reevaluate};
 use crate::sweep::Sweep;
-use crate::table::{Key, Table};
+use crate::table::Key;
 use crate::tombstones::Tombstones;
-use crate::wire::WireForms;
 
 /// What a table can do, whatever its keys are.
 pub(crate) trait Tables: Debug + Send {
@@ -88,20 +88,9 @@ pub(crate) trait Tables: Debug + Send {
     fn add_stats(&self, stats: &mut RibStats);
 }
 
-/// What happens to all paths of a peer at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
-    Flush,
-    Restart,
-    EndRestart,
-    BeginRefresh,
-    EndRefresh,
-}
-
 /// Memory used again from bite to bite.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pub(crate) key: Vec<u8>,
     pub(crate) slots: Vec<u32>,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) runs: Runs,
@@ -113,14 +102,9 @@ pub(crate) struct Scratch {
 /// The table of one family.
 #[derive(Debug)]
 pub(crate) struct FamilyTable<K: Key> {
-    pub(crate) row: &'static FamilyRow,
     limits: RibLimits,
-    pub(crate) table: Table<K>,
-    /// Prefixes that have paths.
-    pub(crate) occupied: usize,
-    pub(crate) wire: WireForms,
-    pub(crate) keeps_wire: bool,
-    pub(crate) interfaces: Interfaces,
+    pub(crate) prefixes: Prefixes<K>,
+    pub(crate) received: AdjRibsIn,
     pub(crate) log: Log,
     /// The log for groups that send several paths of a prefix, while there are any.
     pub(crate) path_log: Option<Box<PathLog>>,
@@ -128,8 +112,6 @@ pub(crate) struct FamilyTable<K: Key> {
     /// Slots that wait for a decision.
     pub(crate) pending: VecDeque<u32>,
     pub(crate) sweep: Sweep,
-    /// By peer number.
-    pub(crate) marks: Vec<Marks>,
     pub(crate) groups: BTreeMap<GroupId, GroupState>,
     pub(crate) scratch: Scratch,
 }
@@ -137,65 +119,29 @@ pub(crate) struct FamilyTable<K: Key> {
 impl<K: Key> FamilyTable<K> {
     pub(crate) fn new(row: &'static FamilyRow, seed: u64, limits: RibLimits) -> Self {
         Self {
-            row,
             limits,
-            table: Table::new(seed),
-            occupied: 0,
-            wire: WireForms::default(),
-            keeps_wire: WireForms::are_needed(row),
-            interfaces: Interfaces::default(),
+            prefixes: Prefixes::new(row, seed),
+            received: AdjRibsIn::default(),
             log: Log::default(),
             path_log: None,
             tombstones: Tombstones::default(),
             pending: VecDeque::new(),
             sweep: Sweep::default(),
-            marks: Vec::new(),
             groups: BTreeMap::new(),
             scratch: Scratch::default(),
         }
     }
 
-    pub(crate) fn marks(&self, peer: PeerId) -> Option<&Marks> {
-        self.marks.get(peer.index())
-    }
-
-    pub(crate) fn marks_mut(&mut self, peer: PeerId) -> &mut Marks {
-        if peer.index() >= self.marks.len() {
-            self.marks.resize(peer.index() + 1, Marks::default());
-        }
-        &mut self.marks[peer.index()]
-    }
-
-    /// The destination of a slot, as readers of the log know it.
-    pub(crate) fn net(&self, at: u32) -> Net<'_> {
-        let kept = if self.keeps_wire {
-            self.wire.published(at).or_else(|| self.wire.any(at))
-        } else {
-            None
-        };
-        kept.unwrap_or_else(|| self.table.slot(at).key().net())
-    }
-
     pub(crate) fn queue(&mut self, at: u32) {
-        if self.table.slot_mut(at).enqueue() {
+        if self.prefixes.slot_mut(at).enqueue() {
             self.pending.push_back(at);
         }
     }
 
-    /// Whether a reader of the log may look at a slot.
-    pub(crate) fn is_readable(&mut self, at: u32) -> bool {
-        self.table.used(at).is_some() && self.table.slot_mut(at).is_readable()
-    }
-
     /// Puts the route of a slot, or that it has none any more, into the log.
     pub(crate) fn publish(&mut self, at: u32) {
-        let slot = self.table.slot_mut(at);
-        slot.publish(self.log.push(at, slot.version()));
-        if self.keeps_wire
-            && let Some(path) = slot.best_path()
-        {
-            self.wire.publish(at, path);
-        }
+        let version = self.log.push(at, self.prefixes.slot(at).version());
+        self.prefixes.publish(at, version);
         self.log.cut_to(self.log_entries_max());
         if self.path_log.is_some() {
             self.note_paths(at);
@@ -205,7 +151,7 @@ impl<K: Key> FamilyTable<K> {
     /// The route of a slot is as it was, but some path of it has changed: readers of all paths
     /// have to be told, if there are any.
     pub(crate) fn publish_paths(&mut self, at: u32) {
-        if self.path_log.is_some() && self.table.slot(at).is_published() {
+        if self.path_log.is_some() && self.prefixes.slot(at).is_published() {
             self.log.skip();
             self.log.cut_to(self.log_entries_max());
             self.note_paths(at);
@@ -234,12 +180,14 @@ impl<K: Key> FamilyTable<K> {
     }
 
     fn log_entries_max(&self) -> usize {
-        self.limits.log_entries_min.max(2 * self.table.used_len())
+        self.limits
+            .log_entries_min
+            .max(2 * self.prefixes.used_len())
     }
 
     /// A slot has lost its last path: it stays until all readers know.
     pub(crate) fn rest(&mut self, at: u32) {
-        let slot = self.table.slot_mut(at);
+        let slot = self.prefixes.slot_mut(at);
         let version = slot.version();
         if version == 0 || self.tombstones.all_heard(version) {
             if !slot.is_tombstone() {
@@ -257,7 +205,7 @@ impl<K: Key> FamilyTable<K> {
 
     /// A slot has been taken from the tombstones. Returns whether it is to be given back.
     fn bury(&mut self, at: u32, forced: bool) -> bool {
-        let slot = self.table.slot_mut(at);
+        let slot = self.prefixes.slot_mut(at);
         slot.exhume();
         if !slot.paths().is_empty() || slot.is_queued() {
             return false;
@@ -275,23 +223,20 @@ impl<K: Key> FamilyTable<K> {
     /// Gives slots without paths back.
     fn free(&mut self, slots: &[u32]) {
         for &at in slots {
-            if self.keeps_wire {
-                self.wire.forget(at);
-            }
-            let version = self.table.slot(at).version();
+            let version = self.prefixes.slot(at).version();
             if version != 0 {
                 self.tombstones.forget(version);
             }
-            self.table.remove(at);
         }
+        self.prefixes.release(slots);
         if let Some(paths) = self.path_log.as_deref_mut() {
             slots.iter().for_each(|&at| paths.forget(at));
-            if self.table.len() == 0 {
+            if self.prefixes.len() == 0 {
                 paths.forget_all();
             }
         }
         for state in self.groups.values_mut() {
-            if self.table.len() == 0 {
+            if self.prefixes.len() == 0 {
                 state.forget_all();
             } else {
                 slots.iter().for_each(|&at| state.forget(at));
@@ -335,15 +280,15 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {
-        self.marks_mut(peer).limit = limit;
+        self.received.set_limit(peer, limit);
     }
 
     fn is_settled(&self, peer: PeerId) -> bool {
-        self.marks(peer).is_none_or(|marks| !marks.has_dead())
+        self.received.is_settled(peer)
     }
 
     fn next_hops_changed(&mut self, clock: u64) {
-        self.sweep.request_next_hops(clock, self.table.len());
+        self.sweep.request_next_hops(clock, self.prefixes.len());
     }
 
     fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress {
@@ -397,7 +342,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn doubt_sent(&mut self) {
-        let (next, len) = (self.log.next(), self.table.len());
+        let (next, len) = (self.log.next(), self.prefixes.len());
         let states = self.groups.values_mut();
         for state in states.filter(|state| state.sends_paths()) {
             state.doubt(next, len);
@@ -426,8 +371,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
             self.tombstones.take_heard(CHUNK, &mut chunk);
             let more = chunk.len() == CHUNK;
             chunk.retain(|&slot| self.bury(slot, false));
-            let hashes = chunk.iter().map(|&slot| self.table.hash_at(slot));
-            self.table.warm(hashes);
+            self.prefixes.warm_slots(&chunk);
             self.free(&chunk);
             self.scratch.slots = chunk;
             if !more {
@@ -437,7 +381,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn len(&self) -> u32 {
-        self.table.len()
+        self.prefixes.len()
     }
 
     fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
@@ -445,9 +389,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn lookup<'a>(&'a self, shared: &'a Shared, net: Net<'_>) -> Option<RouteView<'a>> {
-        let mut scratch = Vec::new();
-        let key = K::find(net, self.row, &mut scratch)?;
-        Self::view(self, shared, self.table.find(key)?)
+        Self::view(self, shared, self.prefixes.look_up(net)?)
     }
 
     fn depend(
@@ -461,24 +403,18 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn counters(&self, peer: PeerId) -> PeerCounters {
-        self.marks(peer)
-            .map(|marks| marks.counters)
-            .unwrap_or_default()
+        self.received.counters(peer)
     }
 
     fn add_stats(&self, stats: &mut RibStats) {
-        stats.prefixes += self.occupied;
-        stats.tombstones += self.table.used_len() - self.occupied;
+        stats.prefixes += self.prefixes.occupied();
+        stats.tombstones += self.prefixes.used_len() - self.prefixes.occupied();
         stats.log_entries += self.log.len();
         stats.log_entries += self.path_log.as_ref().map_or(0, |paths| paths.log.len());
         let groups = self.groups.values();
         stats.sent_ids += groups.map(GroupState::sent_len).sum::<usize>();
         stats.pending += self.pending.len();
-        stats.octet_strings += self.wire.len();
-        stats.paths += self
-            .marks
-            .iter()
-            .map(|marks| marks.counters.paths as usize)
-            .sum::<usize>();
+        stats.octet_strings += self.prefixes.wire_len();
+        stats.paths += self.received.paths_len();
     }
 }

@@ -191,7 +191,7 @@ impl<K: Key> FamilyTable<K> {
         let Some(info) = shared.peer(peer).cloned() else {
             return done;
         };
-        self.marks_mut(peer);
+        self.received.of_mut(peer);
         self.make_room(shared, peer, &batch.reach);
         let mut received = None;
         if let Some(block) = batch.attrs.as_ref().filter(|_| !batch.reach.is_empty()) {
@@ -218,8 +218,8 @@ impl<K: Key> FamilyTable<K> {
             None => self.unreach_all(shared, peer, batch.reach.clone(), &mut done),
         }
         done.remedy = Fault::worst(&done.faults);
-        done.exceeded = done.reach > 0 && self.exceeds(peer);
-        let counters = &mut self.marks_mut(peer).counters;
+        done.exceeded = done.reach > 0 && self.received.exceeds(peer);
+        let counters = &mut self.received.of_mut(peer).counters;
         counters.limited += u64::from(done.limited);
         counters.reach += u64::from(done.reach);
         counters.unreach += u64::from(done.unreach);
@@ -251,7 +251,7 @@ impl<K: Key> FamilyTable<K> {
     ) {
         self.in_chunks(nlri, done, |this, route, done| {
             let taken = if matches!(policy, Policy::Rules(_)) {
-                let judged = import.judged(shared, peer, this.row, route.nlri.net);
+                let judged = import.judged(shared, peer, this.prefixes.row(), route.nlri.net);
                 let taken = this.reach(shared, route, peer, &judged);
                 judged.release_edited(shared, import);
                 taken
@@ -285,9 +285,9 @@ impl<K: Key> FamilyTable<K> {
             if chunk.is_empty() {
                 return;
             }
-            self.table.warm(chunk.iter().map(|route| route.hash));
+            self.prefixes.warm(chunk.iter().map(|route| route.hash));
             for route in &mut chunk {
-                route.slot = self.find(route);
+                route.slot = self.prefixes.find(route.nlri.net, route.hash);
             }
             for route in &chunk {
                 take(self, route, done);
@@ -305,7 +305,7 @@ impl<K: Key> FamilyTable<K> {
         index: usize,
         how: Reevaluate,
     ) {
-        let old = self.table.slot(at).paths()[index];
+        let old = self.prefixes.paths(at)[index];
         let peer = old.peer();
         let Some(info) = shared.peer(peer).cloned() else {
             return;
@@ -313,8 +313,8 @@ impl<K: Key> FamilyTable<K> {
         shared.interner.acquire(old.received(), 1);
         let import = Import::new(shared, &info, old.received());
         let judged = if matches!(info.import, Policy::Rules(_)) {
-            let net = self.path_net(at, peer, old.path_id());
-            import.judged(shared, peer, self.row, net)
+            let net = self.prefixes.path_net(at, peer, old.path_id());
+            import.judged(shared, peer, self.prefixes.row(), net)
         } else {
             import
         };
@@ -332,17 +332,11 @@ impl<K: Key> FamilyTable<K> {
     }
 
     fn wanted<'a>(&mut self, nlri: Nlri<'a>) -> Wanted<'a> {
-        let key = K::find(nlri.net, self.row, &mut self.scratch.key);
         Wanted {
             nlri,
-            hash: key.map_or(0, |key| self.table.hash(key)),
+            hash: self.prefixes.hash(nlri.net),
             slot: None,
         }
-    }
-
-    fn find(&mut self, route: &Wanted<'_>) -> Option<u32> {
-        let key = K::find(route.nlri.net, self.row, &mut self.scratch.key)?;
-        self.table.find_by(key, route.hash)
     }
 
     /// One of our own routes.
@@ -353,7 +347,7 @@ impl<K: Key> FamilyTable<K> {
         attributes: Attributes,
         interface: Option<InterfaceName>,
     ) {
-        self.marks_mut(PeerId::LOCAL);
+        self.received.of_mut(PeerId::LOCAL);
         let received = shared.intern(attributes);
         shared.interner.acquire(received, 1);
         let import = Import {
@@ -379,21 +373,13 @@ impl<K: Key> FamilyTable<K> {
         let Nlri { path_id, net } = nlri;
         let at = match slot {
             Some(at) => at,
-            None if self.refuses(peer) => return Taken::Limited,
-            None => {
-                let Self {
-                    table,
-                    scratch,
-                    row,
-                    ..
-                } = self;
-                let Some(key) = K::find(net, row, &mut scratch.key) else {
-                    return Taken::NoRoom;
-                };
-                table.find_or_insert(key, hash)
-            }
+            None if self.received.refuses(peer) => return Taken::Limited,
+            None => match self.prefixes.find_or_insert(net, hash) {
+                Some(at) => at,
+                None => return Taken::NoRoom,
+            },
         };
-        let epoch = self.marks(peer).map_or(0, super::stale::Marks::epoch);
+        let epoch = self.received.epoch(peer);
         let path = Path::new(
             peer,
             path_id,
@@ -402,46 +388,28 @@ impl<K: Key> FamilyTable<K> {
             import.accepted,
             import.reason,
         );
-        let wire_changed = self.keeps_wire && self.wire.keep(at, &path, net);
-        let moved = peer == PeerId::LOCAL && self.interfaces.keep(at, import.interface);
-        let paths = self.table.slot(at).paths();
+        let beside = (self.prefixes).keep_beside(at, &path, net, import.interface);
+        let paths = self.prefixes.paths(at);
         let refused = match paths.iter().position(|path| path.is_from(peer, path_id)) {
             Some(index) => {
-                self.replace_path(shared, at, index, path, wire_changed || moved);
+                self.replace_path(shared, at, index, path, beside);
                 return Taken::Yes;
             }
             None if !has_room(paths, peer) => Taken::NoRoom,
-            None if slot.is_some() && self.refuses(peer) => Taken::Limited,
+            None if slot.is_some() && self.received.refuses(peer) => Taken::Limited,
             None => {
                 self.add_path(shared, at, path);
                 return Taken::Yes;
             }
         };
-        self.wire.drop_path(at, &path);
-        if peer == PeerId::LOCAL {
-            self.interfaces.keep(at, None);
-        }
+        self.prefixes.drop_beside(at, &path);
         refused
-    }
-
-    /// Whether one more path of a peer is refused.
-    fn refuses(&self, peer: PeerId) -> bool {
-        let marks = self.marks(peer);
-        let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
-        limit.is_some_and(|(limit, paths)| limit.refuse && paths >= limit.max)
-    }
-
-    /// Whether a peer has more paths than it may.
-    fn exceeds(&self, peer: PeerId) -> bool {
-        let marks = self.marks(peer);
-        let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
-        limit.is_some_and(|(limit, paths)| paths > limit.max)
     }
 
     /// Paths that only wait for the sweep do not count towards the limit: where they might make
     /// the difference they are swept at once, before any slot is looked up.
     fn make_room(&mut self, shared: &mut Shared, peer: PeerId, reach: &NlriIter<'_>) {
-        let Some(marks) = self.marks(peer).filter(|marks| marks.has_dead()) else {
+        let Some(marks) = self.received.of(peer).filter(|marks| marks.has_dead()) else {
             return;
         };
         let max = marks.limit.map_or(usize::MAX, |limit| limit.max as usize);
@@ -451,9 +419,8 @@ impl<K: Key> FamilyTable<K> {
     }
 
     fn add_path(&mut self, shared: &mut Shared, at: u32, path: Path) {
-        self.hold(shared, &path);
-        let index = self.table.slot_mut(at).add_path(path);
-        self.occupied += usize::from(index == 0);
+        self.received.hold(shared, &path);
+        let index = self.prefixes.add_path(at, path);
         self.touched(shared, at, index, None);
     }
 
@@ -465,9 +432,9 @@ impl<K: Key> FamilyTable<K> {
         mut path: Path,
         beside_changed: bool,
     ) {
-        let slot = self.table.slot(at);
+        let slot = self.prefixes.slot(at);
         let old = slot.paths()[index];
-        let marks = self.marks(path.peer());
+        let marks = self.received.of(path.peer());
         let revived = marks.is_some_and(|marks| marks.is_dead(&old));
         let is_best = slot.best() == Some(index);
         // A path from before the session is as good as none: readers are told of the new one.
@@ -475,14 +442,14 @@ impl<K: Key> FamilyTable<K> {
             || revived
             || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
         if !changed && old.received() == path.received() {
-            self.table.slot_mut(at).paths_mut()[index].set_epoch(path.epoch());
+            self.prefixes.slot_mut(at).paths_mut()[index].set_epoch(path.epoch());
             return;
         }
         let before = is_best.then(|| shared.candidate(&old, marks));
         path.inherit(&old, changed);
-        self.hold(shared, &path);
-        self.table.slot_mut(at).paths_mut()[index] = path;
-        self.unhold(shared, &old);
+        self.received.hold(shared, &path);
+        self.prefixes.slot_mut(at).paths_mut()[index] = path;
+        self.received.unhold(shared, &old);
         if changed {
             self.touched(shared, at, index, before);
         }
@@ -491,7 +458,7 @@ impl<K: Key> FamilyTable<K> {
     /// One of our own routes is no more.
     pub(crate) fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
         let route = self.wanted(Nlri::new(net));
-        if let Some(at) = self.find(&route) {
+        if let Some(at) = self.prefixes.find(net, route.hash) {
             self.unreach_at(shared, at, PeerId::LOCAL, 0);
         }
     }
@@ -499,7 +466,7 @@ impl<K: Key> FamilyTable<K> {
     /// A peer has no way to a destination any more.
     fn unreach_at(&mut self, shared: &mut Shared, at: u32, peer: PeerId, path_id: u32) {
         // A message may withdraw a destination twice, and the slot be given back in between.
-        let Some(slot) = self.table.used(at) else {
+        let Some(slot) = self.prefixes.used(at) else {
             return;
         };
         let mut paths = slot.paths().iter();
@@ -509,44 +476,19 @@ impl<K: Key> FamilyTable<K> {
     }
 
     pub(crate) fn remove_path(&mut self, shared: &mut Shared, at: u32, index: usize) {
-        let slot = self.table.slot_mut(at);
-        let path = slot.remove_path(index);
-        let left = slot.paths().len();
+        let path = self.prefixes.remove_path(at, index);
+        self.received.unhold(shared, &path);
+        let slot = self.prefixes.slot(at);
         // A loser by MULTI_EXIT_DISC or a path that beat others by it: the order may be another
         // now (RFC 4271 §9.1.2.2 c).
         let open = slot.has_lost() || slot.has_med();
-        self.unhold(shared, &path);
-        if self.keeps_wire {
-            self.wire.drop_path(at, &path);
-        }
-        if path.peer() == PeerId::LOCAL {
-            self.interfaces.keep(at, None);
-        }
-        if left == 0 {
-            self.occupied -= 1;
+        if slot.paths().is_empty() {
             self.emptied(at);
         } else if open {
             self.queue(at);
-        } else if !self.table.slot(at).is_queued() {
+        } else if !slot.is_queued() {
             self.publish_paths(at);
         }
-    }
-
-    /// Counts a path and what it refers to.
-    fn hold(&mut self, shared: &mut Shared, path: &Path) {
-        shared.acquire_path(path);
-        let counters = &mut self.marks_mut(path.peer()).counters;
-        counters.paths += 1;
-        counters.accepted += u32::from(path.accepted().is_some());
-        counters.ineligible += u32::from(path.accepted().is_some() && path.reason().is_some());
-    }
-
-    fn unhold(&mut self, shared: &mut Shared, path: &Path) {
-        shared.release_path(path);
-        let counters = &mut self.marks_mut(path.peer()).counters;
-        counters.paths -= 1;
-        counters.accepted -= u32::from(path.accepted().is_some());
-        counters.ineligible -= u32::from(path.accepted().is_some() && path.reason().is_some());
     }
 }
 

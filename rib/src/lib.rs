@@ -64,6 +64,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod adj_rib_in;
 mod attributes;
 mod bite;
 mod decide;
@@ -81,6 +82,7 @@ mod next_hop;
 mod path;
 mod peer;
 mod policy;
+mod prefixes;
 mod raw;
 mod rib;
 mod shared;

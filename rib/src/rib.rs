@@ -15,14 +15,14 @@ use crate::decide::DecisionRules;
 use crate::depend::Dependence;
 use crate::explain::RouteView;
 use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
-use crate::family::{FamilyTable, Mark, Tables};
+use crate::family::{FamilyTable, Tables};
 use crate::import::Ingested;
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 use crate::policy::{InterfaceName, PrefixRange};
 use crate::shared::Shared;
-use crate::stale::Reevaluate;
+use crate::stale::{Mark, Reevaluate};
 use crate::table::OctetKey;
 
 /// What the tables need to know about the speaker they are part of.

@@ -38,7 +38,31 @@ pub(crate) enum Reevaluate {
     All,
 }
 
+/// What happens to all paths of a peer at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Flush,
+    Restart,
+    EndRestart,
+    BeginRefresh,
+    EndRefresh,
+}
+
 impl Marks {
+    pub(crate) fn mark(&mut self, how: Mark) {
+        match how {
+            Mark::Flush => self.flush(),
+            Mark::Restart => self.restart(),
+            Mark::EndRestart => {
+                self.end_restart();
+            }
+            Mark::BeginRefresh => self.begin_refresh(),
+            Mark::EndRefresh => {
+                self.end_refresh();
+            }
+        }
+    }
+
     /// The epoch for paths announced now.
     pub(crate) const fn epoch(&self) -> u8 {
         self.epoch
@@ -82,7 +106,7 @@ impl Marks {
     }
 
     /// Everything the peer has announced is gone.
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         self.next_epoch();
         self.dead = 1;
         self.stale = 0;
@@ -91,7 +115,7 @@ impl Marks {
 
     /// Everything the peer has announced is stale; what already was stale is gone: a peer that
     /// restarts twice has not sent it again (RFC 4724 §4.2).
-    pub(crate) fn restart(&mut self) {
+    fn restart(&mut self) {
         self.next_epoch();
         self.dead = earlier(self.dead, self.stale);
         self.stale = 1;
@@ -99,20 +123,20 @@ impl Marks {
     }
 
     /// What is still stale is gone. Returns whether anything was stale.
-    pub(crate) fn end_restart(&mut self) -> bool {
+    fn end_restart(&mut self) -> bool {
         let stale = core::mem::take(&mut self.stale);
         self.dead = earlier(self.dead, stale);
         stale != 0
     }
 
     /// The peer starts to send everything again (RFC 7313 §4.1).
-    pub(crate) fn begin_refresh(&mut self) {
+    fn begin_refresh(&mut self) {
         self.next_epoch();
         self.refresh = 1;
     }
 
     /// It has sent everything: the rest is gone. Returns whether a refresh was going on.
-    pub(crate) fn end_refresh(&mut self) -> bool {
+    fn end_refresh(&mut self) -> bool {
         let refresh = core::mem::take(&mut self.refresh);
         self.dead = earlier(self.dead, refresh);
         refresh != 0

@@ -7,12 +7,12 @@ use alloc::collections::BTreeSet;
 use bgp_proto::{Net, Prefix};
 
 use crate::bite::Progress;
-use crate::family::{FamilyTable, Mark};
+use crate::family::FamilyTable;
 use crate::limits::{REEVALUATE_RANGES_MAX, SWEEP_PER_UNIT};
 use crate::peer::PeerId;
 use crate::policy::{PrefixRange, PrefixSet};
 use crate::shared::Shared;
-use crate::stale::Reevaluate;
+use crate::stale::{Mark, Reevaluate};
 use crate::table::Key;
 
 /// Prefixes whose paths are evaluated again.
@@ -143,16 +143,13 @@ impl<K: Key> FamilyTable<K> {
         if self.sweep.at == 0 {
             self.sweep.reevaluated = self.sweep.requested.take();
         }
-        if self.sweep.at >= self.table.len() {
+        if self.sweep.at >= self.prefixes.len() {
             self.sweep.at = 0;
             self.sweep.round += 1;
             if !self.sweep.is_active() {
                 self.sweep.done_clock = self.sweep.clock;
                 self.sweep.reevaluated = Reevaluated::default();
-                for marks in &mut self.marks {
-                    marks.swept();
-                    marks.reevaluate = None;
-                }
+                self.received.swept();
             }
             return 0;
         }
@@ -162,7 +159,7 @@ impl<K: Key> FamilyTable<K> {
     }
 
     fn sweep_slot(&mut self, shared: &mut Shared, at: u32) -> u32 {
-        let Some(slot) = self.table.used(at) else {
+        let Some(slot) = self.prefixes.used(at) else {
             return 0;
         };
         let since = self.sweep.done_clock;
@@ -177,7 +174,7 @@ impl<K: Key> FamilyTable<K> {
                 self.queue(at);
             }
         }
-        let in_range = (self.sweep.reevaluated).contains(self.table.slot(at).key());
+        let in_range = (self.sweep.reevaluated).contains(self.prefixes.slot(at).key());
         self.sweep_paths(shared, at, in_range.then_some(Reevaluate::Changed))
     }
 
@@ -185,10 +182,10 @@ impl<K: Key> FamilyTable<K> {
     /// is given, else those of peers for which that was requested. Returns how many these were.
     fn sweep_paths(&mut self, shared: &mut Shared, at: u32, how: Option<Reevaluate>) -> u32 {
         let mut evaluated = 0;
-        let paths = self.table.slot(at).paths().len();
+        let paths = self.prefixes.paths(at).len();
         for index in (0..paths).rev() {
-            let path = self.table.slot(at).paths()[index];
-            let Some(marks) = self.marks(path.peer()) else {
+            let path = self.prefixes.paths(at)[index];
+            let Some(marks) = self.received.of(path.peer()) else {
                 continue;
             };
             if marks.is_dead(&path) {
@@ -203,26 +200,21 @@ impl<K: Key> FamilyTable<K> {
 
     /// Requests that all paths of a peer are evaluated again.
     pub(crate) fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate) {
-        let Some(marks) = self.marks.get_mut(peer.index()) else {
-            return;
-        };
-        if marks.counters.paths > 0 {
-            marks.reevaluate = marks.reevaluate.max(Some(how));
+        if self.received.reevaluate(peer, how) {
             self.sweep.request();
         }
     }
 
     /// Evaluates the paths of one prefix again, or requests that for those of a longer range.
     pub(crate) fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange) {
-        if !self.row.is_typed() {
+        if !self.prefixes.row().is_typed() {
             self.sweep.requested.add_all();
         } else if range.is_single() {
             let net = match range.prefix() {
                 Prefix::V4(prefix) => Net::V4(prefix),
                 Prefix::V6(prefix) => Net::V6(prefix),
             };
-            let key = K::find(net, self.row, &mut self.scratch.key);
-            if let Some(at) = key.and_then(|key| self.table.find(key)) {
+            if let Some(at) = self.prefixes.look_up(net) {
                 self.sweep_paths(shared, at, Some(Reevaluate::Changed));
             }
             return;
@@ -234,69 +226,45 @@ impl<K: Key> FamilyTable<K> {
 
     /// Marks all paths of a peer in one step; those that are gone are swept in bites.
     pub(crate) fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {
-        if self
-            .marks(peer)
-            .is_none_or(|marks| marks.counters.paths == 0)
-        {
-            // Nothing to mark, but a refresh must not look like one that never began.
-            if self.marks(peer).is_none() {
-                return;
-            }
-        }
-        if self.marks(peer).is_some_and(super::stale::Marks::is_full) {
+        let Some(marks) = self.received.of(peer) else {
+            return;
+        };
+        if marks.is_full() {
             self.renew(shared, peer);
         }
-        let marks = self.marks_mut(peer);
-        match how {
-            Mark::Flush => marks.flush(),
-            Mark::Restart => marks.restart(),
-            Mark::EndRestart => {
-                marks.end_restart();
-            }
-            Mark::BeginRefresh => marks.begin_refresh(),
-            Mark::EndRefresh => {
-                marks.end_refresh();
-            }
-        }
-        if !marks.has_dead() {
-            return;
-        }
-        if marks.counters.paths == 0 {
-            marks.swept();
-        } else {
+        if self.received.mark(peer, how) {
             self.sweep.request();
         }
     }
 
     /// Removes all that is gone of a peer, in one go.
     pub(crate) fn sweep_peer(&mut self, shared: &mut Shared, peer: PeerId) {
-        for at in 0..self.table.len() {
-            let Some(slot) = self.table.used(at) else {
+        for at in 0..self.prefixes.len() {
+            let Some(slot) = self.prefixes.used(at) else {
                 continue;
             };
             for index in (0..slot.paths().len()).rev() {
-                let path = self.table.slot(at).paths()[index];
-                let gone = |marks: &crate::stale::Marks| marks.is_dead(&path);
-                if path.peer() == peer && self.marks(peer).is_some_and(gone) {
+                let path = self.prefixes.paths(at)[index];
+                if path.peer() == peer && self.received.is_dead(&path) {
                     self.remove_path(shared, at, index);
                 }
             }
         }
-        self.marks_mut(peer).swept();
+        self.received.of_mut(peer).swept();
     }
 
     /// Rewrites the epochs of a peer's paths, in one go: needed only after hundreds of restarts or
     /// refreshes that nothing has brought to an end.
     fn renew(&mut self, shared: &mut Shared, peer: PeerId) {
-        let Some(old) = self.marks(peer).copied() else {
+        let Some(old) = self.received.of(peer).copied() else {
             return;
         };
-        for at in 0..self.table.len() {
-            let Some(slot) = self.table.used(at) else {
+        for at in 0..self.prefixes.len() {
+            let Some(slot) = self.prefixes.used(at) else {
                 continue;
             };
             for index in (0..slot.paths().len()).rev() {
-                let path = self.table.slot(at).paths()[index];
+                let path = self.prefixes.paths(at)[index];
                 if path.peer() != peer {
                     continue;
                 }
@@ -304,12 +272,12 @@ impl<K: Key> FamilyTable<K> {
                     self.remove_path(shared, at, index);
                 } else {
                     let epoch = old.renewed(&path);
-                    self.table.slot_mut(at).paths_mut()[index].set_epoch(epoch);
+                    self.prefixes.slot_mut(at).paths_mut()[index].set_epoch(epoch);
                 }
             }
         }
-        let counters = self.marks_mut(peer).counters;
-        *self.marks_mut(peer) = old.renew();
-        self.marks_mut(peer).counters = counters;
+        let counters = self.received.of_mut(peer).counters;
+        *self.received.of_mut(peer) = old.renew();
+        self.received.of_mut(peer).counters = counters;
     }
 }

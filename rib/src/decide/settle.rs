@@ -18,7 +18,7 @@ impl<K: Key> FamilyTable<K> {
         index: usize,
         before: Option<Candidate>,
     ) {
-        let slot = self.table.slot(at);
+        let slot = self.prefixes.slot(at);
         if slot.is_queued() {
             return;
         }
@@ -29,11 +29,13 @@ impl<K: Key> FamilyTable<K> {
             let set = path.accepted().unwrap_or_else(|| path.received());
             let is_med = shared.interner.ranks(set).med != 0 && !rules.always_compare_med;
             let med = slot.has_med() || is_med;
-            let usable = shared.ineligible(path, self.marks(path.peer())).is_none();
-            self.table.slot_mut(at).see_med(med);
+            let usable = shared
+                .ineligible(path, self.received.of(path.peer()))
+                .is_none();
+            self.prefixes.slot_mut(at).see_med(med);
             return self.conclude(at, index, usable.then_some(index));
         }
-        let new = shared.candidate(path, self.marks(path.peer()));
+        let new = self.received.candidate(shared, path);
         // Paths of one AS that differ in MULTI_EXIT_DISC make the order of two paths depend on
         // the others.
         let med = slot.has_med() || new.med != 0 && !rules.always_compare_med;
@@ -52,7 +54,7 @@ impl<K: Key> FamilyTable<K> {
                 Some(index)
             } else {
                 let best = &paths[best_index];
-                let best = shared.candidate(best, self.marks(best.peer()));
+                let best = shared.candidate(best, self.received.of(best.peer()));
                 if !best.eligible {
                     return self.look_later(at, med);
                 }
@@ -63,18 +65,18 @@ impl<K: Key> FamilyTable<K> {
                 })
             }
         };
-        self.table.slot_mut(at).see_med(med);
+        self.prefixes.slot_mut(at).see_med(med);
         self.conclude(at, index, winner);
     }
 
     fn look_later(&mut self, at: u32, med: bool) {
-        self.table.slot_mut(at).see_med(med);
+        self.prefixes.slot_mut(at).see_med(med);
         self.queue(at);
     }
 
     /// The path at `index` has been compared: `winner` is the best now.
     fn conclude(&mut self, at: u32, index: usize, winner: Option<usize>) {
-        let slot = self.table.slot_mut(at);
+        let slot = self.prefixes.slot_mut(at);
         let before = slot.best();
         let paths = slot.paths_mut();
         let changed = winner != before || winner == Some(index) && paths[index].is_changed();
@@ -94,7 +96,7 @@ impl<K: Key> FamilyTable<K> {
 
     /// The last path has gone.
     pub(crate) fn emptied(&mut self, at: u32) {
-        let slot = self.table.slot_mut(at);
+        let slot = self.prefixes.slot_mut(at);
         if slot.is_queued() {
             return;
         }
@@ -107,17 +109,17 @@ impl<K: Key> FamilyTable<K> {
 
     /// Decides about a slot with all its paths.
     pub(crate) fn settle(&mut self, shared: &Shared, at: u32) {
-        self.table.slot_mut(at).dequeue();
-        if self.table.slot(at).paths().is_empty() {
+        self.prefixes.slot_mut(at).dequeue();
+        if self.prefixes.paths(at).is_empty() {
             return self.emptied(at);
         }
         let mut candidates = core::mem::take(&mut self.scratch.candidates);
         candidates.clear();
-        let paths = self.table.slot(at).paths();
+        let paths = self.prefixes.paths(at);
         candidates.extend(
             paths
                 .iter()
-                .map(|path| shared.candidate(path, self.marks(path.peer()))),
+                .map(|path| self.received.candidate(shared, path)),
         );
         let rules = shared.config.decision;
         let selection = select(
@@ -126,7 +128,7 @@ impl<K: Key> FamilyTable<K> {
             shared.config.multipath_max,
             &mut |_, _| {},
         );
-        let slot = self.table.slot_mut(at);
+        let slot = self.prefixes.slot_mut(at);
         let mut changed = slot.has_lost() || selection.best != slot.best();
         for (index, path) in slot.paths_mut().iter_mut().enumerate() {
             let used = selection

@@ -79,12 +79,12 @@ impl<K: Key> FamilyTable<K> {
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
             .log
-            .read(cursor, self.table.len(), budget.0, &mut slots);
+            .read(cursor, self.prefixes.len(), budget.0, &mut slots);
         for &at in &slots {
-            if !self.is_readable(at) {
+            if !self.prefixes.is_readable(at) {
                 continue;
             }
-            let slot = self.table.slot(at);
+            let slot = self.prefixes.slot(at);
             let paths = slot.paths();
             let route = slot.best().map(|best| Route {
                 shared,
@@ -93,7 +93,7 @@ impl<K: Key> FamilyTable<K> {
             });
             if route.is_some() || !step.fresh && slot.version() != 0 {
                 reader(Change {
-                    net: self.net(at),
+                    net: self.prefixes.net(at),
                     route,
                 });
             }

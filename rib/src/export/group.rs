@@ -196,15 +196,15 @@ impl Withdrawals {
 impl<K: Key> FamilyTable<K> {
     /// The state of a group, made when it is first asked for.
     pub(crate) fn group(&mut self, shared: &Shared, group: GroupId) -> &mut GroupState {
-        let (next, len) = (self.log.next(), self.table.len());
+        let (next, len) = (self.log.next(), self.prefixes.len());
         let Self {
             groups,
             path_log,
-            row,
+            prefixes,
             ..
         } = self;
         groups.entry(group).or_insert_with(|| {
-            let sends_paths = shared.send_paths(group, row.family).is_some();
+            let sends_paths = shared.send_paths(group, prefixes.family()).is_some();
             if sends_paths {
                 path_log.get_or_insert_with(|| Box::new(PathLog::new(next)));
             }
@@ -217,7 +217,7 @@ impl<K: Key> FamilyTable<K> {
         let Some(theirs) = self.groups.get_mut(&from).map(|from| from.sent.take()) else {
             return;
         };
-        let (next, len) = (self.log.next(), self.table.len());
+        let (next, len) = (self.log.next(), self.prefixes.len());
         let state = self.group(shared, to);
         if let (Some(ours), Some(theirs)) = (&mut state.sent, &theirs) {
             ours.adopt(theirs);
@@ -235,7 +235,7 @@ impl<K: Key> FamilyTable<K> {
     fn start_over(&mut self, group: GroupId) {
         let sent = self.groups.remove(&group).and_then(|state| state.sent);
         if sent.is_some() {
-            let state = GroupState::new(self.log.next(), self.table.len(), sent);
+            let state = GroupState::new(self.log.next(), self.prefixes.len(), sent);
             self.groups.insert(group, state);
         }
     }
@@ -255,13 +255,13 @@ impl<K: Key> FamilyTable<K> {
             self.start_over(group);
             return Progress::Lost;
         }
-        if let Some(send) = rules.send_paths(self.row.family) {
+        if let Some(send) = rules.send_paths(self.prefixes.family()) {
             return self.export_paths(shared, group, (&rules, send), budget, sink);
         }
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
             .log
-            .read(&mut cursor, self.table.len(), budget.0, &mut slots);
+            .read(&mut cursor, self.prefixes.len(), budget.0, &mut slots);
         self.group(shared, group).cursor = cursor;
         let mut runs = core::mem::take(&mut self.scratch.runs);
         runs.clear();
@@ -275,8 +275,8 @@ impl<K: Key> FamilyTable<K> {
         runs.emit(
             shared,
             &rules,
-            self.row,
-            |slot| Nlri::new(self.net(slot)),
+            self.prefixes.row(),
+            |slot| Nlri::new(self.prefixes.net(slot)),
             &mut |nlri, run| {
                 sink.reach(nlri, run);
             },
@@ -290,7 +290,7 @@ impl<K: Key> FamilyTable<K> {
     /// not for one after the other.
     fn warm_paths(&self, shared: &Shared, slots: &[u32]) {
         let read = |&at: &u32| {
-            let slot = self.table.used(at)?;
+            let slot = self.prefixes.used(at)?;
             let path = slot.best_path()?;
             Some(shared.interner.ranks(path.accepted()?).next_hop)
         };
@@ -307,7 +307,7 @@ impl<K: Key> FamilyTable<K> {
         at: u32,
         runs: &mut Runs,
     ) {
-        if !self.is_readable(at) {
+        if !self.prefixes.is_readable(at) {
             return;
         }
         let new = self.admitted(shared, rules, at, runs);
@@ -337,12 +337,12 @@ impl<K: Key> FamilyTable<K> {
         let mut withdrawals = core::mem::take(&mut self.scratch.withdrawals);
         withdrawals.except.sort_unstable();
         for (except, slot, path_id) in withdrawals.except.drain(..) {
-            let net = self.net(slot);
+            let net = self.prefixes.net(slot);
             sink.unreach(&Nlri { path_id, net }, except);
         }
         withdrawals.only.sort_unstable();
         for (only, slot) in withdrawals.only.drain(..) {
-            sink.unreach_only(self.net(slot), only);
+            sink.unreach_only(self.prefixes.net(slot), only);
         }
         self.scratch.withdrawals = withdrawals;
     }

@@ -136,7 +136,7 @@ impl<K: Key> FamilyTable<K> {
     fn step_paths(&self, cursor: &mut Cursor, budget: u32, slots: &mut Vec<u32>) -> Step {
         let log = self.path_log.as_deref().map(|paths| &paths.log);
         log.unwrap_or(&self.log)
-            .read(cursor, self.table.len(), budget, slots)
+            .read(cursor, self.prefixes.len(), budget, slots)
     }
 
     /// Finds out what the members have to be told of a slot; returns how many paths that is.
@@ -148,7 +148,7 @@ impl<K: Key> FamilyTable<K> {
         at: u32,
         runs: &mut Runs,
     ) -> u32 {
-        if !self.is_readable(at) {
+        if !self.prefixes.is_readable(at) {
             return 0;
         }
         let version = self.path_version(at);
@@ -157,7 +157,7 @@ impl<K: Key> FamilyTable<K> {
         if let Some(state) = self.groups.get_mut(&group) {
             let repeat = Repeat {
                 all: state.take_unsure_at(at, version),
-                reach: self.keeps_wire,
+                reach: self.prefixes.keeps_wire(),
             };
             let withdrawals = &mut self.scratch.withdrawals;
             if let Some(sent) = &mut state.sent {
@@ -180,10 +180,10 @@ impl<K: Key> FamilyTable<K> {
         at: u32,
         runs: &mut Runs,
     ) -> u32 {
-        if self.table.used(at).is_none() {
+        if self.prefixes.used(at).is_none() {
             return 0;
         }
-        if !self.is_readable(at) {
+        if !self.prefixes.is_readable(at) {
             // The group will come by it after the decision, and the member with it.
             self.group(shared, group).set_unsure(at);
             return 0;
@@ -229,11 +229,11 @@ impl<K: Key> FamilyTable<K> {
         chosen.clear();
         let mut picked = core::mem::take(&mut self.scratch.picked);
         self.pick(shared, group, send, (at, version), &mut picked);
-        let paths = self.table.slot(at).paths();
+        let paths = self.prefixes.paths(at);
         for path in picked.iter().map(|&at| &paths[usize::from(at)]) {
-            let net = self.path_net(at, path.peer(), path.path_id());
-            let place = (net, self.interfaces.of(at, path));
-            if let Some(attributes) = runs.admit(shared, rules, self.row, path, place) {
+            let net = self.prefixes.path_net(at, path.peer(), path.path_id());
+            let place = (net, self.prefixes.interface(at, path));
+            if let Some(attributes) = runs.admit(shared, rules, self.prefixes.row(), path, place) {
                 chosen.push(Chosen {
                     source: path.peer(),
                     received_id: path.path_id(),
@@ -256,7 +256,7 @@ impl<K: Key> FamilyTable<K> {
         picked: &mut Vec<u16>,
     ) {
         picked.clear();
-        let slot = self.table.slot(at);
+        let slot = self.prefixes.slot(at);
         let paths = slot.paths();
         let sent = self
             .groups
@@ -271,7 +271,7 @@ impl<K: Key> FamilyTable<K> {
             let mut candidates = core::mem::take(&mut self.scratch.candidates);
             candidates.clear();
             let each = paths.iter();
-            candidates.extend(each.map(|path| shared.candidate(path, self.marks(path.peer()))));
+            candidates.extend(each.map(|path| self.received.candidate(shared, path)));
             pick(&mut candidates, &shared.config.decision, send, picked);
             self.scratch.candidates = candidates;
         }
@@ -294,50 +294,38 @@ impl<K: Key> FamilyTable<K> {
             } = paths[place as usize];
             Nlri {
                 path_id,
-                net: self.path_net(slot, source, received_id),
+                net: self.prefixes.path_net(slot, source, received_id),
             }
         };
-        runs.emit(shared, rules, self.row, nlri, reach);
+        runs.emit(shared, rules, self.prefixes.row(), nlri, reach);
         runs.give_back(paths);
-    }
-
-    /// The destination of a slot as one of its paths has it.
-    pub(crate) fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
-        let kept = if self.keeps_wire {
-            self.wire.path(at, source, received_id)
-        } else {
-            None
-        };
-        kept.unwrap_or_else(|| self.table.slot(at).key().net())
     }
 
     /// The paths of a prefix that the members of a group are to hold now.
     pub(crate) fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath> {
-        let mut scratch = Vec::new();
-        let slot = K::find(net, self.row, &mut scratch).and_then(|key| self.table.find(key));
-        let (Some(at), Some(rules)) = (slot, shared.rules(group)) else {
+        let (Some(at), Some(rules)) = (self.prefixes.look_up(net), shared.rules(group)) else {
             return Vec::new();
         };
-        let slot = self.table.slot(at);
+        let slot = self.prefixes.slot(at);
         let paths = slot.paths();
-        let send = rules.send_paths(self.row.family);
+        let send = rules.send_paths(self.prefixes.family());
         let mut picked = Vec::new();
         match (slot.best(), send) {
             (None, _) => {}
             (Some(best), None) => picked.push(best as u16),
             (Some(_), Some(send)) => {
                 let each = paths.iter();
-                let each = each.map(|path| shared.candidate(path, self.marks(path.peer())));
+                let each = each.map(|path| self.received.candidate(shared, path));
                 let mut candidates: Vec<_> = each.collect();
                 pick(&mut candidates, &shared.config.decision, send, &mut picked);
             }
         }
         let picked = picked.iter().map(|&at| &paths[usize::from(at)]);
         let admitted = picked.filter(|path| {
-            let net = self.path_net(at, path.peer(), path.path_id());
-            let place = (net, self.interfaces.of(at, path));
+            let net = self.prefixes.path_net(at, path.peer(), path.path_id());
+            let place = (net, self.prefixes.interface(at, path));
             !matches!(
-                judge(shared, &rules, self.row, path, place),
+                judge(shared, &rules, self.prefixes.row(), path, place),
                 Verdict::Reject
             )
         });

@@ -39,26 +39,26 @@ impl<K: Key> FamilyTable<K> {
         }
         // What changes from now on is for the group, too.
         self.group(shared, group);
-        if let Some(send) = rules.send_paths(self.row.family) {
+        if let Some(send) = rules.send_paths(self.prefixes.family()) {
             let place = (cursor, budget);
             return self.export_paths_private(shared, group, (&rules, send), place, sink);
         }
         let mut slots = core::mem::take(&mut self.scratch.slots);
         let step = self
             .log
-            .read(cursor, self.table.len(), budget.0, &mut slots);
+            .read(cursor, self.prefixes.len(), budget.0, &mut slots);
         let mut runs = core::mem::take(&mut self.scratch.runs);
         runs.clear();
         for &at in &slots {
-            if self.table.used(at).is_none() {
+            if self.prefixes.used(at).is_none() {
                 continue;
             }
-            if !self.is_readable(at) {
+            if !self.prefixes.is_readable(at) {
                 // The group will come by it after the decision, and the member with it.
                 self.group(shared, group).set_unsure(at);
                 continue;
             }
-            let version = self.table.slot(at).version();
+            let version = self.prefixes.slot(at).version();
             let state = self.group(shared, group);
             if state.cursor.is_ahead(at, version) {
                 state.set_unsure(at);
@@ -81,8 +81,8 @@ impl<K: Key> FamilyTable<K> {
         runs.emit(
             shared,
             &rules,
-            self.row,
-            |slot| Nlri::new(self.net(slot)),
+            self.prefixes.row(),
+            |slot| Nlri::new(self.prefixes.net(slot)),
             &mut |nlri, run| {
                 sink.reach(nlri, run);
             },
@@ -100,10 +100,10 @@ impl<K: Key> FamilyTable<K> {
         at: u32,
         runs: &mut Runs,
     ) -> Option<(AttrId, PeerId)> {
-        let slot = self.table.used(at)?;
+        let slot = self.prefixes.used(at)?;
         let path = slot.best_path()?;
-        let place = (self.net(at), self.interfaces.of(at, path));
-        let attributes = runs.admit(shared, rules, self.row, path, place)?;
+        let place = (self.prefixes.net(at), self.prefixes.interface(at, path));
+        let attributes = runs.admit(shared, rules, self.prefixes.row(), path, place)?;
         Some((attributes, path.peer()))
     }
 }

@@ -1,0 +1,127 @@
+//! What is kept of the Adj-RIB-In of each peer beside its paths, which stand in the slots of their
+//! prefixes: the ages of these paths, their number and the limit of it.
+
+use alloc::vec::Vec;
+
+use crate::decide::Candidate;
+use crate::path::Path;
+use crate::peer::{PathLimit, PeerCounters, PeerId};
+use crate::shared::Shared;
+use crate::stale::{Mark, Marks, Reevaluate};
+
+/// The Adj-RIBs-In of one family, by peer number.
+#[derive(Debug, Default)]
+pub(crate) struct AdjRibsIn(Vec<Marks>);
+
+impl AdjRibsIn {
+    pub(crate) fn of(&self, peer: PeerId) -> Option<&Marks> {
+        self.0.get(peer.index())
+    }
+
+    /// The same, made if there is none.
+    pub(crate) fn of_mut(&mut self, peer: PeerId) -> &mut Marks {
+        if peer.index() >= self.0.len() {
+            self.0.resize(peer.index() + 1, Marks::default());
+        }
+        &mut self.0[peer.index()]
+    }
+
+    /// The epoch for paths that a peer announces now.
+    pub(crate) fn epoch(&self, peer: PeerId) -> u8 {
+        self.of(peer).map_or(0, Marks::epoch)
+    }
+
+    /// Whether a path is gone and only waits for the sweep.
+    pub(crate) fn is_dead(&self, path: &Path) -> bool {
+        self.of(path.peer())
+            .is_some_and(|marks| marks.is_dead(path))
+    }
+
+    /// What the decision process looks at in a path.
+    pub(crate) fn candidate(&self, shared: &Shared, path: &Path) -> Candidate {
+        shared.candidate(path, self.of(path.peer()))
+    }
+
+    /// Whether nothing of a peer waits for the sweep.
+    pub(crate) fn is_settled(&self, peer: PeerId) -> bool {
+        self.of(peer).is_none_or(|marks| !marks.has_dead())
+    }
+
+    pub(crate) fn counters(&self, peer: PeerId) -> PeerCounters {
+        self.of(peer)
+            .map(|marks| marks.counters)
+            .unwrap_or_default()
+    }
+
+    /// Paths of all peers.
+    pub(crate) fn paths_len(&self) -> usize {
+        let paths = self.0.iter().map(|marks| marks.counters.paths as usize);
+        paths.sum()
+    }
+
+    pub(crate) fn set_limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {
+        self.of_mut(peer).limit = limit;
+    }
+
+    /// Whether one more path of a peer is refused.
+    pub(crate) fn refuses(&self, peer: PeerId) -> bool {
+        let marks = self.of(peer);
+        let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
+        limit.is_some_and(|(limit, paths)| limit.refuse && paths >= limit.max)
+    }
+
+    /// Whether a peer has more paths than it may.
+    pub(crate) fn exceeds(&self, peer: PeerId) -> bool {
+        let marks = self.of(peer);
+        let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
+        limit.is_some_and(|(limit, paths)| paths > limit.max)
+    }
+
+    /// Counts a path and what it refers to.
+    pub(crate) fn hold(&mut self, shared: &mut Shared, path: &Path) {
+        shared.acquire_path(path);
+        let counters = &mut self.of_mut(path.peer()).counters;
+        counters.paths += 1;
+        counters.accepted += u32::from(path.accepted().is_some());
+        counters.ineligible += u32::from(path.accepted().is_some() && path.reason().is_some());
+    }
+
+    /// The path is no longer held.
+    pub(crate) fn unhold(&mut self, shared: &mut Shared, path: &Path) {
+        shared.release_path(path);
+        let counters = &mut self.of_mut(path.peer()).counters;
+        counters.paths -= 1;
+        counters.accepted -= u32::from(path.accepted().is_some());
+        counters.ineligible -= u32::from(path.accepted().is_some() && path.reason().is_some());
+    }
+
+    /// Requests that all paths of a peer are evaluated again. Returns whether it has any.
+    pub(crate) fn reevaluate(&mut self, peer: PeerId, how: Reevaluate) -> bool {
+        let Some(marks) = self.0.get_mut(peer.index()) else {
+            return false;
+        };
+        let has_paths = marks.counters.paths > 0;
+        if has_paths {
+            marks.reevaluate = marks.reevaluate.max(Some(how));
+        }
+        has_paths
+    }
+
+    /// Marks all paths of a peer in one step. Returns whether some are gone and wait for the sweep.
+    pub(crate) fn mark(&mut self, peer: PeerId, how: Mark) -> bool {
+        let marks = self.of_mut(peer);
+        marks.mark(how);
+        if marks.counters.paths == 0 {
+            marks.swept();
+        }
+        marks.has_dead()
+    }
+
+    /// A whole round of the sweep that began after the last request is over.
+    pub(crate) fn swept(&mut self) {
+        for marks in &mut self.0 {
+            marks.swept();
+            marks.reevaluate = None;
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The prefixes of one family: their slots, and what is kept beside the slots of some.
+
+use alloc::vec::Vec;
+
+use bgp_proto::{Family, FamilyRow, Net};
+
+use crate::interfaces::Interfaces;
+use crate::path::Path;
+use crate::peer::PeerId;
+use crate::policy::InterfaceName;
+use crate::slot::Slot;
+use crate::table::{Key, Table};
+use crate::wire::WireForms;
+
+/// The prefixes of one family.
+#[derive(Debug)]
+pub(crate) struct Prefixes<K: Key> {
+    row: &'static FamilyRow,
+    table: Table<K>,
+    /// Prefixes that have paths.
+    occupied: usize,
+    wire: WireForms,
+    keeps_wire: bool,
+    interfaces: Interfaces,
+    /// Memory for the key of a look-up.
+    key: Vec<u8>,
+}
+
+impl<K: Key> Prefixes<K> {
+    pub(crate) fn new(row: &'static FamilyRow, seed: u64) -> Self {
+        Self {
+            row,
+            table: Table::new(seed),
+            occupied: 0,
+            wire: WireForms::default(),
+            keeps_wire: WireForms::are_needed(row),
+            interfaces: Interfaces::default(),
+            key: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn row(&self) -> &'static FamilyRow {
+        self.row
+    }
+
+    pub(crate) const fn family(&self) -> Family {
+        self.row.family
+    }
+
+    /// Whether NLRI hold more than what tells prefixes apart: equal attributes do not mean equal
+    /// routes then.
+    pub(crate) const fn keeps_wire(&self) -> bool {
+        self.keeps_wire
+    }
+
+    // --- look-ups ------------------------------------------------------------------------------
+
+    /// The hash of a destination; any number for one of another kind.
+    pub(crate) fn hash(&mut self, net: Net<'_>) -> u32 {
+        let key = K::find(net, self.row, &mut self.key);
+        key.map_or(0, |key| self.table.hash(key))
+    }
+
+    /// The slot of a destination whose hash is known.
+    pub(crate) fn find(&mut self, net: Net<'_>, hash: u32) -> Option<u32> {
+        let key = K::find(net, self.row, &mut self.key)?;
+        self.table.find_by(key, hash)
+    }
+
+    /// The slot of a destination, made if there is none; `None` if it is of another kind.
+    pub(crate) fn find_or_insert(&mut self, net: Net<'_>, hash: u32) -> Option<u32> {
+        let key = K::find(net, self.row, &mut self.key)?;
+        Some(self.table.find_or_insert(key, hash))
+    }
+
+    /// The slot of a destination.
+    pub(crate) fn look_up(&self, net: Net<'_>) -> Option<u32> {
+        let mut scratch = Vec::new();
+        self.table.find(K::find(net, self.row, &mut scratch)?)
+    }
+
+    /// Has the processor read at once what the look-ups of these hashes need.
+    pub(crate) fn warm(&self, hashes: impl Iterator<Item = u32>) {
+        self.table.warm(hashes);
+    }
+
+    // --- slots ---------------------------------------------------------------------------------
+
+    pub(crate) fn slot(&self, at: u32) -> &Slot<K> {
+        self.table.slot(at)
+    }
+
+    pub(crate) fn slot_mut(&mut self, at: u32) -> &mut Slot<K> {
+        self.table.slot_mut(at)
+    }
+
+    /// The slot, if there is one in use.
+    pub(crate) fn used(&self, at: u32) -> Option<&Slot<K>> {
+        self.table.used(at)
+    }
+
+    /// The paths of a slot.
+    pub(crate) fn paths(&self, at: u32) -> &[Path] {
+        self.table.slot(at).paths()
+    }
+
+    /// Slots, free ones included.
+    pub(crate) fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Prefixes, those without paths included.
+    pub(crate) fn used_len(&self) -> usize {
+        self.table.used_len()
+    }
+
+    /// Prefixes that have paths.
+    pub(crate) const fn occupied(&self) -> usize {
+        self.occupied
+    }
+
+    /// Octet strings kept beside the slots.
+    pub(crate) fn wire_len(&self) -> usize {
+        self.wire.len()
+    }
+
+    /// Whether a reader of the log may look at a slot: see [`Slot::is_readable`].
+    pub(crate) fn is_readable(&mut self, at: u32) -> bool {
+        self.table.used(at).is_some() && self.table.slot_mut(at).is_readable()
+    }
+
+    /// Adds a path; returns its index.
+    pub(crate) fn add_path(&mut self, at: u32, path: Path) -> usize {
+        let index = self.table.slot_mut(at).add_path(path);
+        self.occupied += usize::from(index == 0);
+        index
+    }
+
+    /// Removes a path; the last one takes its index. Returns it.
+    pub(crate) fn remove_path(&mut self, at: u32, index: usize) -> Path {
+        let slot = self.table.slot_mut(at);
+        let path = slot.remove_path(index);
+        self.occupied -= usize::from(slot.paths().is_empty());
+        self.drop_beside(at, &path);
+        path
+    }
+
+    /// The slot has an entry in the log with this version.
+    pub(crate) fn publish(&mut self, at: u32, version: u64) {
+        let slot = self.table.slot_mut(at);
+        slot.publish(version);
+        if self.keeps_wire
+            && let Some(path) = slot.best_path()
+        {
+            self.wire.publish(at, path);
+        }
+    }
+
+    /// Gives slots without paths back.
+    pub(crate) fn release(&mut self, slots: &[u32]) {
+        for &at in slots {
+            if self.keeps_wire {
+                self.wire.forget(at);
+            }
+            self.table.remove(at);
+        }
+    }
+
+    /// Has the processor read at once what giving back these slots needs.
+    pub(crate) fn warm_slots(&self, slots: &[u32]) {
+        self.table
+            .warm(slots.iter().map(|&at| self.table.hash_at(at)));
+    }
+
+    // --- beside the slots ----------------------------------------------------------------------
+
+    /// Keeps what a path has beside its slot: its NLRI, and the interface of a route of our own.
+    /// Returns whether that is new.
+    pub(crate) fn keep_beside(
+        &mut self,
+        at: u32,
+        path: &Path,
+        net: Net<'_>,
+        interface: Option<InterfaceName>,
+    ) -> bool {
+        let rewired = self.keeps_wire && self.wire.keep(at, path, net);
+        let moved = path.peer() == PeerId::LOCAL && self.interfaces.keep(at, interface);
+        rewired || moved
+    }
+
+    /// Forgets what a path has beside its slot.
+    pub(crate) fn drop_beside(&mut self, at: u32, path: &Path) {
+        if self.keeps_wire {
+            self.wire.drop_path(at, path);
+        }
+        if path.peer() == PeerId::LOCAL {
+            self.interfaces.keep(at, None);
+        }
+    }
+
+    /// The destination of a slot, as readers of the log know it.
+    pub(crate) fn net(&self, at: u32) -> Net<'_> {
+        let kept = if self.keeps_wire {
+            self.wire.published(at).or_else(|| self.wire.any(at))
+        } else {
+            None
+        };
+        kept.unwrap_or_else(|| self.table.slot(at).key().net())
+    }
+
+    /// The destination of a slot as one of its paths has it.
+    pub(crate) fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
+        let kept = if self.keeps_wire {
+            self.wire.path(at, source, received_id)
+        } else {
+            None
+        };
+        kept.unwrap_or_else(|| self.table.slot(at).key().net())
+    }
+
+    /// The interface that a path leads to, if it is a route of our own.
+    pub(crate) fn interface(&self, at: u32, path: &Path) -> Option<InterfaceName> {
+        self.interfaces.of(at, path)
+    }
+}
