@@ -54,6 +54,11 @@ pub enum Event {
         peer: u16,
         policy: u8,
     },
+    /// A prefix, or all inside one, is evaluated again although nothing has changed.
+    Reevaluate {
+        net: u8,
+        inside: Option<u8>,
+    },
     EndOfRib {
         peer: u16,
     },
@@ -144,6 +149,8 @@ pub fn event() -> impl Strategy<Value = Event> {
         2 => (peer(), any::<bool>()).prop_map(|(peer, stale)| Event::Down { peer, stale }),
         3 => (peer(), prop::bool::weighted(0.2)).prop_map(|(peer, alias)| Event::Up { peer, alias }),
         2 => (peer(), 0..4u8).prop_map(|(peer, policy)| Event::Import { peer, policy }),
+        1 => (0..NETS, prop::option::of(0..24u8))
+            .prop_map(|(net, inside)| Event::Reevaluate { net, inside }),
         1 => peer().prop_map(|peer| Event::EndOfRib { peer }),
         1 => peer().prop_map(|peer| Event::Expire { peer }),
         1 => peer().prop_map(|peer| Event::BeginRefresh { peer }),

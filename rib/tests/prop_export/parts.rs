@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bgp_proto::attr::{SegmentKind, TunnelEncapsulation};
 use bgp_proto::{
     AsPath, Asn, AttrCode, AttrCodes, Attributes, ClusterId, Community, Family, Ipv4Prefix,
-    Ipv6Prefix, Net, NextHop, Origin, Prefix, Rare, RawAttribute, RouterId,
+    Ipv6Prefix, Net, NextHop, Origin, Prefix, RawAttribute, RouterId,
 };
 use rib::{GroupRules, InterfaceName, NextHopMode, PeerInfo, Policy, Role, SendPaths};
 
@@ -149,28 +149,11 @@ pub fn address_of(family: Family, next_hop: u8) -> NextHop {
     }
 }
 
-pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes {
-    let external = role_of(peer) == Role::External && peer != 0;
-    let asns: &[&[u32]] = match (external, peer) {
-        (true, 1) => &[
-            &[64_601],
-            &[64_601, 65_001],
-            &[64_601, 65_002],
-            &[64_601, 64_512],
-            &[64_601],
-            &[64_601, 64_699],
-            &[64_601],
-        ],
-        (true, _) => &[
-            &[64_602],
-            &[64_602, 65_001],
-            &[64_602, 65_002],
-            &[64_602, 64_512],
-            &[64_602],
-            &[64_602, 64_699],
-            &[64_602],
-        ],
-        _ => &[
+/// AS_PATH of a variant: an external peer puts its own AS first. The last one ends with an AS_SET.
+fn as_path_of(external: Option<u16>, number: u8) -> AsPath {
+    let after: [&[u32]; 7] = match external {
+        Some(_) => [&[], &[65_001], &[65_002], &[64_512], &[], &[64_699], &[]],
+        None => [
             &[],
             &[64_601],
             &[64_601, 65_001],
@@ -180,71 +163,72 @@ pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes
             &[64_601],
         ],
     };
-    let path: Vec<Asn> = asns[usize::from(variant.as_path)]
-        .iter()
-        .map(|&asn| Asn(asn))
-        .collect();
-    let set = match variant.as_path {
-        6 => vec![Asn(64_651), Asn(64_652)],
-        _ => Vec::new(),
+    let first = external.map(|peer| 64_600 + u32::from(peer));
+    let after = after[usize::from(number)].iter().copied();
+    let path: Vec<Asn> = first.into_iter().chain(after).map(Asn).collect();
+    let set: &[Asn] = match number {
+        6 => &[Asn(64_651), Asn(64_652)],
+        _ => &[],
     };
-    let community = match variant.community {
+    AsPath::from_segments([
+        (SegmentKind::Sequence, path.as_slice()),
+        (SegmentKind::Set, set),
+    ])
+}
+
+fn community_of(number: u8) -> Option<Community> {
+    match number {
         0 => Some(Community::NO_EXPORT),
         1 => Some(Community::NO_ADVERTISE),
         2 => Some(Community::NO_EXPORT_SUBCONFED),
         3 => Some(Community::new(64_512, 7)),
         4 => Some(Community::GRACEFUL_SHUTDOWN),
         _ => None,
-    };
-    let reflected = if external || peer == 0 {
-        9
-    } else {
-        variant.reflected
-    };
-    let unknown = |code: u8, flags: u8| RawAttribute {
-        code: AttrCode(code),
-        flags,
-        value: vec![peer as u8].into_boxed_slice(),
-    };
-    let mut rare = Rare::NONE;
-    if variant.unknown {
-        rare.otc = Some(Asn(64_601));
-        rare.tunnel_encapsulation = TunnelEncapsulation::from_octets(&[0, 8, 0, 0]);
     }
-    Attributes {
-        rare,
-        origin: if variant.origin == 0 {
-            Origin::Igp
-        } else {
-            Origin::Egp
+}
+
+/// What a reflector has added to a route: ORIGINATOR_ID and CLUSTER_LIST.
+fn reflected_of(number: u8) -> (Option<RouterId>, Vec<ClusterId>) {
+    let other = RouterId(Ipv4Addr::new(10, 0, 1, 3));
+    match number {
+        0 => (Some(ROUTER_ID), Vec::new()),
+        1 => (Some(other), vec![CLUSTER_ID]),
+        2 => (Some(other), vec![ClusterId(Ipv4Addr::new(2, 2, 2, 2))]),
+        _ => (None, Vec::new()),
+    }
+}
+
+pub fn attributes_of(family: Family, peer: u16, variant: &Variant) -> Attributes {
+    let external = (role_of(peer) == Role::External && peer != 0).then_some(peer);
+    let (originator_id, cluster_list) = match external {
+        None if peer != 0 => reflected_of(variant.reflected),
+        _ => (None, Vec::new()),
+    };
+    let mut attributes = Attributes {
+        origin: match variant.origin {
+            0 => Origin::Igp,
+            _ => Origin::Egp,
         },
-        as_path: AsPath::from_segments([
-            (SegmentKind::Sequence, path.as_slice()),
-            (SegmentKind::Set, set.as_slice()),
-        ]),
+        as_path: as_path_of(external, variant.as_path),
         next_hop: Some(address_of(family, variant.next_hop)),
         med: [None, Some(10), Some(20)][usize::from(variant.med)],
-        local_pref: if external {
-            None
-        } else {
-            [Some(50), Some(100), Some(200)][usize::from(variant.local_pref)]
+        local_pref: match external {
+            Some(_) => None,
+            None => Some([50, 100, 200][usize::from(variant.local_pref)]),
         },
-        communities: community.into_iter().collect(),
-        originator_id: match reflected {
-            0 => Some(ROUTER_ID),
-            1 | 2 => Some(RouterId(Ipv4Addr::new(10, 0, 1, 3))),
-            _ => None,
-        },
-        cluster_list: match reflected {
-            1 => vec![CLUSTER_ID],
-            2 => vec![ClusterId(Ipv4Addr::new(2, 2, 2, 2))],
-            _ => Vec::new(),
-        },
-        unknown: if variant.unknown {
-            vec![unknown(200, 0xc0)]
-        } else {
-            Vec::new()
-        },
+        communities: community_of(variant.community).into_iter().collect(),
+        originator_id,
+        cluster_list,
         ..Attributes::default()
+    };
+    if variant.unknown {
+        attributes.rare.otc = Some(Asn(64_601));
+        attributes.rare.tunnel_encapsulation = TunnelEncapsulation::from_octets(&[0, 8, 0, 0]);
+        attributes.unknown = vec![RawAttribute {
+            code: AttrCode(200),
+            flags: 0xc0,
+            value: vec![peer as u8].into_boxed_slice(),
+        }];
     }
+    attributes
 }

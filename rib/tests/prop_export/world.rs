@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bgp_proto::{
-    Attributes, EncodeParams, Family, FamilySet, Fault, Nlri, PeerKind, Remedy, SessionParams,
-    UpdateView, UpdateWriter,
+    Attributes, EncodeParams, Family, FamilySet, Fault, Ipv4Prefix, Nlri, PeerKind, Prefix, Remedy,
+    SessionParams, UpdateView, UpdateWriter,
 };
 use bytes::BytesMut;
 use rib::{
-    Budget, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Policy, Progress, Reach,
-    Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
+    Budget, Cursor, DecisionRules, DownMode, GroupId, NextHops, PeerId, Policy, PrefixRange,
+    Progress, Reach, Rib, RibConfig, RibLimits, RibStats, Role, SendPaths, Track,
 };
 
 use crate::ear::Said;
@@ -229,6 +229,7 @@ impl World {
             Event::Down { peer, stale } => self.down(*peer, *stale),
             Event::Up { peer, alias } => self.up(*peer, *alias),
             Event::Import { peer, policy } => self.import(*peer, *policy),
+            Event::Reevaluate { net, inside } => self.reevaluate(*net, *inside),
             Event::EndOfRib { peer } => {
                 self.rib.end_of_rib(PeerId(*peer), family);
                 self.drop_paths(*peer, |path| path.stale);
@@ -459,6 +460,19 @@ impl World {
         }
         self.rib
             .change_peer(PeerId(peer), |info| info.import = policy);
+    }
+
+    fn reevaluate(&mut self, net: u8, inside: Option<u8>) {
+        let family = self.setup.family;
+        let octets = octets_of(family, net, 0);
+        // Destinations that are no prefixes are all meant by any range.
+        let prefix = net_of(family, net, &octets).prefix();
+        let prefix = prefix.unwrap_or(Prefix::V4(Ipv4Prefix::DEFAULT));
+        let range = match inside.and_then(|len| Prefix::new(prefix.addr(), len)) {
+            Some(prefix) => PrefixRange::inside(prefix),
+            None => PrefixRange::equal(prefix),
+        };
+        self.rib.reevaluate(family, &range);
     }
 
     fn down(&mut self, peer: u16, stale: bool) {
