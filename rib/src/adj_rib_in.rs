@@ -14,6 +14,7 @@ use crate::stale::{Mark, Marks, Reevaluate};
 pub(crate) struct AdjRibsIn(Vec<Marks>);
 
 impl AdjRibsIn {
+    #[inline]
     pub(crate) fn of(&self, peer: PeerId) -> Option<&Marks> {
         self.0.get(peer.index())
     }
@@ -27,6 +28,7 @@ impl AdjRibsIn {
     }
 
     /// The epoch for paths that a peer announces now.
+    #[inline]
     pub(crate) fn epoch(&self, peer: PeerId) -> u8 {
         self.of(peer).map_or(0, Marks::epoch)
     }
@@ -38,6 +40,7 @@ impl AdjRibsIn {
     }
 
     /// What the decision process looks at in a path.
+    #[inline]
     pub(crate) fn candidate(&self, shared: &Shared, path: &Path) -> Candidate {
         shared.candidate(path, self.of(path.peer()))
     }
@@ -64,6 +67,7 @@ impl AdjRibsIn {
     }
 
     /// Whether one more path of a peer is refused.
+    #[inline]
     pub(crate) fn refuses(&self, peer: PeerId) -> bool {
         let marks = self.of(peer);
         let limit = marks.and_then(|marks| Some((marks.limit?, marks.counters.paths)));
@@ -78,6 +82,7 @@ impl AdjRibsIn {
     }
 
     /// Counts a path and what it refers to.
+    #[inline]
     pub(crate) fn hold(&mut self, shared: &mut Shared, path: &Path) {
         shared.acquire_path(path);
         let counters = &mut self.of_mut(path.peer()).counters;
@@ -87,6 +92,7 @@ impl AdjRibsIn {
     }
 
     /// The path is no longer held.
+    #[inline]
     pub(crate) fn unhold(&mut self, shared: &mut Shared, path: &Path) {
         shared.release_path(path);
         let counters = &mut self.of_mut(path.peer()).counters;

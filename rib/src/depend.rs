@@ -2,9 +2,10 @@
 
 use alloc::collections::BTreeSet;
 
+use crate::adj_rib_in::AdjRibsIn;
 use crate::bite::Budget;
-use crate::family::FamilyTable;
 use crate::peer::PeerId;
+use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
 
@@ -19,41 +20,35 @@ pub enum Dependence {
     None,
 }
 
-impl<K: Key> FamilyTable<K> {
-    /// Looks for the next prefix from a place on that can be used by way of these peers only.
-    pub(crate) fn depend(
-        &self,
-        shared: &Shared,
-        peers: &BTreeSet<PeerId>,
-        place: u32,
-        budget: Budget,
-    ) -> Dependence {
-        let end = self
-            .prefixes
-            .len()
-            .min(place.saturating_add(budget.0.max(1)));
-        for at in place..end {
-            let Some(slot) = self.prefixes.used(at) else {
-                continue;
-            };
-            let usable = slot.paths().iter().filter(|path| {
-                let marks = self.received.of(path.peer());
-                shared.ineligible(path, marks).is_none()
-            });
-            let (mut through, mut beside) = (false, false);
-            for path in usable {
-                match peers.contains(&path.peer()) {
-                    true => through = true,
-                    false => beside = true,
-                }
-            }
-            if through && !beside {
-                return Dependence::At(at);
+/// Looks for the next prefix from a place on that can be used by way of these peers only.
+pub(crate) fn depend<K: Key>(
+    (prefixes, received): (&Prefixes<K>, &AdjRibsIn),
+    shared: &Shared,
+    peers: &BTreeSet<PeerId>,
+    (place, budget): (u32, Budget),
+) -> Dependence {
+    let end = prefixes.len().min(place.saturating_add(budget.0.max(1)));
+    for at in place..end {
+        let Some(slot) = prefixes.used(at) else {
+            continue;
+        };
+        let usable = slot.paths().iter().filter(|path| {
+            let marks = received.of(path.peer());
+            shared.ineligible(path, marks).is_none()
+        });
+        let (mut through, mut beside) = (false, false);
+        for path in usable {
+            match peers.contains(&path.peer()) {
+                true => through = true,
+                false => beside = true,
             }
         }
-        match end < self.prefixes.len() {
-            true => Dependence::More(end),
-            false => Dependence::None,
+        if through && !beside {
+            return Dependence::At(at);
         }
+    }
+    match end < prefixes.len() {
+        true => Dependence::More(end),
+        false => Dependence::None,
     }
 }

@@ -95,7 +95,7 @@ impl fmt::Display for Ineligible {
 
 /// The reason, if any, that holds as long as a path with these attributes does. It looks at what
 /// is known of the set, not at the set itself: that would have to be unpacked.
-pub(crate) fn judge(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ineligible> {
+pub(crate) fn evaluate(shared: &Shared, set: AttrId, peer: &PeerInfo) -> Option<Ineligible> {
     let config = &shared.config;
     let ranks = shared.interner.ranks(set);
     // RFC 9774 §3: treated as withdrawn.

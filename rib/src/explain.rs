@@ -6,13 +6,14 @@ use core::fmt;
 
 use bgp_proto::{Attributes, Net};
 
+use crate::adj_rib_in::AdjRibsIn;
 use crate::decide::{Candidate, Selection, Step, select};
 use crate::eligible::Ineligible;
-use crate::family::FamilyTable;
-use crate::import::Arrival;
+use crate::family::Arrival;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::{Policy, RouteContext};
+use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
 
@@ -88,90 +89,97 @@ fn is_used(selection: &Selection, index: usize) -> bool {
     used.any(|&used| usize::from(used) == index)
 }
 
-impl<K: Key> FamilyTable<K> {
-    /// The rules by which a path was judged on its way in, asked once more.
-    fn judgement(&self, shared: &Shared, at: u32, path: &Path) -> Option<Judgement> {
-        let info = shared.peer(path.peer())?;
-        let Policy::Rules(rules) = &info.import else {
-            return None;
-        };
-        let mut attributes = shared.interner.get(path.received());
-        if let Some(arrival) = Arrival::of(shared, info, path.received()) {
-            arrival.apply(&mut attributes);
-        }
-        let route = RouteContext {
-            family: self.prefixes.family(),
-            net: self.prefixes.path_net(at, path.peer(), path.path_id()),
-            attributes: &&attributes,
-            source: info.role,
-            peer: info.role,
-            interface: None,
-        };
-        let mut terms = Vec::new();
-        rules.judge(&route, &mut |term| terms.push(term.name.clone()));
-        Some(Judgement {
-            rules: rules.name.clone(),
-            terms,
-        })
+/// The rules by which a path was judged on its way in, asked once more.
+fn judgement<K: Key>(
+    prefixes: &Prefixes<K>,
+    shared: &Shared,
+    at: u32,
+    path: &Path,
+) -> Option<Judgement> {
+    let info = shared.peer(path.peer())?;
+    let Policy::Rules(rules) = &info.import else {
+        return None;
+    };
+    let mut attributes = shared.interner.get(path.received());
+    if let Some(arrival) = Arrival::of(shared, info, path.received()) {
+        arrival.apply(&mut attributes);
     }
+    let route = RouteContext {
+        family: prefixes.family(),
+        net: prefixes.path_net(at, path.peer(), path.path_id()),
+        attributes: &&attributes,
+        source: info.role,
+        peer: info.role,
+        interface: None,
+    };
+    let mut terms = Vec::new();
+    rules.judge(&route, &mut |term| terms.push(term.name.clone()));
+    Some(Judgement {
+        rules: rules.name.clone(),
+        terms,
+    })
+}
 
-    /// All about a slot; `None` if it has no paths. The decision is made anew, so that the steps
-    /// are those of the very function that decides.
-    pub(crate) fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
-        let slot = self.prefixes.used(at)?;
-        let paths = slot.paths();
-        if paths.is_empty() {
-            return None;
-        }
-        let candidates: Vec<Candidate> = paths
-            .iter()
-            .map(|path| self.received.candidate(shared, path))
-            .collect();
-        let mut lost = alloc::vec![None; paths.len()];
-        let max = shared.config.multipath_max;
-        let selection = select(
-            &candidates,
-            &shared.config.decision,
-            max,
-            &mut |at, step| {
-                lost[at] = Some(step);
-            },
-        );
-        let fallback = if candidates.iter().any(|candidate| candidate.local) {
-            let mut learned = candidates.clone();
-            for candidate in &mut learned {
-                candidate.eligible &= !candidate.local;
-            }
-            select(&learned, &shared.config.decision, max, &mut |_, _| {})
-        } else {
-            selection.clone()
-        };
-        let views = paths
-            .iter()
-            .zip(lost)
-            .enumerate()
-            .map(|(index, (path, lost))| {
-                let marks = self.received.of(path.peer());
-                PathView {
-                    peer: path.peer(),
-                    path_id: path.path_id(),
-                    received: shared.interner.get(path.received()),
-                    accepted: path.accepted().map(|id| shared.interner.get(id)),
-                    judged: self.judgement(shared, at, path),
-                    ineligible: shared.ineligible(path, marks),
-                    lost,
-                    best: selection.best == Some(index),
-                    multipath: is_used(&selection, index),
-                    fallback: is_used(&fallback, index),
-                    stale: marks.is_some_and(|marks| marks.is_stale(path)),
-                    awaits_refresh: marks.is_some_and(|marks| marks.awaits_refresh(path)),
-                }
-            });
-        let mut views: Vec<_> = views.collect();
-        views.sort_by_key(|view| (!view.best, view.peer, view.path_id));
-        Some(RouteView {
-            net: self.prefixes.net(at),
-            paths: views,
-        })
+/// All about a slot; `None` if it has no paths. The decision is made anew, so that the steps
+/// are those of the very function that decides.
+pub(crate) fn view<'a, K: Key>(
+    (prefixes, received): (&'a Prefixes<K>, &AdjRibsIn),
+    shared: &'a Shared,
+    at: u32,
+) -> Option<RouteView<'a>> {
+    let slot = prefixes.used(at)?;
+    let paths = slot.paths();
+    if paths.is_empty() {
+        return None;
     }
+    let candidates: Vec<Candidate> = paths
+        .iter()
+        .map(|path| received.candidate(shared, path))
+        .collect();
+    let mut lost = alloc::vec![None; paths.len()];
+    let max = shared.config.multipath_max;
+    let selection = select(
+        &candidates,
+        &shared.config.decision,
+        max,
+        &mut |at, step| {
+            lost[at] = Some(step);
+        },
+    );
+    let fallback = if candidates.iter().any(|candidate| candidate.local) {
+        let mut learned = candidates.clone();
+        for candidate in &mut learned {
+            candidate.eligible &= !candidate.local;
+        }
+        select(&learned, &shared.config.decision, max, &mut |_, _| {})
+    } else {
+        selection.clone()
+    };
+    let views = paths
+        .iter()
+        .zip(lost)
+        .enumerate()
+        .map(|(index, (path, lost))| {
+            let marks = received.of(path.peer());
+            PathView {
+                peer: path.peer(),
+                path_id: path.path_id(),
+                received: shared.interner.get(path.received()),
+                accepted: path.accepted().map(|id| shared.interner.get(id)),
+                judged: judgement(prefixes, shared, at, path),
+                ineligible: shared.ineligible(path, marks),
+                lost,
+                best: selection.best == Some(index),
+                multipath: is_used(&selection, index),
+                fallback: is_used(&fallback, index),
+                stale: marks.is_some_and(|marks| marks.is_stale(path)),
+                awaits_refresh: marks.is_some_and(|marks| marks.awaits_refresh(path)),
+            }
+        });
+    let mut views: Vec<_> = views.collect();
+    views.sort_by_key(|view| (!view.best, view.peer, view.path_id));
+    Some(RouteView {
+        net: prefixes.net(at),
+        paths: views,
+    })
 }

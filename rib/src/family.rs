@@ -1,35 +1,47 @@
-//! The table of one family and everything that hangs on its slots.
+//! The table of one family: its parts put together.
+//!
+//! Each part owns its state. What happens to paths (modules `import` and `sweep`) changes [`Prefixes`] and
+//! [`AdjRibsIn`]; the [`Decider`] returns what that comes to for readers, and the [`Exporter`] publishes
+//! it.
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+mod import;
+mod sweep;
+
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use bgp_proto::{Attributes, FamilyRow, Net, RouteBatch};
+use bgp_proto::{Attributes, FamilyRow, Fault, Net, Nlri, Prefix, Remedy, RouteBatch};
 
 use crate::adj_rib_in::AdjRibsIn;
 use crate::bite::{Budget, Progress};
-use crate::decide::Candidate;
-use crate::depend::Dependence;
-use crate::explain::RouteView;
-use crate::export::{
-    Change, Chosen, Cursor, ExportSink, GroupId, GroupState, Log, PathLog, Runs, SentPath,
-    Withdrawals,
-};
-use crate::import::{CHUNK, Ingested};
-use crate::peer::{PathLimit, PeerCounters, PeerId};
+use crate::decide::Decider;
+use crate::depend::{self, Dependence};
+use crate::explain::{self, RouteView};
+use crate::export::{Change, Cursor, ExportSink, Exporter, GroupId, SentPath, View};
+use crate::peer::PeerId;
 use crate::policy::{InterfaceName, PrefixRange};
 use crate::prefixes::Prefixes;
 use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::{Mark, Reevaluate};
-use crate::sweep::Sweep;
 use crate::table::Key;
-use crate::tombstones::Tombstones;
 
-/// What a table can do, whatever its keys are.
+pub(crate) use import::Arrival;
+use import::Import;
+pub use import::Ingested;
+pub(crate) use sweep::Sweep;
+
+/// A table, whatever its keys are: its parts without keys, and what needs the keys.
 pub(crate) trait Tables: Debug + Send {
+    fn received(&self) -> &AdjRibsIn;
+    fn received_mut(&mut self) -> &mut AdjRibsIn;
+    fn sweep_mut(&mut self) -> &mut Sweep;
+    fn exporter_mut(&mut self) -> &mut Exporter;
+
+    /// Takes in the routes of one UPDATE.
     fn ingest(&mut self, shared: &mut Shared, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested;
+    /// Adds or changes a route of our own.
     fn announce(
         &mut self,
         shared: &mut Shared,
@@ -37,46 +49,42 @@ pub(crate) trait Tables: Debug + Send {
         attributes: Attributes,
         interface: Option<InterfaceName>,
     );
+    /// Removes a route of our own.
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>);
+    /// Marks all paths of a peer in one step; those that are gone are swept in bites.
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark);
-    fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate);
+    /// Evaluates the paths of one prefix again, or requests that for those of a longer range.
     fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange);
-    fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>);
-    fn is_settled(&self, peer: PeerId) -> bool;
-    fn next_hops_changed(&mut self, clock: u64);
+    /// Works on what is pending: decisions first, then the sweep, which makes more of them.
     fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress;
+
+    /// One bite of a reader of routes.
     fn changes(
         &mut self,
-        shared: &Shared,
-        cursor: &mut Cursor,
-        budget: Budget,
+        shared: &mut Shared,
+        place: (&mut Cursor, Budget),
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress;
+    /// One bite of a group's shared walk, or of that of members at `own`.
     fn export(
         &mut self,
         shared: &mut Shared,
         group: GroupId,
-        budget: Budget,
+        place: (Option<&mut Cursor>, Budget),
         sink: &mut dyn ExportSink,
     ) -> Progress;
-    fn export_private(
-        &mut self,
-        shared: &mut Shared,
-        group: GroupId,
-        cursor: &mut Cursor,
-        budget: Budget,
-        sink: &mut dyn ExportSink,
-    ) -> Progress;
-    fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor;
-    fn adopt(&mut self, shared: &Shared, to: GroupId, from: GroupId);
-    fn remove_group(&mut self, group: GroupId);
-    /// Equal attributes no longer mean that members are told the same.
-    fn doubt_sent(&mut self);
-    fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath>;
+    /// Drops what no reader needs any more; `held` are readers beside the groups.
     fn trim(&mut self, held: &[Cursor]);
+    /// The paths of a prefix that the members of a group are to hold now.
+    fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath>;
+
+    /// Slots, free ones included.
     fn len(&self) -> u32;
+    /// The slot of a prefix.
+    fn look_up(&self, net: Net<'_>) -> Option<u32>;
+    /// All about a slot; `None` if it has no paths.
     fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>>;
-    fn lookup<'a>(&'a self, shared: &'a Shared, net: Net<'_>) -> Option<RouteView<'a>>;
+    /// Looks for the next prefix from a place on that can be used by way of these peers only.
     fn depend(
         &self,
         shared: &Shared,
@@ -84,170 +92,103 @@ pub(crate) trait Tables: Debug + Send {
         place: u32,
         budget: Budget,
     ) -> Dependence;
-    fn counters(&self, peer: PeerId) -> PeerCounters;
     fn add_stats(&self, stats: &mut RibStats);
-}
-
-/// Memory used again from bite to bite.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    pub(crate) slots: Vec<u32>,
-    pub(crate) candidates: Vec<Candidate>,
-    pub(crate) runs: Runs,
-    pub(crate) withdrawals: Withdrawals,
-    pub(crate) picked: Vec<u16>,
-    pub(crate) chosen: Vec<Chosen>,
 }
 
 /// The table of one family.
 #[derive(Debug)]
 pub(crate) struct FamilyTable<K: Key> {
-    limits: RibLimits,
-    pub(crate) prefixes: Prefixes<K>,
-    pub(crate) received: AdjRibsIn,
-    pub(crate) log: Log,
-    /// The log for groups that send several paths of a prefix, while there are any.
-    pub(crate) path_log: Option<Box<PathLog>>,
-    pub(crate) tombstones: Tombstones,
-    /// Slots that wait for a decision.
-    pub(crate) pending: VecDeque<u32>,
-    pub(crate) sweep: Sweep,
-    pub(crate) groups: BTreeMap<GroupId, GroupState>,
-    pub(crate) scratch: Scratch,
+    prefixes: Prefixes<K>,
+    received: AdjRibsIn,
+    decider: Decider,
+    sweep: Sweep,
+    exporter: Exporter,
 }
 
 impl<K: Key> FamilyTable<K> {
     pub(crate) fn new(row: &'static FamilyRow, seed: u64, limits: RibLimits) -> Self {
         Self {
-            limits,
             prefixes: Prefixes::new(row, seed),
             received: AdjRibsIn::default(),
-            log: Log::default(),
-            path_log: None,
-            tombstones: Tombstones::default(),
-            pending: VecDeque::new(),
+            decider: Decider::default(),
             sweep: Sweep::default(),
-            groups: BTreeMap::new(),
-            scratch: Scratch::default(),
+            exporter: Exporter::new(row.family, limits),
         }
     }
 
-    pub(crate) fn queue(&mut self, at: u32) {
-        if self.prefixes.slot_mut(at).enqueue() {
-            self.pending.push_back(at);
-        }
-    }
-
-    /// Puts the route of a slot, or that it has none any more, into the log.
-    pub(crate) fn publish(&mut self, at: u32) {
-        let version = self.log.push(at, self.prefixes.slot(at).version());
-        self.prefixes.publish(at, version);
-        self.log.cut_to(self.log_entries_max());
-        if self.path_log.is_some() {
-            self.note_paths(at);
-        }
-    }
-
-    /// The route of a slot is as it was, but some path of it has changed: readers of all paths
-    /// have to be told, if there are any.
-    pub(crate) fn publish_paths(&mut self, at: u32) {
-        if self.path_log.is_some() && self.prefixes.slot(at).is_published() {
-            self.log.skip();
-            self.log.cut_to(self.log_entries_max());
-            self.note_paths(at);
-        }
-    }
-
-    /// Puts a slot into the log of those who read all paths.
-    fn note_paths(&mut self, at: u32) {
-        let max = self.log_entries_max();
-        let Some(paths) = self.path_log.as_deref_mut() else {
-            return;
-        };
-        let old = paths.push(at);
-        paths.log.cut_to(max);
-        debug_assert_eq!(paths.log.next(), self.log.next(), "the logs are in step");
-        // When all readers have come by the slot as it was, none holds what was withdrawn then.
-        if self.tombstones.all_heard(old) {
-            let mut pruned = false;
-            for state in self.groups.values_mut() {
-                pruned |= state.prune(at);
-            }
-            if pruned {
-                self.tombstones.forget(old);
-            }
-        }
-    }
-
-    fn log_entries_max(&self) -> usize {
-        self.limits
-            .log_entries_min
-            .max(2 * self.prefixes.used_len())
-    }
-
-    /// A slot has lost its last path: it stays until all readers know.
-    pub(crate) fn rest(&mut self, at: u32) {
-        let slot = self.prefixes.slot_mut(at);
-        let version = slot.version();
-        if version == 0 || self.tombstones.all_heard(version) {
-            if !slot.is_tombstone() {
-                self.free(&[at]);
-            }
-        } else if slot.entomb() {
-            self.tombstones.push(version, at);
-            if let Some(oldest) = self.tombstones.pop_excess(self.limits.tombstones_max)
-                && self.bury(oldest, true)
-            {
-                self.free(&[oldest]);
-            }
-        }
-    }
-
-    /// A slot has been taken from the tombstones. Returns whether it is to be given back.
-    fn bury(&mut self, at: u32, forced: bool) -> bool {
-        let slot = self.prefixes.slot_mut(at);
-        slot.exhume();
-        if !slot.paths().is_empty() || slot.is_queued() {
+    fn decide_next(&mut self, shared: &Shared) -> bool {
+        let Some(at) = self.decider.next() else {
             return false;
-        }
-        let version = slot.version();
-        if forced || self.tombstones.all_heard(version) {
-            self.log.blank(version);
-            return true;
-        }
-        slot.entomb();
-        self.tombstones.push(version, at);
-        false
+        };
+        let tables = (&mut self.prefixes, &self.received);
+        let outcome = self.decider.decide(tables, shared, at);
+        self.exporter.publish(&mut self.prefixes, at, outcome);
+        true
     }
 
-    /// Gives slots without paths back.
-    fn free(&mut self, slots: &[u32]) {
-        for &at in slots {
-            let version = self.prefixes.slot(at).version();
-            if version != 0 {
-                self.tombstones.forget(version);
-            }
-        }
-        self.prefixes.release(slots);
-        if let Some(paths) = self.path_log.as_deref_mut() {
-            slots.iter().for_each(|&at| paths.forget(at));
-            if self.prefixes.len() == 0 {
-                paths.forget_all();
-            }
-        }
-        for state in self.groups.values_mut() {
-            if self.prefixes.len() == 0 {
-                state.forget_all();
-            } else {
-                slots.iter().for_each(|&at| state.forget(at));
-            }
+    fn progress(&self) -> Progress {
+        match self.decider.is_idle() && !self.sweep.is_active() {
+            true => Progress::Done,
+            false => Progress::More,
         }
     }
 }
 
 impl<K: Key + Send> Tables for FamilyTable<K> {
+    fn received(&self) -> &AdjRibsIn {
+        &self.received
+    }
+
+    fn received_mut(&mut self) -> &mut AdjRibsIn {
+        &mut self.received
+    }
+
+    fn sweep_mut(&mut self) -> &mut Sweep {
+        &mut self.sweep
+    }
+
+    fn exporter_mut(&mut self) -> &mut Exporter {
+        &mut self.exporter
+    }
+
     fn ingest(&mut self, shared: &mut Shared, peer: PeerId, batch: &RouteBatch<'_>) -> Ingested {
-        Self::ingest(self, shared, peer, batch)
+        let mut done = Ingested::default();
+        let Some(info) = shared.peer(peer).cloned() else {
+            return done;
+        };
+        self.received.of_mut(peer);
+        self.make_room(shared, peer, &batch.reach);
+        let mut received = None;
+        if let Some(block) = batch.attrs.as_ref().filter(|_| !batch.reach.is_empty()) {
+            let known = shared.receive(block);
+            received = known.set;
+            done.faults = known.faults;
+        }
+        done.remedy = Fault::worst(&done.faults);
+        if done.remedy >= Some(Remedy::DisableFamily) {
+            if let Some(received) = received {
+                shared.release(received);
+            }
+            return done;
+        }
+        self.unreach_all(shared, peer, batch.unreach.clone(), &mut done);
+        match received {
+            Some(received) => {
+                let import = Import::new(shared, &info, received);
+                let reach = batch.reach.clone();
+                self.reach_all(shared, (peer, &info.import), &import, reach, &mut done);
+                import.release(shared);
+            }
+            // RFC 7606 §2: announced without usable attributes means withdrawn.
+            None => self.unreach_all(shared, peer, batch.reach.clone(), &mut done),
+        }
+        done.remedy = Fault::worst(&done.faults);
+        done.exceeded = done.reach > 0 && self.received.exceeds(peer);
+        let counters = &mut self.received.of_mut(peer).counters;
+        counters.limited += u64::from(done.limited);
+        counters.reach += u64::from(done.reach);
+        counters.unreach += u64::from(done.unreach);
+        done
     }
 
     fn announce(
@@ -257,139 +198,121 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         attributes: Attributes,
         interface: Option<InterfaceName>,
     ) {
-        Self::announce(self, shared, net, attributes, interface);
+        self.received.of_mut(PeerId::LOCAL);
+        let received = shared.intern(attributes);
+        shared.interner.acquire(received, 1);
+        let import = Import {
+            received,
+            accepted: Some(received),
+            reason: None,
+            interface,
+        };
+        let route = self.wanted(Nlri::new(net));
+        self.reach(shared, &route, PeerId::LOCAL, &import);
+        import.release(shared);
     }
 
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
-        Self::withdraw(self, shared, net);
+        if let Some(at) = self.prefixes.look_up(net) {
+            self.unreach_at(shared, at, PeerId::LOCAL, 0);
+        }
     }
 
     fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {
-        Self::mark(self, shared, peer, how);
-    }
-
-    fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate) {
-        Self::reevaluate_peer(self, peer, how);
-        if how == Reevaluate::All {
-            self.doubt_sent();
+        let Some(marks) = self.received.of(peer) else {
+            return;
+        };
+        if marks.is_full() {
+            self.renew(shared, peer);
+        }
+        if self.received.mark(peer, how) {
+            self.sweep.request();
         }
     }
 
     fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange) {
-        Self::reevaluate(self, shared, range);
-    }
-
-    fn limit(&mut self, peer: PeerId, limit: Option<PathLimit>) {
-        self.received.set_limit(peer, limit);
-    }
-
-    fn is_settled(&self, peer: PeerId) -> bool {
-        self.received.is_settled(peer)
-    }
-
-    fn next_hops_changed(&mut self, clock: u64) {
-        self.sweep.request_next_hops(clock, self.prefixes.len());
+        if !self.prefixes.row().is_typed() {
+            return self.sweep.reevaluate_all();
+        }
+        if !range.is_single() {
+            return self.sweep.reevaluate(range);
+        }
+        let net = match range.prefix() {
+            Prefix::V4(prefix) => Net::V4(prefix),
+            Prefix::V6(prefix) => Net::V6(prefix),
+        };
+        if let Some(at) = self.prefixes.look_up(net) {
+            self.sweep_paths(shared, at, Some(Reevaluate::Changed));
+        }
     }
 
     fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress {
-        Self::decide(self, shared, budget)
+        loop {
+            while self.decide_next(shared) {
+                *budget = budget.saturating_sub(1);
+                if *budget == 0 {
+                    return self.progress();
+                }
+            }
+            if !self.sweep.is_active() {
+                return Progress::Done;
+            }
+            let evaluated = self.sweep_unit(shared);
+            *budget = budget.saturating_sub(evaluated.max(1));
+            if *budget == 0 {
+                return self.progress();
+            }
+        }
     }
 
     fn changes(
         &mut self,
-        shared: &Shared,
-        cursor: &mut Cursor,
-        budget: Budget,
+        shared: &mut Shared,
+        place: (&mut Cursor, Budget),
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress {
-        Self::changes(self, shared, cursor, budget, reader)
+        let mut view = View {
+            prefixes: &mut self.prefixes,
+            received: &self.received,
+            shared,
+        };
+        self.exporter.changes(&mut view, place, reader)
     }
 
     fn export(
         &mut self,
         shared: &mut Shared,
         group: GroupId,
-        budget: Budget,
+        place: (Option<&mut Cursor>, Budget),
         sink: &mut dyn ExportSink,
     ) -> Progress {
-        Self::export(self, shared, group, budget, sink)
-    }
-
-    fn export_private(
-        &mut self,
-        shared: &mut Shared,
-        group: GroupId,
-        cursor: &mut Cursor,
-        budget: Budget,
-        sink: &mut dyn ExportSink,
-    ) -> Progress {
-        Self::export_private(self, shared, group, cursor, budget, sink)
-    }
-
-    fn group_cursor(&mut self, shared: &Shared, group: GroupId) -> Cursor {
-        self.group(shared, group).cursor()
-    }
-
-    fn adopt(&mut self, shared: &Shared, to: GroupId, from: GroupId) {
-        Self::adopt(self, shared, to, from);
-    }
-
-    fn remove_group(&mut self, group: GroupId) {
-        self.groups.remove(&group);
-        if !self.groups.values().any(GroupState::sends_paths) {
-            self.path_log = None;
-        }
-    }
-
-    fn doubt_sent(&mut self) {
-        let (next, len) = (self.log.next(), self.prefixes.len());
-        let states = self.groups.values_mut();
-        for state in states.filter(|state| state.sends_paths()) {
-            state.doubt(next, len);
-        }
-    }
-
-    fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath> {
-        Self::sent(self, shared, group, net)
+        let mut view = View {
+            prefixes: &mut self.prefixes,
+            received: &self.received,
+            shared,
+        };
+        self.exporter.export(&mut view, group, place, sink)
     }
 
     fn trim(&mut self, held: &[Cursor]) {
-        let groups = self.groups.values().map(GroupState::cursor);
-        let (mut at, mut heard) = (self.log.next(), self.log.next());
-        for cursor in groups.chain(held.iter().copied()) {
-            at = at.min(cursor.at());
-            heard = heard.min(cursor.heard());
-        }
-        self.log.trim(at);
-        if let Some(paths) = self.path_log.as_deref_mut() {
-            paths.log.trim(at);
-        }
-        self.tombstones.set_heard(heard);
-        loop {
-            let mut chunk = core::mem::take(&mut self.scratch.slots);
-            chunk.clear();
-            self.tombstones.take_heard(CHUNK, &mut chunk);
-            let more = chunk.len() == CHUNK;
-            chunk.retain(|&slot| self.bury(slot, false));
-            self.prefixes.warm_slots(&chunk);
-            self.free(&chunk);
-            self.scratch.slots = chunk;
-            if !more {
-                return;
-            }
-        }
+        self.exporter.trim(&mut self.prefixes, held);
+    }
+
+    fn sent(&self, shared: &Shared, group: GroupId, net: Net<'_>) -> Vec<SentPath> {
+        let tables = (&self.prefixes, &self.received);
+        self.exporter.sent(tables, shared, group, net)
     }
 
     fn len(&self) -> u32 {
         self.prefixes.len()
     }
 
-    fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
-        Self::view(self, shared, at)
+    fn look_up(&self, net: Net<'_>) -> Option<u32> {
+        self.prefixes.look_up(net)
     }
 
-    fn lookup<'a>(&'a self, shared: &'a Shared, net: Net<'_>) -> Option<RouteView<'a>> {
-        Self::view(self, shared, self.prefixes.look_up(net)?)
+    fn view<'a>(&'a self, shared: &'a Shared, at: u32) -> Option<RouteView<'a>> {
+        explain::view((&self.prefixes, &self.received), shared, at)
     }
 
     fn depend(
@@ -399,22 +322,17 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         place: u32,
         budget: Budget,
     ) -> Dependence {
-        Self::depend(self, shared, peers, place, budget)
-    }
-
-    fn counters(&self, peer: PeerId) -> PeerCounters {
-        self.received.counters(peer)
+        let tables = (&self.prefixes, &self.received);
+        depend::depend(tables, shared, peers, (place, budget))
     }
 
     fn add_stats(&self, stats: &mut RibStats) {
-        stats.prefixes += self.prefixes.occupied();
-        stats.tombstones += self.prefixes.used_len() - self.prefixes.occupied();
-        stats.log_entries += self.log.len();
-        stats.log_entries += self.path_log.as_ref().map_or(0, |paths| paths.log.len());
-        let groups = self.groups.values();
-        stats.sent_ids += groups.map(GroupState::sent_len).sum::<usize>();
-        stats.pending += self.pending.len();
+        let occupied = self.prefixes.occupied();
+        stats.prefixes += occupied;
+        stats.tombstones += self.prefixes.used_len() - occupied;
         stats.octet_strings += self.prefixes.wire_len();
+        stats.pending += self.decider.len();
         stats.paths += self.received.paths_len();
+        self.exporter.add_stats(stats);
     }
 }

@@ -73,7 +73,6 @@ mod eligible;
 mod explain;
 mod export;
 mod family;
-mod import;
 mod index;
 mod interfaces;
 mod intern;
@@ -88,7 +87,6 @@ mod rib;
 mod shared;
 mod slot;
 mod stale;
-mod sweep;
 mod table;
 mod tombstones;
 mod wire;
@@ -103,7 +101,7 @@ pub use export::{
     Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Route, RoutePath, Run, SendPaths,
     SentPath,
 };
-pub use import::Ingested;
+pub use family::Ingested;
 pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
 pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo, Role};

@@ -23,6 +23,9 @@ pub const RAW_OCTETS_MAX: usize = 1024;
 /// Octets after which a generation of remembered blocks is full, whatever their number.
 pub const RAW_TOTAL_OCTETS_MAX: usize = 1 << 20;
 
+/// Prefixes whose look-ups wait for memory together.
+pub(crate) const CHUNK: usize = 32;
+
 /// A change log is never cut below this many entries. Above, it is cut when it is longer than
 /// twice the table: the readers it was kept for then walk the table instead.
 pub const LOG_ENTRIES_MIN: usize = 65_536;

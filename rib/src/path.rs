@@ -79,6 +79,12 @@ impl Path {
         Ineligible::from_code((self.flags >> REASON_SHIFT) as u8)
     }
 
+    /// Whether eligibility and import policy had the same outcome for both.
+    pub(crate) fn has_outcome_of(&self, other: &Self) -> bool {
+        let differ = (self.flags ^ other.flags) >> REASON_SHIFT;
+        self.accepted == other.accepted && differ == 0
+    }
+
     pub(crate) const fn epoch(&self) -> u8 {
         self.flags as u8
     }

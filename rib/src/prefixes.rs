@@ -39,6 +39,7 @@ impl<K: Key> Prefixes<K> {
         }
     }
 
+    #[inline]
     pub(crate) const fn row(&self) -> &'static FamilyRow {
         self.row
     }
@@ -49,6 +50,7 @@ impl<K: Key> Prefixes<K> {
 
     /// Whether NLRI hold more than what tells prefixes apart: equal attributes do not mean equal
     /// routes then.
+    #[inline]
     pub(crate) const fn keeps_wire(&self) -> bool {
         self.keeps_wire
     }
@@ -56,18 +58,21 @@ impl<K: Key> Prefixes<K> {
     // --- look-ups ------------------------------------------------------------------------------
 
     /// The hash of a destination; any number for one of another kind.
+    #[inline]
     pub(crate) fn hash(&mut self, net: Net<'_>) -> u32 {
         let key = K::find(net, self.row, &mut self.key);
         key.map_or(0, |key| self.table.hash(key))
     }
 
     /// The slot of a destination whose hash is known.
+    #[inline]
     pub(crate) fn find(&mut self, net: Net<'_>, hash: u32) -> Option<u32> {
         let key = K::find(net, self.row, &mut self.key)?;
         self.table.find_by(key, hash)
     }
 
     /// The slot of a destination, made if there is none; `None` if it is of another kind.
+    #[inline]
     pub(crate) fn find_or_insert(&mut self, net: Net<'_>, hash: u32) -> Option<u32> {
         let key = K::find(net, self.row, &mut self.key)?;
         Some(self.table.find_or_insert(key, hash))
@@ -86,25 +91,30 @@ impl<K: Key> Prefixes<K> {
 
     // --- slots ---------------------------------------------------------------------------------
 
+    #[inline]
     pub(crate) fn slot(&self, at: u32) -> &Slot<K> {
         self.table.slot(at)
     }
 
+    #[inline]
     pub(crate) fn slot_mut(&mut self, at: u32) -> &mut Slot<K> {
         self.table.slot_mut(at)
     }
 
     /// The slot, if there is one in use.
+    #[inline]
     pub(crate) fn used(&self, at: u32) -> Option<&Slot<K>> {
         self.table.used(at)
     }
 
     /// The paths of a slot.
+    #[inline]
     pub(crate) fn paths(&self, at: u32) -> &[Path] {
         self.table.slot(at).paths()
     }
 
     /// Slots, free ones included.
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.table.len()
     }
@@ -124,12 +134,8 @@ impl<K: Key> Prefixes<K> {
         self.wire.len()
     }
 
-    /// Whether a reader of the log may look at a slot: see [`Slot::is_readable`].
-    pub(crate) fn is_readable(&mut self, at: u32) -> bool {
-        self.table.used(at).is_some() && self.table.slot_mut(at).is_readable()
-    }
-
     /// Adds a path; returns its index.
+    #[inline]
     pub(crate) fn add_path(&mut self, at: u32, path: Path) -> usize {
         let index = self.table.slot_mut(at).add_path(path);
         self.occupied += usize::from(index == 0);
@@ -137,6 +143,7 @@ impl<K: Key> Prefixes<K> {
     }
 
     /// Removes a path; the last one takes its index. Returns it.
+    #[inline]
     pub(crate) fn remove_path(&mut self, at: u32, index: usize) -> Path {
         let slot = self.table.slot_mut(at);
         let path = slot.remove_path(index);
@@ -145,12 +152,11 @@ impl<K: Key> Prefixes<K> {
         path
     }
 
-    /// The slot has an entry in the log with this version.
-    pub(crate) fn publish(&mut self, at: u32, version: u64) {
-        let slot = self.table.slot_mut(at);
-        slot.publish(version);
+    /// The slot has been published: keeps the NLRI that its best path has.
+    #[inline]
+    pub(crate) fn keep_published(&mut self, at: u32) {
         if self.keeps_wire
-            && let Some(path) = slot.best_path()
+            && let Some(path) = self.table.slot(at).best_path()
         {
             self.wire.publish(at, path);
         }
@@ -176,6 +182,7 @@ impl<K: Key> Prefixes<K> {
 
     /// Keeps what a path has beside its slot: its NLRI, and the interface of a route of our own.
     /// Returns whether that is new.
+    #[inline]
     pub(crate) fn keep_beside(
         &mut self,
         at: u32,
@@ -189,6 +196,7 @@ impl<K: Key> Prefixes<K> {
     }
 
     /// Forgets what a path has beside its slot.
+    #[inline]
     pub(crate) fn drop_beside(&mut self, at: u32, path: &Path) {
         if self.keeps_wire {
             self.wire.drop_path(at, path);
@@ -199,6 +207,7 @@ impl<K: Key> Prefixes<K> {
     }
 
     /// The destination of a slot, as readers of the log know it.
+    #[inline]
     pub(crate) fn net(&self, at: u32) -> Net<'_> {
         let kept = if self.keeps_wire {
             self.wire.published(at).or_else(|| self.wire.any(at))
@@ -209,6 +218,7 @@ impl<K: Key> Prefixes<K> {
     }
 
     /// The destination of a slot as one of its paths has it.
+    #[inline]
     pub(crate) fn path_net(&self, at: u32, source: PeerId, received_id: u32) -> Net<'_> {
         let kept = if self.keeps_wire {
             self.wire.path(at, source, received_id)
@@ -219,6 +229,7 @@ impl<K: Key> Prefixes<K> {
     }
 
     /// The interface that a path leads to, if it is a route of our own.
+    #[inline]
     pub(crate) fn interface(&self, at: u32, path: &Path) -> Option<InterfaceName> {
         self.interfaces.of(at, path)
     }

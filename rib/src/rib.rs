@@ -15,8 +15,7 @@ use crate::decide::DecisionRules;
 use crate::depend::Dependence;
 use crate::explain::RouteView;
 use crate::export::{Change, Cursor, ExportSink, GroupId, GroupRules, SentPath};
-use crate::family::{FamilyTable, Tables};
-use crate::import::Ingested;
+use crate::family::{FamilyTable, Ingested, Tables};
 use crate::limits::{LOG_ENTRIES_MIN, TOMBSTONES_MAX};
 use crate::next_hop::{NextHops, Reach, Track};
 use crate::peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
@@ -65,8 +64,17 @@ impl Default for RibLimits {
     }
 }
 
-fn is_internal(peer: Option<&PeerInfo>) -> bool {
-    peer.is_some_and(|peer| peer.role.is_internal())
+/// Requests that all paths of a peer are evaluated again.
+fn reevaluate_peer(families: &mut [Option<Box<dyn Tables>>], peer: PeerId, how: Reevaluate) {
+    for table in families.iter_mut().flatten() {
+        if table.received_mut().reevaluate(peer, how) {
+            table.sweep_mut().request();
+        }
+        if how == Reevaluate::All {
+            let len = table.len();
+            table.exporter_mut().mark_sent_stale(len);
+        }
+    }
 }
 
 /// How much the tables hold.
@@ -133,12 +141,7 @@ impl Rib {
         }
         (config.local_asn, config.router_id) = (local_asn, router_id);
         self.shared.interner.set_local_asn(local_asn);
-        let peers = self.shared.peers.iter().zip(0..);
-        for (_, peer) in peers.filter(|(info, _)| info.is_some()) {
-            for table in self.families.iter_mut().flatten() {
-                table.reevaluate_peer(PeerId(peer), Reevaluate::All);
-            }
-        }
+        self.reevaluate_peers(Reevaluate::All, |_| true);
     }
 
     /// Other clusters than before: what internal peers have sent is judged again by
@@ -148,12 +151,7 @@ impl Rib {
             return;
         }
         self.shared.config.cluster_ids = cluster_ids;
-        let peers = self.shared.peers.iter().zip(0..);
-        for (_, peer) in peers.filter(|(info, _)| is_internal(info.as_ref())) {
-            for table in self.families.iter_mut().flatten() {
-                table.reevaluate_peer(PeerId(peer), Reevaluate::Changed);
-            }
-        }
+        self.reevaluate_peers(Reevaluate::Changed, |peer| peer.role.is_internal());
     }
 
     /// Sets the addresses of this machine. Paths of all peers are evaluated again by
@@ -163,10 +161,14 @@ impl Rib {
             return;
         }
         self.shared.config.own_addresses = own_addresses;
-        let peers = self.shared.peers.iter().zip(0..);
-        for (_, peer) in peers.filter(|(info, _)| info.is_some()) {
-            for table in self.families.iter_mut().flatten() {
-                table.reevaluate_peer(PeerId(peer), Reevaluate::Changed);
+        self.reevaluate_peers(Reevaluate::Changed, |_| true);
+    }
+
+    /// Requests that all paths of some peers are evaluated again.
+    fn reevaluate_peers(&mut self, how: Reevaluate, which: impl Fn(&PeerInfo) -> bool) {
+        for (info, peer) in self.shared.peers.iter().zip(0..) {
+            if info.as_ref().is_some_and(&which) {
+                reevaluate_peer(&mut self.families, PeerId(peer), how);
             }
         }
     }
@@ -189,7 +191,8 @@ impl Rib {
             }
             // What is told of a path depends on its peer, too.
             for table in self.families.iter_mut().flatten() {
-                table.doubt_sent();
+                let len = table.len();
+                table.exporter_mut().mark_sent_stale(len);
             }
         }
     }
@@ -214,9 +217,7 @@ impl Rib {
             (true, false) => Reevaluate::Changed,
             (false, false) => return,
         };
-        for table in self.families.iter_mut().flatten() {
-            table.reevaluate_peer(peer, how);
-        }
+        reevaluate_peer(&mut self.families, peer, how);
     }
 
     /// Evaluates eligibility and import policy of all paths in a range of prefixes again, without a
@@ -235,7 +236,7 @@ impl Rib {
     /// How many paths a peer may have in a family from now on. What it has already stays.
     pub fn limit_paths(&mut self, peer: PeerId, family: Family, limit: Option<PathLimit>) {
         if let Some((table, _)) = self.table_made(family) {
-            table.limit(peer, limit);
+            table.received_mut().set_limit(peer, limit);
         }
     }
 
@@ -280,14 +281,14 @@ impl Rib {
         self.families
             .iter()
             .flatten()
-            .all(|table| table.is_settled(peer))
+            .all(|table| table.received().is_settled(peer))
     }
 
     /// Counts of one peer in one family.
     #[must_use]
     pub fn counters(&self, peer: PeerId, family: Family) -> PeerCounters {
         self.table(family)
-            .map(|table| table.counters(peer))
+            .map(|table| table.received().counters(peer))
             .unwrap_or_default()
     }
 
@@ -342,7 +343,8 @@ impl Rib {
         if self.shared.next_hops.resolve(next_hop, reach) {
             let clock = self.shared.next_hops.clock();
             for table in self.families.iter_mut().flatten() {
-                table.next_hops_changed(clock);
+                let len = table.len();
+                table.sweep_mut().request_next_hops(clock, len);
             }
         }
     }
@@ -371,7 +373,7 @@ impl Rib {
         reader: &mut dyn FnMut(Change<'_>),
     ) -> Progress {
         match self.table_made(family) {
-            Some((table, shared)) => table.changes(shared, cursor, budget, reader),
+            Some((table, shared)) => table.changes(shared, (cursor, budget), reader),
             None => Progress::Done,
         }
     }
@@ -400,7 +402,7 @@ impl Rib {
         if rules.take().is_some() {
             self.free_groups.push(group.0);
             for table in self.families.iter_mut().flatten() {
-                table.remove_group(group);
+                table.exporter_mut().remove_group(group);
             }
         }
     }
@@ -410,7 +412,8 @@ impl Rib {
     /// told to forget in the other. Looks at all prefixes in one go, once for all who go.
     pub fn adopt(&mut self, to: GroupId, from: GroupId) {
         for table in self.families.iter_mut().flatten() {
-            table.adopt(&self.shared, to, from);
+            let len = table.len();
+            table.exporter_mut().adopt(&self.shared, len, (to, from));
         }
     }
 
@@ -426,7 +429,7 @@ impl Rib {
         sink: &mut dyn ExportSink,
     ) -> Progress {
         match self.table_made(family) {
-            Some((table, shared)) => table.export(shared, group, budget, sink),
+            Some((table, shared)) => table.export(shared, group, (None, budget), sink),
             None => Progress::Done,
         }
     }
@@ -448,7 +451,7 @@ impl Rib {
         sink: &mut dyn ExportSink,
     ) -> Progress {
         match self.table_made(family) {
-            Some((table, shared)) => table.export_private(shared, group, cursor, budget, sink),
+            Some((table, shared)) => table.export(shared, group, (Some(cursor), budget), sink),
             None => Progress::Done,
         }
     }
@@ -457,7 +460,8 @@ impl Rib {
     pub fn group_cursor(&mut self, group: GroupId, family: Family) -> Cursor {
         match self.table_made(family) {
             Some((table, shared)) if shared.rules(group).is_some() => {
-                table.group_cursor(shared, group)
+                let len = table.len();
+                table.exporter_mut().group_cursor(shared, len, group)
             }
             _ => Cursor::feed(),
         }
@@ -502,7 +506,8 @@ impl Rib {
     /// One prefix.
     #[must_use]
     pub fn lookup(&self, family: Family, net: Net<'_>) -> Option<RouteView<'_>> {
-        self.table(family)?.lookup(&self.shared, net)
+        let table = self.table(family)?;
+        table.view(&self.shared, table.look_up(net)?)
     }
 
     /// Looks from a place on for a prefix that can be used by way of these peers only: it would be

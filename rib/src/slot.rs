@@ -25,10 +25,12 @@ const TOMBSTONE: u8 = 32;
 const SKIPPED: u8 = 64;
 
 impl State {
+    #[inline]
     const fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
     }
 
+    #[inline]
     const fn set(&mut self, flag: u8, on: bool) {
         if on {
             self.0 |= flag;
@@ -37,12 +39,14 @@ impl State {
         }
     }
 
+    #[inline]
     fn release(&mut self) {
         debug_assert!(!self.has(FREE | QUEUED | TOMBSTONE));
         self.0 = FREE;
     }
 
     /// Returns whether it is to be put into the queue: it was not there.
+    #[inline]
     fn enqueue(&mut self) -> bool {
         debug_assert!(!self.has(FREE));
         let was = self.has(QUEUED);
@@ -50,21 +54,25 @@ impl State {
         !was
     }
 
+    #[inline]
     fn dequeue(&mut self) {
         debug_assert!(self.has(QUEUED));
         self.set(QUEUED, false);
     }
 
+    #[inline]
     fn publish(&mut self, has_route: bool) {
         debug_assert!(!self.has(FREE));
         self.set(SKIPPED, false);
         self.set(PUBLISHED, has_route);
     }
 
+    #[inline]
     fn lose_path_in_use(&mut self) {
         self.set(LOST, true);
     }
 
+    #[inline]
     fn see_med(&mut self, med: bool) {
         if med {
             self.set(MED, true);
@@ -72,6 +80,7 @@ impl State {
     }
 
     /// All paths have been compared.
+    #[inline]
     fn decide(&mut self, med: bool) {
         debug_assert!(!self.has(QUEUED));
         self.set(LOST, false);
@@ -79,6 +88,7 @@ impl State {
     }
 
     /// Returns whether it is to be put into the queue of tombstones: it was not there.
+    #[inline]
     fn entomb(&mut self) -> bool {
         debug_assert!(!self.has(FREE));
         let was = self.has(TOMBSTONE);
@@ -86,11 +96,13 @@ impl State {
         !was
     }
 
+    #[inline]
     fn exhume(&mut self) {
         debug_assert!(self.has(TOMBSTONE));
         self.set(TOMBSTONE, false);
     }
 
+    #[inline]
     fn is_readable(&mut self) -> bool {
         let queued = self.has(QUEUED);
         if queued {
@@ -118,6 +130,7 @@ const _: () = assert!(size_of::<Slot<bgp_proto::Ipv4Prefix>>() == 32);
 const _: () = assert!(size_of::<Slot<bgp_proto::Ipv6Prefix>>() == 48);
 
 impl<K> Slot<K> {
+    #[inline]
     pub(crate) const fn new(key: K) -> Self {
         Self {
             paths: PathList::EMPTY,
@@ -128,26 +141,31 @@ impl<K> Slot<K> {
         }
     }
 
+    #[inline]
     pub(crate) const fn key(&self) -> &K {
         &self.key
     }
 
+    #[inline]
     pub(crate) fn paths(&self) -> &[Path] {
         self.paths.as_slice()
     }
 
     /// To change paths in place; another peer or path identifier makes another path.
+    #[inline]
     pub(crate) fn paths_mut(&mut self) -> &mut [Path] {
         self.paths.as_mut_slice()
     }
 
     /// Adds a path; returns its index.
+    #[inline]
     pub(crate) fn add_path(&mut self, path: Path) -> usize {
         self.paths.push(path);
         self.paths.as_slice().len() - 1
     }
 
     /// Removes a path; the last one takes its index. Returns it.
+    #[inline]
     pub(crate) fn remove_path(&mut self, index: usize) -> Path {
         let path = self.paths.swap_remove(index);
         let left = self.paths.as_slice().len();
@@ -163,20 +181,24 @@ impl<K> Slot<K> {
         path
     }
 
+    #[inline]
     pub(crate) const fn version(&self) -> u64 {
         self.version
     }
 
     /// Index of the best path.
+    #[inline]
     pub(crate) fn best(&self) -> Option<usize> {
         (self.best != NO_BEST).then(|| usize::from(self.best))
     }
 
     /// The best path.
+    #[inline]
     pub(crate) fn best_path(&self) -> Option<&Path> {
         self.paths().get(self.best()?)
     }
 
+    #[inline]
     pub(crate) fn set_best(&mut self, best: Option<usize>) {
         self.best = best
             .and_then(|at| u16::try_from(at).ok())
@@ -184,44 +206,53 @@ impl<K> Slot<K> {
     }
 
     /// The slot has no paths and goes back to its table.
+    #[inline]
     pub(crate) fn release(&mut self) {
         debug_assert!(self.paths().is_empty());
         self.state.release();
         self.version = 0;
     }
 
+    #[inline]
     pub(crate) const fn is_free(&self) -> bool {
         self.state.has(FREE)
     }
 
     /// The slot needs a decision with all its paths. Returns whether it is to be put into the queue.
+    #[inline]
     pub(crate) fn enqueue(&mut self) -> bool {
         self.state.enqueue()
     }
 
+    #[inline]
     pub(crate) fn dequeue(&mut self) {
         self.state.dequeue();
     }
 
+    #[inline]
     pub(crate) const fn is_queued(&self) -> bool {
         self.state.has(QUEUED)
     }
 
     /// Some path has, or may have, a MULTI_EXIT_DISC other than 0.
+    #[inline]
     pub(crate) fn see_med(&mut self, med: bool) {
         self.state.see_med(med);
     }
 
+    #[inline]
     pub(crate) const fn has_med(&self) -> bool {
         self.state.has(MED)
     }
 
     /// Whether a path in use has been removed since the last decision.
+    #[inline]
     pub(crate) const fn has_lost(&self) -> bool {
         self.state.has(LOST)
     }
 
     /// All paths have been compared; `med`: some have a MULTI_EXIT_DISC other than 0.
+    #[inline]
     pub(crate) fn decide(&mut self, best: Option<usize>, med: bool) {
         self.set_best(best);
         self.state.decide(med);
@@ -230,41 +261,49 @@ impl<K> Slot<K> {
     /// Whether a reader may look at the slot. One that waits for a decision is neither what the log
     /// has of it nor what it will have: the reader skips it, and the decision is published in any
     /// case.
+    #[inline]
     pub(crate) fn is_readable(&mut self) -> bool {
         self.state.is_readable()
     }
 
     /// Whether a reader has skipped the slot since it was published.
+    #[inline]
     pub(crate) const fn was_skipped(&self) -> bool {
         self.state.has(SKIPPED)
     }
 
     /// The slot has an entry in the log with this version.
+    #[inline]
     pub(crate) fn publish(&mut self, version: u64) {
         self.version = version;
         self.state.publish(self.best != NO_BEST);
     }
 
+    #[inline]
     pub(crate) const fn is_published(&self) -> bool {
         self.state.has(PUBLISHED)
     }
 
     /// Whether a changed outcome is to be published: readers hold a route, or there is one.
+    #[inline]
     pub(crate) const fn is_due(&self) -> bool {
         self.best != NO_BEST || self.is_published() || self.state.has(SKIPPED) && self.version != 0
     }
 
     /// The slot has no paths and stays until readers have come by its withdrawal. Returns whether
     /// it is to be put among the tombstones.
+    #[inline]
     pub(crate) fn entomb(&mut self) -> bool {
         self.state.entomb()
     }
 
     /// The slot has been taken from the tombstones.
+    #[inline]
     pub(crate) fn exhume(&mut self) {
         self.state.exhume();
     }
 
+    #[inline]
     pub(crate) const fn is_tombstone(&self) -> bool {
         self.state.has(TOMBSTONE)
     }

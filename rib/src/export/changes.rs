@@ -2,13 +2,10 @@
 
 use bgp_proto::{Attributes, Net};
 
-use super::cursor::Cursor;
-use crate::bite::{Budget, Progress};
-use crate::family::FamilyTable;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::shared::Shared;
-use crate::table::Key;
+use crate::slot::Slot;
 
 /// One prefix whose route has changed.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +36,15 @@ pub struct RoutePath {
 }
 
 impl<'a> Route<'a> {
+    /// The route of a slot, if it has one.
+    pub(super) fn of<K>(shared: &'a Shared, slot: &'a Slot<K>) -> Option<Self> {
+        Some(Self {
+            shared,
+            paths: slot.paths(),
+            best: slot.best()?,
+        })
+    }
+
     /// The best path.
     #[must_use]
     pub fn best(&self) -> RoutePath {
@@ -61,44 +67,5 @@ impl<'a> Route<'a> {
             path_id: path.path_id(),
             attributes,
         }
-    }
-}
-
-impl<K: Key> FamilyTable<K> {
-    pub(crate) fn changes(
-        &mut self,
-        shared: &Shared,
-        cursor: &mut Cursor,
-        budget: Budget,
-        reader: &mut dyn FnMut(Change<'_>),
-    ) -> Progress {
-        if self.tombstones.are_lost_to(cursor.heard()) {
-            *cursor = Cursor::feed();
-            return Progress::Lost;
-        }
-        let mut slots = core::mem::take(&mut self.scratch.slots);
-        let step = self
-            .log
-            .read(cursor, self.prefixes.len(), budget.0, &mut slots);
-        for &at in &slots {
-            if !self.prefixes.is_readable(at) {
-                continue;
-            }
-            let slot = self.prefixes.slot(at);
-            let paths = slot.paths();
-            let route = slot.best().map(|best| Route {
-                shared,
-                paths,
-                best,
-            });
-            if route.is_some() || !step.fresh && slot.version() != 0 {
-                reader(Change {
-                    net: self.prefixes.net(at),
-                    route,
-                });
-            }
-        }
-        self.scratch.slots = slots;
-        step.progress
     }
 }

@@ -2,8 +2,8 @@
 
 /// A reader's place in one family: in a walk of the whole table, then in the log of changes.
 ///
-/// A cursor is a plain value that its owner keeps; whoever holds some tells [`crate::Rib::trim`]
-/// about them, so that withdrawn prefixes are kept for as long as these readers need them.
+/// A cursor is a plain value that its owner keeps and names to [`crate::Rib::trim`], so that
+/// withdrawn prefixes are kept for as long as its reader needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// The next version of the log to read.
@@ -34,7 +34,7 @@ impl Cursor {
     }
 
     /// The place of a reader that stands here, holds what it has read so far, and wants
-    /// everything told once more (RFC 2918 §4).
+    /// everything again (RFC 2918 §4).
     #[must_use]
     pub const fn again(self) -> Self {
         if self.at == UNSTARTED {
@@ -50,7 +50,7 @@ impl Cursor {
     }
 
     /// The place of a reader that stands here, holds what it has read so far by other rules, and is
-    /// told everything by new ones: also what it may have to forget.
+    /// given everything by new ones: also the withdrawals of what it may hold.
     #[must_use]
     pub const fn anew(self) -> Self {
         if self.at == UNSTARTED {

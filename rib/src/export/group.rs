@@ -1,23 +1,18 @@
-//! Update groups: peers that are told the same share one walk of the log.
+//! Update groups: peers that are sent the same routes share one walk of the log.
 //!
-//! A group keeps, for every slot, the peer whose route its members were last told. That is all it
-//! takes to leave a member's own routes out and to take back from it what it holds when its own
-//! route becomes the best one.
+//! A group keeps, for every slot, the peer whose route its members hold. That is all it takes to
+//! leave a member's own routes out, and to withdraw from a member what it holds when its own route
+//! becomes the best one.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bgp_proto::{Net, Nlri};
 
 use super::cursor::Cursor;
-use super::path_log::PathLog;
-use super::runs::{Run, Runs};
+use super::runs::Run;
 use super::sent::SentIds;
-use crate::bite::{Budget, Progress};
-use crate::family::FamilyTable;
-use crate::import::CHUNK;
 use crate::peer::PeerId;
-use crate::shared::Shared;
+use crate::prefixes::Prefixes;
 use crate::table::Key;
 
 /// The number of an update group.
@@ -27,98 +22,108 @@ pub struct GroupId(pub u32);
 /// What a walk hands over: the shared one of a group, or that of members which walk by themselves,
 /// in which the group's other members take no part. "All" are those who take this walk.
 ///
-/// Where members are told one path a prefix, all path identifiers are 0. Where they are told
+/// Where members are sent one path a prefix, all path identifiers are 0. Where they are sent
 /// several (RFC 7911), a withdrawal is about the path with its identifier alone.
 pub trait ExportSink {
-    /// All members but `run.source` are told of a route.
+    /// A route is advertised to all members but `run.source`.
     fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
-    /// All members but `except` are told that there is no route; that one was never told of it.
+    /// A route is withdrawn from all members but `except`, to which it was never advertised.
     fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>);
-    /// This member alone is told that there is no route: from now on its own is the best. It may
-    /// have nothing to forget, and need not be a member at all.
+    /// A route is withdrawn from this member alone: from now on its own is the best. It may hold
+    /// none, and need not be a member at all.
     fn unreach_only(&mut self, net: Net<'_>, to: PeerId);
 }
 
-/// Nobody's route was told.
-const NOBODY: u16 = u16::MAX;
+/// No peer's route.
+const NO_SOURCE: u16 = u16::MAX;
 
-/// Where a group stands in one family, and what its members hold.
+/// What the members of a group hold in one family, and where their shared walk is.
 #[derive(Debug)]
-pub(crate) struct GroupState {
-    pub(super) cursor: Cursor,
-    /// By slot: the peer whose route the members were last told. That peer itself holds nothing.
-    told: Vec<u16>,
-    /// By slot, as bits: single members may hold something else than `told` says, because they
-    /// were told of a change that still lies ahead of the group.
-    unsure: Vec<u64>,
-    /// What the members were told where they are told several paths of a prefix, in place of
-    /// `told`.
-    pub(super) sent: Option<SentIds>,
-    /// Below this version, slots stay unsure: members may have been told something that the tables
-    /// no longer know of.
-    doubted: u64,
+pub(crate) struct AdjRibOut {
+    cursor: Cursor,
+    /// By slot: the peer whose route the members hold. That peer itself holds nothing.
+    sources: Vec<u16>,
+    /// By slot, as bits: the entry is stale. Single members may hold something else, because they
+    /// were sent a change that still lies ahead of the group.
+    stale: Vec<u64>,
+    /// What the members hold where they are sent several paths of a prefix, in place of `sources`.
+    sent: Option<SentIds>,
+    /// Entries stay stale below this version: members may hold something that is no longer in the
+    /// tables.
+    stale_below: u64,
 }
 
-impl GroupState {
-    /// A group that begins at the end of the log. Members are fed one by one, so of everything
-    /// that is in the table already the group cannot be sure.
-    fn new(next: u64, table_len: u32, sent: Option<SentIds>) -> Self {
-        let mut state = Self {
+/// What the members that take part in a walk may hold of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Nothing,
+    /// The route of this peer, all but the peer itself.
+    From(PeerId),
+    /// A route or none, whichever.
+    Unknown,
+}
+
+impl AdjRibOut {
+    /// A group that begins at the end of the log. Its members are fed one by one, so of everything
+    /// that is in the table already the group's entries are stale.
+    pub(super) fn new(next: u64, table_len: u32, sent: Option<SentIds>) -> Self {
+        let mut new = Self {
             cursor: Cursor::following(next),
-            told: Vec::new(),
-            unsure: Vec::new(),
+            sources: Vec::new(),
+            stale: Vec::new(),
             sent,
-            doubted: 0,
+            stale_below: 0,
         };
-        state.doubt(0, table_len);
-        state
+        new.mark_all_stale(0, table_len);
+        new
     }
 
-    /// Becomes unsure of everything that is in the table, until it goes into the log with this
-    /// version or a later one.
-    pub(crate) fn doubt(&mut self, version: u64, table_len: u32) {
-        self.doubted = version;
-        self.unsure.clear();
-        self.unsure
-            .resize(table_len.div_ceil(64) as usize, u64::MAX);
+    /// Marks the entries of everything in the table stale, each until it goes into the log with
+    /// this version or a later one.
+    pub(super) fn mark_all_stale(&mut self, version: u64, table_len: u32) {
+        self.stale_below = version;
+        self.stale.clear();
+        self.stale.resize(table_len.div_ceil(64) as usize, u64::MAX);
     }
 
-    fn told(&self, slot: u32) -> Option<PeerId> {
-        let told = self
-            .told
-            .get(slot as usize)
-            .copied()
-            .filter(|&told| told != NOBODY);
-        told.map(PeerId)
+    /// What the members of the shared walk may hold of a slot, which they are about to be sent.
+    pub(super) fn take_held(&mut self, slot: u32) -> Held {
+        let source = self.sources.get(slot as usize).copied();
+        match source.filter(|&source| source != NO_SOURCE) {
+            _ if self.take_stale(slot) => Held::Unknown,
+            Some(source) => Held::From(PeerId(source)),
+            None => Held::Nothing,
+        }
     }
 
-    fn tell(&mut self, slot: u32, source: Option<PeerId>) {
+    /// The members of the shared walk hold the route of this peer, or none.
+    pub(super) fn set_source(&mut self, slot: u32, source: Option<PeerId>) {
         let at = slot as usize;
-        let source = source.map_or(NOBODY, |source| source.0);
-        if at >= self.told.len() {
-            if source == NOBODY {
+        let source = source.map_or(NO_SOURCE, |source| source.0);
+        if at >= self.sources.len() {
+            if source == NO_SOURCE {
                 return;
             }
-            self.told.resize(at + 1, NOBODY);
+            self.sources.resize(at + 1, NO_SOURCE);
         }
-        self.told[at] = source;
+        self.sources[at] = source;
     }
 
-    pub(super) fn set_unsure(&mut self, slot: u32) {
+    pub(super) fn mark_stale(&mut self, slot: u32) {
         let at = slot as usize / 64;
-        if at >= self.unsure.len() {
-            self.unsure.resize(at + 1, 0);
+        if at >= self.stale.len() {
+            self.stale.resize(at + 1, 0);
         }
-        self.unsure[at] |= 1 << (slot % 64);
+        self.stale[at] |= 1 << (slot % 64);
     }
 
-    pub(super) fn is_unsure(&self, slot: u32) -> bool {
-        let bits = self.unsure.get(slot as usize / 64);
+    pub(super) fn is_stale(&self, slot: u32) -> bool {
+        let bits = self.stale.get(slot as usize / 64);
         bits.is_some_and(|bits| bits & 1 << (slot % 64) != 0)
     }
 
-    fn take_unsure(&mut self, slot: u32) -> bool {
-        let Some(bits) = self.unsure.get_mut(slot as usize / 64) else {
+    fn take_stale(&mut self, slot: u32) -> bool {
+        let Some(bits) = self.stale.get_mut(slot as usize / 64) else {
             return false;
         };
         let bit = 1 << (slot % 64);
@@ -127,56 +132,79 @@ impl GroupState {
         was
     }
 
-    /// The same at a version of the slot, of which everything is about to be said.
-    pub(super) fn take_unsure_at(&mut self, slot: u32, version: u64) -> bool {
-        if version < self.doubted {
-            return self.is_unsure(slot);
+    /// The same at a version of the slot, which is about to be sent whole.
+    pub(super) fn take_stale_at(&mut self, slot: u32, version: u64) -> bool {
+        if version < self.stale_below {
+            return self.is_stale(slot);
         }
-        self.take_unsure(slot)
+        self.take_stale(slot)
     }
 
     /// The slot is about to be given back.
-    pub(crate) fn forget(&mut self, slot: u32) {
-        self.tell(slot, None);
-        self.take_unsure(slot);
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.set_source(slot, None);
+        self.take_stale(slot);
         if let Some(sent) = &mut self.sent {
             sent.forget(slot);
         }
     }
 
     /// The table is empty.
-    pub(crate) fn forget_all(&mut self) {
-        self.told = Vec::new();
-        self.unsure = Vec::new();
+    pub(super) fn forget_all(&mut self) {
+        self.sources = Vec::new();
+        self.stale = Vec::new();
         if let Some(sent) = &mut self.sent {
             sent.forget_all();
         }
     }
 
-    /// All readers have come by the slot since the group did: what its members do not hold, nobody
-    /// holds. Returns whether identifiers are forgotten that a reader nobody knows of may hold.
-    pub(crate) fn prune(&mut self, slot: u32) -> bool {
-        !self.is_unsure(slot) && self.sent.as_mut().is_some_and(|sent| sent.prune(slot))
+    /// All readers have come by the slot since the group did: what its members do not hold, no
+    /// reader holds. Returns whether identifiers are forgotten that an unknown reader may hold.
+    pub(super) fn prune(&mut self, slot: u32) -> bool {
+        !self.is_stale(slot) && self.sent.as_mut().is_some_and(|sent| sent.prune(slot))
     }
 
-    /// Whether members are told several paths of a prefix.
-    pub(crate) const fn sends_paths(&self) -> bool {
+    /// Whether members are sent several paths of a prefix.
+    pub(super) const fn sends_paths(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// Path identifiers kept.
-    pub(crate) fn sent_len(&self) -> usize {
-        self.sent.as_ref().map_or(0, SentIds::len)
+    /// The path identifiers that members hold, if they are sent several paths of a prefix.
+    pub(super) const fn sent(&self) -> Option<&SentIds> {
+        self.sent.as_ref()
+    }
+
+    pub(super) const fn sent_mut(&mut self) -> Option<&mut SentIds> {
+        self.sent.as_mut()
+    }
+
+    /// The path identifiers of a group that is no more.
+    pub(super) fn into_sent(self) -> Option<SentIds> {
+        self.sent
+    }
+
+    /// Takes in what members of another group may hold that come to this one.
+    pub(super) fn adopt(&mut self, other: &SentIds, (next, table_len): (u64, u32)) {
+        if let Some(sent) = &mut self.sent {
+            sent.adopt(other);
+            // The members have come by the slots as they are, not by what is withdrawn here: that
+            // is kept until they have come by a later version of the slot.
+            self.mark_all_stale(next, table_len);
+        }
     }
 
     pub(crate) const fn cursor(&self) -> Cursor {
         self.cursor
     }
+
+    pub(super) const fn set_cursor(&mut self, cursor: Cursor) {
+        self.cursor = cursor;
+    }
 }
 
 /// Withdrawals of one bite, by audience.
 #[derive(Debug, Default)]
-pub(crate) struct Withdrawals {
+pub(super) struct Withdrawals {
     /// For all but one, or for all: slot and path identifier.
     except: Vec<(Option<PeerId>, u32, u32)>,
     /// For one alone.
@@ -191,159 +219,17 @@ impl Withdrawals {
     pub(super) fn push_only(&mut self, only: PeerId, slot: u32) {
         self.only.push((only, slot));
     }
-}
 
-impl<K: Key> FamilyTable<K> {
-    /// The state of a group, made when it is first asked for.
-    pub(crate) fn group(&mut self, shared: &Shared, group: GroupId) -> &mut GroupState {
-        let (next, len) = (self.log.next(), self.prefixes.len());
-        let Self {
-            groups,
-            path_log,
-            prefixes,
-            ..
-        } = self;
-        groups.entry(group).or_insert_with(|| {
-            let sends_paths = shared.send_paths(group, prefixes.family()).is_some();
-            if sends_paths {
-                path_log.get_or_insert_with(|| Box::new(PathLog::new(next)));
-            }
-            GroupState::new(next, len, sends_paths.then(SentIds::default))
-        })
-    }
-
-    /// Members of one group come to another: see [`crate::Rib::adopt`].
-    pub(crate) fn adopt(&mut self, shared: &Shared, to: GroupId, from: GroupId) {
-        let Some(theirs) = self.groups.get_mut(&from).map(|from| from.sent.take()) else {
-            return;
-        };
-        let (next, len) = (self.log.next(), self.prefixes.len());
-        let state = self.group(shared, to);
-        if let (Some(ours), Some(theirs)) = (&mut state.sent, &theirs) {
-            ours.adopt(theirs);
-            // Whoever comes has heard of the slots as they are, not of what is taken back here:
-            // that is kept until it has heard of a later version of the slot.
-            state.doubt(next, len);
-        }
-        if let Some(from) = self.groups.get_mut(&from) {
-            from.sent = theirs;
-        }
-    }
-
-    /// A group has lost its place. It begins anew, but keeps the identifiers that members which
-    /// walk by themselves may hold.
-    fn start_over(&mut self, group: GroupId) {
-        let sent = self.groups.remove(&group).and_then(|state| state.sent);
-        if sent.is_some() {
-            let state = GroupState::new(self.log.next(), self.prefixes.len(), sent);
-            self.groups.insert(group, state);
-        }
-    }
-
-    pub(crate) fn export(
-        &mut self,
-        shared: &mut Shared,
-        group: GroupId,
-        budget: Budget,
-        sink: &mut dyn ExportSink,
-    ) -> Progress {
-        let Some(rules) = shared.rules(group) else {
-            return Progress::Done;
-        };
-        let mut cursor = self.group(shared, group).cursor;
-        if self.tombstones.are_lost_to(cursor.heard()) {
-            self.start_over(group);
-            return Progress::Lost;
-        }
-        if let Some(send) = rules.send_paths(self.prefixes.family()) {
-            return self.export_paths(shared, group, (&rules, send), budget, sink);
-        }
-        let mut slots = core::mem::take(&mut self.scratch.slots);
-        let step = self
-            .log
-            .read(&mut cursor, self.prefixes.len(), budget.0, &mut slots);
-        self.group(shared, group).cursor = cursor;
-        let mut runs = core::mem::take(&mut self.scratch.runs);
-        runs.clear();
-        for chunk in slots.chunks(CHUNK) {
-            self.warm_paths(shared, chunk);
-            for &slot in chunk {
-                self.weigh(shared, group, &rules, slot, &mut runs);
-            }
-        }
-        self.withdraw_from(sink);
-        runs.emit(
-            shared,
-            &rules,
-            self.prefixes.row(),
-            |slot| Nlri::new(self.prefixes.net(slot)),
-            &mut |nlri, run| {
-                sink.reach(nlri, run);
-            },
-        );
-        self.scratch.runs = runs;
-        self.scratch.slots = slots;
-        step.progress
-    }
-
-    /// Sees to it that the processor waits for what telling of all these slots reads at once, and
-    /// not for one after the other.
-    fn warm_paths(&self, shared: &Shared, slots: &[u32]) {
-        let read = |&at: &u32| {
-            let slot = self.prefixes.used(at)?;
-            let path = slot.best_path()?;
-            Some(shared.interner.ranks(path.accepted()?).next_hop)
-        };
-        let all = slots.iter().filter_map(read);
-        core::hint::black_box(all.fold(0, core::ops::BitXor::bitxor));
-    }
-
-    /// Finds out what the members have to be told of a slot.
-    fn weigh(
-        &mut self,
-        shared: &mut Shared,
-        group: GroupId,
-        rules: &super::GroupRules,
-        at: u32,
-        runs: &mut Runs,
-    ) {
-        if !self.prefixes.is_readable(at) {
-            return;
-        }
-        let new = self.admitted(shared, rules, at, runs);
-        let Some(state) = self.groups.get_mut(&group) else {
-            return;
-        };
-        let unsure = state.take_unsure(at);
-        let old = state.told(at);
-        let withdrawals = &mut self.scratch.withdrawals;
-        match new {
-            Some((attributes, source)) => {
-                runs.push(attributes, source, at);
-                // The source held another peer's route until now, or may have.
-                let holds = unsure || old.is_some_and(|old| old != source);
-                if holds && shared.role(source) == rules.role {
-                    withdrawals.push_only(source, at);
-                }
-            }
-            None if unsure => withdrawals.push(None, at, 0),
-            None if old.is_some() => withdrawals.push(old, at, 0),
-            None => return,
-        }
-        state.tell(at, new.map(|(_, source)| source));
-    }
-
-    pub(super) fn withdraw_from(&mut self, sink: &mut dyn ExportSink) {
-        let mut withdrawals = core::mem::take(&mut self.scratch.withdrawals);
-        withdrawals.except.sort_unstable();
-        for (except, slot, path_id) in withdrawals.except.drain(..) {
-            let net = self.prefixes.net(slot);
+    /// Hands them over, those for the same members together.
+    pub(super) fn send<K: Key>(&mut self, prefixes: &Prefixes<K>, sink: &mut dyn ExportSink) {
+        self.except.sort_unstable();
+        for (except, slot, path_id) in self.except.drain(..) {
+            let net = prefixes.net(slot);
             sink.unreach(&Nlri { path_id, net }, except);
         }
-        withdrawals.only.sort_unstable();
-        for (only, slot) in withdrawals.only.drain(..) {
-            sink.unreach_only(self.prefixes.net(slot), only);
+        self.only.sort_unstable();
+        for (only, slot) in self.only.drain(..) {
+            sink.unreach_only(prefixes.net(slot), only);
         }
-        self.scratch.withdrawals = withdrawals;
     }
 }

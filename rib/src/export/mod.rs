@@ -1,16 +1,18 @@
-//! From the tables to their readers: the log of changes, the rules of what may be told to whom,
-//! and update groups.
+//! From the tables to their readers: the log of changes, the rules of what may be advertised to
+//! which peers, and update groups.
 
+mod advertise;
 mod changes;
 mod cursor;
+mod exporter;
 mod group;
 mod log;
 mod path_log;
 mod paths;
-mod private;
 pub(crate) mod rules;
 mod runs;
 mod sent;
+mod walk;
 
 pub use changes::{Change, Route, RoutePath};
 pub use cursor::Cursor;
@@ -19,8 +21,5 @@ pub use paths::{SendPaths, SentPath};
 pub use rules::{GroupRules, NextHopMode};
 pub use runs::Run;
 
-pub(crate) use group::{GroupState, Withdrawals};
-pub(crate) use log::Log;
-pub(crate) use path_log::PathLog;
-pub(crate) use runs::Runs;
-pub(crate) use sent::Chosen;
+pub(crate) use exporter::Exporter;
+pub(crate) use walk::View;

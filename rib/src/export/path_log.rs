@@ -1,7 +1,7 @@
 //! The log of changes as readers of all paths see it.
 //!
-//! Readers of routes are told when what is in use changes; groups that send several paths of a
-//! prefix have to hear of changes of any path. They have a log of their own, kept only while there
+//! Readers of routes are given a prefix when what is in use changes; groups that send several paths
+//! of a prefix need it when any path changes. They have a log of their own, kept only while there
 //! are such groups, and in step with the other one: both count the same versions, and where a
 //! version is of no interest to the readers of routes their log has a blank. So cursors into
 //! either can be compared, and a withdrawn prefix is kept until the readers of both have passed.

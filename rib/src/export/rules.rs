@@ -28,7 +28,7 @@ pub enum NextHopMode {
     Keep,
 }
 
-/// All that decides what the members of a group are told.
+/// All that decides what the members of a group are sent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupRules {
     /// What the members are to us.
@@ -37,7 +37,7 @@ pub struct GroupRules {
     pub local_asn: Asn,
     /// Their AS number.
     pub peer_asn: Asn,
-    /// Which next hop they are told.
+    /// Which next hop they are sent.
     pub next_hop: NextHopMode,
     /// Our own address as a next hop of IPv4 routes.
     pub own_next_hop_v4: Option<Ipv4Addr>,
@@ -49,9 +49,9 @@ pub struct GroupRules {
     pub cluster_id: ClusterId,
     /// The attributes of an administrative domain that members in another AS are sent.
     pub domain: AttrCodes,
-    /// What the members are told at all.
+    /// What the members are sent at all.
     pub export: Policy,
-    /// The families in which the members are told several paths of a prefix (RFC 7911), and which
+    /// The families in which the members are sent several paths of a prefix (RFC 7911), and which
     /// ones.
     pub add_path: BTreeMap<Family, SendPaths>,
 }
@@ -62,7 +62,7 @@ impl GroupRules {
         self.add_path.get(&family).copied()
     }
 
-    /// Whether routes of this source and scope may be told to the members at all.
+    /// Whether routes of this source and scope may be advertised to the members at all.
     pub(crate) fn passes(&self, source: Role, scope: Scope) -> bool {
         // RFC 1997: NO_ADVERTISE; NO_EXPORT and NO_EXPORT_SUBCONFED.
         match scope {
@@ -129,64 +129,64 @@ impl Origin {
     }
 }
 
-/// Whether there is a next hop that the members may be told. A route without one stays here.
+/// Whether there is a next hop that the members may be sent. A route without one stays here.
 pub(crate) fn has_next_hop(received: HopForm, rules: &GroupRules, row: &FamilyRow) -> bool {
     rules.keeps(received, row) || rules.own_next_hop(row).is_some()
 }
 
-/// The attributes that the members of a group are told. `distance` is the interior cost of the next
+/// The attributes that the members of a group are sent. `distance` is the interior cost of the next
 /// hop received.
 pub(crate) fn rewrite(
-    mut told: Attributes,
+    mut attributes: Attributes,
     origin: &Origin,
     rules: &GroupRules,
     row: &FamilyRow,
     distance: impl FnOnce() -> u32,
 ) -> Attributes {
-    if rules.keeps(HopForm::of(told.next_hop.as_ref()), row) {
-        drop_link_local(&mut told.next_hop);
+    if rules.keeps(HopForm::of(attributes.next_hop.as_ref()), row) {
+        drop_link_local(&mut attributes.next_hop);
     } else {
-        told.next_hop = rules.own_next_hop(row);
+        attributes.next_hop = rules.own_next_hop(row);
         // RFC 7311 §3.4.3. Looked at before it is borrowed to be changed, which takes room.
         if origin.role != Role::Local
-            && told.rare.aigp.is_some()
-            && let Some(aigp) = &mut told.rare.aigp
+            && attributes.rare.aigp.is_some()
+            && let Some(aigp) = &mut attributes.rare.aigp
         {
             aigp.add(u64::from(distance()));
         }
     }
     // Routes of our own keep the flags of unknown attributes as they were given.
     if origin.role != Role::Local {
-        told.pass_on();
+        attributes.pass_on();
     }
     if rules.role == Role::External {
-        leave_as(&mut told, origin, rules);
+        leave_as(&mut attributes, origin, rules);
     } else {
-        // RFC 4271 §5.1.5: internal peers are always told a degree of preference.
-        told.local_pref.get_or_insert(LOCAL_PREF_DEFAULT);
+        // RFC 4271 §5.1.5: internal peers are always sent a degree of preference.
+        attributes.local_pref.get_or_insert(LOCAL_PREF_DEFAULT);
         if origin.role.is_internal() {
             // RFC 4456 §8: only a route that is reflected has these.
-            told.originator_id.get_or_insert(origin.id);
+            attributes.originator_id.get_or_insert(origin.id);
             // RFC 4456 §7, §8: the cluster it comes from, and the one it goes to, if it is another.
             let enters = rules.role == Role::Client || origin.cluster.is_none();
             let to = enters.then_some(rules.cluster_id);
             let entered = to.filter(|to| Some(*to) != origin.cluster);
             for id in origin.cluster.into_iter().chain(entered) {
-                told.cluster_list.insert(0, id);
+                attributes.cluster_list.insert(0, id);
             }
         }
     }
-    told
+    attributes
 }
 
 /// What changes at the border of our AS.
-fn leave_as(told: &mut Attributes, origin: &Origin, rules: &GroupRules) {
+fn leave_as(attributes: &mut Attributes, origin: &Origin, rules: &GroupRules) {
     // RFC 4271 §5.1.2 b.
-    told.as_path.prepend(rules.local_asn);
-    told.leave_as(rules.domain);
+    attributes.as_path.prepend(rules.local_asn);
+    attributes.leave_as(rules.domain);
     // RFC 4271 §5.1.4: what one neighbouring AS has said is not for another.
     if origin.role != Role::Local {
-        told.med = None;
+        attributes.med = None;
     }
 }
 

@@ -5,13 +5,16 @@ use core::cell::LazyCell;
 
 use bgp_proto::{Attributes, FamilyRow, Net, Nlri};
 
+use super::group::ExportSink;
 use super::rules::{self, GroupRules, Origin};
 use super::sent::Chosen;
+use super::walk::View;
 use crate::attributes::AttrId;
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
+use crate::table::Key;
 
 /// What the announcements of one run have in common. Runs come whole: all prefixes of one are
 /// handed over before those of the next, so that a writer can fill messages with them.
@@ -27,13 +30,13 @@ pub struct Run<'a> {
 
 /// An announcement of one path among several of a prefix.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PathRef {
-    pub(super) slot: u32,
-    pub(super) source: PeerId,
+struct PathRef {
+    slot: u32,
+    source: PeerId,
     /// Its path identifier as received.
-    pub(super) received_id: u32,
-    /// The one it is told with.
-    pub(super) path_id: u32,
+    received_id: u32,
+    /// The one it is sent with.
+    path_id: u32,
 }
 
 /// Announcements that came one after the other and belong to one run: what makes the run first, so
@@ -52,7 +55,7 @@ struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     parts: Vec<Part>,
-    /// The slot of each announcement; where several paths of a prefix are told, an index into
+    /// The slot of each announcement; where several paths of a prefix are sent, an index into
     /// [`Runs::paths`].
     places: Vec<u32>,
     paths: Vec<PathRef>,
@@ -81,7 +84,7 @@ impl Runs {
         }
     }
 
-    /// One path of several, told under the identifier `path_id`.
+    /// One path of several, sent under the identifier `path_id`.
     pub(super) fn push_path(&mut self, path: &Chosen, slot: u32, path_id: u32) {
         let place = self.len();
         self.paths.push(PathRef {
@@ -98,46 +101,65 @@ impl Runs {
         self.places.len() as u32
     }
 
-    /// The paths that [`Runs::push_path`] was given, for the look-ups of [`Runs::emit`].
-    pub(super) fn take_paths(&mut self) -> Vec<PathRef> {
-        core::mem::take(&mut self.paths)
-    }
-
-    /// Gives the memory back.
-    pub(super) fn give_back(&mut self, paths: Vec<PathRef>) {
+    /// Hands the announcements over, run by run.
+    pub(super) fn send<K: Key>(
+        &mut self,
+        view: &mut View<'_, K>,
+        rules: &GroupRules,
+        sink: &mut dyn ExportSink,
+    ) {
+        let prefixes = &*view.prefixes;
+        let row = prefixes.row();
+        if self.paths.is_empty() {
+            let nlri = |slot: u32| Nlri::new(prefixes.net(slot));
+            return self.emit(view.shared, (rules, row), nlri, sink);
+        }
+        let paths = core::mem::take(&mut self.paths);
+        let nlri = |place: u32| {
+            let PathRef {
+                slot,
+                source,
+                received_id,
+                path_id,
+            } = paths[place as usize];
+            Nlri {
+                path_id,
+                net: prefixes.path_net(slot, source, received_id),
+            }
+        };
+        self.emit(view.shared, (rules, row), nlri, sink);
         self.paths = paths;
     }
 
-    /// Hands the announcements to `reach`, run by run; `nlri` tells what stands at a place.
-    pub(super) fn emit<'t>(
+    /// The same, where `nlri` says what is announced at a place.
+    fn emit<'t>(
         &mut self,
         shared: &mut Shared,
-        rules: &GroupRules,
-        row: &FamilyRow,
+        (rules, row): (&GroupRules, &FamilyRow),
         nlri: impl Fn(u32) -> Nlri<'t>,
-        reach: &mut dyn FnMut(&Nlri<'_>, &Run<'_>),
+        sink: &mut dyn ExportSink,
     ) {
         self.parts.sort_unstable();
-        for run in self
+        for parts in self
             .parts
             .chunk_by(|a, b| (a.attributes, a.source) == (b.attributes, b.source))
         {
-            let Some(first) = run.first() else { continue };
+            let Some(first) = parts.first() else { continue };
             let origin = Origin::of(shared, first.source);
             let attributes = shared.interner.get(first.attributes);
             let next_hop = || shared.interner.ranks(first.attributes).next_hop;
             let distance = || shared.next_hops.cost(next_hop()).unwrap_or_default();
             let attributes = rules::rewrite(attributes, &origin, rules, row, distance);
             shared.runs += 1;
-            let told = Run {
+            let run = Run {
                 id: shared.runs,
                 attributes: &attributes,
                 source: first.source,
             };
-            for part in run {
+            for part in parts {
                 let places = self.places.iter().skip(part.from as usize);
                 for &place in places.take(part.len as usize) {
-                    reach(&nlri(place), &told);
+                    sink.reach(&nlri(place), &run);
                 }
             }
         }
@@ -156,7 +178,7 @@ impl Runs {
         path: &Path,
         place: (Net<'_>, Option<InterfaceName>),
     ) -> Option<AttrId> {
-        match judge(shared, rules, row, path, place) {
+        match evaluate(shared, rules, row, path, place) {
             Verdict::Accept => path.accepted(),
             Verdict::Reject => None,
             Verdict::AcceptWith(attributes) => {
@@ -169,7 +191,7 @@ impl Runs {
 }
 
 /// Whether a path may be announced to a group, and how.
-pub(super) fn judge(
+pub(super) fn evaluate(
     shared: &Shared,
     rules: &GroupRules,
     row: &FamilyRow,

@@ -1,11 +1,11 @@
-//! The path identifiers under which the members of an ADD-PATH group were told paths (RFC 7911
+//! The path identifiers under which paths were sent to the members of an ADD-PATH group (RFC 7911
 //! §3).
 //!
 //! An identifier is the number of the source peer above, and a small number that tells apart the
 //! paths of this peer and prefix below. So one identifier never stands for paths of two sources:
-//! the member a path came from, which is left out of all that is said of the path, never holds
-//! anything under its identifier. Within a source a number may be used again: whoever still holds
-//! another path under it is told the new one later, which is what replacing means.
+//! the member a path came from, which is left out of all that is sent of the path, never holds
+//! anything under its identifier. Within a source a number may be used again: a member that still
+//! holds another path under it is sent the new one later, which replaces it.
 
 use alloc::vec::Vec;
 
@@ -15,13 +15,13 @@ use crate::intern::Stamp;
 use crate::limits::PATHS_PER_PEER_MAX;
 use crate::peer::PeerId;
 
-/// A path that the members of a group are to be told.
+/// A path that the members of a group are to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) source: PeerId,
     /// Its path identifier as received.
     pub(crate) received_id: u32,
-    /// The attributes it is told with, before the rewriting that all of a run share.
+    /// The attributes it is sent with, before the rewriting that all of a run share.
     pub(crate) stamp: Stamp,
 }
 
@@ -36,13 +36,13 @@ impl Chosen {
 struct Sent {
     source: PeerId,
     number: u8,
-    /// Whether the path is to be told, as far as the group has come to know.
+    /// Whether the path is to be sent, by the last choice for the slot.
     chosen: bool,
     received_id: u32,
     /// What the members of the shared walk hold under it. `None` if they hold nothing: it has been
-    /// withdrawn, but members that walk by themselves may not have heard of that; or only such
-    /// members were told of it, and the group is unsure of the slot.
-    told: Option<Stamp>,
+    /// withdrawn, but members that walk by themselves may not have been sent that; or it was sent
+    /// to such members only, and the group's entry is stale.
+    stamp: Option<Stamp>,
 }
 
 const _: () = assert!(size_of::<Sent>() == 16);
@@ -62,8 +62,8 @@ impl Sent {
 struct Ids {
     /// In the order of sources and received identifiers.
     sent: SmallVec<[Sent; 1]>,
-    /// The version of the slot for which the paths to be told were chosen. All readers of one
-    /// version are told the same, although paths may become unusable, or usable, before a decision
+    /// The version of the slot for which the paths to be sent were chosen. All readers of one
+    /// version are sent the same, although paths may become unusable, or usable, before a decision
     /// has put that into the log.
     as_of: u64,
 }
@@ -100,7 +100,7 @@ impl Ids {
     }
 
     /// Gives a path the lowest number that its source has free. If there is none, members that
-    /// lag may hold all but those of the paths to be told, and one of the others is used again.
+    /// lag may hold all but those of the paths to be sent, and one of the others is used again.
     fn number(&mut self, path: &Chosen, at: usize, chosen: &[Chosen]) {
         let ours = self
             .sent
@@ -128,12 +128,12 @@ impl Ids {
             number,
             chosen: false,
             received_id: path.received_id,
-            told: None,
+            stamp: None,
         };
         self.sent.insert(at, sent);
     }
 
-    /// Hands each identifier to `each`, with the path that is to be told under it, if there is one.
+    /// Hands each identifier to `each`, with the path that is to be sent under it, if there is one.
     fn pair<'c>(
         &mut self,
         version: u64,
@@ -153,15 +153,15 @@ impl Ids {
 }
 
 impl Ids {
-    /// Takes in what members of another group may know, as what single members may hold.
+    /// Takes in what members of another group may hold, as what single members may hold.
     fn adopt(&mut self, other: &Self) {
         for theirs in &other.sent {
             let same = |ours: &Sent| ours.path_id() == theirs.path_id();
             if self.sent.iter().any(same) {
                 continue;
             }
-            // Under another number we may know the path already. Then any other name will do:
-            // whatever comes to have it is told under this number.
+            // The path may have another number here already. Then any other name will do: the path
+            // that comes to have it is sent under this number.
             let names = core::iter::once(theirs.received_id).chain((0..=u32::MAX).rev());
             let free = names.map(|name| self.find((theirs.source, name)).err().zip(Some(name)));
             let Some((at, received_id)) = free.flatten().next() else {
@@ -169,7 +169,7 @@ impl Ids {
             };
             let held = Sent {
                 chosen: false,
-                told: None,
+                stamp: None,
                 received_id,
                 ..*theirs
             };
@@ -178,7 +178,7 @@ impl Ids {
     }
 }
 
-/// One thing to be said about one path of a prefix.
+/// One thing to send about one path of a prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'c> {
     /// The path is announced under this identifier.
@@ -187,10 +187,10 @@ pub(crate) enum Word<'c> {
     Unreach(PeerId, u32),
 }
 
-/// How much of what is known already is said again.
+/// How much of what members hold already is sent again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Repeat {
-    /// Members may hold something else than what they were told together: say everything.
+    /// Members may hold something else than what they were sent together: send everything.
     pub(crate) all: bool,
     /// Equal attributes do not mean an equal route: announce everything.
     pub(crate) reach: bool,
@@ -228,7 +228,7 @@ impl SentIds {
         (ids.as_of == version).then_some(ChosenKeys(ids))
     }
 
-    /// Members of another group come: what they may hold is theirs to forget here.
+    /// Members of another group come: what they may hold is withdrawn here.
     pub(crate) fn adopt(&mut self, other: &Self) {
         for (slot, theirs) in (0..).zip(&other.0) {
             if !theirs.sent.is_empty() {
@@ -237,14 +237,14 @@ impl SentIds {
         }
     }
 
-    /// What the members of the shared walk have to be told so that they hold `chosen`, which is in
+    /// What the members of the shared walk have to be sent so that they hold `chosen`, which is in
     /// the order of keys, at a version of the slot.
-    pub(crate) fn tell_group<'c>(
+    pub(crate) fn update_group<'c>(
         &mut self,
         (slot, version): (u32, u64),
         chosen: &'c [Chosen],
         repeat: Repeat,
-        say: &mut dyn FnMut(Word<'c>),
+        each: &mut dyn FnMut(Word<'c>),
     ) {
         if chosen.is_empty() && slot as usize >= self.0.len() {
             return;
@@ -252,33 +252,33 @@ impl SentIds {
         self.ids(slot).pair(version, chosen, |sent, path| {
             let stamp = path.map(|path| path.stamp);
             match path {
-                Some(path) if repeat.all || repeat.reach || sent.told != stamp => {
-                    say(Word::Reach(path, sent.path_id()));
+                Some(path) if repeat.all || repeat.reach || sent.stamp != stamp => {
+                    each(Word::Reach(path, sent.path_id()));
                 }
-                None if repeat.all || sent.told.is_some() => {
-                    say(Word::Unreach(sent.source, sent.path_id()));
+                None if repeat.all || sent.stamp.is_some() => {
+                    each(Word::Unreach(sent.source, sent.path_id()));
                 }
                 _ => {}
             }
-            sent.told = stamp;
+            sent.stamp = stamp;
         });
     }
 
-    /// What a member that walks by itself has to be told so that it holds `chosen`, whatever it
-    /// holds now. Returns whether that is something else than what the group was told.
-    pub(crate) fn tell_member<'c>(
+    /// What a member that walks by itself has to be sent so that it holds `chosen`, whatever it
+    /// holds now. Returns whether the members of the shared walk hold something else.
+    pub(crate) fn update_member<'c>(
         &mut self,
         (slot, version): (u32, u64),
         chosen: &'c [Chosen],
-        say: &mut dyn FnMut(Word<'c>),
+        each: &mut dyn FnMut(Word<'c>),
     ) -> bool {
         if chosen.is_empty() && slot as usize >= self.0.len() {
             return false;
         }
         let mut differs = false;
         self.ids(slot).pair(version, chosen, |sent, path| {
-            differs |= sent.told != path.map(|path| path.stamp);
-            say(match path {
+            differs |= sent.stamp != path.map(|path| path.stamp);
+            each(match path {
                 Some(path) => Word::Reach(path, sent.path_id()),
                 None => Word::Unreach(sent.source, sent.path_id()),
             });
@@ -286,14 +286,14 @@ impl SentIds {
         differs
     }
 
-    /// Every reader has heard that what the group does not hold is withdrawn. Returns whether
+    /// Every reader has been sent the withdrawal of what the group does not hold. Returns whether
     /// there was such a thing.
     pub(crate) fn prune(&mut self, slot: u32) -> bool {
         let Some(Ids { sent: ids, .. }) = self.0.get_mut(slot as usize) else {
             return false;
         };
         let before = ids.len();
-        ids.retain(|sent| sent.told.is_some());
+        ids.retain(|sent| sent.stamp.is_some());
         let pruned = ids.len() < before;
         if pruned && ids.spilled() && ids.capacity() > 2 * ids.len() + 4 {
             ids.shrink_to_fit();
@@ -301,11 +301,11 @@ impl SentIds {
         pruned
     }
 
-    /// The identifier that members know a path by. If the group is `unsure`, it may be only some.
-    pub(crate) fn path_id(&self, slot: u32, key: (PeerId, u32), unsure: bool) -> Option<u32> {
+    /// The identifier that members hold a path under; only some may, if the group's entry is `stale`.
+    pub(crate) fn path_id(&self, slot: u32, key: (PeerId, u32), stale: bool) -> Option<u32> {
         let ids = self.0.get(slot as usize)?;
         let sent = ids.sent.get(ids.find(key).ok()?)?;
-        (unsure || sent.told.is_some()).then(|| sent.path_id())
+        (stale || sent.stamp.is_some()).then(|| sent.path_id())
     }
 
     /// The slot is about to be given back.
@@ -339,10 +339,10 @@ mod tests {
         }
     }
 
-    /// What is said to the group: announced identifiers, withdrawn ones.
-    fn tell(sent: &mut SentIds, chosen: &[Chosen]) -> (Vec<u32>, Vec<u32>) {
+    /// What is sent to the group: announced identifiers, withdrawn ones.
+    fn update(sent: &mut SentIds, chosen: &[Chosen]) -> (Vec<u32>, Vec<u32>) {
         let (mut reach, mut unreach) = (Vec::new(), Vec::new());
-        sent.tell_group((0, 1), chosen, Repeat::default(), &mut |word| match word {
+        sent.update_group((0, 1), chosen, Repeat::default(), &mut |word| match word {
             Word::Reach(_, id) => reach.push(id),
             Word::Unreach(source, id) => {
                 assert_eq!(id >> 16, u32::from(source.0));
@@ -355,19 +355,19 @@ mod tests {
     #[test]
     fn an_identifier_stays_with_its_path() {
         let mut sent = SentIds::default();
-        let (reach, _) = tell(&mut sent, &[path(3, 0, 1), path(7, 9, 1)]);
+        let (reach, _) = update(&mut sent, &[path(3, 0, 1), path(7, 9, 1)]);
         assert_eq!(reach, [3 << 16 | 1, 7 << 16 | 1]);
-        let (reach, unreach) = tell(&mut sent, &[path(3, 0, 1), path(7, 4, 1), path(7, 9, 2)]);
+        let (reach, unreach) = update(&mut sent, &[path(3, 0, 1), path(7, 4, 1), path(7, 9, 2)]);
         assert_eq!(
             reach,
             [7 << 16 | 2, 7 << 16 | 1],
-            "what is as it was is not said again"
+            "what members hold is not sent again"
         );
         assert!(unreach.is_empty());
-        let (reach, unreach) = tell(&mut sent, &[path(7, 9, 2)]);
+        let (reach, unreach) = update(&mut sent, &[path(7, 9, 2)]);
         assert!(reach.is_empty());
         assert_eq!(unreach, [3 << 16 | 1, 7 << 16 | 2]);
-        assert_eq!(sent.len(), 3, "kept for members that have not heard");
+        assert_eq!(sent.len(), 3, "kept for members that lag");
         assert!(sent.prune(0) && !sent.prune(0));
         assert_eq!(sent.len(), 1);
     }
@@ -378,28 +378,28 @@ mod tests {
         let max = PATHS_PER_PEER_MAX as u32;
         for round in 0..5 {
             let chosen: Vec<_> = (0..max).map(|at| path(1, round * max + at, 1)).collect();
-            let (reach, unreach) = tell(&mut sent, &chosen);
+            let (reach, unreach) = update(&mut sent, &chosen);
             assert_eq!(reach.len(), PATHS_PER_PEER_MAX);
             assert!(unreach.is_empty(), "replaced, all of them");
-            let id = |path: &Chosen| sent.path_id(0, path.key(), false).expect("told");
+            let id = |path: &Chosen| sent.path_id(0, path.key(), false).expect("sent");
             let mut ids: Vec<u32> = chosen.iter().map(id).collect();
             ids.sort_unstable();
             ids.dedup();
             assert_eq!(ids.len(), PATHS_PER_PEER_MAX, "no two paths share one");
             assert_eq!(sent.len(), PATHS_PER_PEER_MAX);
         }
-        let (reach, unreach) = tell(&mut sent, &[path(1, 9999, 1)]);
+        let (reach, unreach) = update(&mut sent, &[path(1, 9999, 1)]);
         assert_eq!((reach.len(), unreach.len()), (1, PATHS_PER_PEER_MAX - 1));
     }
 
     #[test]
     fn a_member_by_itself_leaves_its_trace() {
         let mut sent = SentIds::default();
-        assert!(sent.tell_member((0, 1), &[path(1, 0, 1)], &mut |_| {}));
+        assert!(sent.update_member((0, 1), &[path(1, 0, 1)], &mut |_| {}));
         let mut said = Vec::new();
         assert!(
-            !sent.tell_member((0, 1), &[], &mut |word| said.push(word)),
-            "the group was told nothing"
+            !sent.update_member((0, 1), &[], &mut |word| said.push(word)),
+            "the group was sent nothing"
         );
         assert!(matches!(said[..], [Word::Unreach(PeerId(1), 0x1_0001)]));
         let (mut reach, mut unreach) = (0, 0);
@@ -407,11 +407,11 @@ mod tests {
             all: true,
             reach: false,
         };
-        sent.tell_group((0, 1), &[path(2, 0, 1)], repeat, &mut |word| match word {
+        sent.update_group((0, 1), &[path(2, 0, 1)], repeat, &mut |word| match word {
             Word::Reach(..) => reach += 1,
             Word::Unreach(..) => unreach += 1,
         });
         assert_eq!((reach, unreach), (1, 1));
-        assert!(!sent.tell_member((0, 1), &[path(2, 0, 1)], &mut |_| {}));
+        assert!(!sent.update_member((0, 1), &[path(2, 0, 1)], &mut |_| {}));
     }
 }

@@ -4,15 +4,12 @@
 
 use alloc::collections::BTreeSet;
 
-use bgp_proto::{Net, Prefix};
-
-use crate::bite::Progress;
-use crate::family::FamilyTable;
+use super::FamilyTable;
 use crate::limits::{REEVALUATE_RANGES_MAX, SWEEP_PER_UNIT};
 use crate::peer::PeerId;
 use crate::policy::{PrefixRange, PrefixSet};
 use crate::shared::Shared;
-use crate::stale::{Mark, Reevaluate};
+use crate::stale::Reevaluate;
 use crate::table::Key;
 
 /// Prefixes whose paths are evaluated again.
@@ -66,7 +63,7 @@ impl Requested {
     }
 }
 
-/// Where the walk stands. It goes round; a request that comes during a round is met by the end of
+/// Where the walk is. It goes in rounds; a request that comes during a round is met by the end of
 /// the next.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
@@ -89,8 +86,8 @@ impl Sweep {
         self.round < self.until
     }
 
-    /// A whole walk is wanted that begins now or later.
-    fn request(&mut self) {
+    /// A whole round is wanted that begins now or later.
+    pub(crate) fn request(&mut self) {
         self.until = self.round + if self.at == 0 { 1 } else { 2 };
     }
 
@@ -103,84 +100,90 @@ impl Sweep {
             self.request();
         }
     }
+
+    /// The paths in a range of prefixes are evaluated again.
+    pub(super) fn reevaluate(&mut self, range: &PrefixRange) {
+        self.requested.add(range);
+        self.request();
+    }
+
+    /// All paths are evaluated again.
+    pub(super) fn reevaluate_all(&mut self) {
+        self.requested.add_all();
+        self.request();
+    }
+
+    /// The next slot of the walk; `None` at the end of a round.
+    fn next(&mut self, table_len: u32) -> Option<u32> {
+        if self.at == 0 {
+            self.reevaluated = self.requested.take();
+        }
+        let at = self.at;
+        if at < table_len {
+            self.at += 1;
+            return Some(at);
+        }
+        self.at = 0;
+        self.round += 1;
+        if !self.is_active() {
+            self.done_clock = self.clock;
+            self.reevaluated = Reevaluated::default();
+        }
+        None
+    }
+
+    /// The next hops' clock since which changes have not been answered to, if there are any.
+    fn next_hops_since(&self) -> Option<u64> {
+        (self.clock > self.done_clock).then_some(self.done_clock)
+    }
 }
 
 impl<K: Key> FamilyTable<K> {
-    /// Works on what is pending: decisions first, then the sweep, which makes more of them.
-    pub(crate) fn decide(&mut self, shared: &mut Shared, budget: &mut u32) -> Progress {
-        loop {
-            while let Some(at) = self.pending.pop_front() {
-                self.settle(shared, at);
-                *budget = budget.saturating_sub(1);
-                if *budget == 0 {
-                    return self.progress();
-                }
-            }
+    /// Moves the walk on by what counts as a unit of work. Returns how many paths were evaluated
+    /// again, which is work of its own.
+    pub(super) fn sweep_unit(&mut self, shared: &mut Shared) -> u32 {
+        let mut evaluated = 0;
+        for _ in 0..SWEEP_PER_UNIT {
             if !self.sweep.is_active() {
-                return Progress::Done;
+                break;
             }
-            let evaluated: u32 = (0..SWEEP_PER_UNIT).map(|_| self.sweep_one(shared)).sum();
-            *budget = budget.saturating_sub(evaluated.max(1));
-            if *budget == 0 {
-                return self.progress();
+            match self.sweep.next(self.prefixes.len()) {
+                Some(at) => evaluated += self.sweep_slot(shared, at),
+                None if self.sweep.is_active() => {}
+                None => self.received.swept(),
             }
         }
-    }
-
-    fn progress(&self) -> Progress {
-        if self.pending.is_empty() && !self.sweep.is_active() {
-            Progress::Done
-        } else {
-            Progress::More
-        }
-    }
-
-    /// Moves the walk on by a slot. Returns how many paths were evaluated again.
-    fn sweep_one(&mut self, shared: &mut Shared) -> u32 {
-        if !self.sweep.is_active() {
-            return 0;
-        }
-        if self.sweep.at == 0 {
-            self.sweep.reevaluated = self.sweep.requested.take();
-        }
-        if self.sweep.at >= self.prefixes.len() {
-            self.sweep.at = 0;
-            self.sweep.round += 1;
-            if !self.sweep.is_active() {
-                self.sweep.done_clock = self.sweep.clock;
-                self.sweep.reevaluated = Reevaluated::default();
-                self.received.swept();
-            }
-            return 0;
-        }
-        let at = self.sweep.at;
-        self.sweep.at += 1;
-        self.sweep_slot(shared, at)
+        evaluated
     }
 
     fn sweep_slot(&mut self, shared: &mut Shared, at: u32) -> u32 {
         let Some(slot) = self.prefixes.used(at) else {
             return 0;
         };
-        let since = self.sweep.done_clock;
-        if self.sweep.clock > since && !slot.is_queued() {
+        if let Some(since) = self.sweep.next_hops_since()
+            && !slot.is_queued()
+        {
             let moved = slot.paths().iter().any(|path| {
                 let id = path.accepted().unwrap_or_else(|| path.received());
-                shared
-                    .next_hops
-                    .changed_since(shared.interner.ranks(id).next_hop, since)
+                let next_hop = shared.interner.ranks(id).next_hop;
+                shared.next_hops.changed_since(next_hop, since)
             });
             if moved {
-                self.queue(at);
+                self.decider.enqueue(self.prefixes.slot_mut(at), at);
             }
         }
-        let in_range = (self.sweep.reevaluated).contains(self.prefixes.slot(at).key());
-        self.sweep_paths(shared, at, in_range.then_some(Reevaluate::Changed))
+        let is_in_range = (self.sweep.reevaluated).contains(self.prefixes.slot(at).key());
+        self.sweep_paths(shared, at, is_in_range.then_some(Reevaluate::Changed))
     }
 
     /// Removes the paths of a slot that are gone, and evaluates others again: all of them if `how`
     /// is given, else those of peers for which that was requested. Returns how many these were.
-    fn sweep_paths(&mut self, shared: &mut Shared, at: u32, how: Option<Reevaluate>) -> u32 {
+    pub(super) fn sweep_paths(
+        &mut self,
+        shared: &mut Shared,
+        at: u32,
+        how: Option<Reevaluate>,
+    ) -> u32 {
         let mut evaluated = 0;
         let paths = self.prefixes.paths(at).len();
         for index in (0..paths).rev() {
@@ -198,47 +201,8 @@ impl<K: Key> FamilyTable<K> {
         evaluated
     }
 
-    /// Requests that all paths of a peer are evaluated again.
-    pub(crate) fn reevaluate_peer(&mut self, peer: PeerId, how: Reevaluate) {
-        if self.received.reevaluate(peer, how) {
-            self.sweep.request();
-        }
-    }
-
-    /// Evaluates the paths of one prefix again, or requests that for those of a longer range.
-    pub(crate) fn reevaluate(&mut self, shared: &mut Shared, range: &PrefixRange) {
-        if !self.prefixes.row().is_typed() {
-            self.sweep.requested.add_all();
-        } else if range.is_single() {
-            let net = match range.prefix() {
-                Prefix::V4(prefix) => Net::V4(prefix),
-                Prefix::V6(prefix) => Net::V6(prefix),
-            };
-            if let Some(at) = self.prefixes.look_up(net) {
-                self.sweep_paths(shared, at, Some(Reevaluate::Changed));
-            }
-            return;
-        } else {
-            self.sweep.requested.add(range);
-        }
-        self.sweep.request();
-    }
-
-    /// Marks all paths of a peer in one step; those that are gone are swept in bites.
-    pub(crate) fn mark(&mut self, shared: &mut Shared, peer: PeerId, how: Mark) {
-        let Some(marks) = self.received.of(peer) else {
-            return;
-        };
-        if marks.is_full() {
-            self.renew(shared, peer);
-        }
-        if self.received.mark(peer, how) {
-            self.sweep.request();
-        }
-    }
-
     /// Removes all that is gone of a peer, in one go.
-    pub(crate) fn sweep_peer(&mut self, shared: &mut Shared, peer: PeerId) {
+    pub(super) fn sweep_peer(&mut self, shared: &mut Shared, peer: PeerId) {
         for at in 0..self.prefixes.len() {
             let Some(slot) = self.prefixes.used(at) else {
                 continue;
@@ -255,7 +219,7 @@ impl<K: Key> FamilyTable<K> {
 
     /// Rewrites the epochs of a peer's paths, in one go: needed only after hundreds of restarts or
     /// refreshes that nothing has brought to an end.
-    fn renew(&mut self, shared: &mut Shared, peer: PeerId) {
+    pub(super) fn renew(&mut self, shared: &mut Shared, peer: PeerId) {
         let Some(old) = self.received.of(peer).copied() else {
             return;
         };

@@ -3,22 +3,20 @@
 use alloc::vec::Vec;
 use core::cell::LazyCell;
 
-use bgp_proto::{AttrCodes, Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy, RouteBatch};
+use bgp_proto::{AttrCodes, Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy};
 use smallvec::SmallVec;
 
+use super::FamilyTable;
 use crate::attributes::AttrId;
+use crate::decide::Candidate;
 use crate::eligible::{self, Ineligible};
-use crate::family::FamilyTable;
-use crate::limits::{PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
+use crate::limits::{CHUNK, PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo, Role};
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
 use crate::stale::Reevaluate;
 use crate::table::Key;
-
-/// NLRI looked up together.
-pub(crate) const CHUNK: usize = 32;
 
 /// What became of a batch of routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +42,7 @@ pub struct Ingested {
 
 /// What became of one announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+pub(super) enum Taken {
     Yes,
     /// The prefix has too many paths.
     NoRoom,
@@ -54,7 +52,7 @@ enum Taken {
 
 /// A route of a message.
 #[derive(Clone, Copy, Debug)]
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     nlri: Nlri<'a>,
     /// What its destination is looked up by.
     hash: u32,
@@ -99,19 +97,19 @@ impl Arrival {
 
 /// What a set of attributes becomes on its way in. It holds a reference for each of its ids.
 #[derive(Clone, Copy, Debug)]
-struct Import {
-    received: AttrId,
-    accepted: Option<AttrId>,
-    reason: Option<Ineligible>,
+pub(super) struct Import {
+    pub(super) received: AttrId,
+    pub(super) accepted: Option<AttrId>,
+    pub(super) reason: Option<Ineligible>,
     /// Where a route of our own leads to.
-    interface: Option<InterfaceName>,
+    pub(super) interface: Option<InterfaceName>,
 }
 
 impl Import {
     /// What all routes with these attributes from one peer become, unless the policy looks at
     /// each. Takes over the reference of `received`.
-    fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
-        let reason = eligible::judge(shared, received, info);
+    pub(super) fn new(shared: &mut Shared, info: &PeerInfo, received: AttrId) -> Self {
+        let reason = eligible::evaluate(shared, received, info);
         let accepted = match (&info.import, Arrival::of(shared, info, received)) {
             (Policy::RejectAll, _) => None,
             (_, Some(arrival)) => {
@@ -133,7 +131,7 @@ impl Import {
     }
 
     /// The same with what rules say of one destination.
-    fn judged(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
+    fn evaluated(self, shared: &mut Shared, peer: PeerId, row: &FamilyRow, net: Net<'_>) -> Self {
         let (Some(info), Some(accepted)) = (shared.peer(peer), self.accepted) else {
             return self;
         };
@@ -164,7 +162,7 @@ impl Import {
         }
     }
 
-    /// Gives back what [`Import::judged`] took beside what `import` holds.
+    /// Gives back what [`Import::evaluated`] took beside what `import` holds.
     fn release_edited(self, shared: &mut Shared, import: &Self) {
         if let Some(edited) = self.accepted.filter(|id| Some(*id) != import.accepted) {
             shared.release(edited);
@@ -172,7 +170,7 @@ impl Import {
     }
 
     /// Gives the references back.
-    fn release(self, shared: &mut Shared) {
+    pub(super) fn release(self, shared: &mut Shared) {
         shared.release(self.received);
         if let Some(accepted) = self.accepted {
             shared.release(accepted);
@@ -181,52 +179,7 @@ impl Import {
 }
 
 impl<K: Key> FamilyTable<K> {
-    pub(crate) fn ingest(
-        &mut self,
-        shared: &mut Shared,
-        peer: PeerId,
-        batch: &RouteBatch<'_>,
-    ) -> Ingested {
-        let mut done = Ingested::default();
-        let Some(info) = shared.peer(peer).cloned() else {
-            return done;
-        };
-        self.received.of_mut(peer);
-        self.make_room(shared, peer, &batch.reach);
-        let mut received = None;
-        if let Some(block) = batch.attrs.as_ref().filter(|_| !batch.reach.is_empty()) {
-            let known = shared.receive(block);
-            received = known.set;
-            done.faults = known.faults;
-        }
-        done.remedy = Fault::worst(&done.faults);
-        if done.remedy >= Some(Remedy::DisableFamily) {
-            if let Some(received) = received {
-                shared.release(received);
-            }
-            return done;
-        }
-        self.unreach_all(shared, peer, batch.unreach.clone(), &mut done);
-        match received {
-            Some(received) => {
-                let import = Import::new(shared, &info, received);
-                let reach = batch.reach.clone();
-                self.reach_all(shared, (peer, &info.import), &import, reach, &mut done);
-                import.release(shared);
-            }
-            // RFC 7606 §2: announced without usable attributes means withdrawn.
-            None => self.unreach_all(shared, peer, batch.reach.clone(), &mut done),
-        }
-        done.remedy = Fault::worst(&done.faults);
-        done.exceeded = done.reach > 0 && self.received.exceeds(peer);
-        let counters = &mut self.received.of_mut(peer).counters;
-        counters.limited += u64::from(done.limited);
-        counters.reach += u64::from(done.reach);
-        counters.unreach += u64::from(done.unreach);
-        done
-    }
-
-    fn unreach_all(
+    pub(super) fn unreach_all(
         &mut self,
         shared: &mut Shared,
         peer: PeerId,
@@ -241,7 +194,7 @@ impl<K: Key> FamilyTable<K> {
         });
     }
 
-    fn reach_all(
+    pub(super) fn reach_all(
         &mut self,
         shared: &mut Shared,
         (peer, policy): (PeerId, &Policy),
@@ -250,14 +203,14 @@ impl<K: Key> FamilyTable<K> {
         done: &mut Ingested,
     ) {
         self.in_chunks(nlri, done, |this, route, done| {
-            let taken = if matches!(policy, Policy::Rules(_)) {
-                let judged = import.judged(shared, peer, this.prefixes.row(), route.nlri.net);
-                let taken = this.reach(shared, route, peer, &judged);
-                judged.release_edited(shared, import);
-                taken
-            } else {
-                this.reach(shared, route, peer, import)
-            };
+            let evaluated = matches!(policy, Policy::Rules(_)).then(|| {
+                let row = this.prefixes.row();
+                import.evaluated(shared, peer, row, route.nlri.net)
+            });
+            let taken = this.reach(shared, route, peer, evaluated.as_ref().unwrap_or(import));
+            if let Some(evaluated) = evaluated {
+                evaluated.release_edited(shared, import);
+            }
             match taken {
                 Taken::Yes => done.reach += 1,
                 Taken::NoRoom => done.refused += 1,
@@ -298,7 +251,7 @@ impl<K: Key> FamilyTable<K> {
 
     /// Evaluates eligibility and import policy of a path as if it had just been received. Its age
     /// stays.
-    pub(crate) fn reevaluate_path(
+    pub(super) fn reevaluate_path(
         &mut self,
         shared: &mut Shared,
         at: u32,
@@ -312,9 +265,9 @@ impl<K: Key> FamilyTable<K> {
         };
         shared.interner.acquire(old.received(), 1);
         let import = Import::new(shared, &info, old.received());
-        let judged = if matches!(info.import, Policy::Rules(_)) {
+        let evaluated = if matches!(info.import, Policy::Rules(_)) {
             let net = self.prefixes.path_net(at, peer, old.path_id());
-            import.judged(shared, peer, self.prefixes.row(), net)
+            import.evaluated(shared, peer, self.prefixes.row(), net)
         } else {
             import
         };
@@ -322,16 +275,16 @@ impl<K: Key> FamilyTable<K> {
             peer,
             old.path_id(),
             old.epoch(),
-            judged.received,
-            judged.accepted,
-            judged.reason,
+            evaluated.received,
+            evaluated.accepted,
+            evaluated.reason,
         );
         self.replace_path(shared, at, index, path, how == Reevaluate::All);
-        judged.release_edited(shared, &import);
+        evaluated.release_edited(shared, &import);
         import.release(shared);
     }
 
-    fn wanted<'a>(&mut self, nlri: Nlri<'a>) -> Wanted<'a> {
+    pub(super) fn wanted<'a>(&mut self, nlri: Nlri<'a>) -> Wanted<'a> {
         Wanted {
             nlri,
             hash: self.prefixes.hash(nlri.net),
@@ -339,30 +292,8 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    /// One of our own routes.
-    pub(crate) fn announce(
-        &mut self,
-        shared: &mut Shared,
-        net: Net<'_>,
-        attributes: Attributes,
-        interface: Option<InterfaceName>,
-    ) {
-        self.received.of_mut(PeerId::LOCAL);
-        let received = shared.intern(attributes);
-        shared.interner.acquire(received, 1);
-        let import = Import {
-            received,
-            accepted: Some(received),
-            reason: None,
-            interface,
-        };
-        let route = self.wanted(Nlri::new(net));
-        self.reach(shared, &route, PeerId::LOCAL, &import);
-        import.release(shared);
-    }
-
     /// A peer has a way to a destination.
-    fn reach(
+    pub(super) fn reach(
         &mut self,
         shared: &mut Shared,
         route: &Wanted<'_>,
@@ -408,7 +339,7 @@ impl<K: Key> FamilyTable<K> {
 
     /// Paths that only wait for the sweep do not count towards the limit: where they might make
     /// the difference they are swept at once, before any slot is looked up.
-    fn make_room(&mut self, shared: &mut Shared, peer: PeerId, reach: &NlriIter<'_>) {
+    pub(super) fn make_room(&mut self, shared: &mut Shared, peer: PeerId, reach: &NlriIter<'_>) {
         let Some(marks) = self.received.of(peer).filter(|marks| marks.has_dead()) else {
             return;
         };
@@ -421,7 +352,7 @@ impl<K: Key> FamilyTable<K> {
     fn add_path(&mut self, shared: &mut Shared, at: u32, path: Path) {
         self.received.hold(shared, &path);
         let index = self.prefixes.add_path(at, path);
-        self.touched(shared, at, index, None);
+        self.path_changed(shared, (at, index), None);
     }
 
     fn replace_path(
@@ -432,17 +363,16 @@ impl<K: Key> FamilyTable<K> {
         mut path: Path,
         beside_changed: bool,
     ) {
-        let slot = self.prefixes.slot(at);
-        let old = slot.paths()[index];
+        let slot = self.prefixes.slot_mut(at);
+        let is_best = slot.best() == Some(index);
+        let place = &mut slot.paths_mut()[index];
+        let old = *place;
         let marks = self.received.of(path.peer());
         let revived = marks.is_some_and(|marks| marks.is_dead(&old));
-        let is_best = slot.best() == Some(index);
-        // A path from before the session is as good as none: readers are told of the new one.
-        let changed = beside_changed
-            || revived
-            || (old.accepted(), old.reason()) != (path.accepted(), path.reason());
+        // A path from before the session is as good as none: the new one is published.
+        let changed = beside_changed || revived || !old.has_outcome_of(&path);
         if !changed && old.received() == path.received() {
-            self.prefixes.slot_mut(at).paths_mut()[index].set_epoch(path.epoch());
+            place.set_epoch(path.epoch());
             return;
         }
         let before = is_best.then(|| shared.candidate(&old, marks));
@@ -451,20 +381,12 @@ impl<K: Key> FamilyTable<K> {
         self.prefixes.slot_mut(at).paths_mut()[index] = path;
         self.received.unhold(shared, &old);
         if changed {
-            self.touched(shared, at, index, before);
-        }
-    }
-
-    /// One of our own routes is no more.
-    pub(crate) fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
-        let route = self.wanted(Nlri::new(net));
-        if let Some(at) = self.prefixes.find(net, route.hash) {
-            self.unreach_at(shared, at, PeerId::LOCAL, 0);
+            self.path_changed(shared, (at, index), before);
         }
     }
 
     /// A peer has no way to a destination any more.
-    fn unreach_at(&mut self, shared: &mut Shared, at: u32, peer: PeerId, path_id: u32) {
+    pub(super) fn unreach_at(&mut self, shared: &mut Shared, at: u32, peer: PeerId, path_id: u32) {
         // A message may withdraw a destination twice, and the slot be given back in between.
         let Some(slot) = self.prefixes.used(at) else {
             return;
@@ -475,20 +397,22 @@ impl<K: Key> FamilyTable<K> {
         }
     }
 
-    pub(crate) fn remove_path(&mut self, shared: &mut Shared, at: u32, index: usize) {
+    pub(super) fn remove_path(&mut self, shared: &mut Shared, at: u32, index: usize) {
         let path = self.prefixes.remove_path(at, index);
         self.received.unhold(shared, &path);
-        let slot = self.prefixes.slot(at);
-        // A loser by MULTI_EXIT_DISC or a path that beat others by it: the order may be another
-        // now (RFC 4271 §9.1.2.2 c).
-        let open = slot.has_lost() || slot.has_med();
-        if slot.paths().is_empty() {
-            self.emptied(at);
-        } else if open {
-            self.queue(at);
-        } else if !slot.is_queued() {
-            self.publish_paths(at);
-        }
+        let outcome = self.decider.path_removed(self.prefixes.slot_mut(at), at);
+        self.exporter.publish(&mut self.prefixes, at, outcome);
+    }
+
+    fn path_changed(
+        &mut self,
+        shared: &Shared,
+        (at, index): (u32, usize),
+        before: Option<Candidate>,
+    ) {
+        let tables = (&mut self.prefixes, &self.received);
+        let outcome = (self.decider).path_changed(tables, shared, (at, index), before);
+        self.exporter.publish(&mut self.prefixes, at, outcome);
     }
 }
 

@@ -1,0 +1,195 @@
+//! When to decide, and how to do so without looking at all paths.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::{Candidate, compare, select};
+use crate::adj_rib_in::AdjRibsIn;
+use crate::prefixes::Prefixes;
+use crate::shared::Shared;
+use crate::slot::Slot;
+use crate::table::Key;
+
+/// What readers of a slot have to learn after a change or a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing yet: the slot is in the queue of decisions.
+    Pending,
+    /// Its route is another one, or gone.
+    Route,
+    /// Its route is the same, some path is not: that is for readers of all paths.
+    Paths,
+    /// It has no paths any more; whether readers hold a route of it.
+    Gone { is_due: bool },
+}
+
+/// Decides about slots, most of them at once; the others are in its queue.
+#[derive(Debug, Default)]
+pub(crate) struct Decider {
+    queue: VecDeque<u32>,
+    /// Memory used again from decision to decision.
+    candidates: Vec<Candidate>,
+}
+
+impl Decider {
+    /// Slots that wait for a decision.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Takes the next slot that waits for [`Self::decide`].
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        self.queue.pop_front()
+    }
+
+    /// Puts a slot among those that wait for [`Self::decide`].
+    #[inline]
+    pub(crate) fn enqueue<K>(&mut self, slot: &mut Slot<K>, at: u32) -> Outcome {
+        if slot.enqueue() {
+            self.queue.push_back(at);
+        }
+        Outcome::Pending
+    }
+
+    /// A path has been added or changed. `before` is what it was if it was the best.
+    ///
+    /// In the frequent cases the decision is made here and now, while the slot is at hand, by
+    /// comparing the path with the best one. Only if that may not be enough the slot is put into
+    /// the queue.
+    #[inline]
+    pub(crate) fn path_changed<K: Key>(
+        &mut self,
+        (prefixes, received): (&mut Prefixes<K>, &AdjRibsIn),
+        shared: &Shared,
+        (at, index): (u32, usize),
+        before: Option<Candidate>,
+    ) -> Outcome {
+        let slot = prefixes.slot_mut(at);
+        if slot.is_queued() {
+            return Outcome::Pending;
+        }
+        let paths = slot.paths();
+        let path = &paths[index];
+        let rules = &shared.config.decision;
+        if paths.len() == 1 && !slot.has_lost() {
+            let set = path.accepted().unwrap_or_else(|| path.received());
+            let is_med = shared.interner.ranks(set).med != 0 && !rules.always_compare_med;
+            let marks = received.of(path.peer());
+            let usable = shared.ineligible(path, marks).is_none();
+            slot.see_med(is_med);
+            return conclude(slot, index, usable.then_some(index));
+        }
+        let new = received.candidate(shared, path);
+        // Paths of one AS that differ in MULTI_EXIT_DISC make the order of two paths depend on
+        // the others.
+        let med = slot.has_med() || new.med != 0 && !rules.always_compare_med;
+        let known = slot.best().filter(|_| {
+            let compares_all = med || slot.has_lost() || shared.config.multipath_max > 1;
+            !compares_all
+        });
+        let winner = match known {
+            Some(best) if best == index => {
+                let better = |before: &Candidate| compare(&new, before, rules).is_le();
+                let stays = before.is_some_and(|before| before.eligible && better(&before));
+                stays.then_some(index)
+            }
+            Some(best) => {
+                let other = received.candidate(shared, &paths[best]);
+                let wins = || compare(&new, &other, rules).is_lt();
+                let winner = || if wins() { index } else { best };
+                other.eligible.then(winner)
+            }
+            None => None,
+        };
+        slot.see_med(med);
+        match winner {
+            Some(winner) => conclude(slot, index, Some(winner)),
+            None => self.enqueue(slot, at),
+        }
+    }
+
+    /// A path has been removed.
+    #[inline]
+    pub(crate) fn path_removed<K>(&mut self, slot: &mut Slot<K>, at: u32) -> Outcome {
+        if slot.is_queued() {
+            Outcome::Pending
+        } else if slot.paths().is_empty() {
+            empty(slot)
+        } else if slot.has_lost() || slot.has_med() {
+            // A loser by MULTI_EXIT_DISC or a path that beat others by it: the order may be another
+            // now (RFC 4271 §9.1.2.2 c).
+            self.enqueue(slot, at)
+        } else {
+            Outcome::Paths
+        }
+    }
+
+    /// Decides about a slot from the queue with all its paths.
+    pub(crate) fn decide<K: Key>(
+        &mut self,
+        (prefixes, received): (&mut Prefixes<K>, &AdjRibsIn),
+        shared: &Shared,
+        at: u32,
+    ) -> Outcome {
+        let slot = prefixes.slot_mut(at);
+        slot.dequeue();
+        if slot.paths().is_empty() {
+            return empty(slot);
+        }
+        let candidates = &mut self.candidates;
+        candidates.clear();
+        let paths = slot.paths().iter();
+        candidates.extend(paths.map(|path| received.candidate(shared, path)));
+        let rules = &shared.config.decision;
+        let multipath_max = shared.config.multipath_max;
+        let selection = select(candidates, rules, multipath_max, &mut |_, _| {});
+        let mut changed = slot.has_lost() || selection.best != slot.best();
+        for (index, path) in slot.paths_mut().iter_mut().enumerate() {
+            let used = selection
+                .multipath
+                .iter()
+                .any(|&used| usize::from(used) == index);
+            changed |= used != path.is_multipath() || used && path.is_changed();
+            path.decided(used);
+        }
+        let differ = candidates.iter().any(|candidate| candidate.med != 0);
+        slot.decide(selection.best, differ && !rules.always_compare_med);
+        outcome(slot, changed || slot.was_skipped())
+    }
+}
+
+/// The path at `index` has been compared: `winner` is the best now.
+#[inline]
+fn conclude<K>(slot: &mut Slot<K>, index: usize, winner: Option<usize>) -> Outcome {
+    let before = slot.best();
+    let paths = slot.paths_mut();
+    let changed = winner != before || winner == Some(index) && paths[index].is_changed();
+    if winner != before
+        && let Some(before) = before
+    {
+        paths[before].decided(false);
+    }
+    paths[index].decided(winner == Some(index));
+    slot.set_best(winner);
+    outcome(slot, changed)
+}
+
+#[inline]
+fn outcome<K>(slot: &Slot<K>, changed: bool) -> Outcome {
+    match changed && slot.is_due() {
+        true => Outcome::Route,
+        false => Outcome::Paths,
+    }
+}
+
+/// The slot has no paths.
+#[inline]
+fn empty<K>(slot: &mut Slot<K>) -> Outcome {
+    slot.decide(None, false);
+    let is_due = slot.is_due();
+    Outcome::Gone { is_due }
+}

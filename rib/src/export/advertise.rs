@@ -1,0 +1,132 @@
+//! What is sent to the members of a group in one bite of a walk: of the one that they share, or of
+//! members that walk by themselves because they have just come up, or could not keep pace.
+//!
+//! Members that stand at the same place may take the same walk, even at different times: what one
+//! of them has been handed from one cursor to the next stays true for another that stands at the
+//! first and goes on from the second.
+//!
+//! Members that walk by themselves are always sent the state of now, which may be ahead of what the
+//! group was sent last. Where it is, the group's entry is marked stale; when the group gets there,
+//! all members are sent everything about the slot. So a member may join the shared walk at any
+//! moment at which it has read the log to its end.
+
+use super::group::{AdjRibOut, Held, Withdrawals};
+use super::paths::{Choice, SendPaths};
+use super::rules::GroupRules;
+use super::runs::Runs;
+use super::sent::{Repeat, Word};
+use super::walk::{View, Visit};
+use crate::table::Key;
+
+/// A bite of a walk.
+#[derive(Debug)]
+pub(super) struct Bite<'b> {
+    pub(super) rules: &'b GroupRules,
+    pub(super) held: &'b mut AdjRibOut,
+    /// It is the walk of members that walk by themselves.
+    pub(super) by_themselves: bool,
+    pub(super) runs: &'b mut Runs,
+    pub(super) withdrawals: &'b mut Withdrawals,
+}
+
+impl Bite<'_> {
+    /// Advertises the route of a slot, or withdraws what the members may hold of it. Returns how
+    /// many announcements that takes.
+    pub(super) fn route<K: Key>(&mut self, view: &mut View<'_, K>, visit: Visit) -> u32 {
+        let Visit { at, fresh, .. } = visit;
+        if !self.may_read(visit) {
+            return 0;
+        }
+        let slot = view.prefixes.slot(at);
+        let held = match self.by_themselves {
+            false => self.held.take_held(at),
+            true => {
+                let version = slot.version();
+                if self.held.cursor().is_ahead(at, version) {
+                    self.held.mark_stale(at);
+                }
+                match fresh || version == 0 {
+                    true => Held::Nothing,
+                    false => Held::Unknown,
+                }
+            }
+        };
+        let path = slot.best_path();
+        let new = path.and_then(|path| {
+            let place = (view.prefixes.net(at), view.prefixes.interface(at, path));
+            let row = view.prefixes.row();
+            let attributes = (self.runs).admit(view.shared, self.rules, row, path, place)?;
+            Some((attributes, path.peer()))
+        });
+        match (new, held) {
+            (Some((attributes, source)), held) => {
+                self.runs.push(attributes, source, at);
+                // The source held another peer's route until now, or may have.
+                let holds = held != Held::Nothing && held != Held::From(source);
+                if holds && view.shared.role(source) == self.rules.role {
+                    self.withdrawals.push_only(source, at);
+                }
+            }
+            (None, Held::Unknown) => self.withdrawals.push(None, at, 0),
+            (None, Held::From(source)) => self.withdrawals.push(Some(source), at, 0),
+            (None, Held::Nothing) => return 0,
+        }
+        if !self.by_themselves {
+            self.held.set_source(at, new.map(|(_, source)| source));
+        }
+        1
+    }
+
+    /// Brings what members hold in line with the paths of a slot that are to be sent at this
+    /// version of it. Returns how many announcements that takes.
+    pub(super) fn paths<K: Key>(
+        &mut self,
+        view: &mut View<'_, K>,
+        visit: Visit,
+        (send, version): (SendPaths, u64),
+        choice: &mut Choice,
+    ) -> u32 {
+        let Visit { at, fresh, .. } = visit;
+        if !self.may_read(visit) {
+            return 0;
+        }
+        let place = (at, version);
+        let chosen = choice.choose(view, (self.rules, send), self.held.sent(), place, self.runs);
+        let before = self.runs.len();
+        let Self {
+            held,
+            runs,
+            withdrawals,
+            ..
+        } = self;
+        let mut each = |word: Word<'_>| match word {
+            Word::Reach(path, id) => runs.push_path(path, at, id),
+            Word::Unreach(source, id) if !fresh => withdrawals.push(Some(source), at, id),
+            Word::Unreach(..) => {}
+        };
+        if self.by_themselves {
+            let sent = held.sent_mut();
+            if sent.is_some_and(|sent| sent.update_member(place, chosen, &mut each)) {
+                held.mark_stale(at);
+            }
+        } else {
+            let repeat = Repeat {
+                all: held.take_stale_at(at, version),
+                reach: view.prefixes.keeps_wire(),
+            };
+            if let Some(sent) = held.sent_mut() {
+                sent.update_group(place, chosen, repeat, &mut each);
+            }
+        }
+        self.runs.len() - before
+    }
+
+    /// Whether a slot may be looked at. If not, the group comes by it after the decision, and
+    /// members that walk by themselves with it.
+    fn may_read(&mut self, visit: Visit) -> bool {
+        if !visit.is_readable && self.by_themselves {
+            self.held.mark_stale(visit.at);
+        }
+        visit.is_readable
+    }
+}

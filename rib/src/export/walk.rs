@@ -1,0 +1,73 @@
+//! The walk that all readers of the log take, a bite at a time.
+
+use alloc::vec::Vec;
+
+use super::cursor::Cursor;
+use super::log::Log;
+use crate::adj_rib_in::AdjRibsIn;
+use crate::bite::Progress;
+use crate::limits::CHUNK;
+use crate::prefixes::Prefixes;
+use crate::shared::Shared;
+use crate::table::Key;
+
+/// What readers of the log look into.
+#[derive(Debug)]
+pub(crate) struct View<'t, K: Key> {
+    pub(crate) prefixes: &'t mut Prefixes<K>,
+    pub(crate) received: &'t AdjRibsIn,
+    pub(crate) shared: &'t mut Shared,
+}
+
+/// A slot in use that a reader has come by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit {
+    pub(super) at: u32,
+    /// The reader held nothing before: it need not be sent a withdrawal.
+    pub(super) fresh: bool,
+    /// Whether the reader may look at the slot; else it comes by again after the decision.
+    pub(super) is_readable: bool,
+}
+
+/// Moves a cursor on by up to `budget` slots and hands those in use to `visit`, which returns how
+/// many routes it has found to advertise. Returns the sum of these, where a slot counts as one at
+/// least, beside the progress.
+pub(super) fn walk<K: Key>(
+    log: &Log,
+    view: &mut View<'_, K>,
+    (cursor, budget): (&mut Cursor, u32),
+    slots: &mut Vec<u32>,
+    mut visit: impl FnMut(&mut View<'_, K>, Visit) -> u32,
+) -> (Progress, u32) {
+    let step = log.read(cursor, view.prefixes.len(), budget, slots);
+    let mut cost = 0;
+    for chunk in slots.chunks(CHUNK) {
+        warm(view, chunk);
+        for &at in chunk {
+            let mut advertised = 0;
+            if view.prefixes.used(at).is_some() {
+                let is_readable = view.prefixes.slot_mut(at).is_readable();
+                let fresh = step.fresh;
+                let slot = Visit {
+                    at,
+                    fresh,
+                    is_readable,
+                };
+                advertised = visit(view, slot);
+            }
+            cost += advertised.max(1);
+        }
+    }
+    (step.progress, cost)
+}
+
+/// Has the processor read at once what visits of all these slots look at, so that it does not wait
+/// for one after the other.
+fn warm<K: Key>(view: &View<'_, K>, slots: &[u32]) {
+    let read = |&at: &u32| {
+        let path = view.prefixes.used(at)?.best_path()?;
+        Some(view.shared.interner.ranks(path.accepted()?).next_hop)
+    };
+    let all = slots.iter().filter_map(read);
+    core::hint::black_box(all.fold(0, core::ops::BitXor::bitxor));
+}
