@@ -101,31 +101,37 @@ impl AdjRibsIn {
         counters.ineligible -= u32::from(path.accepted().is_some() && path.reason().is_some());
     }
 
-    /// Requests that all paths of a peer are evaluated again. Returns whether it has any.
-    pub(crate) fn reevaluate(&mut self, peer: PeerId, how: Reevaluate) -> bool {
+    /// Has the sweep evaluate all paths of a peer again, which is done after so many of its rounds.
+    /// Returns whether it has any.
+    pub(crate) fn reevaluate(&mut self, peer: PeerId, how: Reevaluate, met_by: u64) -> bool {
         let Some(marks) = self.0.get_mut(peer.index()) else {
             return false;
         };
         let has_paths = marks.counters.paths > 0;
         if has_paths {
             marks.reevaluate = marks.reevaluate.max(Some(how));
+            marks.met_by = met_by;
         }
         has_paths
     }
 
-    /// Marks all paths of a peer in one step. Returns whether some are gone and wait for the sweep.
-    pub(crate) fn mark(&mut self, peer: PeerId, how: Mark) -> bool {
+    /// Marks all paths of a peer in one step. Returns whether some are gone and wait for the sweep,
+    /// which has removed them after so many of its rounds.
+    pub(crate) fn mark(&mut self, peer: PeerId, how: Mark, met_by: u64) -> bool {
         let marks = self.of_mut(peer);
         marks.mark(how);
+        if how != Mark::BeginRefresh {
+            marks.met_by = met_by;
+        }
         if marks.counters.paths == 0 {
             marks.swept();
         }
         marks.has_dead()
     }
 
-    /// A whole round of the sweep that began after the last request is over.
-    pub(crate) fn swept(&mut self) {
-        for marks in &mut self.0 {
+    /// So many rounds of the sweep are over.
+    pub(crate) fn swept(&mut self, rounds: u64) {
+        for marks in self.0.iter_mut().filter(|marks| marks.met_by <= rounds) {
             marks.swept();
             marks.reevaluate = None;
         }

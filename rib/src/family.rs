@@ -225,7 +225,7 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
         if marks.is_full() {
             self.renew(shared, peer);
         }
-        if self.received.mark(peer, how) {
+        if self.received.mark(peer, how, self.sweep.met_by()) {
             self.sweep.request();
         }
     }

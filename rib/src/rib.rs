@@ -67,7 +67,8 @@ impl Default for RibLimits {
 /// Requests that all paths of a peer are evaluated again.
 fn reevaluate_peer(families: &mut [Option<Box<dyn Tables>>], peer: PeerId, how: Reevaluate) {
     for table in families.iter_mut().flatten() {
-        if table.received_mut().reevaluate(peer, how) {
+        let met_by = table.sweep_mut().met_by();
+        if table.received_mut().reevaluate(peer, how, met_by) {
             table.sweep_mut().request();
         }
         if how == Reevaluate::All {

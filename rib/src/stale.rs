@@ -27,6 +27,8 @@ pub(crate) struct Marks {
     pub(crate) limit: Option<PathLimit>,
     /// Whether the sweep is to evaluate the peer's paths again.
     pub(crate) reevaluate: Option<Reevaluate>,
+    /// After so many rounds of the sweep, all that is wanted of it is done.
+    pub(crate) met_by: u64,
 }
 
 /// Which of the paths that are evaluated again count as changed.

@@ -64,7 +64,7 @@ impl Requested {
 }
 
 /// Where the walk is. It goes in rounds; a request that comes during a round is met by the end of
-/// the next.
+/// the next, whatever is requested later.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     at: u32,
@@ -73,7 +73,9 @@ pub(crate) struct Sweep {
     until: u64,
     /// The next hops' clock at the last request.
     clock: u64,
-    /// The next hops' clock that a whole walk has answered to.
+    /// The same when this round began.
+    round_clock: u64,
+    /// The same when the last round began that is over.
     done_clock: u64,
     /// What this round evaluates again.
     reevaluated: Reevaluated,
@@ -86,9 +88,14 @@ impl Sweep {
         self.round < self.until
     }
 
+    /// Rounds that are over when a request that comes now is met.
+    pub(crate) const fn met_by(&self) -> u64 {
+        self.round + if self.at == 0 { 1 } else { 2 }
+    }
+
     /// A whole round is wanted that begins now or later.
     pub(crate) fn request(&mut self) {
-        self.until = self.round + if self.at == 0 { 1 } else { 2 };
+        self.until = self.met_by();
     }
 
     /// Next hops have changed; the clock now stands at `clock`.
@@ -117,6 +124,7 @@ impl Sweep {
     fn next(&mut self, table_len: u32) -> Option<u32> {
         if self.at == 0 {
             self.reevaluated = self.requested.take();
+            self.round_clock = self.clock;
         }
         let at = self.at;
         if at < table_len {
@@ -125,10 +133,8 @@ impl Sweep {
         }
         self.at = 0;
         self.round += 1;
-        if !self.is_active() {
-            self.done_clock = self.clock;
-            self.reevaluated = Reevaluated::default();
-        }
+        self.done_clock = self.done_clock.max(self.round_clock);
+        self.reevaluated = Reevaluated::default();
         None
     }
 
@@ -149,8 +155,7 @@ impl<K: Key> FamilyTable<K> {
             }
             match self.sweep.next(self.prefixes.len()) {
                 Some(at) => evaluated += self.sweep_slot(shared, at),
-                None if self.sweep.is_active() => {}
-                None => self.received.swept(),
+                None => self.received.swept(self.sweep.round),
             }
         }
         evaluated

@@ -256,6 +256,27 @@ fn covering_range_is_evaluated_in_bounded_bites() {
     assert_eq!(rib.counters(PeerId(3), FAMILY).accepted, 1);
 }
 
+#[test]
+fn requests_without_end_keep_no_peer_from_being_swept() {
+    let mut rib = rib();
+    let nets: Vec<Ipv4Prefix> = (0..100).map(host).collect();
+    for peer in [1, 2] {
+        send(&mut rib, peer, Some(100), &nets);
+    }
+    settle(&mut rib);
+    rib.peer_down(PeerId(1), DownMode::Flush);
+    assert!(!rib.is_settled(PeerId(1)));
+    for _ in 0..1_000 {
+        rib.reevaluate(FAMILY, &PrefixRange::inside(prefix("10.65.0.0/16")));
+        let _ = rib.decide(Budget(1));
+    }
+    assert!(rib.is_settled(PeerId(1)));
+    change_unseen(&mut rib, 2, Policy::RejectAll);
+    rib.reevaluate(FAMILY, &PrefixRange::inside(prefix("10.65.0.0/16")));
+    settle(&mut rib);
+    assert_eq!(rib.counters(PeerId(2), FAMILY).accepted, 0);
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Send(u16, u8, Option<u32>),
