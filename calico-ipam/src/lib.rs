@@ -21,7 +21,7 @@
 //! - [`Block`] is what can be done to one block, a plain value; [`Pool`] is what blocks are cut out of.
 //!
 //! ```
-//! use calico_store::Local;
+//! use etcd_lite::Local;
 //! use calico_ipam::{Ipam, Pool, Request, Taker};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

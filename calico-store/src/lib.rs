@@ -2,18 +2,15 @@
 //!
 //! - [`Store`] is the port: reads at a revision, transactions, watches from a revision, leases;
 //!   shaped by etcd v3.
-//! - [`Core`] is a small store with a history, a plain value without I/O or clock; [`Local`] gives
-//!   it an owner task and the port.
-//! - [`EtcdStore`] is the port over the network: to etcd, or to [`serve`], which speaks the etcd
-//!   v3 API over a core.
+//! - [`EtcdStore`] is the port over the network: to etcd, or to what serves its API.
 //! - [`Mirror`] keeps up with some ranges of a store and tells what changed, never going back in
 //!   time; [`Follower`] runs it against a port.
-//! - [`manifests`] reads YAML, and fills a store from a directory of it.
 //! - [`resources`] creates, replaces, reads and deletes resources as Calico's clients do.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use calico_store::{Change, KeyRange, LeaseId, Local, Status, Store, Update, follow};
+//! use calico_store::{Change, KeyRange, LeaseId, Status, Store, Update, follow};
+//! use etcd_lite::Local;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,34 +36,26 @@
 //! # }
 //! ```
 
-mod beside;
-pub mod core;
+pub mod atomic_file;
 mod error;
 mod etcd;
-mod kept;
+pub mod framing;
 mod kv;
 pub mod limits;
-mod local;
-mod made;
-pub mod manifests;
+pub mod made;
 pub mod mirror;
-mod octets;
 mod port;
-mod random;
+pub mod random;
 pub mod resources;
-pub mod serve;
 mod txn;
-mod wire;
+pub mod wire;
 
-pub use crate::core::{Core, CoreConfig, Faults};
 pub use error::Error;
 pub use etcd::{EtcdOptions, EtcdStore, OptionFault, Password, TlsFiles};
-pub use kept::KeptError;
 pub use kv::{
     Batch, Event, EventKind, Header, KeyRange, KeyValue, Lease, LeaseId, LeaseState, Listing,
     Order, OrderBy, Query, RangeEnd, Revision, RevisionBounds,
 };
-pub use local::Local;
 pub use mirror::follow::{Follower, follow, follow_ready};
 pub use mirror::keep::SnapshotOptions;
 pub use mirror::{Change, Mirror, Status, Unready, Update};

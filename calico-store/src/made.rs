@@ -6,7 +6,7 @@ use calico_model::{rfc3339_utc, uid_from_random};
 use serde_json::{Value, json};
 
 /// Adds what a resource is given when it is created, or has been given, and what others report.
-pub(crate) fn complete(mut value: Value, stored: &Value) -> Value {
+pub fn complete(mut value: Value, stored: &Value) -> Value {
     for (field, made) in [
         ("uid", new_uid as fn() -> String),
         ("creationTimestamp", now),
@@ -24,7 +24,7 @@ pub(crate) fn complete(mut value: Value, stored: &Value) -> Value {
 }
 
 /// A random UUID.
-pub(crate) fn new_uid() -> String {
+pub fn new_uid() -> String {
     // Without randomness the id is that of time: unique enough for a store that one process fills.
     let octets = crate::random::octets().unwrap_or_else(|_| since_epoch().as_nanos().to_be_bytes());
     uid_from_random(octets)

@@ -27,8 +27,6 @@ mod jitter;
 pub mod keep;
 mod snapshot;
 mod state;
-#[cfg(test)]
-mod tests;
 mod troubles;
 
 use std::collections::VecDeque;
@@ -43,6 +41,19 @@ use feed::{Feed, Listed};
 use gate::Gate;
 pub use gate::Unready;
 use state::State;
+
+/// How far a mirror is with one of its ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeState {
+    /// The cluster whose history the range follows.
+    pub cluster: Option<u64>,
+    /// Whether keys of another history may still be known.
+    pub mixed: bool,
+    /// How often the range was listed.
+    pub lists: u64,
+    /// How many keys are known.
+    pub keys: usize,
+}
 
 /// Something for the consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,6 +243,27 @@ impl Mirror {
         self.feeds.len()
     }
 
+    /// Returns how far the mirror is with a range; `None` if there is no such feed.
+    pub fn range_state(&self, feed: FeedId) -> Option<RangeState> {
+        self.feeds.get(feed.0).map(|feed| RangeState {
+            cluster: feed.cluster(),
+            mixed: feed.is_mixed(),
+            lists: feed.lists(),
+            keys: feed.keys(),
+        })
+    }
+
+    /// Counts the keys of a range one by one: as many as [`RangeState::keys`].
+    pub fn count(&self, feed: FeedId) -> usize {
+        let feed = self.feeds.get(feed.0);
+        feed.map_or(0, |feed| self.state.count(feed.range()))
+    }
+
+    /// Whether the mirror waits for the cluster's own record.
+    pub const fn is_gated(&self) -> bool {
+        self.state.gate.is_some()
+    }
+
     /// A page was read, or was not.
     pub fn listed(&mut self, now: Duration, feed: FeedId, page: Result<Listing, Error>) {
         let listed = self.with(feed, |id, feed, state, outputs| {
@@ -294,7 +326,7 @@ impl Mirror {
     }
 
     /// Whether what is known is kept from a consumer that has a picture.
-    fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         let is_shut = self.state.gate.as_ref().is_some_and(Gate::is_shut);
         self.has_picture && (is_shut || self.history().is_none())
     }

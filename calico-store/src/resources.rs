@@ -6,8 +6,6 @@
 
 mod initialize;
 mod rules;
-#[cfg(test)]
-mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Between this crate's vocabulary and the messages of the etcd v3 API; used by both ends.
+//! Between this crate's vocabulary and the messages of the etcd v3 API; used by the client and by the embedded server.
 
-pub(crate) mod status;
+pub mod status;
 
 use bytes::Bytes;
 use etcd_client::CompareOp;
@@ -20,9 +20,10 @@ use crate::limits::TXN_DEPTH_MAX;
 use crate::txn::{Compare, CompareWith, Comparison, Delete, Op, OpReply, Put, Txn, TxnReply};
 
 /// The member id that the served store goes by.
-pub(crate) const MEMBER: u64 = 1;
+pub const MEMBER: u64 = 1;
 
-pub(crate) const fn header_out(header: Header) -> PbResponseHeader {
+/// Returns the header of a response.
+pub const fn header_out(header: Header) -> PbResponseHeader {
     PbResponseHeader {
         cluster_id: header.cluster,
         member_id: MEMBER,
@@ -31,14 +32,16 @@ pub(crate) const fn header_out(header: Header) -> PbResponseHeader {
     }
 }
 
-pub(crate) fn header_in(header: Option<&PbResponseHeader>) -> Header {
+/// Returns the header of a response; the default one if there is none.
+pub fn header_in(header: Option<&PbResponseHeader>) -> Header {
     header.map_or_else(Header::default, |header| Header {
         cluster: header.cluster_id,
         revision: Revision(header.revision),
     })
 }
 
-pub(crate) fn item_out(item: KeyValue) -> PbKeyValue {
+/// Returns a key with its value as a message.
+pub fn item_out(item: KeyValue) -> PbKeyValue {
     PbKeyValue {
         key: item.key.into(),
         create_revision: item.create_revision.0,
@@ -49,7 +52,8 @@ pub(crate) fn item_out(item: KeyValue) -> PbKeyValue {
     }
 }
 
-pub(crate) fn item_in(item: PbKeyValue) -> KeyValue {
+/// Returns a key with its value.
+pub fn item_in(item: PbKeyValue) -> KeyValue {
     KeyValue {
         key: item.key.into(),
         value: item.value.into(),
@@ -60,7 +64,8 @@ pub(crate) fn item_in(item: PbKeyValue) -> KeyValue {
     }
 }
 
-pub(crate) fn event_out(event: Event) -> PbEvent {
+/// Returns an event as a message.
+pub fn event_out(event: Event) -> PbEvent {
     PbEvent {
         r#type: match event.kind {
             EventKind::Put => 0,
@@ -72,7 +77,7 @@ pub(crate) fn event_out(event: Event) -> PbEvent {
 }
 
 /// `None` for an event of a kind that is not known, or without a key.
-pub(crate) fn event_in(event: PbEvent) -> Option<Event> {
+pub fn event_in(event: PbEvent) -> Option<Event> {
     let kind = match event.r#type {
         0 => EventKind::Put,
         1 => EventKind::Delete,
@@ -86,7 +91,7 @@ pub(crate) fn event_in(event: PbEvent) -> Option<Event> {
 }
 
 /// A range as two keys: an empty end is one key, a zero octet is no end.
-pub(crate) fn range_in(key: Vec<u8>, end: Vec<u8>) -> Result<KeyRange, Error> {
+pub fn range_in(key: Vec<u8>, end: Vec<u8>) -> Result<KeyRange, Error> {
     if key.is_empty() && end != [0] {
         return Err(Error::BadRequest("the key is empty".into()));
     }
@@ -102,7 +107,7 @@ pub(crate) fn range_in(key: Vec<u8>, end: Vec<u8>) -> Result<KeyRange, Error> {
 }
 
 /// The two keys of a range.
-pub(crate) fn range_out(range: KeyRange) -> (Vec<u8>, Vec<u8>) {
+pub fn range_out(range: KeyRange) -> (Vec<u8>, Vec<u8>) {
     // The API has no empty key: the least there is stands for it.
     let start = if range.start.is_empty() {
         vec![0]
@@ -117,7 +122,12 @@ pub(crate) fn range_out(range: KeyRange) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
-pub(crate) fn query_in(request: PbRangeRequest) -> Result<Query, Error> {
+/// Returns what a range request asks for.
+///
+/// # Errors
+///
+/// The request has a range or an option that the port does not know.
+pub fn query_in(request: PbRangeRequest) -> Result<Query, Error> {
     let positive = |revision: i64| (revision > 0).then_some(Revision(revision));
     let order = match request.sort_order() {
         SortOrder::None => None,
@@ -162,7 +172,8 @@ pub(crate) fn query_in(request: PbRangeRequest) -> Result<Query, Error> {
     })
 }
 
-pub(crate) fn listing_out(listing: Listing) -> PbRangeResponse {
+/// Returns the response to a range request.
+pub fn listing_out(listing: Listing) -> PbRangeResponse {
     PbRangeResponse {
         header: Some(header_out(listing.header)),
         kvs: listing.items.into_iter().map(item_out).collect(),
@@ -171,7 +182,8 @@ pub(crate) fn listing_out(listing: Listing) -> PbRangeResponse {
     }
 }
 
-pub(crate) fn listing_in(response: PbRangeResponse) -> Listing {
+/// Returns what a range request was answered with.
+pub fn listing_in(response: PbRangeResponse) -> Listing {
     Listing {
         header: header_in(response.header.as_ref()),
         items: response.kvs.into_iter().map(item_in).collect(),
@@ -180,7 +192,12 @@ pub(crate) fn listing_in(response: PbRangeResponse) -> Listing {
     }
 }
 
-pub(crate) fn put_in(request: PbPutRequest) -> Result<Put, Error> {
+/// Returns what a put request writes.
+///
+/// # Errors
+///
+/// The request asks to keep the value or the lease of the key.
+pub fn put_in(request: PbPutRequest) -> Result<Put, Error> {
     if request.ignore_value && !request.value.is_empty() {
         return Err(Error::BadRequest(
             "a value is given and is to be ignored".into(),
@@ -199,14 +216,24 @@ pub(crate) fn put_in(request: PbPutRequest) -> Result<Put, Error> {
     })
 }
 
-pub(crate) fn delete_in(request: PbDeleteRequest) -> Result<Delete, Error> {
+/// Returns what a delete request deletes.
+///
+/// # Errors
+///
+/// The range is not valid.
+pub fn delete_in(request: PbDeleteRequest) -> Result<Delete, Error> {
     Ok(Delete {
         range: range_in(request.key, request.range_end)?,
         previous: request.prev_kv,
     })
 }
 
-pub(crate) fn txn_in(request: PbTxnRequest) -> Result<Txn, Error> {
+/// Returns the transaction of a request.
+///
+/// # Errors
+///
+/// An operation or comparison is not valid, or the transaction is nested too deeply.
+pub fn txn_in(request: PbTxnRequest) -> Result<Txn, Error> {
     txn_in_at(request, 0)
 }
 
@@ -291,18 +318,16 @@ fn compare_in(compare: PbCompare) -> Result<Compare, Error> {
     })
 }
 
-pub(crate) fn put_out(header: Header, previous: Option<KeyValue>) -> PbPutResponse {
+/// Returns the response to a put request.
+pub fn put_out(header: Header, previous: Option<KeyValue>) -> PbPutResponse {
     PbPutResponse {
         header: Some(header_out(header)),
         prev_kv: previous.map(item_out),
     }
 }
 
-pub(crate) fn delete_out(
-    header: Header,
-    deleted: u64,
-    previous: Vec<KeyValue>,
-) -> PbDeleteResponse {
+/// Returns the response to a delete request.
+pub fn delete_out(header: Header, deleted: u64, previous: Vec<KeyValue>) -> PbDeleteResponse {
     PbDeleteResponse {
         header: Some(header_out(header)),
         deleted: i64::try_from(deleted).unwrap_or(i64::MAX),
@@ -310,7 +335,8 @@ pub(crate) fn delete_out(
     }
 }
 
-pub(crate) fn txn_out(header: Header, reply: TxnReply) -> PbTxnResponse {
+/// Returns the response to a transaction.
+pub fn txn_out(header: Header, reply: TxnReply) -> PbTxnResponse {
     let mut response = PbTxnResponse {
         header: Some(header_out(header)),
         succeeded: reply.succeeded,
@@ -335,7 +361,8 @@ pub(crate) fn txn_out(header: Header, reply: TxnReply) -> PbTxnResponse {
     response
 }
 
-pub(crate) fn txn_reply_in(response: PbTxnResponse) -> TxnReply {
+/// Returns what a transaction was answered with.
+pub fn txn_reply_in(response: PbTxnResponse) -> TxnReply {
     let step = |response| match response {
         PbTxnOpResponse::ResponseRange(response) => OpReply::Range(listing_in(response)),
         PbTxnOpResponse::ResponsePut(response) => OpReply::Put {

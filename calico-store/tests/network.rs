@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use calico_store::serve::{ServeConfig, ServeError, Server};
 use calico_store::{
     Error, EtcdOptions, EtcdStore, KeyRange, LeaseId, Status, Store, WatchRequest, follow,
 };
 use common::{Counted, Picture, Served, insist, put, soon};
+use etcd_lite::serve::{ServeConfig, ServeError, Server};
 
 #[tokio::test]
 async fn a_follower_survives_restarts_of_the_store() {

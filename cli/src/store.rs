@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use calico_store::serve::{ServeConfig, Server};
 use clap::Subcommand;
 use daemon_common::daemon::{LogFormat, Signal, Signals, init_logging, tell_ready};
 use daemon_common::log::Logging;
+use etcd_lite::serve::{ServeConfig, Server};
 
 /// The arguments of `cambric store`.
 #[derive(Debug, clap::Args)]

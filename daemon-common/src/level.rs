@@ -23,11 +23,12 @@ const WORDS: [(&str, LevelFilter); 9] = [
 
 /// The crates that log: those of this repository, and what they carry their connections with; and
 /// `event`, which the events of [`crate::events`] have as their target.
-const TARGETS: [&str; 24] = [
+const TARGETS: [&str; 26] = [
     "bgp_config",
     "bgp_daemon",
     "bgp_io",
     "calico_ipam",
+    "calico_manifests",
     "calico_store",
     "cambric",
     "cambric_bgp_client",
@@ -36,6 +37,7 @@ const TARGETS: [&str; 24] = [
     "cni_plugin",
     "daemon_common",
     "etcd_client",
+    "etcd_lite",
     "event",
     "fib_sync",
     "h2",

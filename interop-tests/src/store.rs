@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use calico_store::serve::{ServeConfig, Server};
-use calico_store::{Local, Revision, Store as _};
+use calico_store::{Revision, Store as _};
+use etcd_lite::Local;
+use etcd_lite::serve::{ServeConfig, Server};
 use tokio::sync::oneshot;
 
 use crate::Site;

@@ -2,7 +2,7 @@
 //! network, simulated kernels and a simulated store, under one virtual clock.
 //!
 //! What runs is what ships: [`bgp_speaker::Speaker`] with the configuration that the daemons read
-//! from their files, `cambric_bgp_client::Node`, Felix's agent, the store's [`calico_store::Core`] and
+//! from their files, `cambric_bgp_client::Node`, Felix's agent, the store's [`etcd_lite::Core`] and
 //! [`calico_store::Mirror`], and [`fib_sync::memory::Kernel`]. What is simulated is what lies between
 //! them: streams that cut, delay, stall and break, hosts that crash, and time.
 //!

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use calico_store::core::{WatchCursor, WatchPoll};
 use calico_store::mirror::{FeedId, Mirror, Output};
 use calico_store::{
-    Batch, Core, CoreConfig, Delete, Error, Header, KeyRange, Listing, Op, Put, Query, Txn,
-    WatchRequest,
+    Batch, Delete, Error, Header, KeyRange, Listing, Op, Put, Query, Txn, WatchRequest,
 };
 use cambric_felix::store::ranges;
+use etcd_lite::core::{WatchCursor, WatchPoll};
+use etcd_lite::{Core, CoreConfig};
 
 use crate::agenda::{Agenda, At, Event};
 use crate::chance::Chance;

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use calico_model::ReflectorState;
-use calico_store::{Core, CoreConfig};
+use etcd_lite::{Core, CoreConfig};
 
 use super::*;
 

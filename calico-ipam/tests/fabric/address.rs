@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use calico_ipam::{AddressRequest, Given, Ipam, IpamError, Pool, Release};
-use calico_store::{KeyRange, LeaseId, Local, Store};
+use calico_store::{KeyRange, LeaseId, Store};
+use etcd_lite::Local;
 use serde_json::{Value, json};
 
 use crate::tools::{configure, pool, sound, take, taker};

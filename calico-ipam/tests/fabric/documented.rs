@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use calico_ipam::{Ipam, IpamError, Request};
-use calico_store::{KeyRange, Local, Store};
+use calico_store::{KeyRange, Store};
+use etcd_lite::Local;
 use serde_json::{Value, json};
 
 use crate::gc::{collect_all, endpoint, node, put, ready};

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use calico_store::{
-    Answer, Error, Lease, LeaseId, LeaseState, Listing, Local, Query, Revision, Store, Txn,
-    TxnReply, Watch, WatchRequest,
+    Answer, Error, Lease, LeaseId, LeaseState, Listing, Query, Revision, Store, Txn, TxnReply,
+    Watch, WatchRequest,
 };
+use etcd_lite::Local;
 
 /// One transaction in eight is lost on its way, one in eight on its way back.
 pub(crate) struct Flaky {

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use calico_ipam::{Collector, Finding, Ipam, NotReady, Picture, Use, findings};
-use calico_store::{KeyRange, LeaseId, Local, Store};
+use calico_store::{KeyRange, LeaseId, Store};
+use etcd_lite::Local;
 use serde_json::{Value, json};
 
 use crate::tools::{configure, pool, sound, take};

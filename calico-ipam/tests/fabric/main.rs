@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use calico_ipam::{Ipam, IpamError, Release, Request, Time};
-use calico_store::{EtcdOptions, EtcdStore, KeyRange, LeaseId, Local, Store};
+use calico_store::{EtcdOptions, EtcdStore, KeyRange, LeaseId, Store};
 use common::Etcd;
+use etcd_lite::Local;
 use flaky::Flaky;
 use ipnet::IpNet;
 use tools::{configure, pool, request, sound, take, taker};

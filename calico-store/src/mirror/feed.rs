@@ -147,13 +147,11 @@ impl Feed {
     }
 
     /// How often the range was listed.
-    #[cfg(test)]
     pub(super) const fn lists(&self) -> u64 {
         self.lists
     }
 
     /// How many keys there are, as far as is known.
-    #[cfg(test)]
     pub(super) const fn keys(&self) -> usize {
         self.keys
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::beside::replace;
+use crate::atomic_file::replace;
 use crate::kv::{KeyRange, KeyValue, LeaseId, RangeEnd, Revision};
 use crate::limits::{FIELD_OCTETS_MAX, SNAPSHOT_AHEAD_MAX, SNAPSHOT_RANGES_MAX};
 

@@ -17,7 +17,7 @@ const DUPLICATE: &str = "etcdserver: duplicate key given in txn request";
 const DENIED: &str = "etcdserver: permission denied";
 
 /// The status that tells a client of an error.
-pub(crate) fn status_out(error: &Error) -> Status {
+pub fn status_out(error: &Error) -> Status {
     let (code, text) = match error {
         Error::Compacted { .. } => (Code::OutOfRange, COMPACTED),
         Error::FutureRevision => (Code::OutOfRange, FUTURE),
@@ -41,7 +41,7 @@ pub(crate) fn status_out(error: &Error) -> Status {
 }
 
 /// The error that a status tells of. Its text decides: proxies pass that on, but not the code.
-pub(crate) fn status_in(status: &Status) -> Error {
+pub fn status_in(status: &Status) -> Error {
     let text = status.message();
     match text {
         COMPACTED => return Error::Compacted { at: Revision::ZERO },

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use calico_store::resources::{ResourceError, Resources};
-use calico_store::serve::{ServeConfig, Server};
 use calico_store::{Error, EtcdOptions, EtcdStore, LeaseId, Revision, Store};
+use etcd_lite::serve::{ServeConfig, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

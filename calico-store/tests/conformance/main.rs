@@ -16,8 +16,9 @@ mod watches;
 
 use std::sync::Arc;
 
-use calico_store::{EtcdOptions, EtcdStore, Local};
+use calico_store::{EtcdOptions, EtcdStore};
 use common::{Etcd, Proxy, Served, certificates, free_port, users};
+use etcd_lite::Local;
 
 #[tokio::test]
 async fn the_core_conforms() {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 use calico_ipam::{Block, Ipam, NODE, NamedPool, Pool, TYPE};
+use calico_manifests::to_yaml;
 use calico_model::{AffinityOwner, AllocationAttribute};
 use calico_store::Store;
-use calico_store::manifests::to_yaml;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 

@@ -140,7 +140,8 @@ fn region_text(region: &Region) -> String {
 
 #[cfg(test)]
 mod tests {
-    use calico_store::{LeaseId, Local};
+    use calico_store::LeaseId;
+    use etcd_lite::Local;
 
     use super::*;
 

@@ -65,15 +65,15 @@ fn the_last_one_that_takes_clients_is_known() {
 }
 
 /// A store with a claim of rr1's, and what has been read of it.
-async fn claimed() -> (calico_store::Local, Fleet) {
-    let store = calico_store::Local::empty();
+async fn claimed() -> (etcd_lite::Local, Fleet) {
+    let store = etcd_lite::Local::empty();
     put(&store, "cluster/10.0.0.1", r#"{"reflector":"rr1"}"#).await;
     put(&store, "drain/rr1", "{}").await;
     let fleet = Fleet::read(&store).await.expect("reads");
     (store, fleet)
 }
 
-async fn put(store: &calico_store::Local, path: &str, value: &str) {
+async fn put(store: &etcd_lite::Local, path: &str, value: &str) {
     let key = format!("{FABRIC_PREFIX}{path}");
     let written = store.put(key.into(), value.to_owned().into(), LeaseId::NONE);
     written.await.expect("written");

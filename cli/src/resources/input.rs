@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use calico_manifests::{Document, documents, is_manifest};
 use calico_model::{Kind, ResourceKey, Scope};
-use calico_store::manifests::{Document, documents, is_manifest};
 use serde_json::Value;
 
 /// The namespace of resources that name none.

@@ -1,7 +1,7 @@
 //! Fields of resources that have no effect: reported beside what was written or is shown.
 
+use calico_manifests::Document;
 use calico_model::{Kind, unsupported_fields};
-use calico_store::manifests::Document;
 use serde_json::Value;
 
 use super::print::{Output, Shown};

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
+use calico_manifests::to_yaml;
 use calico_model::Kind;
-use calico_store::manifests::to_yaml;
 use serde_json::Value;
 
 use super::columns::{Around, cells, headings};

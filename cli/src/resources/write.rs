@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use calico_store::manifests::Document;
+use calico_manifests::Document;
 use calico_store::resources::{Item, Planned, ResourceError, Resources};
 use serde_json::Value;
 

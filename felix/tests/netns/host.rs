@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use calico_model::EndpointFile;
 use calico_store::resources::Resources;
-use calico_store::{LeaseId, Local, Store};
+use calico_store::{LeaseId, Store};
 use cambric_felix::config::Config;
 use cambric_felix::daemon::Daemon;
 use daemon_common::report::{Endpoint, Endpoints};
 use daemon_common::{Command, Reply};
+use etcd_lite::Local;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use calico_store::Store;
 use calico_store::resources::Resources;
-use calico_store::serve::{ServeConfig, Server};
+use etcd_lite::serve::{ServeConfig, Server};
 
 use super::host::Host;
 use super::run;

@@ -2,7 +2,8 @@
 
 use std::net::TcpStream;
 
-use calico_store::{Local, Store};
+use calico_store::Store;
+use etcd_lite::Local;
 
 use super::metrics::{own_address, put, store};
 use super::*;

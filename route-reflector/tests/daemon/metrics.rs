@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use calico_store::serve::{ServeConfig, Server};
-use calico_store::{LeaseId, Local, Store};
+use calico_store::{LeaseId, Store};
+use etcd_lite::Local;
+use etcd_lite::serve::{ServeConfig, Server};
 use netns_lab::{Exposition, Scraper};
 
 use super::*;

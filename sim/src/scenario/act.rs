@@ -1,6 +1,6 @@
 //! What a scenario does to the world, one thing at a time.
 
-use calico_store::Faults;
+use etcd_lite::Faults;
 use fib_sync::memory;
 
 use crate::agenda::{At, Daemon};

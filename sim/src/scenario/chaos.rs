@@ -1,6 +1,7 @@
 //! What goes wrong, as the seed draws it.
 
-use calico_store::{Faults, Revision};
+use calico_store::Revision;
+use etcd_lite::Faults;
 use std::time::Duration;
 
 use crate::agenda::{At, Daemon};

@@ -15,9 +15,10 @@ use bgp_speaker::rib::{NextHops, PeerId, Progress};
 use bgp_speaker::{Input, Speaker};
 use bytes::BytesMut;
 use calico_bgp::{Derived, Host, Secrets, View};
-use calico_store::core::{WatchCursor, WatchPoll};
 use calico_store::mirror::{FeedId, Mirror, Output};
-use calico_store::{Core, Error, KeyRange, LeaseId};
+use calico_store::{Error, KeyRange, LeaseId};
+use etcd_lite::Core;
+use etcd_lite::core::{WatchCursor, WatchPoll};
 
 /// How long a registration outlives its reflector's last word.
 const REGISTRATION_TTL: Duration = Duration::from_secs(15);

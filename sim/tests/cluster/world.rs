@@ -9,7 +9,8 @@ use bgp_speaker::bgp_fsm::{self, Conn, Instant};
 use bgp_speaker::rib::{Budget, PeerId, Progress};
 use bgp_speaker::{Event, Input, Output};
 use calico_model::{FabricKey, RESOURCES_PREFIX};
-use calico_store::{Core, CoreConfig, Delete, KeyRange, Op, Put, Txn};
+use calico_store::{Delete, KeyRange, Op, Put, Txn};
+use etcd_lite::{Core, CoreConfig};
 
 use crate::machine::Machine;
 

@@ -151,7 +151,7 @@ fn fenced_words_are_found_outside_their_places() {
     );
     assert_eq!(found.lines().count(), 1, "{found}");
     let client = File::new(
-        "calico-store/src/serve.rs",
+        "etcd-lite/src/serve.rs",
         "let c = etcd_client::Client::connect();\n",
     );
     assert!(texts(&fences::check(&none, &[client])).contains("only the etcd driver"));

@@ -1,0 +1,193 @@
+//! A directory of resources in YAML, as what a store holds.
+//!
+//! Every `.yaml`, `.yml` and `.json` file of the directory and those below it is read, documents
+//! one after another. What they hold is written to the store; what is no longer there is deleted
+//! from it, if it came from here. A directory with a fault in it changes nothing: the fault is told
+//! with file and line, and the store keeps what it has.
+
+mod apply;
+pub mod limits;
+mod read;
+mod secret;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod yaml;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use tracing::{error, info};
+
+use crate::limits::{MANIFEST_DEBOUNCE, MANIFEST_DEBOUNCE_MAX};
+use apply::Applied;
+use calico_store::Error;
+use calico_store::Store;
+use calico_store::resources::{ResourceError, Resources};
+pub use read::{Document, documents, is_manifest};
+pub use secret::without_values;
+
+/// What is wrong with a directory of manifests.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// Files have faults.
+    #[error("{}", list(.0))]
+    Faults(Vec<Fault>),
+    /// The directory cannot be watched for changes.
+    #[error("cannot watch {directory}: {source}", directory = .directory.display())]
+    Watch {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        source: notify::Error,
+    },
+    /// The store did not take them.
+    #[error("cannot write to the store: {0}")]
+    Store(#[from] Error),
+    /// The store cannot be said to be ready.
+    #[error("cannot write to the store: {0}")]
+    Ready(#[from] ResourceError),
+}
+
+/// One fault of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file, or the directory itself.
+    pub file: PathBuf,
+    /// Line and column, from 1, if the fault has a place.
+    pub place: Option<(u64, u64)>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, "{line}:{column}:")?;
+        }
+        write!(f, " {}", self.message)
+    }
+}
+
+/// Returns a value in YAML. A value with a number that only text holds, such as one of 50 digits,
+/// is returned in JSON, which is YAML as well.
+///
+/// # Errors
+///
+/// It has something that YAML cannot say, which JSON values should not.
+pub fn to_yaml(value: &serde_json::Value) -> Result<String, serde_saphyr::ser::Error> {
+    if yaml::is_plain(value) {
+        serde_saphyr::to_string(&yaml::Plain(value))
+    } else {
+        Ok(format!("{value:#}\n"))
+    }
+}
+
+fn list(faults: &[Fault]) -> String {
+    faults
+        .iter()
+        .map(Fault::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// A directory of manifests that has been applied to a store.
+pub struct Manifests {
+    directory: PathBuf,
+    applied: Applied,
+    store: Arc<dyn Store>,
+    changes: mpsc::Receiver<()>,
+    /// Tells of changes as long as it lives.
+    _watcher: RecommendedWatcher,
+}
+
+impl Manifests {
+    /// Reads a directory and writes what it holds to the store. Must be called within a tokio
+    /// runtime.
+    pub async fn load(
+        directory: PathBuf,
+        store: impl Store + 'static,
+    ) -> Result<Self, ManifestError> {
+        let store: Arc<dyn Store> = Arc::new(store);
+        // Watched before it is read, so that no change falls between.
+        let (changed, changes) = mpsc::channel(1);
+        let failed = |source| ManifestError::Watch {
+            directory: directory.clone(),
+            source,
+        };
+        let mut watcher =
+            notify::recommended_watcher(move |event| tell(&changed, event)).map_err(failed)?;
+        watcher
+            .watch(&directory, RecursiveMode::Recursive)
+            .map_err(failed)?;
+        let mut manifests = Self {
+            directory,
+            applied: Applied::default(),
+            store,
+            changes,
+            _watcher: watcher,
+        };
+        manifests.apply().await?;
+        // Not before: half of them is nothing to act upon.
+        let resources = Resources::from(Arc::clone(&manifests.store));
+        resources.declare_ready().await?;
+        Ok(manifests)
+    }
+
+    /// Reads the directory again and makes the store hold what it holds.
+    pub async fn apply(&mut self) -> Result<(), ManifestError> {
+        let directory = self.directory.clone();
+        let read = tokio::task::spawn_blocking(move || read::directory(&directory)).await;
+        let wanted = match read {
+            Ok(wanted) => wanted.map_err(ManifestError::Faults)?,
+            Err(_) => return Err(Error::Unavailable("the runtime is stopping".into()).into()),
+        };
+        let done = self.applied.apply(self.store.as_ref(), wanted).await?;
+        if done.written + done.deleted > 0 {
+            info!(
+                directory = %self.directory.display(), written = done.written,
+                deleted = done.deleted, unchanged = done.unchanged, "manifests applied"
+            );
+        }
+        Ok(())
+    }
+
+    /// Applies the directory again whenever it changes, for ever. A directory with a fault in it,
+    /// or a store that does not answer, leaves everything as it is until the next change.
+    pub async fn follow(mut self) {
+        while self.changed().await {
+            if let Err(error) = self.apply().await {
+                error!("the manifests are not applied, the store keeps what it has:\n{error}");
+            }
+        }
+    }
+
+    /// Waits until something has changed and it is quiet again.
+    async fn changed(&mut self) -> bool {
+        if self.changes.recv().await.is_none() {
+            return false;
+        }
+        let latest = Instant::now() + MANIFEST_DEBOUNCE_MAX;
+        loop {
+            let quiet = (Instant::now() + MANIFEST_DEBOUNCE).min(latest);
+            match timeout_at(quiet, self.changes.recv()).await {
+                Ok(Some(())) if Instant::now() < latest => {}
+                _ => return true,
+            }
+        }
+    }
+}
+
+fn tell(changed: &mpsc::Sender<()>, event: notify::Result<notify::Event>) {
+    // Reading a file is no change, and reading is what follows one. An error may hide a change.
+    if event.is_ok_and(|event| event.kind.is_access()) {
+        return;
+    }
+    // Full: it will be read again anyway.
+    let _ = changed.try_send(());
+}

@@ -1,0 +1,35 @@
+//! Files that are replaced as a whole.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Replaces a file: what `fill` writes goes beside it, to the disk, and into its place. Until then
+/// the old one stays. Only its owner may read it.
+pub fn replace<E>(
+    path: &Path,
+    failed: impl Fn(io::Error) -> E,
+    fill: impl FnOnce(&File) -> Result<(), E>,
+) -> Result<File, E> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&beside)
+        .map_err(&failed)?;
+    fill(&file)?;
+    file.sync_all().map_err(&failed)?;
+    fs::rename(&beside, path).map_err(&failed)?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or_else(|| Path::new(".")))
+        .and_then(|directory| directory.sync_all())
+        .map_err(&failed)?;
+    Ok(file)
+}

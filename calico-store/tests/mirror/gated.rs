@@ -1,0 +1,470 @@
+//! Mirrors that obey what the store says of itself.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SNAPSHOT: Status = Status::Snapshot { age_s: 5 };
+
+/// Longer than a loss takes to be told.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A store with a number that says it is ready, and a consumer that has a picture of it.
+fn world() -> World {
+    let mut world = World::gated();
+    world.say("one", true);
+    fill(&mut world);
+    world.settle();
+    world.check_in_sync();
+    world
+}
+
+fn fill(world: &mut World) {
+    for key in ["/a/1", "/a/2", "/a/3", "/b/1"] {
+        world.put(key, "x");
+    }
+}
+
+fn pass(world: &mut World, time: Duration) {
+    let end = world.now + time;
+    while world.now < end {
+        world.settle();
+        world.pass();
+    }
+    world.settle();
+}
+
+/// What the consumer holds, but for what the store says of itself.
+fn held(world: &World) -> Vec<Bytes> {
+    let keys = world.consumer.state.keys().cloned();
+    keys.filter(|held| *held != ready_key()).collect()
+}
+
+#[test]
+fn a_store_that_was_emptied_takes_nothing_away() {
+    for (away, restarted) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = world();
+        let before = world.consumer.state.clone();
+        let as_of = world.core.header().revision;
+        assert_eq!(world.mirror.revision(), Some(as_of));
+        if away {
+            world.core.lose_watches();
+            world.core.set_faults(Faults {
+                unavailable: true,
+                ..Faults::default()
+            });
+            pass(&mut world, LOST_AFTER * 2);
+        }
+        if restarted {
+            world.restart();
+        }
+        world.replace();
+        pass(&mut world, LONG);
+        assert_eq!(world.consumer.state, before);
+        assert_eq!(
+            world.consumer.status,
+            Some(Status::Unready(Unready::Silent))
+        );
+
+        // Somebody begins to fill it: nothing changes before it says that it is ready.
+        world.put("/b/2", "new");
+        pass(&mut world, LONG);
+        assert_eq!(
+            (world.consumer.state == before, world.consumer.deletes),
+            (true, 0)
+        );
+        world.say("one", false);
+        pass(&mut world, LONG);
+        assert_eq!(
+            world.consumer.status,
+            Some(Status::Unready(Unready::Locked))
+        );
+        assert_eq!(world.consumer.state, before);
+        assert_eq!(world.mirror.revision(), None, "it is held back");
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+        assert_eq!(held(&world), ["/b/2"]);
+        let revision = world.core.header().revision;
+        assert_eq!(world.mirror.revision(), Some(revision));
+    }
+}
+
+#[test]
+fn a_store_that_somebody_else_began_anew_is_not_acted_upon() {
+    let mut world = world();
+    let before = world.consumer.state.clone();
+    world.replace();
+    world.say("two", true);
+    world.put("/a/1", "other");
+    world.calm();
+    let other = Some(Status::Unready(Unready::Other));
+    assert_eq!(
+        (&world.consumer.state, world.consumer.status),
+        (&before, other)
+    );
+    // Not after a restart with a snapshot either …
+    world.restart();
+    world.calm();
+    assert_eq!(
+        (&world.consumer.state, world.consumer.status),
+        (&before, other)
+    );
+    assert_eq!(world.consumer.statuses[..2], [Status::Syncing, SNAPSHOT]);
+    // … but after one without.
+    world.begin();
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(held(&world), ["/a/1"]);
+}
+
+#[test]
+fn a_number_that_is_missing_is_no_other_one() {
+    let mut world = world();
+    world.replace();
+    world.say("", true);
+    world.put("/a/1", "other");
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(held(&world), ["/a/1"]);
+    // The number of before is still known.
+    world.say("two", true);
+    world.calm();
+    let other = Some(Status::Unready(Unready::Other));
+    assert_eq!(world.consumer.status, other);
+}
+
+#[test]
+fn a_restored_store_is_told_when_all_of_it_was_read() {
+    let mut world = world();
+    world.replace();
+    world.put("/a/1", "saved");
+    world.say("one", true);
+    world.calm();
+    world.check_in_sync();
+    let statuses = &world.consumer.statuses;
+    let ends = [Status::InSync, Status::Syncing, Status::InSync];
+    assert!(statuses.ends_with(&ends), "{statuses:?}");
+    assert_eq!(world.consumer.deletes, 3);
+
+    // One range of the new history was read, the others not.
+    world.replace();
+    world.say("one", true);
+    let (puts, deletes) = (world.consumer.puts, world.consumer.deletes);
+    let now = world.clusters;
+    let read = |world: &World| {
+        let feeds = (0..world.mirror.feeds()).map(|feed| state(world, FeedId(feed)));
+        feeds
+            .filter(|feed| feed.cluster == Some(now) && !feed.mixed)
+            .count()
+    };
+    while read(&world) < 2 {
+        while !world.answer() {
+            world.pass();
+        }
+        world.consume(usize::MAX);
+    }
+    assert_eq!(
+        (world.consumer.puts, world.consumer.deletes, read(&world)),
+        (puts, deletes, 2)
+    );
+    world.calm();
+    world.check_in_sync();
+}
+
+#[test]
+fn a_store_that_is_locked_is_told_when_it_is_unlocked() {
+    let mut world = world();
+    world.say("one", false);
+    world.settle();
+    let before = world.consumer.state.clone();
+    world.put("/a/1", "y");
+    world.delete(KeyRange::key("/b/1"));
+    pass(&mut world, LONG);
+    assert_eq!(world.consumer.state, before);
+    assert_eq!(world.mirror.cluster(), None, "no snapshot of it");
+    world.say("one", true);
+    world.settle();
+    world.check_in_sync();
+    assert_eq!(
+        world.consumer.statuses[1..],
+        [
+            Status::InSync,
+            Status::Unready(Unready::Locked),
+            Status::InSync
+        ]
+    );
+    // A value that does not read says nothing.
+    world.write(ready_key(), "?");
+    world.put("/a/1", "z");
+    world.settle();
+    world.check_in_sync();
+    // Gone is not ready.
+    world.delete(KeyRange::key(ready_key()));
+    world.delete(KeyRange::key("/a/1"));
+    world.calm();
+    let silent = Some(Status::Unready(Unready::Silent));
+    assert_eq!((held(&world).len(), world.consumer.status), (3, silent));
+}
+
+/// Who fills a locked store unlocks it last; each watch tells its own part, in no order.
+#[test]
+fn what_was_written_before_an_unlocking_is_told_with_it() {
+    let feeds = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [1, 0, 2]];
+    for order in feeds.map(|feeds| feeds.map(FeedId)) {
+        for is_anew in [false, true] {
+            let mut world = world();
+            let all = held(&world);
+            match is_anew {
+                true => world.replace(),
+                false => world.delete(KeyRange::prefix("/a/")),
+            }
+            world.say("one", false);
+            world.calm();
+            let is_whole = |world: &World| held(world) == all;
+            fill(&mut world);
+            world.say("one", true);
+            for feed in order {
+                world.bring_of(feed);
+                world.consume(usize::MAX);
+                assert!(is_whole(&world), "{order:?}: {:?}", held(&world));
+            }
+            while world.answer() {
+                world.consume(usize::MAX);
+                assert!(is_whole(&world), "{order:?}: {:?}", held(&world));
+            }
+            world.settle();
+            world.check_in_sync();
+        }
+    }
+}
+
+/// Nor is it in sync with less for who had no picture before.
+#[test]
+fn a_first_picture_has_what_was_written_before_the_store_was_ready() {
+    for says in [None, Some(false)] {
+        let mut world = World::gated();
+        if let Some(is_ready) = says {
+            world.say("one", is_ready);
+        }
+        world.settle();
+        fill(&mut world);
+        world.say("one", true);
+        for feed in (0..3).map(FeedId) {
+            world.bring_of(feed);
+            world.consume(usize::MAX);
+            let is_in_sync = world.consumer.status == Some(Status::InSync);
+            assert!(!is_in_sync || held(&world).len() == 4);
+        }
+        world.settle();
+        world.check_in_sync();
+    }
+}
+
+/// The same number, as an etcd has that begins anew with the same members and token.
+#[test]
+fn an_emptied_store_that_catches_up_is_read_anew_before_it_counts() {
+    for says in [None, Some("two")] {
+        let mut world = world();
+        for nth in 0..20 {
+            world.put("/b/1", &nth.to_string());
+        }
+        world.settle();
+        let before = world.consumer.state.clone();
+        world.core = Core::new(CoreConfig::default());
+        world.watches.clear();
+        // As far as what says that it is ready was read at; that is watched on, therefore.
+        if let Some(guid) = says {
+            world.say(guid, true);
+        }
+        for nth in 0..8 {
+            world.put("/c/1", &nth.to_string());
+        }
+        for feed in (0..3).map(FeedId) {
+            let lost = Err(Error::WatchLost("restarted".into()));
+            world.mirror.watched(world.now, feed, lost);
+        }
+        world.calm();
+        assert_eq!(
+            (&world.consumer.state, world.consumer.status),
+            (&before, Some(Status::Lost))
+        );
+        // As far as all that is known: lists lack what was known.
+        for nth in 0..40 {
+            world.put("/c/1", &nth.to_string());
+        }
+        world.calm();
+        let unready = says.map_or(Unready::Silent, |_| Unready::Other);
+        assert_eq!(
+            (&world.consumer.state, world.consumer.status),
+            (&before, Some(Status::Unready(unready)))
+        );
+    }
+}
+
+/// What `etcdctl del --prefix` does: all is gone at one revision, and each watch tells its own part.
+#[test]
+fn what_is_deleted_together_with_the_stores_word_is_told_in_no_order() {
+    for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]].map(|feeds| feeds.map(FeedId)) {
+        let mut world = world();
+        let before = world.consumer.state.clone();
+        world.delete(KeyRange::prefix("/"));
+        // Who fills it again changes nothing before the store says what it is.
+        world.put("/a/9", "new");
+        for feed in order {
+            world.bring_of(feed);
+            world.consume(usize::MAX);
+            assert_eq!(world.consumer.state, before, "{order:?}");
+        }
+        world.calm();
+        let silent = Some(Status::Unready(Unready::Silent));
+        assert_eq!(
+            (&world.consumer.state, world.consumer.status),
+            (&before, silent)
+        );
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+        assert_eq!(held(&world), ["/a/9"]);
+    }
+}
+
+#[test]
+fn a_lone_deletion_is_told_without_a_question() {
+    let mut world = world();
+    world.delete(KeyRange::key("/a/2"));
+    assert!(world.bring_of(FeedId(1)) && world.consume(usize::MAX));
+    assert_eq!(held(&world), ["/a/1", "/a/3", "/b/1"]);
+    assert!(world.asked.is_empty(), "{:?}", world.asked);
+    // The last of its range is told after one: it is what a store that was emptied looks like.
+    world.delete(KeyRange::key("/b/1"));
+    assert!(world.bring_of(FeedId(2)) && !world.consume(usize::MAX));
+    assert!(world.answer() && world.consume(usize::MAX));
+    assert_eq!(held(&world), ["/a/1", "/a/3"]);
+    world.settle();
+    world.check_in_sync();
+    assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);
+}
+
+/// However many ranges are emptied while the question is under way, its answer is waited for.
+#[test]
+fn a_question_is_not_asked_anew_before_it_is_answered() {
+    let mut world = world();
+    let lists = |world: &World| state(world, FeedId(0)).lists;
+    let before = lists(&world);
+    world.delete(KeyRange::prefix("/a/"));
+    assert!(world.bring_of(FeedId(1)));
+    world.ask();
+    for nth in 0..10 {
+        world.put("/b/1", &nth.to_string());
+        world.delete(KeyRange::key("/b/1"));
+        assert!(world.bring_of(FeedId(2)));
+    }
+    assert_eq!(lists(&world), before + 1);
+    // It is answered as of now, which is late enough; a stale answer is not.
+    world.core.set_faults(Faults {
+        stale_by: 1,
+        ..Faults::default()
+    });
+    assert!(world.answer() && !world.consume(usize::MAX));
+    world.calm();
+    world.check_in_sync();
+    assert_eq!(held(&world), Vec::<Bytes>::new());
+    assert!(lists(&world) > before + 1);
+}
+
+#[test]
+fn without_a_picture_an_empty_store_is_none() {
+    let mut world = World::gated();
+    pass(&mut world, LONG);
+    let silent = Status::Unready(Unready::Silent);
+    assert_eq!(world.consumer.statuses, [Status::Syncing, silent]);
+    world.put("/a/1", "x");
+    world.calm();
+    assert_eq!(world.consumer.status, Some(silent));
+    world.say("one", true);
+    world.settle();
+    world.check_in_sync();
+}
+
+#[derive(Debug, Clone)]
+enum Saying {
+    Says(bool),
+    Nothing,
+    Else(Action),
+}
+
+fn saying() -> impl Strategy<Value = Saying> {
+    prop_oneof![
+        2 => any::<bool>().prop_map(Saying::Says),
+        1 => Just(Saying::Nothing),
+        8 => action().prop_map(Saying::Else),
+    ]
+}
+
+/// What may happen to a store that nobody fills again, but for others' keys.
+fn emptied() -> impl Strategy<Value = Action> {
+    let harmless = |action: &Action| match action {
+        Action::Put(key, _) => key.starts_with("/c/"),
+        action => !matches!(action, Action::Faults(_, 1.., _)),
+    };
+    action().prop_filter("harmless", harmless)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// Whatever happened, once the store says that it is ready its consumer holds what it holds;
+    /// and it is told nothing between two words that it is not.
+    #[test]
+    fn every_gated_mirror_catches_up(
+        sayings in prop::collection::vec(saying(), 1..120),
+        restart in any::<bool>(),
+    ) {
+        let mut world = World::gated();
+        for saying in sayings {
+            let held = world.consumer.state.clone();
+            let was_held = world.mirror.is_held();
+            match saying {
+                Saying::Says(is_ready) => world.say("one", is_ready),
+                Saying::Nothing => world.delete(KeyRange::key(ready_key())),
+                Saying::Else(action) => world.act(action),
+            }
+            if was_held && world.mirror.is_held() {
+                prop_assert_eq!(&held, &world.consumer.state);
+            }
+        }
+        if restart {
+            world.restart();
+        }
+        world.core.set_faults(Faults::default());
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+    }
+
+    /// Whatever is late, lost or compacted, nothing that was deleted together with what the store
+    /// says of itself is told before it says so again.
+    #[test]
+    fn nothing_of_an_emptying_is_told(
+        actions in prop::collection::vec(emptied(), 1..80),
+        restart in any::<bool>(),
+    ) {
+        let mut world = world();
+        let before = world.consumer.state.clone();
+        world.delete(KeyRange::prefix("/"));
+        if restart {
+            world.restart();
+        }
+        for action in actions {
+            world.act(action);
+            let state = &world.consumer.state;
+            prop_assert!(state == &before || restart && world.consumer.deletes == 0);
+        }
+        world.calm();
+        prop_assert_eq!(&before, &world.consumer.state);
+        world.say("one", true);
+        world.calm();
+        world.check_in_sync();
+    }
+}

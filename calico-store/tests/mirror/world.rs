@@ -1,0 +1,301 @@
+//! A mirror beside its store and its consumer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::{ready_key, state};
+use calico_store::Error;
+use calico_store::limits::{PROBE_TIMEOUT, QUIET_MAX, RETRY_MAX};
+use calico_store::mirror::{Change, FeedId, Mirror, Output, Status, Update};
+use calico_store::{Delete, Op, Put, Txn};
+use calico_store::{KeyRange, KeyValue, Query, Revision};
+use etcd_lite::core::{Core, CoreConfig, Faults, WatchCursor, WatchPoll};
+
+const PREFIXES: [&str; 2] = ["/a/", "/b/"];
+
+/// A mirror beside its store and its consumer, in virtual time, without a network.
+pub(crate) struct World {
+    /// Makes its mirror.
+    make: fn([KeyRange; 2], u64) -> Mirror,
+    pub(crate) core: Core,
+    pub(crate) mirror: Mirror,
+    pub(crate) now: Duration,
+    /// Questions that the store has not answered, oldest first.
+    pub(crate) asked: VecDeque<Output>,
+    pub(crate) watches: BTreeMap<FeedId, WatchCursor>,
+    pub(crate) consumer: Consumer,
+    pub(crate) clusters: u64,
+    /// How often it was asked what is newer.
+    pub(crate) newer: usize,
+}
+
+/// What the consumer has made of the updates.
+#[derive(Default)]
+pub(crate) struct Consumer {
+    pub(crate) state: BTreeMap<Bytes, KeyValue>,
+    pub(crate) status: Option<Status>,
+    pub(crate) statuses: Vec<Status>,
+    pub(crate) deletes: usize,
+    pub(crate) puts: usize,
+    /// The newest state that was seen of each key, deleted ones too: history and revision.
+    pub(crate) newest: BTreeMap<Bytes, (Bytes, Revision)>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::of(Mirror::new)
+    }
+
+    /// One whose mirror obeys what the store says of itself; which says nothing yet.
+    pub(crate) fn gated() -> Self {
+        Self::of(Mirror::gated)
+    }
+
+    fn of(mirror: fn([KeyRange; 2], u64) -> Mirror) -> Self {
+        Self {
+            make: mirror,
+            core: Core::new(CoreConfig::default()),
+            mirror: mirror(PREFIXES.map(KeyRange::prefix), 7),
+            now: Duration::ZERO,
+            asked: VecDeque::new(),
+            watches: BTreeMap::new(),
+            consumer: Consumer::default(),
+            clusters: 1,
+            newer: 0,
+        }
+    }
+
+    /// The mirror's program is started anew, with what its consumer held in a snapshot.
+    pub(crate) fn restart(&mut self) {
+        let cluster = self.mirror.cluster().unwrap_or_default();
+        let items: Vec<_> = self.consumer.state.values().cloned().collect();
+        self.begin();
+        self.mirror
+            .restore(self.now, cluster, Duration::from_secs(5), items);
+    }
+
+    /// The same without a snapshot.
+    pub(crate) fn begin(&mut self) {
+        self.mirror = (self.make)(PREFIXES.map(KeyRange::prefix), 8);
+        self.consumer = Consumer::default();
+        self.watches.clear();
+        self.asked.clear();
+    }
+
+    pub(crate) fn put(&mut self, key: &str, value: &str) {
+        // The history's number leads, so that values tell which history they are of.
+        let value = format!("{:04}:{value}", self.core.header().cluster);
+        self.write(key.to_owned().into(), &value);
+    }
+
+    /// The store says this of itself: its `clusterGUID`, and whether it is ready.
+    pub(crate) fn say(&mut self, guid: &str, is_ready: bool) {
+        let text = format!(r#"{{"spec":{{"clusterGUID":"{guid}","datastoreReady":{is_ready}}}}}"#);
+        self.write(ready_key(), &text);
+    }
+
+    pub(crate) fn write(&mut self, key: Bytes, value: &str) {
+        let put = Op::Put(Put::new(key, value.to_owned()));
+        let _ = self.core.txn(&Txn {
+            then: vec![put],
+            ..Txn::default()
+        });
+    }
+
+    pub(crate) fn delete(&mut self, range: KeyRange) {
+        let delete = Op::Delete(Delete {
+            range,
+            previous: false,
+        });
+        let _ = self.core.txn(&Txn {
+            then: vec![delete],
+            ..Txn::default()
+        });
+    }
+
+    /// The mirror acts on what is due, and asks.
+    pub(crate) fn ask(&mut self) {
+        self.mirror.handle_timeout(self.now);
+        while let Some(output) = self.mirror.poll_output() {
+            match output {
+                Output::Cancel { feed } => {
+                    self.watches.remove(&feed);
+                    self.asked.retain(|asked| feed_of(asked) != feed);
+                }
+                output => self.asked.push_back(output),
+            }
+        }
+    }
+
+    /// The store answers the oldest question.
+    pub(crate) fn answer(&mut self) -> bool {
+        self.ask();
+        let Some(output) = self.asked.pop_front() else {
+            return false;
+        };
+        match output {
+            Output::List { feed, query } => {
+                self.newer += usize::from(query.bounds.is_any());
+                // Small pages, so that lists take several.
+                let page = self.core.range(&Query { limit: 2, ..query });
+                self.mirror.listed(self.now, feed, page);
+            }
+            Output::Watch { feed, request } => {
+                let watch = self.core.watch(request);
+                let header = watch.map(|watch| {
+                    self.watches.insert(feed, watch);
+                    self.core.header()
+                });
+                self.mirror.opened(self.now, feed, header);
+            }
+            Output::Probe { feed } => {
+                if let (true, Some(progress)) =
+                    (self.watches.contains_key(&feed), self.core.progress())
+                {
+                    self.mirror.watched(self.now, feed, Ok(progress));
+                }
+            }
+            Output::Cancel { .. } => unreachable!("carried out at once"),
+        }
+        true
+    }
+
+    /// Every watch brings what it has.
+    pub(crate) fn bring(&mut self) -> bool {
+        let mut brought = false;
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            brought |= self.bring_of(feed);
+        }
+        brought
+    }
+
+    /// One watch brings what it has.
+    pub(crate) fn bring_of(&mut self, feed: FeedId) -> bool {
+        self.ask();
+        let Some(watch) = self.watches.get_mut(&feed) else {
+            return false;
+        };
+        let batch = match self.core.poll_watch(watch) {
+            WatchPoll::Idle => return false,
+            WatchPoll::Events(batch) => Ok(batch),
+            WatchPoll::Ended(error) => {
+                self.watches.remove(&feed);
+                Err(error)
+            }
+        };
+        self.mirror.watched(self.now, feed, batch);
+        true
+    }
+
+    pub(crate) fn consume(&mut self, max: usize) -> bool {
+        self.ask();
+        let updates = self.mirror.take(self.now, max);
+        let any = !updates.is_empty();
+        for update in updates {
+            self.consumer.take(update);
+        }
+        any
+    }
+
+    /// Time passes until something is due.
+    pub(crate) fn pass(&mut self) {
+        if let Some(at) = self.mirror.poll_timeout(self.now) {
+            self.now = self.now.max(at);
+        }
+    }
+
+    /// Everything that can be done without time passing.
+    pub(crate) fn settle(&mut self) {
+        while self.answer() || self.bring() || self.consume(usize::MAX) {}
+    }
+
+    /// Lets it run without faults, as long as a mirror may take to come back.
+    pub(crate) fn calm(&mut self) {
+        self.core.set_faults(Faults::default());
+        let end = self.now + QUIET_MAX + PROBE_TIMEOUT + RETRY_MAX * 4;
+        while self.now < end {
+            self.settle();
+            self.pass();
+        }
+        self.settle();
+    }
+
+    /// The store is made anew, with some other content and a history of its own.
+    pub(crate) fn replace(&mut self) {
+        self.clusters += 1;
+        self.core = Core::new(CoreConfig {
+            cluster: self.clusters,
+            ..CoreConfig::default()
+        });
+        self.watches.clear();
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            self.mirror
+                .watched(self.now, feed, Err(Error::WatchLost("restarted".into())));
+        }
+    }
+
+    pub(crate) fn check_in_sync(&self) {
+        assert_eq!(self.consumer.status, Some(Status::InSync));
+        for feed in (0..self.mirror.feeds()).map(FeedId) {
+            assert_eq!(state(self, feed).keys, self.mirror.count(feed));
+        }
+        let listing = self.core.range(&Query::new(KeyRange::prefix("/"))).unwrap();
+        let mirrored = listing.items.iter().filter(|item| {
+            let mut prefixes = PREFIXES.iter();
+            let is_gates = self.mirror.is_gated() && item.key == ready_key();
+            is_gates || prefixes.any(|prefix| item.key.starts_with(prefix.as_bytes()))
+        });
+        assert!(
+            self.consumer.state.values().eq(mirrored),
+            "{:?}\n{listing:?}",
+            self.consumer.state
+        );
+        let told = self.consumer.state.values().map(|item| item.mod_revision);
+        let newest = told.max().unwrap_or_default();
+        let revision = self.mirror.revision().expect("it was told all");
+        assert!((newest..=listing.header.revision).contains(&revision));
+    }
+}
+
+fn feed_of(output: &Output) -> FeedId {
+    match output {
+        Output::List { feed, .. }
+        | Output::Watch { feed, .. }
+        | Output::Probe { feed }
+        | Output::Cancel { feed } => *feed,
+    }
+}
+
+impl Consumer {
+    fn take(&mut self, update: Update) {
+        match update {
+            Update::Status(status) => {
+                assert_ne!(self.status, Some(status), "told twice");
+                self.status = Some(status);
+                self.statuses.push(status);
+            }
+            Update::Change(Change::Put(item)) => {
+                assert_ne!(self.status, None, "a change before the first status");
+                let newest = self.newest.entry(item.key.clone()).or_default();
+                let seen = (
+                    item.value.slice(..4.min(item.value.len())),
+                    item.mod_revision,
+                );
+                let tells_history = item.key != ready_key();
+                assert!(seen >= *newest || !tells_history, "back in time: {item:?}");
+                *newest = seen;
+                self.puts += 1;
+                self.state.insert(item.key.clone(), item);
+            }
+            Update::Change(Change::Delete(key)) => {
+                self.deletes += 1;
+                assert!(
+                    self.state.remove(&key).is_some(),
+                    "deleted what it never had: {key:?}"
+                );
+            }
+        }
+    }
+}

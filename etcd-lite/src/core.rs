@@ -1,0 +1,190 @@
+//! A small store with a history: keys, revisions, leases and watches, without I/O or a clock.
+//!
+//! Every key has its versions, every revision its events. A read looks at one revision; a watch is
+//! a cursor over the events, so that a slow reader costs nothing but its place, and one that falls
+//! behind the compaction is told so. Time comes from the caller, as a length since an origin that
+//! the caller owns.
+
+mod apply;
+mod check;
+mod compact;
+mod history;
+mod journal;
+mod lease;
+mod read;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::limits;
+use calico_store::Error;
+use calico_store::{Event, Header, Revision};
+
+use history::History;
+use lease::Leases;
+pub use watch::{WatchCursor, WatchPoll};
+
+/// A store in memory, as a plain value.
+#[derive(Debug)]
+pub struct Core {
+    config: CoreConfig,
+    /// Faults that a simulation has switched on.
+    faults: Faults,
+    /// The last revision that happened.
+    revision: Revision,
+    /// Everything before it is forgotten.
+    compacted: Revision,
+    /// Every key that has a version in the history.
+    keys: BTreeMap<Bytes, History>,
+    /// The events of every revision from `compacted` on, in order.
+    log: VecDeque<Entry>,
+    leases: Leases,
+    /// Octets of all keys and values in the history.
+    octets: usize,
+    /// Octets of the events that the log holds.
+    log_octets: usize,
+    /// Counts the times that all watches were lost.
+    watch_epoch: u64,
+    /// What happened, as octets, where somebody keeps them.
+    journal: Option<Vec<u8>>,
+}
+
+/// What a core may use, and which history it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoreConfig {
+    /// Identifies the history: another number for every store that begins empty.
+    pub cluster: u64,
+    /// Revisions of history to keep; older ones are compacted by itself.
+    pub history_revisions_max: usize,
+    /// Octets of history to keep.
+    pub history_octets_max: usize,
+    /// Octets to hold in all; writes beyond are refused.
+    pub octets_max: usize,
+}
+
+impl Default for CoreConfig {
+    fn default() -> Self {
+        Self {
+            cluster: 1,
+            history_revisions_max: limits::HISTORY_REVISIONS_MAX,
+            history_octets_max: limits::HISTORY_OCTETS_MAX,
+            octets_max: limits::CORE_OCTETS_MAX,
+        }
+    }
+}
+
+/// Ways to misbehave, for simulations and tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Nothing is answered, and all watches are lost.
+    pub unavailable: bool,
+    /// Reads and watches see the state so many revisions ago, like a member or proxy that lags.
+    pub stale_by: i64,
+    /// Watches stay open but bring nothing, not even signs of life.
+    pub watches_silent: bool,
+}
+
+/// What happened at a revision.
+#[derive(Debug)]
+struct Entry {
+    revision: Revision,
+    events: Vec<Event>,
+}
+
+impl Core {
+    /// An empty store.
+    pub fn new(config: CoreConfig) -> Self {
+        Self {
+            config,
+            faults: Faults::default(),
+            // As etcd: an empty store is at revision 1, the first write makes 2.
+            revision: Revision(1),
+            compacted: Revision::ZERO,
+            keys: BTreeMap::new(),
+            log: VecDeque::new(),
+            leases: Leases::new(config.cluster),
+            octets: 0,
+            log_octets: 0,
+            watch_epoch: 0,
+            journal: None,
+        }
+    }
+
+    /// What the store says of itself.
+    pub const fn header(&self) -> Header {
+        Header {
+            cluster: self.config.cluster,
+            revision: self.visible(),
+        }
+    }
+
+    /// Octets of all keys and values, history included.
+    pub const fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// Octets of keys and values that the history's events hold on to.
+    pub const fn log_octets(&self) -> usize {
+        self.log_octets
+    }
+
+    /// Switches faults on or off.
+    pub const fn set_faults(&mut self, faults: Faults) {
+        if faults.unavailable {
+            self.lose_watches();
+        }
+        self.faults = faults;
+    }
+
+    /// The faults that are on.
+    pub const fn faults(&self) -> Faults {
+        self.faults
+    }
+
+    /// Ends every watch that there is.
+    pub const fn lose_watches(&mut self) {
+        self.watch_epoch += 1;
+    }
+
+    /// The revision that readers see: behind the true one while answers are stale.
+    const fn visible(&self) -> Revision {
+        let visible = self.revision.0.saturating_sub(self.faults.stale_by);
+        if visible < self.compacted.0 {
+            self.compacted
+        } else {
+            Revision(visible)
+        }
+    }
+
+    fn answering(&self) -> Result<(), Error> {
+        if self.faults.unavailable {
+            return Err(Error::Unavailable("it does not answer".into()));
+        }
+        Ok(())
+    }
+}
+
+/// What must change for a watch to have something new to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    revision: Revision,
+    compacted: Revision,
+    watch_epoch: u64,
+    faults: Faults,
+}
+
+impl Core {
+    /// Differs from the one before whenever a watch may have something new to say.
+    pub const fn stamp(&self) -> Stamp {
+        Stamp {
+            revision: self.revision,
+            compacted: self.compacted,
+            watch_epoch: self.watch_epoch,
+            faults: self.faults,
+        }
+    }
+}

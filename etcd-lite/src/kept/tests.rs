@@ -1,0 +1,311 @@
+use std::fs;
+
+use std::time::Duration;
+
+use super::*;
+use crate::core::WatchPoll;
+use crate::local::Local;
+use calico_store::{Delete, Op, Put, Txn};
+use calico_store::{Event, KeyRange, KeyValue, LeaseId, Query, Revision};
+use calico_store::{Store, WatchRequest};
+
+const NOW: Duration = Duration::ZERO;
+
+/// Everything that a client can see of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Picture {
+    cluster: u64,
+    revision: Revision,
+    /// What each revision that can be read holds.
+    past: Vec<(Revision, Vec<KeyValue>)>,
+    events: Vec<Event>,
+    leases: Vec<(LeaseId, i64, Vec<Bytes>)>,
+    octets: usize,
+}
+
+fn picture(core: &Core) -> Picture {
+    let header = core.header();
+    let all = Query::new(KeyRange::all());
+    let past = (1..=header.revision.0).filter_map(|at| {
+        let at = Revision(at);
+        let query = Query {
+            at: Some(at),
+            ..all.clone()
+        };
+        Some((at, core.range(&query).ok()?.items))
+    });
+    let past: Vec<_> = past.collect();
+    let mut watch = core
+        .watch(WatchRequest::from(KeyRange::all(), past[0].0))
+        .unwrap();
+    let mut events = Vec::new();
+    while let WatchPoll::Events(batch) = core.poll_watch(&mut watch) {
+        events.extend(batch.events);
+    }
+    let lease = |id| {
+        let state = core.lease_state(NOW, id).unwrap();
+        (id, state.granted_s, state.keys)
+    };
+    Picture {
+        cluster: header.cluster,
+        revision: header.revision,
+        past,
+        events,
+        leases: core.leases().into_iter().map(lease).collect(),
+        octets: core.octets(),
+    }
+}
+
+fn put(core: &mut Core, key: &str, value: &str, lease: LeaseId) {
+    let put = Put {
+        lease: Some(lease),
+        ..Put::new(key.to_owned(), value.to_owned())
+    };
+    txn(core, vec![Op::Put(put)]);
+}
+
+fn txn(core: &mut Core, then: Vec<Op>) {
+    core.txn(&Txn {
+        then,
+        ..Txn::default()
+    })
+    .unwrap();
+}
+
+fn grant(core: &mut Core, id: LeaseId, ttl_s: i64) {
+    core.lease_grant(NOW, id, ttl_s).unwrap();
+}
+
+fn delete(range: KeyRange) -> Op {
+    Op::Delete(Delete {
+        range,
+        previous: false,
+    })
+}
+
+/// One thing after the other that can happen to a store.
+fn story() -> Vec<fn(&mut Core)> {
+    fn leases(core: &Core) -> Vec<LeaseId> {
+        core.leases()
+    }
+    vec![
+        |core| put(core, "a", "1", LeaseId::NONE),
+        |core| grant(core, LeaseId::NONE, 60),
+        |core| put(core, "b", "leased", leases(core)[0]),
+        |core| put(core, "a", "2", LeaseId::NONE),
+        |core| {
+            let puts = ["c", "d", "e"].map(|key| Op::Put(Put::new(key, "")));
+            txn(core, puts.into());
+        },
+        |core| txn(core, vec![delete(KeyRange::prefix("d"))]),
+        |core| grant(core, LeaseId(77), 600),
+        |core| put(core, "c", "moves", LeaseId(77)),
+        |core| put(core, "b", "moves", LeaseId(77)),
+        |core| {
+            core.compact(Revision(core.header().revision.0 - 2))
+                .unwrap()
+        },
+        |core| put(core, "d", "again", LeaseId::NONE),
+        |core| core.lease_revoke(leases(core)[1]).unwrap(),
+        |core| core.expire(Duration::from_secs(1000)),
+        |core| put(core, "f", "last", LeaseId::NONE),
+        |core| core.compact(core.header().revision).unwrap(),
+        |core| put(core, "a", "end", LeaseId::NONE),
+    ]
+}
+
+const CONFIG: CoreConfig = CoreConfig {
+    cluster: 4711,
+    history_revisions_max: 1000,
+    history_octets_max: 1 << 20,
+    octets_max: 1 << 20,
+};
+
+/// Another history, for a store that begins anew.
+const OTHER: CoreConfig = CoreConfig {
+    cluster: 9,
+    ..CONFIG
+};
+
+fn open(path: &Path) -> Result<Core, String> {
+    let opened = Kept::open(path, OTHER);
+    opened
+        .map(|(_, core)| core)
+        .map_err(|error| error.to_string())
+}
+
+/// Plays the story into a file; tells what there was to see at each length of it.
+fn played(path: &Path) -> Vec<(u64, Picture)> {
+    let (mut kept, mut core) = Kept::open(path, CONFIG).unwrap();
+    let mut seen = vec![(kept.length, picture(&core))];
+    for happens in story() {
+        happens(&mut core);
+        kept.append(&core.take_journal()).unwrap();
+        seen.push((kept.length, picture(&core)));
+    }
+    seen
+}
+
+#[test]
+fn after_everything_that_can_happen_it_is_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    for stop in 1..=story().len() {
+        let path = directory.path().join(stop.to_string());
+        let (mut kept, mut core) = Kept::open(&path, CONFIG).unwrap();
+        for happens in &story()[..stop] {
+            happens(&mut core);
+        }
+        kept.append(&core.take_journal()).unwrap();
+        drop(kept);
+        assert_eq!(
+            picture(&open(&path).unwrap()),
+            picture(&core),
+            "after {stop}"
+        );
+
+        // Written anew it holds the same; what was before the oldest event of a compacted revision
+        // is not told any more.
+        let (mut kept, mut back) = Kept::open(&path, OTHER).unwrap();
+        kept.rewrite(&back.base(64)).unwrap();
+        drop(kept);
+        let mut wanted = picture(&back);
+        let oldest = wanted.past[0].0;
+        for event in &mut wanted.events {
+            if event.item.mod_revision == oldest {
+                event.previous = None;
+            }
+        }
+        assert_eq!(picture(&open(&path).unwrap()), wanted, "anew after {stop}");
+        // And goes on as it would have.
+        let (mut kept, mut again) = Kept::open(&path, OTHER).unwrap();
+        for happens in &story()[stop..] {
+            happens(&mut again);
+            happens(&mut back);
+        }
+        kept.append(&again.take_journal()).unwrap();
+        drop(kept);
+        let (again, back) = (picture(&open(&path).unwrap()), picture(&back));
+        assert_eq!((again.past, again.leases), (back.past, back.leases));
+    }
+}
+
+#[test]
+fn cut_at_any_octet_it_is_as_it_was_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let seen = played(&path);
+    let whole = fs::read(&path).unwrap();
+    let begun = seen[0].0;
+    for length in 0..=whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let length = length as u64;
+        let opened = open(&path);
+        if length < HEAD as u64 {
+            assert_eq!(
+                opened.unwrap().header().cluster,
+                OTHER.cluster,
+                "it begins anew"
+            );
+            continue;
+        }
+        if length < begun {
+            assert!(
+                opened.unwrap_err().contains("begun with"),
+                "cut at {length}"
+            );
+            continue;
+        }
+        let then = seen.iter().rfind(|(end, _)| *end <= length).unwrap();
+        assert_eq!(picture(&opened.unwrap()), then.1, "cut at {length}");
+        assert_eq!(
+            fs::metadata(&path).unwrap().len(),
+            then.0,
+            "the rest is dropped"
+        );
+        // What happens next is kept.
+        let (mut kept, mut core) = Kept::open(&path, OTHER).unwrap();
+        put(&mut core, "next", "x", LeaseId::NONE);
+        kept.append(&core.take_journal()).unwrap();
+        drop(kept);
+        assert_eq!(picture(&open(&path).unwrap()), picture(&core));
+    }
+}
+
+#[test]
+fn changed_at_any_octet_it_is_an_error_with_its_place_or_a_torn_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let seen = played(&path);
+    let whole = fs::read(&path).unwrap();
+    let last = seen[seen.len() - 2].0;
+    for at in 0..whole.len() {
+        let mut octets = whole.clone();
+        octets[at] ^= 0x20;
+        fs::write(&path, &octets).unwrap();
+        match open(&path) {
+            Ok(core) => {
+                assert!(at as u64 >= last, "not noticed at {at}");
+                assert_eq!(picture(&core), seen[seen.len() - 2].1);
+            }
+            Err(error) => {
+                let place = format!("{}: octet ", path.display());
+                assert!(error.starts_with(&place), "{error}");
+            }
+        }
+    }
+    fs::write(&path, [&whole[..], &[0; 100]].concat()).unwrap();
+    assert_eq!(picture(&open(&path).unwrap()), seen[seen.len() - 1].1);
+    fs::write(&path, "# something else\n".repeat(10)).unwrap();
+    assert!(
+        open(&path)
+            .unwrap_err()
+            .contains("octet 0: not the file of a store")
+    );
+}
+
+#[test]
+fn one_store_has_it_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let first = Kept::open(&path, CONFIG).unwrap();
+    assert!(open(&path).unwrap_err().contains("another store"));
+    drop(first);
+    open(&path).unwrap();
+}
+
+#[tokio::test]
+async fn it_does_not_grow_beyond_twice_what_it_holds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let config = CoreConfig {
+        history_octets_max: 1 << 20,
+        octets_max: 1 << 26,
+        ..CONFIG
+    };
+    let (kept, core) = Kept::open(&path, config).unwrap();
+    let (store, _failure) = Local::spawn_kept(core, Some(kept));
+    let value = Bytes::from(vec![b'x'; 100_000]);
+    for nth in 0..300 {
+        let key = format!("{}", nth % 3);
+        store
+            .put(key.into(), value.clone(), LeaseId::NONE)
+            .await
+            .unwrap();
+        // Two thirds of the history may be left after a compaction, and the slack.
+        let length = fs::metadata(&path).unwrap().len();
+        assert!(
+            length < 2 * (2 << 20) + KEPT_SLACK_OCTETS + (1 << 20),
+            "{length} octets after {nth}"
+        );
+    }
+    let seen = store.call(|core, _| picture(core)).await.unwrap();
+    drop(store);
+    let core = loop {
+        // The task that had it ends by itself.
+        match open(&path) {
+            Err(error) if error.contains("another store") => tokio::task::yield_now().await,
+            opened => break opened.unwrap(),
+        }
+    };
+    assert_eq!(picture(&core).past, seen.past);
+}

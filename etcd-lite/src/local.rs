@@ -1,0 +1,251 @@
+//! A core with an owner: one task holds it, everybody else sends it work.
+
+use std::time::Duration;
+
+use futures_util::stream;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::core::{Core, CoreConfig, WatchCursor, WatchPoll};
+use crate::kept::{Kept, KeptError};
+use crate::limits::{KEPT_PIECE_OCTETS, MAILBOX_COMMANDS_MAX};
+use calico_store::Error;
+use calico_store::{Answer, Store, Watch, WatchRequest};
+use calico_store::{Batch, Lease, LeaseId, LeaseState, Listing, Query, Revision};
+use calico_store::{Txn, TxnReply};
+
+/// Work for the owner: what to do with the core, given the time since the core was made; then, when
+/// it is safe to, telling the one who asked.
+type Command = Box<dyn FnOnce(&mut Core, Duration) -> Telling + Send>;
+
+type Telling = Box<dyn FnOnce() + Send>;
+
+/// A handle to a core that a task owns. Cheap to clone; the task ends with the last handle.
+#[derive(Debug, Clone)]
+pub struct Local {
+    mailbox: mpsc::Sender<Command>,
+    /// Counts what may have given watches something to say.
+    changes: watch::Receiver<u64>,
+}
+
+impl Local {
+    /// Gives a core to a new task. Must be called within a tokio runtime.
+    pub fn spawn(core: Core) -> Self {
+        Self::spawn_kept(core, None).0
+    }
+
+    /// Gives a core to a new task that writes all that happens into a file before anybody is told
+    /// of it. Where that fails the store stops, and says why.
+    pub(crate) fn spawn_kept(
+        core: Core,
+        kept: Option<Kept>,
+    ) -> (Self, oneshot::Receiver<KeptError>) {
+        let (mailbox, commands) = mpsc::channel(MAILBOX_COMMANDS_MAX);
+        let (changed, changes) = watch::channel(0);
+        let (failed, failure) = oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(error) = own(core, kept, commands, changed).await {
+                // Nobody waits for it: the store has stopped all the same.
+                let _ = failed.send(error);
+            }
+        });
+        (Self { mailbox, changes }, failure)
+    }
+
+    /// An empty store with default limits.
+    pub fn empty() -> Self {
+        Self::spawn(Core::new(CoreConfig::default()))
+    }
+
+    /// Does something with the core, as one step, and answers with the result. The work gets the
+    /// time since the core was handed over.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Core, Duration) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let gone = || Error::Unavailable("the store has stopped".into());
+        let (reply, answer) = oneshot::channel();
+        let command: Command = Box::new(move |core, now| {
+            let done = work(core, now);
+            Box::new(move || {
+                // Nobody waits for the answer any more: the work is done all the same.
+                let _ = reply.send(done);
+            })
+        });
+        self.mailbox.send(command).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+
+    async fn try_call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Core, Duration) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.call(work).await?
+    }
+
+    /// Wakes whoever polls cursors of this core.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+async fn own(
+    mut core: Core,
+    mut kept: Option<Kept>,
+    mut commands: mpsc::Receiver<Command>,
+    changed: watch::Sender<u64>,
+) -> Result<(), KeptError> {
+    let origin = Instant::now();
+    let mut told = core.stamp();
+    let mut to_tell: Vec<Telling> = Vec::new();
+    loop {
+        let expiry = core.next_expiry().map(|ends| origin + ends);
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => to_tell.push(command(&mut core, origin.elapsed())),
+                None => return Ok(()),
+            },
+            () = wait_until(expiry) => core.expire(origin.elapsed()),
+        }
+        if let Some(open) = kept.take() {
+            // What waits already shares the way to the disk.
+            while to_tell.len() < MAILBOX_COMMANDS_MAX
+                && let Ok(command) = commands.try_recv()
+            {
+                to_tell.push(command(&mut core, origin.elapsed()));
+            }
+            kept = Some(keep(open, &mut core).await?);
+        }
+        to_tell.drain(..).for_each(|tell| tell());
+        let stamp = core.stamp();
+        if stamp != told {
+            told = stamp;
+            changed.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+/// Writes down what has happened.
+async fn keep(mut kept: Kept, core: &mut Core) -> Result<Kept, KeptError> {
+    let records = core.take_journal();
+    if records.is_empty() {
+        return Ok(kept);
+    }
+    let base = kept.is_wasteful().then(|| core.base(KEPT_PIECE_OCTETS));
+    let written = tokio::task::spawn_blocking(move || {
+        match base {
+            Some(base) => kept.rewrite(&base)?,
+            None => kept.append(&records)?,
+        }
+        Ok(kept)
+    });
+    match written.await {
+        Ok(written) => written,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the stream of a watch holds.
+struct LocalWatch {
+    store: Local,
+    cursor: Option<WatchCursor>,
+    changes: watch::Receiver<u64>,
+    probes: mpsc::Receiver<()>,
+}
+
+impl LocalWatch {
+    async fn next(&mut self) -> Option<Result<Batch, Error>> {
+        loop {
+            self.changes.mark_unchanged();
+            match self.poll().await {
+                Ok(WatchPoll::Events(batch)) => return Some(Ok(batch)),
+                Ok(WatchPoll::Idle) => {}
+                Ok(WatchPoll::Ended(error)) | Err(error) => {
+                    self.cursor = None;
+                    return Some(Err(error));
+                }
+            }
+            self.cursor.as_ref()?;
+            tokio::select! {
+                changed = self.changes.changed() => changed.ok()?,
+                Some(()) = self.probes.recv() => {
+                    if let Ok(Some(progress)) = self.store.call(|core, _| core.progress()).await {
+                        return Some(Ok(progress));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn poll(&mut self) -> Result<WatchPoll, Error> {
+        let Some(mut cursor) = self.cursor.take() else {
+            return Ok(WatchPoll::Idle);
+        };
+        let (poll, cursor) = self
+            .store
+            .call(move |core, _| {
+                let poll = core.poll_watch(&mut cursor);
+                (poll, cursor)
+            })
+            .await?;
+        self.cursor = Some(cursor);
+        Ok(poll)
+    }
+}
+
+impl Store for Local {
+    fn range(&self, query: Query) -> Answer<'_, Listing> {
+        Box::pin(self.try_call(move |core, _| core.range(&query)))
+    }
+
+    fn txn(&self, txn: Txn) -> Answer<'_, TxnReply> {
+        Box::pin(self.try_call(move |core, _| core.txn(&txn)))
+    }
+
+    fn watch(&self, request: WatchRequest) -> Answer<'_, Watch> {
+        Box::pin(async move {
+            let changes = self.changes();
+            let begin = move |core: &mut Core, _| Ok((core.watch(request)?, core.header()));
+            let (cursor, header) = self.try_call(begin).await?;
+            let (probe, probes) = mpsc::channel(1);
+            let state = LocalWatch {
+                store: self.clone(),
+                cursor: Some(cursor),
+                changes,
+                probes,
+            };
+            let batches = stream::unfold(state, |mut state| async move {
+                let batch = state.next().await?;
+                Some((batch, state))
+            });
+            Ok(Watch::new(header, Box::pin(batches), probe))
+        })
+    }
+
+    fn compact(&self, at: Revision) -> Answer<'_, ()> {
+        Box::pin(self.try_call(move |core, _| core.compact(at)))
+    }
+
+    fn lease_grant(&self, ttl_s: i64) -> Answer<'_, Lease> {
+        Box::pin(self.try_call(move |core, now| core.lease_grant(now, LeaseId::NONE, ttl_s)))
+    }
+
+    fn lease_keep_alive(&self, id: LeaseId) -> Answer<'_, i64> {
+        Box::pin(self.try_call(move |core, now| core.lease_keep_alive(now, id)))
+    }
+
+    fn lease_revoke(&self, id: LeaseId) -> Answer<'_, ()> {
+        Box::pin(self.try_call(move |core, _| core.lease_revoke(id)))
+    }
+
+    fn lease_state(&self, id: LeaseId) -> Answer<'_, LeaseState> {
+        Box::pin(self.try_call(move |core, now| core.lease_state(now, id)))
+    }
+}

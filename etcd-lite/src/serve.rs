@@ -1,0 +1,206 @@
+//! A core behind the etcd v3 API: KV, Watch, Lease, and as much of Cluster and Maintenance as
+//! tools ask for. One member, in memory or with a file that keeps it, without authentication: meant
+//! for loopback.
+
+mod kv;
+mod lease;
+mod maintenance;
+mod watch;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use etcd_client::proto::{
+    PbClusterServer, PbKvServer, PbLeaseServer, PbMaintenanceServer, PbWatchServer,
+};
+use futures_util::stream::{SelectAll, select_all};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch as signal};
+use tonic::transport::Server as Transport;
+use tonic::transport::server::TcpIncoming;
+use tracing::info;
+
+use crate::core::{Core, CoreConfig};
+use crate::kept::{Kept, KeptError};
+use crate::limits::{CLIENT_STREAMS_MAX, SHUTDOWN_MAX};
+use crate::local::Local;
+use calico_manifests::{ManifestError, Manifests};
+use calico_store::limits::{PING_INTERVAL, PING_TIMEOUT, REQUEST_OCTETS_MAX};
+
+/// What to serve, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServeConfig {
+    /// The addresses to listen on; port 0 takes any free one.
+    pub listen: Vec<SocketAddr>,
+    /// A directory of resources in YAML that the store holds, followed as it changes.
+    pub manifests: Option<PathBuf>,
+    /// A file that keeps the store over a restart.
+    pub data: Option<PathBuf>,
+}
+
+/// Why the store cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// No address was given.
+    #[error("no address to listen on was given")]
+    NoAddress,
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The manifests cannot be read at the start.
+    #[error(transparent)]
+    Manifests(#[from] ManifestError),
+    /// There is no randomness to be had.
+    #[error("cannot read /dev/urandom: {0}")]
+    Random(io::Error),
+    /// The file that keeps the store.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// Serving failed.
+    #[error("serving failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// A store that listens, and answers once it is run.
+pub struct Server {
+    store: Local,
+    incoming: SelectAll<TcpIncoming>,
+    addresses: Vec<SocketAddr>,
+    manifests: Option<Manifests>,
+    failure: oneshot::Receiver<KeptError>,
+}
+
+/// Serves a store until the future is done; watches are then ended and connections closed.
+pub async fn run(
+    config: ServeConfig,
+    until: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    Server::bind(config).await?.run(until).await
+}
+
+impl Server {
+    /// A store that listens: as its file holds it, or empty; filled from the manifests if there are
+    /// any.
+    pub async fn bind(config: ServeConfig) -> Result<Self, ServeError> {
+        let octets = calico_store::random::octets().map_err(ServeError::Random)?;
+        let cluster = u64::from_le_bytes(octets) | 1; // never 0, which is no history
+        let core_config = CoreConfig {
+            cluster,
+            ..CoreConfig::default()
+        };
+        let Some(data) = &config.data else {
+            return Self::bind_kept(Core::new(core_config), None, config).await;
+        };
+        let (kept, core) = Kept::open(data, core_config)?;
+        Self::bind_kept(core, Some(kept), config).await
+    }
+
+    /// A given store that listens.
+    pub async fn bind_core(core: Core, config: ServeConfig) -> Result<Self, ServeError> {
+        Self::bind_kept(core, None, config).await
+    }
+
+    async fn bind_kept(
+        core: Core,
+        kept: Option<Kept>,
+        config: ServeConfig,
+    ) -> Result<Self, ServeError> {
+        if config.listen.is_empty() {
+            return Err(ServeError::NoAddress);
+        }
+        let mut addresses = Vec::new();
+        let mut listeners = Vec::new();
+        for address in config.listen {
+            let failed = |source| ServeError::Listen { address, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            addresses.push(listener.local_addr().map_err(failed)?);
+            listeners.push(TcpIncoming::from(listener).with_nodelay(Some(true)));
+        }
+        let (store, failure) = Local::spawn_kept(core, kept);
+        let manifests = match config.manifests {
+            Some(directory) => Some(Manifests::load(directory, store.clone()).await?),
+            None => None,
+        };
+        Ok(Self {
+            store,
+            incoming: select_all(listeners),
+            addresses,
+            manifests,
+            failure,
+        })
+    }
+
+    /// The addresses that it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> Local {
+        self.store.clone()
+    }
+
+    /// Answers until the future is done; watches are then ended and connections closed.
+    pub async fn run(self, until: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+        let (stop, stopping) = signal::channel(false);
+        let store = self.store.clone();
+        let message_max = REQUEST_OCTETS_MAX + 512 * 1024;
+        let router = Transport::builder()
+            .http2_keepalive_interval(Some(PING_INTERVAL))
+            .http2_keepalive_timeout(Some(PING_TIMEOUT))
+            .max_concurrent_streams(Some(CLIENT_STREAMS_MAX))
+            .add_service(
+                PbKvServer::new(kv::Kv(store.clone())).max_decoding_message_size(message_max),
+            )
+            .add_service(PbWatchServer::new(watch::Watches::new(
+                store.clone(),
+                stopping.clone(),
+            )))
+            .add_service(PbLeaseServer::new(lease::Leases::new(
+                store.clone(),
+                stopping.clone(),
+            )))
+            .add_service(PbClusterServer::new(maintenance::Cluster::new(
+                store.clone(),
+                &self.addresses,
+            )))
+            .add_service(PbMaintenanceServer::new(maintenance::Maintenance(store)));
+        for address in &self.addresses {
+            info!(%address, "the store is served");
+        }
+        let follow = async {
+            match self.manifests {
+                Some(manifests) => manifests.follow().await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = stopped(stopping);
+        let served = router.serve_with_incoming_shutdown(self.incoming, ended);
+        tokio::pin!(served, until, follow);
+        tokio::select! {
+            result = &mut served => return Ok(result?),
+            () = &mut until => {}
+            () = &mut follow => {}
+            Ok(error) = self.failure => return Err(error.into()),
+        }
+        let _ = stop.send(true);
+        match tokio::time::timeout(SHUTDOWN_MAX, served).await {
+            Ok(result) => Ok(result?),
+            // Clients that do not let go are left.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Waits for the word to stop.
+async fn stopped(mut stopping: signal::Receiver<bool>) {
+    // An error: whoever says so is gone, which is the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}

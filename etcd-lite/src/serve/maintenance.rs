@@ -1,0 +1,185 @@
+//! The Cluster and Maintenance services, as far as they mean something for one member in memory.
+
+use std::net::SocketAddr;
+
+use etcd_client::proto::{
+    PbAlarmRequest, PbAlarmResponse, PbClusterService, PbDefragmentRequest, PbDefragmentResponse,
+    PbDowngradeRequest, PbDowngradeResponse, PbHashKvRequest, PbHashKvResponse, PbHashRequest,
+    PbHashResponse, PbMaintenanceService, PbMember, PbMemberAddRequest, PbMemberAddResponse,
+    PbMemberListRequest, PbMemberListResponse, PbMemberPromoteRequest, PbMemberPromoteResponse,
+    PbMemberRemoveRequest, PbMemberRemoveResponse, PbMemberUpdateRequest, PbMemberUpdateResponse,
+    PbMoveLeaderRequest, PbMoveLeaderResponse, PbSnapshotRequest, PbSnapshotResponse,
+    PbStatusRequest, PbStatusResponse,
+};
+use futures_util::stream::BoxStream;
+use tonic::{Request, Response, Status};
+
+use crate::local::Local;
+use calico_store::Header;
+use calico_store::wire::status::status_out;
+use calico_store::wire::{MEMBER, header_out};
+
+/// The level of the API that is served.
+const VERSION: &str = concat!("3.4.0+cambric.", env!("CARGO_PKG_VERSION"));
+
+/// The Maintenance service over a core.
+pub(super) struct Maintenance(pub(super) Local);
+
+/// The Cluster service over a core.
+pub(super) struct Cluster {
+    store: Local,
+    urls: Vec<String>,
+}
+
+impl Cluster {
+    pub(super) fn new(store: Local, addresses: &[SocketAddr]) -> Self {
+        Self {
+            store,
+            urls: addresses
+                .iter()
+                .map(|address| format!("http://{address}"))
+                .collect(),
+        }
+    }
+}
+
+async fn header(store: &Local) -> Result<Header, Status> {
+    store
+        .call(|core, _| core.header())
+        .await
+        .map_err(|error| status_out(&error))
+}
+
+fn single<T>() -> Result<T, Status> {
+    Err(Status::unimplemented("the store has one member, in memory"))
+}
+
+#[tonic::async_trait]
+impl PbClusterService for Cluster {
+    async fn member_list(
+        &self,
+        _: Request<PbMemberListRequest>,
+    ) -> Result<Response<PbMemberListResponse>, Status> {
+        let member = PbMember {
+            id: MEMBER,
+            name: "cambric".into(),
+            peer_ur_ls: Vec::new(),
+            client_ur_ls: self.urls.clone(),
+            is_learner: false,
+        };
+        let header = header_out(header(&self.store).await?);
+        Ok(Response::new(PbMemberListResponse {
+            header: Some(header),
+            members: vec![member],
+        }))
+    }
+
+    async fn member_add(
+        &self,
+        _: Request<PbMemberAddRequest>,
+    ) -> Result<Response<PbMemberAddResponse>, Status> {
+        single()
+    }
+
+    async fn member_remove(
+        &self,
+        _: Request<PbMemberRemoveRequest>,
+    ) -> Result<Response<PbMemberRemoveResponse>, Status> {
+        single()
+    }
+
+    async fn member_update(
+        &self,
+        _: Request<PbMemberUpdateRequest>,
+    ) -> Result<Response<PbMemberUpdateResponse>, Status> {
+        single()
+    }
+
+    async fn member_promote(
+        &self,
+        _: Request<PbMemberPromoteRequest>,
+    ) -> Result<Response<PbMemberPromoteResponse>, Status> {
+        single()
+    }
+}
+
+#[tonic::async_trait]
+impl PbMaintenanceService for Maintenance {
+    type SnapshotStream = BoxStream<'static, Result<PbSnapshotResponse, Status>>;
+
+    async fn status(
+        &self,
+        _: Request<PbStatusRequest>,
+    ) -> Result<Response<PbStatusResponse>, Status> {
+        let state = self
+            .0
+            .call(|core, _| (core.header(), core.octets() + core.log_octets()))
+            .await;
+        let (header, octets) = state.map_err(|error| status_out(&error))?;
+        let octets = i64::try_from(octets).unwrap_or(i64::MAX);
+        let index = u64::try_from(header.revision.0).unwrap_or(0);
+        Ok(Response::new(PbStatusResponse {
+            header: Some(header_out(header)),
+            version: VERSION.into(),
+            db_size: octets,
+            db_size_in_use: octets,
+            leader: MEMBER,
+            raft_index: index,
+            raft_applied_index: index,
+            raft_term: 1,
+            ..PbStatusResponse::default()
+        }))
+    }
+
+    /// There never is an alarm.
+    async fn alarm(&self, _: Request<PbAlarmRequest>) -> Result<Response<PbAlarmResponse>, Status> {
+        let header = header_out(header(&self.0).await?);
+        Ok(Response::new(PbAlarmResponse {
+            header: Some(header),
+            alarms: Vec::new(),
+        }))
+    }
+
+    /// Memory needs none.
+    async fn defragment(
+        &self,
+        _: Request<PbDefragmentRequest>,
+    ) -> Result<Response<PbDefragmentResponse>, Status> {
+        let header = header_out(header(&self.0).await?);
+        Ok(Response::new(PbDefragmentResponse {
+            header: Some(header),
+        }))
+    }
+
+    async fn hash(&self, _: Request<PbHashRequest>) -> Result<Response<PbHashResponse>, Status> {
+        single()
+    }
+
+    async fn hash_kv(
+        &self,
+        _: Request<PbHashKvRequest>,
+    ) -> Result<Response<PbHashKvResponse>, Status> {
+        single()
+    }
+
+    async fn snapshot(
+        &self,
+        _: Request<PbSnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        single()
+    }
+
+    async fn move_leader(
+        &self,
+        _: Request<PbMoveLeaderRequest>,
+    ) -> Result<Response<PbMoveLeaderResponse>, Status> {
+        single()
+    }
+
+    async fn downgrade(
+        &self,
+        _: Request<PbDowngradeRequest>,
+    ) -> Result<Response<PbDowngradeResponse>, Status> {
+        single()
+    }
+}
