@@ -98,10 +98,15 @@ impl<N: Node> Network<N> {
     /// Removes a program as the kernel does when it is killed: its connections are closed.
     pub fn remove(&mut self, number: usize) -> Option<N> {
         let node = self.nodes.remove(&number)?;
+        self.disconnect(number);
+        Some(node)
+    }
+
+    /// Closes all connections of a program, without its speaker's knowledge.
+    pub fn disconnect(&mut self, number: usize) {
         for end in self.streams.of(number) {
             self.close(end);
         }
-        Some(node)
     }
 
     /// Lets the streams between two addresses deliver nothing, and dials between them go without an
@@ -222,6 +227,10 @@ impl<N: Node> Network<N> {
     /// # Panics
     /// If there is no end to it, or a speaker has octets to write and does not say so.
     pub fn settle(&mut self) {
+        let is_quiet = self.dirty.is_empty();
+        if is_quiet && self.streams.poll_timeout().is_none_or(|at| at > self.now) {
+            return;
+        }
         for _ in 0..TURNS_MAX {
             if let Some(due) = self.streams.poll(self.now) {
                 self.happen(due);

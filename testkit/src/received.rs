@@ -119,6 +119,10 @@ impl Inbox {
         &mut self.octets
     }
 
+    pub(crate) fn has_rest(&self) -> bool {
+        !self.octets.is_empty()
+    }
+
     pub(crate) const fn close(&mut self) {
         self.closed = true;
     }

@@ -125,6 +125,13 @@ impl<N: Node> Network<N> {
         std::iter::from_fn(next).collect()
     }
 
+    /// Whether the peer has received the beginning of a message and not its end.
+    #[must_use]
+    pub fn has_rest(&self, scripted: Scripted) -> bool {
+        let inbox = self.inboxes.get(&scripted);
+        inbox.is_some_and(Inbox::has_rest)
+    }
+
     /// Closes the connection from the peer's side.
     pub fn close_scripted(&mut self, scripted: Scripted) {
         self.end((scripted.0, 0));
