@@ -10,10 +10,9 @@ use bgp_daemon::picture::Picture;
 use bgp_daemon::registrar::{Answer, Job, Registrar};
 use bgp_daemon::{Forwarding, restart};
 use bgp_proto::{Attributes, Family, FamilySet, Ipv4Prefix, Net};
-use bgp_speaker::bgp_fsm::{Conn, Instant, State};
-use bgp_speaker::rib::{NextHops, PeerId, Progress};
-use bgp_speaker::{Input, Speaker};
-use bytes::BytesMut;
+use bgp_speaker::bgp_fsm::{Instant, State};
+use bgp_speaker::rib::{NextHops, Progress};
+use bgp_speaker::{Event, Input, Output as SpeakerOutput, Speaker};
 use calico_bgp::{Derived, Host, Secrets, View};
 use calico_store::mirror::{FeedId, Mirror, Output};
 use calico_store::{Error, KeyRange, LeaseId};
@@ -33,8 +32,8 @@ pub(crate) struct Machine {
     pub(crate) run: Option<Run>,
     /// The store does not hear it, nor it the store.
     pub(crate) cut: bool,
-    /// The octets that have arrived, by connection.
-    pub(crate) inbox: BTreeMap<(PeerId, Conn), BytesMut>,
+    /// The peers with which sessions have ended.
+    pub(crate) downs: BTreeSet<IpAddr>,
     former: Option<BTreeSet<IpAddr>>,
     reflects: bool,
     seed: u64,
@@ -58,7 +57,7 @@ impl Machine {
             address,
             run: None,
             cut: false,
-            inbox: BTreeMap::new(),
+            downs: BTreeSet::new(),
             former: None,
             reflects,
         }
@@ -85,7 +84,6 @@ impl Machine {
         self.former = run
             .and_then(|run| run.speaker)
             .map(|speaker| restart::remembered(&speaker));
-        self.inbox.clear();
     }
 
     /// The route of a client.
@@ -109,10 +107,6 @@ impl Machine {
 
     pub(crate) fn speaker(&self) -> Option<&Speaker> {
         self.run.as_ref()?.speaker.as_ref()
-    }
-
-    pub(crate) fn speaker_mut(&mut self) -> Option<&mut Speaker> {
-        self.run.as_mut()?.speaker.as_mut()
     }
 
     fn host(&self) -> Host {
@@ -147,6 +141,33 @@ impl Machine {
         {
             speaker.handle(now, Input::Timeout);
         }
+    }
+}
+
+impl testkit::Node for Machine {
+    fn speaker(&self) -> Option<&Speaker> {
+        self.run.as_ref()?.speaker.as_ref()
+    }
+
+    fn speaker_mut(&mut self) -> Option<&mut Speaker> {
+        self.run.as_mut()?.speaker.as_mut()
+    }
+
+    fn output(&mut self, output: SpeakerOutput) {
+        let (Some(run), SpeakerOutput::Event(event)) = (&mut self.run, output) else {
+            return;
+        };
+        run.fabric.hear(&event);
+        if let (Event::Down { peer, .. }, Some(speaker)) = (&event, &run.speaker)
+            && let Some(config) = speaker.peer_config(*peer)
+        {
+            self.downs.insert(config.remote);
+        }
+    }
+
+    /// Its timers are looked at in turns.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
     }
 }
 

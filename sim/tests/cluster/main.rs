@@ -70,7 +70,7 @@ const REST_S: u64 = 30;
 
 /// The reflectors that a client is to have sessions with.
 fn chosen(world: &World, client: usize, without: Option<usize>) -> BTreeSet<IpAddr> {
-    let reflectors = world.machines[world.clients..].iter().enumerate();
+    let reflectors = world.machines().skip(world.clients).enumerate();
     let there: Vec<_> = reflectors
         .filter(|(nth, _)| Some(*nth) != without)
         .collect();
@@ -79,7 +79,7 @@ fn chosen(world: &World, client: usize, without: Option<usize>) -> BTreeSet<IpAd
         zone: &machine.name,
         weight: 100,
     });
-    let names = choose(&world.machines[client].name, candidates, 2);
+    let names = choose(&world.machine(client).name, candidates, 2);
     let chosen = there
         .iter()
         .filter(|(_, machine)| names.contains(&machine.name.as_str()));
@@ -96,22 +96,22 @@ fn rest(
 ) {
     world.pass(REST_S);
     assert!(world.whole, "{what:?}: routes are missing");
-    for machine in &world.machines {
+    for machine in world.machines() {
         let awaited = machine.speaker().map(Speaker::awaited);
         let nobody = awaited.is_none_or(|awaited| awaited.is_empty());
         assert!(nobody, "{what:?}: {} is still restarting", machine.name);
     }
-    let target = about.map(|nth| IpAddr::from(world.machines[world.reflector(nth)].address));
+    let target = about.map(|nth| IpAddr::from(world.machine(world.reflector(nth)).address));
     for client in 0..world.clients {
         let wanted = chosen(world, client, without);
-        let machine = &world.machines[client];
+        let machine = world.machine(client);
         assert_eq!(machine.sessions(), wanted, "{what:?}: {}", machine.name);
     }
-    for (client, ended) in std::mem::take(&mut world.downs) {
+    for (client, ended) in world.take_downs() {
         let wanted = chosen(world, client, without);
         let returns = target.is_some_and(|target| wanted.contains(&target));
         let must = Some(ended) == target || (returns && !wanted.contains(&ended));
-        let name = &world.machines[client].name;
+        let name = &world.machine(client).name;
         assert!(must, "{what:?}: {name} has lost {ended} without need");
     }
 }
@@ -119,13 +119,13 @@ fn rest(
 /// Who has not heard of a drain has the sessions that they had, but perhaps not with the one that is
 /// drained: it need not wait for whom it knows to have others.
 fn keep(world: &World, drained: usize, apart: &[usize], what: &dyn std::fmt::Debug) {
-    let drained = IpAddr::from(world.machines[world.reflector(drained)].address);
+    let drained = IpAddr::from(world.machine(world.reflector(drained)).address);
     let others = |mut sessions: BTreeSet<IpAddr>| {
         sessions.remove(&drained);
         sessions
     };
     for &client in apart {
-        let machine = &world.machines[client];
+        let machine = world.machine(client);
         let wanted = others(chosen(world, client, None));
         assert_eq!(
             others(machine.sessions()),
@@ -142,7 +142,7 @@ fn befall(world: &mut World, act: Act) {
             let at = world.reflector(nth);
             world.kill(at);
             world.pass(seconds);
-            world.machines[at].start();
+            world.start(at);
             rest(world, Some(nth), None, &act);
         }
         Act::Lose(nth) => {
@@ -150,7 +150,7 @@ fn befall(world: &mut World, act: Act) {
             world.kill(at);
             world.pass(20);
             rest(world, Some(nth), Some(nth), &act);
-            world.machines[at].start();
+            world.start(at);
             rest(world, Some(nth), None, &act);
         }
         Act::Relieve(nth, seconds) => relieve(world, nth, seconds, &act),
@@ -171,23 +171,23 @@ fn befall(world: &mut World, act: Act) {
             rest(world, Some(nth), None, &act);
         }
         Act::HideAll(seconds) => {
-            world.cut(world.clients..world.machines.len());
+            world.cut(world.clients..world.len());
             world.pass(seconds);
-            for at in world.clients..world.machines.len() {
-                world.machines[at].cut = false;
+            for at in world.clients..world.len() {
+                world.reach(at);
                 world.pass(8);
             }
             rest(world, None, None, &act);
         }
         Act::StoreAway(seconds) => {
-            world.cut(0..world.machines.len());
+            world.cut(0..world.len());
             world.pass(seconds);
             world.mend();
             rest(world, None, None, &act);
         }
         Act::Lock(step, seconds) => lock(world, step, seconds, &act),
         Act::Partition(first, step, seconds) => {
-            world.cut((first..world.machines.len()).step_by(step));
+            world.cut((first..world.len()).step_by(step));
             world.pass(seconds);
             world.mend();
             rest(world, None, None, &act);
@@ -198,30 +198,30 @@ fn befall(world: &mut World, act: Act) {
 /// A reflector stays away, and the next one is killed as it comes back.
 fn relieve(world: &mut World, nth: usize, seconds: u64, act: &Act) {
     let at = world.reflector(nth);
-    let next = world.reflector((nth + 1) % (world.machines.len() - world.clients));
+    let next = world.reflector((nth + 1) % (world.len() - world.clients));
     world.kill(at);
     world.pass(20);
     rest(world, Some(nth), Some(nth), act);
     world.kill(next);
-    world.machines[at].start();
+    world.start(at);
     world.pass(seconds);
-    world.machines[next].start();
+    world.start(next);
     world.pass(REST_S);
-    world.downs.clear(); // Two have come and gone.
+    world.take_downs(); // Two have come and gone.
     rest(world, None, None, act);
 }
 
 /// All reflectors are killed, and come back one after another.
 fn restart_all(world: &mut World, seconds: u64, apart: u64, act: &Act) {
-    let all = world.clients..world.machines.len();
+    let all = world.clients..world.len();
     all.clone().for_each(|at| world.kill(at));
     world.pass(seconds);
     for at in all {
-        world.machines[at].start();
+        world.start(at);
         world.pass(apart);
     }
     world.pass(REST_S);
-    world.downs.clear(); // Everybody's have.
+    world.take_downs(); // Everybody's have.
     rest(world, None, None, act);
 }
 
@@ -241,7 +241,7 @@ fn drain_apart(world: &mut World, nth: usize, step: usize, seconds: u64, act: &A
 /// The store is locked while it lacks much of what it held.
 fn lock(world: &mut World, step: usize, seconds: u64, act: &Act) {
     world.lock(true);
-    let lost = (0..world.machines.len()).step_by(step);
+    let lost = (0..world.len()).step_by(step);
     world.delete_pool();
     lost.clone().for_each(|at| world.delete_node(at));
     world.pass(seconds);
@@ -254,7 +254,7 @@ fn lock(world: &mut World, step: usize, seconds: u64, act: &Act) {
 fn begin(clients: usize, reflectors: usize) -> World {
     let mut world = World::new(clients, reflectors);
     world.pass(30);
-    world.downs.clear();
+    world.take_downs();
     rest(&mut world, None, None, &"the beginning");
     world
 }
@@ -337,18 +337,18 @@ fn a_label_moves_and_no_route_is_lost() {
         world.write_node(new, Some(false));
         world.pass(30);
         assert!(world.whole);
-        let all = world.machines.len();
+        let all = world.len();
         world.cut((0..all).skip(1).step_by(step));
         world.write_node(new, Some(true));
         world.write_node(old, Some(false));
         world.pass(seconds);
         world.mend();
         world.pass(30);
-        let wanted = BTreeSet::from([IpAddr::from(world.machines[new].address)]);
+        let wanted = BTreeSet::from([IpAddr::from(world.machine(new).address)]);
         for at in 0..world.clients {
-            let sessions = world.machines[at].sessions();
+            let sessions = world.machine(at).sessions();
             assert_eq!(sessions, wanted, "{step}, {seconds}: node {at}");
         }
-        assert_eq!(world.machines[old].sessions(), wanted);
+        assert_eq!(world.machine(old).sessions(), wanted);
     }
 }

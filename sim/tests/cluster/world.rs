@@ -1,35 +1,24 @@
 //! Machines, the store, and a network between them in which octets arrive within a tick.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use bgp_proto::next_frame;
-use bgp_speaker::bgp_fsm::{self, Conn, Instant};
-use bgp_speaker::rib::{Budget, PeerId, Progress};
-use bgp_speaker::{Event, Input, Output};
+use bgp_speaker::bgp_fsm::Instant;
 use calico_model::{FabricKey, RESOURCES_PREFIX};
 use calico_store::{Delete, KeyRange, Op, Put, Txn};
 use etcd_lite::{Core, CoreConfig};
+use testkit::Network;
 
 use crate::machine::Machine;
 
 /// How far time goes at once.
 const TICK: Duration = Duration::from_millis(250);
 
-type End = (usize, PeerId, Conn);
-
 pub(crate) struct World {
-    pub(crate) now: Instant,
-    pub(crate) machines: Vec<Machine>,
+    network: Network<Machine>,
     pub(crate) clients: usize,
     pub(crate) core: Core,
-    /// The other end of each.
-    ends: BTreeMap<End, End>,
-    dirty: BTreeSet<usize>,
-    by_address: BTreeMap<IpAddr, usize>,
-    /// Sessions of clients that have ended: the client, and with whom.
-    pub(crate) downs: BTreeSet<(usize, IpAddr)>,
     /// Every client has every route, and is to have them from now on.
     pub(crate) whole: bool,
 }
@@ -63,14 +52,9 @@ impl World {
     /// A store without a mesh.
     fn empty(clients: usize) -> Self {
         let mut world = Self {
-            now: Instant::ZERO,
-            machines: Vec::new(),
+            network: Network::new(0),
             clients,
             core: Core::new(CoreConfig::default()),
-            ends: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            by_address: BTreeMap::new(),
-            downs: BTreeSet::new(),
             whole: false,
         };
         world.lock(false);
@@ -84,20 +68,33 @@ impl World {
     }
 
     fn add(&mut self, name: String, reflects: bool) {
-        let at = self.machines.len();
+        let at = self.len();
         let [high, low] = u16::try_from(at + 1).expect("few").to_be_bytes();
         let address = Ipv4Addr::new(10, 0, high, low);
-        self.by_address.insert(address.into(), at);
         let mut machine = Machine::new(name, address, reflects);
         machine.start();
-        self.machines.push(machine);
+        self.network.add(at, address.into(), machine);
         self.write_node(at, None);
+    }
+
+    /// How many machines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.network.numbers().len()
+    }
+
+    pub(crate) fn machine(&self, at: usize) -> &Machine {
+        self.network.node(at)
+    }
+
+    /// All machines: clients, then reflectors.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
+        self.network.nodes().map(|(_, machine)| machine)
     }
 
     /// Writes the Node of a machine: a plain one, or one of those that reflect, with the label or
     /// without.
     pub(crate) fn write_node(&mut self, at: usize, label: Option<bool>) {
-        let Machine { name, address, .. } = &self.machines[at];
+        let Machine { name, address, .. } = self.machine(at);
         let (label, cluster) = match label {
             None => ("", ""),
             Some(false) => ("", r#","routeReflectorClusterID":"244.0.0.1""#),
@@ -115,7 +112,7 @@ impl World {
     }
 
     pub(crate) fn delete_node(&mut self, at: usize) {
-        let name = &self.machines[at].name;
+        let name = &self.machine(at).name;
         self.delete(format!("{RESOURCES_PREFIX}nodes/{name}"));
     }
 
@@ -176,51 +173,64 @@ impl World {
     /// These do not reach the store from now on.
     pub(crate) fn cut(&mut self, machines: impl Iterator<Item = usize>) {
         for at in machines {
-            self.machines[at].cut = true;
+            self.network.node_mut(at).cut = true;
         }
     }
 
-    /// Everybody reaches the store again.
+    /// A machine reaches the store again.
+    pub(crate) fn reach(&mut self, at: usize) {
+        self.network.node_mut(at).cut = false;
+    }
+
+    /// All machines reach the store again.
     pub(crate) fn mend(&mut self) {
-        for machine in &mut self.machines {
-            machine.cut = false;
-        }
+        (0..self.len()).for_each(|at| self.reach(at));
+    }
+
+    pub(crate) fn start(&mut self, at: usize) {
+        self.network.node_mut(at).start();
     }
 
     pub(crate) fn kill(&mut self, at: usize) {
-        self.machines[at].kill();
-        let ends = self.ends.keys().filter(|end| end.0 == at);
-        for end in ends.copied().collect::<Vec<_>>() {
-            self.close(end);
-        }
+        self.network.node_mut(at).kill();
+        self.network.disconnect(at);
+    }
+
+    /// Sessions of clients that have ended since the last call: the client, and with whom.
+    pub(crate) fn take_downs(&mut self) -> BTreeSet<(usize, IpAddr)> {
+        let clients = 0..self.clients;
+        let downs = clients.flat_map(|at| {
+            let downs = std::mem::take(&mut self.network.node_mut(at).downs);
+            downs.into_iter().map(move |with| (at, with))
+        });
+        downs.collect()
     }
 
     /// Lets time pass. Once all clients have all routes, none ever lacks one.
     pub(crate) fn pass(&mut self, seconds: u64) {
-        let end = self.now + Duration::from_secs(seconds);
-        while self.now < end {
-            self.now += TICK;
+        let end = self.network.now() + Duration::from_secs(seconds);
+        while self.network.now() < end {
+            self.network.advance(TICK);
+            let now = self.network.now();
             self.core
-                .expire(self.now.saturating_duration_since(Instant::ZERO));
-            for at in 0..self.machines.len() {
+                .expire(now.saturating_duration_since(Instant::ZERO));
+            for at in self.network.numbers() {
                 let route = (at < self.clients).then(|| u16::try_from(at).expect("few"));
-                self.machines[at].turn(self.now, &mut self.core, route);
-                self.dirty.insert(at);
+                let machine = self.network.node_mut(at);
+                machine.turn(now, &mut self.core, route);
             }
-            self.settle();
+            self.network.settle();
             self.check();
         }
     }
 
     fn check(&mut self) {
-        let lacks = |machine: &Machine| machine.prefixes() < self.clients;
-        let lacking = self.machines[..self.clients]
-            .iter()
-            .find(|machine| lacks(machine));
+        let lacks = |machine: &&Machine| machine.prefixes() < self.clients;
+        let lacking = self.machines().take(self.clients).find(lacks);
         match lacking {
             Some(machine) if self.whole => panic!(
                 "{:?}: {} has {} of {} routes; sessions with {:?}",
-                self.now,
+                self.network.now(),
                 machine.name,
                 machine.prefixes(),
                 self.clients,
@@ -228,180 +238,6 @@ impl World {
             ),
             Some(_) => {}
             None => self.whole = true,
-        }
-    }
-
-    /// Lets everything happen that needs no time.
-    fn settle(&mut self) {
-        while let Some(at) = self.dirty.pop_first() {
-            self.read(at);
-            self.outputs(at);
-            let now = self.now;
-            while let Some(speaker) = self.machines[at].speaker_mut()
-                && speaker.run(now, Budget(4096)) == Progress::More
-            {}
-            self.outputs(at);
-            self.write_all(at);
-        }
-        let waits = |(at, peer, conn): &&End| {
-            let speaker = self.machines[*at].speaker();
-            speaker.is_some_and(|speaker| speaker.wants_write(*peer, *conn))
-        };
-        let waiting = self.ends.keys().find(waits);
-        assert_eq!(waiting, None, "octets lie about that nobody will write");
-    }
-
-    fn read(&mut self, at: usize) {
-        let now = self.now;
-        for ((peer, conn), mut octets) in std::mem::take(&mut self.machines[at].inbox) {
-            while self.ends.contains_key(&(at, peer, conn))
-                && (self.machines[at].speaker_mut())
-                    .is_some_and(|speaker| speaker.reads(peer, conn))
-                && let Ok(Some(frame)) = next_frame(&mut octets, 4096)
-            {
-                if let Some(speaker) = self.machines[at].speaker_mut() {
-                    let input = bgp_fsm::Input::Received { conn, frame };
-                    speaker.handle(now, Input::Session(peer, input));
-                }
-                self.outputs(at);
-            }
-            if !octets.is_empty() && self.ends.contains_key(&(at, peer, conn)) {
-                self.machines[at].inbox.insert((peer, conn), octets);
-            }
-        }
-    }
-
-    fn outputs(&mut self, at: usize) {
-        while let Some(speaker) = self.machines[at].speaker_mut()
-            && let Some(output) = speaker.poll_output()
-        {
-            match output {
-                Output::Dial { peer, remote, .. } => self.dial(at, peer, remote),
-                Output::Close { peer, conn } => {
-                    self.write((at, peer, conn));
-                    self.close((at, peer, conn));
-                }
-                Output::Event(event) => self.hear(at, &event),
-                Output::Promote(peer) => self.promote(at, peer),
-                // No stream of this network dies without a word.
-                Output::Probe { peer, conn, .. } => {
-                    let answered = bgp_fsm::Input::Probed(bgp_fsm::Probed::Answered);
-                    self.session((at, peer, conn), answered);
-                }
-                Output::Gone(_) | Output::Track(_) | Output::Secure { .. } => {}
-            }
-        }
-    }
-
-    fn promote(&mut self, at: usize, peer: PeerId) {
-        let (held, inbound) = ((at, peer, Conn::Held), (at, peer, Conn::Inbound));
-        if let Some(other) = self.ends.remove(&held) {
-            self.ends.insert(inbound, other);
-            self.ends.insert(other, inbound);
-        }
-        let inbox = &mut self.machines[at].inbox;
-        if let Some(octets) = inbox.remove(&(peer, Conn::Held)) {
-            inbox.insert((peer, Conn::Inbound), octets);
-        }
-        self.session(inbound, bgp_fsm::Input::Promoted);
-    }
-
-    fn hear(&mut self, at: usize, event: &Event) {
-        let Some(run) = &mut self.machines[at].run else {
-            return;
-        };
-        run.fabric.hear(event);
-        if let (Event::Down { peer, .. }, Some(speaker)) = (event, &run.speaker)
-            && at < self.clients
-            && let Some(config) = speaker.peer_config(*peer)
-        {
-            self.downs.insert((at, config.remote));
-        }
-    }
-
-    fn dial(&mut self, from: usize, peer: PeerId, remote: SocketAddr) {
-        let now = self.now;
-        let to = self.by_address.get(&remote.ip()).copied();
-        let local = SocketAddr::new(self.machines[from].address.into(), 40_000);
-        let accepted = to.and_then(|to| {
-            let speaker = self.machines[to].speaker_mut()?;
-            Some((to, speaker.accept(now, remote, local).ok()?))
-        });
-        let ours = (from, peer, Conn::Outbound);
-        let Some((to, (accepted, place))) = accepted else {
-            return self.session(ours, bgp_fsm::Input::Failed(Conn::Outbound));
-        };
-        self.outputs(to);
-        let theirs = (to, accepted, place);
-        self.ends.insert(ours, theirs);
-        self.ends.insert(theirs, ours);
-        for (end, local, remote) in [(ours, local, remote), (theirs, remote, local)] {
-            let conn = end.2;
-            self.session(
-                end,
-                bgp_fsm::Input::Opened {
-                    conn,
-                    local,
-                    remote,
-                },
-            );
-        }
-    }
-
-    fn session(&mut self, (at, peer, _): End, input: bgp_fsm::Input) {
-        let now = self.now;
-        if let Some(speaker) = self.machines[at].speaker_mut() {
-            speaker.handle(now, Input::Session(peer, input));
-        }
-        self.dirty.insert(at);
-    }
-
-    /// Both ends of a stream are gone; what was written is read first.
-    fn close(&mut self, end: End) {
-        let Some(other) = self.ends.get(&end).copied() else {
-            return;
-        };
-        self.read(other.0);
-        self.ends.remove(&end);
-        self.machines[end.0].inbox.remove(&(end.1, end.2));
-        if self.ends.remove(&other).is_some() {
-            self.machines[other.0].inbox.remove(&(other.1, other.2));
-            self.session(other, bgp_fsm::Input::Closed(other.2));
-        }
-    }
-
-    fn write_all(&mut self, at: usize) {
-        while let Some(speaker) = self.machines[at].speaker_mut()
-            && let Some(peer) = speaker.poll_writable()
-        {
-            for conn in Conn::ALL {
-                self.write((at, peer, conn));
-            }
-        }
-    }
-
-    /// Writes until nothing comes: the speaker does not name this peer again for what is left.
-    fn write(&mut self, end: End) {
-        let Some(&other) = self.ends.get(&end) else {
-            return;
-        };
-        let mut slices = Vec::new();
-        while let Some(speaker) = self.machines[end.0].speaker_mut() {
-            speaker.fill(end.1, end.2, &mut slices, usize::MAX);
-            if slices.is_empty() {
-                break;
-            }
-            let inbox = &mut self.machines[other.0].inbox;
-            let inbox = inbox.entry((other.1, other.2)).or_default();
-            let mut sent = 0;
-            for octets in slices.drain(..) {
-                inbox.extend_from_slice(&octets);
-                sent += octets.len();
-            }
-            if let Some(speaker) = self.machines[end.0].speaker_mut() {
-                speaker.sent(end.1, end.2, sent);
-            }
-            self.dirty.extend([other.0, end.0]);
         }
     }
 }
