@@ -1,63 +1,68 @@
 //! A whole speaker with two peers up: one sends what the fuzzer likes, the other must end with
-//! nothing once the first is gone.
+//! nothing once the first has no session.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-use bgp_fsm::{Conn, Instant, PeerAs};
-use bgp_proto::{
-    AddPathMode, Asn, Capability, Family, FamilySet, MessageKind, Notification, Open, RouterId,
-    UpdateWriter, next_frame,
-};
-use bgp_speaker::{
-    Input, Speaker, SpeakerConfig,
-    rib::{Budget, PeerId, Policy, Progress, Role},
-};
-use bytes::BytesMut;
+use bgp_fsm::PeerAs;
+use bgp_proto::{AddPathMode, Asn, Capability, Family, FamilySet, MessageKind, Notification, Open};
+use bgp_speaker::rib::{Policy, Role};
+use bgp_speaker::{Input, SpeakerConfig};
+use testkit::fixture::{address, open, speaker_config};
+use testkit::{Keepalive, Network, Raw, Scripted};
 
 use crate::octets::Octets;
 
-const ORIGIN: Instant = Instant(0);
+/// The speaker, the peer that the fuzzer plays, and the one that receives.
+const SPEAKER: usize = 1;
+const SENDER: usize = 2;
+const LISTENER: usize = 3;
+
+/// After this time a session that has ended may be opened again.
+const IDLE_HOLD_OVER: Duration = Duration::from_secs(300);
 
 /// UPDATE bodies drawn from the octets, each with a length in front.
 pub fn speaker(data: &[u8]) {
     let mut octets = Octets(data);
-    let mut speaker = Speaker::new(config(), 1);
-    speaker.start(ORIGIN);
-    let (sender, listener) = (establish(&mut speaker, 2), establish(&mut speaker, 3));
+    let mut network = Network::new(0);
+    network.start(SPEAKER, address(SPEAKER).into(), config());
+    let mut sender = establish(&mut network, SENDER).expect("the first session");
+    let listener = establish(&mut network, LISTENER).expect("the first session");
     for _ in 0..200 {
         if octets.is_empty() {
             break;
         }
         let body = usize::from(octets.octet()) + usize::from(octets.octet());
-        deliver(
-            &mut speaker,
-            sender,
-            MessageKind::Update.0,
-            octets.take(body),
-        );
+        network.send_only(sender, Raw(MessageKind::Update.0, octets.take(body)));
         if octets.flag() {
-            run(&mut speaker);
-            told(&mut speaker, listener);
+            check(&mut network, listener);
+        }
+        if !network.is_open(sender) {
+            // An UPDATE has ended the session: the fuzzer goes on in the next one.
+            network.advance(IDLE_HOLD_OVER);
+            match establish(&mut network, SENDER) {
+                Some(again) => sender = again,
+                None => break,
+            }
         }
     }
-    let why = Notification::administrative_shutdown("fuzz");
-    speaker.handle(ORIGIN, Input::Session(sender, bgp_fsm::Input::Stop(why)));
-    run(&mut speaker);
-    told(&mut speaker, listener);
+    if let Some((_, peer, _)) = network.end_of(sender) {
+        let why = Notification::administrative_shutdown("fuzz");
+        let (now, stop) = (network.now(), bgp_fsm::Input::Stop(why));
+        let speaker = network.speaker_mut(SPEAKER);
+        speaker.handle(now, Input::Session(peer, stop));
+    }
+    check(&mut network, listener);
     for family in FamilySet::UNICAST.iter() {
-        assert_eq!(
-            speaker.rib().prefixes(family).count(),
-            0,
-            "{family}: a path outlived its peer"
-        );
+        let paths = network.speaker(SPEAKER).rib().prefixes(family).count();
+        assert_eq!(paths, 0, "{family}: a path outlived its peer");
     }
 }
 
 fn config() -> SpeakerConfig {
-    let mut config = SpeakerConfig::new(Asn(64512), RouterId(address(1)));
+    let mut config = speaker_config(SPEAKER);
     config.multipath_max = 2;
     config.own_next_hop_v6 = Some("fd00::1".parse().expect("an address"));
-    for (host, role) in [(2, Role::Client), (3, Role::External)] {
+    for (host, role) in [(SENDER, Role::Client), (LISTENER, Role::External)] {
         let mut peer = config.neighbor(address(host).into(), role);
         peer.session.peer_asn = PeerAs::Any;
         peer.session.passive = true;
@@ -69,94 +74,43 @@ fn config() -> SpeakerConfig {
     config
 }
 
-fn address(host: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, host)
-}
-
-fn establish(speaker: &mut Speaker, host: u8) -> PeerId {
-    let end = |host, port| SocketAddr::from((address(host), port));
-    let (local, remote) = (end(1, 179), end(host, 40_000));
-    let (peer, conn) = speaker
-        .accept(ORIGIN, local, remote)
-        .expect("a configured peer");
-    let opened = bgp_fsm::Input::Opened {
-        conn,
-        local,
-        remote,
-    };
-    speaker.handle(ORIGIN, Input::Session(peer, opened));
-    let mut open = BytesMut::new();
-    let asn = if host == 2 { Asn(64512) } else { Asn(64513) };
-    Open {
-        asn,
-        hold_time: 90,
-        id: RouterId(address(host)),
-        capabilities: vec![
-            Capability::MultiProtocol(Family::IPV4_UNICAST),
-            Capability::MultiProtocol(Family::IPV6_UNICAST),
-            Capability::FourOctetAsn(asn),
-            // Several paths of IPv4 prefixes, one of IPv6 ones.
-            Capability::AddPath(vec![(Family::IPV4_UNICAST, AddPathMode::Receive)]),
-        ],
-    }
-    .encode(&mut open);
-    UpdateWriter::keepalive(&mut open);
-    receive(speaker, peer, open);
-    assert!(
-        speaker
-            .peers()
-            .any(|view| view.id == peer && view.params.is_some()),
-        "host {host} is up"
+/// Brings a session up; `None` while the speaker refuses another one.
+fn establish(network: &mut Network, host: usize) -> Option<Scripted> {
+    let to = address(SPEAKER).into();
+    let peer = network.dial(address(host).into(), to).ok()?;
+    let asn = Asn(if host == SENDER { 64_512 } else { 64_513 });
+    let capabilities = vec![
+        Capability::MultiProtocol(Family::IPV4_UNICAST),
+        Capability::MultiProtocol(Family::IPV6_UNICAST),
+        Capability::FourOctetAsn(asn),
+        // Several paths of IPv4 prefixes, one of IPv6 ones.
+        Capability::AddPath(vec![(Family::IPV4_UNICAST, AddPathMode::Receive)]),
+    ];
+    network.send(
+        peer,
+        Open {
+            asn,
+            // Time passes without KEEPALIVEs.
+            hold_time: 0,
+            capabilities,
+            ..open(host)
+        },
     );
-    peer
+    network.send(peer, Keepalive);
+    let up = network.established(SPEAKER).contains(&address(host).into());
+    assert!(up, "host {host} is up");
+    Some(peer)
 }
 
-fn deliver(speaker: &mut Speaker, peer: PeerId, kind: u8, body: &[u8]) {
-    let mut stream = BytesMut::from(&[0xff; 16][..]);
-    let length = u16::try_from(19 + body.len()).expect("a short body");
-    stream.extend_from_slice(&length.to_be_bytes());
-    stream.extend_from_slice(&[kind]);
-    stream.extend_from_slice(body);
-    receive(speaker, peer, stream);
-}
-
-fn receive(speaker: &mut Speaker, peer: PeerId, mut stream: BytesMut) {
-    while let Ok(Some(frame)) = next_frame(&mut stream, 4096) {
-        let conn = Conn::Inbound;
-        speaker.handle(
-            ORIGIN,
-            Input::Session(peer, bgp_fsm::Input::Received { conn, frame }),
-        );
-        while speaker.poll_output().is_some() {}
-    }
-}
-
-fn run(speaker: &mut Speaker) {
-    while speaker.run(ORIGIN, Budget(100)) != Progress::Done {}
-    while speaker.poll_output().is_some() {}
-}
-
-/// Takes all that a peer is sent; it must be whole messages.
-fn told(speaker: &mut Speaker, peer: PeerId) {
-    let mut stream = BytesMut::new();
-    loop {
-        let mut slices = vec![];
-        speaker.fill(peer, Conn::Inbound, &mut slices, 1 << 16);
-        let octets: usize = slices.iter().map(bytes::Bytes::len).sum();
-        if octets == 0 {
-            break;
-        }
-        slices
-            .iter()
-            .for_each(|slice| stream.extend_from_slice(slice));
-        speaker.sent(peer, Conn::Inbound, octets);
-    }
-    while let Some(frame) = next_frame(&mut stream, 4096).expect("our own octets") {
+/// Everything happens that takes no time; the listener is sent whole messages, and no error.
+fn check(network: &mut Network, listener: Scripted) {
+    for frame in network.frames(listener) {
         assert_ne!(
             frame.kind,
             MessageKind::Notification,
-            "the listener is told of no error"
+            "the listener gets no error"
         );
     }
-    assert!(stream.is_empty(), "whole messages only");
+    assert!(network.is_open(listener), "the listener keeps its session");
+    assert!(!network.has_rest(listener), "whole messages only");
 }

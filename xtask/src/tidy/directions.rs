@@ -190,6 +190,7 @@ pub const TABLE: &[Row] = &[
             "bgp-speaker",
             "fib-sync",
             "calico-model",
+            "testkit",
         ],
     ),
     row(
