@@ -46,79 +46,84 @@ impl GroupKey {
     }
 }
 
-/// Where one member stands in one family.
+/// Where the walk of one member is in one family.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// It walks by itself from here, unless somebody has gone this way before.
+    /// It walks by itself from here, or takes what another member was sent on the same way.
     Private(Cursor, FeedPlace),
     /// It has taken every segment before this number.
     Shared(u64),
 }
 
-/// One member's place in one family.
+/// One member in one family.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct MemberState {
     mode: Mode,
-    /// What follows the walk of the whole table that is going on.
-    owed: Owed,
-    /// Everything is wanted once more after that.
-    again: Option<Borders>,
+    /// What is sent after the full table dump that is going on.
+    walk_end: WalkEnd,
+    /// Another dump is wanted after that.
+    again: Option<RefreshMarkers>,
 }
 
-impl Place {
-    /// The place of a member that has read up to `from` and is told everything once more.
-    fn refreshed(from: Cursor, family: Family, borders: Borders, session: &mut Session) -> Self {
-        if let Some(begin) = borders.message(family, RefreshSubtype::Begin) {
+impl MemberState {
+    /// A member that has read up to `from` and is sent everything again.
+    fn refreshed(
+        from: Cursor,
+        family: Family,
+        markers: RefreshMarkers,
+        session: &mut Session,
+    ) -> Self {
+        if let Some(begin) = markers.message(family, RefreshSubtype::Begin) {
             session.queue(begin);
         }
         Self {
             mode: Mode::Private(from.again(), FeedPlace::ELSEWHERE),
-            owed: Owed::EndOfRefresh(borders),
+            walk_end: WalkEnd::EndOfRefresh(markers),
             again: None,
         }
     }
 }
 
-/// What a walk of the whole table ends with.
+/// What a full table dump ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owed {
+enum WalkEnd {
     /// Nothing; there may be no such walk.
     Nothing,
     /// The End-of-RIB marker after the first one (RFC 4724 §2).
     EndOfRib,
-    /// The end of a refresh, which is marked if the peer knows marks (RFC 7313 §4.1).
-    EndOfRefresh(Borders),
+    /// EoRR after a refresh, if the peer supports it (RFC 7313 §4.1).
+    EndOfRefresh(RefreshMarkers),
 }
 
-/// How a refresh is told apart from other UPDATEs.
+/// Whether BoRR and EoRR are sent around a refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Borders {
-    /// Not at all (RFC 2918).
+pub(crate) enum RefreshMarkers {
+    /// No (RFC 2918).
     Unmarked,
-    /// By a message before and one behind it (RFC 7313).
+    /// Yes (RFC 7313).
     Marked,
 }
 
-impl Borders {
-    /// The message that stands at a border.
+impl RefreshMarkers {
+    /// BoRR or EoRR, if it is sent.
     fn message(self, family: Family, subtype: RefreshSubtype) -> Option<Bytes> {
         let marked = self == Self::Marked;
         marked.then(|| message(|out| RouteRefresh { family, subtype }.encode(out)))
     }
 }
 
-/// Where a member stands in all its families.
+/// A member in all its families.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Vec<(Family, Place)>);
+pub(crate) struct MemberStates(Vec<(Family, MemberState)>);
 
 /// One family of a group.
 #[derive(Debug, Default)]
-struct Lane {
+struct FamilyGroup {
     ring: Ring,
     /// Where the next segments are written, after the last ones in the same allocation.
     room: BytesMut,
     feed: Feed,
-    places: BTreeMap<PeerId, Place>,
+    members: BTreeMap<PeerId, MemberState>,
     /// Members in shared mode that have not taken everything.
     behind: usize,
 }
@@ -128,7 +133,7 @@ struct Lane {
 pub(crate) struct OutGroup {
     pub(crate) key: GroupKey,
     id: GroupId,
-    lanes: BTreeMap<Family, Lane>,
+    families: BTreeMap<Family, FamilyGroup>,
 }
 
 impl OutGroup {
@@ -137,7 +142,7 @@ impl OutGroup {
         Self {
             key,
             id,
-            lanes: BTreeMap::new(),
+            families: BTreeMap::new(),
         }
     }
 
@@ -153,24 +158,24 @@ impl OutGroup {
 
     /// Whether nobody is left.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lanes.values().all(|lane| lane.places.is_empty())
+        self.families.values().all(|group| group.members.is_empty())
     }
 
     /// Lets a peer in: it is fed each family whole in which it is no member yet, then an End-of-RIB
     /// marker.
     pub(crate) fn join(&mut self, peer: PeerId, families: FamilySet) {
         for family in families.iter() {
-            let place = Place {
+            let member = MemberState {
                 mode: Mode::Private(Cursor::feed(), FeedPlace::ELSEWHERE),
-                owed: Owed::EndOfRib,
+                walk_end: WalkEnd::EndOfRib,
                 again: None,
             };
-            self.lanes
+            self.families
                 .entry(family)
                 .or_default()
-                .places
+                .members
                 .entry(peer)
-                .or_insert(place);
+                .or_insert(member);
         }
     }
 
@@ -182,55 +187,56 @@ impl OutGroup {
         rib: &mut Rib,
         (peer, session): (PeerId, &mut Session),
         family: Family,
-        borders: Borders,
+        markers: RefreshMarkers,
     ) {
-        let Some(lane) = self.lanes.get_mut(&family) else {
+        let Some(group) = self.families.get_mut(&family) else {
             return;
         };
-        let Some(place) = lane.places.get_mut(&peer) else {
+        let Some(member) = group.members.get_mut(&peer) else {
             return;
         };
-        if place.owed != Owed::Nothing {
-            place.again = Some(borders);
+        if member.walk_end != WalkEnd::Nothing {
+            member.again = Some(markers);
             return;
         }
-        let mode = place.mode;
-        let from = lane.stand(mode, || rib.group_cursor(self.id, family));
-        lane.leave(peer);
-        lane.places
-            .insert(peer, Place::refreshed(from, family, borders, session));
+        let mode = member.mode;
+        let from = group.stand(mode, || rib.group_cursor(self.id, family));
+        group.leave(peer);
+        group
+            .members
+            .insert(peer, MemberState::refreshed(from, family, markers, session));
     }
 
     /// Takes a peer out that another group takes in, and says where it stood.
-    pub(crate) fn hand_over(&mut self, rib: &mut Rib, peer: PeerId) -> Places {
-        let mut places = Places::default();
-        for (&family, lane) in &mut self.lanes {
-            let Some(place) = lane.places.get(&peer).copied() else {
+    pub(crate) fn hand_over(&mut self, rib: &mut Rib, peer: PeerId) -> MemberStates {
+        let mut members = MemberStates::default();
+        for (&family, group) in &mut self.families {
+            let Some(member) = group.members.get(&peer).copied() else {
                 continue;
             };
-            let from = lane.stand(place.mode, || rib.group_cursor(self.id, family));
+            let from = group.stand(member.mode, || rib.group_cursor(self.id, family));
             let mode = Mode::Private(from.anew(), FeedPlace::ELSEWHERE);
-            places.0.push((family, Place { mode, ..place }));
-            lane.leave(peer);
+            members.0.push((family, MemberState { mode, ..member }));
+            group.leave(peer);
         }
-        places
+        members
     }
 
     /// Takes in a peer from another group: it is told everything by the rules of this one.
-    pub(crate) fn take_over(&mut self, peer: PeerId, places: Places) {
-        for (family, place) in places.0 {
-            self.lanes
+    pub(crate) fn take_over(&mut self, peer: PeerId, members: MemberStates) {
+        for (family, member) in members.0 {
+            self.families
                 .entry(family)
                 .or_default()
-                .places
-                .insert(peer, place);
+                .members
+                .insert(peer, member);
         }
     }
 
     /// Takes a peer out.
     pub(crate) fn leave(&mut self, peer: PeerId) {
-        for lane in self.lanes.values_mut() {
-            lane.leave(peer);
+        for group in self.families.values_mut() {
+            group.leave(peer);
         }
     }
 
@@ -245,30 +251,30 @@ impl OutGroup {
         lost: &mut Vec<PeerId>,
     ) -> Progress {
         let mut progress = Progress::Done;
-        for (&family, lane) in &mut self.lanes {
-            lane.feed.expire(now);
-            if !lane.make_room() {
+        for (&family, group) in &mut self.families {
+            group.feed.expire(now);
+            if !group.make_room() {
                 continue;
             }
-            let tip = lane.ring.tip();
+            let tip = group.ring.tip();
             let from = rib.group_cursor(self.id, family);
-            let room = core::mem::take(&mut lane.room);
+            let room = core::mem::take(&mut group.room);
             let mut encoder = Encoder::new(family, self.key.params(family), room);
             match rib.export(self.id, family, Budget(BITE_PREFIXES), &mut encoder) {
                 Progress::Done => {}
                 Progress::More => progress = Progress::More,
-                Progress::Lost => lost.extend(lane.shared()),
+                Progress::Lost => lost.extend(group.shared()),
             }
             let pieces;
-            (pieces, lane.room) = encoder.finish();
+            (pieces, group.room) = encoder.finish();
             for (audience, octets) in pieces {
-                lane.ring.push(Segment {
+                group.ring.push(Segment {
                     audience,
                     octets,
                     from,
                 });
             }
-            lane.wake(tip, writable);
+            group.wake(tip, writable);
         }
         progress
     }
@@ -283,28 +289,28 @@ impl OutGroup {
         session: &mut Session,
         rib: &mut Rib,
     ) -> Result<(), Lost> {
-        for (&family, lane) in &mut self.lanes {
+        for (&family, group) in &mut self.families {
             while session.queued_octets() < SESSION_OCTETS_MAX
                 && session.queued_pieces() < SESSION_PIECES_MAX
             {
-                let Some(place) = lane.places.get_mut(&peer) else {
+                let Some(member) = group.members.get_mut(&peer) else {
                     break;
                 };
-                match place.mode {
-                    Mode::Shared(next) => match lane.ring.segment(next) {
+                match member.mode {
+                    Mode::Shared(next) => match group.ring.segment(next) {
                         Some(segment) => {
                             if segment.audience.includes(peer) {
                                 session.queue(segment.octets.clone());
                             }
-                            place.mode = Mode::Shared(next + 1);
-                            lane.taken(next + 1);
+                            member.mode = Mode::Shared(next + 1);
+                            group.taken(next + 1);
                         }
                         None => break,
                     },
                     Mode::Private(cursor, at) => {
-                        if let Some((bite, at)) = lane.feed.next(at, cursor) {
+                        if let Some((bite, at)) = group.feed.next(at, cursor) {
                             queue(session, peer, &bite.pieces);
-                            place.mode = Mode::Private(bite.to, at);
+                            member.mode = Mode::Private(bite.to, at);
                             continue;
                         }
                         let walk = Walk {
@@ -313,7 +319,7 @@ impl OutGroup {
                             peer,
                             params: self.key.params(family),
                         };
-                        lane.walk(&walk, cursor, session, rib)?;
+                        group.walk(&walk, cursor, session, rib)?;
                     }
                 }
             }
@@ -323,20 +329,23 @@ impl OutGroup {
 
     /// Whether the peer has anything to take.
     pub(crate) fn has_more(&self, peer: PeerId) -> bool {
-        self.lanes.values().any(|lane| lane.has_more(peer))
+        self.families.values().any(|group| group.has_more(peer))
     }
 
     /// The log positions that members may still have to go on from, so that the tables keep their
     /// tombstones for them: those of private members, and that of the oldest segment, from where
     /// a member walks that loses its place in the ring.
     pub(crate) fn held_cursors(&self) -> impl Iterator<Item = (Family, Cursor)> + '_ {
-        self.lanes.iter().flat_map(|(&family, lane)| {
-            let private = lane.places.values().filter_map(|place| match place.mode {
-                Mode::Private(cursor, _) => Some(cursor),
-                Mode::Shared(_) => None,
-            });
-            let fed = lane.feed.held_cursors();
-            let oldest = lane.ring.oldest().map(|segment| segment.from);
+        self.families.iter().flat_map(|(&family, group)| {
+            let private = group
+                .members
+                .values()
+                .filter_map(|member| match member.mode {
+                    Mode::Private(cursor, _) => Some(cursor),
+                    Mode::Shared(_) => None,
+                });
+            let fed = group.feed.held_cursors();
+            let oldest = group.ring.oldest().map(|segment| segment.from);
             private
                 .chain(fed)
                 .chain(oldest)
@@ -346,7 +355,7 @@ impl OutGroup {
 
     /// Octets waiting in the fullest of the group's rings.
     pub(crate) fn fullest_ring(&self) -> usize {
-        let rings = self.lanes.values().map(|lane| lane.ring.octets());
+        let rings = self.families.values().map(|group| group.ring.octets());
         rings.max().unwrap_or(0)
     }
 
@@ -357,10 +366,10 @@ impl OutGroup {
         family: Family,
         net: Net<'_>,
     ) -> impl Iterator<Item = (PeerId, SentPath)> + 'a {
-        let lane = self.lanes.get(&family);
-        let members = lane
+        let group = self.families.get(&family);
+        let members = group
             .into_iter()
-            .flat_map(|lane| lane.places.keys().copied());
+            .flat_map(|group| group.members.keys().copied());
         let paths = rib.sent(self.id, family, net);
         members.flat_map(move |member| {
             let others = paths.clone().into_iter();
@@ -371,9 +380,9 @@ impl OutGroup {
 
     /// Octets waiting in the group's rings, and kept for newcomers.
     pub(crate) fn ring_octets(&self) -> usize {
-        let lanes = self.lanes.values();
-        lanes
-            .map(|lane| lane.ring.octets() + lane.feed.octets())
+        let families = self.families.values();
+        families
+            .map(|group| group.ring.octets() + group.feed.octets())
             .sum()
     }
 }
@@ -390,7 +399,7 @@ struct Walk {
     params: EncodeParams,
 }
 
-impl Lane {
+impl FamilyGroup {
     /// Up to where a member has been told, where `tip` is where the group stands.
     fn stand(&self, mode: Mode, tip: impl FnOnce() -> Cursor) -> Cursor {
         match mode {
@@ -400,10 +409,10 @@ impl Lane {
     }
 
     fn leave(&mut self, peer: PeerId) {
-        if let Some(Place {
+        if let Some(MemberState {
             mode: Mode::Shared(next),
             ..
-        }) = self.places.remove(&peer)
+        }) = self.members.remove(&peer)
             && next < self.ring.tip()
         {
             self.caught_up();
@@ -411,9 +420,9 @@ impl Lane {
     }
 
     fn has_more(&self, peer: PeerId) -> bool {
-        self.places
+        self.members
             .get(&peer)
-            .is_some_and(|place| match place.mode {
+            .is_some_and(|member| match member.mode {
                 Mode::Shared(next) => next < self.ring.tip(),
                 Mode::Private(..) => true,
             })
@@ -422,9 +431,9 @@ impl Lane {
     /// The members that take from the ring.
     fn shared(&self) -> impl Iterator<Item = PeerId> + '_ {
         let shared = self
-            .places
+            .members
             .iter()
-            .filter(|(_, place)| matches!(place.mode, Mode::Shared(_)));
+            .filter(|(_, member)| matches!(member.mode, Mode::Shared(_)));
         shared.map(|(&peer, _)| peer)
     }
 
@@ -463,24 +472,28 @@ impl Lane {
             return true;
         }
         let tip = self.ring.tip();
-        let slowest = self.places.values().filter_map(|place| match place.mode {
-            Mode::Shared(next) => Some(next),
-            Mode::Private(..) => None,
-        });
+        let slowest = self
+            .members
+            .values()
+            .filter_map(|member| match member.mode {
+                Mode::Shared(next) => Some(next),
+                Mode::Private(..) => None,
+            });
         if let Some(slowest) = slowest.min() {
             self.ring.release(slowest);
         }
-        let at_tip = |place: &Place| matches!(place.mode, Mode::Shared(next) if next == tip);
-        if !self.places.values().any(at_tip) {
+        let at_tip =
+            |member: &MemberState| matches!(member.mode, Mode::Shared(next) if next == tip);
+        if !self.members.values().any(at_tip) {
             return self.ring.octets() < RING_OCTETS_MAX;
         }
         while self.ring.octets() >= RING_OCTETS_MAX / 2 {
             let Some((number, from)) = self.ring.evict() else {
                 break;
             };
-            for place in self.places.values_mut() {
-                if matches!(place.mode, Mode::Shared(next) if next == number) {
-                    place.mode = Mode::Private(from, FeedPlace::ELSEWHERE);
+            for member in self.members.values_mut() {
+                if matches!(member.mode, Mode::Shared(next) if next == number) {
+                    member.mode = Mode::Private(from, FeedPlace::ELSEWHERE);
                     self.behind = self.behind.saturating_sub(1);
                 }
             }
@@ -503,31 +516,31 @@ impl Lane {
             rib.export_private(walk.group, walk.family, &mut cursor, budget, &mut encoder);
         let (pieces, _) = encoder.finish();
         queue(session, walk.peer, &pieces);
-        let Some(place) = self.places.get_mut(&walk.peer) else {
+        let Some(member) = self.members.get_mut(&walk.peer) else {
             return Ok(());
         };
         match progress {
             Progress::Done => {}
             Progress::More => {
-                place.mode = Mode::Private(cursor, self.feed.push(from, cursor, pieces));
+                member.mode = Mode::Private(cursor, self.feed.push(from, cursor, pieces));
                 return Ok(());
             }
             Progress::Lost => return Err(Lost),
         }
         self.feed.push(from, cursor, pieces);
-        let end = match place.owed {
-            Owed::Nothing => None,
-            Owed::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, walk.family))),
-            Owed::EndOfRefresh(borders) => borders.message(walk.family, RefreshSubtype::End),
+        let end = match member.walk_end {
+            WalkEnd::Nothing => None,
+            WalkEnd::EndOfRib => Some(message(|out| UpdateWriter::end_of_rib(out, walk.family))),
+            WalkEnd::EndOfRefresh(markers) => markers.message(walk.family, RefreshSubtype::End),
         };
         if let Some(end) = end {
             session.queue(end);
         }
-        *place = match place.again {
-            Some(borders) => Place::refreshed(cursor, walk.family, borders, session),
-            None => Place {
+        *member = match member.again {
+            Some(markers) => MemberState::refreshed(cursor, walk.family, markers, session),
+            None => MemberState {
                 mode: Mode::Shared(self.ring.tip()),
-                owed: Owed::Nothing,
+                walk_end: WalkEnd::Nothing,
                 again: None,
             },
         };

@@ -1,4 +1,4 @@
-//! Route refresh in both directions (RFC 2918), with marked borders where both sides know them
+//! Route refresh in both directions (RFC 2918), with BoRR and EoRR where both sides know them
 //! (RFC 7313).
 
 use core::fmt;
@@ -11,7 +11,7 @@ use rib::PeerId;
 use crate::{
     event::{Event, Output},
     limits::REFRESH_MAX,
-    outgroup::Borders,
+    outgroup::RefreshMarkers,
     speaker::Speaker,
 };
 
@@ -69,7 +69,7 @@ impl Speaker {
         Ok(wanted)
     }
 
-    /// The peer asks for our routes, or marks the borders of its own. Families that the session
+    /// The peer asks for our routes, or sends BoRR or EoRR. Families that the session
     /// does not carry, marks of a peer that has not offered them, and subtypes that nobody knows
     /// are ignored (RFC 2918 §4, RFC 7313 §5).
     pub(crate) fn refresh(&mut self, now: Instant, peer: PeerId, refresh: RouteRefresh) {
@@ -86,15 +86,15 @@ impl Speaker {
         }
         let marked = params.enhanced_route_refresh;
         match subtype {
-            RefreshSubtype::Request if marked => self.resend(peer, family, Borders::Marked),
-            RefreshSubtype::Request => self.resend(peer, family, Borders::Unmarked),
+            RefreshSubtype::Request if marked => self.resend(peer, family, RefreshMarkers::Marked),
+            RefreshSubtype::Request => self.resend(peer, family, RefreshMarkers::Unmarked),
             RefreshSubtype::Begin if marked => self.refresh_begins(now, peer, family),
             RefreshSubtype::End if marked => self.refresh_ends(peer, family),
             _ => {}
         }
     }
 
-    fn resend(&mut self, peer: PeerId, family: Family, borders: Borders) {
+    fn resend(&mut self, peer: PeerId, family: Family, markers: RefreshMarkers) {
         let Some(state) = self.roster.get_mut(peer) else {
             return;
         };
@@ -102,7 +102,7 @@ impl Speaker {
             .group
             .and_then(|group| self.groups.get_mut(group)?.as_mut())
         {
-            group.refeed(&mut self.rib, (peer, &mut state.session), family, borders);
+            group.refeed(&mut self.rib, (peer, &mut state.session), family, markers);
         }
         self.list(peer);
     }

@@ -111,13 +111,13 @@ impl Speaker {
             return;
         }
         let several = !key.rules.add_path.is_empty();
-        let (from, places) = (out.id(), out.hand_over(&mut self.rib, peer));
+        let (from, members) = (out.id(), out.hand_over(&mut self.rib, peer));
         let new = self.group_at(key);
         if let Some(out) = self.groups.get_mut(new).and_then(Option::as_mut) {
             if several && ways.insert((from, out.id())) {
                 self.rib.adopt(out.id(), from);
             }
-            out.take_over(peer, places);
+            out.take_over(peer, members);
         }
         self.leave(peer, old);
         if let Some(state) = self.roster.get_mut(peer) {
