@@ -8,7 +8,7 @@ use bgp_config::limits::PASSWORD_OCTETS_MAX;
 use bgp_proto::{Asn, ClusterId, RouterId};
 use bgp_speaker::Password;
 use calico_model::{BgpConfigurationSpec, BgpPassword, DEFAULT_CONFIGURATION, Kind, ResourceKey};
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 
 use crate::fault::Fault;
 use crate::view::{Node, View};
@@ -44,7 +44,8 @@ fn router_id(name: &str, node: &Node) -> RouterId {
     if let Some(IpAddr::V4(address)) = node.v4.map(|network| network.address()) {
         return RouterId(address);
     }
-    let [first, b, c, d, ..] = Sha256::digest(name).0;
+    let hash = digest(&SHA256, name.as_bytes());
+    let [first, b, c, d] = hash.as_ref().first_chunk().copied().unwrap_or_default();
     let first = if first > 223 { first - 32 } else { first };
     RouterId(Ipv4Addr::new(first, b, c, d))
 }

@@ -8,7 +8,10 @@ use std::io;
 use sd_notify::NotifyState;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{self, SignalKind};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::level;
 use crate::log;
@@ -41,15 +44,15 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
     let level = from_environment.as_deref().unwrap_or(level);
     let filter = log_filter(level)?;
     log::start_writer().map_err(LogError::Writer)?;
-    let builder = tracing_subscriber::fmt()
+    let layer = tracing_subscriber::fmt::layer()
         .with_writer(log::ToSink)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-        .with_env_filter(filter);
-    let started = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()));
+    let layer = match format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().boxed(),
     };
-    started.map_err(|_| LogError::Twice)?;
+    let subscriber = tracing_subscriber::registry().with(layer).with(filter);
+    subscriber.try_init().map_err(|_| LogError::Twice)?;
     log::set_format(format);
     Ok(())
 }
@@ -59,15 +62,15 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
 /// # Errors
 ///
 /// The level cannot be parsed.
-pub fn log_filter(level: &str) -> Result<EnvFilter, LogError> {
+pub fn log_filter(level: &str) -> Result<Targets, LogError> {
     let refused = |cause| LogError::Level {
         level: level.to_owned(),
         cause,
     };
     let directives = level::directives(level).map_err(refused)?;
-    EnvFilter::builder()
-        .parse(directives)
-        .map_err(|error| refused(error.to_string()))
+    directives
+        .parse()
+        .map_err(|error: ParseError| refused(error.to_string()))
 }
 
 /// Why logging does not start.

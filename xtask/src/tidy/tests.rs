@@ -158,6 +158,21 @@ fn fenced_words_are_found_outside_their_places() {
 }
 
 #[test]
+fn daemon_with_too_many_packages_is_found() {
+    let most: String = (0..tree::DAEMON_PACKAGES_MAX)
+        .map(|nth| format!("p{nth} v1.0.0 [std]\n"))
+        .collect();
+    // A package that stands twice in the tree is one.
+    let twice = format!("{most}p0 v1.0.0 [] (*)\n");
+    assert!(tree::count("felix", &twice).is_none());
+    let found = tree::count("felix", &format!("{most}p0 v2.0.0 []\n")).expect("found");
+    assert_eq!(
+        found.to_string(),
+        "felix/Cargo.toml: it is built from 151 packages, of at most 150"
+    );
+}
+
+#[test]
 fn long_files_are_found() {
     let lines = |count: usize| "x\n".repeat(count);
     let tests = "\n#[cfg(test)]\nmod tests {\n".to_owned() + &lines(900);

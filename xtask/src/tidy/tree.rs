@@ -1,6 +1,8 @@
-//! The composed core's whole tree, as it is built without features: `#![no_std]` at the top says
-//! nothing about what stands below (I1, I4).
+//! Whole trees of dependencies, as cargo resolves them: `#![no_std]` at the top of the core says
+//! nothing about what stands below (I1, I4), and a daemon's manifest nothing about how many packages
+//! it is built from.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -12,27 +14,33 @@ use super::fences::OUTSIDE;
 /// The top of the core: the other three `no_std` crates are below it.
 const TOP: &str = "bgp-speaker";
 
-/// Its package.
-const PACKAGE: &str = "cambric-bgp-speaker";
+/// The daemons, by directory.
+const DAEMONS: [&str; 3] = ["bgp-client", "felix", "route-reflector"];
 
-/// Asks `cargo tree` and judges what it says.
+/// How many packages a daemon may be built from, our own included.
+pub const DAEMON_PACKAGES_MAX: usize = 150;
+
+/// Checks the core and the daemons.
 ///
 /// # Errors
 ///
 /// Cargo cannot be run or fails.
 pub fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = judge(&tree(root, TOP, &["--no-default-features"])?);
+    for daemon in DAEMONS {
+        findings.extend(count(daemon, &tree(root, daemon, &[])?));
+    }
+    Ok(findings)
+}
+
+/// Returns the tree of a crate: lines such as `bytes v1.12.1 [std]`.
+fn tree(root: &Path, directory: &str, options: &[&str]) -> anyhow::Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "tree",
-            "--package",
-            PACKAGE,
-            "--edges",
-            "normal",
-            "--prefix",
-            "none",
-        ])
-        .args(["--no-default-features", "--format", "{p} [{f}]"])
+        .args(["tree", "--edges", "normal", "--prefix", "none"])
+        .args(["--package", &format!("cambric-{directory}")])
+        .args(["--format", "{p} [{f}]"])
+        .args(options)
         .current_dir(root)
         .output()
         .context("run cargo tree")?;
@@ -42,10 +50,10 @@ pub fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
-    Ok(judge(&String::from_utf8_lossy(&output.stdout)))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Judges lines such as `bytes v1.12.1 [std]`.
+/// Judges the tree of the core.
 pub fn judge(tree: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for line in tree.lines() {
@@ -62,4 +70,18 @@ pub fn judge(tree: &str) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Counts the packages of a daemon's tree, each version once.
+pub fn count(daemon: &str, tree: &str) -> Option<Finding> {
+    let lines = tree.lines().map(|line| line.split(' ').take(2));
+    let packages: BTreeSet<Vec<&str>> = lines.map(Iterator::collect).collect();
+    let many = packages.len() > DAEMON_PACKAGES_MAX;
+    many.then(|| {
+        let text = format!(
+            "it is built from {} packages, of at most {DAEMON_PACKAGES_MAX}",
+            packages.len()
+        );
+        Finding::file(format!("{daemon}/Cargo.toml"), text)
+    })
 }
