@@ -1,7 +1,6 @@
 //! A file as a whole: what it means, and everything that is wrong with it.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use rib::NextHops;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
+use crate::duplicates::twice;
 use crate::file::{BgpFile, listen_default};
 use crate::host::Host;
 use crate::limits::{
@@ -378,26 +378,5 @@ fn unicast(address: IpAddr, span: Range<usize>, problems: &mut Problems<'_>) {
             span,
             format!("{address} is not a unicast address"),
         ));
-    }
-}
-
-/// Reports each value that was given before, and shows where.
-pub(crate) fn twice<T: Ord + ToString>(
-    values: impl IntoIterator<Item = (T, Range<usize>)>,
-    what: &str,
-    problems: &mut Problems<'_>,
-) {
-    let mut seen = BTreeMap::new();
-    for (value, span) in values {
-        match seen.entry(value) {
-            Entry::Vacant(place) => {
-                place.insert(span);
-            }
-            Entry::Occupied(first) => {
-                let message = format!("{what} {} is given twice", first.key().to_string());
-                let problem = Problem::at(span, message).label("again here");
-                problems.push(problem.related(first.get().clone(), "first here"));
-            }
-        }
     }
 }

@@ -27,6 +27,7 @@
 
 pub mod changes;
 mod check;
+mod duplicates;
 mod file;
 mod host;
 pub mod limits;

@@ -8,7 +8,7 @@ use bgp_speaker::{PeerConfig, RangeConfig, SpeakerConfig};
 use daemon_common::config::Problems;
 use rib::Role;
 
-use crate::check::twice;
+use crate::duplicates::twice;
 use crate::section::{Section, problem};
 
 /// What the sections of a file are read for.

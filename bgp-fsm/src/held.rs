@@ -15,17 +15,10 @@ use crate::connection::{Cause, Transport};
 use crate::limits::{HELD_TIME, PROBE_INTERVAL, PROBE_TIME, PROBE_UNANSWERED_MIN};
 use crate::negotiate::negotiate;
 use crate::receive::is_same;
+use crate::session::Probe;
 use crate::table::Event;
 use crate::timer::Timer;
 use crate::{Conn, HeldEnd, Input, Instant, Output, Probed, Session, State};
-
-/// A probe of the established connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe {
-    began: Instant,
-    /// When the transport was first seen to have sent something since the probe began.
-    sent_at: Option<Instant>,
-}
 
 impl Session {
     /// Whether another connection of the peer has to wait: the session is Established, or the peer's

@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use crate::chance::Chance;
 use crate::connection::{Connection, Transport};
-use crate::held::Probe;
 use crate::timer::{Timer, Timers};
 use crate::{Conn, Input, Instant, Output, SessionConfig, State, Stats};
 
@@ -37,6 +36,14 @@ pub struct Session {
     /// The state last told.
     pub(crate) told: State,
     pub(crate) stats: Stats,
+}
+
+/// A probe of the established connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe {
+    pub(crate) began: Instant,
+    /// When the transport was first seen to have sent something since the probe began.
+    pub(crate) sent_at: Option<Instant>,
 }
 
 impl Session {

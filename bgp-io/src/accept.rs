@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use crate::io::Entry;
 use crate::limits::{ACCEPT_PAUSE, BACKLOG, TURN_ACCEPTS_MAX};
 use crate::link::{Link, Stage};
-use crate::listeners::Listener;
+use crate::listener::Listener;
 use crate::sockets::{accept_now, secure_accepted};
 use crate::{Distance, Event, Io};
 

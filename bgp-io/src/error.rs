@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use bgp_speaker::NeedsRestart;
 use thiserror::Error;
 
-use crate::keys::Whose;
 use crate::limits::MD5_KEY_OCTETS_MAX;
+use crate::whose::Whose;
 
 /// Why a driver could not be set up.
 #[derive(Debug, Error)]

@@ -22,12 +22,14 @@ use std::os::fd::AsFd;
 
 use bgp_speaker::bgp_proto::Prefix;
 use bgp_speaker::{HandshakeFailure, PeerConfig, SpeakerConfig};
-use socket2::{SockFilter, SockRef};
+use socket2::{SockFilter, SockRef, Socket};
 use tokio::net::TcpStream;
 
 use crate::limits::FILTER_INSTRUCTIONS_MAX;
-use crate::sockets::secure_ttl;
-use crate::sockopt::{handshake_ttl, save_syns, saved_syn_ttl};
+use crate::sockopt::{handshake_ttl, least_ttl, save_syns, saved_syn_ttl, set_ttl_security};
+
+/// The TTL of GTSM's senders (RFC 5082 §3).
+const TTL_MAX: u32 = 255;
 
 /// The packet filter of a listening socket, as far as the kernel took it.
 #[derive(Default)]
@@ -154,14 +156,6 @@ impl fmt::Display for Distance {
             Self::Unknown => f.write_str("the kernel has no TTL of it"),
             Self::Early => f.write_str("data came before its TTL could be looked at"),
         }
-    }
-}
-
-/// The least TTL of packets from at most `hops` away. RFC 5082 §3
-pub(crate) const fn least_ttl(hops: u8) -> u8 {
-    match hops {
-        0 => u8::MAX,
-        hops => u8::MAX - (hops - 1),
     }
 }
 
@@ -312,4 +306,19 @@ fn block(source: &Source, ipv4: bool) -> Vec<SockFilter> {
         behind = steps;
     }
     behind
+}
+
+/// GTSM on a socket: we send with the greatest TTL and take only what came at most `hops` far.
+/// RFC 5082 §3
+pub(crate) fn secure_ttl(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
+    set_ttl_max(&SockRef::from(socket), ipv4)?;
+    set_ttl_security(socket, ipv4, hops)
+}
+
+pub(crate) fn set_ttl_max(socket: &Socket, ipv4: bool) -> io::Result<()> {
+    if ipv4 {
+        socket.set_ttl_v4(TTL_MAX)
+    } else {
+        socket.set_unicast_hops_v6(TTL_MAX)
+    }
 }

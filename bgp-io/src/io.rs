@@ -20,7 +20,7 @@ use crate::keys::Keyless;
 use crate::limits::{STALL, TURN_PREFIXES_MAX};
 use crate::linger::Lingering;
 use crate::link::Link;
-use crate::listeners::Listener;
+use crate::listener::Listener;
 use crate::ready::{ReadyList, Signal};
 use crate::{Clock, Event, IoError, ReconfigureError};
 

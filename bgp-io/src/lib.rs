@@ -31,13 +31,16 @@ mod keys;
 pub mod limits;
 mod linger;
 mod link;
+mod listener;
 mod listeners;
 mod liveness;
 mod outputs;
+mod probe;
 mod ready;
 mod sockets;
 mod sockopt;
 mod transfer;
+mod whose;
 
 pub use bgp_speaker::{self, bgp_fsm, bgp_proto, rib};
 
@@ -47,5 +50,5 @@ pub use error::{IoError, ReconfigureError};
 pub use event::Event;
 pub use gtsm::Distance;
 pub use io::{Io, IoConfig, Parting};
-pub use keys::Whose;
 pub use sockopt::set_md5_key;
+pub use whose::Whose;

@@ -4,40 +4,13 @@
 use std::net::SocketAddr;
 
 use bgp_speaker::SpeakerConfig;
-use tokio::net::TcpListener;
 
-use crate::gtsm::{Guard, Source, sources};
-use crate::keys::{Keyless, Keyring, Keys, keys_of};
+use crate::gtsm::{Source, sources};
+use crate::keys::{Keyless, Keys, keys_of};
 use crate::limits::LISTEN_RETRY;
+use crate::listener::Listener;
 use crate::sockets::Rules;
-use crate::{Event, Io, IoError, Whose, sockets};
-
-/// A listening socket.
-pub(crate) struct Listener {
-    pub(crate) socket: TcpListener,
-    /// Where it was to listen: perhaps on any free port.
-    wanted: SocketAddr,
-    /// Where it does.
-    pub(crate) address: SocketAddr,
-    /// The TCP-MD5 keys it has.
-    pub(crate) keys: Keyring,
-    /// Its filter for GTSM.
-    pub(crate) guard: Guard,
-}
-
-impl Listener {
-    fn open(wanted: SocketAddr, rules: Rules<'_>, keyless: &mut Keyless) -> Result<Self, IoError> {
-        let (socket, keys, guard) = sockets::listen(wanted, rules, keyless)?;
-        let address = socket.local_addr().unwrap_or(wanted);
-        Ok(Self {
-            socket,
-            wanted,
-            address,
-            keys,
-            guard,
-        })
-    }
-}
+use crate::{Event, Io, IoError, Whose};
 
 /// What a configuration asks for of listening sockets.
 fn rules_of(config: &SpeakerConfig) -> (Keys, Vec<Source>) {

@@ -3,13 +3,9 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use bgp_speaker::Input;
-use bgp_speaker::bgp_fsm::{self, Conn, Instant, Probed};
-use bgp_speaker::rib::PeerId;
+use bgp_speaker::bgp_fsm::{Instant, Probed};
 
-use crate::Io;
 use crate::limits::AGE_ROUNDING;
-use crate::link::Stage;
 use crate::sockopt::{TcpFigures, tcp_figures};
 
 /// The figures of a connection when a probe of it began.
@@ -20,13 +16,13 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    fn take(socket: &impl AsFd, now: Instant) -> std::io::Result<Self> {
+    pub(crate) fn take(socket: &impl AsFd, now: Instant) -> std::io::Result<Self> {
         let figures = tcp_figures(socket)?;
         Ok(Self { at: now, figures })
     }
 
     /// What has happened until now.
-    fn compare(&self, now: Instant, figures: &TcpFigures) -> Probed {
+    pub(crate) fn compare(&self, now: Instant, figures: &TcpFigures) -> Probed {
         let age = Duration::from_millis(u64::from(figures.heard_ms_ago));
         let since = now.saturating_duration_since(self.at);
         // The count excludes what came just before the probe; the age excludes what TCP did not
@@ -38,48 +34,6 @@ impl Baseline {
         let before = self.figures.in_flight + self.figures.repeats;
         let unanswered = before.saturating_add(sent);
         Probed::Silent { unanswered, sent }
-    }
-}
-
-impl Io {
-    /// Looks at a connection that is probed. Where the kernel returns no figures nothing is reported,
-    /// and the hold timer decides.
-    pub(crate) fn probe(&mut self, peer: PeerId, conn: Conn, begins: bool) {
-        let now = self.clock.now();
-        let token = self.places.get(&(peer, conn)).copied();
-        let Some(link) = token.and_then(|token| self.link(token)) else {
-            return;
-        };
-        let Stage::Open(stream) = &link.stage else {
-            return;
-        };
-        if begins {
-            link.baseline = Baseline::take(stream, now).ok();
-            return;
-        }
-        let (Some(baseline), Ok(figures)) = (link.baseline, tcp_figures(stream)) else {
-            return;
-        };
-        let probed = bgp_fsm::Input::Probed(baseline.compare(now, &figures));
-        // What follows from it is taken by the loop that has called us.
-        self.speaker.handle(now, Input::Session(peer, probed));
-    }
-
-    /// The held connection of a peer becomes its inbound one.
-    pub(crate) fn promote(&mut self, peer: PeerId) {
-        let Some(token) = self.places.remove(&(peer, Conn::Held)) else {
-            return;
-        };
-        let before = self.places.insert((peer, Conn::Inbound), token);
-        debug_assert!(before.is_none(), "a transport takes the place of another");
-        if let Some(link) = self.link(token) {
-            link.conn = Conn::Inbound;
-            // What was read and not handed over has its turn soon.
-            link.wake();
-        }
-        // What follows from it is taken by the loop that has called us.
-        let promoted = Input::Session(peer, bgp_fsm::Input::Promoted);
-        self.speaker.handle(self.clock.now(), promoted);
     }
 }
 

@@ -8,13 +8,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::IoError;
-use crate::gtsm::{Guard, Source};
+use crate::gtsm::{Guard, Source, secure_ttl, set_ttl_max};
 use crate::keys::{Keyless, Keyring, Keys};
 use crate::limits::BACKLOG;
-use crate::sockopt::{clear_ttl_security, set_md5_key, set_prompt_repeats, set_ttl_security};
-
-/// The TTL of GTSM's senders (RFC 5082 §3).
-const TTL_MAX: u32 = 255;
+use crate::sockopt::{clear_ttl_security, set_md5_key, set_prompt_repeats};
 
 /// Who may dial a listening socket, and how.
 #[derive(Clone, Copy)]
@@ -133,19 +130,4 @@ fn set_password(socket: &impl AsFd, remote: IpAddr, password: &str) -> io::Resul
     }
     let prefix_len = if remote.is_ipv4() { 32 } else { 128 };
     set_md5_key(socket, remote, prefix_len, password.as_bytes())
-}
-
-/// GTSM on a socket: we send with the greatest TTL and take only what came at most `hops` far.
-/// RFC 5082 §3
-pub(crate) fn secure_ttl(socket: &impl AsFd, ipv4: bool, hops: u8) -> io::Result<()> {
-    set_ttl_max(&SockRef::from(socket), ipv4)?;
-    set_ttl_security(socket, ipv4, hops)
-}
-
-fn set_ttl_max(socket: &Socket, ipv4: bool) -> io::Result<()> {
-    if ipv4 {
-        socket.set_ttl_v4(TTL_MAX)
-    } else {
-        socket.set_unicast_hops_v6(TTL_MAX)
-    }
 }

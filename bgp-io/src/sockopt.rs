@@ -13,7 +13,6 @@ use nix::sys::socket::sockopt::TcpCongestion;
 use nix::sys::socket::{GetSockOpt, SetSockOpt};
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
-use crate::gtsm::least_ttl;
 use crate::limits::MD5_KEY_OCTETS_MAX;
 
 sockopt_impl!(
@@ -327,4 +326,12 @@ fn option(
         return Err(io::Error::last_os_error());
     }
     Ok(usize::try_from(octets).unwrap_or(0).min(value.len()))
+}
+
+/// The least TTL of packets from at most `hops` away. RFC 5082 §3
+pub(crate) const fn least_ttl(hops: u8) -> u8 {
+    match hops {
+        0 => u8::MAX,
+        hops => u8::MAX - (hops - 1),
+    }
 }

@@ -69,6 +69,7 @@ mod enums;
 mod family;
 mod fault;
 mod frame;
+mod header;
 mod id;
 mod key;
 pub mod limits;
@@ -96,9 +97,9 @@ pub use family::{
     FAMILIES, Family, FamilyError, FamilyRow, FamilySet, Framing, KeyRule, NextHopForm,
 };
 pub use fault::{Fault, FaultKind, Remedy};
-pub use frame::{
-    Frame, HEADER_OCTETS, MARKER, MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind,
-    next_frame,
+pub use frame::{Frame, next_frame};
+pub use header::{
+    HEADER_OCTETS, MARKER, MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED, MessageKind,
 };
 pub use id::{ClusterId, RouterId};
 pub use nlri::{Net, Nlri, NlriIter};

@@ -1,6 +1,6 @@
 //! Every limit of the codec, in one place.
 
-pub use crate::frame::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
+pub use crate::header::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
 
 /// Most ASNs that one AS_PATH segment can hold: its count is one octet (RFC 4271 §4.3).
 pub const SEGMENT_ASNS_MAX: usize = 255;

@@ -6,7 +6,7 @@ use core::fmt;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::family::Family;
-use crate::frame::{MessageKind, put_header};
+use crate::header::{MessageKind, put_header};
 use crate::limits::{NOTIFICATION_DATA_OCTETS_MAX, SHUTDOWN_TEXT_OCTETS_MAX};
 use crate::reader::Reader;
 

@@ -2,7 +2,7 @@
 
 use crate::asn::Asn;
 use crate::family::FamilySet;
-use crate::frame::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
+use crate::header::{MESSAGE_OCTETS_MAX, MESSAGE_OCTETS_MAX_EXTENDED};
 use crate::id::RouterId;
 use crate::open::GracefulRestart;
 

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::enums::wire_enum;
 use crate::family::Family;
-use crate::frame::{HEADER_OCTETS, MARKER, MessageKind, put_header};
+use crate::header::{HEADER_OCTETS, MARKER, MessageKind, put_header};
 use crate::notification::{Notification, code, route_refresh};
 use crate::reader::Reader;
 

@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 use std::io;
 use tokio_util::codec::{Decoder, Encoder};
 
-use crate::frame::{Frame, MESSAGE_OCTETS_MAX, next_frame};
+use crate::frame::{Frame, next_frame};
+use crate::header::MESSAGE_OCTETS_MAX;
 use crate::notification::Notification;
 
 /// Cuts messages out of a stream, and passes encoded messages on.

@@ -27,11 +27,13 @@
 #[macro_use]
 mod rows;
 
-mod composite;
+mod build;
 mod conflicts;
 mod field;
 mod given;
 mod kind;
+mod range;
+mod read;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -41,14 +43,15 @@ use alloc::{string::String, vec::Vec};
 
 use bgp_proto::FamilySet;
 
-pub use composite::read_families;
 pub use given::Given;
 pub use kind::{Kind, usable};
-pub use table::{PEER_KEYS, PeerConfig, RANGE_KEYS};
+pub use range::RANGE_KEYS;
+pub use read::read_families;
+pub use table::{PEER_KEYS, PeerConfig};
 pub use value::{At, Invalid, Unknown, Value};
 
 use crate::config::RangeConfig;
-use kind::Reader;
+use read::Reader;
 
 /// A key of a neighbor.
 pub type PeerKey = Key<PeerConfig>;

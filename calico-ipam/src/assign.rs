@@ -10,8 +10,9 @@ use crate::block::{Block, Given, Taker};
 use crate::error::IpamError;
 use crate::limits::{ATTEMPTS_MAX, HOST_BLOCKS_DEFAULT, READ_BLOCKS_MAX, RECLAIM_AGE};
 use crate::pools::{Pool, blocks_of, place_of};
-use crate::read::{Seen, Stored, just, overlaps};
+use crate::read::{Seen, just, overlaps};
 use crate::store::{Change, Ipam};
+use crate::stored::Stored;
 
 /// Addresses that are asked for.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,9 @@ use std::net::IpAddr;
 
 use calico_model::{AffinityOwner, AllocationAttribute, AllocationBlock, Ordinal};
 use ipnet::IpNet;
-use jiff::Timestamp;
 
 use crate::limits::BLOCK_ADDRESSES_MAX;
-use crate::store::Time;
+use crate::time::Time;
 
 /// The handle of addresses that Windows hosts keep to themselves; they do not count as in use.
 const WINDOWS_RESERVED: &str = "windows-reserved-ipam-handle";
@@ -431,10 +430,4 @@ pub(crate) fn is_reserved(reserved: &[IpNet], address: IpAddr) -> bool {
 /// Some old handles have a carriage return in them, and what follows is none of them.
 fn clean(handle: &str) -> &str {
     handle.split('\r').next().unwrap_or_default()
-}
-
-impl Time {
-    fn parse(text: &str) -> Option<Self> {
-        text.parse::<Timestamp>().ok().map(Self)
-    }
 }

@@ -68,6 +68,8 @@ mod pools;
 mod read;
 mod release;
 mod store;
+mod stored;
+mod time;
 
 pub use address::AddressRequest;
 pub use assign::Request;
@@ -77,4 +79,5 @@ pub use collect::{Collector, Finding, NotReady, findings};
 pub use error::IpamError;
 pub use picture::{NODE, OTHER_PLUGIN, Picture, TYPE, Use};
 pub use pools::{Pool, blocks_of};
-pub use store::{Ipam, Time};
+pub use store::Ipam;
+pub use time::Time;

@@ -7,8 +7,9 @@ use ipnet::IpNet;
 use crate::block::{Given, Release};
 use crate::collect::Finding;
 use crate::error::IpamError;
-use crate::read::{Stored, just};
+use crate::read::just;
 use crate::store::{Change, Ipam};
+use crate::stored::Stored;
 
 impl Ipam<'_> {
     /// Sets right what was found. Tells whether it did: what has been written since it was seen is

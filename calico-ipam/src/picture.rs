@@ -14,7 +14,8 @@ use ipnet::IpNet;
 use crate::block::Block;
 use crate::catalogue::Pools;
 use crate::error::IpamError;
-use crate::store::{Ipam, Time};
+use crate::store::Ipam;
+use crate::time::Time;
 
 /// Blocks, affinities and handles beside the nodes and endpoints that use them.
 #[derive(Debug, Clone)]

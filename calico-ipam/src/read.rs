@@ -13,13 +13,7 @@ use crate::block::{Block, Holder};
 use crate::error::IpamError;
 use crate::limits::{BLOCK_ADDRESSES_MAX, LOOKED_UP_MAX};
 use crate::store::Ipam;
-
-/// Something stored, and when it was last written.
-#[derive(Debug)]
-pub(crate) struct Stored<T> {
-    pub(crate) value: T,
-    pub(crate) revision: Revision,
-}
+use crate::stored::Stored;
 
 /// Keys and values, all as they were at one time.
 #[derive(Debug, Default)]

@@ -10,8 +10,9 @@ use ipnet::IpNet;
 use crate::block::{Block, Release};
 use crate::error::IpamError;
 use crate::limits::{ATTEMPTS_MAX, RELEASES_MAX};
-use crate::read::{Seen, Stored, just};
+use crate::read::{Seen, just};
 use crate::store::{Change, Ipam};
+use crate::stored::Stored;
 
 /// A block, its handles and the settings, as they were at one time.
 struct Scene {

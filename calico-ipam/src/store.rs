@@ -1,47 +1,15 @@
 //! Blocks, affinities and handles in a store.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use calico_model::{IpamHandle, IpamKey};
 use calico_store::{
     Compare, CompareWith, Comparison, Delete, KeyRange, Op, Put, Revision, Store, Txn,
 };
 use ipnet::IpNet;
-use jiff::Timestamp;
 
 use crate::error::IpamError;
-use crate::read::Stored;
-
-/// A time of day.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub(crate) Timestamp);
-
-impl Time {
-    /// The time it is.
-    pub fn now() -> Self {
-        Self(Timestamp::now())
-    }
-
-    /// So many nanoseconds after 1970.
-    pub fn after_epoch(time: Duration) -> Self {
-        let time = Timestamp::UNIX_EPOCH.checked_add(time);
-        Self(time.unwrap_or(Timestamp::MAX))
-    }
-
-    pub(crate) fn nanoseconds(self) -> u64 {
-        u64::try_from(self.0.as_nanosecond()).unwrap_or_default()
-    }
-
-    pub(crate) fn text(self) -> String {
-        calico_model::rfc3339_utc(u64::try_from(self.0.as_second()).unwrap_or_default())
-    }
-
-    /// Seconds from here to a later time.
-    pub(crate) fn seconds_to(self, later: Self) -> u64 {
-        u64::try_from(later.0.as_second() - self.0.as_second()).unwrap_or_default()
-    }
-}
+use crate::stored::Stored;
+use crate::time::Time;
 
 /// Address management over a store.
 #[derive(Clone, Copy)]

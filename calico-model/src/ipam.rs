@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::lenient::{Unknown, empty_as_none, or_default};
-use crate::resource::ParseError;
+use crate::parse_error::ParseError;
 use crate::value::json_octets;
 use crate::value::words::words;
 

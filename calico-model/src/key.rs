@@ -1,6 +1,7 @@
 //! Keys: where things live in the store.
 
 pub(crate) mod endpoint_name;
+pub(crate) mod error;
 pub(crate) mod kind;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::ipam::IpamKey;
+use crate::key::error::KeyError;
 use crate::key::kind::{Kind, Scope};
 use crate::status::StatusKey;
 
@@ -129,35 +131,5 @@ impl fmt::Display for ResourceKey {
             write!(f, "/{namespace}")?;
         }
         write!(f, "/{}", self.name)
-    }
-}
-
-/// Why a text is no key of the data model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// It is not below `/calico/`.
-    #[error("not a key below /calico/")]
-    Foreign,
-    /// A part of the path is missing, empty, or has a slash in it.
-    #[error("a part of the key is missing, empty or contains '/'")]
-    Part,
-    /// No kind of resource lives there.
-    #[error("no kind of resource lives under this key")]
-    UnknownKind,
-    /// The kind has a namespace and the key has none, or the other way round.
-    #[error("{0}{text}", text = scope_text(*.0))]
-    Scope(Kind),
-    /// The name of a workload endpoint has the wrong form.
-    #[error("not the name of a workload endpoint: {0}")]
-    EndpointName(#[from] endpoint_name::EndpointNameError),
-    /// It lies where agents report, but is none of their keys.
-    #[error("not a status key")]
-    Status,
-}
-
-const fn scope_text(kind: Kind) -> &'static str {
-    match kind.scope() {
-        Scope::Cluster => " has no namespace",
-        Scope::Namespaced => " needs a namespace",
     }
 }

@@ -41,6 +41,7 @@ mod ipam;
 mod key;
 mod lenient;
 mod limits;
+mod parse_error;
 mod resource;
 mod schema;
 mod selector;
@@ -59,14 +60,16 @@ pub use ipam::{
     IpamKeyError,
 };
 pub use key::endpoint_name::{EndpointName, EndpointNameError};
+pub use key::error::KeyError;
 pub use key::kind::{Kind, Scope};
-pub use key::{Key, KeyError, RESOURCES_PREFIX, ResourceKey};
+pub use key::{Key, RESOURCES_PREFIX, ResourceKey};
 pub use limits::{
     AS_PATH_PREPENDS_MAX, COMMUNITIES_MAX, COOL_DOWN_S_MAX, FILTER_OPERATIONS_MAX, HOST_BLOCKS_MAX,
     INTERFACE_NAME_OCTETS_MAX, LABEL_OCTETS_MAX, LABEL_VALUE_OCTETS_MAX, NAME_OCTETS_MAX,
     PREFIX_ADVERTISEMENTS_MAX, REFLECTOR_WEIGHT_DEFAULT, ROUTE_PRIORITY_MAX, SELECTOR_DEPTH_MAX,
     SELECTOR_OCTETS_MAX,
 };
+pub use parse_error::ParseError;
 pub use resource::bgp_configuration::{
     BGP_PORT, BgpConfigurationSpec, BindMode, CidrBlock, ClusterRoutes, DEFAULT_AS_NUMBER,
     DEFAULT_CONFIGURATION, DEFAULT_ROUTE_PRIORITY, LoadBalancerAggregation, NamedCommunity,
@@ -99,7 +102,7 @@ pub use resource::rule::{
 pub use resource::shown::shown;
 pub use resource::strict::{encode_over, encode_strict};
 pub use resource::workload_endpoint::{EndpointPort, IpNat, WorkloadEndpointSpec};
-pub use resource::{API_VERSION, EncodeError, Metadata, ParseError, RawSpec, Resource, Spec};
+pub use resource::{API_VERSION, EncodeError, Metadata, RawSpec, Resource, Spec};
 pub use schema::{
     Declared, Program, Standing, UnsupportedField, declared, unsupported_fields,
     unsupported_in_rule,

@@ -27,9 +27,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::key::ResourceKey;
+use crate::key::error::KeyError;
 use crate::key::kind::{Kind, Scope};
-use crate::key::{KeyError, ResourceKey};
 use crate::lenient::{Unknown, or_default};
+use crate::parse_error::ParseError;
 use crate::validate::{Faults, Invalid, LABEL_KEY, LABEL_VALUE, NAME, Problem};
 
 /// The `apiVersion` of every resource.
@@ -152,18 +154,6 @@ impl Spec for RawSpec {
             policy::complete(&mut self.0, metadata);
         }
     }
-}
-
-/// A stored value that does not read as the resource it should be.
-#[derive(Debug, thiserror::Error)]
-#[error("not a readable {kind}: {field}: {source}")]
-pub struct ParseError {
-    /// The kind it should be.
-    pub kind: &'static str,
-    /// Path of the field that does not read, such as `spec.bgp.asNumber`; `.` for the whole.
-    pub field: String,
-    /// What is wrong with it, and where in the text.
-    pub source: serde_json::Error,
 }
 
 impl ParseError {

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::key::KeyError;
 use crate::key::endpoint_name::EndpointName;
+use crate::key::error::KeyError;
 
 /// Which region of a multi-region deployment a status key belongs to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

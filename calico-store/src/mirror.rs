@@ -23,6 +23,7 @@
 mod feed;
 pub mod follow;
 mod gate;
+mod gated;
 mod jitter;
 pub mod keep;
 mod snapshot;

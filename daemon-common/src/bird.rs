@@ -13,13 +13,14 @@ mod serve;
 mod status;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Zoned};
 
-pub use serve::View;
 pub(crate) use serve::serve;
+pub use view::View;
 
 /// What we call ourselves where BIRD tells its version: readers look for `BIRD v`.
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "+cambric");

@@ -29,14 +29,16 @@ use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::bird::{self, View};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
-use crate::{Command, Reply, events, metrics};
+pub use crate::request::Request;
+use crate::request::ask;
+use crate::{Reply, metrics};
 
 /// The bound socket. Dropping it closes the socket and removes its file.
 #[derive(Debug)]
@@ -177,21 +179,6 @@ impl Drop for Door {
     }
 }
 
-/// One request, to be answered with [`Request::reply`]; dropped unanswered, the client is told so.
-#[derive(Debug)]
-pub struct Request {
-    /// What is asked.
-    pub command: Command,
-    answer: oneshot::Sender<Reply>,
-}
-
-impl Request {
-    /// Answers. A client that has left meanwhile is no error.
-    pub fn reply(self, reply: Reply) {
-        let _ = self.answer.send(reply);
-    }
-}
-
 /// Why a socket for operators cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -314,20 +301,6 @@ async fn answer(line: &str, requests: &mpsc::Sender<Request>) -> Reply {
         Err(error) => return Reply::error(format!("not a command this daemon knows: {error}")),
     };
     ask(requests, command).await
-}
-
-/// Answers from the history of events, or has the daemon's loop answer a command.
-pub(crate) async fn ask(requests: &mpsc::Sender<Request>, command: Command) -> Reply {
-    if let Command::Events(query) = &command {
-        return events::answer(query).await;
-    }
-    let (answer, answered) = oneshot::channel();
-    if requests.send(Request { command, answer }).await.is_err() {
-        return Reply::error("the daemon is shutting down");
-    }
-    answered
-        .await
-        .unwrap_or_else(|_| Reply::error("the daemon gave no answer"))
 }
 
 #[cfg(test)]

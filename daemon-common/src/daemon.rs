@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use sd_notify::NotifyState;
-use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{self, SignalKind};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{ParseError, Targets};
@@ -15,20 +14,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::level;
 use crate::log;
+pub use crate::log::LogFormat;
 
 /// The environment variable that overrides the level of the configuration.
 pub const LOG_VARIABLE: &str = "CAMBRIC_LOG";
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
 
 /// Starts logging to standard error. `level` is a level (`info`, or `Warning` as Calico has it) or a
 /// list of directives (`info,bgp_io=debug`); `CAMBRIC_LOG` overrides it. Lines go through the queue of

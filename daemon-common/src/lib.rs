@@ -27,5 +27,6 @@ pub mod log;
 pub mod metrics;
 pub mod program;
 pub mod report;
+mod request;
 
 pub use command::{Command, Reply};

@@ -10,6 +10,7 @@
 //! The last lines are written nevertheless: [`Logging`] waits for the writer when it is dropped, and
 //! so does a panic, both no longer than [`LOG_FLUSH`].
 
+mod format;
 mod lines;
 mod queue;
 mod repeats;
@@ -24,9 +25,9 @@ use std::time::Instant;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::daemon::LogFormat;
 use crate::limits::{LOG_FLUSH, LOG_STALLED};
 use crate::report::LogFigures;
+pub use format::LogFormat;
 pub use repeats::{Repeats, Summary};
 use sink::Sink;
 

@@ -21,9 +21,9 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::control::{self, Request as Ask};
 use crate::limits::{METRICS_HEAD_OCTETS_MAX, METRICS_READ, METRICS_SCRAPE};
 use crate::report::Neighbors;
+use crate::request::{self, Request as Ask};
 use crate::{Command, Reply};
 
 /// What the text is (OpenMetrics 1.0).
@@ -65,13 +65,13 @@ async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Respo
         response.headers_mut().insert(ALLOW, allowed);
         return response;
     }
-    let status = match control::ask(requests, Command::Status {}).await {
+    let status = match request::ask(requests, Command::Status {}).await {
         Reply::Status(status) => status,
         Reply::Error { message } => return refusal(StatusCode::SERVICE_UNAVAILABLE, &message),
         _ => return refusal(StatusCode::SERVICE_UNAVAILABLE, "no status"),
     };
     // Not every daemon has neighbours, and none has before it knows what it is to be.
-    let neighbors = match control::ask(requests, Command::Neighbors {}).await {
+    let neighbors = match request::ask(requests, Command::Neighbors {}).await {
         Reply::Neighbors(neighbors) => neighbors,
         _ => Neighbors::default(),
     };

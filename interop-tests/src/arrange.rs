@@ -1,13 +1,6 @@
 //! What the labs have in common: where they run, and who stands where.
 
-use std::time::Duration;
-
 use crate::{Ground, Kind, Route, Setup, Site, Speaker, Table};
-
-/// How long a lab waits for anything. Only what never comes takes that long, however slow the machine
-/// is: programs rest after an error, OpenBGPD for 30 s and then for 60 s, also after a lost
-/// collision.
-pub const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Runs a lab with these programs in it, where labs are allowed and the programs are installed.
 ///

@@ -9,26 +9,9 @@ use netns_lab::{Error, Process, until};
 use nix::sys::signal::Signal;
 
 use crate::{
-    PATIENCE, Route, Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd,
+    Kind, PATIENCE, Route, Setup, Site, Table, bird, cambric, differences, frr, gobgp, openbgpd,
     setup::Own,
 };
-
-/// Which program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `cambric-bgp-client`: announces what is in its kernel, installs what it learns.
-    Client,
-    /// `cambric-route-reflector`.
-    Reflector,
-    /// BIRD 2.
-    Bird,
-    /// GoBGP.
-    Gobgp,
-    /// FRR's bgpd, without zebra.
-    Frr,
-    /// OpenBGPD.
-    Openbgpd,
-}
 
 /// A running speaker.
 #[derive(Debug)]
@@ -38,19 +21,6 @@ pub struct Speaker {
     /// Where it runs.
     pub site: Site,
     process: Process,
-}
-
-impl Kind {
-    /// Whether the program is installed; says so in one line if not.
-    pub fn is_installed(self) -> bool {
-        match self {
-            Self::Client | Self::Reflector => true,
-            Self::Bird => bird::installed(),
-            Self::Gobgp => gobgp::installed(),
-            Self::Frr => frr::installed(),
-            Self::Openbgpd => openbgpd::installed(),
-        }
-    }
 }
 
 impl Speaker {

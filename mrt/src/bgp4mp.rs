@@ -6,7 +6,6 @@ use bgp_proto::{Asn, Family};
 use bytes::Bytes;
 
 use crate::cursor::Cursor;
-use crate::entry::Entry;
 
 /// The two ends of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,12 +134,10 @@ impl TableEntry {
     }
 }
 
-pub(crate) fn snapshot(body: &mut Cursor) -> Option<Entry> {
+/// Reads a snapshot: the number of the view, and the name of the file.
+pub(crate) fn snapshot(body: &mut Cursor) -> Option<(u16, String)> {
     let view = body.u16()?;
     let name = body.rest();
     let name = name.split(|octet| *octet == 0).next().unwrap_or_default();
-    Some(Entry::Snapshot {
-        view,
-        file: String::from_utf8_lossy(name).into_owned(),
-    })
+    Some((view, String::from_utf8_lossy(name).into_owned()))
 }

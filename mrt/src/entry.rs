@@ -5,14 +5,9 @@ use thiserror::Error;
 use crate::bgp4mp::{self, Message, Session, StateChange, TableEntry};
 use crate::cursor::Cursor;
 use crate::reader::Record;
+use crate::record_type::{BGP4MP, BGP4MP_ET, TABLE_DUMP, TABLE_DUMP_V2};
 use crate::table::TableDump;
 use crate::table_v2::{PeerIndex, Rib, RibForm};
-
-/// Types of records (RFC 6396 §4).
-pub(crate) const TABLE_DUMP: u16 = 12;
-pub(crate) const TABLE_DUMP_V2: u16 = 13;
-pub(crate) const BGP4MP: u16 = 16;
-pub(crate) const BGP4MP_ET: u16 = 17;
 
 /// What a record holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +99,7 @@ impl Record {
                 }))
             }
             2 => TableEntry::read(body).map(Entry::TableEntry),
-            3 => bgp4mp::snapshot(body),
+            3 => bgp4mp::snapshot(body).map(|(view, file)| Entry::Snapshot { view, file }),
             _ => Some(Entry::Unknown),
         }
     }

@@ -32,6 +32,7 @@ mod entry;
 mod file;
 pub mod limits;
 mod reader;
+mod record_type;
 mod table;
 mod table_v2;
 

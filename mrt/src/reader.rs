@@ -107,7 +107,7 @@ impl<R: Read> Reader<R> {
         }
         // RFC 6396 §3: the microseconds count as part of the body.
         let microseconds = match kind {
-            crate::entry::BGP4MP_ET => match body.first_chunk::<4>().copied() {
+            crate::record_type::BGP4MP_ET => match body.first_chunk::<4>().copied() {
                 Some(octets) => {
                     body = body.slice(4..);
                     Some(u32::from_be_bytes(octets))

@@ -8,5 +8,7 @@ pub mod expression;
 pub mod limits;
 pub mod nftables;
 mod requests;
+mod row;
 
-pub use requests::{Batch, Refused, Requests, Row};
+pub use requests::{Batch, Refused, Requests};
+pub use row::Row;

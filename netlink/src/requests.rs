@@ -15,6 +15,7 @@ use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
+use crate::Row;
 use crate::attributes::{find, text};
 use crate::limits::{DUMP_ATTEMPTS, NETLINK_BUFFER_OCTETS, NETLINK_TIMEOUT};
 
@@ -67,15 +68,6 @@ impl Refused {
             sequence: None,
         }
     }
-}
-
-/// One message of an answer: its type and its payload.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Netlink message type.
-    pub kind: u16,
-    /// What follows the netlink header.
-    pub payload: Vec<u8>,
 }
 
 /// The socket.

@@ -10,9 +10,9 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::sethostname;
 
+use crate::Error;
 use crate::enclose::RUN_DIRECTORY;
-use crate::lab::{Init, ensure_directory};
-use crate::{Error, Links};
+use crate::init::{Init, ensure_directory, thread_namespace};
 
 /// One machine of a lab. Namespaces live as long as this value, or a process in them.
 #[derive(Clone, Debug)]
@@ -146,15 +146,6 @@ impl Host {
         setns(&self.inner.mounts, CloneFlags::CLONE_NEWNS).map_err(fail)
     }
 
-    /// A connection to this host's rtnetlink. Needs a running tokio runtime.
-    ///
-    /// # Errors
-    ///
-    /// If the socket cannot be opened.
-    pub fn links(&self) -> Result<Links, Error> {
-        Links::open(self)
-    }
-
     /// Writes a sysctl: `net/ipv4/ip_forward`.
     ///
     /// # Errors
@@ -186,12 +177,6 @@ fn name_this(name: &str, directory: &Path) -> Result<(), Error> {
     let none = None::<&str>;
     mount(Some(directory), RUN_DIRECTORY, none, MsFlags::MS_BIND, none)
         .map_err(|e| Error::system("mount", RUN_DIRECTORY, e))
-}
-
-/// Opens a namespace of the calling thread.
-pub(crate) fn thread_namespace(kind: &'static str) -> Result<File, Error> {
-    File::open(format!("/proc/thread-self/ns/{kind}"))
-        .map_err(|e| Error::io("opening namespace", kind, e))
 }
 
 /// Runs `f` in a fresh thread, since a thread that has entered namespaces is of no further use.

@@ -27,6 +27,7 @@ pub mod fabric;
 mod gate;
 mod host;
 mod icmp;
+mod init;
 mod lab;
 mod limits;
 mod link;

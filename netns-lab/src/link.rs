@@ -32,6 +32,17 @@ pub struct VethEnd<'a> {
     pub mac: Option<[u8; 6]>,
 }
 
+impl Host {
+    /// A connection to this host's rtnetlink. Needs a running tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be opened.
+    pub fn links(&self) -> Result<Links, Error> {
+        Links::open(self)
+    }
+}
+
 impl Drop for Links {
     fn drop(&mut self) {
         self.connection.abort();

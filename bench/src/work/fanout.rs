@@ -1,4 +1,4 @@
-//! s3 and s3b: a reflector and its clients, all to all; and what else is done to such a fleet.
+//! A reflector and its clients, all to all: s3 and s3b, and what else is done to such a fleet.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -7,16 +7,13 @@ use anyhow::Result;
 use bytes::Bytes;
 use netns_lab::Lab;
 
-use super::latency::latency;
 use crate::chance::Chance;
 use crate::daemons::Kind;
 use crate::generator::Generator;
 use crate::ledger::NOBODY;
-use crate::limits::{HOLD_TIME_S, LATENCY_GAP, LATENCY_ROUNDS};
+use crate::limits::HOLD_TIME_S;
 use crate::routes::{Bundle, CLIENTS, NONE, Passing, Prefixes, Routes, Set, Sets, Tag};
-use crate::stage::{
-    DAEMON_AS, Measured, Measures, Options, Part, Stage, passing, quantiles, scene,
-};
+use crate::stage::{DAEMON_AS, Measured, Options, Part, Stage, passing, scene};
 use crate::wire::{Attributes, Prefix};
 
 /// Where the IPv4 routes are: 100.64.0.0/10, one in every block of 64 addresses.
@@ -172,39 +169,4 @@ pub const fn s3b_fleet(options: &Options) -> Fleet {
         each,
         each_v6: 0,
     }
-}
-
-/// s3: 200 clients of 250 routes.
-pub(super) async fn s3(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
-    let fleet = s3_fleet(options);
-    let mut stage = fleet.stage(lab, kind, options).await?;
-    let mut measures = converge(&mut stage)?.measures();
-    let rounds = if options.quick { 10 } else { LATENCY_ROUNDS };
-    for (gap, announce, withdraw) in [
-        (
-            None,
-            ["announce_p50_ms", "announce_p99_ms"],
-            ["withdraw_p50_ms", "withdraw_p99_ms"],
-        ),
-        (
-            Some(LATENCY_GAP),
-            ["gap_announce_p50_ms", "gap_announce_p99_ms"],
-            ["gap_withdraw_p50_ms", "gap_withdraw_p99_ms"],
-        ),
-    ] {
-        let latency = latency(&mut stage, fleet, gap, rounds, None)?;
-        for (names, samples) in [(announce, latency.announce), (withdraw, latency.withdraw)] {
-            measures.extend(names.into_iter().zip(quantiles(samples, [0.5, 0.99])?));
-        }
-    }
-    stage.strike().await?;
-    Ok(measures)
-}
-
-/// s3b: 1,000 clients of 64 routes.
-pub(super) async fn s3b(lab: &Lab, kind: Kind, options: &Options) -> Result<Measures> {
-    let mut stage = s3b_fleet(options).stage(lab, kind, options).await?;
-    let measured = converge(&mut stage)?;
-    stage.strike().await?;
-    Ok(measured.measures())
 }

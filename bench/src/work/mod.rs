@@ -13,6 +13,7 @@ mod live;
 mod many;
 mod path;
 mod rack;
+mod s3;
 mod stall;
 mod storm;
 mod watch;
@@ -118,8 +119,8 @@ impl Work {
         match self {
             Self::S1 => internet::s1(lab, kind, options).await,
             Self::S2 => internet::s2(lab, kind, options).await,
-            Self::S3 => fanout::s3(lab, kind, options).await,
-            Self::S3b => fanout::s3b(lab, kind, options).await,
+            Self::S3 => s3::s3(lab, kind, options).await,
+            Self::S3b => s3::s3b(lab, kind, options).await,
             Self::Storm => storm::storm(lab, kind, options).await,
             Self::Rack => rack::rack(lab, kind, options).await,
             Self::Stall => stall::stall(lab, kind, options).await,

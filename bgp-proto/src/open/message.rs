@@ -8,7 +8,7 @@ use super::capability::Capability;
 use super::grammar;
 use crate::asn::Asn;
 use crate::family::Family;
-use crate::frame::{MessageKind, put_header};
+use crate::header::{MessageKind, put_header};
 use crate::id::RouterId;
 use crate::notification::{Notification, open};
 use crate::reader::Reader;

@@ -7,7 +7,7 @@ use crate::attr::{
     mp_octets,
 };
 use crate::family::Family;
-use crate::frame::{HEADER_OCTETS, MessageKind, put_header};
+use crate::header::{HEADER_OCTETS, MessageKind, put_header};
 use crate::nlri::Nlri;
 use crate::params::SessionParams;
 

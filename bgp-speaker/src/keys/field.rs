@@ -12,7 +12,7 @@ use bgp_proto::{Asn, ClusterId, Family, FamilySet, Prefix, RouterId};
 use rib::{NextHopMode, Policy, SendPaths};
 
 use super::{
-    composite::{by_family, set_of},
+    read::{by_family, set_of},
     value::Value,
 };
 use crate::config::{LimitAction, Password, PrefixLimit};

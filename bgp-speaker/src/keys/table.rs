@@ -15,14 +15,14 @@ use bgp_proto::{ClusterId, Family, FamilySet};
 use rib::{AsPathChecks, NextHopMode, Policy, Role, SendPaths};
 
 use super::{
-    Effect, Fallback, Key, PeerKey, Place, RangeKey, Report, Store,
-    composite::{by_family, for_families},
+    Effect, Fallback, Key, PeerKey, Place, Report, Store,
     field::{Field, send_paths, send_paths_value},
     kind::{Kind, from_one},
+    read::{by_family, for_families},
     value::Value,
 };
 use crate::{
-    config::{Password, PrefixLimit, RangeConfig},
+    config::{Password, PrefixLimit},
     limits::{
         BGP_PORT, DESCRIPTION_OCTETS_MAX, NAME_OCTETS_MAX, PASSWORD_OCTETS_MAX, RESTART_TIME_S,
         RESTART_TIME_S_MAX, TTL_SECURITY_HOPS_MAX,
@@ -469,41 +469,3 @@ peer_keys! {
         "IPv4 prefixes with IPv6 next hops (RFC 8950)",
         Key { effect: Effect::Renegotiated, ..BOTH };
 }
-
-/// A key of ranges, of which nothing else is to be said.
-const RANGE: RangeKey = Key {
-    name: "",
-    meaning: "",
-    kind: Kind::Prefix,
-    default: Fallback::Required,
-    effect: Effect::Live,
-    note: "",
-    places: &[Place::Range],
-    store: Store::Nowhere,
-    report: Report::Always,
-    help: "",
-    example: || "10.0.0.0/16".into(),
-    fields: &[],
-    get: |_| None,
-    set: |_, _| (),
-    copy: |_, _| (),
-    differs: |_, _| false,
-};
-
-/// The keys of a range that a neighbor does not have.
-pub const RANGE_KEYS: &[RangeKey] = rows! { RangeConfig:
-    "prefix": [prefix],
-        "the addresses from which connections are accepted",
-        Key { note: "its neighbors come under what covers them now, or end", ..RANGE };
-
-    "limit": [limit],
-        "how many neighbors at once. In a full range a new connection takes the place of the oldest \
-         one without a session; see [Connections that fail](route-reflector.md#connections-that-fail)",
-        Key {
-            kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
-            note: "in force at once; those that are in stay in",
-            help: "leave the range out, or give the most neighbors that may come from it",
-            example: || 100.into(),
-            ..RANGE
-        };
-};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AffinityOwner, read};
 use crate::lenient::{Unknown, or_default};
-use crate::resource::ParseError;
+use crate::parse_error::ParseError;
 use crate::value::json_octets;
 
 /// The place of an address within its block.

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 use bytes::Bytes;
 use calico_model::{ClusterInformationSpec, Kind, Resource};
 
-use super::feed::Feed;
-use super::{FeedId, Mirror};
+use super::FeedId;
 use crate::kv::{Header, KeyRange, Revision};
 
 /// Where a store says of itself what it is.
@@ -137,93 +135,5 @@ impl Gate {
             (true, false) => Some(Unready::Other),
             (true, true) => None,
         }
-    }
-}
-
-/// What a mirror does about its gate.
-impl Mirror {
-    /// The store may have been emptied: what it has said of itself counts no more until it was read
-    /// again, as of what this feed knows or later.
-    pub(super) fn doubt(&mut self, now: Duration, feed: FeedId) {
-        let Some(gates) = self.gates_feed().filter(|gates| *gates != feed) else {
-            return;
-        };
-        let then = self.feeds.get(feed.0).and_then(Feed::as_of);
-        if let (true, Some(gate), Some(then)) = (self.has_picture, &mut self.state.gate, then) {
-            gate.doubt(then);
-            self.with(gates, |id, feed, _, outputs| {
-                feed.read_as_of(now, id, then, outputs);
-            });
-        }
-    }
-
-    /// A feed was read. If it was what the store says of itself, and not too early, that counts again.
-    pub(super) fn settle_doubt(&mut self, now: Duration, feed: FeedId) {
-        let read = self.feeds.get(feed.0).and_then(Feed::as_of);
-        let is_gates = self.gates_feed() == Some(feed);
-        let Some(gate) = self.state.gate.as_mut().filter(|_| is_gates) else {
-            return;
-        };
-        let is_old = |then: &Header, read: Header| {
-            read.cluster == then.cluster && read.revision < then.revision
-        };
-        gate.doubt = gate
-            .doubt
-            .filter(|then| read.is_some_and(|read| is_old(then, read)));
-        if let Some(then) = gate.doubt {
-            self.with(feed, |id, feed, _, outputs| {
-                feed.read_as_of(now, id, then, outputs);
-            });
-        }
-    }
-
-    /// A feed has brought something. If the store has come to say that it may be acted upon, every
-    /// feed must know what it held then: each is watched for itself, and may not have heard of it.
-    pub(super) fn await_all(&mut self, now: Duration, feed: FeedId) {
-        if self.gates_feed() == Some(feed) {
-            for feed in (0..self.feeds.len()).map(FeedId) {
-                self.await_if_behind(now, feed);
-            }
-        }
-    }
-
-    /// A feed was read. That was enough, unless it was too early.
-    pub(super) fn settle_wait(&mut self, now: Duration, feed: FeedId) {
-        if let Some(gate) = &mut self.state.gate {
-            gate.awaited.remove(&feed);
-        }
-        self.await_if_behind(now, feed);
-    }
-
-    fn await_if_behind(&mut self, now: Duration, feed: FeedId) {
-        let as_of = |feed: FeedId| self.feeds.get(feed.0).and_then(Feed::as_of);
-        let (gates, own) = (self.gates_feed().and_then(as_of), as_of(feed));
-        let Some(gate) = self
-            .state
-            .gate
-            .as_mut()
-            .filter(|gate| gate.unready().is_none())
-        else {
-            return;
-        };
-        let (Some(Header { cluster, .. }), Some(own)) = (gates, own) else {
-            return;
-        };
-        let revision = gate.since;
-        if own.cluster == cluster && own.revision < revision {
-            gate.awaited.insert(feed);
-            self.with(feed, |id, feed, _, outputs| {
-                feed.read_as_of(now, id, Header { cluster, revision }, outputs);
-            });
-        }
-    }
-
-    /// The feed that brings what the store says of itself.
-    fn gates_feed(&self) -> Option<FeedId> {
-        let range = range();
-        let mut feeds = self.feeds.iter();
-        feeds
-            .position(|feed| feed.range().covers(&range))
-            .map(FeedId)
     }
 }

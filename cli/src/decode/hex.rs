@@ -10,7 +10,7 @@ use bgp_proto::{FamilySet, PeerKind, SessionParams};
 
 use crate::decode::message;
 use crate::decode::octets::from_hex;
-use crate::decode::run::Output;
+use crate::decode::output::Output;
 use crate::decode::schema::{Content, Line, Place};
 
 /// Longest line that is read, in octets: a message of 65535 octets in hex, and its fields.

@@ -8,6 +8,7 @@ mod message;
 mod mrt_file;
 mod octets;
 mod open;
+mod output;
 mod run;
 mod schema;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use bgp_proto::{
 use bytes::BytesMut;
 use mrt::{Entry, PeerIndex, Record, Rib, StateChange, TableDump, TableEntry};
 
-use crate::decode::run::Output;
+use crate::decode::output::Output;
 use crate::decode::schema::{Content, End, Line, NlriReport, Place, RibPath, Routes};
 use crate::decode::{message, update};
 

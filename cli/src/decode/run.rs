@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use crate::decode::schema::Line;
+use crate::decode::output::Output;
 use crate::decode::{hex, mrt_file};
 
 /// Print the BGP messages of a file as JSON, one object a line
@@ -38,17 +38,4 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io_error = error.downcast_ref::<io::Error>();
     io_error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-}
-
-/// Where lines go.
-pub(crate) struct Output<W>(pub(crate) W);
-
-impl<W: Write> Output<W> {
-    /// Prints one object.
-    pub(crate) fn line(&mut self, line: &Line<'_>) -> anyhow::Result<()> {
-        let text = serde_json::to_vec(line)?;
-        self.0.write_all(&text)?;
-        self.0.write_all(b"\n")?;
-        Ok(())
-    }
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::hex;
-use super::run::Output;
+use super::output::Output;
 
 /// The objects printed for a text file.
 fn decode(text: &str) -> Vec<Value> {

@@ -1,7 +1,5 @@
 //! One client.
 
-use std::net::IpAddr;
-
 use futures_util::StreamExt;
 use jiff::Zoned;
 use tokio::io::AsyncWriteExt;
@@ -15,46 +13,14 @@ use super::ask::{Ask, RouteAsk};
 use super::lines::Lines;
 use super::protocols::Which;
 use super::routes::Count;
-use super::{VERSION, protocols, routes, status};
-use crate::control::{Request, ask};
+use super::{VERSION, View, protocols, routes, status};
 use crate::limits::{BIRD_IDLE, BIRD_LINE_OCTETS_MAX, WRITE};
 use crate::report::{Neighbors, Status};
+use crate::request::{Request, ask};
 use crate::{Command, Reply};
 
 /// What follows the code of a line that is none of ours.
 const UNKNOWN: &str = "syntax error: known are show status, show protocols and show route";
-
-/// Which half of the daemon a socket shows: BIRD 1 is two daemons, one a family, with a socket
-/// each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    /// All neighbours, and the routes of both families, as BIRD 2 and 3 have them.
-    Both,
-    /// Neighbours with IPv4 addresses, and IPv4 routes.
-    Ipv4,
-    /// Neighbours with IPv6 addresses, and IPv6 routes.
-    Ipv6,
-}
-
-impl View {
-    /// Whether a neighbour of this address is seen.
-    pub(super) const fn has(self, address: IpAddr) -> bool {
-        match self {
-            Self::Both => true,
-            Self::Ipv4 => address.is_ipv4(),
-            Self::Ipv6 => address.is_ipv6(),
-        }
-    }
-
-    /// The families whose routes are seen.
-    const fn families(self) -> &'static [&'static str] {
-        match self {
-            Self::Both => &["ipv4-unicast", "ipv6-unicast"],
-            Self::Ipv4 => &["ipv4-unicast"],
-            Self::Ipv6 => &["ipv6-unicast"],
-        }
-    }
-}
 
 /// Answers a client until it leaves, says nothing for long, or reads no answers.
 pub(crate) async fn serve(stream: UnixStream, requests: mpsc::Sender<Request>, view: View) {

@@ -9,8 +9,8 @@ use tracing::Level;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
+use super::format::LogFormat;
 use super::queue::Counts;
-use crate::daemon::LogFormat;
 
 /// The module that these lines name as theirs.
 const TARGET: &str = "daemon_common::log";

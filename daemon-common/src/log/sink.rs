@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
+use super::format::LogFormat;
 use super::lines;
 use super::queue::{Counts, Entry, Queue};
-use crate::daemon::LogFormat;
 use crate::limits::{LOG_FLUSH, LOG_LAST_LINES, LOG_RETRY};
 
 /// A queue and the thread that empties it.

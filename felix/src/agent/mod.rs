@@ -9,6 +9,7 @@
 //! what is missing. `docs/design/felix-agent.md` has the reasons.
 
 mod agenda;
+mod config;
 mod core;
 mod discovery;
 mod host;
@@ -24,6 +25,7 @@ mod tests;
 mod trust;
 mod view;
 
-pub use core::{Agent, AgentConfig};
+pub use config::AgentConfig;
+pub use core::Agent;
 pub use host::{Checked, Failed, GATEWAY_IPV4, GATEWAY_IPV6, HostCommand, HostEvent, Neighbour};
 pub use view::{EndpointView, Waiting};

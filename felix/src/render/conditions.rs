@@ -7,8 +7,8 @@ use calico_model::{
 };
 use ipnet::IpNet;
 
-use super::policy::{Compiled, Unsupported, parse, selection};
 use super::ruleset::{End, Family, Is, Key, Match, Set, SetKind};
+use super::selection::{Compiled, Unsupported, parse, selection};
 
 /// The protocols that have ports: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];

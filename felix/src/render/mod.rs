@@ -13,6 +13,7 @@ mod openstack;
 mod outgoing;
 mod policy;
 mod ruleset;
+mod selection;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text;
@@ -28,10 +29,11 @@ pub use encapsulation::{Encapsulation, VXLAN_PORT};
 pub use guard::{Control, TCP};
 pub use names::SetId;
 pub use outgoing::{Outgoing, Pools};
-pub use policy::{Compiled, Direction, Unsupported, compile, subjects, tier_chain, tier_name};
+pub use policy::{Direction, compile, tier_chain, tier_name};
 pub use ruleset::{
     Action, Chain, ConnectionStates, End, Family, Hook, Is, Key, Match, Rule, Ruleset, Set,
     SetKind, Side, Value, Verdict,
 };
+pub use selection::{Compiled, Unsupported, subjects};
 pub use text::{rule_text, table_text};
 pub use translate::floating;

@@ -1,14 +1,11 @@
 //! One program's connection to the kernel: its commands, and what it has yet to be told.
 
-use core::task::{Context, Poll, Waker};
-use std::cell::RefCell;
+use core::task::Waker;
 use std::collections::VecDeque;
-use std::rc::Rc;
 
-use super::kernel::Kernel;
 use crate::limits::MEMORY_EVENTS_MAX;
 use crate::owner::Owner;
-use crate::port::{Command, Event, Fib};
+use crate::port::{Command, Event};
 use crate::route::RouteKey;
 
 /// Names a connection to a [`Kernel`].
@@ -91,51 +88,5 @@ impl Queues {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
-    }
-}
-
-/// A connection to a shared [`Kernel`] as a [`Fib`].
-#[derive(Debug)]
-pub struct MemoryFib {
-    kernel: Rc<RefCell<Kernel>>,
-    attachment: Attachment,
-}
-
-impl MemoryFib {
-    /// Connects. Dropping it is what a crash of the program is to the kernel: routes stay.
-    pub fn new(kernel: &Rc<RefCell<Kernel>>) -> Self {
-        let attachment = kernel.borrow_mut().attach();
-        Self {
-            kernel: Rc::clone(kernel),
-            attachment,
-        }
-    }
-
-    /// The connection's name in the kernel.
-    pub fn attachment(&self) -> Attachment {
-        self.attachment
-    }
-}
-
-impl Fib for MemoryFib {
-    fn submit(&mut self, command: Command) {
-        self.kernel.borrow_mut().submit(self.attachment, command);
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        let mut kernel = self.kernel.borrow_mut();
-        match kernel.poll(self.attachment) {
-            Some(event) => Poll::Ready(event),
-            None => {
-                kernel.wake_later(self.attachment, cx.waker());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for MemoryFib {
-    fn drop(&mut self) {
-        self.kernel.borrow_mut().detach(self.attachment);
     }
 }

@@ -3,9 +3,11 @@
 
 mod attachment;
 mod faults;
+mod fib;
 mod kernel;
 mod links;
 
-pub use self::attachment::{Attachment, MemoryFib};
+pub use self::attachment::Attachment;
 pub use self::faults::Faults;
+pub use self::fib::MemoryFib;
 pub use self::kernel::Kernel;

@@ -2,6 +2,7 @@
 
 mod backoff;
 mod belief;
+mod counters;
 mod delta;
 mod dirty;
 mod grace;

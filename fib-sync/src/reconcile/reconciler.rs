@@ -5,11 +5,11 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff;
+use super::counters::Counters;
 use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Op, Step};
 use super::dirty::Dirty;
 use super::grace::Grace;
 use super::notice::{DeleteCause, Foreigners, Notice, Notices};
-use super::report::Counters;
 use crate::limits::IN_FLIGHT_MAX;
 use crate::owner::Owner;
 use crate::port::{Command, Event};

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::delta::{Cause, Entry, Found, Op};
+use super::delta::{Cause, Entry, Found};
 use super::reconciler::Reconciler;
 use crate::owner::Owner;
 use crate::port::OpError;
@@ -105,27 +105,6 @@ pub struct FibSummary {
     pub overruns: u64,
     /// Passes over the kernel's tables.
     pub dumps: u64,
-}
-
-/// Numbers that only grow.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) puts: u64,
-    pub(super) deletes: u64,
-    pub(super) refused: u64,
-    pub(super) conflicts: u64,
-    pub(super) drift: u64,
-    pub(super) overruns: u64,
-    pub(super) dumps: u64,
-}
-
-impl Counters {
-    pub(super) fn count(&mut self, op: Op) {
-        match op {
-            Op::Put(_) => self.puts += 1,
-            Op::Delete => self.deletes += 1,
-        }
-    }
 }
 
 impl Reconciler {

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::config;
 use super::plan::{MachinePlan, Place, Plan};
 use super::workload::Workload;
-use crate::lab::ensure_directory;
+use crate::init::ensure_directory;
 use crate::limits::NEIGHBOURS_ASKED_MAX;
 use crate::{Error, Host, Lab, Links, Process, Program, VethEnd};
 

@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use calico_model::Selector;
+/// The labels of a member.
+pub(super) type Labels = BTreeMap<String, String>;
 
-use super::index::Labels;
+use calico_model::Selector;
 
 /// Selectors by key.
 #[derive(Clone, Debug)]

@@ -13,11 +13,9 @@ use calico_model::Selector;
 use ipnet::IpNet;
 
 use super::super::members::Networks;
-use super::anchors::{Anchor, Anchors};
+use super::anchors::{Anchor, Anchors, Labels};
 use super::pool::Pool;
 use crate::render::SetId;
-
-pub(super) type Labels = BTreeMap<String, String>;
 
 /// A workload endpoint of any host, a host endpoint or a network set, as far as rules can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,56 @@
+//! Whose a TCP-MD5 key is.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use bgp_speaker::bgp_proto::Prefix;
+
+/// Whose key it is: that of one neighbor, or of all in a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Whose {
+    /// The neighbor, or the first address of the range.
+    pub address: IpAddr,
+    /// How many bits of it count.
+    pub prefix_len: u8,
+}
+
+impl Whose {
+    pub(crate) const fn neighbor(address: IpAddr) -> Self {
+        let prefix_len = if address.is_ipv4() { 32 } else { 128 };
+        Self {
+            address,
+            prefix_len,
+        }
+    }
+
+    /// Whether it is one neighbor and no range.
+    #[must_use]
+    pub fn is_neighbor(&self) -> bool {
+        *self == Self::neighbor(self.address)
+    }
+
+    pub(crate) const fn range(prefix: Prefix) -> Self {
+        let (address, prefix_len) = match prefix {
+            Prefix::V4(prefix) => (IpAddr::V4(prefix.addr()), prefix.len()),
+            Prefix::V6(prefix) => (IpAddr::V6(prefix.addr()), prefix.len()),
+        };
+        Self {
+            address,
+            prefix_len,
+        }
+    }
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            address,
+            prefix_len,
+        } = self;
+        if self.is_neighbor() {
+            write!(f, "neighbor {address}")
+        } else {
+            write!(f, "neighbor_range {address}/{prefix_len}")
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The rows of the keys that only a range has.
+
+use super::{
+    Effect, Fallback, Key, Place, RangeKey, Report, Store, field::Field, kind::Kind, value::Value,
+};
+use crate::config::RangeConfig;
+
+/// A key of ranges, of which nothing else is to be said.
+const RANGE: RangeKey = Key {
+    name: "",
+    meaning: "",
+    kind: Kind::Prefix,
+    default: Fallback::Required,
+    effect: Effect::Live,
+    note: "",
+    places: &[Place::Range],
+    store: Store::Nowhere,
+    report: Report::Always,
+    help: "",
+    example: || "10.0.0.0/16".into(),
+    fields: &[],
+    get: |_| None,
+    set: |_, _| (),
+    copy: |_, _| (),
+    differs: |_, _| false,
+};
+
+/// The keys of a range that a neighbor does not have.
+pub const RANGE_KEYS: &[RangeKey] = rows! { RangeConfig:
+    "prefix": [prefix],
+        "the addresses from which connections are accepted",
+        Key { note: "its neighbors come under what covers them now, or end", ..RANGE };
+
+    "limit": [limit],
+        "how many neighbors at once. In a full range a new connection takes the place of the oldest \
+         one without a session; see [Connections that fail](route-reflector.md#connections-that-fail)",
+        Key {
+            kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
+            note: "in force at once; those that are in stay in",
+            help: "leave the range out, or give the most neighbors that may come from it",
+            example: || 100.into(),
+            ..RANGE
+        };
+};

@@ -1,0 +1,128 @@
+//! Which endpoints a policy or an end of a rule selects, and what becomes of rules.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use calico_model::{EntityRule, Selector};
+
+use super::names::SetId;
+use super::ruleset::{Chain, Set};
+
+const NAMESPACE: &str = "projectcalico.org/namespace";
+const SERVICE_ACCOUNT: &str = "projectcalico.org/serviceaccount";
+/// What stands before the names of labels that endpoints take on from their namespace and service
+/// account.
+const OF_NAMESPACE: &str = "pcns.";
+const OF_SERVICE_ACCOUNT: &str = "pcsa.";
+
+/// A part of a rule that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The field, as a path.
+    pub field: String,
+    /// Why, and what is done instead.
+    pub reason: String,
+}
+
+impl Unsupported {
+    pub(super) fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.reason)
+    }
+}
+
+/// The rules of one direction of a policy or profile, as a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// The chain's name.
+    pub name: String,
+    /// The chain. It accepts, drops, or returns: because no rule matched, or because of a `Pass`.
+    pub chain: Arc<Chain>,
+    /// Whether some rule says `Pass`.
+    pub passes: bool,
+    /// The selectors whose endpoints its rules ask for.
+    pub selectors: BTreeMap<SetId, Selector>,
+    /// The sets of ranges that its rules ask.
+    pub sets: BTreeMap<String, Arc<Set>>,
+    /// Those of its rules that allow a workload to send encapsulated packets, and name them.
+    pub encapsulation: Option<(String, Arc<Chain>)>,
+    /// What could not be followed.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// The endpoints that an end of a rule asks for; `None` if it does not ask.
+pub(super) fn selection(
+    entity: &EntityRule,
+    namespace: Option<&str>,
+) -> Result<Option<Selector>, Unsupported> {
+    let mut parts = Vec::new();
+    let accounts = entity.service_accounts.as_ref();
+    if !entity.namespace_selector.is_empty() {
+        let selector = parse("namespaceSelector", &entity.namespace_selector)?;
+        parts.push(selector.under(OF_NAMESPACE, NAMESPACE));
+    } else if let Some(namespace) = namespace
+        && (!entity.selector.is_empty() || !entity.not_selector.is_empty() || accounts.is_some())
+    {
+        parts.push(Selector::equal(NAMESPACE, namespace));
+    }
+    if let Some(accounts) = accounts {
+        if !accounts.names.is_empty() {
+            parts.push(Selector::any_of(
+                SERVICE_ACCOUNT,
+                accounts.names.iter().cloned(),
+            ));
+        }
+        if !accounts.selector.is_empty() {
+            let selector = parse("serviceAccounts.selector", &accounts.selector)?;
+            parts.push(selector.under(OF_SERVICE_ACCOUNT, SERVICE_ACCOUNT));
+        }
+    }
+    if !entity.selector.is_empty() {
+        parts.push(parse("selector", &entity.selector)?);
+    }
+    Ok(parts.into_iter().reduce(|one, other| one.and(&other)))
+}
+
+pub(super) fn parse(field: &str, text: &str) -> Result<Selector, Unsupported> {
+    text.parse()
+        .map_err(|error: calico_model::SelectorError| Unsupported::new(field, error.to_string()))
+}
+
+/// The endpoints that a policy is for.
+///
+/// # Errors
+///
+/// One of the texts is no selector.
+pub fn subjects(
+    namespace: Option<&str>,
+    selector: &str,
+    namespace_selector: &str,
+    service_account_selector: &str,
+) -> Result<Selector, Unsupported> {
+    let mut parts = Vec::new();
+    if !selector.trim().is_empty() {
+        parts.push(parse("selector", selector)?);
+    }
+    if !namespace_selector.is_empty() {
+        let found = parse("namespaceSelector", namespace_selector)?;
+        parts.push(found.under(OF_NAMESPACE, NAMESPACE));
+    }
+    if !service_account_selector.is_empty() {
+        let found = parse("serviceAccountSelector", service_account_selector)?;
+        parts.push(found.under(OF_SERVICE_ACCOUNT, SERVICE_ACCOUNT));
+    }
+    if let Some(namespace) = namespace {
+        parts.push(Selector::equal(NAMESPACE, namespace));
+    }
+    let joined = parts.into_iter().reduce(|one, other| one.and(&other));
+    joined.map_or_else(|| parse("selector", ""), Ok)
+}

@@ -1,0 +1,7 @@
+//! Types of records.
+
+/// Types of records (RFC 6396 §4).
+pub(crate) const TABLE_DUMP: u16 = 12;
+pub(crate) const TABLE_DUMP_V2: u16 = 13;
+pub(crate) const BGP4MP: u16 = 16;
+pub(crate) const BGP4MP_ET: u16 = 17;

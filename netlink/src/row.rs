@@ -1,0 +1,10 @@
+//! One message of an answer.
+
+/// One message of an answer: its type and its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Netlink message type.
+    pub kind: u16,
+    /// What follows the netlink header.
+    pub payload: Vec<u8>,
+}
