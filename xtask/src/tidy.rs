@@ -4,6 +4,7 @@
 //! * [`fences`]: what only certain places may name (netlink, etcd, tokio, a clock);
 //! * [`tree`]: what the `no_std` core pulls in;
 //! * [`sizes`]: lengths of files;
+//! * [`circles`]: files that import each other in a circle;
 //! * [`words`]: markers of unfinished work, and paths of somebody's machine;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
@@ -12,6 +13,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub mod circles;
 pub mod directions;
 pub mod documents;
 pub mod fences;
@@ -76,6 +78,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(fences::check(&workspace, &files));
     findings.extend(tree::check(root)?);
     findings.extend(sizes::check(&files));
+    findings.extend(circles::check(&files));
     findings.extend(words::check(&files));
     findings.extend(documents::check(&workspace, &files));
     findings.extend(links::check(&files));

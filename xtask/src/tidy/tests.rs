@@ -1,6 +1,6 @@
 use super::files::File;
 use super::metadata::{Package, Workspace};
-use super::{Finding, directions, documents, fences, links, sizes, tree, words};
+use super::{Finding, circles, directions, documents, fences, links, sizes, tree, words};
 
 /// The repository itself is tidy.
 #[test]
@@ -265,4 +265,99 @@ fn dead_links_are_found() {
             "README.md:2: `docs/c.dot` leads nowhere",
         ]
     );
+}
+
+fn circles_of(sources: &[(&str, &str)]) -> Vec<String> {
+    let file = |(path, text): &(&str, &str)| File::new(*path, *text);
+    let files: Vec<File> = sources.iter().map(file).collect();
+    let circles = circles::circles(&files);
+    let names = circles.iter().map(|circle| {
+        let names = circle.iter().map(|path| path.display().to_string());
+        names.collect::<Vec<_>>().join(" ")
+    });
+    names.collect()
+}
+
+#[test]
+fn files_that_import_each_other_are_a_circle() {
+    let found = circles_of(&[
+        (
+            "rib/src/lib.rs",
+            "mod a;\nmod b;\nmod c;\npub use b::{B, deep::D as E};\n",
+        ),
+        // By way of a name of lib.rs, within a group, by a path in code.
+        (
+            "rib/src/a.rs",
+            "use core::fmt;\nuse crate::{E, c::{self, C}};\n",
+        ),
+        ("rib/src/b.rs", "pub(crate) mod deep;\n"),
+        (
+            "rib/src/b/deep.rs",
+            "fn f() -> crate::c::C { super::super::c::C }\n",
+        ),
+        ("rib/src/c.rs", "use super::a::{\n    A,\n};\n"),
+        // Another crate with modules of the same names.
+        ("mrt/src/a.rs", "use crate::b;\n"),
+        ("mrt/src/b.rs", "use crate::c;\n"),
+    ]);
+    assert_eq!(found, ["rib/src/a.rs rib/src/b/deep.rs rib/src/c.rs"]);
+}
+
+#[test]
+fn circles_leave_out_parts_tests_and_comments() {
+    let found = circles_of(&[
+        ("rib/src/lib.rs", "pub mod a;\npub use a::A;\nfn f() {}\n"),
+        (
+            "rib/src/a.rs",
+            "mod part;\nuse part::P;\nuse crate::f;\n// use crate::b::B;\n",
+        ),
+        ("rib/src/a/part.rs", "use super::A;\nuse crate::a::X;\n"),
+        (
+            "rib/src/b.rs",
+            "mod c;\npub(crate) use c::C;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n",
+        ),
+        (
+            "rib/src/b/c.rs",
+            "use crate::a::A;\nconst TEXT: &str = \"is in use by\";\n",
+        ),
+        ("rib/src/a/tests.rs", "use crate::b;\n"),
+        ("rib/tests/all.rs", "use crate::a;\n"),
+        ("rib/src/main.rs", "use crate::a;\n"),
+        // To pass on a part is no import of it.
+        ("mrt/src/a.rs", "mod part;\npub use part::P;\n"),
+        ("mrt/src/a/part.rs", "use crate::b;\n"),
+        ("mrt/src/b.rs", "use crate::a::A;\n"),
+    ]);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn allowed_circles_neither_grow_nor_stay_listed() {
+    let circle = |names: &[&str]| names.iter().map(Into::into).collect::<circles::Circle>();
+    let allowed = |files_max| circles::Allowed {
+        file: "a/src/x.rs",
+        files_max,
+        reason: "",
+    };
+    let two = circle(&["a/src/x.rs", "a/src/y.rs"]);
+    let three = circle(&["a/src/x.rs", "a/src/y.rs", "a/src/z.rs"]);
+    let judge = |circle: &circles::Circle, files_max| {
+        texts(&circles::judge(
+            std::slice::from_ref(circle),
+            &[allowed(files_max)],
+        ))
+    };
+    assert_eq!(judge(&two, 2), "");
+    assert!(judge(&three, 2).contains("3 files import each other"));
+    assert!(judge(&two, 3).contains("a circle of 2 files"));
+    assert!(texts(&circles::judge(&[], &[allowed(2)])).contains("a circle of 1 files"));
+    assert!(texts(&circles::judge(&[two], &[])).contains("a/src/x.rs, a/src/y.rs"));
+}
+
+#[test]
+fn repository_has_few_circles_each_with_a_reason() {
+    assert!(circles::ALLOWED.len() <= circles::CIRCLES_MAX);
+    for row in circles::ALLOWED {
+        assert!(row.files_max > 1 && row.reason.len() > 20, "{}", row.file);
+    }
 }
