@@ -34,7 +34,7 @@ pub(crate) fn depend<K: Key>(
         };
         let usable = slot.paths().iter().filter(|path| {
             let marks = received.of(path.peer());
-            shared.ineligible(path, marks).is_none()
+            shared.is_usable(path, marks)
         });
         let (mut through, mut beside) = (false, false);
         for path in usable {

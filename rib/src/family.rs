@@ -213,7 +213,8 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
     }
 
     fn withdraw(&mut self, shared: &mut Shared, net: Net<'_>) {
-        if let Some(at) = self.prefixes.look_up(net) {
+        let hash = self.prefixes.hash(net);
+        if let Some(at) = self.prefixes.find(net, hash) {
             self.unreach_at(shared, at, PeerId::LOCAL, 0);
         }
     }

@@ -79,6 +79,11 @@ impl Path {
         Ineligible::from_code((self.flags >> REASON_SHIFT) as u8)
     }
 
+    /// Whether there is a [`Self::reason`].
+    pub(crate) const fn has_reason(&self) -> bool {
+        self.flags >> REASON_SHIFT != 0
+    }
+
     /// Whether eligibility and import policy had the same outcome for both.
     pub(crate) fn has_outcome_of(&self, other: &Self) -> bool {
         let differ = (self.flags ^ other.flags) >> REASON_SHIFT;

@@ -133,7 +133,7 @@ impl Rib {
         &self.shared.config
     }
 
-    /// Another speaker than before: what all peers have sent is judged again by [`Rib::decide`], for
+    /// Another speaker than before: all received routes are evaluated again by [`Rib::decide`], for
     /// our AS in its AS_PATH (RFC 4271 §9.1.2) and our identifier in ORIGINATOR_ID (RFC 4456 §8).
     pub fn set_identity(&mut self, local_asn: Asn, router_id: RouterId) {
         let config = &mut self.shared.config;
@@ -145,7 +145,7 @@ impl Rib {
         self.reevaluate_peers(Reevaluate::All, |_| true);
     }
 
-    /// Other clusters than before: what internal peers have sent is judged again by
+    /// Other clusters than before: routes of internal peers are evaluated again by
     /// [`Rib::decide`] (RFC 4456 §8).
     pub fn set_cluster_ids(&mut self, cluster_ids: BTreeSet<ClusterId>) {
         if self.shared.config.cluster_ids == cluster_ids {
@@ -190,7 +190,7 @@ impl Rib {
             for row in FAMILIES {
                 self.mark(peer, row.family, Mark::Flush);
             }
-            // What is told of a path depends on its peer, too.
+            // What is advertised of a path depends on its peer, too.
             for table in self.families.iter_mut().flatten() {
                 let len = table.len();
                 table.exporter_mut().mark_sent_stale(len);
@@ -199,7 +199,7 @@ impl Rib {
     }
 
     /// Changes what is known of a peer while its paths stay: what is accepted from it, whether it
-    /// is a client, its cluster. What it has sent is judged again by [`Rib::decide`]; nothing has to
+    /// is a client, its cluster. Its routes are evaluated again by [`Rib::decide`]; nothing has to
     /// be sent again.
     pub fn change_peer(&mut self, peer: PeerId, change: impl FnOnce(&mut PeerInfo)) {
         let Some(Some(info)) = self.shared.peers.get_mut(peer.index()) else {
@@ -207,13 +207,13 @@ impl Rib {
         };
         let before = info.clone();
         change(info);
-        let judged = (&before.import, before.local, before.domain)
+        let evaluated = (&before.import, before.local, before.domain)
             != (&info.import, info.local, info.domain)
             || (before.local_asn, before.as_path) != (info.local_asn, info.as_path)
             || before.link != info.link;
-        let told =
+        let advertised =
             (before.role, before.asn, before.cluster_id) != (info.role, info.asn, info.cluster_id);
-        let how = match (judged, told) {
+        let how = match (evaluated, advertised) {
             (_, true) => Reevaluate::All,
             (true, false) => Reevaluate::Changed,
             (false, false) => return,

@@ -118,11 +118,26 @@ impl Shared {
         })
     }
 
+    /// Whether a path can be used now: [`Self::ineligible`] without the reason.
+    #[inline]
+    pub(crate) fn is_usable(&self, path: &Path, marks: Option<&Marks>) -> bool {
+        let Some(accepted) = path.accepted() else {
+            return false;
+        };
+        let next_hop = self.interner.ranks(accepted).next_hop;
+        let is_held = marks.is_none_or(|marks| !marks.is_dead(path));
+        is_held && !path.has_reason() && self.next_hops.cost(next_hop).is_some()
+    }
+
     /// What the decision process looks at in a path.
     pub(crate) fn candidate(&self, path: &Path, marks: Option<&Marks>) -> Candidate {
+        let accepted = path.accepted();
         let ranks = self
             .interner
-            .ranks(path.accepted().unwrap_or_else(|| path.received()));
+            .ranks(accepted.unwrap_or_else(|| path.received()));
+        // The reachability that `ineligible` looks up is looked up once.
+        let cost = self.next_hops.cost(ranks.next_hop);
+        let is_usable = accepted.is_some() && !path.has_reason() && cost.is_some();
         let (external, id, address) = match self.peer(path.peer()) {
             Some(info) => (info.role == Role::External, info.id, info.address),
             None => (
@@ -132,7 +147,7 @@ impl Shared {
             ),
         };
         Candidate {
-            eligible: self.ineligible(path, marks).is_none(),
+            eligible: is_usable && marks.is_none_or(|marks| !marks.is_dead(path)),
             local: path.peer() == PeerId::LOCAL,
             local_pref: ranks.local_pref,
             as_path_length: u32::from(ranks.as_path_length),
@@ -140,7 +155,7 @@ impl Shared {
             neighbour_as: ranks.neighbour_as,
             med: ranks.med,
             external,
-            igp_cost: self.next_hops.cost(ranks.next_hop).unwrap_or(u32::MAX),
+            igp_cost: cost.unwrap_or(u32::MAX),
             id: if ranks.originator == 0 {
                 id
             } else {

@@ -79,7 +79,7 @@ impl Decider {
             let set = path.accepted().unwrap_or_else(|| path.received());
             let is_med = shared.interner.ranks(set).med != 0 && !rules.always_compare_med;
             let marks = received.of(path.peer());
-            let usable = shared.ineligible(path, marks).is_none();
+            let usable = shared.is_usable(path, marks);
             slot.see_med(is_med);
             return conclude(slot, index, usable.then_some(index));
         }
