@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::report;
 use bgp_io::bgp_proto::{Family, Notification};
 use bgp_io::limits;
 use bgp_io::rib::PeerId;
+use daemon_common::command::DebugRequest;
 use daemon_common::events::{self, Event, Text};
-use daemon_common::report::{Cleared, Limit, Limits, Neighbors, Refreshed, Settings};
+use daemon_common::limits::LOG_LEVEL_FOR;
+use daemon_common::report::{Cleared, Limit, Limits, LogState, Neighbors, Refreshed, Settings};
 use daemon_common::{Command, Reply};
 
 use crate::{Daemon, Driver, Program};
@@ -36,6 +38,11 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                     Err(error) => Reply::error(error),
                 }
             }
+            Command::Lookup { address, why } => {
+                let mut found = report::longest_match(speaker, *address, *why);
+                self.drivers.locate(&mut found);
+                Reply::Routes(found)
+            }
             Command::Malformed {} => {
                 let unix = SystemTime::now().duration_since(UNIX_EPOCH);
                 Reply::Malformed(report::malformed(speaker, now, unix.unwrap_or_default()))
@@ -48,6 +55,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
             Command::Clear { neighbor } => {
                 self.clear(neighbor).map_or_else(Reply::error, Reply::Clear)
             }
+            Command::Debug(request) => self.debug(request).map_or_else(Reply::error, Reply::Log),
             other => {
                 let own = self.drivers.answer(other);
                 own.unwrap_or_else(|| Reply::not_here(P::NAME, other))
@@ -142,6 +150,16 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         let why = Notification::administrative_reset("cleared by the operator");
         self.io.reset(peer, why);
         Ok(Cleared { neighbor: name })
+    }
+
+    fn debug(&self, request: &DebugRequest) -> Result<LogState, String> {
+        let peer = self.peer(&request.neighbor)?;
+        let speaker = self.io.speaker();
+        let config = speaker.peer_config(peer);
+        let address = config.ok_or("the neighbor was removed")?.remote;
+        let time = request.for_s.map_or(LOG_LEVEL_FOR, Duration::from_secs);
+        events::debug_neighbor(speaker.peer_name(peer), address, time)?;
+        Ok(daemon_common::log_level::state())
     }
 
     fn peer(&self, neighbor: &str) -> Result<PeerId, String> {

@@ -14,6 +14,6 @@ pub use events::event;
 pub use limits::limits;
 pub use malformed::malformed;
 pub use neighbors::{find, neighbors, waiting};
-pub use routes::routes;
+pub use routes::{longest_match, routes};
 pub use settings::settings;
 pub use status::{facts, tables};

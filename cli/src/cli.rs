@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    act, addresses, decode, events, guard, lab, migrate, node, reflector, resources, show, store,
+    act, addresses, decode, events, guard, lab, log, migrate, node, reflector, resources, show,
+    store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -26,6 +27,8 @@ enum Command {
     Create(resources::Create),
     /// Whether the store is acted upon: lock it while it is migrated, and unlock it
     Datastore(migrate::Args),
+    /// Log all events of one BGP neighbor for a while
+    Debug(log::DebugArgs),
     /// Print the BGP messages of MRT files or hex lines as JSON
     Decode(decode::Args),
     /// Delete resources from the store
@@ -40,6 +43,8 @@ enum Command {
     Ipam(addresses::Args),
     /// Bring up a routed fabric on this machine, in namespaces of its own
     Lab(lab::Args),
+    /// Set the level of the daemons' logs for a while
+    Log(log::Args),
     /// The hosts: their agents, and the BGP sessions of this one
     Node(node::Args),
     /// The fabric's reflectors: list, drain, undrain, remove
@@ -66,11 +71,13 @@ impl Cli {
             Command::Replace(args) => block_on(resources::replace(args)),
             Command::Clear(args) => block_on(act::clear(args)),
             Command::Datastore(args) => block_on(migrate::run(args)),
+            Command::Debug(args) => block_on(log::debug(args)),
             Command::Decode(args) => decode::run(args).map(|()| ExitCode::SUCCESS),
             Command::Events(args) => block_on(events::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
             Command::Lab(args) => lab::run(args),
+            Command::Log(args) => block_on(log::run(args)),
             Command::Reflector(args) => block_on(reflector::run(args)),
             Command::Refresh(args) => block_on(act::refresh(args)),
             Command::Show(args) => block_on(show::run(args)),

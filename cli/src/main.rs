@@ -14,6 +14,7 @@ mod duration;
 mod events;
 mod guard;
 mod lab;
+mod log;
 mod migrate;
 mod node;
 mod reflector;

@@ -1,8 +1,11 @@
 //! `cambric show`: asks the daemons of this host over their control sockets.
 
+use std::fmt;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::Subcommand;
 use daemon_common::{Command, Reply};
@@ -19,7 +22,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cells::clean;
+pub(crate) use cells::{clean, duration};
 
 /// Routes that a table shows without `--limit`; its help text has the number, too.
 const ROUTES_SHOWN: usize = 1000;
@@ -37,6 +40,44 @@ pub(crate) struct Args {
     socket: Option<PathBuf>,
 }
 
+/// Which routes are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Destination {
+    /// That of this very prefix.
+    Prefix(IpNet),
+    /// That of the longest prefix with this address.
+    Address(IpAddr),
+}
+
+impl Destination {
+    const fn prefix(self) -> Option<IpNet> {
+        match self {
+            Self::Prefix(prefix) => Some(prefix),
+            Self::Address(_) => None,
+        }
+    }
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let prefix = || text.parse().ok().map(Self::Prefix);
+        let address = || text.parse().ok().map(Self::Address);
+        let wrong = || format!("`{text}` is neither a prefix nor an address");
+        prefix().or_else(address).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prefix(prefix) => prefix.fmt(f),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Subcommand)]
 enum What {
     /// BGP neighbours and their sessions
@@ -47,8 +88,8 @@ enum What {
     },
     /// BGP routes
     Routes {
-        /// Only this prefix
-        prefix: Option<IpNet>,
+        /// Only this prefix; for an address, the longest prefix that has it and is in use
+        prefix: Option<Destination>,
         /// Also the paths that lost, and the step of the decision where each did
         #[arg(long)]
         why: bool,
@@ -71,6 +112,8 @@ enum What {
     },
     /// What the daemons are limited by, and how near they are to it
     Limits,
+    /// The level of the daemons' logs, and the neighbors that are debugged
+    Log,
     /// The configuration in force, and what each neighbour comes from
     Config,
 }
@@ -79,8 +122,16 @@ impl What {
     fn command(&self) -> Command {
         match self {
             Self::Neighbors { .. } => Command::Neighbors {},
+            Self::Routes {
+                prefix: Some(Destination::Address(address)),
+                why,
+                ..
+            } => Command::Lookup {
+                address: *address,
+                why: *why,
+            },
             Self::Routes { prefix, why, .. } => Command::Routes {
-                prefix: *prefix,
+                prefix: prefix.and_then(Destination::prefix),
                 why: *why,
                 family: None,
                 after: None,
@@ -91,6 +142,7 @@ impl What {
             Self::Rules => Command::Rules {},
             Self::Malformed { .. } => Command::Malformed {},
             Self::Limits => Command::Limits {},
+            Self::Log => Command::Log {},
             Self::Config => Command::Config {},
         }
     }
@@ -105,7 +157,7 @@ impl What {
             | Self::Config => BGP_DAEMONS,
             Self::Fib => &["bgp-client", "felix"],
             Self::Endpoints | Self::Rules => &["felix"],
-            Self::Status => DAEMONS,
+            Self::Status | Self::Log => DAEMONS,
         }
     }
 

@@ -1,13 +1,15 @@
 //! The vocabulary of the control socket.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Number;
 
 use crate::report::{
-    Cleared, Endpoints, EventPage, Fib, Limits, Malformed, Neighbors, Refreshed, Routes, Rules,
-    Settings, Status,
+    Cleared, Endpoints, EventPage, Fib, Limits, LogState, Malformed, Neighbors, Refreshed, Routes,
+    Rules, Settings, Status,
 };
 
 /// One request: a line of JSON, `{"command":"routes","prefix":"10.65.0.0/26"}`.
@@ -34,6 +36,14 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<String>,
     },
+    /// The BGP route of the longest prefix with an address that has a path in use.
+    Lookup {
+        /// The address.
+        address: IpAddr,
+        /// Also the paths that lost, as in `Routes`.
+        #[serde(default)]
+        why: bool,
+    },
     /// The kernel routes that the daemon owns, wants or imports.
     Fib {},
     /// The workload endpoints of this host.
@@ -48,6 +58,12 @@ pub enum Command {
     Config {},
     /// Events of the history.
     Events(EventQuery),
+    /// The level of the log, and the neighbors that are debugged.
+    Log {},
+    /// Sets the level of the log for a while.
+    SetLog(LogRequest),
+    /// Logs all events of a neighbor for a while.
+    Debug(DebugRequest),
     /// Asks a neighbour for its routes again.
     Refresh {
         /// Its name or address.
@@ -80,6 +96,29 @@ pub struct EventQuery {
     pub wait: bool,
 }
 
+/// A level of the log for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogRequest {
+    /// A level or directives, as the file has them; absent for those of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// For so many seconds.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub for_s: Option<u64>,
+}
+
+/// A neighbor to debug.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DebugRequest {
+    /// Its name or address.
+    pub neighbor: String,
+    /// For so many seconds; 0 to end it.
+    #[serde(deserialize_with = "number", skip_serializing_if = "Option::is_none")]
+    pub for_s: Option<u64>,
+}
+
 /// Reads a number of a command. With numbers of any length (`arbitrary_precision`), serde's
 /// tagged enums hand over a number as a map, which only [`Number`] reads.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
@@ -98,6 +137,7 @@ impl Command {
             Self::Status {} => "status",
             Self::Neighbors {} => "neighbors",
             Self::Routes { .. } => "routes",
+            Self::Lookup { .. } => "lookup",
             Self::Fib {} => "fib",
             Self::Endpoints {} => "endpoints",
             Self::Rules {} => "rules",
@@ -105,6 +145,9 @@ impl Command {
             Self::Limits {} => "limits",
             Self::Config {} => "config",
             Self::Events(_) => "events",
+            Self::Log {} => "log",
+            Self::SetLog(_) => "set-log",
+            Self::Debug(_) => "debug",
             Self::Refresh { .. } => "refresh",
             Self::Clear { .. } => "clear",
         }
@@ -119,7 +162,7 @@ pub enum Reply {
     Status(Status),
     /// Answers [`Command::Neighbors`].
     Neighbors(Neighbors),
-    /// Answers [`Command::Routes`].
+    /// Answers [`Command::Routes`] and [`Command::Lookup`].
     Routes(Routes),
     /// Answers [`Command::Fib`].
     Fib(Fib),
@@ -135,6 +178,8 @@ pub enum Reply {
     Config(Settings),
     /// Answers [`Command::Events`].
     Events(EventPage),
+    /// Answers [`Command::Log`], [`Command::SetLog`] and [`Command::Debug`].
+    Log(LogState),
     /// Answers [`Command::Refresh`].
     Refresh(Refreshed),
     /// Answers [`Command::Clear`].

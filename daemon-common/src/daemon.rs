@@ -7,13 +7,12 @@ use std::io;
 
 use sd_notify::NotifyState;
 use tokio::signal::unix::{self, SignalKind};
-use tracing_subscriber::Layer as _;
-use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, reload};
 
-use crate::level;
-use crate::log;
+use crate::{level, log, log_level};
 pub use crate::log::LogFormat;
 
 /// The environment variable that overrides the level of the configuration.
@@ -40,9 +39,11 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().boxed(),
     };
+    let (filter, handle) = reload::Layer::new(filter);
     let subscriber = tracing_subscriber::registry().with(layer).with(filter);
     subscriber.try_init().map_err(|_| LogError::Twice)?;
     log::set_format(format);
+    log_level::begin(level, Box::new(move |filter| handle.reload(filter).is_ok()));
     Ok(())
 }
 
@@ -52,14 +53,10 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
 ///
 /// The level cannot be parsed.
 pub fn log_filter(level: &str) -> Result<Targets, LogError> {
-    let refused = |cause| LogError::Level {
+    level::filter(level).map_err(|cause| LogError::Level {
         level: level.to_owned(),
         cause,
-    };
-    let directives = level::directives(level).map_err(refused)?;
-    directives
-        .parse()
-        .map_err(|error: ParseError| refused(error.to_string()))
+    })
 }
 
 /// Why logging does not start.

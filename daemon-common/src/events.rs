@@ -8,19 +8,22 @@
 //! costs nothing.
 
 mod answer;
+mod debugged;
 mod field;
 mod history;
 #[cfg(test)]
 mod page;
 mod table;
 
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
 use tracing::Level;
 
 pub(crate) use answer::answer;
+use debugged::Debugged;
 pub use field::Text;
 use history::History;
 pub use table::{Event, FieldKind, KINDS, Kind, VERSION};
@@ -34,11 +37,16 @@ static HISTORY: Mutex<History> = Mutex::new(History::new());
 /// Wakes readers that wait for further events.
 static NEWS: Notify = Notify::const_new();
 
+/// Neighbors whose events are all logged.
+static DEBUGGED: Mutex<Debugged> = Mutex::new(Debugged::new());
+
 /// Writes an event into the log and appends it to the history. An event of level `debug` goes
-/// nowhere unless the log has that level.
+/// nowhere unless the log has that level, or its neighbor is debugged.
 pub fn emit(event: Event) {
-    if event.kind().level <= Level::INFO || is_debugging() {
-        event.log();
+    let neighbor = event.address();
+    let forced = neighbor.is_some_and(|address| debugged().has(Instant::now(), address));
+    if forced || event.kind().level <= Level::INFO || is_debug_logged() {
+        event.log(forced);
         history().push(unix_ms(), event);
         NEWS.notify_waiters();
     }
@@ -65,9 +73,34 @@ pub fn emit_summary(summary: &Summary<Event>) {
     });
 }
 
-/// Whether events of level `debug` are logged. Where not, they need not be built.
+/// Whether events of level `debug` may be logged. Where not, they need not be built.
 pub fn is_debugging() -> bool {
+    is_debug_logged() || debugged().is_any(Instant::now())
+}
+
+fn is_debug_logged() -> bool {
     tracing::enabled!(target: "event", Level::DEBUG)
+}
+
+/// Logs all events of a neighbor for a while, or ends that where the time is zero.
+///
+/// # Errors
+///
+/// Too many neighbors are debugged already, or the time is too long.
+pub fn debug_neighbor(name: &str, address: IpAddr, time: Duration) -> Result<(), String> {
+    let event = debugged().set(Instant::now(), name, address, time)?;
+    emit(event);
+    Ok(())
+}
+
+/// The neighbors that are debugged, each for how long yet.
+pub(crate) fn debugged_neighbors() -> Vec<(String, Duration)> {
+    debugged().list(Instant::now())
+}
+
+/// How often each event happened since the start.
+pub(crate) fn counts() -> Vec<(&'static str, u64)> {
+    history().counts().collect()
 }
 
 fn unix_ms() -> u64 {
@@ -88,6 +121,10 @@ pub fn limits() -> [Limit; 2] {
         },
         Limit::new("octets of events kept", EVENT_OCTETS_MAX as u64, then).used(octets as u64),
     ]
+}
+
+fn debugged() -> MutexGuard<'static, Debugged> {
+    DEBUGGED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn history() -> MutexGuard<'static, History> {

@@ -5,7 +5,7 @@
 //! `info,bgp_io=debug` set the level of single crates. An unknown word is refused: `tracing` itself
 //! takes it for the name of a target, and then logs nothing, errors included.
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 
 /// Each word, and the level that it stands for. Calico's `Fatal` has no counterpart: the nearest
 /// that still logs is `error`.
@@ -52,12 +52,24 @@ const TARGETS: [&str; 26] = [
     "tower",
 ];
 
+/// Returns the filter for a level or a list of directives. Events of a neighbor that is debugged pass
+/// it whatever the level is.
+///
+/// # Errors
+///
+/// A sentence that names the unknown word.
+pub(crate) fn filter(text: &str) -> Result<Targets, String> {
+    format!("{},forced_event=debug", directives(text)?)
+        .parse()
+        .map_err(|error: ParseError| error.to_string())
+}
+
 /// Brings a level, or a list of directives, into the words that `tracing` knows.
 ///
 /// # Errors
 ///
 /// A sentence that names the unknown word.
-pub(crate) fn directives(text: &str) -> Result<String, String> {
+fn directives(text: &str) -> Result<String, String> {
     let parts: Result<Vec<String>, String> = text.split(',').map(directive).collect();
     Ok(parts?.join(","))
 }

@@ -8,6 +8,7 @@
 //! * [`metrics`]: the same reports as OpenMetrics text over HTTP.
 //! * [`report`]: what the replies say, shared by the daemons and the command line.
 //! * [`events`]: what happens, typed: the log, the history and the metrics are made from it.
+//! * [`log_level`]: the level of the log at run time.
 //! * [`daemon`]: log levels and signals; [`log`]: the queue of log lines and its writer;
 //!   [`program`]: the command line of a daemon.
 //!
@@ -24,6 +25,7 @@ pub mod events;
 mod level;
 pub mod limits;
 pub mod log;
+pub mod log_level;
 pub mod metrics;
 pub mod program;
 pub mod report;

@@ -92,6 +92,10 @@ pub const EVENT_WATCHERS_MAX: usize = 8;
 /// How long such a reader waits for a reply; below [`REPLY`], within which a client expects one.
 pub const EVENT_WAIT: Duration = Duration::from_secs(10);
 
+/// For how long the level of the log is set at run time, and a neighbor is debugged, unless the
+/// operator names another time.
+pub const LOG_LEVEL_FOR: Duration = Duration::from_secs(600);
+
 /// The longest time for which the level of the log can be set at run time.
 pub const LOG_LEVEL_FOR_MAX: Duration = Duration::from_secs(24 * 3600);
 

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::limits::{METRICS_HEAD_OCTETS_MAX, METRICS_READ, METRICS_SCRAPE};
 use crate::report::Neighbors;
 use crate::request::{self, Request as Ask};
-use crate::{Command, Reply};
+use crate::{Command, Reply, events};
 
 /// What the text is (OpenMetrics 1.0).
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -75,7 +75,7 @@ async fn respond<B>(request: &Request<B>, requests: &mpsc::Sender<Ask>) -> Respo
         Reply::Neighbors(neighbors) => neighbors,
         _ => Neighbors::default(),
     };
-    match page::render(status, neighbors) {
+    match page::render(status, neighbors, events::counts()) {
         Ok(text) => answer(StatusCode::OK, OPEN_METRICS, text),
         Err(_) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "unprintable\n"),
     }

@@ -6,6 +6,7 @@
 mod events;
 mod figures;
 mod limits;
+mod log_state;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use events::{EventPage, EventRecord};
 pub use figures::{EndpointFigures, KernelFigures, LogFigures, StoreFigures, TableFigures};
 pub use limits::{Cleared, Limit, Limits, Malformed, MalformedMessage, Refreshed};
+pub use log_state::LogState;
 pub use settings::{NeighborSettings, Settings};
 
 /// What the daemon is and how it fares.

@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Command, Reply, events};
+use crate::{Command, Reply, events, log_level};
 
 /// One request, to be answered with [`Request::reply`]; dropped unanswered, the client is told so.
 #[derive(Debug)]
@@ -19,10 +19,16 @@ impl Request {
     }
 }
 
-/// Answers from the history of events, or has the daemon's loop answer a command.
+/// Answers from the history of events or about the log, or has the daemon's loop answer a command.
 pub(crate) async fn ask(requests: &mpsc::Sender<Request>, command: Command) -> Reply {
-    if let Command::Events(query) = &command {
-        return events::answer(query).await;
+    match &command {
+        Command::Events(query) => return events::answer(query).await,
+        Command::Log {} => return Reply::Log(log_level::state()),
+        Command::SetLog(request) => {
+            let set = log_level::answer(request);
+            return set.map_or_else(Reply::error, Reply::Log);
+        }
+        _ => {}
     }
     let (answer, answered) = oneshot::channel();
     if requests.send(Request { command, answer }).await.is_err() {

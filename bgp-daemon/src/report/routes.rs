@@ -1,6 +1,7 @@
 //! Routes, a page at a time.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use bgp_proto::{Attributes, Family, Net, RawAttribute};
 use bgp_speaker::Speaker;
@@ -60,6 +61,21 @@ pub fn routes(
         routes: page.routes,
         next: None,
     })
+}
+
+/// The route that packets to an address take: that of the longest prefix with a path in use.
+pub fn longest_match(speaker: &Speaker, address: IpAddr, why: bool) -> Routes {
+    let host = IpNet::from(address);
+    let lengths = (0..=host.max_prefix_len()).rev();
+    let prefixes = lengths.filter_map(|length| IpNet::new(address, length).ok());
+    let mut used = prefixes.filter(|prefix| !one_route(speaker, *prefix, false).is_empty());
+    Routes {
+        routes: used
+            .next()
+            .map(|prefix| one_route(speaker, prefix, why))
+            .unwrap_or_default(),
+        next: None,
+    }
 }
 
 fn parse_token(token: &str) -> Option<(Option<Family>, u32)> {

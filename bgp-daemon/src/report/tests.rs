@@ -11,6 +11,7 @@ use rib::{Budget, PeerId, Progress};
 use super::{event, facts, find, limits, malformed, neighbors, routes, waiting};
 use bgp_config::{BgpFile, NextHops, NoKernel, Source};
 
+mod lookup;
 mod stored;
 
 const NOW: Instant = Instant::from_secs(100);

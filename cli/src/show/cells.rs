@@ -3,7 +3,7 @@
 use daemon_common::report::{FibHop, Neighbor, NeighborFamily};
 
 /// A duration, two units at most: `3d04h`, `2h05m`, `7m01s`, `12s`.
-pub(super) fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),

@@ -6,6 +6,8 @@ use comfy_table::{Table, presets};
 use daemon_common::Reply;
 use daemon_common::report::{Endpoints, Fib, Limits, Neighbors, Path, Routes, Rules};
 
+use crate::log;
+
 use super::cells::{clean, duration, family, hops, last_error, list, or_dash, received};
 use super::{Answers, What, blocks, malformed, sent, settings};
 
@@ -54,6 +56,7 @@ fn one(what: &What, reply: &Reply) -> String {
         (_, Reply::Malformed(report)) => malformed::print(report, None),
         (_, Reply::Limits(report)) => limits(report),
         (_, Reply::Config(report)) => settings::print(report),
+        (_, Reply::Log(state)) => log::state_text(state),
         // These answer other commands than ours.
         (_, Reply::Events(_) | Reply::Refresh(_) | Reply::Clear(_)) => String::new(),
         (_, Reply::Error { message }) => format!("{message}\n"),

@@ -10,7 +10,7 @@ use daemon_common::report::{
 use daemon_common::{Command, Reply};
 
 use super::cells::{clean, duration, utc};
-use super::{Answers, Args, ask, found, json, tables};
+use super::{Answers, Args, Destination, What, ask, found, json, tables};
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -524,4 +524,37 @@ async fn silence_says_what_to_do() {
         error.to_string().contains("/no/such.sock: no such socket"),
         "{error}"
     );
+}
+
+#[test]
+fn address_of_show_routes_is_a_lookup_and_a_prefix_is_not() {
+    let command = |destination: &str| {
+        let what = What::Routes {
+            prefix: Some(destination.parse().expect("a destination")),
+            why: true,
+            limit: None,
+        };
+        what.command()
+    };
+    for address in ["10.65.0.2", "fd00::1"] {
+        let expected = Command::Lookup {
+            address: address.parse().expect("an address"),
+            why: true,
+        };
+        assert_eq!(command(address), expected);
+    }
+    let exact = command("10.65.0.0/26");
+    assert!(
+        matches!(
+            exact,
+            Command::Routes {
+                prefix: Some(_),
+                ..
+            }
+        ),
+        "{exact:?}"
+    );
+    for wrong in ["10.65.0", "10.65.0.0/33", "rr1", ""] {
+        assert!(wrong.parse::<Destination>().is_err(), "{wrong}");
+    }
 }

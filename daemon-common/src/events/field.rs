@@ -78,6 +78,11 @@ pub(super) trait Field {
     fn heap_octets(&self) -> usize {
         0
     }
+
+    /// The address of a neighbor, where the field is one.
+    fn address(&self) -> Option<IpAddr> {
+        None
+    }
 }
 
 impl Field for Text {
@@ -125,8 +130,23 @@ macro_rules! displayed {
     };
 }
 
+impl Field for IpAddr {
+    const TYPE: &'static str = "address";
+
+    fn json(&self) -> Option<Value> {
+        Some(Value::from(self.to_string()))
+    }
+
+    fn log(&self) -> impl field::Value + '_ {
+        field::display(self)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        Some(*self)
+    }
+}
+
 displayed! {
-    IpAddr: "address",
     Ipv4Addr: "IPv4 address",
     SocketAddr: "address and port",
     IpNet: "prefix",
@@ -146,6 +166,10 @@ impl<T: Field> Field for Option<T> {
 
     fn heap_octets(&self) -> usize {
         self.as_ref().map_or(0, Field::heap_octets)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.as_ref().and_then(Field::address)
     }
 }
 

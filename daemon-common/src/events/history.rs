@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::table::Event;
+use super::table::{Event, KINDS};
 use crate::limits::{EVENT_OCTETS_MAX, EVENTS_MAX, EVENTS_PAGE_MAX};
 use crate::report::{EventPage, EventRecord};
 
@@ -22,6 +22,8 @@ pub(super) struct History {
     octets: usize,
     /// The number of the last event; the first one has number 1.
     last: u64,
+    /// Events of each row since the start.
+    counts: [u64; KINDS.len()],
 }
 
 /// Which events a reader asks for.
@@ -73,11 +75,15 @@ impl History {
             records: VecDeque::new(),
             octets: 0,
             last: 0,
+            counts: [0; KINDS.len()],
         }
     }
 
     /// Appends an event; the oldest ones make room for it.
     pub(super) fn push(&mut self, at_ms: u64, event: Event) {
+        if let Some(count) = self.counts.get_mut(event.index()) {
+            *count += 1;
+        }
         self.last += 1;
         let record = Record {
             number: self.last,
@@ -137,6 +143,12 @@ impl History {
     /// Events that are no longer kept.
     pub(super) fn dropped(&self) -> u64 {
         self.last - self.records.len() as u64
+    }
+
+    /// All events, and how often each happened since the start.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let names = KINDS.iter().map(|kind| kind.name);
+        names.zip(self.counts)
     }
 }
 
@@ -247,6 +259,9 @@ mod tests {
         assert_eq!(of("listener.ready", 0), [1, 3]);
         assert_eq!(of("listener.ready", 6), [3]);
         assert_eq!(of("listen", 0), [0; 0]);
+        let counts = history.counts().filter(|(_, count)| *count > 0);
+        let counts: Vec<_> = counts.collect();
+        assert_eq!(counts, [("listener.ready", 2), ("listener.failed", 1)]);
     }
 
     #[test]

@@ -79,9 +79,13 @@ macro_rules! events {
                 match self { $(Self::$variant { .. } => Row::$variant,)+ }
             }
 
-            /// Writes the event into the log.
-            pub(super) fn log(&self) {
+            /// Writes the event into the log. `forced`: whatever the level of the log is.
+            pub(super) fn log(&self, forced: bool) {
                 match self {
+                    $(Self::$variant { $($field,)* } if forced => tracing::event!(
+                        target: "forced_event", Level::$level, event = $name,
+                        $($field = Field::log($field),)* $message
+                    ),)+
                     $(Self::$variant { $($field,)* } => tracing::event!(
                         target: "event", Level::$level, event = $name,
                         $($field = Field::log($field),)* $message
@@ -100,6 +104,15 @@ macro_rules! events {
                     })+
                 }
                 map
+            }
+
+            /// The address of the neighbor that the event is about.
+            pub(super) fn address(&self) -> Option<IpAddr> {
+                match self {
+                    $(Self::$variant { $($field,)* } => {
+                        None$(.or_else(|| Field::address($field)))*
+                    })+
+                }
             }
 
             /// Octets that the event takes on the heap.
@@ -311,5 +324,17 @@ events! {
     #[doc = "The same of events of level `warn`."]
     WarningsRepeated "events.warnings_repeated" WARN "repeated events" {
         of: Text, more: u64, within_s: u64, last: Text,
+    }
+    #[doc = "An operator changed the level of the log; `for_s` is missing once the configured level is in effect again."]
+    LogLevelChanged "log.level_changed" WARN "log level changed" {
+        level: Text, for_s: Option<u64>,
+    }
+    #[doc = "An operator debugs a neighbor: all its events are logged for `for_s` seconds, whatever the level of the log is."]
+    DebugStarted "debug.started" WARN "debugging of a neighbor started" {
+        neighbor: Text, address: IpAddr, for_s: u64,
+    }
+    #[doc = "An operator ended the debugging of a neighbor."]
+    DebugStopped "debug.stopped" WARN "debugging of a neighbor stopped" {
+        neighbor: Text, address: IpAddr,
     }
 }

@@ -19,9 +19,17 @@ use crate::report::{
 const PREFIX: &str = "cambric";
 
 /// The text of one scrape.
-pub(super) fn render(status: Status, neighbors: Neighbors) -> Result<String, fmt::Error> {
+pub(super) fn render(
+    status: Status,
+    neighbors: Neighbors,
+    events: Vec<(&'static str, u64)>,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Reports { status, neighbors }));
+    registry.register_collector(Box::new(Reports {
+        status,
+        neighbors,
+        events,
+    }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -31,6 +39,7 @@ pub(super) fn render(status: Status, neighbors: Neighbors) -> Result<String, fmt
 struct Reports {
     status: Status,
     neighbors: Neighbors,
+    events: Vec<(&'static str, u64)>,
 }
 
 impl Collector for Reports {
@@ -40,6 +49,9 @@ impl Collector for Reports {
         if let Some(log) = &self.status.log {
             page.log(log)?;
         }
+        let events = self.events.iter();
+        let events = events.map(|(name, count)| (vec![("event", *name)], *count));
+        page.counters("events", "Events since the start, by name.", events)?;
         if let Some(store) = &self.status.store {
             page.store(store, self.status.uptime_s)?;
         }

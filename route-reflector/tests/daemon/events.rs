@@ -2,9 +2,9 @@
 
 use std::net::TcpListener;
 
-use daemon_common::command::EventQuery;
+use daemon_common::command::{DebugRequest, EventQuery, LogRequest};
 use daemon_common::limits::EVENT_WATCHERS_MAX;
-use daemon_common::report::{EventPage, EventRecord, Neighbor};
+use daemon_common::report::{EventPage, EventRecord, LogState, Neighbor};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, getsockname};
 use nix::sys::socket::{listen, socket};
 use tokio::io::AsyncWriteExt;
@@ -227,4 +227,109 @@ async fn json_log_has_the_fields_of_events() {
     assert_eq!(fields["neighbor"], "peer");
     assert_eq!(fields["errno"], 111);
     assert!(fields["port"].is_u64(), "{fields}");
+}
+
+impl Reflector {
+    async fn log_state(&self, command: Command) -> Result<LogState, client::CallError> {
+        match self.call(command).await {
+            Ok(Reply::Log(state)) => Ok(state),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn set_log(level: Option<&str>, for_s: u64) -> Command {
+    Command::SetLog(LogRequest {
+        level: level.map(str::to_owned),
+        for_s: Some(for_s),
+    })
+}
+
+#[tokio::test]
+async fn log_level_changes_at_run_time_and_returns() {
+    let reflector = started(closed_port()).await;
+    reflector.event("session.connect_failed", 0).await;
+    let set = reflector
+        .log_state(set_log(Some("event=debug"), 3600))
+        .await;
+    let set = set.expect("set");
+    assert_eq!(
+        (set.configured.as_str(), set.temporary.as_deref()),
+        ("info", Some("event=debug"))
+    );
+    assert!(
+        set.temporary_for_s.is_some_and(|left| left > 3000),
+        "{set:?}"
+    );
+    reflector.event("session.connect_retried", 0).await;
+
+    let wrong = reflector.log_state(set_log(Some("verbose"), 1)).await;
+    let wrong = wrong.expect_err("refused").to_string();
+    assert!(wrong.contains("`verbose` is not a level"), "{wrong}");
+    let long = reflector.log_state(set_log(Some("debug"), u64::MAX)).await;
+    assert!(long.is_err(), "{long:?}");
+
+    // A shorter time takes the place of the longer one.
+    let set = reflector.log_state(set_log(Some("debug"), 1)).await;
+    set.expect("set");
+    let ended = async {
+        loop {
+            let state = reflector.log_state(Command::Log {}).await.expect("a state");
+            if state.temporary.is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(DEADLINE, ended).await.expect("its time is over");
+    let after = reflector.events(EventQuery::default()).await.next;
+    let query = EventQuery {
+        name: Some("session.connect_retried".to_owned()),
+        after: Some(after),
+        wait: true,
+        ..EventQuery::default()
+    };
+    let page = reflector.events(query).await;
+    assert!(page.events.is_empty(), "debug lines are over: {page:?}");
+    let reset = reflector.log_state(set_log(None, 0)).await.expect("reset");
+    assert_eq!(reset.temporary, None);
+}
+
+#[tokio::test]
+async fn debugged_neighbor_logs_all_its_events() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let control = directory.path().join("rr.sock");
+    let keys = config(closed_port());
+    let text = format!("control = {control:?}\nlog = \"off\"\n{keys}");
+    std::fs::write(directory.path().join("rr.toml"), text).expect("written");
+    let mut process = start(&directory.path().join("rr.toml"), &[]).expect("it starts");
+    let stderr = process.stderr.take().expect("piped");
+    let reflector = Reflector { process, directory };
+    reflector.until("it answers", |_| true).await;
+    let debug = |neighbor: &str, for_s| {
+        Command::Debug(DebugRequest {
+            neighbor: neighbor.to_owned(),
+            for_s: Some(for_s),
+        })
+    };
+    let unknown = reflector.log_state(debug("nobody", 9)).await;
+    assert!(unknown.is_err(), "{unknown:?}");
+    let state = reflector.log_state(debug("127.0.0.1", 3600)).await;
+    let state = state.expect("debugged");
+    assert!(state.debugged.contains_key("peer"), "{state:?}");
+    reflector.event("session.connect_retried", 0).await;
+    let state = reflector.log_state(debug("peer", 0)).await.expect("ended");
+    assert!(state.debugged.is_empty(), "{state:?}");
+    reflector.signal(nix::sys::signal::Signal::SIGTERM);
+    let log = std::io::read_to_string(stderr).expect("a log");
+    assert!(
+        log.contains("event=\"session.connect_retried\" neighbor=\"peer\""),
+        "{log}"
+    );
+    let is_of_peer = |line: &str| line.contains("forced_event") && line.contains("\"peer\"");
+    assert!(
+        log.lines().all(is_of_peer),
+        "log = \"off\" for all else: {log}"
+    );
 }
