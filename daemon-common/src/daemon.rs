@@ -12,8 +12,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, reload};
 
-use crate::{level, log, log_level};
 pub use crate::log::LogFormat;
+use crate::{level, log, log_level};
 
 /// The environment variable that overrides the level of the configuration.
 pub const LOG_VARIABLE: &str = "CAMBRIC_LOG";

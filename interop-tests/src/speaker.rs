@@ -323,7 +323,7 @@ impl Speaker {
     /// If it does not take it in time, with the end of its log.
     pub async fn reconfigure(&self, edit: impl FnOnce(String) -> String) {
         let file = cambric::file(self.kind);
-        let answered = self.answers("configuration taken over", async || {
+        let answered = self.answers("configuration applied", async || {
             self.site.save(&file, &edit(self.site.load(&file)));
             self.process.signal(Signal::SIGHUP).expect("it runs");
         });

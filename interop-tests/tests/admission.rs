@@ -199,7 +199,7 @@ async fn ttl_security(kind: Kind, ground: Ground) {
     one.holds(&Table::from([reflected(3)])).await;
     two.holds(&Table::from([reflected(2)])).await;
     reflector
-        .writes("the last from 10.0.0.4, TTL security: TTL 64, at least 255 expected")
+        .writes("address=10.0.0.4 reason=\"TTL security: TTL 64, at least 255 expected\"")
         .await;
     let mut up = established(&reflector).await;
     up.sort();
@@ -230,7 +230,8 @@ fn too_many_keys_for_the_kernel() {
         // The kernel lets it connect, since it has no key for it.
         let refused = by_hand(&ground, 250).await;
         refused.expect_err("its connection is not signed");
-        reflector.writes("the last from 10.0.0.250, no key").await;
+        let no_key = "address=10.0.0.250 reason=\"no key\"";
+        reflector.writes(no_key).await;
         let neighbors = reflector.neighbors().await.neighbors.into_iter();
         let why: Vec<String> = neighbors
             .filter(|neighbor| neighbor.address == Some(Site::v4(250).into()))
@@ -244,7 +245,7 @@ fn too_many_keys_for_the_kernel() {
         let room = reflector.site.host.sysctl("net/core/optmem_max", "131072");
         room.expect("it was set before");
         reflector
-            .writes("neighbor 10.0.0.250: the kernel has the password now")
+            .writes("event=\"password.installed\" of=\"neighbor 10.0.0.250\"")
             .await;
         assert_eq!(established(&reflector).await, ["10.0.0.2"]);
     });

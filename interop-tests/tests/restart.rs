@@ -245,7 +245,7 @@ async fn refreshes_are_marked(ground: Ground) {
     one.holds(&held).await;
     // The other way round: what BIRD marks.
     ours.refresh("n10-0-0-3").await;
-    ours.writes("neighbor n10-0-0-3: has sent ipv4-unicast again")
+    ours.writes("event=\"session.refreshed\" neighbor=\"n10-0-0-3\"")
         .await;
     one.holds(&held).await;
 }

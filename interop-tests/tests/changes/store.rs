@@ -229,7 +229,7 @@ impl Stored {
             BLOCK => format!("{beside}/10.66.{}.0-26", self.marks),
             _ => format!("{beside}/mark-{}", self.marks),
         };
-        let told = format!("{mark}: ");
+        let told = format!("key=\"{mark}\"");
         let change = async || self.store.write(&mark, "not a value").await;
         self.pair.us.answers(&told, change).await;
         self.store.remove(&mark).await;
