@@ -12,7 +12,7 @@ use daemon_common::daemon::tell_ready;
 use daemon_common::report::{Fact, Status};
 use tokio::task::yield_now;
 
-use crate::{Config, Driver, DriverError, Order, Program, Round, Settings, begin, report};
+use crate::{Config, Driver, DriverError, Order, Program, Round, Settings, report, startup};
 
 /// A speaker with its sockets, what it is configured as, and the drivers around it.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
                 .cloned(),
             facts: report::facts(self.io.speaker()),
             tables: Some(report::tables(self.io.speaker()).into()),
-            ..begin::process::<P>(&self.config, self.started)
+            ..startup::process::<P>(&self.config, self.started)
         };
         status.notes.extend(self.full_ranges());
         self.drivers.report(&mut status);

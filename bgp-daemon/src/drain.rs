@@ -2,7 +2,7 @@
 //!
 //! Once somebody asks for it, the registration says so and every route is sent again as the last
 //! choice (RFC 8326). Clients that choose their reflectors by the store choose others, and close
-//! their sessions here when those carry everything ([`crate::handover`]): that is how a reflector
+//! their sessions here when those carry everything ([`crate::make_before_break`]): that is how a reflector
 //! knows that they have moved. Clients that were told by hand to peer with it do not go. Of them it
 //! knows what `docs/design/drain.md` tells: that they have been sent everything, and that what they
 //! announce comes by way of other reflectors as well. Once both has been so for a while they have
@@ -18,9 +18,9 @@ use bgp_io::rib::{PeerId, Progress, Role};
 use calico_model::ReflectorState;
 
 use crate::limits::{
-    DRAIN_LOOK_EVERY, DRAIN_MAX, DRAIN_SETTLE, DRAIN_SETTLE_UNSEEN, DRAIN_SURVEY_EVERY,
+    DRAIN_LOOK_EVERY, DRAIN_MAX, DRAIN_NEEDED_PEERS_EVERY, DRAIN_SETTLE, DRAIN_SETTLE_UNSEEN,
 };
-use crate::survey::Survey;
+use crate::needed_peers::NeededPeers;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ pub struct Drain {
     fellows: BTreeMap<IpAddr, Ipv4Addr>,
     /// Clients that have been sent everything since it began.
     told: BTreeSet<PeerId>,
-    survey: Survey,
+    needed_peers: NeededPeers,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Drain {
             (false, _) => Stage::No,
             (true, Stage::No) => {
                 self.told.clear();
-                self.survey.forget();
+                self.needed_peers.forget();
                 Stage::Waits {
                     since: now,
                     look_at: now,
@@ -103,7 +103,7 @@ impl Drain {
             (true, false) => true,
             (true, true) => {
                 let ids = || clients.iter().map(|peer| peer.id).collect();
-                let Some(found) = self.survey.step(speaker, ids) else {
+                let Some(found) = self.needed_peers.step(speaker, ids) else {
                     return (false, Progress::More);
                 };
                 found.needed.is_empty()
@@ -120,7 +120,7 @@ impl Drain {
             return (true, Progress::Done);
         }
         let pause = match all_told && witnessed {
-            true => DRAIN_SURVEY_EVERY,
+            true => DRAIN_NEEDED_PEERS_EVERY,
             false => DRAIN_LOOK_EVERY,
         };
         self.stage = Stage::Waits {

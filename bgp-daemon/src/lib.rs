@@ -12,31 +12,31 @@
 
 mod addresses;
 mod answer;
-mod begin;
 mod config;
 mod daemon;
 pub mod drain;
 mod driver;
-mod enrolment;
-pub mod fabric;
 mod guard;
-pub mod handover;
 pub mod limits;
 mod log;
 mod logging;
-mod memory;
+pub mod make_before_break;
+mod needed_peers;
 mod operators;
-pub mod picture;
 mod program;
 pub mod registrar;
+mod registration;
 mod reload;
 pub mod report;
+pub mod resources;
 pub mod restart;
+mod restart_file;
 mod run;
 mod secrets;
 mod source;
+mod startup;
 mod store;
-mod survey;
+pub mod transition;
 
 pub use config::{Config, Settings};
 pub(crate) use daemon::Daemon;

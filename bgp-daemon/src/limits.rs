@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How far apart changes of the neighbours are noted for the next start: the first one at once, and a
 /// thousand that come up with it are not written down a thousand times.
-pub const REMEMBER: Duration = Duration::from_millis(100);
+pub const RESTART_FILE_PACE: Duration = Duration::from_millis(100);
 
 /// How long the drivers may take to leave the other side in good order, after all sessions are closed.
 pub const STOP_MAX: Duration = Duration::from_secs(10);
@@ -39,16 +39,16 @@ pub const CLUSTER_ID_TRIES_MAX: usize = 64;
 
 /// How long a session that the fabric no longer asks for must not have been needed before it ends:
 /// by then the other side is as far.
-pub const HANDOVER_SETTLE: Duration = Duration::from_secs(3);
+pub const MAKE_BEFORE_BREAK_SETTLE: Duration = Duration::from_secs(3);
 
 /// How long such a session is kept for others that do not come or do not carry its routes.
-pub const HANDOVER_MAX: Duration = Duration::from_secs(120);
+pub const MAKE_BEFORE_BREAK_MAX: Duration = Duration::from_secs(120);
 
 /// How often it is looked whether such a session is still needed.
-pub const HANDOVER_LOOK_EVERY: Duration = Duration::from_millis(250);
+pub const MAKE_BEFORE_BREAK_LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Prefixes that are looked at at once for whether they depend on some peers.
-pub const SURVEY_BITE: u32 = 8192;
+pub const NEEDED_PEERS_BITE: u32 = 8192;
 
 /// How long a reflector that is drained waits for clients that have nobody else, as far as it can be
 /// known; longer than a client waits for other reflectors.
@@ -63,7 +63,7 @@ pub const DRAIN_SETTLE: Duration = Duration::from_secs(10);
 pub const DRAIN_SETTLE_UNSEEN: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether what clients announce comes by way of other reflectors.
-pub const DRAIN_SURVEY_EVERY: Duration = Duration::from_secs(1);
+pub const DRAIN_NEEDED_PEERS_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it looks whether they have gone.
 pub const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -82,11 +82,11 @@ pub const SECRETS_ANSWER_MAX: Duration = Duration::from_secs(5);
 pub const SECRET_OCTETS_MAX: u64 = 4096;
 
 /// How often a reflector looks whether it has something else to say in the store.
-pub const ENROL: Duration = Duration::from_secs(1);
+pub const REGISTRATION_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Prefixes for which it is waited whether they come by another way, too, before the peers that they
 /// come by are taken as needed.
-pub const SURVEY_DOUBTS_MAX: usize = 256;
+pub const NEEDED_PEERS_DOUBTS_MAX: usize = 256;
 
 /// Events of configured neighbors whose repetitions are told apart in the log: several kinds for each
 /// neighbor, so that none shares its count with others.

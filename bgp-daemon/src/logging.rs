@@ -5,7 +5,7 @@ use bgp_io::{Event, Parting, Speaker};
 use daemon_common::report::{LogFigures, Neighbors, Status};
 
 use crate::log::Log;
-use crate::{Driver, DriverError, Round, Settings, begin};
+use crate::{Driver, DriverError, Round, Settings, startup};
 
 impl<S: Settings> Driver<S> for Log {
     /// Logs the summaries that are due.
@@ -42,8 +42,8 @@ impl<S: Settings> Driver<S> for Log {
             ..status.log.as_deref().cloned().unwrap_or_default()
         };
         status.log = Some(log.into());
-        status.notes.extend(begin::log_note(status));
-        status.facts.push(begin::log_fact(status));
+        status.notes.extend(startup::log_note(status));
+        status.facts.push(startup::log_fact(status));
     }
 
     /// Logs all summaries.

@@ -12,15 +12,15 @@ use daemon_common::program::{About, start};
 use tokio::time::timeout;
 
 use crate::addresses::Addresses;
-use crate::fabric::Fabric;
 use crate::guard::HostGuard;
 use crate::limits::STOP_MAX;
 use crate::log::Log;
-use crate::memory::Memory;
 use crate::operators::{SignalDriver, Sockets};
+use crate::restart_file::RestartFile;
 use crate::source::Source;
 use crate::store::Store;
-use crate::{Config, Daemon, Driver, DriverError, Open, Program, begin, restart};
+use crate::transition::Transition;
+use crate::{Config, Daemon, Driver, DriverError, Open, Program, restart, startup};
 
 /// Why a daemon does not start, or cannot go on. Each prints as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -71,15 +71,15 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         Some(store) => Some(Source::open(&config, store, chance()).await?),
         None => None,
     };
-    let mut fabric = Fabric::default();
+    let mut transition = Transition::default();
     let mut duties = None;
     let intent = match (config.intent(), &mut source) {
         (None, Some(source)) => {
             // However long the store is away, to be started again would not help.
             tell_ready();
-            let derived = begin::first::<P>(&config, source, &mut sockets, &mut signals).await;
+            let derived = startup::first::<P>(&config, source, &mut sockets, &mut signals).await;
             duties = derived.as_ref().map(|derived| derived.duties.clone());
-            derived.and_then(|derived| fabric.begin(derived))
+            derived.and_then(|derived| transition.begin(derived))
         }
         (intent, _) => intent.cloned(),
     };
@@ -87,16 +87,16 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
     // Before a port opens.
     let mut guard = HostGuard::new(&config);
     guard.cover(&intent);
-    let (memory, former) = Memory::open(&config.control());
+    let (restart_file, former) = RestartFile::open(&config.control());
     let mut speaker = Speaker::new(intent.speaker.clone(), chance());
     restart::begin(&mut speaker, former, intent.restart_wait, P::FORWARDING);
     let own = P::Drivers::open(&config.settings, &mut speaker)?;
     // Those of every BGP daemon, with the program's own, in the order of their turns and of what
     // they report.
     let drivers = (
-        memory,
+        restart_file,
         Addresses::default(),
-        source.map(|source| Store::new(source, fabric)),
+        source.map(|source| Store::new(source, transition)),
         Log::new(),
         own,
         guard,

@@ -12,16 +12,16 @@ use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, f
 use daemon_common::events::{self, Event, Text};
 use daemon_common::report::StoreFigures;
 
-use crate::enrolment::Enrolment;
-use crate::fabric::Fabric;
-use crate::picture::Picture;
+use crate::registration::RegistrationTask;
+use crate::resources::Resources;
 use crate::secrets::Keeper;
+use crate::transition::Transition;
 use crate::{Config, Settings};
 
 /// What is known of the store, and how that is kept up with.
 pub(crate) struct Source {
     follower: Follower,
-    picture: Picture,
+    resources: Resources,
     /// The passwords that the store points to, where they are looked for.
     secrets: Option<Keeper>,
     /// Age of the snapshot that is in force, at the start.
@@ -29,14 +29,14 @@ pub(crate) struct Source {
     /// What of the store is not done, as it was last logged.
     faults: BTreeSet<Fault>,
     /// A reflector's registration.
-    enrolment: Option<Enrolment>,
+    registration: Option<RegistrationTask>,
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
-            .field("host", self.picture.host())
-            .field("status", &self.picture.status())
+            .field("host", self.resources.host())
+            .field("status", &self.resources.status())
             .finish_non_exhaustive()
     }
 }
@@ -54,11 +54,11 @@ impl Source {
     ) -> Result<Self, calico_store::Error> {
         let store = Arc::new(EtcdStore::connect(options).await?);
         let ranges = View::prefixes(&host.name).into_iter().map(KeyRange::prefix);
-        let enrols = host.reflects;
+        let reflects = host.reflects;
         Ok(Self {
-            enrolment: enrols.then(|| Enrolment::new(host, store.clone())),
+            registration: reflects.then(|| RegistrationTask::new(host, store.clone())),
             follower: follow_ready(store, ranges, seed, config.snapshot()),
-            picture: Picture::new(host.clone()),
+            resources: Resources::new(host.clone()),
             secrets: config.secrets().map(Keeper::new),
             snapshot_age_s: None,
             faults: BTreeSet::new(),
@@ -69,8 +69,8 @@ impl Source {
     pub(crate) async fn next(&mut self) -> Vec<Update> {
         loop {
             let answered = async {
-                match &mut self.enrolment {
-                    Some(enrolment) => enrolment.next().await,
+                match &mut self.registration {
+                    Some(registration) => registration.next().await,
                     None => std::future::pending().await,
                 }
             };
@@ -85,7 +85,7 @@ impl Source {
                 () = answered => {}
                 changed = read => {
                     if changed {
-                        self.picture.touch();
+                        self.resources.touch();
                     }
                     return Vec::new();
                 }
@@ -94,16 +94,20 @@ impl Source {
     }
 
     /// Takes note of news, and tells what is to be done if that may be something else now.
-    pub(crate) fn take(&mut self, updates: Vec<Update>, fabric: &Fabric) -> Option<Derived> {
+    pub(crate) fn take(
+        &mut self,
+        updates: Vec<Update>,
+        transition: &Transition,
+    ) -> Option<Derived> {
         for update in updates {
-            if self.picture.take(update) {
+            if self.resources.take(update) {
                 self.status_changed();
             }
         }
-        if let (true, Some(secrets)) = (self.picture.has_changed(), &mut self.secrets) {
-            secrets.want(self.picture.view().secrets());
+        if let (true, Some(secrets)) = (self.resources.has_changed(), &mut self.secrets) {
+            secrets.want(self.resources.view().secrets());
         }
-        self.derive(fabric)
+        self.derive(transition)
     }
 
     /// Looks whether reflectors whose registration is gone live on, and tells what is to be done if
@@ -112,51 +116,51 @@ impl Source {
         &mut self,
         now: Instant,
         speaker: &Speaker,
-        fabric: &Fabric,
+        transition: &Transition,
     ) -> Option<Derived> {
-        self.picture.look(now, speaker);
-        self.derive(fabric)
+        self.resources.look(now, speaker);
+        self.derive(transition)
     }
 
     /// When to [`look`](Self::look) again.
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
-        self.picture.poll_timeout()
+        self.resources.poll_timeout()
     }
 
     /// Registers a reflector that listens.
-    pub(crate) fn enrol(&mut self, wish: Wish) {
-        if let Some(enrolment) = &mut self.enrolment {
-            enrolment.registrar.want(wish);
+    pub(crate) fn register(&mut self, wish: Wish) {
+        if let Some(registration) = &mut self.registration {
+            registration.registrar.want(wish);
         }
     }
 
     /// What is to be done, if that may be something else than before. A password that the store
     /// points to is looked for first: to do without it would end sessions.
-    fn derive(&mut self, fabric: &Fabric) -> Option<Derived> {
+    fn derive(&mut self, transition: &Transition) -> Option<Derived> {
         let secrets = self.secrets.as_ref();
-        if !self.picture.is_due() || !secrets.is_none_or(Keeper::is_settled) {
+        if !self.resources.is_due() || !secrets.is_none_or(Keeper::is_settled) {
             return None;
         }
         let passwords = secrets.map(Keeper::passwords).unwrap_or_default();
-        let derived = self.picture.derive(&passwords, fabric);
+        let derived = self.resources.derive(&passwords, transition);
         self.emit_faults();
         let Some(derived) = derived else {
             tracing::debug!("configuration as before");
             return None;
         };
-        if let (None, Some(wish), Some(enrolment)) =
-            (&derived.intent, &derived.wish, &mut self.enrolment)
+        if let (None, Some(wish), Some(registration)) =
+            (&derived.intent, &derived.wish, &mut self.registration)
         {
-            enrolment.registrar.claim(wish.clone()); // There is no speaker without a cluster id.
+            registration.registrar.claim(wish.clone()); // There is no speaker without a cluster id.
         }
         Some(derived)
     }
 
     /// What is waited for, if the picture is not whole.
     pub(crate) fn waiting(&self) -> Option<String> {
-        match self.picture.status() {
+        match self.resources.status() {
             Status::Syncing => Some("a whole read of the store".to_owned()),
-            Status::Unready(why) if !self.picture.has_whole() => {
+            Status::Unready(why) if !self.resources.has_whole() => {
                 Some(format!("the store to be ready: {why}"))
             }
             _ => None,
@@ -166,9 +170,9 @@ impl Source {
     /// What an operator should know.
     pub(crate) fn notes(&self) -> impl Iterator<Item = String> + '_ {
         const STAYS: &str = "its last configuration stays in force";
-        let lost = match self.picture.status() {
+        let lost = match self.resources.status() {
             Status::Lost => Some(format!("the store is away: {STAYS}")),
-            Status::Unready(why) if self.picture.has_whole() => {
+            Status::Unready(why) if self.resources.has_whole() => {
                 Some(format!("the store is not acted upon, {why}: {STAYS}"))
             }
             Status::Snapshot { age_s } => Some(format!(
@@ -176,8 +180,8 @@ impl Source {
             )),
             Status::Syncing | Status::InSync | Status::Unready(_) => None,
         };
-        let enrolment = self.enrolment.iter();
-        let trouble = enrolment.filter_map(|enrolment| enrolment.registrar.trouble());
+        let registration = self.registration.iter();
+        let trouble = registration.filter_map(|registration| registration.registrar.trouble());
         lost.into_iter()
             .chain(self.follower.troubles())
             .chain(trouble.map(|trouble| format!("not registered as reflector: {trouble}")))
@@ -186,7 +190,7 @@ impl Source {
 
     /// What the neighbour at an address comes from, for people.
     pub(crate) fn origin(&self, address: IpAddr) -> String {
-        let derived = self.picture.derived();
+        let derived = self.resources.derived();
         let origin = derived.and_then(|derived| derived.origins.get(&address));
         // Only such as the fabric had chosen are kept.
         let kept = "what was before: it is kept until others have its routes";
@@ -195,8 +199,8 @@ impl Source {
 
     /// How current the picture is, in numbers.
     pub(crate) fn figures(&self) -> StoreFigures {
-        let enrolment = self.enrolment.as_ref();
-        let status = self.picture.status();
+        let registration = self.registration.as_ref();
+        let status = self.resources.status();
         StoreFigures {
             in_sync: status == Status::InSync,
             away: status == Status::Lost,
@@ -204,8 +208,8 @@ impl Source {
             snapshot_age_s: self.snapshot_age_s,
             revision: self.follower.revision().map(|revision| revision.0),
             answered_s: self.follower.heard().map(|ago| ago.as_secs()),
-            bad_values: self.picture.view().faults().count() as u64,
-            registered: enrolment.map(|Enrolment { registrar, .. }| {
+            bad_values: self.resources.view().faults().count() as u64,
+            registered: registration.map(|RegistrationTask { registrar, .. }| {
                 registrar.registered().is_some() && registrar.trouble().is_none()
             }),
         }
@@ -213,7 +217,7 @@ impl Source {
 
     /// Emits the status of the store.
     fn status_changed(&mut self) {
-        let status = self.picture.status();
+        let status = self.resources.status();
         let revision = self.follower.revision().map(|revision| revision.0);
         let revision = revision.and_then(|revision| revision.try_into().ok());
         let changed = |status: &str, snapshot_age_s| Event::DatastoreStatus {
@@ -242,7 +246,7 @@ impl Source {
 
     /// Emits which faults are new, and which are resolved.
     fn emit_faults(&mut self) {
-        let mut now: BTreeSet<Fault> = self.picture.faults().iter().cloned().collect();
+        let mut now: BTreeSet<Fault> = self.resources.faults().iter().cloned().collect();
         now.extend(self.secrets.iter().flat_map(Keeper::faults));
         for fault in now.difference(&self.faults) {
             events::emit(Event::DatastoreFault {

@@ -11,25 +11,25 @@ use calico_bgp::Derived;
 use calico_store::Update;
 use daemon_common::report::Status;
 
-use crate::fabric::{Fabric, Look};
 use crate::source::Source;
-use crate::{Driver, DriverError, Order, Round, Settings, begin};
+use crate::transition::{Look, Transition};
+use crate::{Driver, DriverError, Order, Round, Settings, startup};
 
 /// The datastore, and how far the speaker is on its way to what the datastore configures.
 #[derive(Debug)]
 pub(crate) struct Store {
     source: Source,
-    fabric: Fabric,
+    transition: Transition,
     /// What [`Driver::wait`] found.
     news: Option<Vec<Update>>,
 }
 
 impl Store {
     /// A store that is followed, and what the speaker begins as.
-    pub(crate) const fn new(source: Source, fabric: Fabric) -> Self {
+    pub(crate) const fn new(source: Source, transition: Transition) -> Self {
         Self {
             source,
-            fabric,
+            transition,
             news: None,
         }
     }
@@ -37,13 +37,13 @@ impl Store {
     /// Returns what the store configures now, if that differs from before.
     fn derive(&mut self, now: Instant, speaker: &Speaker) -> Option<Derived> {
         let news = self.news.take();
-        let derived = news.and_then(|updates| self.source.take(updates, &self.fabric));
-        derived.or_else(|| self.source.look(now, speaker, &self.fabric))
+        let derived = news.and_then(|updates| self.source.take(updates, &self.transition));
+        derived.or_else(|| self.source.look(now, speaker, &self.transition))
     }
 
     /// Configures the speaker by what the store says now, as far as that can be done at once.
     fn pursue(&mut self, round: &mut Round<'_>, derived: Derived) {
-        let config = self.fabric.want(round.now, &derived);
+        let config = self.transition.want(round.now, &derived);
         let (Some(intent), Some(speaker)) = (derived.intent, config) else {
             return; // A node that is gone is left as it was.
         };
@@ -53,7 +53,11 @@ impl Store {
 
     /// Brings the speaker nearer to what the store configures.
     fn advance(&mut self, round: &mut Round<'_>) {
-        if self.fabric.poll_timeout().is_none_or(|at| round.now < at) {
+        if self
+            .transition
+            .poll_timeout()
+            .is_none_or(|at| round.now < at)
+        {
             return;
         }
         let Look {
@@ -61,7 +65,7 @@ impl Store {
             farewell,
             news,
             progress,
-        } = self.fabric.look(round.now, round.io.speaker());
+        } = self.transition.look(round.now, round.io.speaker());
         if progress != Progress::Done {
             round.more();
         }
@@ -79,10 +83,10 @@ impl Store {
     /// Registers a reflector, or what has changed about it. Clients dial a reflector as soon as it is
     /// registered, so it listens first.
     fn register(&mut self, round: &Round<'_>) {
-        if let Some(wish) = self.fabric.enrol(round.now, round.io.speaker())
+        if let Some(wish) = self.transition.due_wish(round.now, round.io.speaker())
             && round.io.listening().next().is_some()
         {
-            self.source.enrol(wish);
+            self.source.register(wish);
         }
     }
 }
@@ -111,8 +115,8 @@ impl<S: Settings> Driver<S> for Store {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let timers = [
-            self.fabric.enrol_timeout(),
-            self.fabric.poll_timeout(),
+            self.transition.wish_timeout(),
+            self.transition.poll_timeout(),
             self.source.poll_timeout(),
         ];
         timers.into_iter().flatten().min()
@@ -120,7 +124,7 @@ impl<S: Settings> Driver<S> for Store {
 
     fn observe(&mut self, _: Instant, _: &Speaker, event: &Event) {
         if let Event::Speaker(event) = event {
-            self.fabric.hear(event);
+            self.transition.hear(event);
         }
     }
 
@@ -137,13 +141,13 @@ impl<S: Settings> Driver<S> for Store {
 
     fn notes(&self, now: Instant) -> Vec<String> {
         let mut notes: Vec<String> = self.source.notes().collect();
-        notes.extend(self.fabric.notes(now));
+        notes.extend(self.transition.notes(now));
         notes
     }
 
     fn report(&self, status: &mut Status) {
         status.waiting_for.extend(self.source.waiting());
-        status.facts.push(begin::fact(&self.source));
+        status.facts.push(startup::fact(&self.source));
         status.store = Some(self.source.figures().into());
     }
 }

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::handover::tests::network::Network;
-use crate::handover::tests::{NODES, config, node, peer, reflector};
+use crate::make_before_break::tests::network::Network;
+use crate::make_before_break::tests::{NODES, config, node, peer, reflector};
 
 const ELEVEN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 11);
 const TWELVE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 12);
@@ -23,7 +23,7 @@ fn by_hand(number: u8, clients: impl IntoIterator<Item = u8>) -> SpeakerConfig {
 
 /// Four nodes that are clients of the reflectors 11 and 12 for good, and announce a route each; but
 /// for those who have only the former.
-fn fabric(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
+fn transition(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
     let mut network = Network::default();
     for number in [11, 12] {
         network.add(number, of(number));
@@ -43,7 +43,7 @@ fn fabric(of: impl Fn(u8) -> SpeakerConfig, alone: &[u8]) -> Network {
 
 #[test]
 fn clients_by_hand_that_have_another_reflector_are_let_go_after_a_while() {
-    let mut network = fabric(|number| by_hand(number, NODES), &[]);
+    let mut network = transition(|number| by_hand(number, NODES), &[]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(DRAIN_SETTLE - SECOND);
     assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
@@ -59,7 +59,7 @@ fn clients_by_hand_that_have_another_reflector_are_let_go_after_a_while() {
 
 #[test]
 fn who_may_still_go_by_himself_is_given_more_time() {
-    let mut network = fabric(reflector, &[]);
+    let mut network = transition(reflector, &[]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(DRAIN_SETTLE_UNSEEN - SECOND);
     assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
@@ -69,7 +69,7 @@ fn who_may_still_go_by_himself_is_given_more_time() {
 
 #[test]
 fn who_has_nobody_else_is_waited_for_but_not_for_ever() {
-    let mut network = fabric(|number| by_hand(number, NODES), &[3]);
+    let mut network = transition(|number| by_hand(number, NODES), &[3]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(DRAIN_MAX - SECOND);
     assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);
@@ -82,7 +82,7 @@ fn who_has_nobody_else_is_waited_for_but_not_for_ever() {
 
 #[test]
 fn who_gets_another_reflector_meanwhile_is_let_go_then() {
-    let mut network = fabric(|number| by_hand(number, NODES), &[3]);
+    let mut network = transition(|number| by_hand(number, NODES), &[3]);
     network.drain(11, &[(12, TWELVE)]);
     network.advance(SECOND * 60);
     assert!(!network.is_drained(11));
@@ -100,7 +100,7 @@ fn in_a_cluster_of_several_reflectors_a_settled_client_is_enough() {
         of.cluster_id = Some(bgp_proto::ClusterId(ELEVEN));
         of
     };
-    let mut network = fabric(shared, &[]);
+    let mut network = transition(shared, &[]);
     network.drain(11, &[(12, ELEVEN)]);
     network.advance(DRAIN_SETTLE_UNSEEN - SECOND);
     assert_eq!(network.sessions(11), [1, 2, 3, 4, 12]);

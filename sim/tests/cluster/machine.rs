@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use bgp_daemon::fabric::Fabric;
-use bgp_daemon::picture::Picture;
 use bgp_daemon::registrar::{Answer, Job, Registrar};
+use bgp_daemon::resources::Resources;
+use bgp_daemon::transition::Transition;
 use bgp_daemon::{Forwarding, restart};
 use bgp_proto::{Attributes, Family, FamilySet, Ipv4Prefix, Net};
 use bgp_speaker::bgp_fsm::{Instant, State};
@@ -42,10 +42,10 @@ pub(crate) struct Machine {
 /// A running daemon.
 pub(crate) struct Run {
     pub(crate) speaker: Option<Speaker>,
-    pub(crate) fabric: Fabric,
+    pub(crate) transition: Transition,
     mirror: Mirror,
     cursors: BTreeMap<usize, WatchCursor>,
-    picture: Picture,
+    resources: Resources,
     registrar: Option<Registrar>,
 }
 
@@ -68,10 +68,10 @@ impl Machine {
         let ranges = View::prefixes(&self.name).into_iter().map(KeyRange::prefix);
         self.run = Some(Run {
             speaker: None,
-            fabric: Fabric::default(),
+            transition: Transition::default(),
             mirror: Mirror::gated(ranges, self.seed),
             cursors: BTreeMap::new(),
-            picture: Picture::new(self.host()),
+            resources: Resources::new(self.host()),
             registrar: self
                 .reflects
                 .then(|| Registrar::new(&self.name, REGISTRATION_TTL)),
@@ -157,7 +157,7 @@ impl testkit::Node for Machine {
         let (Some(run), SpeakerOutput::Event(event)) = (&mut self.run, output) else {
             return;
         };
-        run.fabric.hear(&event);
+        run.transition.hear(&event);
         if let (Event::Down { peer, .. }, Some(speaker)) = (&event, &run.speaker)
             && let Some(config) = speaker.peer_config(*peer)
         {
@@ -223,19 +223,19 @@ impl Run {
             }
         }
         for update in self.mirror.take(time, usize::MAX) {
-            self.picture.take(update);
+            self.resources.take(update);
         }
     }
 
     fn derive(&mut self, now: Instant) -> Option<Derived> {
         if let Some(speaker) = &self.speaker {
-            self.picture.look(now, speaker);
+            self.resources.look(now, speaker);
         }
-        self.picture.derive(&Secrets::new(), &self.fabric)
+        self.resources.derive(&Secrets::new(), &self.transition)
     }
 
     fn pursue(&mut self, now: Instant, derived: &Derived) {
-        let config = self.fabric.want(now, derived);
+        let config = self.transition.want(now, derived);
         if let (Some(speaker), Some(config)) = (&mut self.speaker, config) {
             let done = speaker
                 .reconfigure(now, config)
@@ -257,7 +257,7 @@ impl Run {
         seed: u64,
         route: Option<u16>,
     ) {
-        let Some(config) = self.fabric.want(now, derived) else {
+        let Some(config) = self.transition.want(now, derived) else {
             return;
         };
         let mut speaker = Speaker::new(config, seed);
@@ -284,8 +284,8 @@ impl Run {
         let Some(speaker) = &mut self.speaker else {
             return;
         };
-        while self.fabric.poll_timeout().is_some_and(|at| at <= now) {
-            let look = self.fabric.look(now, speaker);
+        while self.transition.poll_timeout().is_some_and(|at| at <= now) {
+            let look = self.transition.look(now, speaker);
             if let Some(why) = &look.farewell {
                 speaker.stop_all(now, why);
             }
@@ -307,7 +307,7 @@ impl Run {
         if let Some(wish) = self
             .speaker
             .as_ref()
-            .and_then(|speaker| self.fabric.wish(speaker))
+            .and_then(|speaker| self.transition.wish(speaker))
         {
             registrar.want(wish);
         }

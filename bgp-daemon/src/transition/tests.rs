@@ -64,30 +64,33 @@ fn known(weight: u32) -> Derived {
 /// One that was here before is told all by the first look at the store, and no other news may come.
 #[test]
 fn a_reflector_that_is_known_from_the_beginning_registers_at_once() {
-    let mut fabric = Fabric::default();
-    let intent = fabric.begin(known(100)).expect("the store says it all");
+    let mut transition = Transition::default();
+    let intent = transition.begin(known(100)).expect("the store says it all");
     let speaker = Speaker::new(intent.speaker, 0);
     let at = |millis| Instant::ZERO + Duration::from_millis(millis);
     let weight = |wish: Option<Wish>| wish.map(|wish| wish.registration.weight);
-    assert_eq!(fabric.enrol_timeout(), Some(at(0)));
-    assert_eq!(weight(fabric.enrol(at(0), &speaker)), Some(100));
+    assert_eq!(transition.wish_timeout(), Some(at(0)));
+    assert_eq!(weight(transition.due_wish(at(0), &speaker)), Some(100));
     // Then now and then; and at once when the store says something else.
-    assert_eq!(fabric.enrol_timeout(), Some(at(0) + ENROL));
-    assert_eq!(weight(fabric.enrol(at(999), &speaker)), None);
-    assert_eq!(weight(fabric.enrol(at(1000), &speaker)), Some(100));
-    assert!(fabric.want(at(1100), &known(50)).is_some());
-    assert_eq!(weight(fabric.enrol(at(1100), &speaker)), Some(50));
+    assert_eq!(
+        transition.wish_timeout(),
+        Some(at(0) + REGISTRATION_LOOK_EVERY)
+    );
+    assert_eq!(weight(transition.due_wish(at(999), &speaker)), None);
+    assert_eq!(weight(transition.due_wish(at(1000), &speaker)), Some(100));
+    assert!(transition.want(at(1100), &known(50)).is_some());
+    assert_eq!(weight(transition.due_wish(at(1100), &speaker)), Some(50));
     // Who is nothing in the store has nothing to say.
     let nothing = Derived {
         intent: None,
         wish: None,
         ..known(50)
     };
-    assert!(fabric.want(at(1200), &nothing).is_none());
+    assert!(transition.want(at(1200), &nothing).is_none());
     assert_eq!(
         (
-            fabric.enrol_timeout(),
-            weight(fabric.enrol(at(9000), &speaker))
+            transition.wish_timeout(),
+            weight(transition.due_wish(at(9000), &speaker))
         ),
         (None, None)
     );

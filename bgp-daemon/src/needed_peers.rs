@@ -9,11 +9,11 @@ use bgp_io::Speaker;
 use bgp_io::bgp_proto::{Family, Prefix};
 use bgp_io::rib::{Budget, Dependence, PeerId, Progress};
 
-use crate::limits::{SURVEY_BITE, SURVEY_DOUBTS_MAX};
+use crate::limits::{NEEDED_PEERS_BITE, NEEDED_PEERS_DOUBTS_MAX};
 
 /// Walks of the tables, one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Survey {
+pub(crate) struct NeededPeers {
     walk: Option<Walk>,
     /// What the last walk found to depend on the peers.
     doubts: BTreeSet<Spot>,
@@ -46,7 +46,7 @@ struct Walk {
     place: u32,
 }
 
-impl Survey {
+impl NeededPeers {
     /// Goes on with the walk; at its end it is known who is needed. Whom a new walk is about is asked
     /// at its beginning.
     pub(crate) fn step(
@@ -112,7 +112,7 @@ impl Walk {
 
     /// A bite of the tables. Whoever is found to be needed stays, and so may stand in for others.
     fn step(&mut self, speaker: &Speaker) -> Progress {
-        let mut left = SURVEY_BITE;
+        let mut left = NEEDED_PEERS_BITE;
         while let Some(&family) = self.families.last() {
             let from = self.place;
             let unneeded = self.peers.difference(&self.needed).copied().collect();
@@ -144,7 +144,7 @@ impl Walk {
         };
         let usable = view.paths.iter().filter(|path| path.ineligible.is_none());
         let peers = usable.map(|path| path.peer);
-        if self.found.len() >= SURVEY_DOUBTS_MAX {
+        if self.found.len() >= NEEDED_PEERS_DOUBTS_MAX {
             return self.needed.extend(peers);
         }
         let prefix = view.net.prefix();

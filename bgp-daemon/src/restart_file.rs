@@ -15,32 +15,32 @@ use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Event, Parting, Speaker, bgp_speaker};
 
-use crate::limits::REMEMBER;
+use crate::limits::RESTART_FILE_PACE;
 use crate::{Driver, DriverError, Round, Settings, restart};
 
 /// The file, and what it holds.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct RestartFile {
     path: PathBuf,
     boot: String,
     written: Option<BTreeSet<IpAddr>>,
     pace: Pace,
 }
 
-impl Memory {
-    /// The memory of the daemon with this control socket, and the dynamic neighbours of its former
+impl RestartFile {
+    /// The file of the daemon with this control socket, and the dynamic neighbours of its former
     /// self, if it was here since the machine has started.
     pub(crate) fn open(control: &Path) -> (Self, Option<BTreeSet<IpAddr>>) {
-        let mut memory = Self {
+        let mut file = Self {
             path: control.with_extension("restart"),
             boot: boot_id(),
             written: None,
-            pace: Pace::new(REMEMBER),
+            pace: Pace::new(RESTART_FILE_PACE),
         };
-        memory.pace.want(Instant::ZERO);
-        let text = fs::read_to_string(&memory.path).ok();
-        let former = text.and_then(|text| parse(&text, &memory.boot));
-        (memory, former)
+        file.pace.want(Instant::ZERO);
+        let text = fs::read_to_string(&file.path).ok();
+        let former = text.and_then(|text| parse(&text, &file.boot));
+        (file, former)
     }
 
     /// Writes the neighbors that the next start needs; the first turn of a daemon does, and each
@@ -70,7 +70,7 @@ impl Memory {
     }
 }
 
-impl<S: Settings> Driver<S> for Memory {
+impl<S: Settings> Driver<S> for RestartFile {
     fn turn(&mut self, round: &mut Round<'_>) -> Result<(), DriverError> {
         if self.pace.poll_timeout().is_some_and(|at| at <= round.now) {
             self.write(round.now, round.io.speaker());

@@ -7,9 +7,9 @@ use daemon_common::daemon::Signal;
 use daemon_common::report::{Fact, LogFigures, Status};
 use daemon_common::{Command, Reply};
 
-use crate::fabric::Fabric;
 use crate::operators::{SignalDriver, Sockets};
 use crate::source::Source;
+use crate::transition::Transition;
 use crate::{Config, Program};
 
 /// Waits until the store says what our node is to be, and answers operators meanwhile. Nothing is
@@ -24,7 +24,7 @@ pub(crate) async fn first<P: Program>(
     loop {
         tokio::select! {
             updates = source.next() => {
-                let derived = source.take(updates, &Fabric::default());
+                let derived = source.take(updates, &Transition::default());
                 if let Some(derived) = derived.filter(|derived| derived.intent.is_some()) {
                     return Some(derived);
                 }

@@ -1,7 +1,7 @@
 //! What a speaker is to be while the fabric around it changes: pure.
 //!
 //! The store says what is wanted. What is to be configured is something else for a while: peers
-//! that are wanted no more stay until others carry their routes ([`crate::handover`]), a drained
+//! that are wanted no more stay until others carry their routes ([`crate::make_before_break`]), a drained
 //! reflector has no peers ([`crate::drain`]), and a reflector whose registration is gone counts as
 //! long as its session says that it lives.
 
@@ -19,20 +19,20 @@ use calico_bgp::{Chosen, Derived, Fleet, Placed, Wish};
 use calico_model::ReflectorState;
 
 use crate::drain::{Drain, FAREWELL};
-use crate::handover::Handover;
-use crate::limits::{ABSENCE_LOOK_EVERY, ENROL};
+use crate::limits::{ABSENCE_LOOK_EVERY, REGISTRATION_LOOK_EVERY};
+use crate::make_before_break::MakeBeforeBreak;
 
 #[cfg(test)]
 mod tests;
 
 /// What is wanted, and how far the speaker is on its way there.
 #[derive(Debug, Default)]
-pub struct Fabric {
+pub struct Transition {
     wanted: Option<SpeakerConfig>,
     wish: Option<Wish>,
     /// When the store is told again what a reflector has to say.
-    enrol_at: Option<Instant>,
-    handover: Handover,
+    wish_at: Option<Instant>,
+    make_before_break: MakeBeforeBreak,
     /// The BGPPeers by which peers were selected.
     peerings: BTreeMap<IpAddr, String>,
     drain: Drain,
@@ -51,19 +51,19 @@ pub struct Look {
     pub progress: Progress,
 }
 
-impl Fabric {
+impl Transition {
     /// What the store wants from now on; answers with what the speaker is to be now, unless the
     /// store does not say.
     pub fn want(&mut self, now: Instant, derived: &Derived) -> Option<SpeakerConfig> {
         self.wish.clone_from(&derived.wish);
         // Also what is known from the beginning, as to a reflector that has been here before.
-        self.enrol_at = self.wish.is_some().then_some(now);
+        self.wish_at = self.wish.is_some().then_some(now);
         if let Some(wish) = &self.wish {
             let draining = wish.registration.state == ReflectorState::Draining;
             self.drain.want(now, draining, &derived.reflectors);
         }
         let wanted = &derived.intent.as_ref()?.speaker;
-        self.handover.want(now, wanted, &derived.chosen);
+        self.make_before_break.want(now, wanted, &derived.chosen);
         self.note_peerings(&derived.chosen);
         self.wanted = Some(wanted.clone());
         self.effective()
@@ -72,7 +72,7 @@ impl Fabric {
     /// Keeps in mind by which BGPPeers peers were selected, also when these are no more.
     fn note_peerings(&mut self, chosen: &Chosen) {
         let before = std::mem::take(&mut self.peerings);
-        let leaving = self.handover.leaving();
+        let leaving = self.make_before_break.leaving();
         let leaving = leaving.filter_map(|at| Some((at, before.get(&at)?.clone())));
         self.peerings = leaving.chain(chosen.peerings.clone()).collect();
     }
@@ -86,15 +86,15 @@ impl Fabric {
 
     /// Takes note of what happens to sessions.
     pub fn hear(&mut self, event: &Event) {
-        self.handover.hear(event);
+        self.make_before_break.hear(event);
     }
 
     /// Looks whether the speaker may come nearer to what is wanted.
     pub fn look(&mut self, now: Instant, speaker: &Speaker) -> Look {
-        let (gone, progress) = self.handover.look(now, speaker);
+        let (gone, progress) = self.make_before_break.look(now, speaker);
         let (drained, of_drain) = self.drain.look(now, speaker);
         if drained {
-            self.enrol_at = Some(now);
+            self.wish_at = Some(now);
         }
         let told = |address| format!("session with {address} ends: others carry its routes");
         let mut news: Vec<String> = gone.iter().map(told).collect();
@@ -116,22 +116,25 @@ impl Fabric {
 
     /// When to [`look`](Self::look) again.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let timers = [self.handover.poll_timeout(), self.drain.poll_timeout()];
+        let timers = [
+            self.make_before_break.poll_timeout(),
+            self.drain.poll_timeout(),
+        ];
         timers.into_iter().flatten().min()
     }
 
     /// What a reflector has to tell the store, if it is time to: at once when that may be something
     /// else, and now and then, for what depends on the speaker.
-    pub fn enrol(&mut self, now: Instant, speaker: &Speaker) -> Option<Wish> {
-        self.enrol_at.filter(|at| *at <= now)?;
+    pub fn due_wish(&mut self, now: Instant, speaker: &Speaker) -> Option<Wish> {
+        self.wish_at.filter(|at| *at <= now)?;
         let wish = self.wish(speaker);
-        self.enrol_at = wish.is_some().then(|| now + ENROL);
+        self.wish_at = wish.is_some().then(|| now + REGISTRATION_LOOK_EVERY);
         wish
     }
 
-    /// When to [`enrol`](Self::enrol) again.
-    pub const fn enrol_timeout(&self) -> Option<Instant> {
-        self.enrol_at
+    /// When to [`due_wish`](Self::due_wish) again.
+    pub const fn wish_timeout(&self) -> Option<Instant> {
+        self.wish_at
     }
 
     /// What a reflector has to say of itself now.
@@ -145,7 +148,7 @@ impl Fabric {
 
     /// The peers that the fabric has put there, those that leave among them.
     pub fn placed(&self) -> Placed {
-        let placed = self.handover.placed();
+        let placed = self.make_before_break.placed();
         placed
             .map(|at| (at, self.peerings.get(&at).cloned()))
             .collect()
@@ -159,14 +162,17 @@ impl Fabric {
                 "session with {address} is kept until others carry its routes, for {age_s} s now"
             )
         };
-        let mut notes: Vec<String> = self.handover.leaving_since().map(kept).collect();
+        let mut notes: Vec<String> = self.make_before_break.leaving_since().map(kept).collect();
         notes.extend(self.drain.note().map(str::to_owned));
         notes
     }
 
     fn effective(&self) -> Option<SpeakerConfig> {
         let wanted = self.wanted.clone()?;
-        Some(self.drain.effective(self.handover.effective(wanted)))
+        Some(
+            self.drain
+                .effective(self.make_before_break.effective(wanted)),
+        )
     }
 }
 

@@ -6,14 +6,14 @@
 //!
 //! * every peer that is wanted is Established and has sent its End-of-RIB markers (RFC 4724 §2), and
 //! * no prefix is reached by way of leaving peers only, but for such as have just come, and
-//! * both has been so for [`HANDOVER_SETTLE`]: the others are as far then. Who has their routes by
+//! * both has been so for [`MAKE_BEFORE_BREAK_SETTLE`]: the others are as far then. Who has their routes by
 //!   way of the peers that are wanted knows that they have ours.
 //!
-//! or until its session ends by itself, or its host is no more, or [`HANDOVER_MAX`] is over and at
+//! or until its session ends by itself, or its host is no more, or [`MAKE_BEFORE_BREAK_MAX`] is over and at
 //! least one peer that is wanted is there. Its policies and its password are those of today, as far as
 //! something says so: only that there is a session at all, and whether we reflect for it, is of
 //! yesterday. Where nobody is wanted at all nobody is kept. Those that had selected *us* go by themselves:
-//! it is they who look for others, and we keep them in any case, but no longer than [`HANDOVER_MAX`].
+//! it is they who look for others, and we keep them in any case, but no longer than [`MAKE_BEFORE_BREAK_MAX`].
 //! Pure: it looks at a speaker and a clock and says who is to be configured.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,15 +26,17 @@ use bgp_io::bgp_speaker::{Event, PeerConfig, PeerView, SpeakerConfig};
 use bgp_io::rib::{PeerId, Progress};
 use calico_bgp::Chosen;
 
-use crate::limits::{HANDOVER_LOOK_EVERY, HANDOVER_MAX, HANDOVER_SETTLE};
-use crate::survey::Survey;
+use crate::limits::{
+    MAKE_BEFORE_BREAK_LOOK_EVERY, MAKE_BEFORE_BREAK_MAX, MAKE_BEFORE_BREAK_SETTLE,
+};
+use crate::needed_peers::NeededPeers;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 /// Who is to be configured while one choice takes the place of another.
 #[derive(Debug, Default)]
-pub struct Handover {
+pub struct MakeBeforeBreak {
     /// The peers of the last choice that was wanted.
     chosen: BTreeMap<IpAddr, PeerConfig>,
     /// Those of them that have selected us.
@@ -44,7 +46,7 @@ pub struct Handover {
     leaving: BTreeMap<IpAddr, Leaving>,
     /// Families whose markers are awaited, of peers that are up.
     awaited: BTreeMap<PeerId, BTreeSet<Family>>,
-    survey: Survey,
+    needed_peers: NeededPeers,
     /// When to look again.
     look_at: Option<Instant>,
 }
@@ -75,7 +77,7 @@ impl Leaving {
     }
 }
 
-impl Handover {
+impl MakeBeforeBreak {
     /// What is wanted from now on.
     pub fn want(&mut self, now: Instant, wanted: &SpeakerConfig, choice: &Chosen) {
         let peers: BTreeMap<IpAddr, &PeerConfig> = wanted
@@ -117,7 +119,7 @@ impl Handover {
         if waited_for == self.successors && self.leaving().eq(before) {
             return; // A walk that is under way goes on.
         }
-        self.survey.begin_again();
+        self.needed_peers.begin_again();
         self.look_at = (!self.leaving.is_empty()).then_some(now);
     }
 
@@ -178,7 +180,7 @@ impl Handover {
         let progress = match ready {
             Ready::All => self.walk(now, speaker),
             Ready::Some | Ready::None => {
-                self.survey.forget();
+                self.needed_peers.forget();
                 self.leaving
                     .values_mut()
                     .for_each(|leaving| leaving.free_since = None);
@@ -186,12 +188,12 @@ impl Handover {
             }
         };
         if progress == Progress::Done {
-            self.look_at = Some(now + HANDOVER_LOOK_EVERY);
+            self.look_at = Some(now + MAKE_BEFORE_BREAK_LOOK_EVERY);
             gone.extend(self.take_free(now, ready != Ready::None));
         }
         if self.leaving.is_empty() {
             self.look_at = None;
-            self.survey.begin_again();
+            self.needed_peers.begin_again();
         }
         (gone, progress)
     }
@@ -218,13 +220,13 @@ impl Handover {
         let alone = self.successors.is_empty();
         let may_go = |leaving: &Leaving| {
             let settle = match leaving.doubted {
-                true => HANDOVER_SETTLE * 2, // Where routes come all the time, doubts do not end.
-                false => HANDOVER_SETTLE,
+                true => MAKE_BEFORE_BREAK_SETTLE * 2, // Where routes come all the time, doubts do not end.
+                false => MAKE_BEFORE_BREAK_SETTLE,
             };
             let free_since = leaving.free_since;
             let settled = free_since.is_some_and(|since| since + settle <= now);
             let settled = settled && !leaving.selects; // It knows better whom it still needs.
-            settled || ((somebody || alone) && leaving.since + HANDOVER_MAX <= now)
+            settled || ((somebody || alone) && leaving.since + MAKE_BEFORE_BREAK_MAX <= now)
         };
         let (gone, left) = std::mem::take(&mut self.leaving)
             .into_iter()
@@ -253,7 +255,7 @@ impl Handover {
     fn walk(&mut self, now: Instant, speaker: &Speaker) -> Progress {
         let peers = self.peers(speaker);
         let ids = || peers.values().map(|peer| peer.id).collect();
-        let Some(found) = self.survey.step(speaker, ids) else {
+        let Some(found) = self.needed_peers.step(speaker, ids) else {
             return Progress::More;
         };
         for (remote, peer) in peers {

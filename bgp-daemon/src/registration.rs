@@ -13,7 +13,7 @@ use crate::limits::REGISTRY_ANSWER_MAX;
 use crate::registrar::{Answer, Job, Registrar};
 
 /// A reflector's registration, and the store that it stands in.
-pub(crate) struct Enrolment {
+pub(crate) struct RegistrationTask {
     pub(crate) registrar: Registrar,
     store: Arc<dyn Store>,
     origin: Clock,
@@ -21,7 +21,7 @@ pub(crate) struct Enrolment {
     answer: Option<BoxFuture<'static, Answer>>,
 }
 
-impl Enrolment {
+impl RegistrationTask {
     /// Registers a host under its name. Must be called within a Tokio runtime.
     pub(crate) fn new(host: &Host, store: Arc<dyn Store>) -> Self {
         Self {

@@ -6,14 +6,14 @@ use bgp_io::bgp_fsm::Instant;
 use calico_bgp::{Derived, Fault, Host, Secrets, View, derive_after};
 use calico_store::{Change, Status, Update};
 
-use crate::fabric::{Absences, Fabric};
+use crate::transition::{Absences, Transition};
 
 #[cfg(test)]
 mod tests;
 
 /// What is known of the store, and what was last derived from it.
 #[derive(Debug)]
-pub struct Picture {
+pub struct Resources {
     host: Host,
     view: View,
     status: Status,
@@ -30,7 +30,7 @@ pub struct Picture {
     absences: Absences,
 }
 
-impl Picture {
+impl Resources {
     /// Nothing is known yet.
     pub fn new(host: Host) -> Self {
         Self {
@@ -92,12 +92,12 @@ impl Picture {
     }
 
     /// What is to be done, if that is something else than before.
-    pub fn derive(&mut self, passwords: &Secrets, fabric: &Fabric) -> Option<Derived> {
+    pub fn derive(&mut self, passwords: &Secrets, transition: &Transition) -> Option<Derived> {
         if !self.is_due() {
             return None;
         }
         self.changed = false;
-        let mut derived = derive_after(&self.view, &self.host, passwords, &fabric.placed());
+        let mut derived = derive_after(&self.view, &self.host, passwords, &transition.placed());
         self.faults = std::mem::take(&mut derived.faults);
         if self.derived.as_ref() == Some(&derived) {
             return None;

@@ -45,8 +45,8 @@ fn word(word: &str) -> Secrets {
 }
 
 /// Whom there are to be sessions with, and by which password, if that is something else than before.
-fn peers(picture: &mut Picture, word: &Secrets) -> Option<Vec<(IpAddr, Option<Password>)>> {
-    let derived = picture.derive(word, &Fabric::default())?;
+fn peers(resources: &mut Resources, word: &Secrets) -> Option<Vec<(IpAddr, Option<Password>)>> {
+    let derived = resources.derive(word, &Transition::default())?;
     let peers = derived.intent.expect("a speaker").speaker.peers.into_iter();
     Some(peers.map(|peer| (peer.remote, peer.password)).collect())
 }
@@ -56,16 +56,23 @@ fn of(number: u8, word: &str) -> (IpAddr, Option<Password>) {
 }
 
 /// One that has read a mesh of two nodes.
-fn whole() -> Picture {
-    let mut picture = Picture::new(host());
+fn whole() -> Resources {
+    let mut resources = Resources::new(host());
     for update in [put("bgpconfigurations/default", MESH), node(1), node(2)] {
-        assert!(!picture.take(update));
+        assert!(!resources.take(update));
     }
-    assert_eq!(peers(&mut picture, &word("old")), None, "there may be more");
-    assert!(picture.take(Update::Status(Status::InSync)));
-    assert_eq!(peers(&mut picture, &word("old")), Some(vec![of(2, "old")]));
-    assert_eq!(peers(&mut picture, &word("old")), None, "nothing new");
-    picture
+    assert_eq!(
+        peers(&mut resources, &word("old")),
+        None,
+        "there may be more"
+    );
+    assert!(resources.take(Update::Status(Status::InSync)));
+    assert_eq!(
+        peers(&mut resources, &word("old")),
+        Some(vec![of(2, "old")])
+    );
+    assert_eq!(peers(&mut resources, &word("old")), None, "nothing new");
+    resources
 }
 
 /// Who swaps the passwords of a fabric does not wait for its store.
@@ -73,15 +80,18 @@ fn whole() -> Picture {
 fn a_password_counts_while_the_store_is_away() {
     let unready = Status::Unready(Unready::Locked);
     for status in [Status::Lost, unready, Status::InSync] {
-        let mut picture = whole();
-        picture.take(Update::Status(status));
+        let mut resources = whole();
+        resources.take(Update::Status(status));
         assert_eq!(
-            peers(&mut picture, &word("new")),
+            peers(&mut resources, &word("new")),
             None,
             "nobody has said so"
         );
-        picture.touch();
-        assert_eq!(peers(&mut picture, &word("new")), Some(vec![of(2, "new")]));
+        resources.touch();
+        assert_eq!(
+            peers(&mut resources, &word("new")),
+            Some(vec![of(2, "new")])
+        );
     }
 }
 
@@ -89,31 +99,34 @@ fn a_password_counts_while_the_store_is_away() {
 #[test]
 fn what_is_known_in_part_changes_nothing() {
     for then in [None, Some(Status::Unready(Unready::Locked))] {
-        let mut picture = whole();
-        assert!(picture.take(Update::Status(Status::Lost)));
-        assert!(!picture.take(Update::Status(Status::Lost)), "the same");
-        picture.take(node(3));
-        then.map(|then| picture.take(Update::Status(then)));
-        picture.touch();
-        assert!(!picture.is_due());
-        assert_eq!(peers(&mut picture, &word("new")), None);
-        picture.take(node(4));
-        picture.take(Update::Status(Status::InSync));
+        let mut resources = whole();
+        assert!(resources.take(Update::Status(Status::Lost)));
+        assert!(!resources.take(Update::Status(Status::Lost)), "the same");
+        resources.take(node(3));
+        then.map(|then| resources.take(Update::Status(then)));
+        resources.touch();
+        assert!(!resources.is_due());
+        assert_eq!(peers(&mut resources, &word("new")), None);
+        resources.take(node(4));
+        resources.take(Update::Status(Status::InSync));
         let all = [2, 3, 4].map(|number| of(number, "new"));
-        assert_eq!(peers(&mut picture, &word("new")), Some(all.to_vec()));
+        assert_eq!(peers(&mut resources, &word("new")), Some(all.to_vec()));
     }
 }
 
 /// A snapshot is a whole picture, which the store's own takes the place of.
 #[test]
 fn a_snapshot_is_acted_upon() {
-    let mut picture = Picture::new(host());
+    let mut resources = Resources::new(host());
     for update in [put("bgpconfigurations/default", MESH), node(1), node(2)] {
-        picture.take(update);
+        resources.take(update);
     }
-    picture.take(Update::Status(Status::Snapshot { age_s: 7 }));
-    assert_eq!(peers(&mut picture, &word("old")), Some(vec![of(2, "old")]));
-    picture.take(node(3));
+    resources.take(Update::Status(Status::Snapshot { age_s: 7 }));
+    assert_eq!(
+        peers(&mut resources, &word("old")),
+        Some(vec![of(2, "old")])
+    );
+    resources.take(node(3));
     let both = vec![of(2, "old"), of(3, "old")];
-    assert_eq!(peers(&mut picture, &word("old")), Some(both));
+    assert_eq!(peers(&mut resources, &word("old")), Some(both));
 }

@@ -25,7 +25,7 @@ pub(crate) struct Network {
 struct Node {
     speaker: Speaker,
     wanted: SpeakerConfig,
-    handover: Handover,
+    make_before_break: MakeBeforeBreak,
     drain: Drain,
 }
 
@@ -47,7 +47,7 @@ impl Network {
         let node = Node {
             speaker,
             wanted: config,
-            handover: Handover::default(),
+            make_before_break: MakeBeforeBreak::default(),
             drain: Drain::default(),
         };
         self.nodes.add(number.into(), address(number), node);
@@ -55,7 +55,7 @@ impl Network {
 
     pub(crate) fn want(&mut self, number: u8, wanted: SpeakerConfig, choice: &Chosen) {
         self.change(number, |node, now| {
-            node.handover.want(now, &wanted, choice);
+            node.make_before_break.want(now, &wanted, choice);
             node.wanted = wanted;
         });
     }
@@ -104,7 +104,7 @@ impl Network {
     }
 
     pub(crate) fn leaving(&self, number: u8) -> Vec<IpAddr> {
-        self.node(number).handover.leaving().collect()
+        self.node(number).make_before_break.leaving().collect()
     }
 
     /// The numbers of those with whom a node has sessions up.
@@ -169,7 +169,7 @@ impl Network {
 
 impl Node {
     fn reconfigure(&mut self, now: Instant) {
-        let config = self.handover.effective(self.wanted.clone());
+        let config = self.make_before_break.effective(self.wanted.clone());
         let config = self.drain.effective(config);
         let done = self.speaker.reconfigure(now, config).expect("taken");
         assert!(done.reset.is_empty(), "{done:?}");
@@ -187,14 +187,14 @@ impl testkit::Node for Node {
 
     fn output(&mut self, output: Output) {
         if let Output::Event(event) = output {
-            self.handover.hear(&event);
+            self.make_before_break.hear(&event);
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         let timers = [
             self.speaker.poll_timeout(),
-            self.handover.poll_timeout(),
+            self.make_before_break.poll_timeout(),
             self.drain.poll_timeout(),
         ];
         timers.into_iter().flatten().min()
@@ -206,7 +206,7 @@ impl testkit::Node for Node {
         }
         let mut gone = Vec::new();
         loop {
-            let (some, progress) = self.handover.look(now, &self.speaker);
+            let (some, progress) = self.make_before_break.look(now, &self.speaker);
             gone.extend(some);
             if progress == Progress::Done {
                 break;

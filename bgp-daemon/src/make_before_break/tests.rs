@@ -135,7 +135,7 @@ fn who_waits_for_a_peer_that_never_comes_does_so_for_a_while() {
     for number in NODES {
         network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
     }
-    network.advance(HANDOVER_MAX - Duration::from_secs(5));
+    network.advance(MAKE_BEFORE_BREAK_MAX - Duration::from_secs(5));
     assert_eq!(network.sessions(1), [2, 3, 4, 11]);
     network.advance(Duration::from_secs(10));
     assert_eq!(network.sessions(1), [11]);
@@ -149,7 +149,7 @@ fn without_anybody_to_carry_on_nobody_goes() {
     for number in NODES {
         network.want(number, node(number, REFLECTORS), &choice(REFLECTORS, &[]));
     }
-    network.advance(HANDOVER_MAX * 3);
+    network.advance(MAKE_BEFORE_BREAK_MAX * 3);
     assert_eq!(network.sessions(1), [2, 3, 4]);
     // The operator wants nobody at all: nothing is waited for then.
     network.want(1, node(1, &[]), &choice(&[], &[]));
@@ -290,7 +290,7 @@ fn the_peers_of_a_label_move_with_it_and_no_route_is_lost() {
 fn who_has_selected_us_and_does_not_go_is_kept_for_a_while() {
     let mut network = selected();
     network.want(11, reflecting(11, &[], &[]), &choice(&[], &[]));
-    network.advance(HANDOVER_MAX - Duration::from_secs(5));
+    network.advance(MAKE_BEFORE_BREAK_MAX - Duration::from_secs(5));
     assert_eq!(network.sessions(11), [1, 2, 3, 4]);
     NODES.for_each(|number| network.forgive_to(number));
     network.advance(Duration::from_secs(10));
@@ -315,22 +315,28 @@ fn a_reflector_that_is_none_any_more_reflects_for_those_that_are_left() {
 #[test]
 fn who_wants_the_same_once_more_does_not_begin_the_walk_again() {
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-    let mut handover = Handover::default();
-    handover.want(at(0), &node(1, MESH), &choice(MESH, &[]));
-    handover.want(at(1), &node(1, REFLECTORS), &choice(REFLECTORS, &[]));
-    assert_eq!(handover.poll_timeout(), Some(at(1)));
-    handover.survey.set_under_way();
+    let mut make_before_break = MakeBeforeBreak::default();
+    make_before_break.want(at(0), &node(1, MESH), &choice(MESH, &[]));
+    make_before_break.want(at(1), &node(1, REFLECTORS), &choice(REFLECTORS, &[]));
+    assert_eq!(make_before_break.poll_timeout(), Some(at(1)));
+    make_before_break.needed_peers.set_under_way();
     let mut other = node(1, REFLECTORS);
     other.peers[0].port = 1179;
-    handover.want(at(2), &other, &choice(REFLECTORS, &[]));
-    assert!(handover.survey.is_under_way(), "the same peers come and go");
-    assert_eq!(handover.poll_timeout(), Some(at(1)));
-    handover.want(at(3), &other, &choice(REFLECTORS, &[4]));
-    assert!(!handover.survey.is_under_way(), "one fewer goes");
-    handover.survey.set_under_way();
-    handover.want(at(4), &node(1, &[11]), &choice(&[11], &[4]));
+    make_before_break.want(at(2), &other, &choice(REFLECTORS, &[]));
     assert!(
-        !handover.survey.is_under_way(),
+        make_before_break.needed_peers.is_under_way(),
+        "the same peers come and go"
+    );
+    assert_eq!(make_before_break.poll_timeout(), Some(at(1)));
+    make_before_break.want(at(3), &other, &choice(REFLECTORS, &[4]));
+    assert!(
+        !make_before_break.needed_peers.is_under_way(),
+        "one fewer goes"
+    );
+    make_before_break.needed_peers.set_under_way();
+    make_before_break.want(at(4), &node(1, &[11]), &choice(&[11], &[4]));
+    assert!(
+        !make_before_break.needed_peers.is_under_way(),
         "one goes who was waited for"
     );
 }
