@@ -4,6 +4,7 @@
 //! [`AdjRibsIn`]; the [`Decider`] returns what that comes to for readers, and the [`Exporter`] publishes
 //! it.
 
+mod eligible;
 mod import;
 mod sweep;
 
@@ -15,6 +16,7 @@ use bgp_proto::{Attributes, FamilyRow, Fault, Net, Nlri, Prefix, Remedy, RouteBa
 
 use crate::adj_rib_in::AdjRibsIn;
 use crate::bite::{Budget, Progress};
+use crate::config::{RibLimits, RibStats};
 use crate::decide::Decider;
 use crate::depend::{self, Dependence};
 use crate::explain::{self, RouteView};
@@ -22,7 +24,6 @@ use crate::export::{Change, Cursor, ExportSink, Exporter, GroupId, SentPath, Vie
 use crate::peer::PeerId;
 use crate::policy::{InterfaceName, PrefixRange};
 use crate::prefixes::Prefixes;
-use crate::rib::{RibLimits, RibStats};
 use crate::shared::Shared;
 use crate::stale::{Mark, Reevaluate};
 use crate::table::Key;

@@ -67,6 +67,7 @@ extern crate std;
 mod adj_rib_in;
 mod attributes;
 mod bite;
+mod config;
 mod decide;
 mod depend;
 mod eligible;
@@ -84,6 +85,7 @@ mod policy;
 mod prefixes;
 mod raw;
 mod rib;
+mod role;
 mod shared;
 mod slot;
 mod stale;
@@ -93,6 +95,7 @@ mod wire;
 
 pub use attributes::AttrId;
 pub use bite::{Budget, Progress};
+pub use config::{RibConfig, RibLimits, RibStats};
 pub use decide::{Candidate, DecisionRules, Selection, Step, select};
 pub use depend::Dependence;
 pub use eligible::{AsPathChecks, Ineligible};
@@ -104,9 +107,10 @@ pub use export::{
 pub use family::Ingested;
 pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
-pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo, Role};
+pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 pub use policy::{
     Edit, InterfaceGlob, InterfaceName, InterfaceNameError, Match, Outcome, Policy, PrefixRange,
     PrefixSet, RouteContext, Rules, Source, Term, Then, Verdict,
 };
-pub use rib::{Rib, RibConfig, RibLimits, RibStats};
+pub use rib::Rib;
+pub use role::Role;

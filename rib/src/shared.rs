@@ -5,14 +5,15 @@ use alloc::vec::Vec;
 use bgp_proto::{Attributes, Family};
 
 use crate::attributes::AttrId;
+use crate::config::RibConfig;
 use crate::decide::Candidate;
 use crate::eligible::Ineligible;
 use crate::export::{GroupId, GroupRules, SendPaths};
 use crate::intern::{Interner, Received};
 use crate::next_hop::NextHopTable;
 use crate::path::Path;
-use crate::peer::{PeerId, PeerInfo, Role};
-use crate::rib::RibConfig;
+use crate::peer::{PeerId, PeerInfo};
+use crate::role::Role;
 use crate::stale::Marks;
 
 #[derive(Debug)]

@@ -11,8 +11,8 @@
 //! moment at which it has read the log to its end.
 
 use super::group::{AdjRibOut, Held, Withdrawals};
-use super::paths::{Choice, SendPaths};
-use super::rules::GroupRules;
+use super::paths::Choice;
+use super::rules::{GroupRules, SendPaths};
 use super::runs::Runs;
 use super::sent::{Repeat, Word};
 use super::walk::{View, Visit};

@@ -6,33 +6,14 @@
 
 use alloc::vec::Vec;
 
-use bgp_proto::{Net, Nlri};
+use bgp_proto::Nlri;
 
 use super::cursor::Cursor;
-use super::runs::Run;
 use super::sent::SentIds;
+use super::sink::ExportSink;
 use crate::peer::PeerId;
 use crate::prefixes::Prefixes;
 use crate::table::Key;
-
-/// The number of an update group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
-
-/// What a walk hands over: the shared one of a group, or that of members which walk by themselves,
-/// in which the group's other members take no part. "All" are those who take this walk.
-///
-/// Where members are sent one path a prefix, all path identifiers are 0. Where they are sent
-/// several (RFC 7911), a withdrawal is about the path with its identifier alone.
-pub trait ExportSink {
-    /// A route is advertised to all members but `run.source`.
-    fn reach(&mut self, nlri: &Nlri<'_>, run: &Run<'_>);
-    /// A route is withdrawn from all members but `except`, to which it was never advertised.
-    fn unreach(&mut self, nlri: &Nlri<'_>, except: Option<PeerId>);
-    /// A route is withdrawn from this member alone: from now on its own is the best. It may hold
-    /// none, and need not be a member at all.
-    fn unreach_only(&mut self, net: Net<'_>, to: PeerId);
-}
 
 /// No peer's route.
 const NO_SOURCE: u16 = u16::MAX;

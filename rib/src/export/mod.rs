@@ -12,14 +12,14 @@ mod paths;
 pub(crate) mod rules;
 mod runs;
 mod sent;
+mod sink;
 mod walk;
 
 pub use changes::{Change, Route, RoutePath};
 pub use cursor::Cursor;
-pub use group::{ExportSink, GroupId};
-pub use paths::{SendPaths, SentPath};
-pub use rules::{GroupRules, NextHopMode};
-pub use runs::Run;
+pub use paths::SentPath;
+pub use rules::{GroupId, GroupRules, NextHopMode, SendPaths};
+pub use sink::{ExportSink, Run};
 
 pub(crate) use exporter::Exporter;
 pub(crate) use walk::View;

@@ -5,10 +5,9 @@
 //! line with the paths that are to be sent now; what they hold already is not sent again.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::group::AdjRibOut;
-use super::rules::GroupRules;
+use super::rules::{GroupRules, SendPaths};
 use super::runs::{Runs, evaluate};
 use super::sent::{Chosen, SentIds};
 use super::walk::View;
@@ -19,31 +18,6 @@ use crate::policy::Verdict;
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
-
-/// Which paths of a prefix are sent where several may be (RFC 7911).
-///
-/// Paths are counted before anything is left out: by what may be announced to a peer at all, and
-/// because nothing goes back to where it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SendPaths {
-    /// The best one, the best of the others, and so on, up to this many; 0 counts as 1.
-    Best(u8),
-    /// Those as good as the best one down to the cost of the next hop, which is before BGP
-    /// Identifiers and the like are compared: what may be used at once.
-    EqualCost,
-    /// All that can be used.
-    All,
-}
-
-impl fmt::Display for SendPaths {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Best(most) => write!(f, "best {most}"),
-            Self::EqualCost => f.write_str("equal-cost"),
-            Self::All => f.write_str("all"),
-        }
-    }
-}
 
 /// A path that the members of a group are to hold, but for the one it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 //! RFC 4456 §6 to §10, RFC 1997).
 
 use alloc::collections::BTreeMap;
+use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use bgp_proto::{
@@ -9,11 +10,39 @@ use bgp_proto::{
     RouterId,
 };
 
-use super::paths::SendPaths;
 use crate::attributes::{HopForm, LOCAL_PREF_DEFAULT, Scope};
-use crate::peer::{PeerId, Role};
+use crate::peer::PeerInfo;
 use crate::policy::Policy;
-use crate::shared::Shared;
+use crate::role::Role;
+
+/// The number of an update group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+/// Which paths of a prefix are sent where several may be (RFC 7911).
+///
+/// Paths are counted before anything is left out: by what may be announced to a peer at all, and
+/// because nothing goes back to where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SendPaths {
+    /// The best one, the best of the others, and so on, up to this many; 0 counts as 1.
+    Best(u8),
+    /// Those as good as the best one down to the cost of the next hop, which is before BGP
+    /// Identifiers and the like are compared: what may be used at once.
+    EqualCost,
+    /// All that can be used.
+    All,
+}
+
+impl fmt::Display for SendPaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Best(most) => write!(f, "best {most}"),
+            Self::EqualCost => f.write_str("equal-cost"),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
 
 /// Which next hop is announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,8 +142,9 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    pub(crate) fn of(shared: &Shared, peer: PeerId) -> Self {
-        match shared.peer(peer) {
+    /// Where the routes of a peer come from; without a peer they are our own, of identifier `own`.
+    pub(crate) fn of(peer: Option<&PeerInfo>, own: RouterId) -> Self {
+        match peer {
             Some(info) => Self {
                 role: info.role,
                 id: info.id,
@@ -122,7 +152,7 @@ impl Origin {
             },
             None => Self {
                 role: Role::Local,
-                id: shared.config.router_id,
+                id: own,
                 cluster: None,
             },
         }

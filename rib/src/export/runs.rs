@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 use core::cell::LazyCell;
 
-use bgp_proto::{Attributes, FamilyRow, Net, Nlri};
+use bgp_proto::{FamilyRow, Net, Nlri};
 
-use super::group::ExportSink;
 use super::rules::{self, GroupRules, Origin};
 use super::sent::Chosen;
+use super::sink::{ExportSink, Run};
 use super::walk::View;
 use crate::attributes::AttrId;
 use crate::path::Path;
@@ -15,18 +15,6 @@ use crate::peer::PeerId;
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
 use crate::shared::Shared;
 use crate::table::Key;
-
-/// What the announcements of one run have in common. Runs come whole: all prefixes of one are
-/// handed over before those of the next, so that a writer can fill messages with them.
-#[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
-    /// Tells runs of one speaker apart; never used again.
-    pub id: u64,
-    /// The attributes, as the rules of the group have them.
-    pub attributes: &'a Attributes,
-    /// The peer the routes were learned from.
-    pub source: PeerId,
-}
 
 /// An announcement of one path among several of a prefix.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +133,7 @@ impl Runs {
             .chunk_by(|a, b| (a.attributes, a.source) == (b.attributes, b.source))
         {
             let Some(first) = parts.first() else { continue };
-            let origin = Origin::of(shared, first.source);
+            let origin = Origin::of(shared.peer(first.source), shared.config.router_id);
             let attributes = shared.interner.get(first.attributes);
             let next_hop = || shared.interner.ranks(first.attributes).next_hop;
             let distance = || shared.next_hops.cost(next_hop()).unwrap_or_default();

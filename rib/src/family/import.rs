@@ -6,14 +6,15 @@ use core::cell::LazyCell;
 use bgp_proto::{AttrCodes, Attributes, FamilyRow, Fault, Net, Nlri, NlriIter, Remedy};
 use smallvec::SmallVec;
 
-use super::FamilyTable;
+use super::{FamilyTable, eligible};
 use crate::attributes::AttrId;
 use crate::decide::Candidate;
-use crate::eligible::{self, Ineligible};
+use crate::eligible::Ineligible;
 use crate::limits::{CHUNK, PATHS_PER_PEER_MAX, PATHS_PER_PREFIX_MAX};
 use crate::path::Path;
-use crate::peer::{PeerId, PeerInfo, Role};
+use crate::peer::{PeerId, PeerInfo};
 use crate::policy::{InterfaceName, Policy, RouteContext, Verdict};
+use crate::role::Role;
 use crate::shared::Shared;
 use crate::stale::Reevaluate;
 use crate::table::Key;

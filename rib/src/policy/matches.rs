@@ -8,7 +8,7 @@ use bgp_proto::{
 
 use super::{InterfaceGlob, InterfaceName, PrefixSet, RouteContext};
 use crate::attributes::LOCAL_PREF_DEFAULT;
-use crate::peer::Role;
+use crate::role::Role;
 
 /// Something that holds of a route or does not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

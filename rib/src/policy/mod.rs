@@ -16,7 +16,7 @@ use core::ops::Deref;
 
 use bgp_proto::{Attributes, Family, Net};
 
-use crate::peer::Role;
+use crate::role::Role;
 
 pub use edits::Edit;
 pub use interface::{InterfaceGlob, InterfaceName, InterfaceNameError};

@@ -15,8 +15,8 @@ use super::*;
 use crate::eligible::Ineligible;
 use crate::explain::PathView;
 use crate::limits::{REEVALUATE_RANGES_MAX, SWEEP_PER_UNIT};
-use crate::peer::Role;
 use crate::policy::{Edit, Outcome, Policy, Rules, Term, Then};
+use crate::role::Role;
 
 const FAMILY: Family = Family::IPV4_UNICAST;
 const PEERS: u16 = 3;
