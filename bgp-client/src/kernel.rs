@@ -70,11 +70,11 @@ impl Driver<KernelConfig> for Kernel {
         if self.node.has_told_own() && io.speaker().awaited().contains(&None) {
             io.speaker_mut().own_routes_complete();
         }
-        if self.node.read(kernel_time(round.now), io) != Progress::Done {
+        if self.node.read(round.now, io) != Progress::Done {
             round.more();
         }
         self.submit(round.now);
-        self.log.look(since_start(kernel_time(round.now)));
+        self.log.look(since_start(round.now));
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Driver<KernelConfig> for Kernel {
     /// Leaves the kernel's routes as configured. Routes that stay carry traffic until the next
     /// start, which adopts them.
     async fn stop(&mut self, clock: &Clock) {
-        self.log.finish(since_start(kernel_time(clock.now())));
+        self.log.finish(since_start(clock.now()));
         if self.keeps_forwarding() {
             return;
         }
@@ -183,7 +183,7 @@ impl Kernel {
         Ok(Self {
             _claim: claim.transpose()?,
             fib: NetlinkFib::open(netlink)?,
-            node: Node::new(fib_sync::Instant(0), kernel.clone(), speaker),
+            node: Node::new(Instant(0), kernel.clone(), speaker),
             log: Log::new(),
             event: None,
         })
@@ -191,7 +191,6 @@ impl Kernel {
 
     /// Takes the event, and those that are there already behind it.
     fn handle(&mut self, now: Instant, first: fib_sync::Event) -> Result<(), KernelError> {
-        let now = kernel_time(now);
         let mut next = Some(first);
         for _ in 0..TURN_EVENTS_MAX {
             let Some(event) = next else { return Ok(()) };
@@ -209,7 +208,7 @@ impl Kernel {
     }
 
     fn submit(&mut self, now: Instant) {
-        while let Some(command) = self.node.poll_command(kernel_time(now)) {
+        while let Some(command) = self.node.poll_command(now) {
             self.fib.submit(command);
             self.log_notices();
         }
@@ -241,11 +240,6 @@ impl Kernel {
     }
 }
 
-/// The instant of the kernel side: the same clock as the speaker's.
-const fn kernel_time(now: Instant) -> fib_sync::Instant {
-    fib_sync::Instant(now.0)
-}
-
-const fn since_start(now: fib_sync::Instant) -> Duration {
+const fn since_start(now: Instant) -> Duration {
     Duration::from_nanos(now.0)
 }

@@ -54,13 +54,13 @@ mod receive;
 mod session;
 mod stats;
 pub mod table;
-mod time;
 pub mod timer;
 
 pub use config::{GracefulRestartConfig, PeerAs, SessionConfig};
+pub use core::time::Duration;
 pub use event::{Conn, DownReason, HeldEnd, Input, Output, Probed};
+pub use instant::Instant;
 pub use negotiate::{negotiate, open_of};
 pub use session::Session;
 pub use stats::{Counts, Stats};
 pub use table::State;
-pub use time::{Duration, Instant};

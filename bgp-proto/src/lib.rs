@@ -104,9 +104,7 @@ pub use header::{
 pub use id::{ClusterId, RouterId};
 pub use nlri::{Net, Nlri, NlriIter};
 pub use notification::Notification;
-pub use open::{
-    AddPathMode, Capability, GracefulRestart, LongLivedEntry, Open, OrfEntry, Role as BgpRole,
-};
+pub use open::{AddPathMode, BgpRole, Capability, GracefulRestart, LongLivedEntry, Open, OrfEntry};
 pub use params::{PeerKind, SessionParams};
 pub use prefix::{Ipv4Prefix, Ipv6Prefix, Prefix, PrefixError};
 pub use refresh::{RefreshSubtype, RouteRefresh};

@@ -14,8 +14,8 @@ use proptest::{option, sample};
 
 use crate::attr::{FLAG_OPTIONAL, FLAG_TRANSITIVE};
 use crate::open::{
-    AddPathMode, Capability, CapabilityCode, ExtendedNextHopEntry, GracefulRestart, LongLivedEntry,
-    Open, OrfEntry, OrfMode, Role,
+    AddPathMode, BgpRole, Capability, CapabilityCode, ExtendedNextHopEntry, GracefulRestart,
+    LongLivedEntry, Open, OrfEntry, OrfMode,
 };
 use crate::{
     AsPath, Asn, AttrCode, Attributes, FAMILIES, Family, Ipv4Prefix, Ipv6Prefix, NextHop,
@@ -223,7 +223,7 @@ pub fn capability() -> impl Strategy<Value = Capability> {
         ),
         vec(orf, 0..3).prop_map(Capability::OutboundRouteFiltering),
         vec(extended_next_hop, 0..3).prop_map(Capability::ExtendedNextHop),
-        any::<u8>().prop_map(|role| Capability::Role(Role(role))),
+        any::<u8>().prop_map(|role| Capability::Role(BgpRole(role))),
         graceful,
         any::<u32>().prop_map(|asn| Capability::FourOctetAsn(Asn(asn))),
         vec(any::<u8>().prop_map(CapabilityCode), 0..5).prop_map(Capability::DynamicCapability),

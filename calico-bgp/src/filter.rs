@@ -2,7 +2,7 @@
 
 use bgp_proto::{Asn, Community, LargeCommunity, PeerKind, Prefix};
 use calico_model::{
-    BgpFilterRule, Community as Given, FilterAction, FilterOperation, MatchOperator, PeerType,
+    BgpFilterRule, CommunityValue, FilterAction, FilterOperation, MatchOperator, PeerType,
     RouteSource,
 };
 use ipnet::IpNet;
@@ -66,8 +66,10 @@ fn conditions(rule: &BgpFilterRule) -> Vec<Match> {
     }
     let communities = rule.communities.iter().flat_map(|list| &list.values);
     when.extend(communities.map(|community| match *community {
-        Given::Standard(high, low) => Match::Community(standard(high, low)),
-        Given::Large(global, first, second) => Match::LargeCommunity(large(global, first, second)),
+        CommunityValue::Standard(high, low) => Match::Community(standard(high, low)),
+        CommunityValue::Large(global, first, second) => {
+            Match::LargeCommunity(large(global, first, second))
+        }
     }));
     if !rule.as_path_prefix.is_empty() {
         let asns = rule.as_path_prefix.iter().map(|asn| Asn(asn.0));
@@ -94,10 +96,10 @@ fn edit(operation: &FilterOperation) -> Edit {
 }
 
 /// A community is put beside the others.
-pub(crate) fn add(community: Given) -> Edit {
+pub(crate) fn add(community: CommunityValue) -> Edit {
     match community {
-        Given::Standard(high, low) => Edit::AddCommunity(standard(high, low)),
-        Given::Large(global, first, second) => {
+        CommunityValue::Standard(high, low) => Edit::AddCommunity(standard(high, low)),
+        CommunityValue::Large(global, first, second) => {
             Edit::AddLargeCommunity(large(global, first, second))
         }
     }

@@ -111,7 +111,7 @@ pub use selector::{Selector, SelectorError};
 pub use status::{EndpointState, EndpointStatus, HostStatus, Region, StatusKey};
 pub use validate::{Invalid, Problem};
 pub use value::asn::AsNumber;
-pub use value::community::Community;
+pub use value::community::CommunityValue;
 pub use value::duration::GoDuration;
 pub use value::mac::Mac;
 pub use value::network::Network;

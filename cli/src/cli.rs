@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "lab")]
+use crate::lab;
 use crate::{
-    act, addresses, decode, events, guard, lab, log, migrate, node, reflector, resources, show,
-    store,
+    act, addresses, decode, events, guard, log, migrate, node, reflector, resources, show, store,
 };
 
 /// Cambric: BGP routing for layer-3 fabrics.
@@ -42,6 +43,7 @@ enum Command {
     /// The addresses of workloads: show, check, release, configure, collect
     Ipam(addresses::Args),
     /// Bring up a routed fabric on this machine, in namespaces of its own
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
     /// Set the level of the daemons' logs for a while
     Log(log::Args),
@@ -76,6 +78,7 @@ impl Cli {
             Command::Events(args) => block_on(events::run(args)),
             Command::Guard(args) => guard::run(&args),
             Command::Ipam(args) => block_on(addresses::run(args)),
+            #[cfg(feature = "lab")]
             Command::Lab(args) => lab::run(args),
             Command::Log(args) => block_on(log::run(args)),
             Command::Reflector(args) => block_on(reflector::run(args)),

@@ -13,6 +13,7 @@ mod decode;
 mod duration;
 mod events;
 mod guard;
+#[cfg(feature = "lab")]
 mod lab;
 mod log;
 mod migrate;

@@ -400,7 +400,11 @@ impl Daemon {
             Command::Fib {} => Reply::Fib(report::fib(&self.agent)),
             Command::Status {} => {
                 let process = Process {
-                    uptime_s: self.clock.now().since(Instant(0)).as_secs(),
+                    uptime_s: self
+                        .clock
+                        .now()
+                        .saturating_duration_since(Instant(0))
+                        .as_secs(),
                     config: self.config.path.display().to_string(),
                     config_error: self.config_error.clone(),
                     store: self.store_figures(),

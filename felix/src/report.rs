@@ -26,7 +26,7 @@ pub fn endpoints(agent: &Agent, hostname: &str, now: Instant) -> Endpoints {
             .unclaimed()
             .map(|(interface, since)| UnclaimedInterface {
                 interface: interface.into(),
-                for_s: now.since(since).as_secs(),
+                for_s: now.saturating_duration_since(since).as_secs(),
             })
             .collect(),
     }

@@ -279,7 +279,7 @@ impl Reporter {
         }
         let status = HostStatus {
             time: calico_model::rfc3339_utc(unix_s),
-            uptime: now.since(self.started).as_millis() as f64 / 1000.0,
+            uptime: now.saturating_duration_since(self.started).as_millis() as f64 / 1000.0,
             first_update: !self.first_done,
         };
         let value = serde_json::to_vec(&status).ok()?;

@@ -47,7 +47,6 @@ mod owner;
 mod port;
 mod reconcile;
 mod route;
-mod time;
 pub mod watch;
 
 pub use self::owner::Owner;
@@ -56,4 +55,4 @@ pub use self::reconcile::{
     DeleteCause, FibStatus, FibSummary, FibView, Notice, Reconciler, ReconcilerConfig,
 };
 pub use self::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN};
-pub use self::time::Instant;
+pub use instant::Instant;

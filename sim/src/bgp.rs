@@ -190,13 +190,13 @@ impl Bgp {
         let Some(glue) = &mut self.kernel else { return };
         for event in poll_kernel(&mut *glue.fib, cx.chance) {
             cx.saw_kernel(&event);
-            glue.node.kernel(fib_sync::Instant(cx.now), &event);
+            glue.node.kernel(Instant(cx.now), &event);
         }
     }
 
     /// Between speaker and kernel, as the client's daemon does it.
     fn carry(&mut self, cx: &mut Cx<'_>) -> bool {
-        let now = fib_sync::Instant(cx.now);
+        let now = Instant(cx.now);
         let mut inputs = Vec::new();
         let Some(glue) = &mut self.kernel else {
             return false;

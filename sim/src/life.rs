@@ -81,7 +81,7 @@ impl World {
         let kernel = machine.node.as_ref().map(|node| {
             let fib = MemoryFib::new(&node.kernel);
             let attachment = fib.attachment();
-            let now = fib_sync::Instant(self.now);
+            let now = Instant(self.now);
             Glue {
                 node: Node::new(now, node.client.clone(), &mut speaker),
                 fib: wrapped(self.wrap.as_ref(), &machine.name, "bgp-client", fib),
@@ -114,7 +114,7 @@ impl World {
         machine.felix.life += 1;
         let fib = MemoryFib::new(&node.kernel);
         machine.felix.run = Some(Felix {
-            agent: Agent::new(fib_sync::Instant(self.now), node.agent.clone()),
+            agent: Agent::new(Instant(self.now), node.agent.clone()),
             follower: Follower::new(at, seed, machine.felix.life << 32),
             attachment: fib.attachment(),
             fib: wrapped(self.wrap.as_ref(), &machine.name, "felix", fib),

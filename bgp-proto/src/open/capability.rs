@@ -68,7 +68,7 @@ pub enum Capability {
     /// The sender takes messages of up to 65535 octets (RFC 8654 §3).
     ExtendedMessage,
     /// What the sender is to us (RFC 9234 §4.1).
-    Role(Role),
+    Role(BgpRole),
     /// The sender can restart without losing its forwarding state (RFC 4724 §3).
     GracefulRestart(GracefulRestart),
     /// The sender's AS number in four octets (RFC 6793 §4.1).
@@ -131,7 +131,7 @@ impl Capability {
 
 wire_enum! {
     /// What a BGP speaker is to its neighbour (RFC 9234 §4.1).
-    pub struct Role(u8) {
+    pub struct BgpRole(u8) {
         /// Gives transit.
         Provider = 0 => "provider",
         /// Route server of an exchange.

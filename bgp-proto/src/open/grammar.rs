@@ -10,8 +10,8 @@ use nom::number::complete::{be_u8, be_u16, be_u24, be_u32};
 use nom::{IResult, Parser};
 
 use super::capability::{
-    AddPathMode, Capability, CapabilityCode, ExtendedNextHopEntry, GracefulRestart, LongLivedEntry,
-    OrfEntry, OrfMode, Role,
+    AddPathMode, BgpRole, Capability, CapabilityCode, ExtendedNextHopEntry, GracefulRestart,
+    LongLivedEntry, OrfEntry, OrfMode,
 };
 use crate::asn::Asn;
 use crate::family::Family;
@@ -60,7 +60,7 @@ fn typed(code: CapabilityCode, value: Input<'_>) -> Option<Capability> {
             whole(many0(extended_next_hop), value).map(Capability::ExtendedNextHop)
         }
         CapabilityCode::ExtendedMessage => empty(Capability::ExtendedMessage),
-        CapabilityCode::Role => whole(be_u8, value).map(|role| Capability::Role(Role(role))),
+        CapabilityCode::Role => whole(be_u8, value).map(|role| Capability::Role(BgpRole(role))),
         CapabilityCode::GracefulRestart => {
             whole(graceful_restart, value).map(Capability::GracefulRestart)
         }

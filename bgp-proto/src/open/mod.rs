@@ -9,7 +9,7 @@ mod message;
 mod tests;
 
 pub use capability::{
-    AddPathMode, Capability, CapabilityCode, ExtendedNextHopEntry, GracefulRestart, LongLivedEntry,
-    OrfEntry, OrfMode, Role,
+    AddPathMode, BgpRole, Capability, CapabilityCode, ExtendedNextHopEntry, GracefulRestart,
+    LongLivedEntry, OrfEntry, OrfMode,
 };
 pub use message::{Open, VERSION};

@@ -37,7 +37,7 @@ fn every_capability() -> Vec<Capability> {
             next_hop_afi: 2,
         }]),
         Capability::ExtendedMessage,
-        Capability::Role(Role::Customer),
+        Capability::Role(BgpRole::Customer),
         Capability::GracefulRestart(GracefulRestart {
             restart_state: true,
             notification: true,

@@ -11,7 +11,7 @@ use crate::lenient::{Unknown, empty_as_none, or_default};
 use crate::limits::{COMMUNITIES_MAX, PREFIX_ADVERTISEMENTS_MAX, ROUTE_PRIORITY_MAX};
 use crate::validate::{Faults, INTERFACE_GLOB, Invalid, LOG_SEVERITY, NAME, Problem};
 use crate::value::asn::AsNumber;
-use crate::value::community::Community;
+use crate::value::community::CommunityValue;
 use crate::value::duration::GoDuration;
 use crate::value::network::Network;
 use crate::value::words::words;
@@ -230,7 +230,7 @@ pub struct NamedCommunity {
     /// The name.
     pub name: String,
     /// The community.
-    pub value: Community,
+    pub value: CommunityValue,
     /// Fields that are not known here.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -302,7 +302,7 @@ impl BgpConfigurationSpec {
         &'a self,
         advertisement: &'a PrefixAdvertisement,
         cluster: &'a Self,
-    ) -> impl Iterator<Item = Result<Community, &'a str>> {
+    ) -> impl Iterator<Item = Result<CommunityValue, &'a str>> {
         advertisement.communities.iter().map(|text| {
             if let Ok(community) = text.parse() {
                 return Ok(community);

@@ -10,7 +10,7 @@ use crate::lenient::{Unknown, empty_as_none, or_default};
 use crate::limits::{AS_PATH_PREPENDS_MAX, FILTER_OPERATIONS_MAX, ROUTE_PRIORITY_MAX};
 use crate::validate::{Faults, INTERFACE_GLOB, Invalid, Problem};
 use crate::value::asn::AsNumber;
-use crate::value::community::Community;
+use crate::value::community::CommunityValue;
 use crate::value::network::Network;
 use crate::value::words::words;
 
@@ -180,7 +180,7 @@ words! {
 #[serde(deny_unknown_fields)]
 pub struct CommunityMatch {
     /// One community; the list is for later.
-    pub values: Vec<Community>,
+    pub values: Vec<CommunityValue>,
 }
 
 /// A change of a route.
@@ -190,7 +190,7 @@ pub enum FilterOperation {
     /// A community is added.
     AddCommunity {
         /// The community.
-        value: Community,
+        value: CommunityValue,
     },
     /// AS numbers are put before the path, the first one first.
     #[serde(rename = "prependASPath")]

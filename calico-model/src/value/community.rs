@@ -7,7 +7,7 @@ use super::serde_as_text;
 
 /// A community, standard or large by its number of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Community {
+pub enum CommunityValue {
     /// Two parts of 16 bits (RFC 1997).
     Standard(u16, u16),
     /// Three parts of 32 bits (RFC 8092).
@@ -15,7 +15,7 @@ pub enum Community {
 }
 
 serde_as_text!(
-    Community,
+    CommunityValue,
     "a community such as \"64512:300\" or \"64512:4:9\""
 );
 
@@ -24,7 +24,7 @@ serde_as_text!(
 #[error("not a community such as 64512:300 (16 bits each) or 64512:4:9 (32 bits each)")]
 pub struct CommunityError;
 
-impl FromStr for Community {
+impl FromStr for CommunityValue {
     type Err = CommunityError;
 
     fn from_str(text: &str) -> Result<Self, CommunityError> {
@@ -51,7 +51,7 @@ fn number<N: FromStr>(digits: &str) -> Result<N, CommunityError> {
     digits.parse().map_err(|_| CommunityError)
 }
 
-impl fmt::Display for Community {
+impl fmt::Display for CommunityValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Standard(high, low) => write!(f, "{high}:{low}"),
@@ -66,10 +66,13 @@ mod tests {
 
     #[test]
     fn the_number_of_parts_tells_which() {
-        assert_eq!("64512:300".parse(), Ok(Community::Standard(64512, 300)));
+        assert_eq!(
+            "64512:300".parse(),
+            Ok(CommunityValue::Standard(64512, 300))
+        );
         assert_eq!(
             "4200000000:4:9".parse(),
-            Ok(Community::Large(4_200_000_000, 4, 9))
+            Ok(CommunityValue::Large(4_200_000_000, 4, 9))
         );
         for text in [
             "",
@@ -85,7 +88,11 @@ mod tests {
             "no-out",
             "1 :2",
         ] {
-            assert_eq!(text.parse::<Community>(), Err(CommunityError), "{text}");
+            assert_eq!(
+                text.parse::<CommunityValue>(),
+                Err(CommunityError),
+                "{text}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use super::delta::{Cause, Entry, Found};
 use super::reconciler::{Reconciler, Round};
 use crate::limits::{DUMP_GAP_MAX, LINK_SETTLE};
 use crate::route::{Route, RouteKey};
-use crate::time::Instant;
+use instant::Instant;
 
 impl Reconciler {
     /// A row of a dump.
@@ -273,7 +273,7 @@ impl Reconciler {
         if self.dumps.needed {
             return;
         }
-        if now.since(self.dumps.not_before) > DUMP_GAP_MAX {
+        if now.saturating_duration_since(self.dumps.not_before) > DUMP_GAP_MAX {
             self.dumps.in_a_row = 0;
         }
         self.dumps.needed = true;

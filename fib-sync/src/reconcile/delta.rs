@@ -3,7 +3,7 @@
 use crate::owner::Owner;
 use crate::port::{Command, OpError, PutMode};
 use crate::route::{Route, RouteKey};
-use crate::time::Instant;
+use instant::Instant;
 
 /// What is believed about our own route at a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

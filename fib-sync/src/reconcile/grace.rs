@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use instant::Instant;
 
 /// A restarted daemon finds the routes of its former life before it has learned what it wants;
 /// deleting them then would cut traffic for nothing.

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::owner::Owner;
 use crate::route::{Route, RouteKey};
-use crate::time::Instant;
+use instant::Instant;
 
 /// An event for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]

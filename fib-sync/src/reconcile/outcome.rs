@@ -4,7 +4,7 @@ use super::delta::{Cause, Flight, Found, Op};
 use super::reconciler::Reconciler;
 use crate::port::{OpError, PutMode};
 use crate::route::RouteKey;
-use crate::time::Instant;
+use instant::Instant;
 
 impl Reconciler {
     /// A `Put` or `Delete` was carried out or refused.

@@ -14,7 +14,7 @@ use crate::limits::IN_FLIGHT_MAX;
 use crate::owner::Owner;
 use crate::port::{Command, Event};
 use crate::route::{Route, RouteKey, TABLE_MAIN};
-use crate::time::Instant;
+use instant::Instant;
 
 /// What a [`Reconciler`] is told once.
 #[derive(Clone, Debug)]

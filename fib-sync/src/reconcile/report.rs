@@ -7,7 +7,7 @@ use super::reconciler::Reconciler;
 use crate::owner::Owner;
 use crate::port::OpError;
 use crate::route::{Route, RouteKey};
-use crate::time::Instant;
+use instant::Instant;
 
 /// How far one route is.
 #[derive(Clone, Debug, PartialEq, Eq)]

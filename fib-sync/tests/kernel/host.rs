@@ -133,7 +133,10 @@ impl Host {
             if done(self) {
                 return;
             }
-            let wake = self.reconciler.poll_timeout().map(|at| at.since(now));
+            let wake = self
+                .reconciler
+                .poll_timeout()
+                .map(|at| at.saturating_duration_since(now));
             let left = deadline.saturating_duration_since(std::time::Instant::now());
             assert!(
                 !left.is_zero(),

@@ -6,7 +6,7 @@ use super::files::File;
 use super::metadata::Workspace;
 
 /// Crates of floors 0 to 2 that are `no_std` (I1); `calico-model` and `mrt` are `std` without I/O.
-const NO_STD: &[&str] = &["bgp-proto", "bgp-fsm", "rib", "bgp-speaker"];
+const NO_STD: &[&str] = &["bgp-proto", "instant", "bgp-fsm", "rib", "bgp-speaker"];
 
 /// What floors 0 to 2 may take from outside. Each is `no_std` with its default features off, or
 /// an optional feature for embedders.

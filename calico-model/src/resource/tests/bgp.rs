@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AsNumber, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BindMode, ClusterRoutes, Community,
-    IpReservationSpec, IpamConfigurationSpec, NextHopMode,
+    AsNumber, BgpConfigurationSpec, BgpFilterSpec, BgpPeerSpec, BindMode, ClusterRoutes,
+    CommunityValue, IpReservationSpec, IpamConfigurationSpec, NextHopMode,
 };
 
 /// One full resource of each kind, as other writers store it.
@@ -164,8 +164,8 @@ fn communities_are_found_by_name_and_by_value() {
     assert_eq!(
         found,
         [
-            Ok(Community::Large(64512, 4, 9)),
-            Ok(Community::Standard(64512, 1)),
+            Ok(CommunityValue::Large(64512, 4, 9)),
+            Ok(CommunityValue::Standard(64512, 1)),
             Err("nowhere")
         ]
     );

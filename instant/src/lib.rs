@@ -1,11 +1,16 @@
-//! Virtual time: the core has no clock to read, its caller says what time it is.
+//! A point in time that the caller owns.
+//!
+//! Sans-IO code reads no clock: a driver passes the time with each input, and a simulator passes
+//! whatever time it likes.
+
+#![no_std]
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
-pub use core::time::Duration;
+use core::time::Duration;
 
-/// Nanoseconds since an origin that the driver owns.
+/// Nanoseconds since an origin that the caller chose: the start of a driver, zero in a simulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
