@@ -4,11 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::runner::{self, Job, PROFILE, Setting, Stage, Summary, Table};
+use crate::runner::{self, Job, Outcome, PROFILE, Setting, Stage, Summary, Table, Verdict};
 use crate::{fuzz, tidy};
-
-/// Inputs of each fuzz target.
-const FUZZ_INPUTS: u64 = 100_000;
 
 /// Runs it all, to the end, whatever fails on the way, and says at the end what did. Only where the
 /// build fails, there is nothing more to run.
@@ -40,53 +37,48 @@ pub fn run(root: &Path) -> Result<bool> {
     let mut jobs = runner::jobs(&setting, &table, &executables)?;
     let tests = jobs.len();
     summary.stages.push(Stage::run("fuzz targets", || {
-        let built = said(fuzz::build(root));
-        let targets = built
-            .iter()
-            .flat_map(|directory| fuzz::TARGETS.map(|name| (directory, name)));
-        for (directory, name) in targets {
-            let words = fuzz::command(&setting, directory, name, FUZZ_INPUTS);
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            jobs.push(runner::command(
-                &setting,
-                &table,
-                &format!("fuzz/{name}"),
-                &words,
-            ));
-        }
-        built.is_some()
+        let targets = fuzz::build(root).and_then(|at| fuzz::jobs(&setting, &table, &at));
+        said(targets).map(|targets| jobs.extend(targets)).is_some()
     }));
     if setting.labs {
         summary.stages.push(command(root, "packages", PACKAGES));
         jobs.extend(labs(&setting, &table));
     }
-    summary.stages.push(Stage::run("tests", || {
-        summary.outcomes = said(runner::run(&setting, jobs)).unwrap_or_default();
-        summary
-            .outcomes
-            .iter()
-            .all(|outcome| outcome.verdict != runner::Verdict::Failed)
-    }));
-    summary
-        .stages
-        .push(Stage::run("examples in documentation", || {
-            summary.doctests = said(runner::doctests(root)).unwrap_or((0, 1));
-            summary.doctests.1 == 0
-        }));
-    summary
-        .stages
-        .push(Stage::run("as many tests as cargo finds", || {
-            let (ours, cargo) = (
-                tests + summary.doctests.0 + summary.doctests.1,
-                said(runner::count(root)),
-            );
-            println!("{ours} here, {cargo:?} there");
-            cargo == Some(ours)
-        }));
+    run_tests(&mut summary, &setting, jobs);
+    run_examples(&mut summary, root, tests);
     if setting.labs {
         summary.judge(&table);
     }
     Ok(summary.print())
+}
+
+/// Runs all tests, and what is run beside them.
+fn run_tests(summary: &mut Summary, setting: &Setting, jobs: Vec<Job>) {
+    let stage = Stage::run("tests", || {
+        let Some(outcomes) = said(runner::run(setting, jobs)) else {
+            return false;
+        };
+        let failed = |outcome: &Outcome| outcome.verdict == Verdict::Failed;
+        summary.outcomes = outcomes;
+        !summary.outcomes.iter().any(failed)
+    });
+    summary.stages.push(stage);
+}
+
+/// Runs the examples in documentation, and compares the number of all tests with cargo's.
+fn run_examples(summary: &mut Summary, root: &Path, tests: usize) {
+    let stage = Stage::run("examples in documentation", || {
+        summary.doctests = said(runner::doctests(root)).unwrap_or((0, 1));
+        summary.doctests.1 == 0
+    });
+    summary.stages.push(stage);
+    let ours = tests + summary.doctests.0 + summary.doctests.1;
+    let stage = Stage::run("as many tests as cargo finds", || {
+        let cargo = said(runner::count(root));
+        println!("{ours} here, {cargo:?} there");
+        cargo == Some(ours)
+    });
+    summary.stages.push(stage);
 }
 
 /// What is needed, and what is soon known.

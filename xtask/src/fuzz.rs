@@ -1,14 +1,45 @@
 //! The fuzz targets as programs with libFuzzer, on the stable compiler.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::runner::{self, Setting};
+use crate::runner::{self, Job, Setting, Table};
 
-/// The targets: crate `fuzz`, `src/bin`.
-pub const TARGETS: [&str; 5] = ["message", "attributes", "session", "speaker", "stored"];
+/// A target of the crate `fuzz`, in its `src/bin`.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// Inputs of a run: some 20 seconds of one core.
+    pub inputs: u64,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 5] = [
+    Target {
+        name: "message",
+        inputs: 3_000_000,
+    },
+    Target {
+        name: "attributes",
+        inputs: 3_000_000,
+    },
+    Target {
+        name: "session",
+        inputs: 900_000,
+    },
+    Target {
+        name: "speaker",
+        inputs: 140_000,
+    },
+    Target {
+        name: "stored",
+        inputs: 700_000,
+    },
+];
 
 /// What libFuzzer wants to see of the program.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -49,26 +80,34 @@ pub fn build(root: &Path) -> Result<PathBuf> {
     Ok(directory.join(host).join("release"))
 }
 
-/// The command that tries so many inputs: those of the repository, and others made of them. What is
-/// found on the way goes to `target/fuzz/corpus`, an input that fails to `target/fuzz/artifacts`.
-pub fn command(setting: &Setting, programs: &Path, target: &str, inputs: u64) -> Vec<String> {
-    let directory = |name: &str| setting.root.join("target/fuzz").join(name).join(target);
+/// A job for each target.
+///
+/// # Errors
+/// If a directory for what is found cannot be made.
+pub fn jobs(setting: &Setting, table: &Table, programs: &Path) -> Result<Vec<Job>> {
+    let job = |target: &Target| {
+        let words = command(setting, programs, target)?;
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let name = format!("fuzz/{}", target.name);
+        Ok(runner::command(setting, table, &name, &words))
+    };
+    TARGETS.iter().map(job).collect()
+}
+
+/// The command that tries the inputs of the repository, and others made of them. What is found on the
+/// way goes to `target/fuzz/corpus`, an input that fails to `target/fuzz/artifacts`.
+fn command(setting: &Setting, programs: &Path, target: &Target) -> Result<Vec<String>> {
+    let Target { name, inputs } = target;
+    let directory = |kind: &str| setting.root.join("target/fuzz").join(kind).join(name);
     let (found, failed) = (directory("corpus"), directory("artifacts"));
     for directory in [&found, &failed] {
-        let _ = std::fs::create_dir_all(directory);
+        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
-    vec![
-        programs
-            .join(format!("fuzz-{target}"))
-            .display()
-            .to_string(),
+    let corpus = setting.root.join("fuzz/corpus").join(name);
+    Ok(vec![
+        programs.join(format!("fuzz-{name}")).display().to_string(),
         found.display().to_string(),
-        setting
-            .root
-            .join("fuzz/corpus")
-            .join(target)
-            .display()
-            .to_string(),
+        corpus.display().to_string(),
         format!("-seed={}", setting.seed),
         format!("-runs={inputs}"),
         "-timeout=60".to_owned(),
@@ -76,5 +115,5 @@ pub fn command(setting: &Setting, programs: &Path, target: &str, inputs: u64) ->
         "-print_final_stats=1".to_owned(),
         "-verbosity=0".to_owned(),
         format!("-artifact_prefix={}/", failed.display()),
-    ]
+    ])
 }

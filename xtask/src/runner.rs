@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 
 mod enclose;
 mod find;
+mod flaky;
 mod needs;
 mod report;
 mod schedule;
@@ -148,7 +149,14 @@ pub fn run(setting: &Setting, mut jobs: Vec<Job>) -> Result<Vec<Outcome>> {
             }
         }
     }
-    schedule::remember(&logs, &outcomes);
+    let kept = [
+        flaky::count(&logs, &mut outcomes),
+        schedule::remember(&logs, &outcomes),
+    ];
+    // What the tests found counts all the same.
+    for error in kept.into_iter().filter_map(Result::err) {
+        println!("not kept for the next run: {error:#}");
+    }
     Ok(outcomes)
 }
 

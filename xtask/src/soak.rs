@@ -8,9 +8,6 @@ use anyhow::Result;
 use crate::fuzz;
 use crate::runner::{self, Setting, Table, Verdict};
 
-/// Inputs of each fuzz target in a round.
-const INPUTS: u64 = 200_000;
-
 /// Runs all that draws, round by round, until the time is over or something fails: its seed is printed
 /// then, and `CAMBRIC_SEED` and `PROPTEST_RNG_SEED` do the same again.
 ///
@@ -26,16 +23,7 @@ pub fn run(root: &Path, minutes: u64) -> Result<bool> {
         setting.seed = runner::random()?;
         let mut jobs = runner::jobs(&setting, &table, &executables)?;
         jobs.retain(|job| job.needs.drawn);
-        for name in fuzz::TARGETS {
-            let words = fuzz::command(&setting, &targets, name, INPUTS);
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            jobs.push(runner::command(
-                &setting,
-                &table,
-                &format!("fuzz/{name}"),
-                &words,
-            ));
-        }
+        jobs.extend(fuzz::jobs(&setting, &table, &targets)?);
         println!("seed {}: {} tests", setting.seed, jobs.len());
         let outcomes = runner::run(&setting, jobs)?;
         if outcomes

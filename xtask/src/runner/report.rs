@@ -86,7 +86,8 @@ impl Summary {
                 .filter(move |outcome| outcome.verdict == verdict)
         };
         println!();
-        of(Verdict::Flaky).for_each(|outcome| println!("FLAKY {}", outcome.job.name));
+        of(Verdict::Flaky)
+            .for_each(|outcome| println!("FLAKY {}{}", outcome.job.name, often(outcome)));
         of(Verdict::Failed).for_each(|outcome| println!("FAILED {}", outcome.job.name));
         self.faults
             .iter()
@@ -102,5 +103,13 @@ impl Summary {
         println!("{passed} passed, {failed} failed, {skipped} skipped, {flaky} flaky");
         let stages = self.stages.iter().all(|stage| stage.passed);
         stages && failed == 0 && flaky <= FLAKY_MAX && self.faults.is_empty()
+    }
+}
+
+/// What is said of a lab that was flaky in an earlier run, too.
+fn often(outcome: &Outcome) -> String {
+    match outcome.flaky_runs {
+        0 | 1 => String::new(),
+        runs => format!(", in {runs} runs on this machine: mend it next"),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -65,6 +66,8 @@ pub struct Outcome {
     pub time: Duration,
     /// What it said that it left out.
     pub skipped: Option<String>,
+    /// In how many runs on this machine it was flaky, this one included.
+    pub flaky_runs: u32,
 }
 
 struct Running {
@@ -179,6 +182,7 @@ fn failed(job: Job) -> Outcome {
         verdict: Verdict::Failed,
         time: Duration::ZERO,
         skipped: None,
+        flaky_runs: 0,
     }
 }
 
@@ -226,6 +230,7 @@ impl Running {
             },
             time,
             skipped: skipped.map(ToOwned::to_owned),
+            flaky_runs: 0,
             job: self.job,
         }
     }
@@ -245,11 +250,11 @@ pub(super) fn recall(logs: &Path, jobs: &mut [Job]) {
 }
 
 /// Keeps it for the next time.
-pub(super) fn remember(logs: &Path, outcomes: &[Outcome]) {
+pub(super) fn remember(logs: &Path, outcomes: &[Outcome]) -> Result<()> {
     let times = outcomes
         .iter()
         .map(|outcome| (&outcome.job.name, outcome.time.as_secs_f64()));
     let times: BTreeMap<_, _> = times.collect();
-    let text = serde_json::to_vec_pretty(&times).unwrap_or_default();
-    let _ = fs::write(logs.join(SECONDS), text);
+    let path = logs.join(SECONDS);
+    fs::write(&path, serde_json::to_vec_pretty(&times)?).with_context(|| path.display().to_string())
 }
