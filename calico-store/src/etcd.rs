@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::kv::{Lease, LeaseId, LeaseState, Listing, Query, Revision};
 use crate::limits::ANSWER_OCTETS_MAX;
 use crate::port::{Answer, Store, Watch, WatchRequest};
+use crate::status::status_in;
 use crate::txn::{Txn, TxnReply};
-use crate::wire::status::status_in;
 
 pub use check::OptionFault;
 use members::{Again, Members};

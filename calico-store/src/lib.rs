@@ -47,8 +47,9 @@ pub mod mirror;
 mod port;
 pub mod random;
 pub mod resources;
+pub mod status;
 mod txn;
-pub mod wire;
+mod wire;
 
 pub use error::Error;
 pub use etcd::{EtcdOptions, EtcdStore, OptionFault, Password, TlsFiles};

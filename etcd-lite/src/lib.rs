@@ -9,6 +9,7 @@ mod kept;
 pub mod limits;
 mod local;
 pub mod serve;
+mod wire;
 
 pub use crate::core::{Core, CoreConfig, Faults};
 pub use kept::KeptError;

@@ -9,11 +9,11 @@ use futures_util::stream::BoxStream;
 use tonic::{Request, Response, Status};
 
 use crate::local::Local;
+use crate::wire;
 use calico_store::Error;
 use calico_store::Revision;
 use calico_store::Store;
-use calico_store::wire;
-use calico_store::wire::status::status_out;
+use calico_store::status::status_out;
 use calico_store::{Op, OpReply, Txn, TxnReply};
 
 /// The KV service over a core.

@@ -13,9 +13,9 @@ use tonic::{Request, Response, Status, Streaming};
 use super::stopped;
 use crate::core::Core;
 use crate::local::Local;
+use crate::wire::header_out;
 use calico_store::Error;
-use calico_store::wire::header_out;
-use calico_store::wire::status::status_out;
+use calico_store::status::status_out;
 use calico_store::{Header, LeaseId, LeaseState};
 
 /// The Lease service over a core.

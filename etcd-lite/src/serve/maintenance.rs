@@ -15,9 +15,9 @@ use futures_util::stream::BoxStream;
 use tonic::{Request, Response, Status};
 
 use crate::local::Local;
+use crate::wire::{MEMBER, header_out};
 use calico_store::Header;
-use calico_store::wire::status::status_out;
-use calico_store::wire::{MEMBER, header_out};
+use calico_store::status::status_out;
 
 /// The level of the API that is served.
 const VERSION: &str = concat!("3.4.0+cambric.", env!("CARGO_PKG_VERSION"));

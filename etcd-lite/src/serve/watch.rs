@@ -12,10 +12,10 @@ use super::stopped;
 use crate::core::{WatchCursor, WatchPoll};
 use crate::limits::{PROGRESS_INTERVAL, STREAM_REPLIES_MAX, STREAM_WATCHES_MAX};
 use crate::local::Local;
+use crate::wire::{event_out, header_out, range_in};
 use calico_store::Error;
 use calico_store::WatchRequest;
-use calico_store::wire::status::status_out;
-use calico_store::wire::{event_out, header_out, range_in};
+use calico_store::status::status_out;
 use calico_store::{Batch, EventKind, Header, KeyRange, Revision};
 
 /// The Watch service over a core.
