@@ -17,7 +17,7 @@ use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Fib, OpError};
 
 use crate::limits::{FLUSH, PROGRAM, TURN_EVENTS_MAX};
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::{KernelConfig, Node, OnExit, report};
 
 /// The kernel's routes, and what stands between them and the speaker.
@@ -210,14 +210,14 @@ impl Kernel {
     fn submit(&mut self, now: Instant) {
         while let Some(command) = self.node.poll_command(now) {
             self.fib.submit(command);
-            self.log_notices();
+            self.emit_notices();
         }
-        self.log_notices();
+        self.emit_notices();
     }
 
-    fn log_notices(&mut self) {
+    fn emit_notices(&mut self) {
         while let Some(notice) = self.node.poll_notice() {
-            notice.log();
+            log::notice(&notice);
         }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use daemon_common::events::{self, Event, Text};
 use daemon_common::log::Repeats;
+use fib_sync::limits::NOTICE_WINDOW;
+use fib_sync::{Notice, Route};
 
 use crate::limits::LOG_KEYS_MAX;
 
@@ -89,6 +91,30 @@ fn converted(event: &fib_sync::Event) -> Option<(Key, Event)> {
         }
         _ => None,
     }
+}
+
+/// Emits what happens to kernel routes.
+pub(crate) fn notice(notice: &Notice) {
+    events::emit(match notice {
+        Notice::Deleting { key, route, cause } => Event::RouteDeleted {
+            prefix: key.prefix,
+            table: key.table.into(),
+            metric: key.metric.into(),
+            gateways: Text::new(route.as_ref().map(Route::gateways).unwrap_or_default()),
+            cause: Text::new(cause.as_str()),
+        },
+        Notice::DeletedMore { count } => Event::RouteDeletedMore {
+            count: *count,
+            within_s: NOTICE_WINDOW.as_secs(),
+        },
+        Notice::Foreign { key, owner } => Event::RouteForeign {
+            prefix: key.prefix,
+            table: key.table.into(),
+            metric: key.metric.into(),
+            protocol: owner.0.into(),
+        },
+        Notice::ForeignMore => Event::RouteForeignMore {},
+    });
 }
 
 #[cfg(test)]

@@ -19,13 +19,14 @@ use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError, Owner};
 use futures_util::FutureExt;
-use tracing::{error, info, warn};
+use tracing::info;
 
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
 use crate::config::Config;
 use crate::datastore_address::DatastoreAddresses;
 use crate::endpoint_files::EndpointFiles;
+use crate::events::{self, Events};
 use crate::limits::{EVENTS_PER_TURN, UPDATE_OCTETS_PER_BITE, UPDATES_GAP};
 use crate::report::{self, DAEMON, Process};
 use crate::status::{Outcome, Reporter};
@@ -77,6 +78,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     daemon.signals = Some(signals);
     tell_ready();
     let done = daemon.serve(pending()).await;
+    daemon.events.finish(daemon.clock.now());
     tell_stopping();
     done
 }
@@ -106,6 +108,7 @@ pub struct Daemon {
     /// The age of the snapshot that is acted upon, for want of the store.
     snapshot_age_s: Option<u64>,
     reporter: Reporter,
+    events: Events,
     files: Option<EndpointFiles>,
     clock: Clock,
 }
@@ -171,6 +174,7 @@ impl Daemon {
             updates_at: clock.now(),
             store_status: Status::Syncing,
             snapshot_age_s: None,
+            events: Events::new(),
             reporter: Reporter::new(clock.now(), hostname, chance),
             files: config
                 .endpoint_status_path_prefix
@@ -225,6 +229,9 @@ impl Daemon {
         let now = self.clock.now();
         self.agent_turns(now);
         self.host.go_on(now);
+        let transactions = self.host.rules().transactions();
+        self.events.rules(now, &self.agent, transactions);
+        self.events.look(now);
         // What an earlier run knew is not told: the store knows better.
         if self.agent.is_active() && self.agent.is_store_in_sync() {
             self.tell(now);
@@ -253,16 +260,16 @@ impl Daemon {
             // What closes is closed before a route leads to it.
             while let Some(command) = self.agent.poll_command(now) {
                 self.fib.submit(command);
-                self.log_notices();
+                self.emit_notices();
             }
-            self.log_notices();
+            self.emit_notices();
             answered &= !self.agent.is_under_way();
         }
     }
 
-    fn log_notices(&mut self) {
+    fn emit_notices(&mut self) {
         while let Some(notice) = self.agent.poll_notice() {
-            notice.log();
+            events::notice(&notice);
         }
     }
 
@@ -274,6 +281,9 @@ impl Daemon {
             self.host.before_telling(now);
         }
         let views = || changed.iter().map(|id| (id, self.agent.endpoint(id)));
+        for (id, view) in views() {
+            self.events.endpoint(now, id, view.as_ref());
+        }
         if let Some(files) = &mut self.files {
             files.tell(now, views(), self.agent.is_settled());
         }
@@ -290,6 +300,7 @@ impl Daemon {
             self.agent.poll_timeout(),
             self.reporter.poll_timeout(),
             self.host.poll_timeout(),
+            self.events.poll_timeout(),
             self.files.as_ref().and_then(EndpointFiles::poll_timeout),
         ];
         let deadline = deadline.into_iter().flatten().min();
@@ -350,9 +361,10 @@ impl Daemon {
     }
 
     fn turn_to(&mut self, status: Status) {
-        let before = std::mem::replace(&mut self.store_status, status);
-        if before == Status::Lost && matches!(status, Status::InSync | Status::Unready(_)) {
-            info!("the store is back");
+        if std::mem::replace(&mut self.store_status, status) != status {
+            let revision = self.follower.revision().map(|revision| revision.0);
+            let revision = revision.and_then(|revision| revision.try_into().ok());
+            events::datastore(status, revision);
         }
         match status {
             Status::Syncing => self.agent.store_unread(),
@@ -364,14 +376,8 @@ impl Daemon {
                 self.snapshot_age_s = None;
                 self.agent.store_in_sync();
             }
-            Status::Unready(why) => {
-                self.agent.store_unready(why);
-                warn!("the store is not acted upon: {why}");
-            }
-            Status::Lost => {
-                self.agent.store_unread();
-                warn!("the store is away; what was read before stays in force");
-            }
+            Status::Unready(why) => self.agent.store_unready(why),
+            Status::Lost => self.agent.store_unread(),
         }
     }
 
@@ -428,10 +434,9 @@ impl Daemon {
         match Config::read(&self.config.path) {
             Ok(config) => self.take_over(&config),
             Err(report) => {
-                error!(
-                    "the configuration is not taken, the last good one stays in force:\n{report}"
-                );
-                self.config_error = Some(report.to_string());
+                let report = report.to_string();
+                events::config_rejected(&report);
+                self.config_error = Some(report);
             }
         }
     }
@@ -442,11 +447,11 @@ impl Daemon {
         self.agent.reconfigure(&new.agent);
         // What takes a restart keeps its value, and is named again by the next reload.
         self.config.agent = self.agent.config().clone();
-        info!(?applied, "configuration taken over");
+        info!(?applied, "configuration applied");
         if !fixed.is_empty() {
-            let text = format!("{} changed: takes a restart", fixed.join(", "));
-            warn!("{text}");
-            self.config_error = Some(text);
+            let keys = fixed.join(", ");
+            events::restart_required(&keys);
+            self.config_error = Some(format!("{keys} changed: takes a restart"));
         }
     }
 }

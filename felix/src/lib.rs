@@ -19,6 +19,7 @@ pub mod config;
 pub mod daemon;
 mod datastore_address;
 mod endpoint_files;
+mod events;
 pub mod limits;
 pub mod render;
 pub mod report;

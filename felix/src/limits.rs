@@ -116,3 +116,6 @@ pub const LOG_PREFIX: &str = "cambric-felix: ";
 /// Metrics of endpoint routes that a former agent of this host may have written: the built-in one,
 /// and those of Calico's Felix (none, and its elevated and normal route priority).
 pub const FORMER_METRICS: [u32; 4] = [0, 256, 512, 1024];
+
+/// Events whose repetitions are told apart in the log, mostly those of single endpoints.
+pub const EVENT_KEYS_MAX: usize = 4096;

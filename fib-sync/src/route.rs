@@ -204,6 +204,13 @@ pub struct Route {
 }
 
 impl Route {
+    /// Returns the gateways of its next hops as text, separated by spaces.
+    pub fn gateways(&self) -> String {
+        let gateways = self.next_hops.iter().filter_map(|hop| hop.gateway);
+        let gateways: Vec<String> = gateways.map(|gateway| gateway.to_string()).collect();
+        gateways.join(" ")
+    }
+
     /// A route over these next hops; scope link if one of them has no gateway.
     pub fn unicast(owner: Owner, next_hops: Vec<Hop>) -> Self {
         let on_link = next_hops.iter().any(|hop| hop.gateway.is_none());

@@ -278,6 +278,21 @@ events! {
     RouteRefused "route.refused" WARN "kernel refused the route" {
         prefix: IpNet, table: u64, metric: u64, reason: Text, errno: u64,
     }
+    #[doc = "A kernel route is being deleted. `cause` is `withdrawn`, `stray` or `rewrite`."]
+    RouteDeleted "route.deleted" INFO "deleting kernel route" {
+        prefix: IpNet, table: u64, metric: u64, gateways: Text, cause: Text,
+    }
+    #[doc = "Further kernel routes were deleted within the last `within_s` seconds."]
+    RouteDeletedMore "route.deleted_more" INFO "deleted more kernel routes" {
+        count: u64, within_s: u64,
+    }
+    #[doc = "A foreign kernel route has this daemon's protocol, but a table or metric that this daemon does not write: it is left alone."]
+    RouteForeign "route.foreign" WARN "foreign kernel route with this daemon's protocol is left alone" {
+        prefix: IpNet, table: u64, metric: u64, protocol: u64,
+    }
+    #[doc = "There are more such foreign routes; `cambric show fib` lists them."]
+    RouteForeignMore "route.foreign_more" WARN "more foreign kernel routes with this daemon's protocol are left alone" {
+    }
     #[doc = "Notifications of the kernel were lost; its routes are read again."]
     KernelOverrun "kernel.overrun" WARN "kernel notifications were lost; reading the routes again" {
     }
@@ -316,6 +331,33 @@ events! {
     #[doc = "Changed keys of the file require a restart of the daemon; until then the old values stay in effect."]
     ConfigRestartRequired "config.restart_required" WARN "changed keys require a restart" {
         keys: Text,
+    }
+    #[doc = "A workload endpoint is up: its interface, routes and rules are in the kernel. `problem` is what it lacks nevertheless, such as a profile."]
+    EndpointUp "endpoint.up" INFO "endpoint up" {
+        endpoint: Text, interface: Text, problem: Option<Text>,
+    }
+    #[doc = "A workload endpoint is down."]
+    EndpointDown "endpoint.down" INFO "endpoint down" {
+        endpoint: Text, interface: Text, reason: Text,
+    }
+    #[doc = "A workload endpoint is refused, by other resources of the datastore or by the kernel, or its interface does not appear."]
+    EndpointFailed "endpoint.failed" WARN "endpoint failed" {
+        endpoint: Text, interface: Text, reason: Text,
+    }
+    #[doc = "A workload endpoint of this host was deleted."]
+    EndpointRemoved "endpoint.removed" INFO "endpoint removed" {
+        endpoint: Text,
+    }
+    #[doc = "The kernel took a change of the packet filter. `transactions` counts them since the start."]
+    RulesApplied "rules.applied" INFO "packet filter changed" {
+        transactions: u64,
+    }
+    #[doc = "Another program changed the packet filter of this daemon; the change was undone."]
+    RulesRepaired "rules.repaired" WARN "foreign change of the packet filter undone" {
+    }
+    #[doc = "The kernel refused a change of the packet filter; it is tried again, and the last one stays in effect."]
+    RulesFailed "rules.failed" WARN "packet filter not changed; trying again" {
+        reason: Text,
     }
     #[doc = "Repeated events were counted instead of logged each: `more` within `within_s` seconds. `of` is their name, `last` the last one."]
     EventsRepeated "events.repeated" INFO "repeated events" {

@@ -251,7 +251,6 @@ impl RuleSync {
             }
             Work::Heal(Checked::Changed) => {
                 self.foreign_edits += 1;
-                warn!("somebody changed the packet filter; it is as it should be again");
             }
             Work::Heal(_) => {
                 info!("somebody wrote rules right after us; ours are written anew, to be sure");
@@ -278,20 +277,11 @@ impl RuleSync {
             Work::Replace(touched) => {
                 self.preparations = 0;
                 self.unwritten.merge(touched);
-                if let Some(reason) = self.written.note(now, Err(reason)) {
-                    warn!(reason, "packet filter not written; it is tried again");
-                }
+                self.written.note(now, Err(reason));
             }
             Work::Check => warn!(%reason, "packet filter could not be looked at"),
-            Work::Find | Work::Close => {
-                if let Some(reason) = self.written.note(now, Err(reason)) {
-                    warn!(reason, "no packet filter yet");
-                }
-            }
-            Work::Heal(_) => {
-                if let Some(reason) = self.written.note(now, Err(reason)) {
-                    warn!(reason, "packet filter not healed; it is tried again");
-                }
+            Work::Find | Work::Close | Work::Heal(_) => {
+                self.written.note(now, Err(reason));
             }
         }
     }

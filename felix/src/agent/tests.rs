@@ -1,3 +1,4 @@
+mod events;
 mod feedback;
 mod history;
 mod interfaces;

@@ -1,5 +1,5 @@
-//! What an operator should read in the log of a reconciler: deletions, and foreign routes that carry
-//! the owner's protocol.
+//! What a reconciler reports to operators: deletions, and foreign routes that carry the owner's
+//! protocol.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::owner::Owner;
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 
-/// An event for the log.
+/// An event for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A route is being deleted from the kernel.
@@ -58,45 +58,6 @@ impl DeleteCause {
             Self::Withdrawn => "withdrawn",
             Self::Stray => "stray",
             Self::Rewrite => "rewrite",
-        }
-    }
-}
-
-impl Notice {
-    /// Writes the notice into the log.
-    pub fn log(&self) {
-        match self {
-            Self::Deleting { key, route, cause } => {
-                let hops = route.as_ref().map_or(&[][..], |route| &route.next_hops);
-                let gateways: Vec<String> = hops
-                    .iter()
-                    .filter_map(|hop| Some(hop.gateway?.to_string()))
-                    .collect();
-                tracing::info!(
-                    prefix = %key.prefix,
-                    table = key.table,
-                    metric = key.metric,
-                    gateways = gateways.join(" "),
-                    cause = cause.as_str(),
-                    "deleting kernel route"
-                );
-            }
-            Self::DeletedMore { count } => {
-                let seconds = NOTICE_WINDOW.as_secs();
-                tracing::info!(count, seconds, "deleted more kernel routes");
-            }
-            Self::Foreign { key, owner } => tracing::warn!(
-                prefix = %key.prefix,
-                table = key.table,
-                metric = key.metric,
-                protocol = %owner,
-                "foreign kernel route with this daemon's protocol, but a table or metric that this \
-                 daemon does not write: it is left alone"
-            ),
-            Self::ForeignMore => tracing::warn!(
-                "more foreign kernel routes with this daemon's protocol: they are left alone; \
-                 `cambric show fib` lists them"
-            ),
         }
     }
 }
@@ -247,7 +208,7 @@ mod tests {
             for _ in 0..2 * NOTICES_PER_WINDOW {
                 notices.deleting(now, key, None, DeleteCause::Withdrawn);
             }
-            now = now + NOTICE_WINDOW;
+            now += NOTICE_WINDOW;
         }
         assert!(notices.waiting.len() <= NOTICES_MAX);
     }

@@ -125,7 +125,7 @@ fn a_route_that_is_refused_stays_an_error_while_it_is_tried_again() {
     assert!(!refused.1.as_ref().unwrap().contains("x)"), "{refused:?}");
     // At every instant from here to the next attempts.
     for _ in 0..200 {
-        world.now = world.now + Duration::from_millis(100);
+        world.now += Duration::from_millis(100);
         world.turn();
         assert_eq!(world.state(), refused, "on its way");
         world.settle();

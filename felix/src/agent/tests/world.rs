@@ -257,7 +257,7 @@ impl World {
             }
             if next <= self.now {
                 self.settle();
-                self.now = self.now + Duration::from_millis(1);
+                self.now += Duration::from_millis(1);
             }
         }
         self.settle();

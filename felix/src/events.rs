@@ -1,0 +1,227 @@
+//! What Felix reports as events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use calico_model::EndpointState;
+use calico_store::Status;
+use daemon_common::events::{self, Event, Text};
+use daemon_common::log::Repeats;
+use fib_sync::{Instant, Notice};
+
+use crate::agent::{Agent, EndpointView};
+use crate::calc::EndpointId;
+use crate::limits::EVENT_KEYS_MAX;
+
+/// Events on their way into the log and the history. Repeated ones are summarized by kind.
+#[derive(Debug)]
+pub(crate) struct Events {
+    repeats: Repeats<Key, Event>,
+    /// The state of each endpoint and its problem, as last reported.
+    endpoints: BTreeMap<EndpointId, (EndpointState, Option<String>)>,
+    /// Transactions of the packet filter that were reported.
+    transactions: u64,
+    /// Changes of the packet filter by other programs that were reported.
+    foreign_edits: u64,
+    /// Why the packet filter is not the wanted one, as last reported.
+    problem: Option<String>,
+}
+
+/// What counts as the same event again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Endpoint(EndpointId),
+    OtherEndpoints,
+    RulesApplied,
+    RulesRepaired,
+    RulesFailed,
+}
+
+impl Events {
+    pub(crate) const fn new() -> Self {
+        Self {
+            repeats: Repeats::new(EVENT_KEYS_MAX),
+            endpoints: BTreeMap::new(),
+            transactions: 0,
+            foreign_edits: 0,
+            problem: None,
+        }
+    }
+
+    /// Reports an endpoint whose state may have changed; `None` if it was deleted.
+    pub(crate) fn endpoint(
+        &mut self,
+        now: Instant,
+        id: &EndpointId,
+        view: Option<&EndpointView<'_>>,
+    ) {
+        if let Some(event) = self.endpoint_changed(id, view) {
+            self.emit(now, Key::Endpoint(id.clone()), event);
+        }
+    }
+
+    pub(crate) fn endpoint_changed(
+        &mut self,
+        id: &EndpointId,
+        view: Option<&EndpointView<'_>>,
+    ) -> Option<Event> {
+        let Some(view) = view else {
+            self.endpoints.remove(id)?;
+            return Some(Event::EndpointRemoved {
+                endpoint: Text::new(id),
+            });
+        };
+        let new = (view.state, view.problem());
+        if self.endpoints.get(id) == Some(&new) {
+            return None;
+        }
+        self.endpoints.insert(id.clone(), new.clone());
+        let (state, problem) = new;
+        let endpoint = Text::new(id);
+        let interface = Text::new(&view.placement.endpoint.interface);
+        Some(match state {
+            EndpointState::Up => Event::EndpointUp {
+                endpoint,
+                interface,
+                problem: problem.map(Text::new),
+            },
+            EndpointState::Down => Event::EndpointDown {
+                endpoint,
+                interface,
+                reason: Text::new(problem.unwrap_or_default()),
+            },
+            EndpointState::Error => Event::EndpointFailed {
+                endpoint,
+                interface,
+                reason: Text::new(problem.unwrap_or_default()),
+            },
+        })
+    }
+
+    /// Reports what happened to the packet filter. `transactions`: how many the kernel took.
+    pub(crate) fn rules(&mut self, now: Instant, agent: &Agent, transactions: u64) {
+        for (key, event) in self.rules_changed(agent, transactions) {
+            self.emit(now, key, event);
+        }
+    }
+
+    pub(crate) fn rules_changed(&mut self, agent: &Agent, transactions: u64) -> Vec<(Key, Event)> {
+        let mut changed = Vec::new();
+        let foreign_edits = agent.foreign_edits();
+        if std::mem::replace(&mut self.foreign_edits, foreign_edits) != foreign_edits {
+            changed.push((Key::RulesRepaired, Event::RulesRepaired {}));
+        }
+        if std::mem::replace(&mut self.transactions, transactions) != transactions {
+            changed.push((Key::RulesApplied, Event::RulesApplied { transactions }));
+        }
+        let problem = agent.rules_problem();
+        if problem != self.problem.as_deref() {
+            self.problem = problem.map(str::to_owned);
+            let reason = problem.map(Text::new);
+            let failed = reason.map(|reason| (Key::RulesFailed, Event::RulesFailed { reason }));
+            changed.extend(failed);
+        }
+        changed
+    }
+
+    /// When to call [`look`](Self::look) again.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let end = self.repeats.poll_timeout()?;
+        Some(Instant::ZERO + end)
+    }
+
+    /// Reports the summaries that are due.
+    pub(crate) fn look(&mut self, now: Instant) {
+        let due = self.repeats.due(since_start(now));
+        due.iter().for_each(events::emit_summary);
+    }
+
+    /// Reports all summaries: the daemon ends.
+    pub(crate) fn finish(&mut self, now: Instant) {
+        let all = self.repeats.finish(since_start(now));
+        all.iter().for_each(events::emit_summary);
+    }
+
+    fn emit(&mut self, now: Instant, key: Key, event: Event) {
+        let others = match &key {
+            Key::Endpoint(_) => Key::OtherEndpoints,
+            key => key.clone(),
+        };
+        let level = event.kind().level;
+        let admitted = self
+            .repeats
+            .admit(since_start(now), key, others, level, event);
+        if let Some(event) = admitted {
+            events::emit(event);
+        }
+    }
+}
+
+fn since_start(now: Instant) -> Duration {
+    now.saturating_duration_since(Instant::ZERO)
+}
+
+/// Reports how current the knowledge of the datastore is.
+pub(crate) fn datastore(status: Status, revision: Option<u64>) {
+    let changed = |status: &str, snapshot_age_s| Event::DatastoreStatus {
+        status: Text::new(status),
+        revision,
+        snapshot_age_s,
+    };
+    let unavailable = |status: &str, reason| Event::DatastoreUnavailable {
+        status: Text::new(status),
+        revision,
+        reason,
+    };
+    events::emit(match status {
+        Status::Snapshot { age_s } => changed("snapshot", Some(age_s)),
+        Status::InSync => changed("in-sync", None),
+        Status::Syncing => changed("syncing", None),
+        Status::Lost => unavailable("away", None),
+        Status::Unready(why) => unavailable("not-ready", Some(Text::new(why))),
+    });
+}
+
+/// Reports that a configuration is rejected, and logs the whole report.
+pub(crate) fn config_rejected(report: &str) {
+    events::emit(Event::ConfigRejected {
+        reason: Text::new(report.lines().next().unwrap_or_default()),
+    });
+    tracing::error!("{report}");
+}
+
+/// Reports changed keys that only a start reads.
+pub(crate) fn restart_required(keys: &str) {
+    events::emit(Event::ConfigRestartRequired {
+        keys: Text::new(keys),
+    });
+}
+
+/// Reports what happens to kernel routes.
+pub(crate) fn notice(notice: &Notice) {
+    events::emit(match notice {
+        Notice::Deleting { key, route, cause } => Event::RouteDeleted {
+            prefix: key.prefix,
+            table: key.table.into(),
+            metric: key.metric.into(),
+            gateways: Text::new(
+                route
+                    .as_ref()
+                    .map(fib_sync::Route::gateways)
+                    .unwrap_or_default(),
+            ),
+            cause: Text::new(cause.as_str()),
+        },
+        Notice::DeletedMore { count } => Event::RouteDeletedMore {
+            count: *count,
+            within_s: fib_sync::limits::NOTICE_WINDOW.as_secs(),
+        },
+        Notice::Foreign { key, owner } => Event::RouteForeign {
+            prefix: key.prefix,
+            table: key.table.into(),
+            metric: key.metric.into(),
+            protocol: owner.0.into(),
+        },
+        Notice::ForeignMore => Event::RouteForeignMore {},
+    });
+}
