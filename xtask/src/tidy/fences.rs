@@ -61,6 +61,7 @@ const FENCES: &[Fence] = &[
             "calico-store/src/",
             "calico-store/tests/",
             "etcd-lite/src/serve",
+            "etcd-lite/src/wire",
         ],
         why: "the messages of the etcd API stay inside calico-store and the server of etcd-lite",
     },
