@@ -82,7 +82,7 @@ impl AdjRibsIn {
     }
 
     /// Counts a path and what it refers to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hold(&mut self, shared: &mut Shared, path: &Path) {
         shared.acquire_path(path);
         let counters = &mut self.of_mut(path.peer()).counters;
@@ -92,7 +92,7 @@ impl AdjRibsIn {
     }
 
     /// The path is no longer held.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unhold(&mut self, shared: &mut Shared, path: &Path) {
         shared.release_path(path);
         let counters = &mut self.of_mut(path.peer()).counters;

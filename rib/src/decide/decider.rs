@@ -163,7 +163,7 @@ impl Decider {
 }
 
 /// The path at `index` has been compared: `winner` is the best now.
-#[inline]
+#[inline(always)]
 fn conclude<K>(slot: &mut Slot<K>, index: usize, winner: Option<usize>) -> Outcome {
     let before = slot.best();
     let paths = slot.paths_mut();
