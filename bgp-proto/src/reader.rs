@@ -44,6 +44,22 @@ impl<'a> Reader<'a> {
         Some(*head)
     }
 
+    /// Reads what takes several reads, such as a TLV; stays where it was if one of them fails.
+    pub(crate) fn whole<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let mut ahead = *self;
+        let found = read(&mut ahead)?;
+        *self = ahead;
+        Some(found)
+    }
+
+    /// Reads the same again and again, until a read fails.
+    pub(crate) fn each<T>(
+        mut self,
+        read: impl Fn(&mut Self) -> Option<T>,
+    ) -> impl Iterator<Item = T> {
+        core::iter::from_fn(move || self.whole(&read))
+    }
+
     /// One octet.
     pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array::<1>().map(|[octet]| octet)

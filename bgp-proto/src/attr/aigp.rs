@@ -52,8 +52,7 @@ impl Aigp {
 
     /// Returns the TLVs: types and values.
     pub fn tlvs(&self) -> impl Iterator<Item = (u8, &[u8])> {
-        let mut reader = Reader::new(&self.0, 0);
-        core::iter::from_fn(move || tlv(&mut reader))
+        Reader::new(&self.0, 0).each(tlv)
     }
 
     /// Returns the metric: that of the first TLV that has one.

@@ -76,8 +76,7 @@ impl PrefixSid {
 
     /// Returns the TLVs: types and values.
     pub fn tlvs(&self) -> impl Iterator<Item = (PrefixSidTlvType, &[u8])> {
-        let mut reader = Reader::new(&self.0, 0);
-        core::iter::from_fn(move || tlv(&mut reader))
+        Reader::new(&self.0, 0).each(tlv)
     }
 
     /// Returns the index of the prefix's label in the SRGB.

@@ -90,8 +90,7 @@ pub struct Tunnel<'a> {
 impl<'a> Tunnel<'a> {
     /// Returns the sub-TLVs: types and values.
     pub fn sub_tlvs(self) -> impl Iterator<Item = (TunnelSubTlvType, &'a [u8])> {
-        let mut reader = Reader::new(self.sub_tlvs, 0);
-        core::iter::from_fn(move || sub_tlv(&mut reader))
+        Reader::new(self.sub_tlvs, 0).each(sub_tlv)
     }
 }
 
@@ -100,10 +99,10 @@ impl TunnelEncapsulation {
     pub fn from_octets(octets: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(octets, 0);
         // RFC 9012 §13: an attribute without a tunnel is as good as malformed.
-        while let Some(tunnel) = tunnel(&mut reader) {
+        while let Some(tunnel) = reader.whole(tunnel) {
             // The last sub-TLV ends where the tunnel ends.
             let mut reader = Reader::new(tunnel.sub_tlvs, 0);
-            while sub_tlv(&mut reader).is_some() {}
+            while reader.whole(sub_tlv).is_some() {}
             if !reader.is_empty() {
                 return None;
             }
@@ -118,32 +117,25 @@ impl TunnelEncapsulation {
 
     /// Returns the tunnels.
     pub fn tunnels(&self) -> impl Iterator<Item = Tunnel<'_>> {
-        let mut reader = Reader::new(&self.0, 0);
-        core::iter::from_fn(move || tunnel(&mut reader))
+        Reader::new(&self.0, 0).each(tunnel)
     }
 }
 
-/// Reads a tunnel; a reader at what is none stays there.
 fn tunnel<'a>(reader: &mut Reader<'a>) -> Option<Tunnel<'a>> {
-    let mut ahead = *reader;
-    let kind = TunnelType(ahead.u16()?);
-    let length = ahead.u16()?;
-    let sub_tlvs = ahead.take(usize::from(length))?;
-    *reader = ahead;
+    let kind = TunnelType(reader.u16()?);
+    let length = reader.u16()?;
+    let sub_tlvs = reader.take(usize::from(length))?;
     Some(Tunnel { kind, sub_tlvs })
 }
 
-/// Reads a sub-TLV; a reader at what is none stays there.
 fn sub_tlv<'a>(reader: &mut Reader<'a>) -> Option<(TunnelSubTlvType, &'a [u8])> {
-    let mut ahead = *reader;
-    let kind = ahead.u8()?;
+    let kind = reader.u8()?;
     let length = if kind < LONG {
-        u16::from(ahead.u8()?)
+        u16::from(reader.u8()?)
     } else {
-        ahead.u16()?
+        reader.u16()?
     };
-    let value = ahead.take(usize::from(length))?;
-    *reader = ahead;
+    let value = reader.take(usize::from(length))?;
     Some((TunnelSubTlvType(kind), value))
 }
 
