@@ -8,8 +8,6 @@ use bgp_proto::{
 };
 use ipnet::Ipv4Net;
 
-use crate::message;
-
 /// Everything said on a session.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
@@ -45,7 +43,7 @@ impl Destination {
     pub fn v4(net: Ipv4Net) -> Self {
         Self {
             family: Family::IPV4_UNICAST,
-            nlri: message::nlri(net),
+            nlri: testkit::nlri(net),
         }
     }
 }

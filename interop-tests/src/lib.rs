@@ -20,7 +20,6 @@ mod ground;
 pub mod heard;
 mod kind;
 mod limits;
-pub mod message;
 mod openbgpd;
 mod programs;
 pub mod sender;

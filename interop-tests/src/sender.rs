@@ -4,42 +4,21 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
-    sync::Arc,
     time::Duration,
 };
 
-use bgp_proto::{
-    Asn, Capability, Family, Frame, MessageKind, Open, RouterId, UpdateWriter, next_frame,
-};
-use bytes::BytesMut;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::tcp::{OwnedReadHalf, OwnedWriteHalf},
-    sync::Mutex,
-    task::JoinHandle,
-    time::{Instant, timeout, timeout_at},
-};
+use bgp_proto::{Asn, Capability, Family, Open, RouterId};
+use testkit::{Message, TcpPeer};
+use tokio::time::{Instant, timeout};
 
 use crate::{PATIENCE, Site, heard::Heard};
 
 /// An established session.
 #[derive(Debug)]
 pub struct Sender {
-    reader: OwnedReadHalf,
-    writer: Arc<Mutex<OwnedWriteHalf>>,
-    received: BytesMut,
+    peer: TcpPeer,
     /// What the other side has said so far.
     pub heard: Heard,
-    /// Says that it is there, if its hold time wants that.
-    alive: Option<JoinHandle<()>>,
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        if let Some(alive) = &self.alive {
-            alive.abort();
-        }
-    }
 }
 
 /// Whom a [`Sender`] says it is.
@@ -66,19 +45,16 @@ impl Opening<'_> {
         }
     }
 
-    fn encode(&self) -> BytesMut {
+    fn open(&self) -> Open {
         let families = self.families.iter().copied();
         let mut capabilities: Vec<_> = families.map(Capability::MultiProtocol).collect();
         capabilities.push(Capability::FourOctetAsn(Asn(self.asn)));
-        let mut octets = BytesMut::new();
-        let open = Open {
+        Open {
             asn: Asn(self.asn),
             hold_time: self.hold_time,
             id: RouterId(self.id),
             capabilities,
-        };
-        open.encode(&mut octets);
-        octets
+        }
     }
 }
 
@@ -122,26 +98,13 @@ impl Sender {
         to: impl Into<IpAddr>,
         opening: &Opening<'_>,
     ) -> io::Result<Self> {
-        let mut sender = Self::dial(site, to.into(), opening).await?;
-        for wanted in [MessageKind::Open, MessageKind::Keepalive] {
-            let frame = sender.next(Instant::now() + PATIENCE).await?;
-            let frame = frame.ok_or(io::ErrorKind::TimedOut)?;
-            if frame.kind != wanted {
-                let said = format!("{:?} instead of {wanted:?}", frame.kind);
-                sender.heard.take(&frame);
-                let text = sender
-                    .heard
-                    .notification
-                    .take()
-                    .map_or(said, |n| n.to_string());
-                return Err(io::Error::other(text));
-            }
-            sender.writer.lock().await.write_all(&keepalive()).await?;
-        }
+        let mut peer = connect(site, to.into()).await?;
+        peer.establish(&opening.open()).await?;
         if opening.hold_time > 0 {
-            sender.alive = Some(tokio::spawn(stay_alive(sender.writer.clone())));
+            peer.keep_alive(ALIVE);
         }
-        Ok(sender)
+        let heard = Heard::default();
+        Ok(Self { peer, heard })
     }
 
     /// Connects and says who it is, and no more.
@@ -149,46 +112,23 @@ impl Sender {
     /// # Errors
     /// If there is no connection.
     pub async fn dial(site: &Site, to: IpAddr, opening: &Opening<'_>) -> io::Result<Self> {
-        let mut stream = connect(site, to).await?;
-        stream.write_all(&opening.encode()).await?;
-        let (reader, writer) = stream.into_split();
-        Ok(Self {
-            reader,
-            writer: Arc::new(Mutex::new(writer)),
-            received: BytesMut::new(),
-            heard: Heard::default(),
-            alive: None,
-        })
+        let mut peer = connect(site, to).await?;
+        peer.send(opening.open()).await?;
+        let heard = Heard::default();
+        Ok(Self { peer, heard })
     }
 
-    /// Writes whole messages, and keeps what the other side says meanwhile: it would stop
-    /// reading if nobody listened.
+    /// Sends a message, and keeps what the other side says meanwhile: it would stop reading if
+    /// nobody listened.
     ///
     /// # Errors
     /// If the connection is gone.
-    pub async fn send(&mut self, messages: &[u8]) -> io::Result<()> {
-        let Self {
-            reader,
-            writer,
-            received,
-            heard,
-            ..
-        } = self;
-        let write = async { writer.lock().await.write_all(messages).await };
-        let mut write = std::pin::pin!(write);
-        loop {
-            tokio::select! {
-                written = &mut write => return written,
-                read = reader.read_buf(received) => {
-                    if read? == 0 {
-                        return Err(io::ErrorKind::ConnectionReset.into());
-                    }
-                    while let Some(frame) = framed(received)? {
-                        heard.take(&frame);
-                    }
-                }
-            }
+    pub async fn send(&mut self, message: impl Message) -> io::Result<()> {
+        let sent = self.peer.send(message).await;
+        while let Some(frame) = self.peer.try_frame()? {
+            self.heard.take(&frame);
         }
+        sent
     }
 
     /// Waits until what it has heard is as `is` says.
@@ -198,54 +138,18 @@ impl Sender {
     pub async fn hears(&mut self, what: &str, is: impl Fn(&Heard) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is(&self.heard) {
-            match self.next(deadline).await {
+            match self.peer.frame(deadline).await {
                 Ok(Some(frame)) => self.heard.take(&frame),
-                Ok(None) => panic!("not heard: {what}; but: {:#?}", self.heard),
-                Err(_) if !self.heard.ended => self.heard.ended = true,
+                Ok(None) if !self.heard.ended => self.heard.ended = true,
+                Ok(None) => panic!("not heard: {what}; it has ended; but: {:#?}", self.heard),
                 Err(error) => panic!("not heard: {what}: {error}; but: {:#?}", self.heard),
             }
         }
     }
-
-    /// The next message; none until the deadline.
-    async fn next(&mut self, deadline: Instant) -> io::Result<Option<Frame>> {
-        loop {
-            if let Some(frame) = framed(&mut self.received)? {
-                return Ok(Some(frame));
-            }
-            let read = timeout_at(deadline, self.reader.read_buf(&mut self.received)).await;
-            match read {
-                Ok(Ok(0)) => return Err(io::ErrorKind::ConnectionReset.into()),
-                Ok(octets) => drop(octets?),
-                Err(_) => return Ok(None),
-            }
-        }
-    }
-}
-
-fn keepalive() -> BytesMut {
-    let mut keepalive = BytesMut::new();
-    UpdateWriter::keepalive(&mut keepalive);
-    keepalive
-}
-
-/// Writes KEEPALIVEs, none of them into another message, until the connection is gone.
-async fn stay_alive(writer: Arc<Mutex<OwnedWriteHalf>>) {
-    let keepalive = keepalive();
-    loop {
-        tokio::time::sleep(ALIVE).await;
-        if writer.lock().await.write_all(&keepalive).await.is_err() {
-            return;
-        }
-    }
-}
-
-fn framed(received: &mut BytesMut) -> io::Result<Option<Frame>> {
-    next_frame(received, 4096).map_err(|notification| io::Error::other(notification.to_string()))
 }
 
 /// Dials until somebody listens.
-async fn connect(site: &Site, to: IpAddr) -> io::Result<tokio::net::TcpStream> {
+async fn connect(site: &Site, to: IpAddr) -> io::Result<TcpPeer> {
     let dial = || TcpStream::connect_timeout(&SocketAddr::new(to, 179), Duration::from_secs(1));
     let connected = netns_lab::until(PATIENCE, "a listening speaker", async || {
         let stream = site.host.run(dial)?;
@@ -254,6 +158,5 @@ async fn connect(site: &Site, to: IpAddr) -> io::Result<tokio::net::TcpStream> {
     let (stream, _) = connected
         .await
         .map_err(|error| io::Error::other(error.to_string()))?;
-    stream.set_nonblocking(true)?;
-    tokio::net::TcpStream::from_std(stream)
+    TcpPeer::from_std(stream)
 }

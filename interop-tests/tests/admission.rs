@@ -5,11 +5,11 @@ use std::net::Ipv4Addr;
 
 use interop_tests::{
     Ground, Kind, PATIENCE, Range, Route, Setup, Site, Speaker, Table, in_ground,
-    message::Update,
     sender::{Opening, Sender},
     told,
 };
 use ipnet::{IpNet, Ipv4Net};
+use testkit::Update;
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -57,7 +57,10 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
     let leaves = by_hand(&ground, 3).await.expect("a session");
     let refused = by_hand(&ground, 4).await.expect_err("there is no room");
     let told = refused.to_string();
-    assert_eq!(told, format!("Cease/Out of Resources: {FULL}"));
+    assert_eq!(
+        told,
+        format!("NOTIFICATION 6/8 (Cease/Out of Resources: {FULL})")
+    );
 
     let client = Setup::fabric().neighbor(Site::v4(1), ASN).carrying(IPV4);
     let guest = ground.speaker(kind, 5, &client).await;
@@ -79,7 +82,7 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
         again.expect("it is told to try again");
     }
     let net = Ipv4Net::new(Ipv4Addr::new(10, 65, 2, 0), 24).expect("a prefix");
-    let update = Update::via(Site::v4(2)).announcing(net).encode();
+    let update = Update::via(Site::v4(2)).announcing(net);
     stays.send(&update).await.expect("sent");
     let route = Route::via(Site::v4(2)).local_pref(100);
     let route = route.reflected(Site::v4(2), CLUSTER);

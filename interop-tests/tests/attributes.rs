@@ -11,9 +11,9 @@ use interop_tests::{
     Ground, Kind, Setup, Site,
     heard::Attributes,
     in_ground,
-    message::{OPTIONAL, OPTIONAL_TRANSITIVE, Update},
     sender::{Opening, Sender},
 };
+use testkit::{OPTIONAL, OPTIONAL_TRANSITIVE, Update};
 
 const ASN: u32 = 64512;
 const OTHER_ASN: u32 = 65002;
@@ -149,13 +149,17 @@ fn scripted_attributes_pass_and_are_understood() {
         let behind = ground.speaker(Kind::Gobgp, 2, &behind).await;
         let mut from = scripted(&ground, 3, 1).await;
         let mut to = scripted(&ground, 4, 1).await;
-        let mut update = Update::via(Site::v4(3)).announcing("10.74.0.0/24".parse().expect("net"));
+        let mut update = Update::via(Site::v4(3)).announcing(
+            "10.74.0.0/24"
+                .parse::<bgp_proto::Ipv4Prefix>()
+                .expect("net"),
+        );
         let aigp = [1, 0, 11, 0, 0, 0, 0, 0, 0, 0, 10];
         for (code, value, _) in SCRIPTED {
             update = update.with(OPTIONAL_TRANSITIVE, *code, value);
         }
         update = update.with(OPTIONAL, Code::Aigp, &aigp);
-        from.send(&update.encode()).await.expect("sent");
+        from.send(update).await.expect("sent");
         to.hears(name, |heard| !heard.routes.is_empty()).await;
         let found = with(&to, Code::Aigp).expect("a route with AIGP");
         assert_eq!(found[&Code::Aigp.0], (OPTIONAL, aigp.to_vec()));

@@ -12,12 +12,12 @@ use std::{
 use bgp_proto::MessageKind;
 use interop_tests::{
     Ground, Kind, Setup, Site, Speaker,
-    message::Update,
     sender::{Opening, Sender},
 };
 use ipnet::Ipv4Net;
 use mrt::Entry;
 use netns_lab::Program;
+use testkit::{Octets, Update};
 
 /// The AS in which the table was recorded.
 const ASN: u32 = 3856;
@@ -85,9 +85,9 @@ async fn through(ground: Ground, messages: &[u8]) {
     for speaker in [&reflector, &direct] {
         let to = Site::v4(speaker.site.number);
         let mut sender = Sender::insist(&source, to, &Opening::of(&source, ASN)).await;
-        let sent = sender.send(messages).await;
+        let sent = sender.send(Octets(messages)).await;
         sent.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
-        let mark = Update::via(Site::v4(4)).announcing(MARK).encode();
+        let mark = Update::via(Site::v4(4)).announcing(MARK);
         sender.send(&mark).await.expect("sent");
         // The session stays: its end would take the routes with it.
         std::mem::forget(sender);

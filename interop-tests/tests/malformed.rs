@@ -9,10 +9,10 @@ use interop_tests::{
     Ground, Kind, Route, Setup, Site, Speaker, Table,
     heard::{Attributes, Destination},
     in_ground,
-    message::{OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN},
     sender::{Opening, Sender},
 };
 use ipnet::Ipv4Net;
+use testkit::{Message, OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN};
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -320,7 +320,7 @@ fn another_as_has_no_say_within_ours() {
             let path = [2, 1, 0, 0, 0xfc, 1];
             let update = Update::via(Site::v4(2)).without(Code::LocalPref);
             let update = update.replacing(WELL_KNOWN, Code::AsPath, &path);
-            let message = alter(update.announcing(prefix(row))).encode();
+            let message = alter(update.announcing(prefix(row)));
             from.send(&message).await.expect("sent");
             let mut wanted =
                 canonical(false, &[(Code::AsPath, WELL_KNOWN, &[2, 1, 0, 0, 0xfc, 1])]);
@@ -331,7 +331,7 @@ fn another_as_has_no_say_within_ours() {
                 heard.routes.get(&destination) == Some(&wanted)
             })
             .await;
-            kept(&reflector, name, &message, outcome).await;
+            kept(&reflector, name, &message.octets(), outcome).await;
         }
         assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);
     });
@@ -348,9 +348,9 @@ fn good(row: usize) -> Update {
 }
 
 /// The same with a MED, by which it is told apart from the good one.
-fn odd(row: usize, alter: fn(Update) -> Update) -> Vec<u8> {
+fn odd(row: usize, alter: fn(Update) -> Update) -> Update {
     let update = Update::via(Site::v4(2)).with(OPTIONAL, Code::Med, &[0, 0, 0, 7]);
-    alter(update.announcing(prefix(row))).encode()
+    alter(update.announcing(prefix(row)))
 }
 
 /// Opens the session of a host.
@@ -438,10 +438,10 @@ async fn fatal_ones(ground: &Ground, to: &mut Sender, reflector: &Speaker) {
     for ((row, (name, alter, outcome)), number) in FATAL.iter().enumerate().zip(FATAL_HOST..) {
         let source = ground.site(number).await.expect("a host");
         let mut from = session(&source).await;
-        from.send(&good(row).encode()).await.expect("sent");
+        from.send(good(row)).await.expect("sent");
         to.hears("a good route", |heard| heard.has(prefix(row)))
             .await;
-        from.send(&odd(row, *alter)).await.expect("sent");
+        from.send(odd(row, *alter)).await.expect("sent");
         let Reset(code, subcode) = outcome else {
             panic!("{name} is in the wrong table");
         };
@@ -451,7 +451,7 @@ async fn fatal_ones(ground: &Ground, to: &mut Sender, reflector: &Speaker) {
         })
         .await;
         to.hears(name, |heard| heard.routes.is_empty()).await;
-        kept(reflector, name, &odd(row, *alter), outcome).await;
+        kept(reflector, name, &odd(row, *alter).octets(), outcome).await;
     }
 }
 
@@ -481,7 +481,7 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
     for (row, (name, alter, outcome)) in BORNE.iter().enumerate() {
         let destination = Destination::v4(prefix(row));
         let told = |to: &Sender| to.heard.routes.get(&destination).cloned();
-        from.send(&good(row).encode()).await.expect("sent");
+        from.send(good(row)).await.expect("sent");
         to.hears("a good route", |heard| heard.has(prefix(row)))
             .await;
         assert_eq!(
@@ -489,7 +489,7 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
             Some(canonical(false, &[])),
             "{name}: the good route"
         );
-        from.send(&odd(row, *alter)).await.expect("sent");
+        from.send(odd(row, *alter)).await.expect("sent");
         match outcome {
             Told(_) | Discarded => {
                 let besides = match outcome {
@@ -506,12 +506,12 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
             Unused | Withdrawn => to.hears(name, |heard| !heard.has(prefix(row))).await,
             Reset(..) => panic!("{name} is in the wrong table"),
         }
-        kept(reflector, name, &odd(row, *alter), outcome).await;
+        kept(reflector, name, &odd(row, *alter).octets(), outcome).await;
     }
     // RFC 4271 §4.3: bits beyond the length say nothing.
     let stray = [20, 10, 99, 0x0f];
     let update = Update::via(Site::v4(2)).announcing_octets(&stray);
-    from.send(&update.encode()).await.expect("sent");
+    from.send(update).await.expect("sent");
     let net = Ipv4Net::new(Ipv4Addr::new(10, 99, 0, 0), 20).expect("a prefix");
     to.hears("a prefix without stray bits", |heard| heard.has(net))
         .await;

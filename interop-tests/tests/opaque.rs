@@ -18,9 +18,9 @@ use interop_tests::{
     Ground, Kind, PATIENCE, Setup, Site, Speaker,
     heard::{Attributes, Heard},
     in_ground,
-    message::{OPTIONAL, Update},
     sender::{Opening, Sender},
 };
+use testkit::{OPTIONAL, Update};
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -396,19 +396,17 @@ const BY_KEY: &[Row] = &[
     ),
 ];
 
-fn reach(family: Family, hop: &[u8], nlri: &[u8]) -> Vec<u8> {
+fn reach(family: Family, hop: &[u8], nlri: &[u8]) -> Update {
     let hop_len = u8::try_from(hop.len()).expect("a next hop that fits");
     let head = [&family.afi.to_be_bytes()[..], &[family.safi, hop_len]].concat();
     let value = [&head[..], hop, &[0], nlri].concat();
     let update = Update::via(Site::v4(2)).without(Code::NextHop);
-    update.with(OPTIONAL, Code::MpReach, &value).encode()
+    update.with(OPTIONAL, Code::MpReach, &value)
 }
 
-fn unreach(family: Family, nlri: &[u8]) -> Vec<u8> {
+fn unreach(family: Family, nlri: &[u8]) -> Update {
     let value = [&family.afi.to_be_bytes()[..], &[family.safi], nlri].concat();
-    Update::default()
-        .with(OPTIONAL, Code::MpUnreach, &value)
-        .encode()
+    Update::default().with(OPTIONAL, Code::MpUnreach, &value)
 }
 
 #[test]
@@ -433,7 +431,7 @@ fn withdrawals_find_their_route() {
         let mut from = by_hand(&ground, 2, 1, &families).await;
         let mut to = by_hand(&ground, 3, 1, &families).await;
         for (name, family, hop, announced, withdrawn) in BY_KEY {
-            from.send(&reach(*family, hop, announced))
+            from.send(reach(*family, hop, announced))
                 .await
                 .expect("sent");
             to.hears(name, |heard| {
@@ -447,7 +445,7 @@ fn withdrawals_find_their_route() {
                 destination.nlri == *announced && told.unwrap_or_default() == *hop
             })
             .await;
-            from.send(&unreach(*family, withdrawn)).await.expect("sent");
+            from.send(unreach(*family, withdrawn)).await.expect("sent");
             to.hears(name, |heard| heard.routes.is_empty()).await;
         }
         assert!(to.heard.oddities.is_empty(), "{:?}", to.heard.oddities);

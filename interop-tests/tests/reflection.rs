@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use bgp_proto::AttrCode;
 use interop_tests::{
     Ground, Kind, Route, Setup, Site, Speaker, Table, in_ground,
-    message::{OPTIONAL, Update, WELL_KNOWN},
     sender::{Opening, Sender},
     shown_external, told,
 };
 use ipnet::{IpNet, Ipv4Net};
+use testkit::{OPTIONAL, Update, WELL_KNOWN};
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
@@ -199,17 +199,17 @@ fn nothing_returns_to_its_originator() {
             let update = Update::via(Site::v4(number));
             let update =
                 update.replacing(WELL_KNOWN, AttrCode::LocalPref, &local_pref.to_be_bytes());
-            update.announcing(NET).encode()
+            update.announcing(NET)
         };
         // Its route is the only one, then the better, then the worse, then it is gone.
-        one.send(&preferred(2, 100)).await.expect("sent");
+        one.send(preferred(2, 100)).await.expect("sent");
         two.hears("the route of one", |heard| heard.has(NET)).await;
         assert_eq!(
             two.heard.reflection_of(NET),
             (Some(Site::v4(2)), vec![CLUSTER])
         );
-        two.send(&preferred(3, 50)).await.expect("sent");
-        two.send(&preferred(3, 200)).await.expect("sent");
+        two.send(preferred(3, 50)).await.expect("sent");
+        two.send(preferred(3, 200)).await.expect("sent");
         one.hears("the better route of two", |heard| heard.has(NET))
             .await;
         assert_eq!(
@@ -218,7 +218,7 @@ fn nothing_returns_to_its_originator() {
         );
         two.hears("that its own is the best", |heard| !heard.has(NET))
             .await;
-        let gone = Update::default().withdrawing(NET).encode();
+        let gone = Update::default().withdrawing(NET);
         two.send(&gone).await.expect("sent");
         one.hears("that the better one is gone", |heard| !heard.has(NET))
             .await;
@@ -227,7 +227,7 @@ fn nothing_returns_to_its_originator() {
         one.send(&gone).await.expect("sent");
         two.hears("that all is gone", |heard| !heard.has(NET)).await;
         // What comes last says that nothing else is on its way.
-        let mark = Update::via(Site::v4(3)).announcing(MARK).encode();
+        let mark = Update::via(Site::v4(3)).announcing(MARK);
         two.send(&mark).await.expect("sent");
         one.hears("the mark", |heard| heard.has(MARK)).await;
         assert_eq!(one.heard.announced.len(), 2, "{:?}", one.heard.announced);
@@ -289,7 +289,7 @@ fn loops_end_at_import() {
         let (_, mut from) = by_hand(&ground, 2).await;
         let (_, mut to) = by_hand(&ground, 3).await;
         for (name, attributes, expected) in rows {
-            let good = Update::via(Site::v4(2)).announcing(NET).encode();
+            let good = Update::via(Site::v4(2)).announcing(NET);
             from.send(&good).await.expect("sent");
             to.hears("the route as it should be", |heard| {
                 heard.has(NET) && heard.reflection_of(NET).1.len() == 1
@@ -300,9 +300,7 @@ fn loops_end_at_import() {
                 .fold(Update::via(Site::v4(2)), |update, row| {
                     update.with(OPTIONAL, row.0, &row.1)
                 });
-            from.send(&update.announcing(NET).encode())
-                .await
-                .expect("sent");
+            from.send(update.announcing(NET)).await.expect("sent");
             match expected {
                 Ok((originator, list)) => {
                     let list = [vec![CLUSTER], list].concat();

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bgp_proto::{
-    AddPathMode, Capability, Family, FamilySet, Frame, HEADER_OCTETS, MESSAGE_OCTETS_MAX_EXTENDED,
-    MessageKind, Net, NlriIter, Notification, Open, RouteRefresh, SessionParams, UpdateView,
-    next_frame,
+    AddPathMode, Capability, Family, FamilySet, Frame, HEADER_OCTETS, MESSAGE_OCTETS_MAX,
+    MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, Net, NlriIter, Notification, Open, RouteRefresh,
+    SessionParams, UpdateView, next_frame,
 };
 use bytes::BytesMut;
 
@@ -77,6 +77,8 @@ pub(crate) struct Inbox {
     octets: BytesMut,
     /// How UPDATEs are read.
     params: SessionParams,
+    /// The longest message that the speaker may send (RFC 8654 §4).
+    octets_max: usize,
     /// The families for which the peer has offered to receive several paths (RFC 7911 §4).
     offered: FamilySet,
     /// Parts of messages that were taken off `octets`, with the messages.
@@ -91,6 +93,7 @@ impl Default for Inbox {
         Self {
             octets: BytesMut::new(),
             params: params(),
+            octets_max: MESSAGE_OCTETS_MAX,
             offered: FamilySet::EMPTY,
             parts: VecDeque::new(),
             closed: false,
@@ -100,12 +103,16 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// Takes note of what the peer sends: its OPEN decides whether it is sent path identifiers.
+    /// Takes note of what the peer sends: its OPEN decides whether it may be sent path identifiers
+    /// and long messages.
     pub(crate) fn sent(&mut self, octets: &[u8]) {
         if octets.get(HEADER_OCTETS - 1) == Some(&MessageKind::Open.0)
             && let Ok(open) = Open::parse(octets.get(HEADER_OCTETS..).unwrap_or_default())
         {
             self.offered = add_path(&open, AddPathMode::Receive);
+            if open.capabilities.contains(&Capability::ExtendedMessage) {
+                self.octets_max = MESSAGE_OCTETS_MAX_EXTENDED;
+            }
         }
     }
 
@@ -138,13 +145,13 @@ impl Inbox {
             self.parts.clear(); // They are of the same message.
             return Ok(Some(frame));
         }
-        next_frame(&mut self.octets, MESSAGE_OCTETS_MAX_EXTENDED)
+        next_frame(&mut self.octets, self.octets_max)
     }
 
     /// Takes the next part of a message, or the end of the stream behind the last one.
     pub(crate) fn next(&mut self) -> Option<(Received, String)> {
         while self.parts.is_empty() {
-            match next_frame(&mut self.octets, MESSAGE_OCTETS_MAX_EXTENDED) {
+            match next_frame(&mut self.octets, self.octets_max) {
                 Ok(Some(frame)) => {
                     let parts = parts(&frame, &self.params);
                     if let Some((Received::Open(open), _)) = parts.first() {

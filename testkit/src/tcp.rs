@@ -100,7 +100,11 @@ impl TcpPeer {
             tokio::select! {
                 biased;
                 written = &mut write => return written,
-                () = self.read_some(), if !self.inbox.is_closed() => {}
+                () = self.read_some() => {
+                    if self.inbox.is_closed() {
+                        return Err(ErrorKind::ConnectionReset.into());
+                    }
+                }
             }
         }
     }

@@ -207,6 +207,7 @@ pub const TABLE: &[Row] = &[
             "etcd-lite",
             "calico-model",
             "bgp-config",
+            "testkit",
         ],
     ),
     row(
@@ -215,6 +216,7 @@ pub const TABLE: &[Row] = &[
         &[
             "netns-lab",
             "bgp-io",
+            "testkit",
             "fib-sync",
             "calico-store",
             "etcd-lite",
