@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bgp_io::bgp_proto::{HEADER_OCTETS, MessageKind, Open};
 use bytes::Bytes;
 use netns_lab::Host;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use testkit::{Keepalive, Message};
 
 use crate::chance::Chance;
 use crate::intake::Intake;
@@ -19,7 +21,7 @@ use crate::limits::{
 };
 use crate::routes::Routes;
 use crate::session::{Session, State, dial};
-use crate::wire::{self, Offer};
+use crate::wire::{AddPath, Offer};
 
 /// All sessions, and what is known about what they hold.
 #[derive(Debug)]
@@ -236,7 +238,7 @@ impl Generator {
             let session = &mut self.sessions[at];
             if session.state == State::Established && now >= session.keepalive_at {
                 session.keepalive_at = now + session.keepalive_every;
-                self.send(at, wire::keepalive().into())?;
+                self.send(at, Keepalive.octets().freeze())?;
             }
         }
         Ok(())
@@ -295,7 +297,7 @@ impl Generator {
                 return self.end(at, "refused");
             }
             session.state = State::Opening;
-            session.out.push(wire::open(&session.offer).into());
+            session.out.push(session.offer.open().octets().freeze());
         }
         self.flush(at)
     }
@@ -362,20 +364,24 @@ impl Generator {
     /// Takes the messages that came over a session.
     fn take(&mut self, at: usize, mut octets: &[u8]) -> Result<()> {
         let mut said = false;
-        while let Some(length) = wire::frame(octets)?.filter(|&length| length <= octets.len()) {
+        while let Some(length) =
+            testkit::message_octets(octets)?.filter(|&length| length <= octets.len())
+        {
             let (message, rest) = octets.split_at(length);
             octets = rest;
             said = true;
-            let body = &message[wire::HEADER..];
-            match message[18] {
-                wire::UPDATE => {
+            let body = &message[HEADER_OCTETS..];
+            match MessageKind(message[18]) {
+                MessageKind::Update => {
                     self.intake.update(at, body)?;
                     self.heard_at = Instant::now();
                 }
-                wire::NOTIFICATION => return self.end(at, &format!("NOTIFICATION {body:02x?}")),
-                wire::OPEN => self.opened(at, body)?,
-                wire::KEEPALIVE => self.kept_alive(at)?,
-                other => bail!("a message of type {other}"),
+                MessageKind::Notification => {
+                    return self.end(at, &format!("NOTIFICATION {body:02x?}"));
+                }
+                MessageKind::Open => self.opened(at, body)?,
+                MessageKind::Keepalive => self.kept_alive(at)?,
+                other => bail!("a message of type {}", other.0),
             }
         }
         let session = &mut self.sessions[at];
@@ -387,14 +393,15 @@ impl Generator {
     }
 
     fn opened(&mut self, at: usize, open: &[u8]) -> Result<()> {
-        let add_path = wire::add_path_of(open)?;
+        let open = Open::parse(open).map_err(|fault| anyhow!("an OPEN with {fault}"))?;
+        let add_path = AddPath::of(&open);
         let offered = self.sessions[at].offer.add_path;
         ensure!(
             !offered || add_path.receives,
             "the daemon takes no path identifiers"
         );
         self.intake.path_ids[at] = offered && add_path.sends;
-        self.send(at, wire::keepalive().into())
+        self.send(at, Keepalive.octets().freeze())
     }
 
     fn kept_alive(&mut self, at: usize) -> Result<()> {

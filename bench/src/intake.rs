@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
+use bgp_io::bgp_proto::HEADER_OCTETS;
 
 use crate::ledger::Ledger;
 use crate::routes::{NONE, Routes, Tag, WRONG};
@@ -74,7 +75,7 @@ impl Intake {
     /// A session was sent an UPDATE.
     pub fn update(&mut self, session: usize, body: &[u8]) -> Result<()> {
         self.counts.updates += 1;
-        self.counts.octets += (body.len() + crate::wire::HEADER) as u64;
+        self.counts.octets += (body.len() + HEADER_OCTETS) as u64;
         if !self.receivers[session] {
             return Ok(());
         }

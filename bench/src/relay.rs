@@ -6,13 +6,15 @@ use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result};
+use bgp_io::bgp_proto::MessageKind;
 use bytes::Bytes;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Socket, Type};
+use testkit::{Keepalive, Message};
 
 use crate::limits::{EVENTS_MAX, HOLD_TIME_S, READ_OCTETS_MAX};
 use crate::outbox::Outbox;
-use crate::wire::{self, Offer};
+use crate::wire::Offer;
 
 struct Client {
     stream: TcpStream,
@@ -84,8 +86,8 @@ impl Relay {
         self.epoll
             .add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, at as u64))?;
         let mut out = Outbox::default();
-        out.push(wire::open(&self.offer).into());
-        out.push(wire::keepalive().into());
+        out.push(self.offer.open().octets().freeze());
+        out.push(Keepalive.octets().freeze());
         self.clients.push(Some(Client {
             stream,
             rest: vec![],
@@ -139,15 +141,17 @@ impl Relay {
         };
         let mut octets = std::mem::take(&mut client.rest);
         let (mut updates, mut whole) = (vec![], 0);
-        while let Some(length) = wire::frame(&octets[whole..])? {
+        while let Some(length) = testkit::message_octets(&octets[whole..])? {
             let Some(message) = octets.get(whole..whole + length) else {
                 break;
             };
             whole += length;
-            match message[18] {
-                wire::UPDATE => updates.extend_from_slice(message),
-                wire::KEEPALIVE if client.established => client.out.push(wire::keepalive().into()),
-                wire::KEEPALIVE => client.established = true,
+            match MessageKind(message[18]) {
+                MessageKind::Update => updates.extend_from_slice(message),
+                MessageKind::Keepalive if client.established => {
+                    client.out.push(Keepalive.octets().freeze())
+                }
+                MessageKind::Keepalive => client.established = true,
                 _ => {}
             }
         }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use bgp_io::bgp_proto::HEADER_OCTETS;
 
 use crate::intake::Intake;
 use crate::ledger::{Ledger, NOBODY};
 use crate::meter::generator;
 use crate::routes::{Passing, Routes};
-use crate::wire;
 use crate::work::fanout::Fleet;
 use crate::work::internet;
 
@@ -57,8 +57,8 @@ fn print(name: &str, routes: Routes, senders: usize) -> Result<()> {
     let began = generator()?;
     for _ in 0..TIMES {
         for mut octets in octets.iter().map(Vec::as_slice) {
-            while let Some(length) = wire::frame(octets)? {
-                intake.update(monitor, &octets[wire::HEADER..length])?;
+            while let Some(length) = testkit::message_octets(octets)? {
+                intake.update(monitor, &octets[HEADER_OCTETS..length])?;
                 octets = &octets[length..];
             }
         }

@@ -1,29 +1,22 @@
-//! The octets of BGP, as the load generator writes and reads them.
+//! UPDATEs, as the load generator writes and reads them.
 //!
 //! Apart from `bgp-proto` on purpose: a judge that shares its codec with the judged sees none of
-//! its mistakes. It knows only what the workloads send, and refuses everything else.
+//! its mistakes, and one that decodes only what the workloads send takes less time than the daemons.
+//! It refuses everything else. Headers, OPENs and the other messages are those of `testkit`.
 
 use std::net::Ipv4Addr;
 
-use anyhow::{Result, ensure};
+use bgp_io::bgp_proto::{
+    AddPathMode, Asn, Capability, Family, HEADER_OCTETS, MESSAGE_OCTETS_MAX, MessageKind, Open,
+    RouterId,
+};
+use testkit::{Message, Raw};
 
 mod read;
 
 pub use read::{Received, Update, prefixes_v4, prefixes_v6};
 
-/// Octets of a message's header.
-pub const HEADER: usize = 19;
-/// The largest message (RFC 4271 §4.1).
-pub const MESSAGE_MAX: usize = 4096;
-
-/// OPEN.
-pub const OPEN: u8 = 1;
-/// UPDATE.
-pub const UPDATE: u8 = 2;
-/// NOTIFICATION.
-pub const NOTIFICATION: u8 = 3;
-/// KEEPALIVE.
-pub const KEEPALIVE: u8 = 4;
+const UPDATE: u8 = MessageKind::Update.0;
 
 /// What a speaker offers when it opens a session.
 #[derive(Clone, Copy, Debug)]
@@ -40,43 +33,27 @@ pub struct Offer {
     pub add_path: bool,
 }
 
-/// Puts a header in front of `body`.
-pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut octets = vec![0xff; 16];
-    octets.extend(length16(HEADER + body.len()));
-    octets.push(kind);
-    octets.extend(body);
-    octets
-}
-
-/// A KEEPALIVE.
-pub fn keepalive() -> Vec<u8> {
-    message(KEEPALIVE, &[])
-}
-
-/// An OPEN with MP, four-octet AS, route refresh and what else is offered.
-pub fn open(offer: &Offer) -> Vec<u8> {
-    let afis: &[u8] = if offer.ipv6 { &[1, 2] } else { &[1] };
-    let mut capabilities = vec![2, 0, 65, 4];
-    capabilities.extend(offer.asn.to_be_bytes());
-    for afi in afis {
-        capabilities.extend([1, 4, 0, *afi, 0, 1]);
+impl Offer {
+    /// Returns the OPEN with MP, four-octet AS and what else is offered.
+    pub fn open(&self) -> Open {
+        let families = [Family::IPV4_UNICAST, Family::IPV6_UNICAST];
+        let families = &families[..if self.ipv6 { 2 } else { 1 }];
+        let mut capabilities = vec![
+            Capability::RouteRefresh,
+            Capability::FourOctetAsn(Asn(self.asn)),
+        ];
+        capabilities.extend(families.iter().copied().map(Capability::MultiProtocol));
+        if self.add_path {
+            let both = families.iter().map(|family| (*family, AddPathMode::Both));
+            capabilities.push(Capability::AddPath(both.collect()));
+        }
+        Open {
+            asn: Asn(self.asn),
+            hold_time: self.hold_time_s,
+            id: RouterId(self.id),
+            capabilities,
+        }
     }
-    if offer.add_path {
-        capabilities.extend([69, length8(4 * afis.len())]);
-        afis.iter()
-            .for_each(|afi| capabilities.extend([0, *afi, 1, 3]));
-    }
-    // RFC 6793 §9: AS_TRANS where two octets are too few.
-    let short = u16::try_from(offer.asn).unwrap_or(23456);
-    let mut body = vec![4];
-    body.extend(short.to_be_bytes());
-    body.extend(offer.hold_time_s.to_be_bytes());
-    body.extend(offer.id.octets());
-    let length = length8(capabilities.len());
-    body.extend([length + 2, 2, length]);
-    body.extend(capabilities);
-    message(OPEN, &body)
 }
 
 /// What a daemon's OPEN says about ADD-PATH for IPv4.
@@ -88,36 +65,23 @@ pub struct AddPath {
     pub sends: bool,
 }
 
-/// Looks for ADD-PATH (RFC 7911 §4) in the body of an OPEN.
-pub fn add_path_of(open: &[u8]) -> Result<AddPath> {
-    let mut add_path = AddPath::default();
-    let parameters = open.get(10..).unwrap_or_default();
-    each_value(parameters, |kind, value| match kind {
-        2 => each_value(value, |code, value| {
-            for family in value.as_chunks().0.iter().filter(|_| code == 69) {
-                if let [0, 1, 1, directions] = family {
-                    add_path.receives |= directions & 1 != 0;
-                    add_path.sends |= directions & 2 != 0;
-                }
-            }
-            Ok(())
-        }),
-        _ => Ok(()),
-    })?;
-    Ok(add_path)
-}
-
-fn each_value(mut octets: &[u8], mut each: impl FnMut(u8, &[u8]) -> Result<()>) -> Result<()> {
-    while let [kind, length, rest @ ..] = octets {
-        let length = usize::from(*length);
-        ensure!(
-            length <= rest.len(),
-            "a parameter of an OPEN that is too long"
-        );
-        each(*kind, &rest[..length])?;
-        octets = &rest[length..];
+impl AddPath {
+    /// Looks for ADD-PATH (RFC 7911 §4) in an OPEN.
+    pub fn of(open: &Open) -> Self {
+        let offers = open
+            .capabilities
+            .iter()
+            .flat_map(|capability| match capability {
+                Capability::AddPath(families) => families.as_slice(),
+                _ => &[],
+            });
+        let mut found = Self::default();
+        for (_, mode) in offers.filter(|(family, _)| *family == Family::IPV4_UNICAST) {
+            found.receives |= *mode != AddPathMode::Send;
+            found.sends |= *mode != AddPathMode::Receive;
+        }
+        found
     }
-    Ok(())
 }
 
 /// The attributes of a set of routes, without the prefixes.
@@ -207,31 +171,36 @@ impl Prefix {
 pub fn announce(attributes: &Attributes, prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
     let v6 = matches!(prefixes.first(), Some(Prefix::V6(_)));
     let rest = attributes.encode(!v6);
-    cut(prefixes, path_id, HEADER + 4 + 26 + rest.len(), |nlri| {
-        let mut body = vec![0, 0];
-        if v6 {
-            let mut reach = vec![0, 2, 1, 16];
-            reach.extend(next_hop_v6(attributes.next_hop));
-            reach.push(0);
-            reach.extend(nlri);
-            body.extend(length16(4 + reach.len() + rest.len()));
-            body.extend([0x90, 14]);
-            body.extend(length16(reach.len()));
-            body.extend(reach);
-            body.extend(&rest);
-        } else {
-            body.extend(length16(rest.len()));
-            body.extend(&rest);
-            body.extend(nlri);
-        }
-        body
-    })
+    cut(
+        prefixes,
+        path_id,
+        HEADER_OCTETS + 4 + 26 + rest.len(),
+        |nlri| {
+            let mut body = vec![0, 0];
+            if v6 {
+                let mut reach = vec![0, 2, 1, 16];
+                reach.extend(next_hop_v6(attributes.next_hop));
+                reach.push(0);
+                reach.extend(nlri);
+                body.extend(length16(4 + reach.len() + rest.len()));
+                body.extend([0x90, 14]);
+                body.extend(length16(reach.len()));
+                body.extend(reach);
+                body.extend(&rest);
+            } else {
+                body.extend(length16(rest.len()));
+                body.extend(&rest);
+                body.extend(nlri);
+            }
+            body
+        },
+    )
 }
 
 /// The UPDATEs that withdraw `prefixes`, all of one family.
 pub fn withdraw(prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
     let v6 = matches!(prefixes.first(), Some(Prefix::V6(_)));
-    cut(prefixes, path_id, HEADER + 4 + 7, |nlri| {
+    cut(prefixes, path_id, HEADER_OCTETS + 4 + 7, |nlri| {
         let mut body = vec![];
         if v6 {
             body.extend([0, 0]);
@@ -249,11 +218,6 @@ pub fn withdraw(prefixes: &[Prefix], path_id: Option<u32>) -> Vec<u8> {
     })
 }
 
-/// The End-of-RIB marker of IPv4 (RFC 4724 §2).
-pub fn end_of_rib() -> Vec<u8> {
-    message(UPDATE, &[0, 0, 0, 0])
-}
-
 /// Writes as many messages as `prefixes` take, beside `fixed` octets in each.
 fn cut(
     prefixes: &[Prefix],
@@ -263,29 +227,16 @@ fn cut(
 ) -> Vec<u8> {
     let (mut octets, mut nlri) = (vec![], vec![]);
     for prefix in prefixes {
-        if fixed + nlri.len() + 13 > MESSAGE_MAX {
-            octets.extend(message(UPDATE, &body(&nlri)));
+        if fixed + nlri.len() + 13 > MESSAGE_OCTETS_MAX {
+            octets.extend(Raw(UPDATE, &body(&nlri)).octets());
             nlri.clear();
         }
         prefix.push(&mut nlri, path_id);
     }
     if !nlri.is_empty() {
-        octets.extend(message(UPDATE, &body(&nlri)));
+        octets.extend(Raw(UPDATE, &body(&nlri)).octets());
     }
     octets
-}
-
-/// The length of the message at the start of `octets`; `None` while its header is not whole.
-pub fn frame(octets: &[u8]) -> Result<Option<usize>> {
-    let Some(header) = octets.get(..HEADER) else {
-        return Ok(None);
-    };
-    let length = usize::from(u16::from_be_bytes([header[16], header[17]]));
-    ensure!(
-        header[..16] == [0xff; 16] && (HEADER..=MESSAGE_MAX).contains(&length),
-        "not a BGP header: {header:02x?}"
-    );
-    Ok(Some(length))
 }
 
 /// The mask of a prefix length.

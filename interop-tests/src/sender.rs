@@ -9,7 +9,7 @@ use std::{
 
 use bgp_proto::{Asn, Capability, Family, Open, RouterId};
 use testkit::{Message, TcpPeer};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{PATIENCE, Site, heard::Heard};
 
@@ -138,7 +138,8 @@ impl Sender {
     pub async fn hears(&mut self, what: &str, is: impl Fn(&Heard) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is(&self.heard) {
-            match self.peer.frame(deadline).await {
+            let frame = timeout_at(deadline, self.peer.frame()).await;
+            match frame.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(Some(frame)) => self.heard.take(&frame),
                 Ok(None) if !self.heard.ended => self.heard.ended = true,
                 Ok(None) => panic!("not heard: {what}; it has ended; but: {:#?}", self.heard),

@@ -77,7 +77,7 @@ pub use bgp_speaker;
 pub use expect::{Expected, matching, notification};
 pub use message::{EndOfRib, Keepalive, Message, Octets, Raw};
 pub use network::{Host, Link, Network, Node, Scripted};
-pub use received::{Received, params};
+pub use received::{NoHeader, Received, message_octets, params};
 #[cfg(feature = "tokio")]
 pub use tcp::TcpPeer;
 pub use update::{OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN, nlri};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use bgp_proto::{
-    AddPathMode, Capability, Family, FamilySet, Frame, HEADER_OCTETS, MESSAGE_OCTETS_MAX,
+    AddPathMode, Capability, Family, FamilySet, Frame, HEADER_OCTETS, MARKER, MESSAGE_OCTETS_MAX,
     MESSAGE_OCTETS_MAX_EXTENDED, MessageKind, Net, NlriIter, Notification, Open, RouteRefresh,
     SessionParams, UpdateView, next_frame,
 };
@@ -190,6 +190,35 @@ impl Inbox {
     }
 }
 
+/// Returns the length of the message at the start of `octets`, which need not be there whole; `None`
+/// while its header is not (RFC 4271 §4.1). For readers that copy nothing.
+///
+/// # Errors
+/// The octets if they are no header of a message of at most 4096 octets.
+pub fn message_octets(octets: &[u8]) -> Result<Option<usize>, NoHeader> {
+    let Some(header) = octets.first_chunk::<HEADER_OCTETS>() else {
+        return Ok(None);
+    };
+    let octets = usize::from(u16::from_be_bytes([header[16], header[17]]));
+    let is_length = (HEADER_OCTETS..=MESSAGE_OCTETS_MAX).contains(&octets);
+    match header[..16] == MARKER && is_length {
+        true => Ok(Some(octets)),
+        false => Err(NoHeader(*header)),
+    }
+}
+
+/// Octets that are no header of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHeader(pub [u8; HEADER_OCTETS]);
+
+impl fmt::Display for NoHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a BGP header: {}", hex(&self.0))
+    }
+}
+
+impl std::error::Error for NoHeader {}
+
 /// Octets in hexadecimal, cut where they are many.
 pub(crate) fn hex(octets: &[u8]) -> String {
     let shown = octets.iter().take(HEX_OCTETS_MAX);
@@ -286,4 +315,23 @@ fn names(nets: NlriIter<'_>) -> Result<Vec<String>, String> {
         })
     });
     names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_of_a_message_is_that_of_its_header() {
+        let mut keepalive = [0xff; HEADER_OCTETS];
+        keepalive[16..].copy_from_slice(&[0, 19, 4]);
+        assert_eq!(message_octets(&keepalive), Ok(Some(19)));
+        assert_eq!(message_octets(&keepalive[..18]), Ok(None));
+        for (at, octet) in [(0, 0), (16, 0x10), (17, 18)] {
+            let mut odd = keepalive;
+            odd[at] = octet;
+            let refused = message_octets(&odd).expect_err("no header");
+            assert!(refused.to_string().starts_with("not a BGP header: "));
+        }
+    }
 }

@@ -130,11 +130,12 @@ impl TcpPeer {
         }
     }
 
-    /// Waits for the next message and returns it as it came; `None` at the end of the stream.
+    /// Waits for the next message and returns it as it came; `None` at the end of the stream. A call
+    /// that is given up loses nothing.
     ///
     /// # Errors
-    /// `TimedOut` at the deadline, `InvalidData` if the octets are no message.
-    pub async fn frame(&mut self, deadline: Instant) -> io::Result<Option<Frame>> {
+    /// `InvalidData` if the octets are no message.
+    pub async fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some(frame) = self.try_frame()? {
                 return Ok(Some(frame));
@@ -142,7 +143,7 @@ impl TcpPeer {
             if self.inbox.is_closed() {
                 return Ok(None);
             }
-            self.read(deadline).await?;
+            self.read_some().await;
         }
     }
 

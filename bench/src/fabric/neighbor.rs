@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::BytesMut;
+use bgp_io::bgp_proto::{Family, MessageKind, Open};
 use ipnet::Ipv4Net;
 use netns_lab::Host;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use testkit::{EndOfRib, Message, Octets, TcpPeer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -66,12 +66,7 @@ impl Neighbor {
         let words = Words::of(asn, address, route);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let mut session = Session {
-                    stream,
-                    words: &words,
-                    told: &told,
-                };
-                let ended = session.run().await;
+                let ended = keep(stream, &words, &told).await;
                 told.send_modify(|picture| {
                     picture.at = Instant::now();
                     picture.is_up = false;
@@ -102,20 +97,20 @@ impl Neighbor {
 
 /// What it says.
 struct Words {
-    open: Vec<u8>,
+    open: Open,
     routes: Vec<u8>,
 }
 
 impl Words {
     fn of(asn: u32, address: Ipv4Addr, route: Option<Ipv4Net>) -> Self {
-        let open = wire::open(&Offer {
+        let offer = Offer {
             asn,
             id: address,
             // Whoever is measured for some seconds is not asked whether it lives.
             hold_time_s: 0,
             ipv6: false,
             add_path: false,
-        });
+        };
         let attributes = Attributes {
             path: vec![asn],
             next_hop: address.octets(),
@@ -124,55 +119,31 @@ impl Words {
         let prefix = |route: Ipv4Net| Prefix::V4(route.network().to_bits(), route.prefix_len());
         let prefixes: Vec<_> = route.map(prefix).into_iter().collect();
         let mut routes = wire::announce(&attributes, &prefixes, None);
-        routes.extend(wire::end_of_rib());
+        routes.extend(EndOfRib(Family::IPV4_UNICAST).octets());
+        let open = offer.open();
         Self { open, routes }
     }
 }
 
-struct Session<'w> {
-    stream: TcpStream,
-    words: &'w Words,
-    told: &'w watch::Sender<Picture>,
-}
-
-impl Session<'_> {
-    /// Until the daemon closes it, or says that it will.
-    async fn run(&mut self) -> Result<()> {
-        self.stream.set_nodelay(true)?;
-        self.stream.write_all(&self.words.open).await?;
-        let mut octets = BytesMut::new();
-        loop {
-            while let Some(length) = wire::frame(&octets)?.filter(|length| *length <= octets.len())
-            {
-                let message = octets.split_to(length);
-                let kind = message[wire::HEADER - 1];
-                if kind == wire::NOTIFICATION {
-                    return Ok(());
-                }
-                self.take(kind, &message[wire::HEADER..]).await?;
-            }
-            if self.stream.read_buf(&mut octets).await? == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn take(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+/// Keeps a session until the daemon closes it, or says that it will.
+async fn keep(stream: TcpStream, words: &Words, told: &watch::Sender<Picture>) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut peer = TcpPeer::new(stream);
+    peer.establish(&words.open).await?;
+    told.send_modify(|picture| {
+        picture.at = Instant::now();
+        picture.is_up = true;
+        picture.sessions += 1;
+    });
+    peer.send(Octets(&words.routes)).await?;
+    while let Some(frame) = peer.frame().await? {
         let at = Instant::now();
-        match kind {
-            wire::OPEN => self.stream.write_all(&wire::keepalive()).await?,
-            wire::KEEPALIVE if !self.told.borrow().is_up => {
-                self.told.send_modify(|picture| {
-                    picture.at = at;
-                    picture.is_up = true;
-                    picture.sessions += 1;
-                });
-                self.stream.write_all(&self.words.routes).await?;
-            }
-            wire::KEEPALIVE => {}
-            wire::UPDATE => {
-                let changes = changes(body)?;
-                self.told.send_modify(|picture| {
+        match frame.kind {
+            MessageKind::Notification => break,
+            MessageKind::Keepalive => {}
+            MessageKind::Update => {
+                let changes = changes(&frame.body)?;
+                told.send_modify(|picture| {
                     picture.at = at;
                     for (net, communities) in changes {
                         match communities {
@@ -184,8 +155,8 @@ impl Session<'_> {
             }
             other => bail!("a message of the type {other}"),
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The prefixes of an UPDATE, with the COMMUNITIES of those that are announced.
@@ -214,6 +185,8 @@ fn changes(body: &[u8]) -> Result<Vec<(Ipv4Net, Option<Vec<u32>>)>> {
 
 #[cfg(test)]
 mod tests {
+    use bgp_io::bgp_proto::HEADER_OCTETS;
+
     use super::*;
 
     #[test]
@@ -228,13 +201,13 @@ mod tests {
         };
         let announced = wire::announce(&attributes, &[prefix(one), prefix(other)], None);
         let withdrawn = wire::withdraw(&[prefix(one)], None);
-        let body = |message: &[u8]| changes(&message[wire::HEADER..]).unwrap();
+        let body = |message: &[u8]| changes(&message[HEADER_OCTETS..]).unwrap();
         let communities = Some(vec![0xffff_0000, 1]);
         assert_eq!(
             body(&announced),
             [(one, communities.clone()), (other, communities)]
         );
         assert_eq!(body(&withdrawn), [(one, None)]);
-        assert!(body(&wire::end_of_rib()).is_empty());
+        assert!(body(&EndOfRib(Family::IPV4_UNICAST).octets()).is_empty());
     }
 }

@@ -14,7 +14,7 @@ fn add_path_is_found_in_an_open() {
         receives: true,
         sends: true,
     };
-    let found = |offer: &Offer| add_path_of(&open(offer)[HEADER..]).expect("an OPEN");
+    let found = |offer: &Offer| AddPath::of(&offer.open());
     assert_eq!(found(&OFFER), both);
     let without = Offer {
         add_path: false,
@@ -43,9 +43,9 @@ fn what_is_written_is_read() {
 
 fn read(mut octets: &[u8], path_ids: bool) -> (Vec<Prefix>, Vec<Prefix>) {
     let (mut announced, mut withdrawn) = (vec![], vec![]);
-    while let Some(length) = frame(octets).expect("a header") {
+    while let Some(length) = testkit::message_octets(octets).expect("a header") {
         assert_eq!(octets[18], UPDATE);
-        let update = Update::parse(&octets[HEADER..length]).expect("an UPDATE");
+        let update = Update::parse(&octets[HEADER_OCTETS..length]).expect("an UPDATE");
         let received = Received::parse(update.attributes).expect("attributes");
         for (v4, v6, list) in [
             (update.announced, received.announced_v6, &mut announced),
@@ -67,8 +67,7 @@ fn read(mut octets: &[u8], path_ids: bool) -> (Vec<Prefix>, Vec<Prefix>) {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
-    assert!(frame(&[0; HEADER]).is_err());
+fn malformed_updates_are_refused() {
     assert!(Update::parse(&[0, 9, 0]).is_err());
     assert!(Received::parse(&[0x40, 1, 2, 0]).is_err());
     assert!(Received::parse(&[0x40, 1, 1, 0, 0x40, 1, 1, 0]).is_err());

@@ -6,14 +6,15 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use bgp_io::bgp_proto::Family;
 use bytes::Bytes;
 use netns_lab::{Host, Lab};
+use testkit::{EndOfRib, Message};
 
 use super::fanout::{Fleet, expect_all, s3b_fleet};
 use crate::daemons::{Daemon, Kind};
 use crate::limits::STARTED_WITHIN;
 use crate::stage::{Measures, Options, Stage, passing, scene};
-use crate::wire;
 
 /// IPv6 routes of each client.
 const EACH_V6: usize = 16;
@@ -41,7 +42,7 @@ pub(super) async fn storm(lab: &Lab, kind: Kind, options: &Options) -> Result<Me
     expect_all(&mut stage);
     for client in 0..fleet.clients {
         let mut table = routes.announcements(client, |_| true, PATH_ID);
-        table.extend(wire::end_of_rib());
+        table.extend(EndOfRib(Family::IPV4_UNICAST).octets());
         let table = Bytes::from(table);
         stage.generator.session(client).greeting = table.clone();
         stage.generator.send(client, table)?;
