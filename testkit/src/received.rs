@@ -195,6 +195,7 @@ impl Inbox {
 ///
 /// # Errors
 /// The octets if they are no header of a message of at most 4096 octets.
+#[inline]
 pub fn message_octets(octets: &[u8]) -> Result<Option<usize>, NoHeader> {
     let Some(header) = octets.first_chunk::<HEADER_OCTETS>() else {
         return Ok(None);
