@@ -21,6 +21,9 @@ pub const TURN_PREFIXES: u32 = 4096;
 /// Turns of speakers at one instant, after which a network is considered unable to come to rest.
 pub const TURNS_MAX: usize = 1_000_000;
 
+/// Steps at one instant, after which a timer is considered stuck.
+pub const STEPS_MAX: usize = 100_000;
+
 /// How long a segment that was lost, or that met a cut link, takes until it is sent again.
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
 

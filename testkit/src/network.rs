@@ -17,7 +17,7 @@ use bgp_speaker::rib::{Budget, Progress};
 use bgp_speaker::{Input, Output, Speaker, SpeakerConfig};
 use bytes::Bytes;
 
-use crate::limits::{FILL_OCTETS, TURN_PREFIXES, TURNS_MAX};
+use crate::limits::{FILL_OCTETS, STEPS_MAX, TURN_PREFIXES, TURNS_MAX};
 use crate::received::Inbox;
 use streams::{Dial, Due, End, Owner, SideId, Streams};
 
@@ -46,6 +46,8 @@ pub struct Network<N = Host> {
     stalled: BTreeSet<usize>,
     /// Speakers that may have something to do.
     dirty: BTreeSet<usize>,
+    /// Steps since time moved last.
+    idle_steps: usize,
 }
 
 impl<N: Node> Network<N> {
@@ -53,6 +55,7 @@ impl<N: Node> Network<N> {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
+            idle_steps: 0,
             now: Instant::ZERO,
             seed,
             nodes: BTreeMap::new(),
@@ -252,6 +255,10 @@ impl<N: Node> Network<N> {
     }
 
     /// Lets time pass until the next event, unless that is after `end`; whether there was one.
+    ///
+    /// # Panics
+    ///
+    /// A timer of a speaker stays due however often it is handled.
     pub fn step(&mut self, end: Instant) -> bool {
         self.settle();
         let timers = self.nodes.values().filter_map(Node::poll_timeout);
@@ -259,8 +266,17 @@ impl<N: Node> Network<N> {
         let Some(next) = next.filter(|next| *next <= end) else {
             return false;
         };
+        self.idle_steps = if next > self.now {
+            0
+        } else {
+            self.idle_steps + 1
+        };
         self.now = self.now.max(next);
         let now = self.now;
+        assert!(
+            self.idle_steps < STEPS_MAX,
+            "a timer that was handled at {now} is still due"
+        );
         for (number, node) in &mut self.nodes {
             if node.poll_timeout().is_some_and(|at| at <= now) {
                 node.handle_timeout(now);
