@@ -233,7 +233,7 @@ fn too_many_keys_for_the_kernel() {
         // The kernel lets it connect, since it has no key for it.
         let refused = by_hand(&ground, 250).await;
         refused.expect_err("its connection is not signed");
-        let no_key = "address=10.0.0.250 reason=\"no key\"";
+        let no_key = "address=10.0.0.250 reason=\"no key: ";
         reflector.writes(no_key).await;
         let neighbors = reflector.neighbors().await.neighbors.into_iter();
         let why: Vec<String> = neighbors
