@@ -101,3 +101,7 @@ pub const LOG_STRANGER_KEYS_MAX: usize = 16;
 /// Reasons for which a neighbor cannot be connected to that are reported each, until its connection
 /// opens.
 pub const CONNECT_REASONS_MAX: usize = 4;
+
+/// How long questions wait after the start for the first read of the datastore, before they are answered
+/// with what the daemon waits for.
+pub const ANSWERS_AFTER: Duration = Duration::from_secs(1);

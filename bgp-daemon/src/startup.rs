@@ -1,5 +1,6 @@
 //! What a daemon does before it knows what it is to be.
 
+use std::pin::pin;
 use std::time::Instant;
 
 use calico_bgp::Derived;
@@ -7,6 +8,7 @@ use daemon_common::daemon::Signal;
 use daemon_common::report::{Fact, LogFigures, Status};
 use daemon_common::{Command, Reply};
 
+use crate::limits::ANSWERS_AFTER;
 use crate::operators::{SignalDriver, Sockets};
 use crate::source::Source;
 use crate::transition::Transition;
@@ -21,15 +23,19 @@ pub(crate) async fn first<P: Program>(
     signals: &mut SignalDriver,
 ) -> Option<Derived> {
     let started = Instant::now();
+    let mut first_moments = pin!(tokio::time::sleep(ANSWERS_AFTER));
+    let mut answers = false;
     loop {
         tokio::select! {
+            () = &mut first_moments, if !answers => answers = true,
             updates = source.next() => {
                 let derived = source.take(updates, &Transition::default());
                 if let Some(derived) = derived.filter(|derived| derived.intent.is_some()) {
                     return Some(derived);
                 }
             }
-            request = sockets.next() => {
+            // Until then questions wait in their queue: usually the running daemon answers them.
+            request = sockets.next(), if answers => {
                 let reply = match &request.command {
                     Command::Status {} => Reply::Status(status::<P>(config, source, started)),
                     _ => Reply::error(format!("waiting for {}", waiting(source))),

@@ -20,12 +20,16 @@ fn set(nets: &[&str]) -> Value {
 }
 
 fn key(kind: Kind, name: &str) -> ResourceKey {
-    ResourceKey::new(kind, None, name).unwrap()
+    ResourceKey::new(kind, None, name).expect("stored")
 }
 
 async fn stored(all: &Resources, key: &ResourceKey) -> Value {
-    let found = all.store().get(key.to_string().into()).await.unwrap();
-    serde_json::from_slice(&found.unwrap().value).unwrap()
+    let found = all
+        .store()
+        .get(key.to_string().into())
+        .await
+        .expect("stored");
+    serde_json::from_slice(&found.expect("stored").value).expect("stored")
 }
 
 #[tokio::test]
@@ -88,8 +92,8 @@ async fn newer_pool(all: &Resources) -> Item {
     let written = all
         .store()
         .put(at.to_string().into(), octets, LeaseId::NONE);
-    written.await.unwrap();
-    all.get(&at).await.unwrap()
+    written.await.expect("written");
+    all.get(&at).await.expect("written")
 }
 
 #[tokio::test]

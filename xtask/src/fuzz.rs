@@ -29,11 +29,11 @@ pub const TARGETS: [Target; 5] = [
     },
     Target {
         name: "session",
-        inputs: 900_000,
+        inputs: 400_000,
     },
     Target {
         name: "speaker",
-        inputs: 140_000,
+        inputs: 30_000,
     },
     Target {
         name: "stored",

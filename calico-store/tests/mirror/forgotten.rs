@@ -16,7 +16,10 @@ fn forgotten(act: fn(&mut World)) -> World {
     world.settle();
     world.core.lose_watches();
     act(&mut world);
-    world.core.compact(world.core.header().revision).unwrap();
+    world
+        .core
+        .compact(world.core.header().revision)
+        .expect("done");
     world.calm();
     world.check_in_sync();
     assert_eq!(world.consumer.statuses, [Status::Syncing, Status::InSync]);

@@ -241,7 +241,10 @@ impl World {
         for feed in (0..self.mirror.feeds()).map(FeedId) {
             assert_eq!(state(self, feed).keys, self.mirror.count(feed));
         }
-        let listing = self.core.range(&Query::new(KeyRange::prefix("/"))).unwrap();
+        let listing = self
+            .core
+            .range(&Query::new(KeyRange::prefix("/")))
+            .expect("listed");
         let mirrored = listing.items.iter().filter(|item| {
             let mut prefixes = PREFIXES.iter();
             let is_gates = self.mirror.is_gated() && item.key == ready_key();

@@ -8,7 +8,7 @@ use crate::owner::Owner;
 use crate::port::{Command, Event};
 use crate::route::RouteKey;
 
-/// Names a connection to a [`Kernel`].
+/// Names a connection to a [`Kernel`](super::Kernel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attachment(pub(super) u32);
 
