@@ -17,7 +17,7 @@ pub struct Frame {
 /// Takes the next whole message off `buf`; `Ok(None)` if it has not arrived in full.
 ///
 /// `octets_max` is the longest message the peer may send ([`SessionParams::receive_octets_max`],
-/// before that [`MESSAGE_OCTETS_MAX`]).
+/// before that [`MESSAGE_OCTETS_MAX`](crate::MESSAGE_OCTETS_MAX)).
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! What happens in a daemon, as typed events: one source for the log and for the history that
 //! `cambric events` reads.
 //!
-//! [`table`] has a row for each event. [`emit`] writes an event into the log, at the level of its
+//! `table` has a row for each event. [`emit`] writes an event into the log, at the level of its
 //! row, and appends it to the history of this process. The history is bounded; each event has a
 //! number, so that a reader that lags learns how many events it lost. Readers wait for further
 //! events at the control socket: none of them has a queue of its own, and one that never reads
