@@ -169,6 +169,12 @@ logged() {
     in_host "$1" journalctl --quiet --unit="cambric-$2.service" \
         _COMM="$(echo "cambric-$2" | cut -c -15)" | grep -q .
 }
+
+# The journal has an event's name, priority and fields.
+has_event() {
+    in_host "$1" journalctl --quiet --output=json SYSLOG_IDENTIFIER="cambric-$2" \
+        CAMBRIC_EVENT="$3" PRIORITY="$4" | grep -q "\"CAMBRIC_$5\""
+}
 answers() { in_host "$1" cambric show status --socket "/run/cambric/$2.sock" >/dev/null; }
 
 # The host guard was loaded before the daemon started: it says how it knows. Another user of the host
@@ -285,6 +291,7 @@ routes() {
     await 'the same on the other host, by BGP' has_route h2 119 '10.65.1.3 via 10.0.0.1'
 }
 routes
+await 'an event in the journal' has_event h3 route-reflector session.established 6 ROUTER_ID
 await 'the file that tells plugins' \
     in_host h1 test -s '/run/calico/endpoint-status/k8s prod%2Fweb eth0'
 

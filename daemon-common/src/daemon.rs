@@ -7,10 +7,12 @@ use std::io;
 
 use sd_notify::NotifyState;
 use tokio::signal::unix::{self, SignalKind};
+use tracing::Subscriber;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, reload};
+use tracing_subscriber::{Layer, reload};
 
 pub use crate::log::LogFormat;
 use crate::{level, log, log_level};
@@ -32,19 +34,32 @@ pub fn init_logging(level: &str, format: LogFormat) -> Result<(), LogError> {
     let level = from_environment.as_deref().unwrap_or(level);
     let filter = log_filter(level)?;
     log::start_writer().map_err(LogError::Writer)?;
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(log::ToSink)
-        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()));
-    let layer = match format {
-        LogFormat::Text => layer.boxed(),
-        LogFormat::Json => layer.json().boxed(),
-    };
+    let layer = log_layer(log::set_format(format));
     let (filter, handle) = reload::Layer::new(filter);
     let subscriber = tracing_subscriber::registry().with(layer).with(filter);
     subscriber.try_init().map_err(|_| LogError::Twice)?;
-    log::set_format(format);
     log_level::begin(level, Box::new(move |filter| handle.reload(filter).is_ok()));
     Ok(())
+}
+
+/// The layer that writes lines into the queue of the log.
+fn log_layer<S>(style: log::Style) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(log::ToSink)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()));
+    match (style.format, style.with_fields) {
+        (LogFormat::Text, false) => layer.boxed(),
+        (LogFormat::Json, false) => layer.json().boxed(),
+        (LogFormat::Text, true) => {
+            let bare = tracing_subscriber::fmt::format().without_time();
+            let bare = bare.with_level(false).with_target(false);
+            layer.event_format(log::WithFields(bare)).boxed()
+        }
+        (LogFormat::Json, true) => layer.json().map_event_format(log::WithFields).boxed(),
+    }
 }
 
 /// Checks a log level without starting anything.

@@ -65,6 +65,12 @@ pub const LOG_LAST_LINES: usize = 64;
 /// Pause of the log's writer where standard error is non-blocking and full.
 pub const LOG_RETRY: Duration = Duration::from_millis(20);
 
+/// Octets of the name of a journal's field; the journal ignores longer ones.
+pub const JOURNAL_NAME_OCTETS_MAX: usize = 64;
+
+/// Octets that the buffer of the journal's writer keeps from one line to the next.
+pub const JOURNAL_BUFFER_OCTETS: usize = 64 * 1024;
+
 /// The status says that standard error is not read once a line has waited this long in `write`.
 pub const LOG_STALLED: Duration = Duration::from_secs(2);
 

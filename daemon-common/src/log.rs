@@ -3,7 +3,8 @@
 //! Standard error is a file, a terminal, a pipe or the journal's stream socket. Each of them can
 //! stop taking lines, and then `write` blocks. Only the writer thread calls it: a daemon's loop puts
 //! lines into the queue and goes on. Lines that do not fit are lost and counted by level; once there
-//! is room, one line reports how many.
+//! is room, one line reports how many. Where standard error is the journal's stream, the writer sends
+//! the lines to the journal's own socket, with priority and fields, see `journal`.
 //!
 //! [`Repeats`] keeps what may happen any number of times a second from filling the queue.
 //!
@@ -11,6 +12,7 @@
 //! so does a panic, both no longer than [`LOG_FLUSH`].
 
 mod format;
+mod journal;
 mod lines;
 mod queue;
 mod repeats;
@@ -28,6 +30,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::limits::{LOG_FLUSH, LOG_STALLED};
 use crate::report::LogFigures;
 pub use format::LogFormat;
+pub(crate) use format::Style;
+pub(crate) use journal::entry::WithFields;
 pub use repeats::{Repeats, Summary};
 use sink::Sink;
 
@@ -53,7 +57,7 @@ impl Logging {
 
     /// Writes a text for people, whatever the format of the log is.
     pub fn say(&self, text: impl Display) {
-        SINK.push(Level::ERROR, format!("{text}\n").into_bytes());
+        SINK.push(Level::ERROR, lines::said(SINK.style(), text));
     }
 }
 
@@ -68,9 +72,9 @@ pub(crate) fn start_writer() -> io::Result<()> {
     SINK.begin()
 }
 
-/// Sets the format of the lines that the sink itself adds.
-pub(crate) fn set_format(format: LogFormat) {
-    SINK.set_format(format);
+/// Sets the format of the lines that the sink itself adds. Returns how all lines are to be written.
+pub(crate) fn set_format(format: LogFormat) -> Style {
+    SINK.set_format(format)
 }
 
 /// From now on come the last lines of this process: the room reserved for errors is theirs, too.

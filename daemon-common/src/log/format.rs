@@ -12,3 +12,12 @@ pub enum LogFormat {
     /// One JSON object a line.
     Json,
 }
+
+/// How lines reach the queue of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Style {
+    pub(crate) format: LogFormat,
+    /// The fields for the journal stand before each line, as [`super::journal::entry`] has them. A text
+    /// then lacks time, level and target: the journal has these as fields.
+    pub(crate) with_fields: bool,
+}

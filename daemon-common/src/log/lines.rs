@@ -1,6 +1,7 @@
 //! The lines that the sink itself writes, in the format of the others.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::Display;
 use std::panic::PanicHookInfo;
 use std::thread;
 
@@ -9,14 +10,15 @@ use tracing::Level;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-use super::format::LogFormat;
+use super::format::{LogFormat, Style};
+use super::journal::entry::Fields;
 use super::queue::Counts;
 
 /// The module that these lines name as theirs.
 const TARGET: &str = "daemon_common::log";
 
 /// Reports lines that were not written.
-pub(super) fn lost(format: LogFormat, lost: &Counts) -> Vec<u8> {
+pub(super) fn lost(style: Style, lost: &Counts) -> (Level, Vec<u8>) {
     let level = match lost.of(Level::ERROR) {
         0 => Level::WARN,
         _ => Level::ERROR,
@@ -29,11 +31,11 @@ pub(super) fn lost(format: LogFormat, lost: &Counts) -> Vec<u8> {
         ("debug", lost.of(Level::DEBUG)),
     ];
     let message = "log lines lost: standard error did not take them";
-    line(format, level, message, &fields)
+    (level, line(style, level, message, &fields))
 }
 
 /// Reports a panic, with a backtrace if `RUST_BACKTRACE` asks for one.
-pub(super) fn panicked(format: LogFormat, panic: &PanicHookInfo<'_>) -> Vec<u8> {
+pub(super) fn panicked(style: Style, panic: &PanicHookInfo<'_>) -> Vec<u8> {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
     let place = panic
@@ -45,20 +47,43 @@ pub(super) fn panicked(format: LogFormat, panic: &PanicHookInfo<'_>) -> Vec<u8> 
     if trace.status() == BacktraceStatus::Captured {
         message.push_str(&format!("\n{trace}"));
     }
-    line(format, Level::ERROR, &message, &[])
+    line(style, Level::ERROR, &message, &[])
 }
 
-fn line(format: LogFormat, level: Level, message: &str, fields: &[(&str, u64)]) -> Vec<u8> {
+/// A text for people, whatever the format of the log is. It has no fields.
+pub(super) fn said(style: Style, text: impl Display) -> Vec<u8> {
+    let before = if style.with_fields { "\n" } else { "" };
+    format!("{before}{text}\n").into_bytes()
+}
+
+/// What stands before a line: the fields for the journal, if it gets them.
+fn before(style: Style, fields: &[(&str, u64)]) -> String {
+    let mut line = String::new();
+    if style.with_fields {
+        let mut head = Fields::begin(Writer::new(&mut line), TARGET);
+        for (name, number) in fields {
+            head.put(name, format_args!("{number}"));
+        }
+        // Writing to a string cannot fail.
+        let _ = head.end();
+    }
+    line
+}
+
+fn line(style: Style, level: Level, message: &str, fields: &[(&str, u64)]) -> Vec<u8> {
     let mut time = String::new();
-    // Writing to a string cannot fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));
-    let text = match format {
+    let text = match style.format {
         LogFormat::Text => {
             let fields = fields
                 .iter()
                 .map(|(name, number)| format!(" {name}={number}"));
             let fields: String = fields.collect();
-            format!("{time} {level:>5} {TARGET}: {message}{fields}\n")
+            let head = match style.with_fields {
+                true => String::new(),
+                false => format!("{time} {level:>5} {TARGET}: "),
+            };
+            format!("{head}{message}{fields}\n")
         }
         LogFormat::Json => {
             let mut all = serde_json::Map::new();
@@ -76,5 +101,5 @@ fn line(format: LogFormat, level: Level, message: &str, fields: &[(&str, u64)]) 
             format!("{line}\n")
         }
     };
-    text.into_bytes()
+    (before(style, fields) + &text).into_bytes()
 }

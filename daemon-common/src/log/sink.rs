@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
-use super::format::LogFormat;
+use super::format::{LogFormat, Style};
+use super::journal::Journal;
+use super::journal::entry::{for_stream, has_fields};
 use super::lines;
 use super::queue::{Counts, Entry, Queue};
 use crate::limits::{LOG_FLUSH, LOG_LAST_LINES, LOG_RETRY};
@@ -28,7 +30,7 @@ pub(super) struct Sink {
 #[derive(Debug)]
 struct State {
     queue: Queue,
-    format: LogFormat,
+    style: Style,
     /// The writer thread, once it was started.
     writer: Option<ThreadId>,
     /// The writer waits for work.
@@ -70,7 +72,10 @@ impl Sink {
         Self {
             state: Mutex::new(State {
                 queue: Queue::new(),
-                format: LogFormat::Text,
+                style: Style {
+                    format: LogFormat::Text,
+                    with_fields: false,
+                },
                 writer: None,
                 idle: false,
                 writing: None,
@@ -82,26 +87,36 @@ impl Sink {
         }
     }
 
-    /// Starts the writer of standard error, unless it runs.
+    /// Starts the writer of standard error, or of the journal where that is behind it, unless it runs.
     pub(super) fn begin(&'static self) -> io::Result<()> {
         // The standard library's handle has a lock, which a writer that waits would keep.
-        let out = io::stderr().as_fd().try_clone_to_owned()?;
-        self.write_to(out.into())
+        let stream: File = io::stderr().as_fd().try_clone_to_owned()?.into();
+        let journal = Journal::of(&stream);
+        self.write_to(Output { stream, journal })
     }
 
     /// Starts the writer, unless it runs.
-    pub(super) fn write_to(&'static self, out: File) -> io::Result<()> {
+    pub(super) fn write_to(&'static self, out: Output) -> io::Result<()> {
         let mut state = self.lock();
         if state.writer.is_none() {
+            state.style.with_fields = out.journal.is_some();
             let builder = thread::Builder::new().name("log".to_owned());
-            let writer = builder.spawn(move || self.work(&out))?;
+            let writer = builder.spawn(move || self.work(out))?;
             state.writer = Some(writer.thread().id());
         }
         Ok(())
     }
 
-    pub(super) fn set_format(&self, format: LogFormat) {
-        self.lock().format = format;
+    /// Sets the format of the lines, and returns how they are to reach the queue.
+    pub(super) fn set_format(&self, format: LogFormat) -> Style {
+        let mut state = self.lock();
+        state.style.format = format;
+        state.style
+    }
+
+    /// How lines are to reach the queue.
+    pub(super) fn style(&self) -> Style {
+        self.lock().style
     }
 
     /// Queues a line, or counts it as lost. Never waits for the writer.
@@ -148,16 +163,20 @@ impl Sink {
 
     /// Reports a panic of any thread, and waits until it is written.
     pub(super) fn panicked(&self, panic: &PanicHookInfo<'_>) {
-        let (format, writer) = {
+        let (style, writer) = {
             let state = self.lock();
-            (state.format, state.writer)
+            (state.style, state.writer)
         };
-        let line = lines::panicked(format, panic);
         if writer.is_none_or(|writer| writer == thread::current().id()) {
-            let _ = io::stderr().write_all(&line);
+            let with_fields = false;
+            let style = Style {
+                with_fields,
+                ..style
+            };
+            let _ = io::stderr().write_all(&lines::panicked(style, panic));
             return;
         }
-        self.push(Level::ERROR, line);
+        self.push(Level::ERROR, lines::panicked(style, panic));
         self.flush(LOG_FLUSH);
     }
 
@@ -180,7 +199,7 @@ impl Sink {
     }
 
     /// Writes one entry after the other, for ever.
-    fn work(&self, mut out: &File) {
+    fn work(&self, mut out: Output) {
         let mut state = self.lock();
         loop {
             let Some(entry) = state.queue.pop() else {
@@ -192,11 +211,14 @@ impl Sink {
                 continue;
             };
             state.writing = Some(Instant::now());
-            let format = state.format;
+            let style = state.style;
             drop(state);
             let outcome = match &entry {
-                Entry::Line(_, line) => put(&mut out, line),
-                Entry::Lost(lost) => put(&mut out, &lines::lost(format, lost)),
+                Entry::Line(level, line) => out.put(*level, line),
+                Entry::Lost(lost) => {
+                    let (level, line) = lines::lost(style, lost);
+                    out.put(level, &line)
+                }
             };
             state = self.lock();
             state.queue.written(outcome.map_err(|_| &entry));
@@ -207,6 +229,29 @@ impl Sink {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a sink writes to.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) stream: File,
+    /// The journal, where the stream is one of it.
+    pub(super) journal: Option<Journal>,
+}
+
+impl Output {
+    /// Writes a queued line. What the journal's socket refuses is written to the stream, and so is a
+    /// text without fields: the process may end with it, and of an ended process the journal knows the
+    /// unit by its stream alone.
+    fn put(&mut self, level: Level, line: &[u8]) -> io::Result<()> {
+        let Some(journal) = &mut self.journal else {
+            return put(&mut self.stream, line);
+        };
+        if has_fields(line) && journal.send(level, line).is_ok() {
+            return Ok(());
+        }
+        put(&mut self.stream, &for_stream(level, line))
     }
 }
 

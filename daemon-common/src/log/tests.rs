@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
+use super::format::{LogFormat, Style};
 use super::lines;
 use super::queue::{Counts, Entry, Queue};
-use super::sink::Sink;
-use crate::daemon::LogFormat;
+use super::sink::{Output, Sink};
 use crate::limits::{
     LOG_FLUSH, LOG_LAST_LINES, LOG_LINES_MAX, LOG_LINES_RESERVED, LOG_OCTETS_MAX,
     LOG_OCTETS_RESERVED,
@@ -130,14 +130,20 @@ fn lost_lines_are_reported_as_text_and_as_json() {
         queue.push(Level::ERROR, b"e".to_vec());
     }
     let counts: Counts = queue.lost;
-    let text = String::from_utf8(lines::lost(LogFormat::Text, &counts)).expect("text");
+    let style = |format| Style {
+        format,
+        with_fields: false,
+    };
+    let (level, text) = lines::lost(style(LogFormat::Text), &counts);
+    assert_eq!(level, Level::ERROR);
+    let text = String::from_utf8(text).expect("text");
     let number = counts.total();
     assert!(text.contains(" ERROR daemon_common::log"), "{text}");
     assert!(
         text.contains(&format!(" lines={number} error={number} warn=0")),
         "{text}"
     );
-    let json = lines::lost(LogFormat::Json, &counts);
+    let (_, json) = lines::lost(style(LogFormat::Json), &counts);
     let json: serde_json::Value = serde_json::from_slice(&json).expect("one object");
     assert_eq!(json["level"], "ERROR");
     assert_eq!(json["fields"]["lines"], number);
@@ -148,12 +154,17 @@ fn lost_lines_are_reported_as_text_and_as_json() {
     );
 }
 
+fn stream(fd: impl Into<OwnedFd>) -> Output {
+    let (stream, journal) = (fd.into().into(), None);
+    Output { stream, journal }
+}
+
 /// A sink that writes into a pipe, and the pipe's other end.
 fn sink() -> (&'static Sink, PipeReader, PipeWriter) {
     let (reader, writer) = pipe().expect("a pipe");
     let sink: &'static Sink = Box::leak(Box::new(Sink::new()));
-    let out = OwnedFd::from(writer.try_clone().expect("duplicated"));
-    sink.write_to(out.into()).expect("a thread");
+    let out = stream(writer.try_clone().expect("duplicated"));
+    sink.write_to(out).expect("a thread");
     (sink, reader, writer)
 }
 
@@ -224,8 +235,7 @@ fn non_blocking_sink_that_is_full_loses_no_part_of_a_line() {
         filled += written;
     }
     let sink: &'static Sink = Box::leak(Box::new(Sink::new()));
-    sink.write_to(OwnedFd::from(writer).into())
-        .expect("a thread");
+    sink.write_to(stream(writer)).expect("a thread");
     let line = [vec![b'x'; 100_000], b"\n".to_vec()].concat();
     sink.push(Level::INFO, line.clone());
     let mut text = vec![0; filled + line.len()];

@@ -3,7 +3,8 @@
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -53,15 +54,18 @@ fn write_config(directory: &tempfile::TempDir, keys: &str) {
     std::fs::write(directory.path().join("rr.toml"), text).expect("written");
 }
 
-/// A reflector with this standard error.
-async fn started(stderr: OwnedFd) -> Reflector {
+/// A reflector with this standard error; it is the journal's stream if there is a `journal`.
+async fn started(stderr: OwnedFd, journal: Option<&Path>) -> Reflector {
     let directory = tempfile::tempdir().expect("a directory");
     write_config(&directory, CROWDED);
     let mut command = command(&directory.path().join("rr.toml"), &[]);
-    let file = fstat(&stderr).expect("an open file");
-    // As systemd describes the journal's socket (systemd.exec(5)).
-    let journal = format!("{}:{}", file.st_dev, file.st_ino);
-    command.env("JOURNAL_STREAM", journal);
+    if let Some(socket) = journal {
+        let file = fstat(&stderr).expect("an open file");
+        // As systemd describes the journal's stream (systemd.exec(5)).
+        let stream = format!("{}:{}", file.st_dev, file.st_ino);
+        command.env("JOURNAL_STREAM", stream);
+        command.env("CAMBRIC_JOURNAL_SOCKET", socket);
+    }
     let process = command.stderr(stderr).spawn().expect("the program starts");
     let reflector = Reflector { process, directory };
     reflector.until("it answers", |_| true).await;
@@ -160,8 +164,12 @@ async fn ended(process: &mut Child) -> ExitStatus {
     timeout(DEADLINE, end).await.expect("it ends")
 }
 
-async fn strangers_cannot_stall(stderr: OwnedFd, reader: impl Read + Send + 'static) {
-    let mut reflector = started(stderr).await;
+/// `read` begins to read the log to its end, which `end` marks once the daemon has ended.
+async fn strangers_cannot_stall(
+    mut reflector: Reflector,
+    read: impl FnOnce() -> JoinHandle<String>,
+    end: impl FnOnce(),
+) {
     let mut one = hasty_client(reflector.address().await);
     up(&mut [&mut one]).await;
     holds_out(&reflector, &mut one).await;
@@ -174,7 +182,7 @@ async fn strangers_cannot_stall(stderr: OwnedFd, reader: impl Read + Send + 'sta
         .find(|limit| limit.name.starts_with("log lines"));
     assert!(lines.and_then(|limit| limit.met).is_some_and(|met| met > 0));
 
-    let said = read_on(reader);
+    let said = read();
     let is_read = |status: &Status| {
         let log = status.log.clone().unwrap_or_default();
         log.stalled_s.is_none() && log.waiting == 0
@@ -182,6 +190,7 @@ async fn strangers_cannot_stall(stderr: OwnedFd, reader: impl Read + Send + 'sta
     reflector.until("it is read", is_read).await;
     reflector.signal(SIGTERM);
     assert!(ended(&mut reflector.process).await.success());
+    end();
     let said = said.join().expect("read");
     assert!(said.contains("log lines lost: "), "{said}");
     let summary = "of=\"connection.refused\" more=";
@@ -193,13 +202,39 @@ async fn strangers_cannot_stall(stderr: OwnedFd, reader: impl Read + Send + 'sta
 #[tokio::test]
 async fn stopped_reader_of_stderr_does_not_stall_the_daemon() {
     let (reader, writer) = pipe().expect("a pipe");
-    strangers_cannot_stall(writer.into(), reader).await;
+    let reflector = started(writer.into(), None).await;
+    strangers_cannot_stall(reflector, || read_on(reader), || {}).await;
+}
+
+/// Sent by this test behind the last datagram of the daemon.
+const END: &[u8] = b"the end";
+
+/// Reads datagrams in a thread.
+fn datagrams(socket: UnixDatagram) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let (mut text, mut datagram) = (Vec::new(), [0; 64 * 1024]);
+        loop {
+            let length = socket.recv(&mut datagram).expect("received");
+            match &datagram[..length] {
+                END => return String::from_utf8_lossy(&text).into_owned(),
+                entry => text.extend_from_slice(entry),
+            }
+        }
+    })
 }
 
 #[tokio::test]
 async fn stopped_reader_of_the_journal_does_not_stall_the_daemon() {
-    let (journal, daemon) = UnixStream::pair().expect("a pair");
-    strangers_cannot_stall(daemon.into(), journal).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("journal");
+    let socket = UnixDatagram::bind(&path).expect("bound");
+    let (_stream, stderr) = UnixStream::pair().expect("a pair");
+    let reflector = started(stderr.into(), Some(&path)).await;
+    let end = || {
+        let sender = UnixDatagram::unbound().expect("a socket");
+        sender.send_to(END, &path).expect("sent");
+    };
+    strangers_cannot_stall(reflector, || datagrams(socket), end).await;
 }
 
 /// A pipe that takes nothing any more.
@@ -215,7 +250,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 #[tokio::test]
 async fn stopped_reader_delays_no_exit() {
     let (_reader, writer) = full_pipe();
-    let mut reflector = started(writer.try_clone().expect("duplicated").into()).await;
+    let mut reflector = started(writer.try_clone().expect("duplicated").into(), None).await;
     reflector.signal(SIGTERM);
     assert!(ended(&mut reflector.process).await.success());
 
