@@ -34,67 +34,67 @@ pub const SPEAKER_KEYS: &[(&str, &str)] = &[
     ("log_format", RESTART),
     ("families", RESTART),
     ("multipath", RESTART),
-    ("next_hop_ipv4", TOLD),
-    ("next_hop_ipv6", TOLD),
-    ("cluster_id", TOLD),
-    ("restart_wait", "in force at the next restart"),
+    ("next_hop_ipv4", READVERTISED),
+    ("next_hop_ipv6", READVERTISED),
+    ("cluster_id", READVERTISED),
+    ("restart_wait", "applied at the next restart"),
     ("registration_ttl", RESTART),
     ("absence_wait", RESTART),
     (
         "hostname",
-        "stays up; in force from the next session on. With a store, takes a restart",
+        "stays up; applied to the next session. With a datastore, requires a restart",
     ),
     ("reflectors", RESTART),
     ("datastore", RESTART),
     ("datastore_snapshot", RESTART),
     (
         "secrets",
-        "another `dir` takes a restart of the daemon; the files in it are read again every second, \
-         and one that says something else is another `password`",
+        "a changed `dir` requires a restart of the daemon; the files in it are read every second, \
+         and a changed file is a changed `password`",
     ),
     (
         "guard",
-        "stays up; the host guard changes at once where the daemon may load it",
+        "stays up; the host guard changes at once if the daemon may load it",
     ),
     ("kernel", "see `bgp-client.md`"),
     (
         "neighbor",
-        "a new one begins, one that is gone ends; else as below",
+        "a new one is opened, a removed one is closed; for a changed one see below",
     ),
     (
         "neighbor_range",
-        "a new one begins, one that is gone ends; else as below",
+        "a new one is opened, a removed one is closed; for a changed one see below",
     ),
 ];
 
 /// The keys of the store that decide about the sessions of a node.
 pub const STORE_KEYS: &[Key] = &[
-    key("Node of our own: `spec.bgp.asNumber`", &["local_asn"], ""),
+    key("Own Node: `spec.bgp.asNumber`", &["local_asn"], ""),
     key(
-        "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        "Own Node: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &["source", "local_id"],
-        "where the daemon listens on these alone (`spec.bindMode: NodeIP`), it listens on the new ones \
-         at once and on the old ones no more",
+        "with `spec.bindMode: NodeIP`, the daemon listens on the new addresses instead of the old ones \
+         at once",
     ),
     key(
-        "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        "Other Node: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &["address"],
         "",
     ),
-    key("Node of another: `spec.bgp.asNumber`", &["asn"], ""),
+    key("Other Node: `spec.bgp.asNumber`", &["asn"], ""),
     key(
         "Node: `spec.bgp.routeReflectorClusterID`",
         &["route_reflector_client", "cluster_id"],
-        "where nodes use several paths at once (`multipath`), **starts over**, as both OPENs settle \
-         on something else: a reflector then sends its clients several",
+        "with `multipath` above 1, **reset**, because both OPENs change: a reflector then sends its \
+         clients several paths",
     ),
     key("Node: `metadata.labels`", &[], SELECTED),
     key(
         "Node: `spec.wireguard`",
         &[],
-        "stays up; which routes the kernel gets changes",
+        "stays up; the set of installed kernel routes changes",
     ),
-    key("Node: all else", &[], UNSEEN),
+    key("Node: all other fields", &[], IGNORED),
     key(
         "BGPConfiguration `spec.nodeToNodeMeshEnabled`",
         &[],
@@ -113,7 +113,7 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPConfiguration `spec.listenPort`",
         &["port"],
-        "the daemon itself listens there at once",
+        "the daemon listens on the new port at once",
     ),
     key("BGPConfiguration `spec.bindMode`", &[], LISTENS),
     key(
@@ -145,13 +145,13 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPConfiguration `spec.programClusterRoutes`",
         &["export"],
-        "and which routes the kernel gets changes",
+        "and the set of installed kernel routes changes",
     ),
     key(
         "BGPConfiguration `spec.ignoredInterfaces`, `spec.logSeverityScreen`, \
          `spec.localWorkloadPeeringIPV4`, `spec.localWorkloadPeeringIPV6`",
         &[],
-        UNSEEN,
+        IGNORED,
     ),
     key(
         "BGPPeer `spec.node`, `spec.nodeSelector`, `spec.peerSelector`, `spec.reversePeering`",
@@ -161,14 +161,14 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPPeer `spec.peerIP`",
         &["address"],
-        "another port alone waits for the next session",
+        "a changed port alone is applied to the next session",
     ),
     key("BGPPeer `spec.asNumber`", &["asn"], ""),
     key("BGPPeer `spec.localASNumber`", &["local_asn"], ""),
     key(
         "BGPPeer `spec.sourceAddress`",
         &["source"],
-        "unless the session is from this address",
+        "not if the session already uses this address",
     ),
     key(
         "BGPPeer `spec.nextHopMode`, `spec.keepOriginalNextHop`",
@@ -201,41 +201,41 @@ pub const STORE_KEYS: &[Key] = &[
     key(
         "BGPPeer `spec.localWorkloadSelector`",
         &[],
-        "stays up; a note says that there is no session with workloads",
+        "stays up; a note reports that sessions with workloads are unsupported",
     ),
     key(
         "IPPool: all; block affinities",
         &["export"],
-        "and own blocks come and go",
+        "and the node's own blocks change",
     ),
 ];
 
-const COME_AND_GO: &str = "those of peers that come begin, those of peers that go end once others \
-                           carry their routes; all others stay up";
-const SELECTED: &str = "those of peers that come begin; those of nodes that a `peerSelector` selects \
-                        and that go end once others carry their routes, at once if no other peer \
-                        is left or comes (so whoever moves a reflector's label gives it to the \
-                        new one before taking it from the old one); that of a `peerIP` that goes \
-                        ends at once; all others stay up";
-const RESTART: &str = "takes a restart of the daemon, which says so and goes on as it was";
-const LISTENS: &str = "stays up; where the daemon listens changes at once";
-const ANOTHER: &str = "all **start over**, as both OPENs settle on something else";
-const UNSEEN: &str = "stays up; not looked at";
-const TOLD: &str = "stays up; all neighbors are told their routes anew";
-const LATER: &str = "stays up; in force from the next session on";
+const COME_AND_GO: &str = "sessions with new peers are opened; sessions with removed peers are closed \
+                           when the other peers have sent their routes; all others stay up";
+const SELECTED: &str = "as for `nodeToNodeMeshEnabled` where a `peerSelector` selects the peers, but \
+                        closed at once if no other peer is left ([the order of \
+                        labels](bgp-resources.md#when-selected-peers-change)); with `peerIP`, the \
+                        session with a removed peer is closed at once; all others stay up";
+const RESTART: &str = "requires a restart of the daemon; until then a warning is logged and the old \
+                       value stays in effect";
+const LISTENS: &str = "stays up; the listening addresses change at once";
+const ANOTHER: &str = "all are **reset**, because both OPENs change";
+const IGNORED: &str = "stays up; ignored";
+const READVERTISED: &str = "stays up; all routes are advertised again to all neighbors";
+const LATER: &str = "stays up; applied to the next session";
 
 /// What an operator reads of an effect.
 const fn words(effect: Effect) -> &'static str {
     match effect {
-        Effect::Live => "stays up; in force at once",
-        Effect::Reevaluated => "stays up; what the neighbor has sent is judged again at once",
-        Effect::Refreshed => "stays up; the neighbor is asked to send its routes again",
+        Effect::Live => "stays up; applied at once",
+        Effect::Reevaluated => "stays up; the import policy evaluates the received routes again",
+        Effect::Refreshed => "stays up; a route refresh is sent to the neighbor",
         Effect::Readvertised => {
-            "stays up; the neighbor is told its routes anew, and what to forget"
+            "stays up; routes are advertised again to the neighbor, or withdrawn"
         }
         Effect::NextSession => LATER,
-        Effect::Renegotiated => "**starts over** if both OPENs would now settle on something else",
-        Effect::Reset => "**starts over**",
+        Effect::Renegotiated => "**reset** if the result of both OPENs changes",
+        Effect::Reset => "**reset**",
     }
 }
 
@@ -271,24 +271,27 @@ fn code(name: &str) -> String {
 }
 
 const HEAD: &str = "\
-# What a change does to sessions
+# Effects of a change on sessions
 
-A reload (`SIGHUP`, `systemctl reload`), or a change in the store, touches only the sessions it must.
-This page is made from the table that the speaker is tested with, field by field; a lab changes every
-key of a neighbor, and every one of the store, under a living session with BIRD and looks at BIRD's
-side: it still has the session, or a new one.
+A reload (`SIGHUP`, `systemctl reload`), or a change in the datastore, affects only the sessions that
+it must. The tables list the effect of each changed key on a session:
 
-\"Starts over\" is a session that ends with a Cease and begins again at once with what is new.
-A change is in force within 100 ms; `cambric show status` says since when what is in force is, and
-names what could not be taken.
+* **stays up**: the session is not interrupted.
+* **reset**: the session is closed with a Cease and opened again at once with the new value.
 
-A neighbor whose session stays up although something waits for its next one is named in the log;
-`cambric clear NAME` begins one. A session that is not up has nothing to lose: whatever changes, it
-tries again at once, and routes that are kept for a neighbor that restarts stay kept.
+A change is applied within 100 ms. `cambric show status` has the time of the last change, and names
+invalid values.
 
-A session that starts over since both OPENs would now settle on something else does so as after a
-graceful restart: where both sides have that, each keeps the other's routes meanwhile, and none is
-lost. Where the neighbor is another one, or a family is no longer carried, the routes go at once.
+If a change waits for the next session, the log names the neighbor; `cambric clear NAME` resets the
+session. A session that is not up is opened again at once after any change. Stale routes of a
+neighbor that restarts are kept.
+
+A reset because of changed OPENs is a graceful restart. If both sides support it, each retains the
+other's routes, and no route is lost. If the change is another neighbor or a removed family, the
+routes are removed at once.
+
+This page is made from the speaker's own table. A test changes every key of a neighbor and of the
+datastore during a session with BIRD, and compares BIRD's view of the session with this page.
 
 Felix has no sessions; [felix.md](felix.md#reload) lists what a reload changes there.
 ";
@@ -316,7 +319,10 @@ pub fn page() -> String {
     );
     let range = RANGE_KEYS.iter().map(|key| line(key.name, None, key.note));
     table("`[[neighbor_range]]` alone", range.collect());
-    table("The store", STORE_KEYS.iter().map(Key::to_string).collect());
+    table(
+        "The datastore",
+        STORE_KEYS.iter().map(Key::to_string).collect(),
+    );
     page
 }
 
@@ -336,7 +342,7 @@ mod tests {
         assert_eq!(
             written,
             page(),
-            "run the test with UPDATE_EXPECT=1 to write it anew"
+            "run the test with UPDATE_EXPECT=1 to write it"
         );
     }
 

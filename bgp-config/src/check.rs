@@ -122,9 +122,8 @@ impl<K, D, N> BgpFile<K, D, N> {
         ];
         for (key, value) in of_fabric {
             let Some(value) = value else { continue };
-            let message = format!(
-                "{key} is about reflectors that a store tells of, and no [datastore] is given"
-            );
+            let message =
+                format!("{key} applies only with a [datastore], and no [datastore] is given");
             problems.push(Problem::at(value.span(), message));
         }
         let mut notes = Vec::new();

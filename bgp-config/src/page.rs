@@ -10,26 +10,25 @@ const HEAD: &str = "\
 # Keys of a neighbor
 
 The keys of `[[neighbor]]` and `[[neighbor_range]]` in the files of `cambric-bgp-client` and
-`cambric-route-reflector`, in the order in which they are read. What a change of a key does to a
-session is in [changes.md](changes.md). This page is made from the table of the speaker; a test
-compares them.
+`cambric-route-reflector`, in the order in which they are read. [changes.md](changes.md) has the effect
+of a changed key on a session. This page is made from the table of the speaker; a test compares them.
 
 ";
 
 const STORE: &str = "
 ## In the datastore
 
-A BGPPeer decides these keys of the sessions that it asks for. The others are at their defaults, or
-follow from the node and the fabric.
+A BGPPeer configures these keys of its sessions. The others have their defaults, or follow from the
+node and the fabric.
 
 | key | BGPPeer |
 |---|---|
 ";
 
 const ANNOTATIONS: &str = "
-The value of an annotation is a text, with what a file has without quotation marks:
-`\"cambric.io/hold-time\": \"30\"` in `metadata.annotations`. An annotation that is not accepted, or whose
-name is unknown, is reported by `cambric show status`, and the key is at its default.
+The value of an annotation is a text, with the same content as in a file:
+`\"cambric.io/hold-time\": \"30\"` in `metadata.annotations`. `cambric show status` reports an invalid
+value and an unknown name; the key then has its default.
 ";
 
 /// Returns the page `docs/operate/neighbor.md`.

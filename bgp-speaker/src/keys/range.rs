@@ -29,14 +29,14 @@ const RANGE: RangeKey = Key {
 pub const RANGE_KEYS: &[RangeKey] = rows! { RangeConfig:
     "prefix": [prefix],
         "the addresses from which connections are accepted",
-        Key { note: "its neighbors come under what covers them now, or end", ..RANGE };
+        Key { note: "its neighbors move to the range that now contains them, or are closed", ..RANGE };
 
     "limit": [limit],
         "how many neighbors at once. In a full range a new connection takes the place of the oldest \
          one without a session; see [Connections that fail](route-reflector.md#connections-that-fail)",
         Key {
             kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
-            note: "in force at once; those that are in stay in",
+            note: "applied at once; existing neighbors stay",
             help: "leave the range out, or give the most neighbors that may come from it",
             example: || 100.into(),
             ..RANGE

@@ -113,7 +113,7 @@ peer_keys! {
         };
 
     "port": [port]: u16 = BGP_PORT,
-        "the TCP port that is dialed",
+        "the neighbor's TCP port for outgoing connections",
         Key {
             kind: Kind::Number { or_zero: false, least: 1, most: 65_535, unit: "" },
             effect: Effect::NextSession,
@@ -123,28 +123,28 @@ peer_keys! {
         };
 
     "source": [local]: Option<IpAddr> = None,
-        "the address to dial from, and the only one on which its connections are accepted",
+        "the local address of the session; connections to another local address are rejected",
         Key {
             kind: Kind::Address,
             default: Fallback::Words("the kernel's choice"),
             effect: Effect::Reset,
-            note: "unless the session is from this address already; to leave it out changes nothing",
+            note: "not if the session already uses this address, and not if the key is removed",
             store: Store::Fields(&["spec.sourceAddress"]),
             example: || "127.0.0.1".into(),
             ..NEIGHBOR
         };
 
     "passive": [session.passive],
-        "never dial. Neighbors of a range are never dialed",
+        "only accept connections. Neighbors of a range are always passive",
         Key { effect: Effect::NextSession, ..NEIGHBOR };
 
     "asn": [session.peer_asn],
-        "the AS of the neighbor: a number, `\"internal\"` (ours) or `\"external\"` (any other)",
+        "the AS of the neighbor: a number, `\"internal\"` (the local AS) or `\"external\"` (any other)",
         Key {
             kind: Kind::Asn,
             default: Fallback::Required,
             effect: Effect::Renegotiated,
-            note: "a word for a number, or the other way round, changes nothing",
+            note: "not if a word and a number mean the same AS",
             store: Store::Fields(&["spec.asNumber"]),
             report: Report::Always,
             example: || 64_513.into(),
@@ -158,7 +158,7 @@ peer_keys! {
         };
 
     "local_asn": [session.local_asn],
-        "our AS towards the neighbor",
+        "the local AS towards the neighbor",
         Key {
             effect: Effect::Renegotiated,
             store: Store::Fields(&["spec.localASNumber"]),
@@ -167,11 +167,11 @@ peer_keys! {
         };
 
     "local_id": [session.local_id],
-        "our BGP identifier towards the neighbor",
+        "the local BGP identifier towards the neighbor",
         Key { effect: Effect::Renegotiated, report: Report::Never, ..IN_CODE };
 
     "families": [session.families],
-        "the families that are offered to it",
+        "the families in the OPEN to the neighbor",
         Key {
             kind: Kind::Families,
             default: Fallback::Words("`families` of the speaker"),
@@ -186,7 +186,7 @@ peer_keys! {
         Key {
             kind: Kind::Number { or_zero: true, least: 3, most: 65_535, unit: "seconds" },
             effect: Effect::NextSession,
-            note: "both sides have agreed on the old one",
+            note: "both sides have negotiated the old one",
             store: Store::Annotation,
             help: "0 switches keepalives off, 90 is the default",
             example: || 30.into(),
@@ -194,7 +194,7 @@ peer_keys! {
         };
 
     "min_hold_time": [session.min_hold_time_s],
-        "the shortest hold time that is accepted in the neighbor's OPEN. A shorter one is refused with \
+        "the shortest hold time that is accepted in the neighbor's OPEN. A shorter one is rejected with \
          Unacceptable Hold Time (RFC 4271 §4.2); 0, for no KEEPALIVE, is always accepted",
         Key {
             kind: Kind::Number {
@@ -210,8 +210,8 @@ peer_keys! {
         };
 
     "keepalive": [session.keepalive_s],
-        "the time between KEEPALIVE messages, at most a third of the hold time that both sides settle \
-         on. A value that is not below `hold_time`, or any beside `hold_time = 0`, is refused",
+        "the time between KEEPALIVE messages, at most a third of the negotiated hold time. A value \
+         that is not below `hold_time`, or any value with `hold_time = 0`, is rejected",
         Key {
             kind: SECONDS,
             default: Fallback::Words("a third of the hold time"),
@@ -221,7 +221,7 @@ peer_keys! {
         };
 
     "connect_retry": [session.connect_retry_s],
-        "the time between two dials",
+        "the time between two attempts to connect",
         Key {
             kind: SECONDS,
             effect: Effect::NextSession,
@@ -259,8 +259,8 @@ peer_keys! {
         Key { report: Report::Never, ..IN_CODE };
 
     "graceful_restart": [session.graceful_restart],
-        "whether and how long paths survive a restart of the other side (RFC 4724); `true` is 120 \
-         seconds",
+        "the restart time: each side retains the other's routes as stale for this time (RFC 4724); \
+         `true` means 120 seconds",
         Key {
             kind: Kind::Switch {
                 on: RESTART_TIME_S as u32,
@@ -270,7 +270,7 @@ peer_keys! {
             },
             default: Fallback::Value(|| true.into()),
             effect: Effect::NextSession,
-            note: "whether we keep the neighbor's routes when it goes is in force at once",
+            note: "whether the neighbor's routes are retained is applied at once",
             store: Store::Fields(&["spec.maxRestartTime"]),
             example: || 77.into(),
             ..BOTH
@@ -284,8 +284,9 @@ peer_keys! {
         };
 
     "ttl_security": [ttl_security_hops]: Option<u8> = None,
-        "`true` (a neighbor on the link) or the hops it may be away (RFC 5082). Both sides need it. A \
-         connection with a lower TTL is reset; the log and `cambric show neighbors` name the TTL",
+        "GTSM (RFC 5082): `true` for a neighbor on the link, or the maximum number of hops. Both sides \
+         need it. A connection with a lower TTL is reset; the log and `cambric show neighbors` have \
+         the TTL",
         Key {
             kind: Kind::Switch {
                 on: 1,
@@ -294,7 +295,7 @@ peer_keys! {
                 unit: "hops",
             },
             default: Fallback::Words("`false`"),
-            note: "the neighbor must send from as near",
+            note: "the neighbor must be within this number of hops",
             store: Store::Fields(&["spec.ttlSecurity"]),
             report: Report::InNeighbors,
             example: || 3.into(),
@@ -303,13 +304,13 @@ peer_keys! {
 
     "password": [password]: Option<Password> = None,
         "the TCP-MD5 key (RFC 2385). The kernel holds the keys of all neighbors on the listening \
-         socket, as many as `net.core.optmem_max` has room for (963 where it is 131072); a neighbor \
-         whose key does not fit is rejected, `cambric show neighbors` gives the reason and a value \
-         that would do, and it is tried again every ten seconds. A range needs one key",
+         socket, limited by `net.core.optmem_max` (963 keys with 131072). Without room for its key, a \
+         neighbor is rejected; `cambric show neighbors` has the reason and a sufficient value, and \
+         the key is tried again every ten seconds. A range needs one key",
         Key {
             kind: Kind::Secret(PASSWORD_OCTETS_MAX),
             default: Fallback::Words("none"),
-            note: "both sides have to change it within the hold time; until then nothing comes through",
+            note: "change it on both sides within the hold time; until then no message passes",
             store: Store::Fields(&["spec.password"]),
             report: Report::InNeighbors,
             example: || "other".into(),
@@ -317,7 +318,7 @@ peer_keys! {
         };
 
     "route_reflector_client": [role]: Role = Role::Internal,
-        "the neighbor is our client (RFC 4456); internal neighbors only",
+        "the neighbor is a client of this route reflector (RFC 4456); internal neighbors only",
         Key { effect: Effect::Readvertised, ..BOTH },
         get |peer: &PeerConfig| Some((peer.role == Role::Client).into()),
         set |peer: &mut PeerConfig, value: &Value| match (bool::of(value), peer.role) {
@@ -327,8 +328,8 @@ peer_keys! {
         };
 
     "cluster_id": [cluster_id]: Option<ClusterId> = None,
-        "the cluster that this client belongs to (RFC 4456 §7). A route names the cluster it comes \
-         from and the one it goes to; one that has been in any cluster of ours is not used",
+        "the cluster of this client (RFC 4456 §7). A reflected route has the cluster of its source and of \
+         its destination; a route with any local cluster ID in its CLUSTER_LIST is not used",
         Key {
             kind: Kind::DottedQuad,
             default: Fallback::Words("`cluster_id` of the speaker"),
@@ -338,17 +339,17 @@ peer_keys! {
         };
 
     "import": [import]: Policy = Policy::AcceptAll,
-        "what is accepted from the neighbor: everything or nothing. External without policy means \
-         nothing (RFC 8212); the log and `cambric show neighbors` report it",
+        "the routes that are accepted from the neighbor: all or none. Without a policy, an external \
+         neighbor has none (RFC 8212); the log and `cambric show neighbors` report it",
         Key { effect: Effect::Reevaluated, ..POLICY };
 
     "export": [export]: Policy = Policy::AcceptAll,
-        "what is advertised to the neighbor: everything or nothing, as for `import`",
+        "the routes that are advertised to the neighbor: all or none, as for `import`",
         Key { effect: Effect::Readvertised, ..POLICY };
 
     "next_hop": [next_hop]: NextHopMode = NextHopMode::Auto,
-        "the next hop of what is advertised: `\"auto\"`: ours to external neighbors, kept for \
-         reflected routes; `\"self\"`: always ours; `\"keep\"`: never changed",
+        "the next hop of advertised routes: `\"auto\"`: the daemon's own to external neighbors, \
+         unchanged for reflected routes; `\"self\"`: always the daemon's own; `\"keep\"`: unchanged",
         Key {
             kind: Kind::Word(&["auto", "self", "keep"]),
             effect: Effect::Readvertised,
@@ -358,9 +359,9 @@ peer_keys! {
         };
 
     "own_as_max": [as_path.own_as_max],
-        "how often our own AS may be in the AS_PATH of its routes: more than never where sites of one \
-         AS meet in another. Where the session has another local AS (`localASNumber` of a BGPPeer) the \
-         limit counts for each of the two",
+        "how often the local AS may occur in the AS_PATH of received routes. More than 0 is useful if \
+         sites of one AS are connected by another AS. If the session has its own local AS \
+         (`localASNumber` of a BGPPeer), the limit applies to each of the two",
         Key {
             kind: Kind::Number { or_zero: false, least: 0, most: 255, unit: "times" },
             effect: Effect::Reevaluated,
@@ -382,22 +383,23 @@ peer_keys! {
         Key { effect: Effect::Reevaluated, store: Store::Annotation, ..BOTH };
 
     "aigp": [aigp]: bool = false,
-        "AIGP passes between us and an external neighbor of the same administration (RFC 7311 §3.3)",
+        "AIGP is exchanged with this external neighbor, of the same administration (RFC 7311 §3.3)",
         Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "tunnel_encapsulation": [tunnel_encapsulation]: bool = false,
-        "TUNNEL_ENCAPSULATION passes an external session of one administration (RFC 9012 §11)",
+        "TUNNEL_ENCAPSULATION is exchanged with this external neighbor, of the same administration (RFC \
+         9012 §11)",
         Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "prefix_sid": [prefix_sid]: bool = false,
-        "PREFIX_SID passes an external session, within one SR domain (RFC 8669 §4, §8)",
+        "PREFIX_SID is exchanged with this external neighbor, within one SR domain (RFC 8669 §4, §8)",
         Key { effect: Effect::Readvertised, store: Store::Annotation, ..BOTH };
 
     "multihop": [multihop]: bool = false,
-        "an external neighbor may be more than one hop away. Without it, the next hops of an external \
-         neighbor whose address is in a subnet of one of our interfaces must be on that interface, \
-         too; otherwise the route is not used, and `cambric show routes --why` gives `next hop not on \
-         the link` as the reason. `ttl_security` of more than 1 has the same effect",
+        "an external neighbor may be more than one hop away. Without it, and with the neighbor in a \
+         subnet of a local interface, the next hops of its routes must be on that interface too. \
+         Otherwise the route is not used, and `cambric show routes --why` gives `next hop not on the \
+         link` as the reason. `ttl_security` of more than 1 has the same effect",
         Key { effect: Effect::Reevaluated, ..BOTH };
 
     "add_path": [session.add_path_receive + session.add_path_send],

@@ -194,19 +194,21 @@ fn page() -> String {
     use std::fmt::Write as _;
     let mut page = String::from(
         "# Fields of resources\n\n\
-         Which program supports which field of Calico's schema. Made from the table in\n\
-         `calico-model/src/schema` by a test. `cambric apply` warns about a field without effect,\n\
-         `cambric get` notes it, and the program in brackets lists it in `cambric show status`.\n\
-         An unknown field is refused by `cambric apply`. Where another writer stored one, it is\n\
-         reported, and a rule that has one is closed. Ports by number and range are supported\n\
-         where only named ports are not.\n",
+         This page lists the program that supports each field of Calico's schema. A test makes it\n\
+         from the table in `calico-model/src/schema`.\n\n\
+         * `cambric apply` warns about a field without effect, and rejects an unknown field.\n\
+         * `cambric get` prints a note about it.\n\
+         * The program in brackets lists it in `cambric show status`.\n\
+         * An unknown field that another client has stored is reported. A rule with such a field\n  \
+           fails closed.\n\
+         * If only named ports are unsupported, ports by number and range are supported.\n",
     );
     for kind in Kind::ALL {
         let mut groups: Vec<(String, Vec<String>)> = Vec::new();
         for one in declared(*kind) {
             let words = match one.standing {
                 Standing::Supported(program) => format!("supported by {}", program.name()),
-                Standing::Record => "a record that nothing acts on".to_owned(),
+                Standing::Record => "a record without effect".to_owned(),
                 Standing::Unsupported { due, reason } => {
                     let due = due.map(|due| format!(" ({})", due.name()));
                     format!("**no effect**{}: {reason}", due.unwrap_or_default())

@@ -300,7 +300,7 @@ events! {
     KernelReread "kernel.reread" INFO "kernel table changed while it was read; reading it again" {
         table: u64,
     }
-    #[doc = "What the daemon knows of the datastore changed. `status` is `syncing`, `in-sync` or `snapshot`."]
+    #[doc = "The daemon's view of the datastore changed. `status` is `syncing`, `in-sync` or `snapshot`."]
     DatastoreStatus "datastore.status" INFO "datastore status changed" {
         status: Text, revision: Option<u64>, snapshot_age_s: Option<u64>,
     }

@@ -19,11 +19,11 @@ const fn field(place: &'static str, to: &'static str) -> Flip {
 /// What is changed, row by row of the page; each row has something.
 const FLIPS: &[(&str, &[Flip])] = &[
     (
-        "Node of our own: `spec.bgp.asNumber`",
+        "Own Node: `spec.bgp.asNumber`",
         &[flip(OURS, "\"bgp\":{", r#""bgp":{"asNumber":64513,"#).ends()],
     ),
     (
-        "Node of our own: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        "Own Node: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &[
             flip(OURS, "10.0.0.1/", "10.0.0.7/").ends(),
             flip(OURS, "fd00::1/", "fd00::7/").over_ipv6().ends(),
@@ -31,14 +31,14 @@ const FLIPS: &[(&str, &[Flip])] = &[
         ],
     ),
     (
-        "Node of another: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
+        "Other Node: `spec.bgp.ipv4Address`, `spec.bgp.ipv6Address`",
         &[
             flip(THEIRS, "10.0.0.2/", "10.0.0.9/").of_mesh().ends(),
             flip(THEIRS, "fd00::2/", "fd00::9/").over_ipv6().ends(),
         ],
     ),
     (
-        "Node of another: `spec.bgp.asNumber`",
+        "Other Node: `spec.bgp.asNumber`",
         &[flip(THEIRS, "\"bgp\":{", r#""bgp":{"asNumber":64513,"#)
             .of_mesh()
             .ends()],
@@ -87,7 +87,7 @@ const FLIPS: &[(&str, &[Flip])] = &[
         ],
     ),
     (
-        "Node: all else",
+        "Node: all other fields",
         &[
             field(OURS, r#""spec":{"ipv4VXLANTunnelAddr":"10.65.0.4","#),
             flip(
