@@ -12,7 +12,7 @@ pub struct Client;
 impl Program for Client {
     const NAME: &'static str = PROGRAM;
     const ABOUT: &'static str =
-        "Announces this host's workloads over BGP and installs what it learns";
+        "Advertises this host's workloads over BGP and installs learned routes";
     const CONFIG_DEFAULT: &'static str = "/etc/cambric/bgp-client.toml";
     const FORWARDING: Forwarding = Forwarding::Kernel;
     const FAREWELL: &'static str = "BGP client stops";

@@ -260,9 +260,8 @@ fn listen(own: &Own<'_>) -> Vec<SocketAddr> {
 fn notes(own: &Own<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if own.view.pools.is_empty() {
-        notes.push(
-            "there is no IPPool in the store: peers are told nothing but own blocks".to_owned(),
-        );
+        notes
+            .push("there is no IPPool in the datastore: only own blocks are advertised".to_owned());
     }
     let name = &own.host.name;
     if !own.host.reflects && own.view.fleet.has(name) {

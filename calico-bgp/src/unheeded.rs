@@ -80,8 +80,8 @@ fn services(spec: &BgpConfigurationSpec, tell: &mut impl FnMut(String, &str)) {
     for (list, ranges) in ranges {
         let is_single = |range: &CidrBlock| !is_range(&range.cidr.0);
         if let Some(at) = ranges.iter().position(is_single) {
-            let reason = "a single address is announced by the nodes that serve it, which only \
-                          Kubernetes' API tells: not announced";
+            let reason = "a single address is advertised by the nodes that serve it, which are known only to \
+                          Kubernetes' API: not advertised";
             tell(format!("spec.{list}[{at}]"), reason);
         }
     }

@@ -81,7 +81,7 @@ pub enum IpamError {
     #[error("block {0} has addresses in use")]
     InUse(IpNet),
     /// The address was given to somebody else since.
-    #[error("{0} belongs to somebody else by now")]
+    #[error("{0} has been allocated again since")]
     Changed(IpAddr),
 }
 

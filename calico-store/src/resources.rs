@@ -64,7 +64,7 @@ pub enum ResourceError {
     Missing(ResourceKey),
     /// It has been written since it was read.
     #[error(
-        "{}: resource version {given} is out of date, the latest is {latest}: somebody else has \
+        "{}: resource version {given} is out of date, the latest is {latest}: another client has \
          written it; read it again and make the change there",
         named(.key)
     )]

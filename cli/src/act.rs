@@ -10,12 +10,12 @@ use crate::ask::{Answers, BGP_DAEMONS, SOCKETS, Whom, json};
 /// Whose session, and who is asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Session {
-    /// The neighbour's name or address
+    /// The neighbor's name or address
     neighbor: String,
     /// Print one JSON object: daemon name to what it did
     #[arg(long)]
     json: bool,
-    /// Ask the daemon behind this socket only
+    /// Query only the daemon of this socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Session {
 pub(crate) struct Refresh {
     #[command(flatten)]
     session: Session,
-    /// This family only, such as ipv4-unicast; else all that the session carries
+    /// Only this family, such as ipv4-unicast; default: all families of the session
     family: Option<String>,
 }
 
@@ -77,11 +77,14 @@ impl Session {
 fn said(answers: &Answers) -> String {
     let lines = answers.iter().map(|(daemon, reply)| match reply {
         Reply::Refresh(done) => format!(
-            "{daemon}: neighbor {} is asked for {}\n",
+            "{daemon}: route refresh sent to neighbor {}: {}\n",
             done.neighbor,
             done.families.join(" ")
         ),
-        Reply::Clear(done) => format!("{daemon}: neighbor {} begins anew\n", done.neighbor),
+        Reply::Clear(done) => format!(
+            "{daemon}: session with neighbor {} is reset\n",
+            done.neighbor
+        ),
         _ => format!("{daemon}: an answer to something else\n"),
     });
     lines.collect()
@@ -137,13 +140,13 @@ mod tests {
         let text = said(&answers.expect("an answer"));
         assert_eq!(
             text,
-            "route-reflector: neighbor tor is asked for ipv4-unicast\n"
+            "route-reflector: route refresh sent to neighbor tor: ipv4-unicast\n"
         );
         let cleared = Reply::Clear(Cleared {
             neighbor: "tor".to_owned(),
         });
         let text = said(&[("bgp-client".to_owned(), cleared)].into());
-        assert_eq!(text, "bgp-client: neighbor tor begins anew\n");
+        assert_eq!(text, "bgp-client: session with neighbor tor is reset\n");
     }
 
     #[tokio::test]

@@ -20,44 +20,44 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write resources to the store, whether they are there or not
+    /// Create or update resources
     Apply(resources::Write),
-    /// End the session with a BGP neighbour, and begin it anew
+    /// Reset the session with a BGP neighbor
     Clear(act::Clear),
-    /// Write resources to the store that must not be there yet
+    /// Create resources
     Create(resources::Create),
-    /// Whether the store is acted upon: lock it while it is migrated, and unlock it
+    /// Lock or unlock the datastore for a migration
     Datastore(migrate::Args),
-    /// Log all events of one BGP neighbor for a while
+    /// Log all events of a BGP neighbor for a limited time
     Debug(log::DebugArgs),
     /// Print the BGP messages of MRT files or hex lines as JSON
     Decode(decode::Args),
-    /// Delete resources from the store
+    /// Delete resources
     Delete(resources::Delete),
-    /// What happened in the daemons of this host
+    /// Show the history of events of the daemons of this host
     Events(events::Args),
-    /// Print resources of the store
+    /// Print resources
     Get(resources::Get),
-    /// Keep other users of this host away from its BGP port: load, check, remove
+    /// Load, check or remove the host guard, which keeps other users of this host from BGP ports
     Guard(guard::Args),
-    /// The addresses of workloads: show, check, release, configure, collect
+    /// Manage workload addresses: show, check, release, configure, collect
     Ipam(addresses::Args),
-    /// Bring up a routed fabric on this machine, in namespaces of its own
+    /// Run a routed fabric on this machine, in separate namespaces
     #[cfg(feature = "lab")]
     Lab(lab::Args),
-    /// Set the level of the daemons' logs for a while
+    /// Set the log level of the daemons for a limited time
     Log(log::Args),
-    /// The hosts: their agents, and the BGP sessions of this one
+    /// Show the hosts with their agents, or the BGP sessions of this host
     Node(node::Args),
-    /// The fabric's reflectors: list, drain, undrain, remove
+    /// Manage the fabric's route reflectors: list, drain, undrain, remove
     Reflector(reflector::Args),
-    /// Ask a BGP neighbour for its routes again
+    /// Request the routes of a BGP neighbor again
     Refresh(act::Refresh),
-    /// Write resources to the store that must be there
+    /// Replace existing resources
     Replace(resources::Write),
-    /// Ask the daemons of this host what they know
+    /// Show the state of the daemons of this host
     Show(show::Args),
-    /// Serve the embedded store
+    /// Run the small store
     Store(store::Args),
 }
 

@@ -26,7 +26,7 @@ const PAGES_WAITING_MAX: usize = 4;
 /// The arguments of `cambric events`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only events of this name, or whose name begins with it: session.closed, session
+    /// Only events with this name or prefix: session.closed, session
     name: Option<String>,
     /// Only events of the last 10m, 2h, …
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
-    /// Ask the daemon behind this socket only
+    /// Query only the daemon of this socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// The user that the daemons run as, by name or number; repeat for several
     #[arg(long, value_name = "USER")]
     user: Vec<String>,
-    /// Change nothing: say what is in force, and fail if something is missing
+    /// Change nothing: print what is loaded, and fail if something is missing
     #[arg(long, conflicts_with = "remove")]
     check: bool,
     /// Remove the entries of the daemons whose files are given; without a file, the whole table
@@ -186,7 +186,7 @@ fn remove(args: &Args) -> Result<ExitCode> {
             forget(holder, &file, args)?;
         }
     }
-    println!("{}", if removed { "removed" } else { "there is none" });
+    println!("{}", if removed { "removed" } else { "not loaded" });
     Ok(ExitCode::SUCCESS)
 }
 

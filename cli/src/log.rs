@@ -33,7 +33,7 @@ pub(crate) struct DebugArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Log all events of one BGP neighbor
+    /// Log all events of a BGP neighbor
     Neighbor(Neighbor),
 }
 
@@ -57,7 +57,7 @@ struct Daemon {
     /// Print one JSON object: daemon name to what its log has
     #[arg(long)]
     json: bool,
-    /// Ask the daemon behind this socket only
+    /// Query only the daemon of this socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -19,16 +19,16 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum What {
-    /// Hold the daemons back while much is changed, filled in or moved
+    /// Lock or unlock the datastore, so that the daemons apply no partial state
     #[command(subcommand)]
     Migrate(Migrate),
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum Migrate {
-    /// Lock the store: it can be written, and nobody acts upon it
+    /// Lock the datastore: it can be written, but the daemons do not apply it
     Lock,
-    /// Unlock the store: all that was written is acted upon
+    /// Unlock the datastore: the daemons apply it again
     Unlock,
 }
 
@@ -42,8 +42,8 @@ pub(crate) async fn run(args: Args) -> Result<ExitCode> {
     };
     match resources.set_ready(ready).await {
         Err(missing @ ResourceError::Missing(_)) => {
-            let why = "the store is not in use, and nobody acts upon it; the first write of `cambric` \
-                       or calicoctl begins it";
+            let why = "the datastore is not initialized, and no daemon applies it; the first write of \
+                       `cambric` or calicoctl initializes it";
             return Err(Error::new(missing).context(why));
         }
         result => result?,

@@ -26,12 +26,12 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// All hosts, as the store has them: whether Felix lives, when it last reported, its endpoints
+    /// List all hosts: state of Felix, time of its last report, number of endpoints
     List {
         #[command(flatten)]
         connection: Connection,
     },
-    /// The BGP sessions of this host: address, type, state, since when, and why not
+    /// Show the BGP sessions of this host: address, type, state, since when, last error
     Status,
 }
 

@@ -34,25 +34,25 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Show all reflectors: state, zone, weight, clients, cluster id, addresses
+    /// List all reflectors: state, zone, weight, clients, cluster ID, addresses
     List,
-    /// Have a reflector's clients go elsewhere, then close its last sessions; wait until it is done
+    /// Move a reflector's clients to others, then close its sessions; wait until it is drained
     Drain {
         /// The reflector: the name of its node
         name: String,
-        /// Even if no other reflector would take its clients
+        /// Drain even if no other reflector can take its clients
         #[arg(long)]
         force: bool,
-        /// Only ask for it
+        /// Request the drain and return
         #[arg(long)]
         no_wait: bool,
     },
-    /// Have a reflector take clients again
+    /// End the drain of a reflector
     Undrain {
         /// The reflector: the name of its node
         name: String,
     },
-    /// Forget a reflector that will not come back, and free its cluster id
+    /// Remove a reflector that does not return, and free its cluster ID
     Remove {
         /// The reflector: the name of its node
         name: String,

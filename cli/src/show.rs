@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Print one JSON object: daemon name to report
     #[arg(long, global = true)]
     json: bool,
-    /// Ask the daemon behind this socket only
+    /// Query only the daemon of this socket
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
@@ -80,20 +80,20 @@ impl fmt::Display for Destination {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// BGP neighbours and their sessions
+    /// BGP neighbors and their sessions
     #[command(visible_alias = "neighbours")]
     Neighbors {
-        /// Everything about this one: its name or address
+        /// Show all about this one: its name or address
         name: Option<String>,
     },
     /// BGP routes
     Routes {
-        /// Only this prefix; for an address, the longest prefix that has it and is in use
+        /// Only this prefix; for an address, the longest prefix with a usable path
         prefix: Option<Destination>,
-        /// Also the paths that lost, and the step of the decision where each did
+        /// Also the losing paths, with the step of the decision process
         #[arg(long)]
         why: bool,
-        /// Show so many routes at most; 0 for all [default: 1000, in JSON all]
+        /// Maximum number of routes; 0 for all [default: 1000, in JSON all]
         #[arg(long, value_name = "ROUTES")]
         limit: Option<usize>,
     },
@@ -101,20 +101,20 @@ enum What {
     Fib,
     /// Workload endpoints of this host
     Endpoints,
-    /// What the daemons are and how they fare
+    /// State of the daemons, and what they wait for
     Status,
     /// Packet filter rules
     Rules,
-    /// The last malformed messages of BGP neighbours, octet by octet
+    /// The last malformed messages of BGP neighbors, with their octets
     Malformed {
-        /// Only those of this neighbour: its name
+        /// Only those of this neighbor: its name
         name: Option<String>,
     },
-    /// What the daemons are limited by, and how near they are to it
+    /// Limits of the daemons, and their use
     Limits,
-    /// The level of the daemons' logs, and the neighbors that are debugged
+    /// Log levels of the daemons, and neighbors that are debugged
     Log,
-    /// The configuration in force, and what each neighbour comes from
+    /// The effective configuration, with the source of each neighbor
     Config,
 }
 

@@ -19,16 +19,16 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Serve a store over the etcd v3 API: one member, in memory, or kept in a file
+    /// Serve a datastore over the etcd v3 API: one member, in memory or in a file
     Serve {
         /// Address and port to listen on; repeat for several. There is no authentication:
-        /// whoever reaches it may write
+        /// every client that reaches it may write
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2379")]
         listen: Vec<SocketAddr>,
-        /// Fill it from this directory of resources in YAML, and follow its changes
+        /// Load resources from this directory, and apply its changes
         #[arg(long, value_name = "DIR")]
         manifests: Option<PathBuf>,
-        /// Keep it in this file over a restart
+        /// Save the content to this file
         #[arg(long, value_name = "FILE")]
         data: Option<PathBuf>,
         /// Level or directives; CAMBRIC_LOG overrides it

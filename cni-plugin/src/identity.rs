@@ -32,7 +32,7 @@ const NOT_DONE: [(&str, &str); 2] = [
     ),
     (
         "allowedSourcePrefixes",
-        "a packet whose source is not the pod's is dropped",
+        "packets with a foreign source address are dropped",
     ),
 ];
 

@@ -36,7 +36,7 @@ pub enum CallError {
     #[error("{}: no such socket; is the daemon running? (name another one with --socket)", .0.display())]
     Absent(PathBuf),
     /// A socket that nobody serves.
-    #[error("{}: nobody answers; the daemon has ended, start it again", .0.display())]
+    #[error("{}: no answer; the daemon has stopped, start it again", .0.display())]
     Refused(PathBuf),
     /// Not allowed.
     #[error("{}: permission denied; run as root, or as a member of the socket's group", .0.display())]

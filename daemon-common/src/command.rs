@@ -18,7 +18,7 @@ use crate::report::{
 pub enum Command {
     /// What the daemon is and how it fares.
     Status {},
-    /// BGP neighbours and their sessions.
+    /// BGP neighbors and their sessions.
     Neighbors {},
     /// BGP routes, a page of them.
     Routes {
@@ -54,7 +54,7 @@ pub enum Command {
     Malformed {},
     /// What the daemon is limited by.
     Limits {},
-    /// The configuration in force, and what each neighbour comes from.
+    /// The effective configuration, with the source of each neighbor.
     Config {},
     /// Events of the history.
     Events(EventQuery),

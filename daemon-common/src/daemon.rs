@@ -169,7 +169,7 @@ pub fn tell_stopping() {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("systemd cannot be told how we fare: {error}");
+        tracing::warn!("the state cannot be reported to systemd: {error}");
     }
 }
 

@@ -26,7 +26,7 @@ struct Arguments {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Read the configuration, report every mistake, and leave
+    /// Read the configuration, report every mistake, and exit
     #[arg(long)]
     check: bool,
 }

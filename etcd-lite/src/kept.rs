@@ -91,7 +91,7 @@ impl Kept {
             length,
         };
         let Some((cluster, frames)) = reading.head()? else {
-            warn!(file = %path.display(), length, "the file of the store is cut off in its first octets; it begins anew");
+            warn!(file = %path.display(), length, "the file of the store is truncated in its header; an empty store is started");
             drop(file);
             return Self::begin(path, config);
         };

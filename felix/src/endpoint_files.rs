@@ -112,7 +112,10 @@ impl EndpointFiles {
             outcome = outcome.and(cleaned);
         }
         if let Some(reason) = self.retry.note(now, outcome) {
-            warn!(reason, "plugins cannot be told of endpoints");
+            warn!(
+                reason,
+                "endpoint status files for CNI plugins cannot be written"
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use daemon_common::program::{About, start};
 fn main() -> ExitCode {
     let about = About {
         name: DAEMON,
-        about: "Puts this host's workload endpoints into its kernel: interfaces, routes, packet filter",
+        about: "Configures the kernel for this host's workload endpoints: interfaces, routes, packet filter",
         config_default: "/etc/cambric/felix.toml",
     };
     start(&about, |path| Config::read(path), |_| Vec::new(), run)

@@ -204,7 +204,9 @@ pub fn status(agent: &Agent, host: &mut LinuxHost, process: Process) -> Status {
         ));
     }
     if let Some(problem) = process.files_problem {
-        notes.push(format!("plugins cannot be told of endpoints: {problem}"));
+        notes.push(format!(
+            "endpoint status files for CNI plugins cannot be written: {problem}"
+        ));
     }
     let log = daemon_common::log::figures();
     notes.extend(log.note());

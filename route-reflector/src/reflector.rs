@@ -13,7 +13,7 @@ pub struct Reflector;
 impl Program for Reflector {
     const NAME: &'static str = "cambric-route-reflector";
     const ABOUT: &'static str =
-        "Reflects BGP routes between the hosts of a fabric; never writes one into a kernel";
+        "Reflects BGP routes between the hosts of a fabric; never writes kernel routes";
     const CONFIG_DEFAULT: &'static str = "/etc/cambric/route-reflector.toml";
     const FORWARDING: Forwarding = Forwarding::Others;
     const FAREWELL: &'static str = "route reflector stops";

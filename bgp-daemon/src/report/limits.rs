@@ -37,18 +37,18 @@ pub fn limits(speaker: &Speaker) -> Vec<Limit> {
         Limit::new(
             "path identifiers for a prefix, one source and group (ADD-PATH)",
             number(rib::limits::PATHS_PER_PEER_MAX),
-            "one is used again that only a neighbor which lags may know",
+            "the oldest path ID that is no longer advertised is reused",
         ),
         Limit::new(
             "withdrawn prefixes kept, a family",
             number(rib::limits::TOMBSTONES_MAX),
-            "neighbors that have not heard of them are sent the whole table",
+            "neighbors that have not received them get a full table transfer",
         )
         .used(number(tables.tombstones)),
         Limit::new(
             "attribute blocks remembered",
             number(2 * rib::limits::RAW_SETS_MAX),
-            "those not seen lately are read anew when they come again",
+            "the least recent ones are decoded again when they are received again",
         )
         .used(number(tables.raw_sets)),
         Limit::new(

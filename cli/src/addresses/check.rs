@@ -17,13 +17,13 @@ const TOP_NODES: usize = 20;
 /// The arguments of `cambric ipam check`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Check {
-    /// Print all addresses, and not only how many there are
+    /// Print all addresses, not only their number
     #[arg(long)]
     show_all_ips: bool,
-    /// Print the addresses that are leaked, or used without having been given
+    /// Print the addresses that are leaked, or used without an allocation
     #[arg(long)]
     show_problem_ips: bool,
-    /// Write a report into this file, in JSON: `release --from-report` takes it
+    /// Write a JSON report to this file, for `release --from-report`
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ impl<'a> Checked<'a> {
         };
         for (addresses, what) in [
             (&self.outside, "is in no active pool"),
-            (&self.not_given, "was given to nobody"),
+            (&self.not_given, "was not allocated"),
             (&self.shared, "must not be used by several"),
         ] {
             let told = addresses
@@ -132,7 +132,7 @@ impl<'a> Checked<'a> {
         text.push_str("Scanning for IPs that are allocated but not actually in use...\n");
         if args.show_problem_ips || args.show_all_ips {
             for holder in self.leaks() {
-                let handle = holder.handle.as_deref().unwrap_or("nobody");
+                let handle = holder.handle.as_deref().unwrap_or("-");
                 let address = holder.given.address;
                 text.push_str(&format!("  {address} leaked; handle {}\n", clean(handle)));
             }
@@ -209,7 +209,7 @@ impl<'a> Checked<'a> {
             .collect();
         if args.show_all_ips {
             for holder in &kept {
-                let handle = clean(holder.handle.as_deref().unwrap_or("nobody"));
+                let handle = clean(holder.handle.as_deref().unwrap_or("-"));
                 let address = holder.given.address;
                 text.push_str(&format!("  {address} is kept for {handle}\n"));
             }

@@ -13,13 +13,13 @@ const ATTEMPTS_MAX: usize = 8;
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = true, id = "setting", args = ["strictaffinity", "max_blocks_per_host", "ip_cooldown_seconds"])]
 pub(crate) struct Configure {
-    /// Whether hosts take addresses from their own blocks only
+    /// Whether hosts use only their own blocks
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
     strictaffinity: Option<bool>,
-    /// How many blocks a host may have; 0 for the built-in number, 20
+    /// Maximum number of blocks of a host; 0 for the built-in number, 20
     #[arg(long, value_name = "NUMBER")]
     max_blocks_per_host: Option<u32>,
-    /// How long an address is not given again after it was given back
+    /// How long a released address is not allocated again
     #[arg(long, value_name = "SECONDS")]
     ip_cooldown_seconds: Option<u32>,
     #[command(flatten)]

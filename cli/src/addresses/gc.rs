@@ -15,17 +15,17 @@ use crate::show::clean;
 /// The arguments of `cambric ipam gc`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Gc {
-    /// How long something must have been found before it is mended: more than any plugin takes
-    /// to write the endpoint of an address that it has taken
+    /// How long an object must have been leaked or inconsistent before it is collected: longer than
+    /// a plugin needs from the allocation of an address to the write of its endpoint
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     grace: GoDuration,
-    /// Say what would be done, and do nothing
+    /// Print what would be collected, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Go on for ever, and log what is done
+    /// Run permanently, and log each change
     #[arg(long)]
     watch: bool,
-    /// How often to look
+    /// Time between two scans
     #[arg(
         long,
         value_name = "DURATION",

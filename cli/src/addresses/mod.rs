@@ -21,15 +21,15 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// How many addresses pools and blocks have, who has one, who has borrowed some, the settings
+    /// Show pools, blocks, the owner of an address, borrowed addresses, or the settings
     Show(show::Show),
-    /// Look for addresses that nobody uses or that nobody was given, and for what does not add up
+    /// Find leaked or unallocated addresses, and inconsistent blocks, affinities and handles
     Check(check::Check),
-    /// Give back an address, or those that a report of `check` says nobody uses
+    /// Release an address, or the leaked addresses of a report of `check`
     Release(release::Release),
     /// Change the settings
     Configure(configure::Configure),
-    /// Give back what nobody has used for a while, and set right what does not add up
+    /// Release leaked addresses, and correct inconsistent blocks, affinities and handles
     Gc(gc::Gc),
 }
 

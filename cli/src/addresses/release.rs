@@ -22,11 +22,10 @@ pub(crate) struct Release {
         conflicts_with = "from_report"
     )]
     ip: Option<IpAddr>,
-    /// The addresses that nobody uses, by a report of `check`; of several reports, those that
-    /// all of them name
+    /// The leaked addresses of a report of `check`; with several reports, those in all of them
     #[arg(long, value_name = "FILE")]
     from_report: Vec<PathBuf>,
-    /// Even if an endpoint or a node uses the address
+    /// Release the address even if an endpoint or a node uses it
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -58,8 +57,8 @@ async fn one(ipam: &Ipam<'_>, address: IpAddr, force: bool) -> Result<()> {
         if !picture.unreadable.is_empty() {
             let (key, why) = &picture.unreadable[0];
             bail!(
-                "whether {address} is used cannot be told, for {key} cannot be read: {why}; \
-                 --force gives it back all the same"
+                "it is unknown whether {address} is used, because {key} is unreadable: {why}; \
+                 --force releases it anyway"
             );
         }
     }

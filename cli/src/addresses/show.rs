@@ -17,13 +17,13 @@ use crate::table::boxed;
 /// The arguments of `cambric ipam show`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Show {
-    /// Who has this address
+    /// Show the owner of this address
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["show_blocks", "show_borrowed", "show_configuration"])]
     ip: Option<IpAddr>,
-    /// The blocks of each pool, too
+    /// Also the blocks of each pool
     #[arg(long, conflicts_with_all = ["show_borrowed", "show_configuration"])]
     show_blocks: bool,
-    /// The addresses that nodes have out of other nodes' blocks
+    /// Addresses that nodes have borrowed from other nodes' blocks
     #[arg(long, conflicts_with = "show_configuration")]
     show_borrowed: bool,
     /// The settings

@@ -20,26 +20,26 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
-    /// Bring up a fabric, prove that it routes, show figures, and take it down
+    /// Start a fabric, check that it routes, print measurements, and remove it
     Demo(DemoArgs),
-    /// Bring up a fabric and keep it in the background
+    /// Start a fabric and keep it in the background
     Up(UpArgs),
-    /// Show the machines of a kept fabric, their sessions and routes
+    /// Show the machines of a fabric that is kept, with sessions and routes
     Status(NameArgs),
-    /// Run a command on a host of a kept fabric
+    /// Run a command on a host of a fabric that is kept
     Exec(ExecArgs),
-    /// Add a workload to a kept fabric, or take one away
+    /// Add a workload to a fabric that is kept, or remove one
     #[command(subcommand)]
     Workload(WorkloadCommand),
-    /// Take a kept fabric down
+    /// Remove a fabric that is kept
     Down(NameArgs),
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum WorkloadCommand {
-    /// Connect a new workload to a node, as a container runtime does: CNI's ADD
+    /// Connect a new workload to a node with CNI's ADD, as a container runtime does
     Add(AddWorkloadArgs),
-    /// Disconnect a workload and take it away: CNI's DEL
+    /// Disconnect a workload with CNI's DEL, and remove it
     Del(DelWorkloadArgs),
 }
 
@@ -75,16 +75,16 @@ pub(super) struct FabricArgs {
     /// How many workloads on each node
     #[arg(long, default_value_t = 2, value_name = "W")]
     workloads: u16,
-    /// No reflectors: every node peers with every other
+    /// No reflectors: a full mesh of the nodes
     #[arg(long)]
     mesh: bool,
-    /// Configure BGP by the daemons' files, which name every neighbor, instead of the store
+    /// Configure every neighbor in the daemons' files, not in the datastore
     #[arg(long)]
     from_files: bool,
-    /// What keeps the fabric's resources
+    /// The datastore
     #[arg(long, value_enum, default_value_t = StoreKind::Embedded)]
     pub(super) store: StoreKind,
-    /// How many members the store has, each but the first on a host of its own; needs --store etcd
+    /// Number of members of the datastore, on separate hosts; needs --store etcd
     #[arg(long, default_value_t = 1, value_name = "M")]
     members: u16,
 }
@@ -96,10 +96,10 @@ pub(super) struct DemoArgs {
     /// Write the figures to this file as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Copy every daemon's log and configuration into this directory
+    /// Copy the logs and configurations of all daemons to this directory
     #[arg(long, value_name = "DIR")]
     pub(super) logs: Option<PathBuf>,
-    /// The same fabric in the simulator: needs no namespaces
+    /// Run the same fabric in the simulator, which needs no namespaces
     #[arg(long, conflicts_with_all = ["json", "logs", "from_files"])]
     pub(super) sim: bool,
 }

@@ -253,7 +253,7 @@ impl Show {
         stage.fabric.check()?;
         if wrong.is_empty() {
             let pings = match sent {
-                0 => "there was nobody to ping".to_owned(),
+                0 => "no workload could be pinged".to_owned(),
                 sent => format!("none of {sent} pings under way was lost"),
             };
             let noticed = "noticed everywhere: no route left any kernel";

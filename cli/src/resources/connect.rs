@@ -16,8 +16,8 @@ const CONFIG: &str = "/etc/calico/calicoctl.cfg";
 /// Which store.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// How to reach the store: a CalicoAPIConfig in YAML or JSON. Without it the variables
-    /// ETCD_ENDPOINTS, ETCD_CA_CERT_FILE, … tell [default: /etc/calico/calicoctl.cfg, if there]
+    /// The datastore, as a CalicoAPIConfig in YAML or JSON. Without a file, the variables
+    /// ETCD_ENDPOINTS, ETCD_CA_CERT_FILE, … are used [default: /etc/calico/calicoctl.cfg, if it exists]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Accepted for calicoctl's sake

@@ -19,7 +19,7 @@ use super::write::summary;
 /// The arguments of `cambric delete`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Delete {
-    /// The kind: its name, also in the plural, in any case, or a short one such as wep
+    /// The kind, in any case, singular, plural or short, such as wep
     #[arg(required_unless_present = "filename")]
     kind: Option<String>,
     /// The names
@@ -27,10 +27,10 @@ pub(crate) struct Delete {
     names: Vec<String>,
     #[command(flatten)]
     files: Files,
-    /// The namespace of resources that name none [default: default]
+    /// The namespace of resources without one [default: default]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Pass over resources that are not there
+    /// Skip missing resources
     #[arg(short, long)]
     skip_not_exists: bool,
     #[command(flatten)]

@@ -19,11 +19,10 @@ use super::print::{Output, Shown};
 /// The arguments of `cambric get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Get {
-    /// The kind: its name, also in the plural, in any case, or a short one such as wep; several
-    /// with commas between them
+    /// The kind, in any case, singular, plural or short, such as wep; several separated by commas
     #[arg(required_unless_present = "filename")]
     kind: Option<String>,
-    /// The names; all resources of the kind when there are none
+    /// The names; without names, all resources of the kind
     names: Vec<String>,
     #[command(flatten)]
     files: Files,

@@ -19,10 +19,10 @@ pub(crate) struct Files {
     /// input; repeat for several
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
-    /// Also the directories below a directory
+    /// Include subdirectories
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Files without a resource are no error
+    /// Accept files without a resource
     #[arg(long)]
     skip_empty: bool,
 }

@@ -16,7 +16,7 @@ use super::notes;
 pub(crate) struct Write {
     #[command(flatten)]
     files: Files,
-    /// The namespace of resources that name none [default: default]
+    /// The namespace of resources without one [default: default]
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(crate) struct Write {
 pub(crate) struct Create {
     #[command(flatten)]
     write: Write,
-    /// Pass over resources that are there already
+    /// Skip existing resources
     #[arg(long)]
     skip_exists: bool,
 }

@@ -233,7 +233,7 @@ impl Page<'_> {
         self.gauge("kernel_routes_pending", help, kernel.pending)?;
         let help = "Wanted kernel routes that the kernel refuses.";
         self.gauge("kernel_routes_failed", help, kernel.failed)?;
-        let help = "Kernel routes of ours that others deleted or changed.";
+        let help = "Kernel routes of this daemon that other programs deleted or changed.";
         self.counter("kernel_routes_drift", help, kernel.drift)?;
         let help = "Kernel routes put and deleted.";
         self.counter("kernel_writes", help, kernel.writes)

@@ -253,7 +253,9 @@ impl RuleSync {
                 self.foreign_edits += 1;
             }
             Work::Heal(_) => {
-                info!("somebody wrote rules right after us; ours are written anew, to be sure");
+                info!(
+                    "another program changed nftables rules right after a change by Felix; the table is rewritten"
+                );
             }
         }
     }
@@ -433,7 +435,7 @@ mod tests {
         let (number, steps) = order(&mut rules, &wanted).unwrap();
         assert_ne!(steps.first(), Some(&Change::AddTable));
         assert!(order(&mut rules, &wanted).is_none(), "one at a time");
-        answer(&mut rules, number, Err("changed by somebody"));
+        answer(&mut rules, number, Err("changed by another program"));
         assert_eq!((rules.foreign_edits(), rules.problem()), (1, None));
         let (number, steps) = order(&mut rules, &wanted).unwrap();
         assert_eq!(steps, creation(&wanted));

@@ -52,7 +52,7 @@ pub enum RulesError {
         cause: Refused,
     },
     /// Somebody else has changed the table.
-    #[error("somebody else has changed table inet cambric-felix")]
+    #[error("another program has changed table inet cambric-felix")]
     Changed,
     /// Any other request failed.
     #[error("nftables: {0}")]
