@@ -5,7 +5,8 @@
 //! * [`tree`]: what the `no_std` core pulls in;
 //! * [`sizes`]: lengths of files;
 //! * [`circles`]: files that import each other in a circle;
-//! * [`words`]: markers of unfinished work, and paths of somebody's machine;
+//! * [`words`]: markers of unfinished work, and paths of one machine;
+//! * [`plain`]: words that mark unclear sentences;
 //! * [`documents`]: dependencies with their reasons, the map with its files, invariants with their
 //!   tests;
 //! * [`links`]: documents that point to documents.
@@ -20,6 +21,8 @@ pub mod fences;
 pub mod files;
 pub mod links;
 pub mod metadata;
+pub mod plain;
+pub mod prose;
 pub mod sizes;
 #[cfg(test)]
 mod tests;
@@ -80,6 +83,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(sizes::check(&files));
     findings.extend(circles::check(&files));
     findings.extend(words::check(&files));
+    findings.extend(plain::check(&files));
     findings.extend(documents::check(&workspace, &files));
     findings.extend(links::check(&files));
     findings.sort();

@@ -10,14 +10,17 @@ use super::metadata::Workspace;
 /// Every dependency has its reason here.
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
-/// The map of the house.
+/// The map of the code.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
-/// In the map, a test that holds an invariant follows this mark: crate and function, each in
+/// The promises of the programs, with their tests.
+const PROMISES: &str = "docs/design/promises.md";
+
+/// In a page, a test that holds an invariant follows this mark: crate and function, each in
 /// backticks; the line may break between them.
 const TEST_MARK: &str = "§ `";
 
-/// Checks `docs/dependencies.md` and `ARCHITECTURE.md`.
+/// Checks `docs/dependencies.md`, `ARCHITECTURE.md`, and the tests that any page names.
 pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     match find(files, DEPENDENCIES) {
@@ -28,10 +31,14 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Finding> {
         Some(file) => {
             findings.extend(members(workspace, file));
             findings.extend(starts(file, files));
-            findings.extend(tests_exist(file, files));
         }
         None => findings.push(Finding::file(ARCHITECTURE, "missing")),
     }
+    if find(files, PROMISES).is_none() {
+        findings.push(Finding::file(PROMISES, "missing"));
+    }
+    let pages = files.iter().filter(|file| file.is_markdown());
+    findings.extend(pages.flat_map(|page| tests_exist(page, files)));
     findings
 }
 
@@ -105,7 +112,7 @@ fn starts(map: &File, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Every test that the map names exists: "§ `crate` `function`".
+/// Every test that a page names exists: "§ `crate` `function`".
 fn tests_exist(file: &File, files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut line = 1;

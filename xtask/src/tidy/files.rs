@@ -39,6 +39,13 @@ impl File {
             .is_some_and(|extension| extension == "rs")
     }
 
+    /// A page.
+    pub fn is_markdown(&self) -> bool {
+        self.path
+            .extension()
+            .is_some_and(|extension| extension == "md")
+    }
+
     /// Rust source that only tests compile.
     pub fn is_test(&self) -> bool {
         self.path.file_stem().is_some_and(|stem| stem == "tests")

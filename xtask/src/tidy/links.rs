@@ -17,7 +17,11 @@ pub fn check(files: &[File]) -> Vec<Finding> {
             continue;
         }
         for (index, line) in file.text.lines().enumerate() {
-            let linked = is_markdown(file).then(|| links(line)).into_iter().flatten();
+            let linked = file
+                .is_markdown()
+                .then(|| links(line))
+                .into_iter()
+                .flatten();
             let dead = linked.filter(|link| !leads(files, file, link));
             let named = named(line).filter(|path| !stands(files, Path::new(path)));
             let absent: BTreeSet<&str> = dead.chain(named).collect();
@@ -28,12 +32,6 @@ pub fn check(files: &[File]) -> Vec<Finding> {
         }
     }
     findings
-}
-
-fn is_markdown(file: &File) -> bool {
-    file.path
-        .extension()
-        .is_some_and(|extension| extension == "md")
 }
 
 /// The targets of `[text](target)` in a line, those on other machines aside.

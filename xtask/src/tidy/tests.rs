@@ -1,6 +1,8 @@
 use super::files::File;
 use super::metadata::{Package, Workspace};
-use super::{Finding, circles, directions, documents, fences, links, sizes, tree, words};
+use super::{
+    Finding, circles, directions, documents, fences, links, plain, prose, sizes, tree, words,
+};
 
 /// The repository itself is tidy.
 #[test]
@@ -360,4 +362,69 @@ fn repository_has_few_circles_each_with_a_reason() {
     for row in circles::ALLOWED {
         assert!(row.files_max > 1 && row.reason.len() > 20, "{}", row.file);
     }
+}
+
+#[test]
+fn prose_leaves_out_code_and_quotations() {
+    let page = "# One `two`\n> three\n```\nfour\n```\nFive [six](seven) \"eight\" nine's\n";
+    let words = prose::page(page);
+    let words: Vec<(&str, usize)> = words.iter().map(|w| (w.text.as_str(), w.line)).collect();
+    assert_eq!(words, [("one", 1), ("five", 6), ("six", 6), ("nine's", 6)]);
+}
+
+#[test]
+fn source_is_split_into_comments_and_texts() {
+    let text = "/// Alpha `beta`.\nfn f<'a>() { g(\"gamma {who} \\\" // delta\", '\"', r#\"eps\"ilon\"#); } // zeta\n";
+    let source = prose::source(text);
+    let words = |of: &[prose::Word]| -> Vec<(String, usize)> {
+        of.iter().map(|w| (w.text.clone(), w.line)).collect()
+    };
+    let at = |word: &str, line| (word.to_owned(), line);
+    assert_eq!(words(&source.comments), [at("alpha", 1), at("zeta", 2)]);
+    let texts = ["gamma", "delta", "eps", "ilon"].map(|word| at(word, 2));
+    assert_eq!(words(&source.texts), texts);
+}
+
+#[test]
+fn markers_of_unclear_sentences_are_found() {
+    let page = |markers: usize, words: usize| {
+        File::new(
+            "docs/a.md",
+            "by\nhand\n".repeat(markers) + &"word ".repeat(words),
+        )
+    };
+    assert!(plain::check(&[page(3, 10)]).is_empty(), "a short page");
+    let found = texts(&plain::check(&[page(4, 10)]));
+    assert!(
+        found.starts_with("docs/a.md: the page: 4 markers"),
+        "{found}"
+    );
+    assert!(found.contains("docs/a.md:7 `by hand`"), "{found}");
+    assert!(plain::check(&[page(4, 3000)]).is_empty(), "one in 1,000");
+    assert_eq!(plain::check(&[page(4, 2900)]).len(), 1);
+    let source = File::new(
+        "new/src/a.rs",
+        "// who `who`\n".repeat(4) + "const A: &str = \"told told told told\";\n",
+    );
+    let found = texts(&plain::check(&[source]));
+    assert!(
+        found.contains("new: comments: 4 markers of unclear sentences in 4 words"),
+        "{found}"
+    );
+    assert!(found.contains("new: messages: 4 markers"), "{found}");
+}
+
+#[test]
+fn promises_of_any_page_have_their_tests() {
+    let files = [
+        File::new("docs/design/promises.md", "* It holds. § `rib` `absent`\n"),
+        File::new("docs/b.md", "Held by § `rib` `there`\n"),
+        File::new("rib/src/tests.rs", "fn there() {}\n"),
+    ];
+    let found = texts(&documents::check(&workspace(&[]), &files));
+    assert!(
+        found.contains("docs/design/promises.md:1: no test `absent`"),
+        "{found}"
+    );
+    assert!(!found.contains("docs/b.md"), "{found}");
 }

@@ -1,0 +1,172 @@
+//! Plain language: words that mark sentences which must be read twice, counted in pages, comments and
+//! messages.
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use super::files::File;
+use super::prose::{self, Word};
+
+/// The markers, each as its words.
+const MARKERS: &[&[&str]] = &[
+    &["who"],
+    &["whom"],
+    &["whose"],
+    &["nobody"],
+    &["anybody"],
+    &["somebody"],
+    &["told"],
+    &["tells"],
+    &["anew"],
+    &["once", "more"],
+    &["by", "hand"],
+    &["is", "none"],
+    &["are", "none"],
+    &["of", "ours"],
+    &["of", "theirs"],
+    &["what", "of"],
+    &["goes", "before"],
+    &["stands", "by"],
+    &["stands", "in"],
+    &["meanwhile"],
+];
+
+/// Texts of fewer words are short.
+const SHORT_WORDS: usize = 600;
+
+/// Markers that a short text may have.
+const SHORT_MAX: usize = 3;
+
+/// Markers in 1,000 words of a page.
+const PAGE_MAX: usize = 1;
+
+/// Markers in 1,000 words of a crate's comments.
+const COMMENTS_MAX: usize = 2;
+
+/// Markers in 1,000 words of a crate's text literals.
+const TEXTS_MAX: usize = 1;
+
+/// Pages that may have more markers: a file, or a directory with `/`. These rows only get smaller.
+const PAGES: &[(&str, usize)] = &[
+    ("CHANGELOG.md", 9),
+    ("docs/dependencies.md", 31),
+    ("docs/design/", 24),
+    ("docs/numbers.md", 7),
+];
+
+/// Crates with more markers in comments. These rows only get smaller.
+const COMMENTS: &[(&str, usize)] = &[
+    ("bench", 10),
+    ("bgp-client", 16),
+    ("bgp-config", 15),
+    ("bgp-daemon", 18),
+    ("bgp-fsm", 7),
+    ("bgp-io", 13),
+    ("bgp-proto", 5),
+    ("bgp-speaker", 15),
+    ("calico-bgp", 17),
+    ("calico-ipam", 24),
+    ("calico-manifests", 10),
+    ("calico-model", 10),
+    ("calico-store", 14),
+    ("cli", 11),
+    ("cni-plugin", 19),
+    ("daemon-common", 8),
+    ("etcd-lite", 13),
+    ("felix", 11),
+    ("fib-sync", 16),
+    ("host-guard", 6),
+    ("interop-tests", 16),
+    ("mrt", 6),
+    ("netlink", 5),
+    ("netns-lab", 9),
+    ("rib", 8),
+    ("route-reflector", 20),
+    ("sim", 13),
+    ("testkit", 6),
+    ("xtask", 7),
+];
+
+/// Crates with more markers in text literals. These rows only get smaller.
+const TEXTS: &[(&str, usize)] = &[("bench", 6)];
+
+/// Checks pages one by one, and the source of each crate as a whole.
+pub fn check(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut comments: BTreeMap<&str, Prose> = BTreeMap::new();
+    let mut texts: BTreeMap<&str, Prose> = BTreeMap::new();
+    for file in files {
+        if file.path.starts_with("xtask/src/tidy") {
+            continue;
+        }
+        let path = file.path.display().to_string();
+        if file.is_markdown() {
+            let mut page = Prose::default();
+            page.add(&path, &prose::page(&file.text));
+            findings.extend(page.finding(&path, "the page", most(PAGES, &path, PAGE_MAX)));
+        } else if file.is_rust() {
+            let source = prose::source(&file.text);
+            let (member, path) = (file.member(), path.as_str());
+            let all = comments.entry(member).or_default();
+            all.add(path, &source.comments);
+            if !file.is_test() && !path.contains("tests/") {
+                let source = prose::source(file.without_tests());
+                texts.entry(member).or_default().add(path, &source.texts);
+            }
+        }
+    }
+    for (member, all) in &comments {
+        let most = most(COMMENTS, member, COMMENTS_MAX);
+        findings.extend(all.finding(member, "comments", most));
+    }
+    for (member, all) in &texts {
+        findings.extend(all.finding(member, "messages", most(TEXTS, member, TEXTS_MAX)));
+    }
+    findings
+}
+
+/// Returns the limit of a page or of a crate.
+fn most(rows: &[(&str, usize)], path: &str, otherwise: usize) -> usize {
+    let is_its = |name: &str| path == name || (name.ends_with('/') && path.starts_with(name));
+    let row = rows.iter().find(|(name, _)| is_its(name));
+    row.map_or(otherwise, |(_, most)| *most)
+}
+
+/// The words of a text, and its markers with their places.
+#[derive(Debug, Default)]
+struct Prose {
+    words: usize,
+    markers: Vec<String>,
+}
+
+impl Prose {
+    fn add(&mut self, path: &str, words: &[Word]) {
+        self.words += words.len();
+        for at in 0..words.len() {
+            let from = words.get(at..).unwrap_or_default();
+            let begins = |marker: &&&[&str]| {
+                let given = from.iter().map(|word| word.text.as_str());
+                given.take(marker.len()).eq(marker.iter().copied())
+            };
+            if let (Some(marker), Some(word)) = (MARKERS.iter().find(begins), from.first()) {
+                let place = format!("{path}:{} `{}`", word.line, marker.join(" "));
+                self.markers.push(place);
+            }
+        }
+    }
+
+    fn finding(&self, path: &str, what: &str, most: usize) -> Option<Finding> {
+        let found = self.markers.len();
+        let is_short = self.words < SHORT_WORDS && found <= SHORT_MAX;
+        if is_short || found <= (most * self.words).div_ceil(1000) {
+            return None;
+        }
+        let text = format!(
+            "{what}: {found} markers of unclear sentences in {} words, at most {most} in 1,000 \
+             (CONTRIBUTING.md, Words): {}",
+            self.words,
+            self.markers.join(", ")
+        );
+        Some(Finding::file(path, text))
+    }
+}
