@@ -1,13 +1,14 @@
-//! Which program of a network namespace writes routes under which `rtm_protocol`.
+//! Claims an `rtm_protocol` for one program within a network namespace.
 //!
-//! Two programs that write under one protocol delete each other's routes: each takes those of the
-//! other for strays of a former run. So a program claims its protocol before it writes, by listening
-//! on a Unix socket with an abstract name. Such names belong to a network namespace, as routes do,
-//! and the kernel frees them with the process, however that ends.
+//! Two programs that write under one protocol delete each other's routes, because each takes the
+//! other's routes for strays of a former run. So a program claims its protocol before it writes, by
+//! listening on a Unix socket with an abstract name. Such names belong to a network namespace, as
+//! routes do, and the kernel frees them when the process ends, however it ends.
 //!
-//! Any user may bind an abstract name. So a name counts as claimed only if the kernel says that its
-//! holder is root or this process's own user: no unprivileged user keeps a daemon from its start,
-//! whether it listens there, fills the queue of its socket, or does not listen at all.
+//! Any user may bind an abstract name. So a name counts as claimed only if the kernel reports that
+//! its holder is root or this process's own user. An unprivileged user cannot prevent the start of
+//! a daemon, whether that user listens at the name, fills the queue of the socket, or binds without
+//! listening.
 
 use std::fmt;
 use std::io;
@@ -50,7 +51,7 @@ pub struct Taken {
 /// A process that has claimed a protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number, if the kernel tells.
+    /// Its process ID, if the kernel reports one.
     pub pid: Option<i32>,
     /// Its name, as `/proc` has it.
     pub name: Option<String>,
@@ -68,7 +69,7 @@ impl fmt::Display for Holder {
 
 impl Claim {
     /// Claims the protocol for this program. Within a Tokio runtime the sockets are kept usable for
-    /// those who ask.
+    /// programs that query the claim.
     ///
     /// # Errors
     ///
@@ -112,8 +113,8 @@ fn warn(owner: Owner, error: &io::Error) {
     }
 }
 
-/// The process of another program that has claimed this protocol. `None` if the kernel does not
-/// prove that there is one.
+/// Returns the process of another program that has claimed this protocol. `None` if the kernel does
+/// not prove that there is one.
 pub fn holder(owner: Owner, program: &str) -> Option<Holder> {
     let Occupant::Trusted(holder) = Occupant::of(&protocol_name(owner)) else {
         return None;
@@ -123,9 +124,9 @@ pub fn holder(owner: Owner, program: &str) -> Option<Holder> {
 }
 
 impl Holder {
-    /// Whether it runs under this name, of which `/proc` has the first octets. The name of a claim
-    /// can be occupied, so that the program itself could not claim it; that of a process of root
-    /// cannot.
+    /// Returns whether the process has this name, of which `/proc` holds only the first octets. Any
+    /// user can bind the name of a claim, which keeps the program itself from claiming it. A
+    /// process of root cannot be imitated that way.
     fn is_named(&self, program: &str) -> bool {
         let comm = program.get(..COMM_OCTETS).unwrap_or(program);
         self.name.as_deref() == Some(comm)
@@ -153,7 +154,7 @@ enum Occupant {
     None,
     /// A process of root or of this user listens.
     Trusted(Holder),
-    /// A process of another user listens, or the kernel does not say whose it is.
+    /// A process of another user listens, or the kernel does not report the user.
     Unknown,
 }
 
@@ -162,13 +163,14 @@ impl Occupant {
         match ask(name) {
             Ok(Some(holder)) => Self::Trusted(holder),
             Err(Errno::ECONNREFUSED) => Self::None,
-            // EAGAIN: the queue is full. Any user can fill it, so it says nothing of the holder.
+            // EAGAIN: the queue is full. Any user can fill it, so it proves nothing about the
+            // holder.
             Ok(None) | Err(_) => Self::Unknown,
         }
     }
 }
 
-/// Connects to a name, and says who listens if it is root or this user.
+/// Connects to a name, and returns the listening process if it belongs to root or this user.
 fn ask(name: &str) -> nix::Result<Option<Holder>> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -189,7 +191,7 @@ fn trusted(socket: &OwnedFd) -> Option<Holder> {
     })
 }
 
-/// Closes what others have opened to ask, until the claim ends.
+/// Closes the connections that other programs have opened to query the claim, until it ends.
 async fn drain(listeners: Weak<[UnixListener]>) {
     loop {
         tokio::time::sleep(CLAIM_DRAIN_GAP).await;
@@ -210,7 +212,7 @@ mod tests {
     /// Protocols that no program of this machine claims.
     const FREE: [Owner; 4] = [Owner(251), Owner(252), Owner(253), Owner(254)];
 
-    /// A socket at a name with a queue of one connection, which is taken.
+    /// Returns a socket at a name with a queue of one connection, which is taken.
     fn full(name: &str) -> [OwnedFd; 2] {
         let stream = || {
             let flags = SockFlag::SOCK_NONBLOCK;

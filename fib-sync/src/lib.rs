@@ -1,9 +1,10 @@
-//! Keeps a kernel's routes as they are wanted, and follows those of others.
+//! Keeps a kernel's routes equal to a wanted set, and follows the routes of other programs.
 //!
-//! The pure half has no clock, socket or task: a [`Reconciler`] turns wishes and [`Event`]s into
-//! [`Command`]s; a [`watch::Watcher`] turns the same events into routes to announce and into the
-//! reachability of next hops. Both run as well against [`memory::Kernel`], a kernel in a value that
-//! can refuse, lose and overrun, as against `netlink::NetlinkFib`, the driver for Linux.
+//! The pure half has no clock, socket or task: a [`Reconciler`] turns wanted routes and [`Event`]s
+//! into [`Command`]s; a [`watch::Watcher`] turns the same events into routes to announce and into
+//! the reachability of next hops. Both run against [`memory::Kernel`], a simulated kernel that can
+//! refuse writes, lose messages and overrun, as well as against `netlink::NetlinkFib`, the driver
+//! for Linux.
 //!
 //! ```
 //! use fib_sync::memory::Kernel;
@@ -34,9 +35,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Whose route it is, `rtm_protocol` tells ([`Owner`]). Routes of other owners are read, named when
-//! they are in the way, and never changed: the first write of a key is exclusive, only a route known
-//! to be ours is replaced, and a delete names the protocol.
+//! `rtm_protocol` identifies the owner of a route ([`Owner`]). Routes of other owners are read,
+//! reported when they occupy a wanted key, and never changed: the first write of a key is
+//! exclusive, only a route known to be the owner's is replaced, and a delete names the protocol.
 
 pub mod claim;
 pub mod limits;

@@ -1,10 +1,10 @@
-//! Whose route it is: the kernel keeps one octet a route for that, `rtm_protocol`.
+//! The owner of a route: the kernel stores one octet per route for it, `rtm_protocol`.
 
 use core::fmt;
 
 /// The `rtm_protocol` under which one program installs its routes.
 ///
-/// A route that carries another value is *foreign*: this crate reads it, names it in a conflict,
+/// A route that carries another value is *foreign*: this crate reads it, reports it in a conflict,
 /// and never changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u8);
@@ -32,7 +32,7 @@ const NAMES: &[(u8, &str)] = &[
 ];
 
 impl Owner {
-    /// The protocol's usual name, if it has one.
+    /// Returns the protocol's usual name, if it has one.
     pub fn name(self) -> Option<&'static str> {
         NAMES
             .iter()

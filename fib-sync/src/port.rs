@@ -1,4 +1,5 @@
-//! The port between the pure half of this crate and a kernel: an object-safe trait without async.
+//! The interface between the pure half of this crate and a kernel: an object-safe trait without
+//! async.
 
 use core::fmt;
 use core::task::{Context, Poll};
@@ -8,35 +9,39 @@ use crate::route::{InterfaceAddress, Link, Route, RouteKey};
 
 /// A kernel's forwarding table, real or simulated.
 ///
-/// What an implementation owes its callers:
+/// Requirements on an implementation:
+///
 /// * Commands take effect in the order they were submitted, and are answered in that order.
-/// * What the caller's own `Put` and `Delete` changed is answered by [`Event::Applied`] alone;
-///   the notifications they caused are left out.
-/// * Whatever others changed before a command took effect is told before that command's answer;
-///   what they changed before a row of a dump was read is told before that row.
-/// * A `Put` that replaces is not carried out, but answered with `ECANCELED`, if somebody else
-///   changed its key, or notifications were lost, between the last event the caller saw before
-///   submitting it and the moment it would take effect (as far as the kernel allows to tell).
-/// * When notifications were lost, [`Event::Overrun`] says so.
-/// * After opening, and again after an overrun, every link and address is told without being asked
-///   for.
+/// * Changes by the caller's own `Put` and `Delete` are reported by [`Event::Applied`] alone; the
+///   notifications they caused are left out.
+/// * A change that another program made before a command took effect is reported before that
+///   command's answer; a change made before a row of a dump was read is reported before that row.
+/// * A `Put` that replaces is answered with `ECANCELED` instead of being carried out if, between
+///   the last event the caller received before submitting it and the moment it would take effect,
+///   another program changed its key or notifications were lost (as far as the kernel makes this
+///   visible).
+/// * When notifications were lost, [`Event::Overrun`] is reported.
+/// * After opening, and again after an overrun, every link and address is reported without a
+///   request.
 ///
 /// Callers keep the number of unanswered commands bounded; [`crate::Reconciler`] does.
 pub trait Fib {
-    /// Hands over a command. Its outcome comes as an event.
+    /// Submits a command. Its outcome arrives as an event.
     fn submit(&mut self, command: Command);
 
-    /// The next event, if there is one; otherwise the task of `cx` is woken when there may be.
+    /// Returns the next event, if there is one; otherwise the task of `cx` is woken when one may be
+    /// available.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event>;
 }
 
-/// What to do when a route of the same key is already there.
+/// The behavior when a route of the same key already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
-    /// Refuse with `EEXIST` (`NLM_F_CREATE | NLM_F_EXCL`): for a key not known to be ours.
+    /// Refuse with `EEXIST` (`NLM_F_CREATE | NLM_F_EXCL`): for a key not known to hold an own
+    /// route.
     Create,
-    /// Replace it (`NLM_F_REPLACE`), refuse with `ENOENT` if there is none: only for a route known
-    /// to be ours, since the kernel would as well replace somebody else's.
+    /// Replace it (`NLM_F_REPLACE`), refuse with `ENOENT` if it does not exist. Only for a key
+    /// known to hold an own route, since the kernel would also replace a foreign one.
     Replace,
 }
 
@@ -47,7 +52,7 @@ pub enum Command {
     Dump {
         /// The table.
         table: u32,
-        /// Only routes of this owner, filtered by the kernel; none: all of them.
+        /// Only routes of this owner, filtered by the kernel; `None`: all routes.
         owner: Option<Owner>,
     },
     /// Install a route.
@@ -56,7 +61,7 @@ pub enum Command {
     Delete(RouteKey, Owner),
 }
 
-/// What a kernel tells.
+/// A report from a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A dump begins; rows follow.
@@ -74,44 +79,46 @@ pub enum Event {
         table: u32,
         /// The owner whose routes alone were read, if any.
         owner: Option<Owner>,
-        /// False when the table changed while it was read, or a part was lost: what was not seen
-        /// may exist all the same.
+        /// False when the table changed during the read, or a part was lost: a route that was not
+        /// seen may still exist.
         complete: bool,
     },
-    /// Somebody added or changed a route.
+    /// Another program added or changed a route.
     Changed {
         /// Its identity.
         key: RouteKey,
-        /// What it is now.
+        /// The route after the change.
         route: Route,
-        /// It took the place of another route of the same key, whoever owned that.
+        /// It replaced another route of the same key, whatever the owner of that route.
         replaced: bool,
     },
-    /// Somebody, or the kernel itself, removed a route or some hops of it.
+    /// Another program, or the kernel itself, removed a route or some hops of it.
     Gone(RouteKey, Route),
     /// The outcome of a `Put` or `Delete`.
     Applied(RouteKey, Result<(), OpError>),
     /// A link appeared or changed.
     Link(Link),
-    /// The link of this index is gone, and with it its routes and addresses.
+    /// The link of this index was removed, and with it its routes and addresses.
     LinkGone(u32),
     /// An address appeared.
     Address(InterfaceAddress),
-    /// An address is gone.
+    /// An address was removed.
     AddressGone(InterfaceAddress),
-    /// Notifications were lost: nothing believed about the kernel is certain any more.
+    /// Notifications were lost: the believed state of the kernel is no longer certain.
     Overrun,
-    /// The connection to the kernel is broken for good; open a new one.
+    /// The connection to the kernel is permanently broken; open a new one.
     Closed(OpError),
 }
 
 impl Event {
-    /// Whether it tells what somebody else changed, or that such a thing may have been lost.
+    /// Returns whether the event reports a change by another program, or the possible loss of such
+    /// a report.
     pub(crate) fn tells(&self) -> bool {
         self.changed_key().is_some() || *self == Self::Overrun
     }
 
-    /// The key whose route somebody else changed, if that is what this tells.
+    /// Returns the key of the route that another program changed, if the event reports such a
+    /// change.
     pub(crate) fn changed_key(&self) -> Option<&RouteKey> {
         match self {
             Self::Changed { key, .. } | Self::Gone(key, _) => Some(key),
@@ -121,7 +128,7 @@ impl Event {
 }
 
 impl Command {
-    /// The key whose route this replaces, if that is what it does.
+    /// Returns the key of the route that this command replaces, if it is a replace.
     pub(crate) fn replaced_key(&self) -> Option<&RouteKey> {
         match self {
             Self::Put(key, _, PutMode::Replace) => Some(key),
@@ -135,17 +142,17 @@ impl Command {
 pub struct OpError {
     /// The error number of the operating system, positive.
     pub errno: i32,
-    /// The kernel's own words (`NLMSGERR_ATTR_MSG`), if it gave any.
+    /// The kernel's error text (`NLMSGERR_ATTR_MSG`), if it sent one.
     pub text: Option<Box<str>>,
 }
 
 impl OpError {
-    /// An error by its number alone.
+    /// Returns an error with only its number.
     pub fn new(errno: i32) -> Self {
         Self { errno, text: None }
     }
 
-    /// The error's name (`ENETUNREACH`), for the numbers that route requests meet.
+    /// Returns the error's name (`ENETUNREACH`), for the numbers that occur with route requests.
     pub fn name(&self) -> Option<&'static str> {
         NAMES
             .iter()
@@ -153,23 +160,23 @@ impl OpError {
             .map(|(_, name, _)| *name)
     }
 
-    /// Whether a replace was not carried out because its key changed under it.
+    /// Returns whether a replace was not carried out because its key had changed.
     pub fn is_cancelled(&self) -> bool {
         self.errno == libc::ECANCELED
     }
 
-    /// Whether a route of the same key was in the way.
+    /// Returns whether a route of the same key already existed.
     pub fn is_exists(&self) -> bool {
         self.errno == libc::EEXIST
     }
 
-    /// Whether the route that was to be replaced or deleted is not there.
+    /// Returns whether the route to be replaced or deleted does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self.errno, libc::ESRCH | libc::ENOENT)
     }
 }
 
-/// Number, name and meaning of the errors that route requests meet.
+/// Number, name and meaning of the errors that occur with route requests.
 const NAMES: &[(i32, &str, &str)] = &[
     (
         libc::EPERM,

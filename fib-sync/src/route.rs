@@ -1,4 +1,4 @@
-//! Routes as the kernel tells them apart and as we compare them; links and addresses.
+//! Routes with the kernel's identity and with this crate's comparison; links and addresses.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ pub const TABLE_MAIN: u32 = 254;
 /// The metric the kernel gives an IPv6 route that was added with metric 0.
 const IPV6_METRIC_DEFAULT: u32 = 1024;
 
-/// The kernel's identity of a route: two routes that differ in none of these cannot be told apart
-/// by it, and a replace of one replaces the other, whoever owns it.
+/// The kernel's identity of a route. The kernel cannot distinguish two routes that have all of
+/// these fields equal: a replace of one replaces the other, whatever the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
     /// Routing table (`RTA_TABLE`), 254 is the main one.
@@ -29,8 +29,8 @@ pub struct RouteKey {
 }
 
 impl RouteKey {
-    /// A key in canonical form: host bits of `prefix` cleared; an IPv6 metric of 0 becomes 1024
-    /// and its type of service 0, as the kernel would have it.
+    /// Returns a key in canonical form, as the kernel would store it: host bits of `prefix`
+    /// cleared; an IPv6 metric of 0 becomes 1024 and an IPv6 type of service becomes 0.
     pub fn new(table: u32, prefix: IpNet, metric: u32, tos: u8) -> Self {
         let ipv6 = matches!(prefix, IpNet::V6(_));
         Self {
@@ -45,12 +45,12 @@ impl RouteKey {
         }
     }
 
-    /// The same key in canonical form.
+    /// Returns the same key in canonical form.
     pub fn canonical(self) -> Self {
         Self::new(self.table, self.prefix, self.metric, self.tos)
     }
 
-    /// Whether the destination is an IPv6 prefix.
+    /// Returns whether the destination is an IPv6 prefix.
     pub fn is_ipv6(&self) -> bool {
         matches!(self.prefix, IpNet::V6(_))
     }
@@ -70,28 +70,28 @@ impl fmt::Display for RouteKey {
     }
 }
 
-/// What the kernel does with a packet that meets the route (`rtm_type`).
+/// The kernel's action for a packet that matches the route (`rtm_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RouteKind {
     /// Forward it to a next hop.
     #[default]
     Unicast,
-    /// Accept it as our own.
+    /// Deliver it to this host.
     Local,
     /// Drop it silently.
     Blackhole,
-    /// Drop it and say "host unreachable".
+    /// Drop it and send the ICMP error "host unreachable".
     Unreachable,
-    /// Drop it and say "administratively prohibited".
+    /// Drop it and send the ICMP error "administratively prohibited".
     Prohibit,
-    /// Go on in the next table.
+    /// Continue the lookup in the next table.
     Throw,
     /// Another `rtm_type`; read only.
     Other(u8),
 }
 
 impl RouteKind {
-    /// Whether routes of this kind have next hops that matter.
+    /// Returns whether routes of this kind have next hops that matter.
     pub fn forwards(self) -> bool {
         self == Self::Unicast
     }
@@ -111,7 +111,7 @@ impl fmt::Display for RouteKind {
     }
 }
 
-/// How far away the destination is (`rtm_scope`); IPv4 only.
+/// The distance to the destination (`rtm_scope`); IPv4 only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Anywhere: reached over a gateway.
@@ -121,27 +121,27 @@ pub enum Scope {
     Link,
     /// This host itself.
     Host,
-    /// Another value of the kernel's.
+    /// Another value of the kernel.
     Other(u8),
 }
 
 /// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
-    /// The router to hand packets to; none when the destination is on the link. An IPv6 gateway
-    /// of an IPv4 prefix is allowed (`RTA_VIA`, RFC 8950 forwarding).
+    /// The router to forward packets to; `None` when the destination is on the link. An IPv6
+    /// gateway of an IPv4 prefix is allowed (`RTA_VIA`, RFC 8950 forwarding).
     pub gateway: Option<IpAddr>,
-    /// Interface index. When a wanted hop leaves it out, the kernel chooses by its own routes and
-    /// any choice is taken as right.
+    /// Interface index. When a wanted hop omits it, the kernel chooses by its own routes and any
+    /// choice satisfies the hop.
     pub interface: Option<u32>,
     /// Share among the hops of a route, 1..=256.
     pub weight: u16,
-    /// Take the gateway as being on the link even where no route says so.
+    /// Treat the gateway as on the link even without a route to it.
     pub onlink: bool,
 }
 
 impl Hop {
-    /// A router, over whichever interface the kernel reaches it.
+    /// Returns a hop to a router, over the interface that the kernel chooses.
     pub fn via(gateway: IpAddr) -> Self {
         Self {
             gateway: Some(gateway),
@@ -151,7 +151,7 @@ impl Hop {
         }
     }
 
-    /// The link itself.
+    /// Returns a hop to a destination on the link itself.
     pub fn device(interface: u32) -> Self {
         Self {
             gateway: None,
@@ -161,7 +161,7 @@ impl Hop {
         }
     }
 
-    /// The same hop over this interface.
+    /// Returns the same hop over this interface.
     pub fn on(self, interface: u32) -> Self {
         Self {
             interface: Some(interface),
@@ -169,7 +169,7 @@ impl Hop {
         }
     }
 
-    /// The same hop with this weight, brought into 1..=256.
+    /// Returns the same hop with this weight, brought into 1..=256.
     pub fn weighted(self, weight: u16) -> Self {
         Self {
             weight: weight.clamp(1, 256),
@@ -177,7 +177,7 @@ impl Hop {
         }
     }
 
-    /// Whether `found` is this hop as far as this hop says.
+    /// Returns whether `found` matches this hop in every field that this hop sets.
     fn is(&self, found: &Self, weigh: bool) -> bool {
         self.gateway == found.gateway
             && self
@@ -188,18 +188,18 @@ impl Hop {
     }
 }
 
-/// Everything about a route but its identity.
+/// Everything about a route except its identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
-    /// What becomes of packets.
+    /// The action for packets.
     pub kind: RouteKind,
-    /// Where they go; empty unless `kind` is unicast. Order has no meaning.
+    /// Next hops; empty unless `kind` is unicast. Order has no meaning.
     pub next_hops: Vec<Hop>,
     /// IPv4 scope.
     pub scope: Scope,
-    /// Source address this host prefers for packets of its own (`RTA_PREFSRC`).
+    /// Source address for packets that this host itself sends (`RTA_PREFSRC`).
     pub source: Option<IpAddr>,
-    /// Who owns the route (`rtm_protocol`).
+    /// The owner of the route (`rtm_protocol`).
     pub protocol: u8,
 }
 
@@ -211,7 +211,7 @@ impl Route {
         gateways.join(" ")
     }
 
-    /// A route over these next hops; scope link if one of them has no gateway.
+    /// Returns a route over these next hops; scope link if one of them has no gateway.
     pub fn unicast(owner: Owner, next_hops: Vec<Hop>) -> Self {
         let on_link = next_hops.iter().any(|hop| hop.gateway.is_none());
         Self {
@@ -227,12 +227,12 @@ impl Route {
         }
     }
 
-    /// A route to a destination on the link of this interface.
+    /// Returns a route to a destination on the link of this interface.
     pub fn device(owner: Owner, interface: u32) -> Self {
         Self::unicast(owner, vec![Hop::device(interface)])
     }
 
-    /// A route that drops what meets it.
+    /// Returns a route that drops matching packets.
     pub fn blackhole(owner: Owner) -> Self {
         Self {
             kind: RouteKind::Blackhole,
@@ -240,13 +240,14 @@ impl Route {
         }
     }
 
-    /// Whose route it is.
+    /// Returns the owner of the route.
     pub fn owner(&self) -> Owner {
         Owner(self.protocol)
     }
 
-    /// The route in canonical form: next hops sorted, without duplicates (the kernel refuses
-    /// them for IPv6) and no more than it takes; none for a kind that does not forward.
+    /// Returns the route in canonical form: next hops sorted, without duplicates (the kernel
+    /// refuses them for IPv6) and at most as many as the kernel accepts; no hops for a kind that
+    /// does not forward.
     pub fn canonical(mut self) -> Self {
         if self.kind.forwards() {
             self.next_hops.sort_unstable();
@@ -259,7 +260,8 @@ impl Route {
         self
     }
 
-    /// Whether the kernel's route `found` is what this wanted route (canonical, for `key`) asks for.
+    /// Returns whether the kernel's route `found` satisfies this wanted route (canonical, for
+    /// `key`).
     pub fn satisfied_by(&self, key: &RouteKey, found: &Self) -> bool {
         let plain = self.kind == found.kind
             && self.protocol == found.protocol
@@ -272,8 +274,7 @@ impl Route {
         if hops != found.next_hops.len() {
             return false;
         }
-        // Hops that name their interface choose first, so that one that does not cannot take
-        // theirs.
+        // Hops with an interface choose first, so that a hop without one cannot take their match.
         let named = self.next_hops.iter().filter(|hop| hop.interface.is_some());
         let open = self.next_hops.iter().filter(|hop| hop.interface.is_none());
         let mut taken = vec![false; hops];
@@ -284,8 +285,9 @@ impl Route {
         })
     }
 
-    /// What is left when the kernel reports the hops of `gone` as removed: IPv6 tells of the hops
-    /// of one route one by one. `Some(None)`: nothing is left. `None`: `gone` is no part of this.
+    /// Returns the remainder when the kernel reports the hops of `gone` as removed: IPv6 reports
+    /// the hops of one route one by one. `Some(None)`: nothing is left. `None`: `gone` is not part
+    /// of this route.
     pub fn without(&self, gone: &Self) -> Option<Option<Self>> {
         if !self.kind.forwards() || gone.next_hops.is_empty() {
             return Some(None);
@@ -307,7 +309,7 @@ impl Route {
         }
     }
 
-    /// Whether a next hop leaves through this interface.
+    /// Returns whether a next hop leaves through this interface.
     pub fn uses(&self, interface: u32) -> bool {
         self.next_hops
             .iter()
@@ -322,9 +324,9 @@ pub struct Link {
     pub index: u32,
     /// Interface name; may change while the index stays.
     pub name: String,
-    /// Administratively up (`IFF_UP`). When it goes down the kernel removes the link's routes.
+    /// Administratively up (`IFF_UP`). When the link goes down the kernel removes its routes.
     pub up: bool,
-    /// Up and with carrier (`IFF_RUNNING`). Without carrier routes stay and lead nowhere.
+    /// Up and with carrier (`IFF_RUNNING`). Without carrier routes stay but forward nothing.
     pub running: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One program's connection to the kernel: its commands, and what it has yet to be told.
+//! One program's connection to the kernel: its commands and its undelivered events.
 
 use core::task::Waker;
 use std::collections::VecDeque;
@@ -8,13 +8,12 @@ use crate::owner::Owner;
 use crate::port::{Command, Event};
 use crate::route::RouteKey;
 
-/// Names a connection to a [`Kernel`](super::Kernel).
+/// Identifies a connection to a [`Kernel`](super::Kernel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attachment(pub(super) u32);
 
-/// A connection's queues. Two of them, like the two sockets of the real driver; what is older in
-/// the kernel's time is never told after what is younger, except that a notification may come
-/// before an older answer.
+/// A connection's two queues, like the two sockets of the real driver. Events are delivered in the
+/// order of the kernel's time, except that a notification may precede an older answer.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     pub(super) commands: VecDeque<Pending>,
@@ -24,15 +23,16 @@ pub(super) struct Queues {
     pub(super) waker: Option<Waker>,
 }
 
-/// A command not carried out yet.
+/// A command not yet carried out.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) command: Command,
-    /// Its key was changed by others, and the caller did not know when it submitted it.
+    /// Another program changed the key, and the caller did not know it when it submitted the
+    /// command.
     pub(super) overtaken: bool,
 }
 
-/// A dump under way: it reads a few rows at a time while others change the table.
+/// A dump in progress: it reads a few rows at a time while other programs change the table.
 #[derive(Debug)]
 pub(super) struct Dump {
     pub(super) table: u32,
@@ -42,7 +42,7 @@ pub(super) struct Dump {
 }
 
 impl Queues {
-    /// Whether polling would yield something.
+    /// Returns whether polling would yield something.
     pub(super) fn is_ready(&self) -> bool {
         !(self.commands.is_empty()
             && self.notifications.is_empty()
@@ -50,7 +50,8 @@ impl Queues {
             && self.dump.is_none())
     }
 
-    /// Takes a command. One that replaces what a waiting notification is about comes too late.
+    /// Accepts a command. A replace of a key for which a notification is still queued is marked as
+    /// overtaken.
     pub(super) fn submit(&mut self, command: Command) {
         let tells = |event: &Event| match event.changed_key() {
             Some(key) => command.replaced_key() == Some(key),
@@ -60,7 +61,8 @@ impl Queues {
         self.commands.push_back(Pending { command, overtaken });
     }
 
-    /// Somebody else changed the route of this key; none: nobody knows which.
+    /// Marks queued replaces of this key as overtaken by another program; `None` marks those of all
+    /// keys.
     pub(super) fn overtake(&mut self, changed: Option<&RouteKey>) {
         for pending in &mut self.commands {
             pending.overtaken |= changed.is_none() || pending.command.replaced_key() == changed;
@@ -76,7 +78,7 @@ impl Queues {
         self.wake();
     }
 
-    /// Loses what waits, and says so.
+    /// Discards the undelivered notifications and queues an overrun.
     pub(super) fn overrun(&mut self, stamp: u64) {
         self.notifications.clear();
         self.overtake(None);

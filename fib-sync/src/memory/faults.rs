@@ -1,22 +1,22 @@
-//! How a kernel misbehaves, and the seeded chance that decides when.
+//! Faults of the simulated kernel, and the seeded generator that decides when they occur.
 
-/// Chances of misbehaviour, each in so many of a thousand cases. The default is a good kernel.
+/// Chances of faults, each in parts per thousand. The default is a kernel without faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// A write is refused with an error number that a real kernel uses.
     pub refuse: u16,
     /// A write is carried out, but its answer is lost (`ENOBUFS`).
     pub lose_answer: u16,
-    /// A notification is lost and nobody is told; no real kernel does that.
+    /// A notification is lost without an overrun; no real kernel does that.
     pub lose_notification: u16,
-    /// The notifications waiting for an attachment are lost, and it is told so.
+    /// The notifications queued for an attachment are lost, and an overrun is reported to it.
     pub overrun: u16,
-    /// A dump ends early and says so.
+    /// A dump ends early and reports that it is incomplete.
     pub cut_dump: u16,
 }
 
 impl Faults {
-    /// Everything a real kernel may do, at this chance.
+    /// Returns every fault that a real kernel may have, at this chance.
     pub fn all(per_mille: u16) -> Self {
         Self {
             refuse: per_mille,
@@ -48,7 +48,7 @@ impl Chance {
         mixed.rotate_right((state >> 59) as u32)
     }
 
-    /// True in `per_mille` of a thousand cases; draws nothing when the chance is zero.
+    /// Returns true in `per_mille` of a thousand cases; draws no number when the chance is zero.
     pub(super) fn strikes(&mut self, per_mille: u16) -> bool {
         per_mille > 0 && self.next() % 1000 < u32::from(per_mille)
     }

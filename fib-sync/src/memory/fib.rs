@@ -1,4 +1,4 @@
-//! A connection to the kernel in memory, as a driver.
+//! A connection to the simulated kernel, as a driver.
 
 use core::task::{Context, Poll};
 use std::cell::RefCell;
@@ -16,7 +16,8 @@ pub struct MemoryFib {
 }
 
 impl MemoryFib {
-    /// Connects. Dropping it is what a crash of the program is to the kernel: routes stay.
+    /// Connects to the kernel. Dropping the connection is like a crash of the program: its routes
+    /// stay.
     pub fn new(kernel: &Rc<RefCell<Kernel>>) -> Self {
         let attachment = kernel.borrow_mut().attach();
         Self {
@@ -25,7 +26,7 @@ impl MemoryFib {
         }
     }
 
-    /// The connection's name in the kernel.
+    /// Returns the identifier of the connection.
     pub fn attachment(&self) -> Attachment {
         self.attachment
     }

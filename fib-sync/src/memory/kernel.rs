@@ -1,4 +1,4 @@
-//! Routes, and what is done to them.
+//! Routes of the simulated kernel, and the operations on them.
 
 use core::task::Waker;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +15,10 @@ use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scop
 /// Rows a dump reads at a time.
 const ROWS_AT_ONCE: usize = 4;
 
-/// Error numbers with which a real kernel refuses routes now and then.
+/// Error numbers with which a real kernel occasionally refuses routes.
 const REFUSALS: &[i32] = &[libc::ENOMEM, libc::EINVAL, libc::ENETUNREACH, libc::EBUSY];
 
-/// A host's kernel, as far as routes go.
+/// The routing part of a host's kernel.
 #[derive(Debug)]
 pub struct Kernel {
     pub(super) links: BTreeMap<u32, Link>,
@@ -35,7 +35,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// A host with nothing but its loopback interface (index 1), up. `seed` decides its faults.
+    /// Returns a host with only its loopback interface (index 1), up. `seed` decides its faults.
     pub fn new(seed: u64) -> Self {
         let lo = Link {
             index: 1,
@@ -57,12 +57,12 @@ impl Kernel {
         }
     }
 
-    /// Sets how it misbehaves from now on.
+    /// Sets the faults from now on.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
-    /// Refuses every write to prefixes inside `prefix` with this error number; none: no more.
+    /// Refuses every write to prefixes inside `prefix` with this error number; `None` ends that.
     pub fn refuse(&mut self, prefix: IpNet, errno: Option<i32>) {
         self.refused.retain(|(refused, _)| *refused != prefix);
         self.refused.extend(errno.map(|errno| (prefix, errno)));
@@ -77,19 +77,19 @@ impl Kernel {
         attachment
     }
 
-    /// The program is gone, with the commands that were not carried out; routes stay.
+    /// Disconnects a program and discards the commands that were not carried out; routes stay.
     pub fn detach(&mut self, attachment: Attachment) {
         self.attached.remove(&attachment);
     }
 
-    /// Takes a command, see [`crate::Fib::submit`].
+    /// Accepts a command, see [`crate::Fib::submit`].
     pub fn submit(&mut self, attachment: Attachment, command: Command) {
         if let Some(queues) = self.attached.get_mut(&attachment) {
             queues.submit(command);
         }
     }
 
-    /// Whether [`poll`](Self::poll) would yield an event.
+    /// Returns whether [`poll`](Self::poll) would yield an event.
     pub fn is_ready(&self, attachment: Attachment) -> bool {
         self.attached.get(&attachment).is_some_and(Queues::is_ready)
     }
@@ -131,7 +131,7 @@ impl Kernel {
         }
     }
 
-    /// Loses the notifications that wait for this program, and tells it so.
+    /// Discards the notifications queued for this program and reports an overrun to it.
     pub fn overrun(&mut self, attachment: Attachment) {
         self.stamp += 1;
         if let Some(queues) = self.attached.get_mut(&attachment) {
@@ -139,34 +139,36 @@ impl Kernel {
         }
     }
 
-    /// All routes, in key order.
+    /// Returns all routes, in key order.
     pub fn routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.routes.iter()
     }
 
-    /// The route of this key.
+    /// Returns the route of this key.
     pub fn route(&self, key: &RouteKey) -> Option<&Route> {
         self.routes.get(&key.canonical())
     }
 
-    /// The route a packet to `address` meets in `table`: longest prefix, lowest metric.
+    /// Returns the route for a packet to `address` in `table`: longest prefix, lowest metric.
     pub fn route_to(&self, table: u32, address: IpAddr) -> Option<(&RouteKey, &Route)> {
         let meets = |key: &RouteKey| key.table == table && key.prefix.contains(&address);
         let routes = self.routes.iter().filter(|(key, _)| meets(key));
         routes.min_by_key(|(key, _)| (core::cmp::Reverse(key.prefix.prefix_len()), key.metric))
     }
 
-    /// Another program (`ip route`, say) adds a route.
+    /// Adds a route as another program would (`ip route`, say).
     ///
     /// # Errors
+    ///
     /// As the real kernel: the key is taken, the next hop cannot be reached, the link is down.
     pub fn add_route(&mut self, key: RouteKey, route: Route) -> Result<(), OpError> {
         self.put(None, key, route, PutMode::Create)
     }
 
-    /// Another program adds a route or replaces the one of this key, whoever owns it.
+    /// Adds or replaces a route as another program would, whatever its owner.
     ///
     /// # Errors
+    ///
     /// As the real kernel: the next hop cannot be reached, the link is down.
     pub fn replace_route(&mut self, key: RouteKey, route: Route) -> Result<(), OpError> {
         let key = key.canonical();
@@ -183,7 +185,7 @@ impl Kernel {
         )
     }
 
-    /// Another program deletes a route, whoever owns it. Returns whether it was there.
+    /// Deletes a route as another program would, whatever its owner. Returns whether it existed.
     pub fn delete_route(&mut self, key: &RouteKey) -> bool {
         self.remove(None, &key.canonical())
     }
@@ -222,7 +224,7 @@ impl Kernel {
         true
     }
 
-    /// What the kernel makes of a route: interfaces chosen, what it does not keep left out.
+    /// Returns a route as the kernel stores it: interfaces chosen, unsupported fields left out.
     fn as_stored(&self, key: &RouteKey, route: Route) -> Result<Route, OpError> {
         let mut route = route.canonical();
         if route.kind.forwards() {
@@ -274,7 +276,7 @@ impl Kernel {
         }
     }
 
-    /// Tells everybody but the program whose command it was.
+    /// Sends a notification to every program but the one that submitted the command.
     pub(super) fn notify(&mut self, by: Option<Attachment>, event: &Event) {
         self.stamp += 1;
         for (attachment, queues) in &mut self.attached {
@@ -384,7 +386,7 @@ impl Kernel {
         self.answer(to, Event::Applied(key, result));
     }
 
-    /// Reads the next rows of the dump under way.
+    /// Reads the next rows of the dump in progress.
     fn read_rows(&mut self, attachment: Attachment) {
         let Some(queues) = self.attached.get_mut(&attachment) else {
             return;
@@ -434,7 +436,7 @@ impl Kernel {
 }
 
 impl RouteKind {
-    /// Whether the simulated kernel drops packets that meet such a route.
+    /// Returns whether the simulated kernel drops packets that match such a route.
     pub fn drops(self) -> bool {
         matches!(self, Self::Blackhole | Self::Unreachable | Self::Prohibit)
     }

@@ -1,4 +1,4 @@
-//! Links and addresses, and the routes that come and go with them as in the real kernel.
+//! Links and addresses, and the routes that appear and disappear with them as in the real kernel.
 
 use ipnet::IpNet;
 
@@ -29,12 +29,12 @@ impl Kernel {
         index
     }
 
-    /// The interface of this name.
+    /// Returns the interface of this name.
     pub fn link(&self, name: &str) -> Option<&Link> {
         self.links.values().find(|link| link.name == name)
     }
 
-    /// The interface of this index.
+    /// Returns the interface of this index.
     pub fn link_by_index(&self, index: u32) -> Option<&Link> {
         self.links.get(&index)
     }
@@ -48,9 +48,9 @@ impl Kernel {
         }
     }
 
-    /// Sets an interface administratively up or down. Down takes its routes along: the IPv4 ones
-    /// without a word, the IPv6 ones with a notification each, and its IPv6 addresses. Routes with
-    /// a hop left elsewhere stay.
+    /// Sets an interface administratively up or down. Down removes its routes: the IPv4 ones
+    /// without a notification, the IPv6 ones with one each, and its IPv6 addresses. Routes that
+    /// have a hop over another interface stay.
     pub fn set_link_up(&mut self, index: u32, up: bool) {
         let Some(link) = self.links.get_mut(&index) else {
             return;
@@ -70,7 +70,7 @@ impl Kernel {
         }
     }
 
-    /// Takes the carrier of an interface away or gives it back; routes stay.
+    /// Removes or restores the carrier of an interface; routes stay.
     pub fn set_carrier(&mut self, index: u32, running: bool) {
         let Some(link) = self.links.get_mut(&index) else {
             return;
@@ -90,7 +90,7 @@ impl Kernel {
         }
     }
 
-    /// Gives an interface an address; the kernel adds the route to its subnet.
+    /// Adds an address to an interface; the kernel adds the route to its subnet.
     pub fn add_address(&mut self, interface: u32, address: IpNet) {
         let address = InterfaceAddress { interface, address };
         if self.addresses.insert(address) {
@@ -99,7 +99,7 @@ impl Kernel {
         }
     }
 
-    /// Takes an address away, and the kernel's route to its subnet; routes over gateways of that
+    /// Removes an address, and the kernel's route to its subnet. Routes over gateways of that
     /// subnet stay, as they do in Linux unless the address was their source.
     pub fn remove_address(&mut self, interface: u32, address: IpNet) {
         let gone = InterfaceAddress { interface, address };
@@ -109,7 +109,7 @@ impl Kernel {
         }
     }
 
-    /// The addresses of this host.
+    /// Returns the addresses of this host.
     pub fn addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
         self.addresses.iter()
     }
@@ -173,7 +173,7 @@ impl Kernel {
         }
     }
 
-    /// Removes the routes all of whose hops leave through links that are down.
+    /// Removes the routes of which all hops leave through links that are down.
     fn drop_dead_routes(&mut self) {
         let dead = |hop: &Hop| hop.interface.is_some_and(|index| !self.is_up(index));
         let routes = self
@@ -190,7 +190,7 @@ impl Kernel {
         }
     }
 
-    /// A link is no more: hops over it leave their routes. IPv4 drops such routes whole.
+    /// Removes the hops over a deleted link from their routes. IPv4 removes such routes whole.
     fn shorten_routes(&mut self, index: u32) {
         let routes = self.routes.iter().filter(|(_, route)| route.uses(index));
         let keys: Vec<RouteKey> = routes.map(|(key, _)| *key).collect();
@@ -219,7 +219,7 @@ impl Kernel {
     }
 }
 
-/// The kernel's route to the subnet of an address.
+/// Returns the kernel's route to the subnet of an address.
 fn connected(address: InterfaceAddress) -> (RouteKey, Route) {
     let ipv6 = matches!(address.address, IpNet::V6(_));
     let metric = if ipv6 { KERNEL_METRIC_IPV6 } else { 0 };

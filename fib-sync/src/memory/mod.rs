@@ -1,5 +1,5 @@
-//! A kernel in a value, for simulation: it outlives the daemons attached to it, and can refuse,
-//! overrun, lose notifications and answers, cut dumps short and hold foreign routes.
+//! A simulated kernel: it survives the daemons attached to it, and can refuse writes, overrun, lose
+//! notifications and answers, truncate dumps and hold foreign routes.
 
 mod attachment;
 mod faults;

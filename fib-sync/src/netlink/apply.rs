@@ -1,4 +1,4 @@
-//! Writes as batches of requests.
+//! Sends writes as batches of requests.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,10 +20,10 @@ use crate::owner::Owner;
 use crate::port::{Command, Event, OpError, PutMode};
 use crate::route::{Hop, Route, RouteKey, RouteKind, Scope};
 
-/// Writes that go out in one `send`.
+/// Writes that are sent with one `send`.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Sequence number of the first request; the others count on.
+    /// Sequence number of the first request; the others follow in order.
     first: u32,
     keys: Vec<RouteKey>,
     /// By position in `keys`.
@@ -31,12 +31,12 @@ pub(super) struct Batch {
     pub(super) octets: Vec<u8>,
     /// Where in `octets` the last request begins.
     last_at: usize,
-    /// Position of the last request sent: its answer comes when all are carried out.
+    /// Position of the last request sent: its acknowledgement arrives when all are carried out.
     barrier: Option<usize>,
 }
 
 impl Batch {
-    /// Takes writes from the front of `queue`, no more than `requests_max`.
+    /// Takes writes from the front of `queue`, at most `requests_max`.
     pub(super) fn take(queue: &mut Queue, first: u32, requests_max: usize) -> Self {
         let mut batch = Self {
             first,
@@ -73,17 +73,17 @@ impl Batch {
         self.first.wrapping_add(self.keys.len() as u32)
     }
 
-    /// How many requests it is.
+    /// Returns the number of requests.
     pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether nothing of it is to be sent.
+    /// Returns whether the batch has nothing to send.
     pub(super) fn is_void(&self) -> bool {
         self.barrier.is_none()
     }
 
-    /// Notes the answer to one request. Returns whether it was the last one.
+    /// Records the answer to one request. Returns whether it was the last one.
     pub(super) fn answer(&mut self, sequence: u32, result: Result<(), OpError>) -> bool {
         let position = sequence.wrapping_sub(self.first) as usize;
         if position >= self.keys.len() {
@@ -95,7 +95,7 @@ impl Batch {
         self.barrier == Some(position)
     }
 
-    /// The outcomes, once the last answer is there.
+    /// Returns the outcomes, once the last answer has arrived.
     pub(super) fn finish(self) -> impl Iterator<Item = Event> {
         let mut errors = self.errors;
         self.keys
@@ -106,7 +106,8 @@ impl Batch {
             })
     }
 
-    /// The outcomes when no answer will come: whatever was not refused is unknown.
+    /// Returns the outcomes when no answer will arrive: a request that was not refused has an
+    /// unknown outcome.
     pub(super) fn fail(mut self, errno: i32) -> impl Iterator<Item = Event> {
         for position in 0..self.keys.len() {
             self.errors
@@ -116,7 +117,7 @@ impl Batch {
         self.finish()
     }
 
-    /// Adds a request unless the batch would grow beyond what the kernel takes at once.
+    /// Adds a request unless the batch would exceed the size that the kernel accepts at once.
     fn append(&mut self, message: RouteNetlinkMessage, flags: u16) -> bool {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -138,7 +139,7 @@ impl Batch {
     }
 
     fn ask_for_acknowledgement(&mut self) {
-        // `nlmsg_flags` stands six octets into the header.
+        // `nlmsg_flags` is at octet six of the header.
         let at = self.last_at + 6;
         if let Some(flags) = self.octets.get_mut(at..at + 2)
             && let Some(flags) = flags.first_chunk_mut::<2>()
@@ -187,8 +188,8 @@ fn put(key: &RouteKey, route: &Route, mode: PutMode) -> (RouteNetlinkMessage, u1
     (RouteNetlinkMessage::NewRoute(message), flags)
 }
 
-/// A delete names the owner; it leaves type and hops open, so that it takes our route as it is.
-/// The scope "nowhere" is how IPv4 says "any".
+/// Builds a delete request. It names the owner and leaves type and hops open, so that it matches
+/// the own route in whatever state it is. The scope `RT_SCOPE_NOWHERE` matches any scope in IPv4.
 fn delete(key: &RouteKey, owner: Owner) -> (RouteNetlinkMessage, u16) {
     let mut message = message(key);
     message.header.protocol = RouteProtocol::from(owner.0);
@@ -197,7 +198,7 @@ fn delete(key: &RouteKey, owner: Owner) -> (RouteNetlinkMessage, u16) {
     (RouteNetlinkMessage::DelRoute(message), 0)
 }
 
-/// What names the key.
+/// Builds the part of a route message that identifies the key.
 fn message(key: &RouteKey) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header = RouteHeader {
@@ -223,8 +224,8 @@ fn message(key: &RouteKey) -> RouteMessage {
     message
 }
 
-/// The table as the header's octet, or "unspecified" when it does not fit and an attribute has to
-/// say it.
+/// Returns the table as the header's octet, or `RT_TABLE_UNSPEC` when the number does not fit and
+/// an attribute has to carry it.
 pub(super) fn table_octet(table: u32) -> u8 {
     u8::try_from(table).unwrap_or(RouteHeader::RT_TABLE_UNSPEC)
 }

@@ -1,4 +1,4 @@
-//! Reading whole tables, links and addresses.
+//! Reads whole tables, links and addresses.
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage};
 use netlink_packet_route::address::AddressMessage;
@@ -10,7 +10,7 @@ use super::apply::table_octet;
 use crate::owner::Owner;
 use crate::port::OpError;
 
-/// What is read.
+/// The object of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Links,
@@ -28,7 +28,7 @@ pub(super) struct Reading {
     pub(super) what: What,
     pub(super) sequence: u32,
     pub(super) octets: Vec<u8>,
-    /// Nothing was lost so far.
+    /// Nothing has been lost so far.
     pub(super) complete: bool,
 }
 
@@ -56,7 +56,7 @@ impl Reading {
         }
     }
 
-    /// Notes how it ended.
+    /// Records how the dump ended.
     pub(super) fn end(&mut self, result: &Result<(), OpError>) {
         self.complete &= match (result, self.what) {
             (Ok(()), _) => true,
@@ -66,12 +66,14 @@ impl Reading {
     }
 }
 
-/// Errors that mean there is nothing to read: the table does not exist, or the family is off.
+/// Returns whether the error means that there is nothing to read: the table does not exist, or the
+/// family is disabled.
 fn is_empty_table(errno: i32) -> bool {
     matches!(errno, libc::ENOENT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT)
 }
 
-/// With strict checking the kernel filters by the fields set here; those not meant must be zero.
+/// Builds the request for a dump of routes. With strict checking the kernel filters by the fields
+/// set here; unused fields must be zero.
 fn routes(table: u32, owner: Option<Owner>, ipv6: bool) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header = RouteHeader {

@@ -1,4 +1,4 @@
-//! The driver itself.
+//! The netlink driver.
 
 use std::collections::VecDeque;
 use std::{fmt, io};
@@ -20,13 +20,13 @@ use crate::limits::{
 use crate::port::{Command, Event, Fib, OpError};
 use crate::route::TABLE_MAIN;
 
-/// How often links or addresses are read again when they change while they are read.
+/// Times that links or addresses are read again when they change during the read.
 const READS_MAX: u32 = 16;
 
-/// What a [`NetlinkFib`] is opened with.
+/// Configuration of a [`NetlinkFib`].
 #[derive(Clone, Debug)]
 pub struct NetlinkConfig {
-    /// Tables whose changes are followed.
+    /// Tables of which changes are followed.
     pub tables: Vec<u32>,
     /// Receive buffer for notifications, in octets.
     pub monitor_octets: usize,
@@ -41,14 +41,14 @@ impl Default for NetlinkConfig {
     }
 }
 
-/// The forwarding table of the network namespace in which it was opened.
+/// The forwarding table of the network namespace in which the driver was opened.
 pub struct NetlinkFib {
     config: NetlinkConfig,
     requests: Requests,
     monitor: TokioSocket,
-    /// Commands not begun, in order.
+    /// Commands not yet started, in order.
     queue: Queue,
-    /// Reads of links and addresses not begun; they go first.
+    /// Reads of links and addresses not yet started; they precede the commands.
     reads: VecDeque<What>,
     job: Option<Job>,
     sequence: u32,
@@ -56,11 +56,11 @@ pub struct NetlinkFib {
     large_buffers: bool,
     /// Events to hand out.
     events: VecDeque<Event>,
-    /// How many of `events` tell what others changed.
+    /// Number of `events` that report changes by other programs.
     untold: usize,
-    /// Answers that wait until the notifications older than them are out.
+    /// Answers held back until the older notifications have been handed out.
     held: VecDeque<Event>,
-    /// Notifications read while answers wait.
+    /// Notifications read while answers are pending.
     ahead: usize,
     known: Known,
     /// Reads of links or addresses that failed since the last overrun.
@@ -113,12 +113,12 @@ impl NetlinkFib {
         })
     }
 
-    /// Whether both receive buffers are as large as asked for.
+    /// Returns whether both receive buffers are as large as asked for.
     pub fn has_large_buffers(&self) -> bool {
         self.large_buffers
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub async fn event(&mut self) -> Event {
         core::future::poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -130,7 +130,7 @@ impl NetlinkFib {
         self.events.push_back(Event::Closed(OpError::new(errno)));
     }
 
-    /// Reads notifications. Ready when some were read, pending when there are none left.
+    /// Reads notifications. Ready when some were read, pending when no more are available.
     fn poll_monitor(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match ready!(poll_read(&self.monitor, cx, &mut self.buffer)) {
             Ok(Read::Some) => {
@@ -193,7 +193,7 @@ impl NetlinkFib {
         self.go_on(next);
     }
 
-    /// The next part of a job, or a read of links or addresses that failed once more.
+    /// Queues the next part of a job, or repeats a read of links or addresses that failed.
     fn go_on(&mut self, next: Option<What>) {
         match next {
             Some(routes @ What::Routes { .. }) => self.read(routes),
@@ -212,7 +212,7 @@ impl NetlinkFib {
         self.job = Some(Job::new(JobKind::Read(reading)));
     }
 
-    /// Begins the next job. Returns whether there is one.
+    /// Starts the next job. Returns whether there is one.
     fn begin(&mut self) -> bool {
         if let Some(what) = self.reads.pop_front() {
             if what == What::Links {
@@ -248,7 +248,7 @@ impl NetlinkFib {
         }
     }
 
-    /// Sends the job's octets, all at once.
+    /// Sends all octets of the job.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(job) = &mut self.job else {
             return Poll::Ready(());
@@ -262,7 +262,7 @@ impl NetlinkFib {
         Poll::Ready(())
     }
 
-    /// The next event to hand out.
+    /// Returns the next event to hand out.
     fn pop(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
         self.untold -= usize::from(event.tells());
@@ -301,7 +301,8 @@ impl Fib for NetlinkFib {
                 self.ahead = 0;
                 self.events.append(&mut self.held);
             }
-            // The kernel has its next batch before the caller hears of the last one.
+            // The kernel receives its next batch before the caller receives the outcomes of the
+            // last one.
             let idle = drained && self.job.is_none() && !self.begin();
             if !drained {
                 continue;

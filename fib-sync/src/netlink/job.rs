@@ -1,4 +1,4 @@
-//! What the request socket is busy with.
+//! The current job of the request socket.
 
 use std::future::Future;
 use std::io;
@@ -23,14 +23,14 @@ pub(super) struct Job {
     pub(super) sending: Sending,
 }
 
-/// How far the `send` is.
+/// The progress of the `send`.
 #[derive(Debug)]
 pub(super) enum Sending {
-    /// Not begun.
+    /// Not started.
     Waiting,
     /// A thread is in the system call: the kernel carries out all requests before it returns.
     Under(Sender),
-    /// The send buffer was full: as soon as it has room.
+    /// The send buffer was full; sending resumes as soon as it has room.
     Blocked,
     /// Done.
     Done,
@@ -50,7 +50,7 @@ impl Job {
         }
     }
 
-    /// What to send.
+    /// Returns the octets to send.
     pub(super) fn octets(&self) -> &[u8] {
         match &self.kind {
             JobKind::Write(batch) => &batch.octets,
@@ -58,12 +58,12 @@ impl Job {
         }
     }
 
-    /// Whether all has been sent, so that answers can be read.
+    /// Returns whether everything has been sent, so that answers can be read.
     pub(super) fn is_sent(&self) -> bool {
         matches!(self.sending, Sending::Done)
     }
 
-    /// Goes on sending. An error says that nothing of it was carried out.
+    /// Continues sending. An error means that no request was carried out.
     pub(super) fn poll_send(
         &mut self,
         requests: &Requests,
@@ -101,7 +101,7 @@ impl Job {
         }
     }
 
-    /// Takes in one datagram of answers; what they tell goes to `events`.
+    /// Parses one datagram of answers and adds their outcomes to `events`.
     pub(super) fn answers(
         &mut self,
         datagram: &[u8],
@@ -124,7 +124,7 @@ impl Job {
         ended
     }
 
-    /// All answers are there. Returns what is to be read next, or again.
+    /// Completes the job after all answers. Returns the next read, or the read to repeat.
     pub(super) fn finish(self, known: &mut Known, events: &mut impl Extend<Event>) -> Option<What> {
         match self.kind {
             JobKind::Write(batch) => {
@@ -135,7 +135,7 @@ impl Job {
         }
     }
 
-    /// The answers, or some of them, will never come. Returns what is to be read again.
+    /// Ends the job when some answers will never arrive. Returns the read to repeat.
     pub(super) fn fail(
         self,
         errno: i32,
@@ -155,7 +155,7 @@ impl Job {
     }
 }
 
-/// One message of a dump. Returns whether it was the last one.
+/// Handles one message of a dump. Returns whether it was the last one.
 fn row(
     reading: &mut Reading,
     message: &Raw<'_>,

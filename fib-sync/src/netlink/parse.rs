@@ -1,7 +1,7 @@
-//! Routes, links and addresses out of `rtnetlink` messages.
+//! Parses routes, links and addresses from `rtnetlink` messages.
 //!
-//! Only what [`Route`], [`Link`] and [`InterfaceAddress`] hold is read, so that an attribute this
-//! crate has never heard of does not hide a route.
+//! Only the fields of [`Route`], [`Link`] and [`InterfaceAddress`] are read, so that a route with
+//! an attribute unknown to this crate is still parsed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use crate::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scop
 const AF_INET: u8 = libc::AF_INET as u8;
 const AF_INET6: u8 = libc::AF_INET6 as u8;
 
-/// `RTM_F_CLONED`: a cached route, not one of the table.
+/// `RTM_F_CLONED`: a cached route, which is not part of a table.
 const CLONED: u32 = 0x200;
 /// `RTNH_F_ONLINK`.
 pub(super) const ONLINK: u8 = 4;
@@ -34,7 +34,7 @@ const IFF_RUNNING: u32 = 0x40;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 
-/// A route message; none if it is not a route of a table (or one of another family).
+/// Parses a route message; `None` if it is not a route of a table, or of another address family.
 pub(super) fn route(payload: &[u8]) -> Option<(RouteKey, Route)> {
     let (header, attributes) = payload.split_first_chunk::<12>()?;
     let [
@@ -92,7 +92,7 @@ pub(super) fn route(payload: &[u8]) -> Option<(RouteKey, Route)> {
     Some((RouteKey::new(table, prefix, metric, tos), route.canonical()))
 }
 
-/// A link message; none if it is about a link's membership in something.
+/// Parses a link message; `None` if it reports membership of a link, such as that of a bridge port.
 pub(super) fn link(payload: &[u8]) -> Option<Link> {
     let (header, attributes) = payload.split_first_chunk::<16>()?;
     if header.first() != Some(&0) {
@@ -115,7 +115,7 @@ pub(super) fn link(payload: &[u8]) -> Option<Link> {
     })
 }
 
-/// An address message.
+/// Parses an address message.
 pub(super) fn interface_address(payload: &[u8]) -> Option<InterfaceAddress> {
     let (header, attributes) = payload.split_first_chunk::<8>()?;
     let length = *header.get(1)?;
@@ -132,7 +132,7 @@ pub(super) fn interface_address(payload: &[u8]) -> Option<InterfaceAddress> {
     Some(InterfaceAddress { interface, address })
 }
 
-/// The next hops of `RTA_MULTIPATH`: `struct rtnexthop`, each with attributes of its own.
+/// Parses the next hops of `RTA_MULTIPATH`: `struct rtnexthop`, each with its own attributes.
 fn multipath(mut octets: &[u8]) -> Vec<Hop> {
     let mut hops = Vec::new();
     while let Some((&[l0, l1, flags, shares, i0, i1, i2, i3], _)) = octets.split_first_chunk::<8>()
@@ -180,7 +180,7 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// `struct rtvia`: a family and an address of it.
+/// Parses `struct rtvia`: an address family and an address.
 fn via(octets: &[u8]) -> Option<IpAddr> {
     address(octets.get(2..)?)
 }

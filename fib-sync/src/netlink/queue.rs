@@ -1,11 +1,12 @@
-//! Commands not begun, in order, and which of them have come too late.
+//! Commands not yet started, in order, and which of them are overtaken by changes of other
+//! programs.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::port::{Command, Event};
 use crate::route::RouteKey;
 
-/// A command, and whether the key it replaces changed before its caller knew.
+/// A command, and whether the key it replaces changed before its caller knew of the change.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) command: Command,
@@ -16,12 +17,12 @@ pub(super) struct Queued {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     commands: VecDeque<Queued>,
-    /// How many of them replace.
+    /// Number of commands that replace.
     replaces: usize,
 }
 
 impl Queue {
-    /// Takes a command; `untold` are events its caller has not seen.
+    /// Adds a command; `untold` are events that its caller has not received yet.
     pub(super) fn push<'a>(
         &mut self,
         command: Command,
@@ -38,7 +39,7 @@ impl Queue {
         self.commands.push_back(Queued { command, overtaken });
     }
 
-    /// Others changed what these events tell; after an overrun, who knows what.
+    /// Marks the commands for keys that these events report as changed; an overrun marks all.
     pub(super) fn overtake<'a>(&mut self, events: impl Iterator<Item = &'a Event>) {
         if self.replaces == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Netlink messages before their content is looked at.
+//! Framing of netlink messages, before their content is parsed.
 
 use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator};
 
@@ -8,9 +8,9 @@ use crate::port::OpError;
 const CAPPED: u16 = 0x100;
 /// `NLM_F_ACK_TLVS`: attributes follow the echoed request.
 const TLVS: u16 = 0x200;
-/// `NLM_F_DUMP_INTR`: what is dumped changed meanwhile.
+/// `NLM_F_DUMP_INTR`: the dumped objects changed during the dump.
 const INTERRUPTED: u16 = 0x10;
-/// `NLMSGERR_ATTR_MSG`: the kernel's own words.
+/// `NLMSGERR_ATTR_MSG`: the kernel's error text.
 const ATTR_TEXT: u16 = 1;
 /// Octets of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -23,7 +23,7 @@ pub(super) struct Raw<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Cuts a datagram into messages; stops at the first that is malformed.
+/// Splits a datagram into messages; stops at the first malformed one.
 pub(super) fn messages(mut octets: &[u8]) -> impl Iterator<Item = Raw<'_>> {
     core::iter::from_fn(move || {
         let buffer = NetlinkBuffer::new_checked(octets).ok()?;
@@ -53,7 +53,7 @@ pub(super) enum Reply {
 }
 
 impl Raw<'_> {
-    /// Whether the dump this belongs to was disturbed.
+    /// Returns whether the dump that this message belongs to was interrupted.
     pub(super) fn is_interrupted(&self) -> bool {
         self.flags & INTERRUPTED != 0
     }
@@ -65,7 +65,7 @@ impl Raw<'_> {
         }
     }
 
-    /// The code of an error or end message: a negative error number, or 0.
+    /// Returns the code of an error or end message: a negative error number, or 0.
     fn result(&self) -> Result<(), OpError> {
         let code = self
             .payload

@@ -1,4 +1,4 @@
-//! Opening the two sockets.
+//! Opens the two netlink sockets.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::limits::REPLY_OCTETS;
 
-/// Why the kernel's routes cannot be reached at all.
+/// An error that prevents all access to the kernel's routes.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A netlink socket was refused.
@@ -21,9 +21,9 @@ pub enum OpenError {
     /// An option or group of the socket was refused.
     #[error("cannot set up the netlink socket ({step}): {error}")]
     Setup {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         error: io::Error,
     },
@@ -46,7 +46,7 @@ pub(super) struct Requests {
     shared: Arc<socket2::Socket>,
 }
 
-/// A thread that sends: what came of it, and the octets again.
+/// A thread that sends: its result, and the octets returned.
 pub(super) type Sender = JoinHandle<(io::Result<usize>, Vec<u8>)>;
 
 impl Requests {
@@ -58,8 +58,8 @@ impl Requests {
         })
     }
 
-    /// Sends on a thread. The kernel carries out route requests within the system call, so this
-    /// lets the caller prepare the next ones meanwhile.
+    /// Sends on a thread. The kernel carries out route requests within the system call, so the
+    /// caller can prepare the next requests during that time.
     pub(super) fn send(&self, octets: Vec<u8>) -> Sender {
         let socket = self.shared.clone();
         tokio::task::spawn_blocking(move || {
@@ -74,11 +74,11 @@ impl Requests {
     }
 }
 
-/// The socket for requests and answers.
+/// Opens the socket for requests and answers.
 pub(super) fn open_requests() -> Result<Opened, OpenError> {
     let mut opened = TokioSocket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
     let socket = opened.socket_mut();
-    // Strict checking makes dumps filtered by the kernel; it is there since Linux 4.20.
+    // Strict checking lets the kernel filter dumps; available since Linux 4.20.
     socket
         .set_netlink_get_strict_chk(true)
         .map_err(step("strict checking"))?;
@@ -100,12 +100,12 @@ pub(super) fn open_requests() -> Result<Opened, OpenError> {
     })
 }
 
-/// The socket that follows notifications, all but those caused by requests of port `writer`.
+/// Opens the socket for notifications, except those caused by requests of port `writer`.
 pub(super) fn open_monitor(writer: u32, octets: usize) -> Result<Opened, OpenError> {
     let mut opened = TokioSocket::new(NETLINK_ROUTE).map_err(OpenError::Socket)?;
     let socket = opened.socket_mut();
     let large = grow(socket, octets);
-    // Before it joins any group, so that nothing slips through.
+    // Set before the socket joins any group, so that no notification passes unfiltered.
     SockRef::from(&*socket)
         .attach_filter(&leave_out(writer))
         .map_err(step("filter"))?;
@@ -129,27 +129,28 @@ pub(super) fn open_monitor(writer: u32, octets: usize) -> Result<Opened, OpenErr
     })
 }
 
-/// Enlarges the receive buffer beyond the system's limit, which takes a privilege, or up to it.
+/// Enlarges the receive buffer, beyond the system's limit with `CAP_NET_ADMIN`, otherwise up to it.
 fn grow(socket: &Socket, octets: usize) -> bool {
     if setsockopt(socket, sockopt::RcvBufForce, &octets).is_ok() {
         return true;
     }
     let reference = SockRef::from(socket);
-    // The kernel counts its own overhead too and therefore doubles what is asked for.
+    // The kernel counts its own overhead too and therefore doubles the requested size.
     reference.set_recv_buffer_size(octets).is_ok()
         && reference
             .recv_buffer_size()
             .is_ok_and(|size| size >= octets)
 }
 
-/// A classic socket filter that drops messages whose `nlmsg_pid` is `port`.
+/// Returns a classic socket filter that drops messages whose `nlmsg_pid` is `port`.
 fn leave_out(port: u32) -> [SockFilter; 4] {
     const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    /// Where `nlmsg_pid` stands in `struct nlmsghdr`.
+    /// Offset of `nlmsg_pid` in `struct nlmsghdr`.
     const PORT_AT: u32 = 12;
-    // The filter machine loads words in network order; the kernel wrote it in its own.
+    // The filter machine loads words in network byte order; the kernel wrote the field in host
+    // order.
     let port = u32::from_be_bytes(port.to_ne_bytes());
     [
         SockFilter::new(LOAD_WORD, 0, 0, PORT_AT),

@@ -1,4 +1,4 @@
-//! Messages there and back, and octets nobody meant.
+//! Messages built and parsed back, and malformed octets.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! The socket that follows notifications, and what is known of links and addresses.
+//! The notification socket, and the known links and addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,21 +12,21 @@ use crate::limits::READ_OCTETS;
 use crate::port::Event;
 use crate::route::{InterfaceAddress, Link};
 
-/// Flag of a notification: the route took the place of another.
+/// Flag of a notification: the route replaced another one.
 const REPLACED: u16 = libc::NLM_F_REPLACE as u16;
 
-/// What one read of a netlink socket gave.
+/// The result of one read of a netlink socket.
 pub(super) enum Read {
     /// Messages are in the buffer.
     Some,
-    /// Messages were lost: the receive buffer was full, or one was larger than ours.
+    /// Messages were lost: the receive buffer was full, or one was larger than the read buffer.
     Lost,
 }
 
 /// Reads one datagram into `buffer`; pending when there is none.
 ///
-/// The socket is read before readiness is asked for: the runtime may call a socket unready to let
-/// other tasks run, and "nothing left" must mean just that to the caller.
+/// The socket is read before its readiness is polled: the runtime may report a ready socket as
+/// unready to let other tasks run, but pending must mean to the caller that no message is left.
 pub(super) fn poll_read(
     socket: &TokioSocket,
     cx: &mut Context<'_>,
@@ -54,7 +54,7 @@ pub(super) fn poll_read(
     }
 }
 
-/// Links and addresses as last told, so that a re-read can tell which are gone.
+/// Links and addresses as last reported, so that a re-read can find the removed ones.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     links: BTreeMap<u32, Link>,
@@ -64,7 +64,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// What a notification or a row of links or addresses tells that is new.
+    /// Returns the event for a notification or a row of a dump, if it reports something new.
     pub(super) fn event(&mut self, raw: &Raw<'_>, tables: &[u32]) -> Option<Event> {
         match raw.kind {
             libc::RTM_NEWROUTE => {
@@ -113,17 +113,17 @@ impl Known {
         Some(Event::Link(link))
     }
 
-    /// A re-read of links begins.
+    /// Starts a re-read of links.
     pub(super) fn begin_links(&mut self) {
         self.links_seen.clear();
     }
 
-    /// A re-read of addresses begins.
+    /// Starts a re-read of addresses.
     pub(super) fn begin_addresses(&mut self) {
         self.addresses_seen.clear();
     }
 
-    /// All links were read: those not seen are gone.
+    /// Ends a re-read of links. Returns an event for each link that was not seen.
     pub(super) fn end_links(&mut self) -> Vec<Event> {
         let gone: Vec<u32> = self
             .links
@@ -137,7 +137,7 @@ impl Known {
         gone.into_iter().map(Event::LinkGone).collect()
     }
 
-    /// All addresses were read: those not seen are gone.
+    /// Ends a re-read of addresses. Returns an event for each address that was not seen.
     pub(super) fn end_addresses(&mut self) -> Vec<Event> {
         let gone: Vec<InterfaceAddress> = self
             .addresses

@@ -1,15 +1,15 @@
-//! How long a refused route waits.
+//! Delays before refused routes are retried and before forced dumps.
 
 use core::time::Duration;
 
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DUMP_GAP_MAX, DUMP_GAP_MIN};
 
-/// The delay after this many attempts: doubling from the smallest to the largest.
+/// Returns the delay after this many attempts: doubling from the smallest to the largest.
 pub(super) fn retry_delay(attempts: u32) -> Duration {
     doubled(BACKOFF_MIN, BACKOFF_MAX, attempts.saturating_sub(1))
 }
 
-/// The gap before the next forced dump after this many in a row.
+/// Returns the gap before the next forced dump after this many in a row.
 pub(super) fn dump_gap(in_a_row: u32) -> Duration {
     if in_a_row == 0 {
         return Duration::ZERO;

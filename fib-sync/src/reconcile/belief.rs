@@ -1,4 +1,4 @@
-//! What events from the kernel do to belief.
+//! Updates the believed state of the kernel from its events.
 
 use super::backoff;
 use super::delta::{Cause, Entry, Found};
@@ -8,7 +8,7 @@ use crate::route::{Route, RouteKey};
 use instant::Instant;
 
 impl Reconciler {
-    /// A row of a dump.
+    /// Handles a row of a dump.
     pub(super) fn row(&mut self, key: RouteKey, route: &Route) {
         let number = self.dumps.round;
         let Some(round) = &self.dumps.current else {
@@ -44,7 +44,7 @@ impl Reconciler {
         }
     }
 
-    /// The dump of one table ended.
+    /// Handles the end of the dump of one table.
     pub(super) fn dump_done(&mut self, now: Instant, table: u32, complete: bool) {
         if !self.reads(table) {
             return;
@@ -79,7 +79,7 @@ impl Reconciler {
         config.tables.contains(&table) || config.tables_read.contains(&table)
     }
 
-    /// After a complete round: what was not seen is not there.
+    /// Marks the routes that a complete round has not seen as absent.
     fn sweep(&mut self, round: &Round) {
         let number = self.dumps.round;
         self.entries.retain(|key, entry| {
@@ -102,7 +102,7 @@ impl Reconciler {
         self.adopt();
     }
 
-    /// Faults that the dump has settled: our route is there after all.
+    /// Clears the faults that the dump has resolved: the own route is in the kernel after all.
     fn adopt(&mut self) {
         let settled = |entry: &Entry| entry.found == Found::AsWanted && entry.fault.is_some();
         let keys: Vec<RouteKey> = self
@@ -116,7 +116,7 @@ impl Reconciler {
         }
     }
 
-    /// Somebody else added or changed a route.
+    /// Handles a route that another program added or changed.
     pub(super) fn changed(&mut self, key: RouteKey, route: &Route, replaced: bool) {
         if !self.reads(key.table) {
             return;
@@ -165,7 +165,7 @@ impl Reconciler {
         }
     }
 
-    /// Somebody else, or the kernel, removed a route or hops of it.
+    /// Handles a route, or hops of it, that another program or the kernel removed.
     pub(super) fn gone(&mut self, now: Instant, key: RouteKey, route: &Route) {
         let ours = route.owner() == self.config.owner;
         if ours && !self.owns(&key) {
@@ -202,21 +202,21 @@ impl Reconciler {
             entry.found = Found::Unknown;
             self.force_dump(now);
         }
-        // Whatever was in the way may be gone: try at once.
+        // The obstacle may have been removed: try at once.
         self.clear_fault(&key);
         self.dirty.insert(key);
     }
 
-    /// The state of our route, or of a foreign one, at this key is known from an event, whatever
-    /// the dump under way may say.
+    /// Records that an event has reported the own or the foreign route at this key, so that rows of
+    /// the dump in progress do not override it.
     fn touch(&mut self, key: RouteKey, ours: bool) {
         if let Some(round) = &mut self.dumps.current {
             round.touched.insert((key, ours));
         }
     }
 
-    /// A link went down or away: the kernel has removed, or is about to remove, the routes over
-    /// it, and says nothing about the IPv4 ones.
+    /// Handles a link that went down or was removed: the kernel has removed, or is about to remove,
+    /// the routes over it, and sends no notification for the IPv4 ones.
     pub(super) fn link_lost(&mut self, now: Instant, index: u32) {
         if self
             .entries
@@ -227,13 +227,13 @@ impl Reconciler {
         }
     }
 
-    /// Reads the tables again a moment from now.
+    /// Schedules a read of the tables after `LINK_SETTLE`.
     pub(super) fn settle_and_dump(&mut self, now: Instant) {
         self.dumps.needed = true;
         self.dumps.not_before = self.dumps.not_before.max(now + LINK_SETTLE);
     }
 
-    /// A link or an address appeared: refused routes may be accepted now.
+    /// Retries refused routes at once: a link or an address appeared, so they may be accepted now.
     pub(super) fn forgive(&mut self) {
         let refused = |entry: &Entry| {
             entry
@@ -252,7 +252,7 @@ impl Reconciler {
         }
     }
 
-    /// Notifications were lost.
+    /// Handles the loss of notifications.
     pub(super) fn overrun(&mut self, now: Instant) {
         self.counters.overruns += 1;
         self.dumps.void = true;
@@ -268,7 +268,7 @@ impl Reconciler {
         }
     }
 
-    /// Asks for a dump, the later the more of them were asked for in a row.
+    /// Schedules a dump, with a longer delay the more dumps were forced in a row.
     pub(super) fn force_dump(&mut self, now: Instant) {
         if self.dumps.needed {
             return;

@@ -1,8 +1,8 @@
-//! What a reconciler counts.
+//! Counters of a reconciler.
 
 use super::delta::Op;
 
-/// Numbers that only grow.
+/// Monotonic counters.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) puts: u64,

@@ -1,25 +1,26 @@
-//! One key: what is wanted there, what is believed to be there, and the step from one to the other.
+//! The state of one key: the wanted route, the route believed to be in the kernel, and the step
+//! from one to the other.
 
 use crate::owner::Owner;
 use crate::port::{Command, OpError, PutMode};
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 
-/// What is believed about our own route at a key.
+/// The own route believed to be at a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing is known: only a dump can tell.
+    /// Unknown; only a dump can resolve it.
     Unknown,
-    /// None is there.
+    /// No own route exists.
     #[default]
     Absent,
-    /// It is what is wanted (not stored twice).
+    /// The wanted route exists (not stored twice).
     AsWanted,
-    /// It is there, but not as wanted, or not wanted.
+    /// An own route exists that differs from the wanted one, or none is wanted.
     Other(Route),
 }
 
-/// Why the last write did not work.
+/// Why the last write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) cause: Cause,
@@ -34,13 +35,13 @@ pub(super) enum Cause {
     Conflict,
 }
 
-/// A write under way.
+/// A write in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Flight {
     pub(super) op: Op,
     /// The route sent, if it is no longer the one wanted.
     pub(super) sent: Option<Route>,
-    /// Somebody else changed the key meanwhile, before or after us: the outcome tells nothing.
+    /// Another program changed the key before or after the write: the outcome proves nothing.
     pub(super) disturbed: bool,
 }
 
@@ -55,25 +56,25 @@ pub(super) enum Op {
 pub(super) struct Entry {
     pub(super) want: Option<Route>,
     pub(super) found: Found,
-    /// Owner of a foreign route at this very key.
+    /// Owner of a foreign route at the same key.
     pub(super) foreign: Option<Owner>,
-    /// We wanted it once and then no more: it goes without grace.
+    /// The route was wanted earlier and is no longer: it is deleted without the grace period.
     pub(super) released: bool,
     pub(super) flight: Option<Box<Flight>>,
     pub(super) fault: Option<Box<Fault>>,
-    /// Round of dumps that last saw our route here.
+    /// Round of dumps that last saw the own route here.
     pub(super) round: u32,
     /// Round of dumps that last saw a foreign route here.
     pub(super) foreign_round: u32,
 }
 
-/// The metrics that there have been routes at.
+/// The metrics at which there have been routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Metrics {
     /// There has been no route.
     #[default]
     None,
-    /// All routes have had this one: no prefix has several routes.
+    /// All routes have had this metric: no prefix has several routes.
     One(u32),
     /// There have been several.
     Several,
@@ -89,32 +90,32 @@ impl Metrics {
     }
 }
 
-/// What is wanted at other metrics of a key's prefix.
+/// Wanted routes at other metrics of a key's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
     /// Nothing.
     Nothing,
-    /// A route that is still to be written.
+    /// A route that is not yet written.
     Coming,
-    /// A route that is there.
+    /// A route that is in the kernel.
     There,
 }
 
 /// The next step for a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing to do, now or by itself.
+    /// Nothing to do until an event arrives or a time is reached.
     Rest,
-    /// Nothing wanted and nothing there: forget the key.
+    /// No route wanted and none in the kernel: forget the key.
     Forget,
-    /// A foreign route is known to be in the way: name it and wait.
+    /// A foreign route holds the key: report it and wait.
     Conflict,
     /// Send this.
     Write(Op),
 }
 
 impl Entry {
-    /// Notes what is there, and forgets the difference if there is none.
+    /// Records the route in the kernel, and clears the difference if there is none.
     pub(super) fn observe(&mut self, key: &RouteKey, route: Option<Route>) {
         self.found = match (route, &self.want) {
             (None, _) => Found::Absent,
@@ -123,7 +124,8 @@ impl Entry {
         };
     }
 
-    /// Wants another route, or none; what was there as wanted stays there.
+    /// Sets the wanted route, or none; a route that was in the kernel as wanted is recorded as
+    /// such.
     pub(super) fn wish(&mut self, key: &RouteKey, want: Option<Route>) {
         if self.want == want {
             return;
@@ -142,7 +144,7 @@ impl Entry {
         }
     }
 
-    /// The route of ours believed to be there.
+    /// Returns the own route believed to be in the kernel.
     pub(super) fn present(&self) -> Option<&Route> {
         match &self.found {
             Found::AsWanted => self.want.as_ref(),
@@ -151,20 +153,20 @@ impl Entry {
         }
     }
 
-    /// Whether what is wanted is there, and not about to go by a deletion of before.
+    /// Returns whether the wanted route is in the kernel and no deletion of it is in flight.
     pub(super) fn is_there(&self) -> bool {
         let flight = self.flight.as_deref();
         let goes = flight.is_some_and(|flight| flight.op == Op::Delete);
         self.want.is_some() && self.found == Found::AsWanted && !goes
     }
 
-    /// Whether a route is wanted that was not written yet, nor refused.
+    /// Returns whether a route is wanted that was neither written nor refused.
     pub(super) fn is_coming(&self) -> bool {
         self.want.is_some() && !self.is_there() && self.fault.is_none()
     }
 
-    /// What to do next. `due`: the time of a fault is up. `grace`: strays are still kept, unless
-    /// what takes their place is there.
+    /// Returns the next step. `due`: the retry time of a fault has come. `grace`: strays are still
+    /// kept, unless their replacement is in the kernel.
     pub(super) fn step(&self, due: bool, grace: bool, beside: Beside) -> Step {
         if self.flight.is_some() || (self.fault.is_some() && !due) {
             return Step::Rest;
@@ -172,20 +174,20 @@ impl Entry {
         match (&self.want, &self.found) {
             (_, Found::Unknown) | (Some(_), Found::AsWanted) => Step::Rest,
             (None, Found::Absent) => Step::Forget,
-            // Another metric is another route to the kernel: the new one is there before the old
-            // one goes.
+            // Another metric is another route to the kernel: the new one is added before the old
+            // one is removed.
             (None, _) if beside == Beside::Coming => Step::Rest,
             (None, _) if grace && !self.released && beside == Beside::Nothing => Step::Rest,
             (None, _) => Step::Write(Op::Delete),
             (Some(_), Found::Absent) if self.foreign.is_some() && !due => Step::Conflict,
             (Some(_), Found::Absent) => Step::Write(Op::Put(PutMode::Create)),
-            // A replace would take whichever of the two routes comes first.
+            // A replace would replace whichever of the two routes comes first.
             (Some(_), Found::Other(_)) if self.foreign.is_some() => Step::Write(Op::Delete),
             (Some(_), Found::Other(_)) => Step::Write(Op::Put(PutMode::Replace)),
         }
     }
 
-    /// The command that does `op`.
+    /// Returns the command that performs `op`.
     pub(super) fn command(&self, key: RouteKey, op: Op, owner: Owner) -> Option<Command> {
         match op {
             Op::Delete => Some(Command::Delete(key, owner)),
@@ -193,7 +195,8 @@ impl Entry {
         }
     }
 
-    /// Whether nothing is left to do: what is wanted is there, what is not is not.
+    /// Returns whether nothing is left to do: the wanted route is in the kernel, an unwanted one is
+    /// not.
     pub(super) fn is_settled(&self) -> bool {
         self.flight.is_none()
             && self.fault.is_none()

@@ -1,4 +1,4 @@
-//! The keys that have to be looked at, and in which order.
+//! The keys to process, and their order.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,13 +6,14 @@ use std::net::IpAddr;
 use crate::limits::WRITE_PASSES;
 use crate::route::RouteKey;
 
-/// A set of keys, given out in [`WRITE_PASSES`] passes over the address space instead of one.
+/// A set of keys, returned in [`WRITE_PASSES`] passes over the address space instead of one.
 ///
-/// The kernel's IPv4 table is a trie of wide nodes. A table that is taken away from its beginning
-/// leaves such a node with an empty beginning, and for each further route the kernel walks over it
-/// (`update_suffix` in `net/ipv4/fib_trie.c`): the time grows with the square of the table. It also
-/// grows and shrinks its nodes back and forth where the table ends. Routes from all over the table
-/// cost neither; each pass ascends, so that what we know of neighbouring keys is near at hand.
+/// The kernel's IPv4 table is a trie of wide nodes. Deleting a table from its start leaves such a
+/// node with empty first slots, and for each further route the kernel scans over them
+/// (`update_suffix` in `net/ipv4/fib_trie.c`): the time grows with the square of the table. The
+/// kernel also grows and shrinks the nodes at the end of the table repeatedly. Routes spread over
+/// the whole table avoid both costs. Each pass is in ascending order, so that entries of
+/// neighboring keys are close in memory.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     passes: [BTreeSet<RouteKey>; WRITE_PASSES],
@@ -40,7 +41,7 @@ impl Dirty {
     }
 }
 
-/// In which pass a key comes: near prefixes in different ones (Fibonacci hashing).
+/// Returns the pass of a key: neighboring prefixes are in different passes (Fibonacci hashing).
 fn pass_of(key: &RouteKey) -> usize {
     let bits = match key.prefix.network() {
         IpAddr::V4(address) => u64::from(address.to_bits()),
@@ -80,7 +81,7 @@ mod tests {
             dirty.remove(&keys[7]);
             let order: Vec<_> = std::iter::from_fn(|| dirty.pop()).collect();
             assert_eq!(order.len(), keys.len() - 1);
-            // Of the first quarter given out, a fair share lies in the last half of the table.
+            // Of the first quarter returned, a fair share lies in the last half of the table.
             let first = &order[..order.len() / 4];
             let middle = keys.iter().max().expect("keys").prefix;
             let half = keys.iter().filter(|key| key.prefix < middle).count() / 2;

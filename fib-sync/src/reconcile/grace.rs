@@ -1,11 +1,11 @@
-//! The time after a start in which own routes that nobody wants yet are kept.
+//! The grace period after a start, in which own routes that are not wanted yet are kept.
 
 use core::time::Duration;
 
 use instant::Instant;
 
-/// A restarted daemon finds the routes of its former life before it has learned what it wants;
-/// deleting them then would cut traffic for nothing.
+/// A restarted daemon finds the routes of its former run before it has received the wanted ones;
+/// deleting them at that time would interrupt traffic needlessly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grace {
     ends: Instant,
@@ -20,22 +20,23 @@ impl Grace {
         }
     }
 
-    /// Whether stray routes may be deleted.
+    /// Returns whether stray routes may be deleted.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// When the grace period ends, unless it has.
+    /// Returns the end of the grace period, unless it is over.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.over).then_some(self.ends)
     }
 
-    /// Whether it ends with this call.
+    /// Ends the grace period if its time has come. Returns whether it ends with this call.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         !self.over && now >= self.ends && self.finish()
     }
 
-    /// Ends it early: everything that is wanted is known. Returns whether it ends with this call.
+    /// Ends the grace period early, when every wanted route is known. Returns whether it ends with
+    /// this call.
     pub(super) fn finish(&mut self) -> bool {
         !core::mem::replace(&mut self.over, true)
     }

@@ -1,4 +1,4 @@
-//! From what is wanted and what is found to commands: pure, without clock, socket or task.
+//! Computes commands from wanted and found routes: pure, without clock, socket or task.
 
 mod backoff;
 mod belief;

@@ -1,4 +1,4 @@
-//! What a reconciler reports to operators: deletions, and foreign routes that carry the owner's
+//! Reports of a reconciler to operators: deletions, and foreign routes that carry the owner's
 //! protocol.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,15 +27,15 @@ pub enum Notice {
         /// How many.
         count: u64,
     },
-    /// A route carries the owner's protocol, but a metric or a table at which this program writes
-    /// none: it belongs to another program and stays.
+    /// A route carries the owner's protocol, but at a metric or in a table at which this program
+    /// writes no routes: it belongs to another program and stays.
     Foreign {
         /// Its identity.
         key: RouteKey,
         /// The protocol.
         owner: Owner,
     },
-    /// There are more such routes than the log names.
+    /// There are more such routes than are logged.
     ForeignMore,
 }
 
@@ -44,15 +44,15 @@ pub enum Notice {
 pub enum DeleteCause {
     /// It was wanted, and is no longer.
     Withdrawn,
-    /// A former run wrote it, or another program did under this protocol, table and metric; nothing
-    /// wants it.
+    /// A former run wrote it, or another program did under this protocol, table and metric; it is
+    /// not wanted.
     Stray,
-    /// A foreign route has the same key, so that a replace could hit the wrong one.
+    /// A foreign route has the same key, so that a replace could replace the wrong one.
     Rewrite,
 }
 
 impl DeleteCause {
-    /// The cause as a field of a log line.
+    /// Returns the cause as a field of a log line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Withdrawn => "withdrawn",
@@ -62,7 +62,7 @@ impl DeleteCause {
     }
 }
 
-/// Notices that wait for the log, and what limits them.
+/// Notices queued for the log, and their limits.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     waiting: VecDeque<Notice>,
@@ -74,7 +74,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Takes a deletion.
+    /// Records a deletion.
     pub(super) fn deleting(
         &mut self,
         now: Instant,
@@ -95,7 +95,7 @@ impl Notices {
             .push_back(Notice::Deleting { key, route, cause });
     }
 
-    /// Takes a foreign route that was not there before.
+    /// Records a foreign route that was not there before.
     fn foreign(&mut self, key: RouteKey, owner: Owner) {
         self.foreign_named = self.foreign_named.saturating_add(1);
         let notice = match self.foreign_named {
@@ -107,7 +107,7 @@ impl Notices {
         self.waiting.push_back(notice);
     }
 
-    /// Ends the window when its time is over.
+    /// Ends the window when its time has come.
     pub(super) fn pass_time(&mut self, now: Instant) {
         if self.in_window == 0 || now < self.window_ends {
             return;
@@ -119,7 +119,7 @@ impl Notices {
         }
     }
 
-    /// When the window ends, if there is something to report then.
+    /// Returns the end of the window, if there is something to report then.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (self.more > 0 && self.in_window > 0).then_some(self.window_ends)
     }
@@ -129,17 +129,17 @@ impl Notices {
     }
 }
 
-/// Routes with the owner's protocol that are foreign.
+/// Foreign routes with the owner's protocol.
 #[derive(Debug, Default)]
 pub(super) struct Foreigners {
-    /// The first of them, with the round of dumps that last saw each.
+    /// The first such routes, with the round of dumps that last saw each.
     kept: BTreeMap<RouteKey, (u32, Route)>,
-    /// How many more the current or last dump saw.
+    /// Number of further ones that the current or last dump saw.
     more: usize,
 }
 
 impl Foreigners {
-    /// Notes that one is there.
+    /// Records that a foreign route exists.
     pub(super) fn note(&mut self, key: RouteKey, route: &Route, round: u32, notices: &mut Notices) {
         if let Some(seen) = self.kept.get_mut(&key) {
             *seen = (round, route.clone());
@@ -151,17 +151,18 @@ impl Foreigners {
         }
     }
 
-    /// Notes that one is gone, or is foreign no longer.
+    /// Records that a route was removed, or is no longer foreign.
     pub(super) fn forget(&mut self, key: &RouteKey) {
         self.kept.remove(key);
     }
 
-    /// A dump begins, which counts again those that are not kept.
+    /// Starts a dump, which counts the routes that are not kept from zero.
     pub(super) const fn recount(&mut self) {
         self.more = 0;
     }
 
-    /// Forgets those that the round has not seen, unless an event told of them meanwhile.
+    /// Removes the routes that the round has not seen, unless an event reported them during the
+    /// round.
     pub(super) fn sweep(&mut self, round: u32, known: impl Fn(&RouteKey) -> bool) {
         self.kept
             .retain(|key, (seen, _)| *seen == round || known(key));

@@ -1,4 +1,4 @@
-//! What the answers to our own writes do to belief.
+//! Updates the believed state of the kernel from the answers to own writes.
 
 use super::delta::{Cause, Flight, Found, Op};
 use super::reconciler::Reconciler;
@@ -7,7 +7,7 @@ use crate::route::RouteKey;
 use instant::Instant;
 
 impl Reconciler {
-    /// A `Put` or `Delete` was carried out or refused.
+    /// Handles a `Put` or `Delete` that was carried out or refused.
     pub(super) fn applied(&mut self, now: Instant, key: RouteKey, result: &Result<(), OpError>) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -25,12 +25,13 @@ impl Reconciler {
         }
         self.dirty.insert(key);
         if result.as_ref().is_err_and(OpError::is_cancelled) {
-            // Nothing was done; the events that cancelled it have told what is there.
+            // Nothing was done; the events that canceled the write have reported the route.
             self.free_beside(&key);
             return;
         }
         if flight.disturbed {
-            // Ours or theirs first? Only the kernel knows.
+            // The order of the own and the foreign change is unknown; only the kernel knows the
+            // result.
             entry.found = Found::Unknown;
             self.clear_fault(&key);
             self.force_dump(now);
@@ -66,8 +67,8 @@ impl Reconciler {
         }
     }
 
-    /// A route of the same key is in the way. If we do not know whose, a dump will tell: it may
-    /// even be ours.
+    /// Handles a route of the same key that prevented a create. If its owner is unknown, a dump
+    /// reads it: it may even be an own route.
     fn exists(&mut self, now: Instant, key: RouteKey) {
         self.counters.conflicts += 1;
         let Some(entry) = self.entries.get(&key) else {
@@ -86,14 +87,14 @@ impl Reconciler {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
-        // A refused replace of several IPv6 next hops may have done half of its work.
+        // A refused replace of several IPv6 next hops may have been carried out partly.
         let half = op == Op::Put(PutMode::Replace)
             && key.is_ipv6()
             && entry
                 .want
                 .as_ref()
                 .is_some_and(|want| want.next_hops.len() > 1);
-        // An answer that was lost says nothing about the route.
+        // A lost answer proves nothing about the route.
         let lost = error.errno == libc::ENOBUFS;
         if half || lost {
             entry.found = Found::Unknown;

@@ -1,4 +1,4 @@
-//! The reconciler itself: wishes in, events in, commands out.
+//! The reconciler itself: wanted routes and events in, commands out.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -16,10 +16,11 @@ use crate::port::{Command, Event};
 use crate::route::{Route, RouteKey, TABLE_MAIN};
 use instant::Instant;
 
-/// What a [`Reconciler`] is told once.
+/// Configuration of a [`Reconciler`].
 #[derive(Clone, Debug)]
 pub struct ReconcilerConfig {
-    /// Under which `rtm_protocol` its routes are installed; other routes are never touched.
+    /// The `rtm_protocol` under which its routes are installed; routes of other protocols are never
+    /// changed.
     pub owner: Owner,
     /// The tables it installs into. Each is read at the start, after an overrun and every `period`.
     pub tables: Vec<u32>,
@@ -29,19 +30,21 @@ pub struct ReconcilerConfig {
     /// Metrics at which routes of `owner` that were not written by this reconciler are adopted:
     /// replaced, or deleted as strays. At any other metric such a route is foreign. Empty: all.
     pub metrics: Vec<RangeInclusive<u32>>,
-    /// How long after the start own routes that nobody wants are kept.
+    /// How long after the start own routes that are not wanted are kept.
     pub grace: Duration,
-    /// How often the tables are read although nothing suggests a difference; zero: never.
+    /// Interval at which the tables are read without any sign of a difference; zero: never.
     pub period: Duration,
-    /// False: compare and report, but write nothing (a shadow run).
+    /// False: compare and report, but write nothing (dry run).
     pub install: bool,
-    /// Whether dumps read the routes of all owners, so that conflicts are named before a write and
-    /// a [`crate::watch::Watcher`] can follow the same events; else only a conflict makes it do so.
+    /// Whether dumps read the routes of all owners, so that conflicts are reported before a write
+    /// and a [`crate::watch::Watcher`] can follow the same events; otherwise they do so only after
+    /// a conflict.
     pub read_foreign: bool,
 }
 
 impl ReconcilerConfig {
-    /// The main table, a grace period of 30 s, a check every 60 s, foreign routes read.
+    /// Returns the default configuration: the main table, a grace period of 30 s, a check every 60
+    /// s, foreign routes read.
     pub fn new(owner: Owner) -> Self {
         Self {
             owner,
@@ -58,47 +61,47 @@ impl ReconcilerConfig {
 
 /// Keeps the kernel's routes of one owner equal to a wanted set.
 ///
-/// Call [`want`](Self::want) and [`unwant`](Self::unwant) as wishes change and
+/// Call [`want`](Self::want) and [`unwant`](Self::unwant) as wanted routes change and
 /// [`handle`](Self::handle) with every event; after either, hand each command of
-/// [`poll_command`](Self::poll_command) to the [`crate::Fib`] until there is none, and call it again
-/// when [`poll_timeout`](Self::poll_timeout) has come.
+/// [`poll_command`](Self::poll_command) to the [`crate::Fib`] until there is none, and call it
+/// again at the time of [`poll_timeout`](Self::poll_timeout).
 #[derive(Debug)]
 pub struct Reconciler {
     pub(super) config: ReconcilerConfig,
     pub(super) entries: BTreeMap<RouteKey, Entry>,
-    /// At which metrics there have been entries.
+    /// The metrics at which there have been entries.
     pub(super) metrics: Metrics,
-    /// Keys to look at in the next `poll_command`.
+    /// Keys to process in the next `poll_command`.
     pub(super) dirty: Dirty,
-    /// Keys with a fault, by the time it is tried again.
+    /// Keys with a fault, by the time of their next attempt.
     pub(super) retries: BTreeSet<(Instant, RouteKey)>,
     pub(super) grace: Grace,
     pub(super) in_flight: usize,
     pub(super) dumps: Dumps,
     pub(super) counters: Counters,
     pub(super) notices: Notices,
-    /// Foreign routes that carry our protocol.
+    /// Foreign routes that carry the own protocol.
     pub(super) foreigners: Foreigners,
 }
 
-/// What is known about dumps: whether one is needed, allowed, under way.
+/// State of dumps: whether one is needed, allowed or in progress.
 #[derive(Debug, Default)]
 pub(super) struct Dumps {
-    /// Belief about the whole kernel is void until a dump is through.
+    /// The believed state is invalid until a dump completes.
     pub(super) void: bool,
-    /// A dump was asked for.
+    /// A dump was requested.
     pub(super) needed: bool,
     /// The next dump reads foreign routes even if the configuration does not ask for them.
     pub(super) name_foreign: bool,
-    /// Not before this.
+    /// The earliest time of the next dump.
     pub(super) not_before: Instant,
-    /// Forced dumps in a row, each soon after the one before.
+    /// Forced dumps in a row, each shortly after the previous one.
     pub(super) in_a_row: u32,
-    /// When the periodic one is due.
+    /// When the periodic dump is due.
     pub(super) periodic: Option<Instant>,
     /// Number of the current or last round over all tables.
     pub(super) round: u32,
-    /// The round under way.
+    /// The round in progress.
     pub(super) current: Option<Round>,
 }
 
@@ -109,17 +112,17 @@ pub(super) struct Round {
     pub(super) left: Vec<u32>,
     /// The filter of this round.
     pub(super) owner: Option<Owner>,
-    /// The dump of a table is under way.
+    /// The dump of a table is in progress.
     pub(super) waiting: bool,
-    /// Keys whose own (true) or foreign (false) route changed while the round was under way: the
-    /// event is the truth, not the row.
+    /// Keys of which the own (true) or foreign (false) route changed during the round: the event is
+    /// authoritative, not the row.
     pub(super) touched: BTreeSet<(RouteKey, bool)>,
-    /// It failed, or something happened that makes it worth nothing.
+    /// The round failed, or an event made its result unusable.
     pub(super) spoilt: bool,
 }
 
 impl Reconciler {
-    /// A reconciler that believes nothing yet: its first command is a dump.
+    /// Returns a reconciler without any knowledge of the kernel: its first command is a dump.
     pub fn new(now: Instant, config: ReconcilerConfig) -> Self {
         Self {
             grace: Grace::new(now, config.grace),
@@ -141,13 +144,13 @@ impl Reconciler {
         }
     }
 
-    /// The configuration it was made with.
+    /// Returns the configuration.
     pub fn config(&self) -> &ReconcilerConfig {
         &self.config
     }
 
-    /// Wants `route` at `key`, whatever was wanted there before. Both are brought into canonical
-    /// form and the route's protocol is set to ours.
+    /// Sets the wanted route at `key` to `route`, whatever was wanted there before. Both are
+    /// brought into canonical form and the route's protocol is set to the own one.
     pub fn want(&mut self, key: RouteKey, route: Route) {
         let route = Route {
             protocol: self.config.owner.0,
@@ -156,16 +159,16 @@ impl Reconciler {
         self.wish(key.canonical(), Some(route));
     }
 
-    /// Wants nothing at `key` any more; our route there is deleted.
+    /// Removes the wanted route at `key`; the own route there is deleted.
     pub fn unwant(&mut self, key: &RouteKey) {
         self.wish(key.canonical(), None);
     }
 
-    /// Adopts routes of the owner at these metrics from now on, beside those that are adopted
-    /// already. The tables are read again if this changes anything.
+    /// Adopts routes of the owner at these metrics from now on, in addition to the metrics already
+    /// adopted. The tables are read again if this changes anything.
     pub fn adopt_metrics(&mut self, metrics: &[RangeInclusive<u32>]) {
         if self.config.metrics.is_empty() {
-            return; // All are.
+            return; // All are adopted already.
         }
         let known = &self.config.metrics;
         let new: Vec<_> = metrics
@@ -179,8 +182,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether a route of the owner at this key is this program's: in a table that it writes, at a
-    /// metric that it writes, or at a key that is or was wanted.
+    /// Returns whether a route of the owner at this key belongs to this program: in a table that it
+    /// writes, at a metric that it writes, or at a key that is or was wanted.
     pub(super) fn owns(&self, key: &RouteKey) -> bool {
         if !self.config.tables.contains(&key.table) {
             return false;
@@ -191,19 +194,19 @@ impl Reconciler {
             || self.entries.contains_key(key)
     }
 
-    /// The next event for the log; ask after each [`poll_command`](Self::poll_command).
+    /// Returns the next event for the log; call it after each [`poll_command`](Self::poll_command).
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.poll()
     }
 
-    /// Everything that is wanted is known now: the grace period ends.
+    /// Ends the grace period: every wanted route is known now.
     pub fn finish_grace(&mut self) {
         if self.grace.finish() {
             self.end_of_grace();
         }
     }
 
-    /// Takes note of an event. Drain [`poll_command`](Self::poll_command) afterwards.
+    /// Handles an event. Drain [`poll_command`](Self::poll_command) afterwards.
     pub fn handle(&mut self, now: Instant, event: &Event) {
         match event {
             Event::DumpStart { .. } | Event::Closed(_) | Event::Address(_) => {}
@@ -229,7 +232,7 @@ impl Reconciler {
         }
     }
 
-    /// The next command for the kernel, if there is one to give now.
+    /// Returns the next command for the kernel, if one is due now.
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
         self.pass_time(now);
         if let Some(round) = &mut self.dumps.current {
@@ -244,7 +247,8 @@ impl Reconciler {
             });
         }
         if self.dumps.needed && now >= self.dumps.not_before {
-            // Writes and a dump never overlap: a row would not tell which of the two it saw.
+            // Writes and a dump never overlap: a row would not show whether it was read before or
+            // after a write.
             return if self.in_flight == 0 {
                 self.start_round()
             } else {
@@ -266,7 +270,7 @@ impl Reconciler {
         None
     }
 
-    /// When to call [`poll_command`](Self::poll_command) although nothing happened.
+    /// Returns the time to call [`poll_command`](Self::poll_command) if no event arrives earlier.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.dumps.current.is_some() {
             return None;
@@ -291,7 +295,8 @@ impl Reconciler {
         .min()
     }
 
-    /// Whether the kernel is believed to hold exactly what is wanted, with nothing left to do.
+    /// Returns whether the kernel is believed to hold exactly the wanted routes, with nothing left
+    /// to do.
     pub fn in_sync(&self) -> bool {
         !self.dumps.void
             && !self.dumps.needed
@@ -330,8 +335,8 @@ impl Reconciler {
         }
     }
 
-    /// Routes of this prefix at other metrics. There is nothing to look for as long as all routes have
-    /// the same one.
+    /// Returns the entries of this prefix at other metrics. None is looked up as long as all routes
+    /// have the same metric.
     fn beside(&self, key: &RouteKey) -> impl Iterator<Item = (&RouteKey, &Entry)> {
         let (key, tos) = (*key, key.tos);
         let first = RouteKey {
@@ -350,7 +355,7 @@ impl Reconciler {
         all.filter(move |(other, _)| other.tos == tos && other.metric != key.metric)
     }
 
-    /// Whether routes that take the place of this one are there.
+    /// Returns whether the routes that replace this one are in the kernel.
     fn place_of(&self, key: &RouteKey) -> Beside {
         let mut found = Beside::Nothing;
         for (_, entry) in self.beside(key) {
@@ -364,8 +369,8 @@ impl Reconciler {
         found
     }
 
-    /// What is wanted at this key is there, or does not come: routes of the prefix at other
-    /// metrics, which waited for that, may go.
+    /// Wakes the routes of the prefix at other metrics. They waited until the wanted route at this
+    /// key is in the kernel or is not coming, and may now be deleted.
     pub(super) fn free_beside(&mut self, key: &RouteKey) {
         let unwanted = self.beside(key).filter(|(_, entry)| entry.want.is_none());
         let unwanted: Vec<RouteKey> = unwanted.map(|(key, _)| *key).collect();
@@ -374,7 +379,7 @@ impl Reconciler {
         }
     }
 
-    /// Forgets why the key failed, so that it is tried at once.
+    /// Clears the fault of the key, so that it is tried at once.
     pub(super) fn clear_fault(&mut self, key: &RouteKey) {
         if let Some(entry) = self.entries.get_mut(key)
             && let Some(fault) = entry.fault.take()
@@ -384,7 +389,7 @@ impl Reconciler {
         }
     }
 
-    /// Notes that the key failed, and when to try again.
+    /// Records that the key failed, and the time of the next attempt.
     pub(super) fn set_fault(&mut self, now: Instant, key: RouteKey, cause: Cause) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -429,7 +434,7 @@ impl Reconciler {
         strays.for_each(|(key, _)| self.dirty.insert(*key));
     }
 
-    /// Takes the next step for one key.
+    /// Performs the next step for one key.
     fn advance(&mut self, now: Instant, key: RouteKey) -> Option<Command> {
         let grace = !self.grace.is_over();
         let unwanted = self.entries.get(&key)?.want.is_none();

@@ -1,4 +1,4 @@
-//! What an operator sees of a reconciler.
+//! Status of a reconciler for operators.
 
 use core::fmt;
 
@@ -9,35 +9,35 @@ use crate::port::OpError;
 use crate::route::{Route, RouteKey};
 use instant::Instant;
 
-/// How far one route is.
+/// The progress of one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FibStatus {
-    /// Wanted, and not (or not like this) in the kernel yet; in a shadow run: a difference.
+    /// Wanted, and not in the kernel yet, or not in the wanted form. In a dry run: a difference.
     Wanted,
-    /// A write is under way.
+    /// A write is in flight.
     Sent,
     /// The kernel holds it as wanted.
     Acked,
     /// The kernel refused it.
     Failed {
-        /// What the kernel said.
+        /// The kernel's error.
         error: OpError,
-        /// How many times in a row.
+        /// Failures in a row.
         attempts: u32,
-        /// When it is tried again.
+        /// Time of the next attempt.
         retry_at: Instant,
     },
-    /// Somebody else's route holds the same key.
+    /// A foreign route holds the same key.
     Conflict {
-        /// Whose, if known.
+        /// Its owner, if known.
         owner: Option<Owner>,
-        /// How many times in a row it was in the way.
+        /// Conflicts in a row.
         attempts: u32,
-        /// When ours is tried again, if theirs does not go earlier.
+        /// Time of the next attempt, unless the foreign route is removed earlier.
         retry_at: Instant,
     },
-    /// In the kernel under our protocol, and nobody wants it: deleted when the grace period ends
-    /// (never in a shadow run).
+    /// In the kernel under the own protocol, but not wanted: deleted when the grace period ends
+    /// (never in a dry run).
     Stray,
 }
 
@@ -68,30 +68,31 @@ pub struct FibView<'a> {
     pub key: RouteKey,
     /// The route wanted.
     pub want: Option<&'a Route>,
-    /// The route of ours believed to be in the kernel.
+    /// The own route believed to be in the kernel.
     pub found: Option<&'a Route>,
-    /// How far it is.
+    /// Its progress.
     pub status: FibStatus,
 }
 
-/// A reconciler in numbers. All but the first eight only ever grow.
+/// A reconciler in numbers. All but the first eight are monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FibSummary {
     /// Routes wanted.
     pub wanted: usize,
     /// Routes the kernel holds as wanted.
     pub acked: usize,
-    /// Routes wanted and not there yet, without a failure.
+    /// Routes wanted and not yet in the kernel, without a failure.
     pub pending: usize,
     /// Routes the kernel refused at the last attempt.
     pub failed: usize,
     /// Routes whose key a foreign route holds.
     pub conflicts: usize,
-    /// Routes of ours nobody wants.
+    /// Own routes that are not wanted.
     pub strays: usize,
-    /// Foreign routes that carry our protocol: their table or metric is none that we write.
+    /// Foreign routes that carry the own protocol, at a metric or in a table that this program does
+    /// not write.
     pub foreign: usize,
-    /// Whether belief is void until a dump is through.
+    /// Whether the believed state is invalid until a dump completes.
     pub void: bool,
     /// Routes sent to be created or replaced.
     pub puts: u64,
@@ -99,7 +100,7 @@ pub struct FibSummary {
     pub deletes: u64,
     /// Writes the kernel refused.
     pub refused: u64,
-    /// Differences that somebody else made to our routes.
+    /// Changes that other programs made to own routes.
     pub drift: u64,
     /// Times that notifications were lost.
     pub overruns: u64,
@@ -108,26 +109,26 @@ pub struct FibSummary {
 }
 
 impl Reconciler {
-    /// Every route that is wanted, or ours in the kernel, in key order.
+    /// Returns every route that is wanted, or an own route in the kernel, in key order.
     pub fn routes(&self) -> impl Iterator<Item = FibView<'_>> {
         self.entries
             .iter()
             .filter_map(|(key, entry)| entry.view(*key))
     }
 
-    /// Foreign routes that carry our protocol, in key order: those that are kept, and
-    /// [`FibSummary::foreign`] counts all.
+    /// Returns the foreign routes that carry the own protocol, in key order. Only a bounded number
+    /// is kept; [`FibSummary::foreign`] counts all.
     pub fn foreigners(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.foreigners.iter()
     }
 
-    /// One route of [`routes`](Self::routes).
+    /// Returns one route of [`routes`](Self::routes).
     pub fn lookup(&self, key: &RouteKey) -> Option<FibView<'_>> {
         let key = key.canonical();
         self.entries.get(&key).and_then(|entry| entry.view(key))
     }
 
-    /// The numbers.
+    /// Returns the numbers.
     pub fn summary(&self) -> FibSummary {
         let mut sum = FibSummary {
             foreign: self.foreigners.count(),

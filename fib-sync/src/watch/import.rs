@@ -1,4 +1,4 @@
-//! Which routes of others are taken in.
+//! Selects the foreign routes to import.
 
 use std::net::IpAddr;
 
@@ -8,20 +8,20 @@ use super::mirror::Mirror;
 use super::pattern::NamePattern;
 use crate::route::{Route, RouteKey, RouteKind, TABLE_MAIN};
 
-/// Takes in the routes that fit all of it.
+/// Selects the routes that match all of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportRule {
     /// `rtm_protocol` is one of these.
     pub protocols: Vec<u8>,
-    /// The route stands in this table.
+    /// The route is in this table.
     pub table: u32,
-    /// It leaves through an interface whose name fits one of these; empty: any, and none.
+    /// The interface of the route matches one of these; empty: any interface, or none.
     pub interfaces: Vec<NamePattern>,
 }
 
 impl Default for ImportRule {
-    /// What Felix puts into the kernel for workloads: protocols 3 (boot) and 80, the main table,
-    /// interfaces `cali*` and `tap*`.
+    /// Returns the rule for the workload routes that Felix installs: protocols 3 (boot) and 80, the
+    /// main table, interfaces `cali*` and `tap*`.
     fn default() -> Self {
         let interfaces = ["cali*", "tap*"]
             .iter()
@@ -36,7 +36,7 @@ impl Default for ImportRule {
 }
 
 impl ImportRule {
-    /// Whether the rule takes in this route.
+    /// Returns whether the rule selects this route.
     pub(super) fn takes(&self, mirror: &Mirror, key: &RouteKey, route: &Route) -> bool {
         let kind = match route.kind {
             RouteKind::Unicast => true,
@@ -65,7 +65,7 @@ impl ImportRule {
     }
 }
 
-/// Prefixes that mean something on this host alone are never announced.
+/// Returns whether a prefix may be advertised: prefixes with a meaning on this host alone may not.
 fn is_announceable(prefix: IpNet) -> bool {
     let own = match prefix.addr() {
         IpAddr::V4(address) => {

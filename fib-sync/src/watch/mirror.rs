@@ -1,4 +1,4 @@
-//! The routes of others, links and addresses, as far as events have told.
+//! Foreign routes, links and addresses, as reported by events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,41 +9,41 @@ use crate::owner::Owner;
 use crate::port::Event;
 use crate::route::{InterfaceAddress, Link, Route, RouteKey};
 
-/// What is known. Two routes of one key may exist side by side if their owners differ (IPv4 lets
-/// one be appended to the other).
+/// The known state. Two routes of one key may coexist if their owners differ (IPv4 allows one to be
+/// appended to the other).
 #[derive(Debug)]
 pub(super) struct Mirror {
-    /// The owner whose routes are left out: our own.
+    /// The owner of which the routes are left out: this program.
     own: Owner,
     tables: BTreeSet<u32>,
     pub(super) routes: BTreeMap<(RouteKey, u8), Route>,
     pub(super) links: BTreeMap<u32, Link>,
     pub(super) addresses: BTreeSet<InterfaceAddress>,
-    /// How many routes of each prefix length there are, IPv4 and IPv6.
+    /// Number of routes of each prefix length, IPv4 and IPv6.
     lengths: [[usize; 129]; 2],
-    /// Dumps under way, by table.
+    /// Dumps in progress, by table.
     dumps: BTreeMap<u32, Seen>,
-    /// Tables read completely at least once and not in doubt since.
+    /// Tables read completely at least once, with nothing lost since.
     certain: BTreeSet<u32>,
 }
 
-/// What a dump and the events since its start have told.
+/// State of one dump and the events since its start.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Rows and changes: these exist.
+    /// Keys reported by rows and changes: these exist.
     keys: BTreeSet<(RouteKey, u8)>,
     /// Changed by an event: rows about them are older, or the same.
     touched: BTreeSet<(RouteKey, u8)>,
-    /// Something was lost meanwhile: not seen does not mean gone.
+    /// Something was lost during the dump: a route that was not seen may still exist.
     spoilt: bool,
 }
 
-/// What an event changed.
+/// The changes caused by an event.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     /// Prefixes whose routes changed.
     pub(super) prefixes: BTreeSet<IpNet>,
-    /// Everything may look different: a link or an address changed.
+    /// Every prefix may be affected: a link or an address changed.
     pub(super) all: bool,
 }
 
@@ -61,12 +61,12 @@ impl Mirror {
         }
     }
 
-    /// Whether every table was read and nothing was lost since.
+    /// Returns whether every table was read and nothing was lost since.
     pub(super) fn is_certain(&self) -> bool {
         self.tables.is_subset(&self.certain)
     }
 
-    /// Whether this table is followed.
+    /// Returns whether this table is followed.
     pub(super) fn reads(&self, table: u32) -> bool {
         self.tables.contains(&table)
     }
@@ -112,7 +112,8 @@ impl Mirror {
         touched
     }
 
-    /// The route of the longest prefix, then lowest metric, that covers `address` in `table`.
+    /// Returns the route of the longest prefix, then lowest metric, that covers `address` in
+    /// `table`.
     pub(super) fn route_to(&self, table: u32, address: IpAddr) -> Option<(&RouteKey, &Route)> {
         let host = IpNet::from(address);
         let counts = self.lengths.get(usize::from(address.is_ipv6()))?;
@@ -125,7 +126,7 @@ impl Mirror {
             })
     }
 
-    /// The routes of a prefix in one table, lowest metric first.
+    /// Returns the routes of a prefix in one table, lowest metric first.
     pub(super) fn of_prefix(
         &self,
         table: u32,
@@ -247,7 +248,8 @@ impl Mirror {
         let left = self.routes.get(&at).and_then(|there| there.without(route));
         match left {
             Some(Some(left)) => self.insert(key, &left, touched),
-            // A removal that fits nothing we know: the route is gone or about to be told anew.
+            // The removal matches no known route: the route is removed, or is about to be reported
+            // again.
             Some(None) | None => self.remove(&at, touched),
         }
     }
@@ -266,8 +268,8 @@ impl Mirror {
         }
     }
 
-    /// The kernel removes the routes all of whose hops leave through a link that went down, the
-    /// IPv4 ones without telling.
+    /// Removes the routes of which all hops leave through a link that went down: the kernel removes
+    /// them too, the IPv4 ones without a notification.
     fn drop_routes_over(&mut self, index: u32, touched: &mut Touched) {
         touched.all = true;
         let up = |index: u32| self.links.get(&index).is_some_and(|link| link.up);

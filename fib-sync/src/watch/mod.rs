@@ -1,5 +1,5 @@
-//! The reader's side: which routes of others to announce, and how next hops are reached. Pure, fed
-//! by the same events as the [`crate::Reconciler`], whose dumps it relies on.
+//! Follows foreign routes: selects the prefixes to advertise and resolves next hops. Pure; it uses
+//! the same events as the [`crate::Reconciler`], whose dumps it relies on.
 
 mod import;
 mod mirror;

@@ -1,4 +1,4 @@
-//! Interface name patterns: a name, or a beginning followed by `*`.
+//! Interface name patterns: a name, or a prefix followed by `*`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,32 +6,33 @@ use core::str::FromStr;
 /// Longest interface name (`IFNAMSIZ` less the terminating zero).
 const NAME_MAX: usize = 15;
 
-/// Matches interface names: `eth0` that one, `cali*` all that begin so, `*` all.
+/// Matches interface names: `eth0` matches only itself, `cali*` all names with this prefix, `*`
+/// all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamePattern {
     start: String,
     open: bool,
 }
 
-/// Why a text is no interface name pattern.
+/// Why a text is not a valid interface name pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// It is empty.
     #[error("an interface pattern must not be empty")]
     Empty,
-    /// A `*` stands elsewhere than at the end.
+    /// A `*` is elsewhere than at the end.
     #[error("`*` may only stand at the end of an interface pattern")]
     Star,
-    /// No interface can have so long a name.
+    /// It is longer than an interface name can be.
     #[error("an interface name has at most {NAME_MAX} characters")]
     Long,
-    /// No interface can have such a name.
+    /// It has a character that an interface name cannot have.
     #[error("an interface name holds no `/` and no space")]
     Character,
 }
 
 impl NamePattern {
-    /// Whether an interface of this name is meant.
+    /// Returns whether the name matches.
     pub fn matches(&self, name: &str) -> bool {
         if self.open {
             name.starts_with(&self.start)

@@ -1,4 +1,4 @@
-//! How a next hop is reached: by the kernel's own routes, ours left out.
+//! Resolves next hops with the kernel's routes, without those of this program.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -6,17 +6,17 @@ use std::net::IpAddr;
 use super::mirror::Mirror;
 use crate::route::Hop;
 
-/// How an address is reached.
+/// The resolution of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It is.
+    /// The address is reachable.
     Reachable {
-        /// Distance: the metric of the route that leads there, 0 if it is on a link of this host.
+        /// Cost: the metric of the route to the address, 0 if it is on a link of this host.
         cost: u32,
-        /// Gateways and interfaces, ready to be a route's next hops.
+        /// Gateways and interfaces, in the form of a route's next hops.
         hops: Vec<Hop>,
     },
-    /// It is not.
+    /// The address is unreachable.
     Unreachable(Unreachable),
 }
 
@@ -27,16 +27,16 @@ pub enum Unreachable {
     NoRoute,
     /// The route that covers it drops packets.
     Dropped,
-    /// The links it leads over are down or without carrier.
+    /// The links of the route are down or without carrier.
     LinkDown,
     /// It is an address of this host.
     Own,
-    /// It is a link-local address, and nobody said of which link.
+    /// It is a link-local address without an interface.
     LinkLocal,
 }
 
 impl Resolution {
-    /// Whether it is reachable.
+    /// Returns whether it is reachable.
     pub fn is_reachable(&self) -> bool {
         matches!(self, Self::Reachable { .. })
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// How `address` is reached by the routes of `table`.
+/// Resolves `address` with the routes of `table`.
 pub(super) fn resolve(mirror: &Mirror, table: u32, address: IpAddr) -> Resolution {
     if mirror
         .addresses

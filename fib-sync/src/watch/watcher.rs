@@ -12,19 +12,20 @@ use crate::owner::Owner;
 use crate::port::Event;
 use crate::route::{Link, Route, RouteKey, TABLE_MAIN};
 
-/// What a [`Watcher`] looks for.
+/// Configuration of a [`Watcher`].
 #[derive(Clone, Debug)]
 pub struct WatcherConfig {
-    /// Our own protocol: its routes are neither taken in nor used to reach next hops.
+    /// The own protocol: its routes are neither imported nor used to resolve next hops.
     pub own: Owner,
-    /// Which routes are taken in.
+    /// Selects the routes to import.
     pub import: Vec<ImportRule>,
-    /// The table whose routes lead to next hops.
+    /// The table used to resolve next hops.
     pub resolve_table: u32,
 }
 
 impl WatcherConfig {
-    /// Felix's routes taken in, next hops looked up in the main table.
+    /// Returns the default configuration: routes of Felix imported, next hops resolved in the main
+    /// table.
     pub fn new(own: Owner) -> Self {
         Self {
             own,
@@ -33,7 +34,8 @@ impl WatcherConfig {
         }
     }
 
-    /// The tables it must be told of; the reconciler beside it has to dump them all.
+    /// Returns the tables that the watcher needs; the reconciler that feeds it has to dump them
+    /// all.
     pub fn tables(&self) -> BTreeSet<u32> {
         self.import
             .iter()
@@ -43,27 +45,27 @@ impl WatcherConfig {
     }
 }
 
-/// What changed.
+/// A change of the imported routes or of a tracked next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchChange {
-    /// A prefix is to be announced, or the least metric of its routes is another one.
+    /// A prefix is to be advertised, or the lowest metric of its routes changed.
     Import(IpNet),
-    /// A prefix is to be withdrawn: no route of it is taken in any more.
+    /// A prefix is to be withdrawn: none of its routes is imported any more.
     Retract(IpNet),
-    /// A tracked next hop is reached like this now.
+    /// The resolution of a tracked next hop changed.
     NextHop(IpAddr, Resolution),
 }
 
-/// Follows the routes of others.
+/// Follows foreign routes.
 ///
-/// A change is told once, however many events led to it, and as it stands when it is polled.
+/// A change is returned once, however many events caused it, in its state at the time of the poll.
 #[derive(Debug)]
 pub struct Watcher {
     config: WatcherConfig,
     mirror: Mirror,
-    /// Prefixes told as imported, with the metric that was theirs.
+    /// Prefixes returned as imported, with their metric at that time.
     imported: BTreeMap<IpNet, u32>,
-    /// Tracked next hops and what was told of them.
+    /// Tracked next hops and their last returned resolution.
     next_hops: BTreeMap<IpAddr, Option<Resolution>>,
     dirty_prefixes: BTreeSet<IpNet>,
     dirty_next_hops: BTreeSet<IpAddr>,
@@ -72,7 +74,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// A watcher that knows nothing yet.
+    /// Returns a watcher without any knowledge of the kernel.
     pub fn new(config: WatcherConfig) -> Self {
         Self {
             mirror: Mirror::new(config.own, config.tables()),
@@ -85,8 +87,8 @@ impl Watcher {
         }
     }
 
-    /// Takes other import rules; their tables must be ones it was made with. Returns whether they
-    /// are; if not, nothing changes.
+    /// Replaces the import rules. Their tables must be among the tables of the initial
+    /// configuration. Returns whether they are; if not, nothing changes.
     pub fn set_import(&mut self, rules: Vec<ImportRule>) -> bool {
         if !rules.iter().all(|rule| self.mirror.reads(rule.table)) {
             return false;
@@ -96,7 +98,7 @@ impl Watcher {
         true
     }
 
-    /// Takes note of an event. Drain [`poll_change`](Self::poll_change) afterwards.
+    /// Handles an event. Drain [`poll_change`](Self::poll_change) afterwards.
     pub fn handle(&mut self, event: &Event) {
         let Touched { prefixes, all } = self.mirror.handle(event);
         if all {
@@ -111,20 +113,20 @@ impl Watcher {
         }
     }
 
-    /// Wants to know how this next hop is reached, now and whenever that changes.
+    /// Starts to report the resolution of this next hop, now and after each change.
     pub fn track(&mut self, address: IpAddr) {
         self.next_hops.entry(address).or_insert(None);
         self.dirty_next_hops.insert(address);
     }
 
-    /// Wants to know no more.
+    /// Stops reporting the resolution of this next hop.
     pub fn untrack(&mut self, address: IpAddr) {
         self.next_hops.remove(&address);
         self.dirty_next_hops.remove(&address);
     }
 
-    /// The next change. None is told before every table was read once, so that a start does not
-    /// look like a withdrawal of everything.
+    /// Returns the next change. None is returned before every table was read once, so that a start
+    /// does not look like a withdrawal of everything.
     pub fn poll_change(&mut self) -> Option<WatchChange> {
         self.started |= self.mirror.is_certain();
         if !self.started {
@@ -156,29 +158,29 @@ impl Watcher {
         None
     }
 
-    /// Whether every table was read completely and nothing was lost since.
+    /// Returns whether every table was read completely and nothing was lost since.
     pub fn is_certain(&self) -> bool {
         self.mirror.is_certain()
     }
 
-    /// How a next hop is reached, as last told.
+    /// Returns the last reported resolution of a next hop.
     pub fn resolution(&self, address: IpAddr) -> Option<&Resolution> {
         self.next_hops.get(&address).and_then(Option::as_ref)
     }
 
-    /// Tracked next hops and how they are reached, as last told.
+    /// Returns the tracked next hops and their last reported resolutions.
     pub fn resolutions(&self) -> impl Iterator<Item = (IpAddr, &Resolution)> {
         self.next_hops
             .iter()
             .filter_map(|(address, told)| Some((*address, told.as_ref()?)))
     }
 
-    /// The prefixes taken in.
+    /// Returns the imported prefixes.
     pub fn imported(&self) -> impl Iterator<Item = IpNet> + '_ {
         self.imported.keys().copied()
     }
 
-    /// The routes that are taken in; several of one prefix if they differ in metric or owner.
+    /// Returns the imported routes; several per prefix if they differ in metric or owner.
     pub fn imported_routes(&self) -> impl Iterator<Item = (&RouteKey, &Route)> {
         let routes = self
             .mirror
@@ -191,7 +193,7 @@ impl Watcher {
         })
     }
 
-    /// Those of them that lead to this prefix.
+    /// Returns the imported routes to this prefix.
     pub fn imported_routes_to(&self, prefix: IpNet) -> impl Iterator<Item = (&RouteKey, &Route)> {
         self.config.import.iter().flat_map(move |rule| {
             let routes = self.mirror.of_prefix(rule.table, prefix);
@@ -199,23 +201,24 @@ impl Watcher {
         })
     }
 
-    /// The least metric of them, which is that of the one that forwards; `None` if there is none.
+    /// Returns the lowest metric of the imported routes to this prefix, which is that of the
+    /// forwarding one; `None` if there is no such route.
     pub fn imported_metric(&self, prefix: IpNet) -> Option<u32> {
         let routes = self.imported_routes_to(prefix);
         routes.map(|(key, _)| key.metric).min()
     }
 
-    /// A link by its index.
+    /// Returns a link by its index.
     pub fn link(&self, index: u32) -> Option<&Link> {
         self.mirror.links.get(&index)
     }
 
-    /// A link by its name.
+    /// Returns a link by its name.
     pub fn link_named(&self, name: &str) -> Option<&Link> {
         self.mirror.links.values().find(|link| link.name == name)
     }
 
-    /// Whether this is an address of this host.
+    /// Returns whether this is an address of this host.
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.mirror
             .addresses

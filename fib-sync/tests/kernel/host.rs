@@ -49,8 +49,8 @@ pub(crate) fn in_namespace(test: impl AsyncFnOnce() + Send + 'static) {
     }
 }
 
-/// Adds a link with carrier: one end of a veth pair whose other end nobody listens at. The kernel
-/// looks at carriers in its own time, and IPv6 routes work from then on.
+/// Adds a link with carrier: one end of a veth pair whose other end is unused. The kernel processes
+/// carrier changes with a delay, and IPv6 routes work only afterwards.
 pub(crate) fn add_link(name: &str) {
     ip(&format!("link add {name} type veth peer name x{name}"));
     ip(&format!("link set x{name} up"));
@@ -90,7 +90,7 @@ pub(crate) struct Seen {
 }
 
 impl Host {
-    /// Without grace and without periodic checks.
+    /// Returns a host without grace period and without periodic checks.
     pub(crate) fn new() -> Self {
         Self::with(|_| {}, |_| {})
     }
@@ -122,7 +122,7 @@ impl Host {
         Instant(u64::try_from(self.origin.elapsed().as_nanos()).unwrap())
     }
 
-    /// Goes on until `done`, or panics with what is missing.
+    /// Handles events until `done`, or panics with a description of the missing condition.
     pub(crate) async fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let deadline = std::time::Instant::now() + DEADLINE;
         loop {
@@ -175,12 +175,12 @@ impl Host {
     }
 }
 
-/// A key in the main table with the metric of BGP routes.
+/// Returns a key in the main table with the metric of BGP routes.
 pub(crate) fn key(prefix: &str) -> RouteKey {
     RouteKey::new(254, prefix.parse().unwrap(), 1024, 0)
 }
 
-/// A route over gateways.
+/// Returns a route over gateways.
 pub(crate) fn via(gateways: &[&str]) -> Route {
     Route::unicast(
         US,

@@ -98,7 +98,7 @@ fn ecmp_with_weights_in_both_families_and_blackholes() {
     });
 }
 
-/// A new reconciler over the same wishes finds nothing to do.
+/// A new reconciler with the same wanted routes finds nothing to do.
 async fn second_look_is_quiet(host: &mut Host) {
     let mut second = Host::new();
     let wanted: Vec<(RouteKey, Route)> = host
@@ -147,7 +147,8 @@ fn a_restart_adopts_and_deletes_strays_after_the_grace_period() {
     });
 }
 
-/// IPv4's deletion of metric 0 means any: it takes the first, which is the one without.
+/// An IPv4 delete with metric 0 matches any metric: it deletes the first route, which is the one
+/// without a metric.
 #[test]
 fn a_stray_without_a_metric_goes_once_its_successor_is_there() {
     in_namespace(async || {
@@ -233,10 +234,10 @@ fn a_foreign_route_of_the_same_key_is_a_named_conflict() {
                 shown.contains(theirs) && !shown.contains("proto 119"),
                 "{shown}"
             );
-            // When it goes, ours takes the place at once, not after the back-off.
+            // When it is removed, the own route takes its place at once, not after the back-off.
             ip(&format!("{family} route del {prefix} proto static"));
             host.until_in_sync().await;
-            // Taken over by a replace of somebody else: named, and not fought over.
+            // Taken over by a replace of another program: reported, and not replaced back.
             ip(&format!(
                 "{family} route replace {prefix} via {theirs} metric 1024 proto static"
             ));
@@ -351,7 +352,7 @@ fn an_overrun_costs_a_dump_and_no_route() {
         }
         host.until_in_sync().await;
         let dumps = host.reconciler.summary().dumps;
-        // Far more changes than 4 KiB hold, before we read one of them.
+        // Far more changes than fit into 4 KiB, before the first one is read.
         ip("route flush proto 119");
         for i in 0..200 {
             ip(&format!(

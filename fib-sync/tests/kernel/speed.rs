@@ -1,5 +1,5 @@
-//! What a route costs, among many and among few. How that compares with the fastest loop there is, and
-//! how many routes a second it makes, the benchmark tells.
+//! The cost of a route, among many and among few. The benchmark measures how that compares with the
+//! fastest possible loop, and how many routes per second it makes.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::host::{Host, in_namespace, ip, via};
 const FEW: u32 = 8_000;
 const MANY: u32 = 64_000;
 
-/// One of these counts, the best: what the machine does beside it makes none of them better.
+/// Rounds, of which the best counts: other load on the machine only makes a round slower.
 const ROUNDS: usize = 3;
 
-/// What a route among many costs to what one among few does, at most: trees grow deeper, and caches do
-/// not grow.
+/// Highest ratio of the cost of a route among many to that of a route among few: trees grow deeper,
+/// and caches do not grow.
 const RATIO_MAX: f64 = 4.0;
 
-/// The time that this thread has had on a CPU so far.
+/// Returns the time that this thread has had on a CPU so far.
 fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
         .unwrap()
@@ -32,7 +32,8 @@ fn keys(routes: u32) -> impl Iterator<Item = RouteKey> {
     })
 }
 
-/// All are added, found by a second reconciler, and deleted; how long each of these takes for one.
+/// Adds all routes, finds them with a second reconciler, and deletes them; returns the time of each
+/// phase per route.
 async fn costs(routes: u32) -> [f64; 3] {
     let mut host = Host::new();
     host.until_in_sync().await;

@@ -1,4 +1,4 @@
-//! Routes of others, and next hops, in the real kernel.
+//! Foreign routes, and next hops, in the real kernel.
 
 use fib_sync::Hop;
 use fib_sync::watch::{Resolution, Unreachable, WatchChange};
@@ -31,7 +31,7 @@ fn workload_routes_are_imported_and_retracted_at_once() {
         })
         .await;
         host.changes.clear();
-        // The kernel removes these without a word (IPv4) or with one (IPv6).
+        // The kernel removes these without a notification (IPv4) or with one (IPv6).
         ip("route add 10.65.0.6/32 dev cali1 proto 80");
         ip("link del cali1");
         host.until("both are retracted", |host| {

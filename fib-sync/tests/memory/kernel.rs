@@ -1,5 +1,5 @@
-//! The kernel in memory behaves like the real one where it matters; the same is checked against
-//! the real one in `tests/kernel`.
+//! The simulated kernel behaves like the real one in the aspects that matter; `tests/kernel` checks
+//! the same against the real one.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The reconciler and the watcher against the kernel in memory, in virtual time.
+//! The reconciler and the watcher against the simulated kernel, in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod kernel;

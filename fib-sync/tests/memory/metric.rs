@@ -1,4 +1,4 @@
-//! Routes that take another metric: to the kernel another route of the same prefix.
+//! Changes of a route's metric: to the kernel, another metric is another route of the same prefix.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn a_route_that_cannot_come_holds_the_old_one_no_longer() {
         world.status(&at(1024))
     );
     assert_eq!(metrics(&world), Vec::<u32>::new());
-    // Nor does one that is wanted no more.
+    // Neither does a route that is no longer wanted.
     world.kernel.delete_route(&at(1024));
     moves(&mut world, 512, via(US, &["10.0.0.12"]));
     world.run(MOMENT);

@@ -1,5 +1,5 @@
-//! Whatever happens and however the kernel misbehaves: foreign routes are never touched, and once
-//! it behaves again the kernel holds what is wanted.
+//! Under any sequence of steps and faults, foreign routes are never changed; once the faults end,
+//! the kernel holds the wanted routes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::world::{CALI, FELIX, STATIC, UP0, UP1, US, World, config, ip};
 enum Step {
     Want(RouteKey, Route),
     Unwant(RouteKey),
-    /// Another program adds, or puts in place of whatever is there.
+    /// Another program adds or replaces a route.
     Add(RouteKey, Route),
     Replace(RouteKey, Route),
     Delete(RouteKey),
@@ -99,7 +99,7 @@ fn apply(world: &mut World, step: Step) {
     match step {
         Step::Want(key, route) => world.want(key, route),
         Step::Unwant(key) => world.unwant(&key),
-        // These may well be refused; that is the other program's business.
+        // The kernel may refuse these, which only concerns the other program.
         Step::Add(key, route) => drop(world.kernel.add_route(key, route)),
         Step::Replace(key, route) => drop(world.kernel.replace_route(key, route)),
         Step::Delete(key) => drop(world.kernel.delete_route(&key)),
@@ -131,7 +131,8 @@ fn calm(world: &mut World) {
     world.run(Duration::from_secs(200));
 }
 
-/// Each wanted route is there, unless a foreign one holds its key, which is then named.
+/// Checks that each wanted route is in the kernel, unless a foreign one holds its key, which is
+/// then reported.
 fn check_kernel(world: &World) {
     let foreign = world.foreign();
     for (key, want) in &world.wanted {
@@ -160,7 +161,7 @@ fn check_kernel(world: &World) {
     }
 }
 
-/// What the watcher says equals what a look at the kernel's whole table says.
+/// Checks that the watcher's report equals the result computed from the kernel's whole table.
 fn check_watcher(world: &World) {
     let rule = |route: &Route| {
         [3, 80].contains(&route.protocol)
@@ -206,7 +207,7 @@ fn track(world: &mut World) {
     }
 }
 
-/// A daemon that starts now and wants the same finds nothing to do.
+/// Checks that a daemon started now with the same wanted routes finds nothing to do.
 fn check_second(world: &mut World) {
     let foreign = world.foreign();
     let wanted = world.wanted.clone();
@@ -242,7 +243,7 @@ proptest! {
         check_second(&mut world);
     }
 
-    /// Without misbehaviour the writes are exactly the difference of two maps.
+    /// Without faults the writes are exactly the difference of two maps.
     #[test]
     fn writes_are_the_difference(
         before in prop::collection::btree_map(keys(), routes(false, US), 0..8),

@@ -1,4 +1,4 @@
-//! One behaviour each.
+//! One behavior per test.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn a_foreign_route_is_named_and_ours_follows_when_it_goes() {
     world.kernel.delete_route(&at);
     world.run(MOMENT);
     assert_eq!(world.status(&at), Some(FibStatus::Acked));
-    // Somebody takes the key from us: named again, not taken back.
+    // Another program takes over the key: reported again, not taken back.
     world
         .kernel
         .replace_route(at, via(STATIC, &["10.0.0.99"]))
@@ -126,7 +126,7 @@ fn a_conflict_met_by_a_write_is_named_by_one_dump() {
     let mut world = World::new(5);
     world.run(MOMENT);
     let at = key("10.65.0.1/32");
-    // Not told to anybody: as if it had come before we cared about the key.
+    // No event is sent: as if the route had been there before the key was wanted.
     world
         .kernel
         .add_route(at, via(STATIC, &["10.0.0.99"]))
@@ -218,7 +218,7 @@ fn an_overrun_voids_belief_until_a_dump_is_through() {
     world.want(key("10.65.0.2/32"), via(US, &["10.0.0.12"]));
     world.commands.clear();
     world.run(Duration::from_secs(1));
-    // The write that was already decided on may go first; nothing else before the dump.
+    // The write that was already decided may be sent first; nothing else before the dump.
     let dump = world
         .commands
         .iter()
@@ -276,7 +276,7 @@ fn one_hop_lost_is_put_back() {
     world.run(Duration::from_secs(1));
     assert_eq!(world.kernel.route(&at).unwrap().next_hops.len(), 1);
     assert!(matches!(world.status(&at), Some(FibStatus::Failed { .. })));
-    // The hop that is left stays in use until its replacement is accepted.
+    // The remaining hop stays in use until its replacement is accepted.
     world.want(at, via(US, &["fd00::12", "fd00::13"]));
     world.run(MOMENT);
     assert_eq!(world.status(&at), Some(FibStatus::Acked));
@@ -302,7 +302,7 @@ fn a_shadow_run_writes_nothing() {
     assert_eq!(world.status(&key("10.65.0.1/32")), Some(FibStatus::Acked));
 }
 
-/// A world whose routes have metric 1024 in the main table; table 7 is read as well.
+/// Returns a world whose routes have metric 1024 in the main table; table 7 is read as well.
 fn world_of_metric_1024(seed: u64) -> World {
     let mut world = World::new(seed);
     world.configure(|config| {
@@ -351,7 +351,7 @@ fn own_protocol_at_another_metric_or_table_stays() {
             "{other}"
         );
     }
-    // One that goes is no longer counted.
+    // A removed route is no longer counted.
     assert!(world.kernel.delete_route(&late));
     world.run(MOMENT);
     assert_eq!(world.reconciler.summary().foreign, 3);

@@ -1,4 +1,4 @@
-//! A kernel with two uplinks, and a daemon attached to it that can crash and come back.
+//! A kernel with two uplinks, and a daemon attached to it that can crash and restart.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ pub(crate) const US: Owner = Owner(119);
 pub(crate) const FELIX: Owner = Owner(80);
 pub(crate) const STATIC: Owner = Owner(4);
 
-/// Interfaces of the world, in the order they are made.
+/// Interfaces of the world, in order of creation.
 pub(crate) const UP0: u32 = 2;
 pub(crate) const UP1: u32 = 3;
 pub(crate) const CALI: u32 = 4;
@@ -37,8 +37,8 @@ pub(crate) struct World {
     /// Commands submitted and events seen since the start.
     pub(crate) commands: Vec<Command>,
     pub(crate) changes: Vec<WatchChange>,
-    /// The kernel lost a notification without telling, which no real one does: a route of ours may
-    /// have been replaced by a foreign one behind our back.
+    /// The kernel lost a notification without an overrun, which no real one does: an own route may
+    /// have been replaced by a foreign one unnoticed.
     pub(crate) silent_loss: bool,
 }
 
@@ -63,7 +63,7 @@ impl World {
         world
     }
 
-    /// All links up, all addresses there.
+    /// Sets all links up and restores all addresses.
     pub(crate) fn repair_links(&mut self) {
         for index in [UP0, UP1, CALI] {
             self.kernel.set_link_up(index, true);
@@ -84,7 +84,7 @@ impl World {
         self.reconciler.unwant(key);
     }
 
-    /// The daemon dies and starts anew; what it wants it learns again only when told.
+    /// Stops the daemon and starts it again, without any wanted routes.
     pub(crate) fn crash(&mut self) {
         self.kernel.detach(self.attachment);
         self.attachment = self.kernel.attach();
@@ -93,7 +93,7 @@ impl World {
         self.wanted.clear();
     }
 
-    /// Lets everything happen that happens without time passing, up to so many events.
+    /// Handles everything that happens without time passing, up to so many events.
     pub(crate) fn pump(&mut self, mut events: usize) {
         loop {
             while let Some(command) = self.reconciler.poll_command(self.now) {
@@ -125,19 +125,19 @@ impl World {
         }
     }
 
-    /// The daemon begins with another configuration.
+    /// Restarts the daemon with another configuration.
     pub(crate) fn configure(&mut self, change: impl FnOnce(&mut ReconcilerConfig)) {
         let mut config = config();
         change(&mut config);
         self.reconciler = Reconciler::new(self.now, config);
     }
 
-    /// The notices so far.
+    /// Returns the notices so far.
     pub(crate) fn notices(&mut self) -> Vec<Notice> {
         std::iter::from_fn(|| self.reconciler.poll_notice()).collect()
     }
 
-    /// Lets this much time pass, and everything happen that is due.
+    /// Advances the time by this much and handles everything that becomes due.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -154,7 +154,7 @@ impl World {
         self.pump(usize::MAX);
     }
 
-    /// Routes that are not ours.
+    /// Returns the foreign routes.
     pub(crate) fn foreign(&self) -> BTreeMap<RouteKey, Route> {
         let foreign = self
             .kernel
@@ -163,7 +163,7 @@ impl World {
         foreign.map(|(key, route)| (*key, route.clone())).collect()
     }
 
-    /// Routes that are ours.
+    /// Returns the own routes.
     pub(crate) fn ours(&self) -> BTreeMap<RouteKey, Route> {
         let ours = self
             .kernel
@@ -176,7 +176,7 @@ impl World {
         self.reconciler.lookup(key).map(|view| view.status)
     }
 
-    /// Writes submitted so far.
+    /// Returns the number of writes submitted so far.
     pub(crate) fn writes(&self) -> usize {
         self.commands
             .iter()
