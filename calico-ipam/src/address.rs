@@ -1,4 +1,4 @@
-//! Taking an address by name.
+//! Assigns a specific address.
 
 use std::net::IpAddr;
 
@@ -13,26 +13,27 @@ use crate::pools::Pool;
 use crate::read::{just, overlaps};
 use crate::store::Ipam;
 
-/// An address that is asked for by name.
+/// A request for a specific address.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressRequest<'a> {
-    /// The host that it is for.
+    /// The host that requests it.
     pub host: &'a str,
-    /// Who takes it.
+    /// The handle and attributes of the allocation.
     pub taker: &'a Taker,
     /// The address.
     pub address: IpAddr,
-    /// The pools that it may be in.
+    /// The pools that may contain it.
     pub pools: &'a [Pool],
 }
 
 impl Ipam<'_> {
-    /// Takes an address by name: out of the block that it is in, whosever that is, or out of a new
-    /// one of the host's own. Where hosts keep to their own blocks, only out of one of those.
+    /// Assigns a specific address: from the existing block that contains it, whatever the affinity
+    /// of that block, or from a new block with affinity to the host. With strict affinity, only
+    /// from a block with affinity to the host.
     ///
-    /// That an address is reserved, or that the host has as many blocks as it may, keeps nobody from
-    /// taking it by name. Only [`IpamError::Taken`] tells that somebody has it; if that is the
-    /// handle that asks, an earlier answer was lost.
+    /// Neither a reservation nor the limit of blocks per host prevents the assignment of a specific
+    /// address. If the address is already allocated, the error is [`IpamError::Taken`]; if the
+    /// handle in that error is the requesting one, the answer to an earlier request was lost.
     pub async fn assign_address(&self, request: &AddressRequest<'_>) -> Result<Given, IpamError> {
         let AddressRequest { host, address, .. } = *request;
         let mut pools = request.pools.iter();
@@ -49,7 +50,8 @@ impl Ipam<'_> {
             let (mut block, was) = match seen.block(cidr)? {
                 Some(found) => (found.value, found.revision),
                 None => {
-                    // A pool that was made anew may have had blocks of another size.
+                    // A pool that was deleted and created again may have had blocks of another
+                    // size.
                     if let Some(found) = self.homes(&[address]).await?.get(&address) {
                         cidr = *found;
                         continue;

@@ -1,4 +1,4 @@
-//! Taking addresses.
+//! Assigns addresses.
 
 use std::cmp::Reverse;
 
@@ -14,20 +14,20 @@ use crate::read::{Seen, just, overlaps};
 use crate::store::{Change, Ipam};
 use crate::stored::Stored;
 
-/// Addresses that are asked for.
+/// A request for addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The host that they are for.
+    /// The host that requests them.
     pub host: &'a str,
-    /// Who takes them.
+    /// The handle and attributes of the allocations.
     pub taker: &'a Taker,
-    /// How many.
+    /// Number of addresses.
     pub count: usize,
-    /// The pools to take them from, all of one family.
+    /// The pools to assign them from, all of one family.
     pub pools: &'a [Pool],
-    /// Ranges that nothing is taken from.
+    /// Ranges from which nothing is assigned.
     pub reserved: &'a [IpNet],
-    /// How many blocks the host may have, where it is fewer than the settings say.
+    /// Maximum number of blocks of the host, if lower than the one in the IPAM configuration.
     pub blocks_max: Option<usize>,
 }
 
@@ -46,8 +46,9 @@ impl Request<'_> {
 }
 
 impl Ipam<'_> {
-    /// Takes addresses: out of the host's own blocks, then out of new ones, then out of empty ones
-    /// of other hosts, then, where that is allowed, out of any. All that are asked for, or none.
+    /// Assigns addresses: from the host's own blocks, then from new blocks, then from empty blocks
+    /// of other hosts, then, without strict affinity, from any block. Assigns all requested
+    /// addresses or none.
     pub async fn assign(&self, request: &Request<'_>) -> Result<Vec<Given>, IpamError> {
         if request.pools.is_empty() {
             let host = request.host.to_owned();
@@ -80,7 +81,7 @@ impl Ipam<'_> {
                 _ => None,
             })
             .collect();
-        // The one that came last is the likeliest to have a free address.
+        // The block written last is the most likely one to have a free address.
         own.sort_by_key(|(_, written)| Reverse(*written));
         let own: Vec<IpNet> = own.into_iter().map(|(block, _)| block).collect();
         self.take_owned(&own, request, &config, taken).await?;
@@ -114,8 +115,8 @@ impl Ipam<'_> {
         Ok(())
     }
 
-    /// Takes addresses out of blocks that are the host's, as they come: the first is tried, of the
-    /// others those that have free addresses.
+    /// Assigns addresses from blocks with affinity to the host, in the given order: the first block
+    /// is always tried, each further block if it has free addresses.
     async fn take_owned(
         &self,
         own: &[IpNet],
@@ -134,7 +135,7 @@ impl Ipam<'_> {
             let keys = others.iter().map(|cidr| just(&IpamKey::Block(*cidr)));
             let seen = self.see(keys.collect()).await?;
             for cidr in others {
-                // One that is not there is made; one that cannot be read is tried, and told.
+                // A missing block is created; an unreadable one is tried, which returns the error.
                 let full = match seen.block(*cidr) {
                     Ok(Some(mut stored)) => {
                         let block = &mut stored.value;
@@ -151,7 +152,8 @@ impl Ipam<'_> {
         Ok(())
     }
 
-    /// Takes addresses out of a block that is nobody's yet, or that somebody has left empty.
+    /// Assigns addresses from a block that does not exist yet, or from an empty block of another
+    /// host.
     async fn take_new(
         &self,
         request: &Request<'_>,
@@ -176,7 +178,7 @@ impl Ipam<'_> {
             .filter_map(|(_, block)| block)
             .collect();
         let own = Some(request.owner());
-        // Those that Calico's writers made without getting to the affinity.
+        // Blocks that Calico's writers created without writing the affinity.
         for block in &blocks {
             if block.owner() == own && block.free(request.reserved) > 0 {
                 let given = self.take_own(block.cidr(), request, config, taken).await?;
@@ -196,7 +198,7 @@ impl Ipam<'_> {
         Ok(Vec::new())
     }
 
-    /// Takes an empty block from another host, if it has had it for long enough.
+    /// Takes over an empty block of another host, if its affinity is old enough.
     async fn reclaim(
         &self,
         block: &Block,
@@ -223,7 +225,8 @@ impl Ipam<'_> {
         Ok(Some(given).filter(|given| !given.is_empty()))
     }
 
-    /// Takes addresses out of other hosts' blocks, from a place on that the host's name tells.
+    /// Assigns addresses from other hosts' blocks, starting at a position derived from the host's
+    /// name.
     async fn borrow(
         &self,
         request: &Request<'_>,
@@ -254,8 +257,8 @@ impl Ipam<'_> {
         Ok(())
     }
 
-    /// Takes addresses out of a block of the host's own, which is made if it is not there; none if
-    /// it is somebody else's.
+    /// Assigns addresses from a block with affinity to the host, which is created if it does not
+    /// exist. Returns no addresses if the block has another affinity.
     async fn take_own(
         &self,
         cidr: IpNet,
@@ -268,8 +271,8 @@ impl Ipam<'_> {
             .await
     }
 
-    /// Takes what is still wanted out of a block; with an owner, only if the block is theirs or
-    /// becomes theirs by this.
+    /// Assigns the remaining addresses from a block. With an owner, only if the block has or gets
+    /// affinity to that owner.
     async fn take_from(
         &self,
         cidr: IpNet,
@@ -289,7 +292,8 @@ impl Ipam<'_> {
             if let Some(owner) = owner
                 && block.owner().as_ref() != Some(owner)
             {
-                // Somebody else was faster: an affinity to it, if there is one, means nothing.
+                // Another host has claimed the block first: an affinity to it, if there is one, is
+                // void.
                 if seen.affinity(&affinity(owner, cidr))?.is_some() {
                     self.release_affinity(owner, cidr, None).await?;
                 }
@@ -308,14 +312,14 @@ impl Ipam<'_> {
         Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
     }
 
-    /// A block that is not there yet.
+    /// Returns a block that does not exist yet.
     pub(crate) fn fresh(&self, cidr: IpNet, owner: &AffinityOwner) -> Result<Block, IpamError> {
         Block::fresh(cidr, owner, self.now())
             .map_err(|fault| IpamError::Block { block: cidr, fault })
     }
 }
 
-/// What taking an address of a block is about.
+/// Returns the keys that an assignment from a block reads.
 pub(crate) fn around(cidr: IpNet, handle: &str, owner: Option<&AffinityOwner>) -> Vec<KeyRange> {
     let mut ranges = vec![
         just(&IpamKey::Block(cidr)),
@@ -325,8 +329,8 @@ pub(crate) fn around(cidr: IpNet, handle: &str, owner: Option<&AffinityOwner>) -
     ranges
 }
 
-/// The changes that come with addresses of a block having been taken: the block's, that of its
-/// affinity to an owner, unless that is confirmed, and that of the handle.
+/// Returns the changes of an assignment from a block: to the block, to its affinity to an owner
+/// unless that is confirmed, and to the handle.
 pub(crate) fn given_changes(
     seen: &Seen,
     mut block: Block,
@@ -361,7 +365,7 @@ fn affinity(owner: &AffinityOwner, block: IpNet) -> IpamKey {
     IpamKey::Affinity { owner, block }
 }
 
-/// The change that confirms an affinity, unless it is.
+/// Returns the change that confirms an affinity, unless it is confirmed.
 fn confirmed(seen: &Seen, key: IpamKey) -> Result<Option<Change>, IpamError> {
     let (mut value, was) = match seen.affinity(&key)? {
         Some(Stored { value, revision }) => (value, revision),

@@ -1,4 +1,4 @@
-//! One block: which of its addresses are free, and who has the others.
+//! One block: its free addresses and its allocations.
 
 #[cfg(test)]
 mod tests;
@@ -12,50 +12,50 @@ use ipnet::IpNet;
 use crate::limits::BLOCK_ADDRESSES_MAX;
 use crate::time::Time;
 
-/// The handle of addresses that Windows hosts keep to themselves; they do not count as in use.
+/// The handle of addresses that Windows hosts reserve for themselves; they do not count as in use.
 const WINDOWS_RESERVED: &str = "windows-reserved-ipam-handle";
 
-/// A block that does not contradict itself.
+/// A consistent block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block(AllocationBlock);
 
-/// How a stored block contradicts itself.
+/// How a stored block is inconsistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BlockFault {
-    /// It has more addresses than a block can.
+    /// It has more addresses than a block may have.
     #[error("it is larger than any block")]
     Size,
-    /// Its list of allocations has not one entry an address.
+    /// Its list of allocations does not have one entry per address.
     #[error("its allocations are not one an address")]
     Allocations,
-    /// An address is taken by somebody of whom nothing is known.
+    /// An allocation refers to attributes that do not exist.
     #[error("an allocation has no attributes")]
     Attributes,
-    /// An address is both free and taken, or neither.
+    /// An address is both free and allocated, or neither.
     #[error("what is free and what is taken do not add up")]
     Unallocated,
 }
 
-/// Who takes addresses.
+/// The handle and attributes of new allocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taker {
-    /// The handle, by which all can be given back at once.
+    /// The handle, by which all addresses can be released at once.
     pub handle: String,
     /// Node, namespace, pod and the like.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// An address, and the block's sequence number when it was given.
+/// An address, and the block's sequence number at its allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Given {
     /// The address.
     pub address: IpAddr,
-    /// The number that a release can ask for.
+    /// The sequence number that a release can require.
     pub sequence: u64,
 }
 
 impl Given {
-    /// Gives the address back, unless it is somebody else's than this handle's by then.
+    /// Returns a release of the address, conditional on this handle and sequence number.
     pub fn release(&self, handle: &str) -> Release {
         Release {
             address: self.address,
@@ -65,19 +65,19 @@ impl Given {
     }
 }
 
-/// An address to give back.
+/// A request to release an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
     /// The address.
     pub address: IpAddr,
-    /// Only if it is this handle's.
+    /// Release only if the address is allocated to this handle.
     pub handle: Option<String>,
-    /// Only if it has not been given to somebody else since.
+    /// Release only if the address has not been allocated again since.
     pub sequence: Option<u64>,
 }
 
 impl Release {
-    /// Whoever has it.
+    /// Returns a release without conditions.
     pub const fn of(address: IpAddr) -> Self {
         Self {
             address,
@@ -87,19 +87,19 @@ impl Release {
     }
 }
 
-/// Who has an address.
+/// The allocation of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The address, and the block's sequence number when it was given.
+    /// The address, and the block's sequence number at its allocation.
     pub given: Given,
-    /// The handle that it was given to.
+    /// The handle of the allocation.
     pub handle: Option<String>,
     /// Node, namespace, pod and the like.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl Holder {
-    /// Gives the address back, unless it has come to somebody else.
+    /// Returns a release of the address, conditional on this allocation.
     pub fn release(&self) -> Release {
         Release {
             address: self.given.address,
@@ -109,18 +109,18 @@ impl Holder {
     }
 }
 
-/// What was given back.
+/// The result of a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
-    /// How many addresses of which handle.
+    /// Number of released addresses by handle.
     pub by_handle: BTreeMap<String, u32>,
-    /// Addresses that nobody had.
+    /// Addresses that were not allocated.
     pub not_taken: Vec<IpAddr>,
 }
 
 impl Block {
-    /// A block that nobody has taken an address from. Its first sequence number is that of the
-    /// time, so that a block that was deleted and made anew does not repeat any.
+    /// Creates a block without allocations. Its first sequence number is derived from the time, so
+    /// that a block that is deleted and created again does not repeat any.
     pub fn fresh(cidr: IpNet, owner: &AffinityOwner, now: Time) -> Result<Self, BlockFault> {
         let size = size(cidr).ok_or(BlockFault::Size)?;
         let ordinals = (0..=Ordinal::MAX).take(size);
@@ -139,7 +139,7 @@ impl Block {
         }))
     }
 
-    /// A stored block, if it does not contradict itself.
+    /// Checks a stored block for consistency.
     pub fn stored(block: AllocationBlock) -> Result<Self, BlockFault> {
         let size = size(block.cidr).ok_or(BlockFault::Size)?;
         if block.allocations.len() != size {
@@ -166,39 +166,39 @@ impl Block {
         Ok(Self(block))
     }
 
-    /// The block as it is stored.
+    /// Returns the block as it is stored.
     pub const fn value(&self) -> &AllocationBlock {
         &self.0
     }
 
-    /// The range.
+    /// Returns the range.
     pub fn cidr(&self) -> IpNet {
         self.0.cidr
     }
 
-    /// Whom it belongs to.
+    /// Returns the owner that the block has affinity to.
     pub fn owner(&self) -> Option<AffinityOwner> {
         self.0.owner()
     }
 
-    /// When it came to belong to them, as far as that is known.
+    /// Returns the time at which it got this affinity, if known.
     pub fn claimed(&self) -> Option<Time> {
         Time::parse(self.0.affinity_claim_time.as_deref()?)
     }
 
-    /// Belongs to nobody from now on.
+    /// Removes the affinity of the block.
     pub fn disown(&mut self) {
         self.0.affinity = None;
         self.0.affinity_claim_time = None;
         self.0.host_affinity = None;
     }
 
-    /// Counts the write that is about to be made.
+    /// Increments the sequence number for the next write.
     pub fn count_write(&mut self) {
         self.0.sequence_number = self.0.sequence_number.wrapping_add(1);
     }
 
-    /// Whether nobody has an address of it.
+    /// Returns whether no address of the block is allocated.
     pub fn is_empty(&self) -> bool {
         self.0.allocations.iter().flatten().all(|place| {
             let handle = self
@@ -208,7 +208,7 @@ impl Block {
         })
     }
 
-    /// How many addresses can be taken, but for reserved ones.
+    /// Returns the number of free addresses, without the reserved ones.
     pub fn free(&self, reserved: &[IpNet]) -> usize {
         let addresses = self
             .0
@@ -220,7 +220,7 @@ impl Block {
             .count()
     }
 
-    /// The addresses of a handle.
+    /// Returns the addresses of a handle.
     pub fn of_handle(&self, handle: &str) -> Vec<Given> {
         let taken = (0..=Ordinal::MAX).zip(&self.0.allocations);
         taken
@@ -232,7 +232,7 @@ impl Block {
             .collect()
     }
 
-    /// Who has this address; nobody while it cools down.
+    /// Returns the allocation of this address; `None` if it is free or cooling down.
     pub fn holder(&self, address: IpAddr) -> Option<Holder> {
         let ordinal = self.0.ordinal(address)?;
         let place = *self.0.allocations.get(usize::from(ordinal))?;
@@ -259,8 +259,8 @@ impl Block {
         })
     }
 
-    /// Takes as many free addresses as are asked for and there are, but for reserved ones. Those
-    /// that have been free for longest come first.
+    /// Allocates free addresses, at most `count`, without the reserved ones. The addresses that
+    /// have been free longest are allocated first.
     pub fn take(&mut self, count: usize, taker: &Taker, reserved: &[IpNet]) -> Vec<Given> {
         let mut taken = Vec::new();
         for ordinal in self.0.unallocated.clone() {
@@ -275,7 +275,7 @@ impl Block {
         taken
     }
 
-    /// Takes this address; nothing if it is taken, or none of the block's.
+    /// Allocates this address; `None` if it is allocated already, or not in the block.
     pub fn take_address(&mut self, address: IpAddr, taker: &Taker) -> Option<Given> {
         let ordinal = self.0.ordinal(address)?;
         if !self.0.unallocated.contains(&ordinal) {
@@ -296,7 +296,7 @@ impl Block {
         self.given(ordinal)
     }
 
-    /// Where what is known of a taker stands; it is put there if it is new.
+    /// Returns the position of an allocation's attributes, which are added if they are new.
     fn place_of(&mut self, taker: &Taker) -> usize {
         let known = AllocationAttribute {
             handle_id: Some(taker.handle.clone()),
@@ -310,8 +310,8 @@ impl Block {
         })
     }
 
-    /// Gives addresses back. If one has come to somebody else since, nothing is given back, and
-    /// that address is told.
+    /// Releases addresses. If a condition of one release does not hold, nothing is released, and
+    /// the error is that address.
     pub fn release(
         &mut self,
         releases: &[Release],
@@ -373,14 +373,14 @@ impl Block {
         }
     }
 
-    /// Frees addresses that have cooled down, and forgets those who have none any more.
+    /// Frees addresses that have cooled down, and removes attributes without allocations.
     pub fn collect(&mut self, now: Time, cool_down_s: u32) {
         let cold: BTreeSet<usize> = (0..self.0.attributes.len())
             .filter(|place| {
                 let released = self
                     .attribute(*place)
                     .and_then(|known| known.released_at.as_deref());
-                // A time that nobody can read is long ago.
+                // An unparsable time counts as long ago.
                 released.is_some_and(|text| {
                     Time::parse(text)
                         .is_none_or(|then| then.seconds_to(now) >= u64::from(cool_down_s))
@@ -415,7 +415,7 @@ impl Block {
     }
 }
 
-/// How many addresses a block of this range has, if it can be one.
+/// Returns the number of addresses of a block of this range, if it can be a block.
 fn size(cidr: IpNet) -> Option<usize> {
     let bits = u32::from(cidr.max_prefix_len() - cidr.prefix_len());
     1_usize
@@ -427,7 +427,8 @@ pub(crate) fn is_reserved(reserved: &[IpNet], address: IpAddr) -> bool {
     reserved.iter().any(|range| range.contains(&address))
 }
 
-/// Some old handles have a carriage return in them, and what follows is none of them.
+/// Returns the handle without a carriage return and the text after it, which some old handles
+/// contain.
 fn clean(handle: &str) -> &str {
     handle.split('\r').next().unwrap_or_default()
 }

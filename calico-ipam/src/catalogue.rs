@@ -1,4 +1,4 @@
-//! The pools and reservations that the store has.
+//! The stored pools and reservations.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::error::IpamError;
 use crate::pools::Pool;
 use crate::store::Ipam;
 
-/// Every pool, and what is reserved.
+/// Every pool and every reservation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pools {
     /// The pools, by name.
     pub all: Vec<NamedPool>,
-    /// Ranges that nothing is taken from without its being named.
+    /// Ranges from which addresses are assigned only on explicit request.
     pub reserved: Vec<IpNet>,
 }
 
@@ -24,13 +24,13 @@ pub struct Pools {
 pub struct NamedPool {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its spec.
     pub spec: IpPoolSpec,
 }
 
 impl Pools {
-    /// The pools of one family that a workload on this node, in this namespace, takes addresses
-    /// from without naming one.
+    /// Returns the pools of one family for a workload on this node, in this namespace, that names
+    /// no pool.
     pub fn for_workload(
         &self,
         ipv6: bool,
@@ -41,8 +41,8 @@ impl Pools {
         Pool::for_workload(specs, ipv6, node, namespace)
     }
 
-    /// The pool of this name, or of this range, if it is enabled. Which nodes, namespaces and uses it
-    /// is for does not count when it is named.
+    /// Returns the pool of this name, or of this range, if it is enabled. The node selector,
+    /// namespace selector and allowed uses of a pool do not apply when it is named.
     pub fn named(&self, word: &str) -> Result<Pool, IpamError> {
         let range: Option<IpNet> = word.parse().ok();
         let mut enabled = self.all.iter().filter(|pool| !pool.spec.disabled);
@@ -53,7 +53,7 @@ impl Pools {
         found.ok_or_else(|| IpamError::UnknownPool(word.to_owned()))
     }
 
-    /// All pools that addresses may be taken from by name.
+    /// Returns all pools from which specific addresses may be assigned.
     pub fn enabled(&self) -> Vec<Pool> {
         let enabled = self.all.iter().filter(|pool| !pool.spec.disabled);
         enabled.filter_map(|pool| Pool::of(&pool.spec)).collect()
@@ -61,8 +61,8 @@ impl Pools {
 }
 
 impl Ipam<'_> {
-    /// The pools and reservations that the store has. A pool that cannot be read is none; a
-    /// reservation that cannot be read is an error, as nobody knows what it keeps free.
+    /// Reads the stored pools and reservations. An unreadable pool is skipped; an unreadable
+    /// reservation is an error, because the addresses that it reserves are unknown.
     pub async fn pools(&self) -> Result<Pools, IpamError> {
         let pools = self.resources::<IpPoolSpec>(Kind::IpPool).await?;
         let reservations = self.resources::<IpReservationSpec>(Kind::IpReservation);

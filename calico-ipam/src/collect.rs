@@ -1,4 +1,4 @@
-//! Finding what nobody needs or counts any more. Nothing here reads or writes a store.
+//! Finds unused and inconsistent objects. Nothing here reads or writes the datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,27 +11,26 @@ use ipnet::IpNet;
 use crate::block::{Block, Given};
 use crate::picture::{Picture, Use};
 
-/// Something that is not as it should be, and exactly what of: if any of that changes, it is
-/// something else.
+/// An object that needs repair, with its exact state: if any of it changes, it is another finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// An address that is taken and that nobody uses.
+    /// An address that is allocated but not used.
     Leak {
-        /// The address, and when it was given.
+        /// The address, and the sequence number of its allocation.
         given: Given,
-        /// The handle that it was given to.
+        /// The handle of the allocation.
         handle: Option<String>,
-        /// Why nobody uses it.
+        /// Why it counts as unused.
         why: Use,
     },
-    /// Addresses of a block of nobody's that have cooled down.
+    /// Addresses that have cooled down, in a block without affinity.
     Cooled {
         /// The block.
         block: IpNet,
-        /// When it was written.
+        /// Revision of the block.
         written: Revision,
     },
-    /// An empty block of a host that has another one.
+    /// An empty block of a host that has other blocks.
     Surplus {
         /// The host.
         owner: AffinityOwner,
@@ -40,82 +39,83 @@ pub enum Finding {
         /// Its sequence number.
         sequence: u64,
     },
-    /// A block of a node that is gone.
+    /// A block of a deleted node.
     Orphan {
         /// The node.
         host: String,
         /// The block.
         block: IpNet,
     },
-    /// The mark of a node that is gone.
+    /// The IPAM host key of a deleted node.
     Host(String),
-    /// An affinity to a block that is not there, or somebody else's.
+    /// An affinity to a block that does not exist, or that has another affinity.
     Unfounded {
-        /// Whose.
-        owner: AffinityOwner,
-        /// To which block.
-        block: IpNet,
-        /// When the affinity was written.
-        written: Revision,
-        /// When the block was; zero if it is not there.
-        block_written: Revision,
-    },
-    /// A block whose owner has no affinity to it, or one that is not confirmed.
-    Unconfirmed {
-        /// Whose.
+        /// The owner.
         owner: AffinityOwner,
         /// The block.
         block: IpNet,
-        /// When the affinity was written; zero if it is not there.
+        /// Revision of the affinity.
         written: Revision,
-        /// When the block was.
+        /// Revision of the block; zero if it does not exist.
         block_written: Revision,
     },
-    /// A handle that counts nothing.
+    /// A block whose owner has no affinity key for it, or an unconfirmed one.
+    Unconfirmed {
+        /// The owner.
+        owner: AffinityOwner,
+        /// The block.
+        block: IpNet,
+        /// Revision of the affinity; zero if it does not exist.
+        written: Revision,
+        /// Revision of the block.
+        block_written: Revision,
+    },
+    /// A handle without addresses.
     Idle {
         /// The handle.
         handle: String,
-        /// When it was written.
+        /// Revision of the handle.
         written: Revision,
     },
-    /// A handle that counts other than the block holds.
+    /// A handle whose count differs from the allocations in the block.
     Miscount {
         /// The handle.
         handle: String,
         /// The block.
         block: IpNet,
-        /// How many addresses of the handle it holds.
+        /// Number of addresses of the handle in the block.
         holds: u32,
-        /// When the handle was written; zero if it is not there.
+        /// Revision of the handle; zero if it does not exist.
         written: Revision,
-        /// When the block was; zero if it is not there.
+        /// Revision of the block; zero if it does not exist.
         block_written: Revision,
     },
 }
 
-/// Whether all can be seen that is needed to say that somebody is gone.
+/// Why the datastore cannot prove that a node or endpoint was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
-    /// It does not say that it is ready, or has nothing that says who is there.
+    /// `datastoreReady` is not set, or the data that lists nodes and endpoints is missing.
     #[error("the store does not say that it is ready, or has no nodes: nothing is collected")]
     Silent,
-    /// It is not the one that was looked at before, by its `clusterGUID`.
+    /// Its `clusterGUID` differs from the one of earlier looks.
     #[error("the store's clusterGUID is not that of the store before: nothing is collected")]
     Other,
 }
 
-/// Looks again and again, and tells what has been as it is for long enough.
+/// Compares repeated pictures, and returns the findings that have persisted long enough.
 #[derive(Debug)]
 pub struct Collector {
     grace: Duration,
-    /// Since when each has been seen.
+    /// Time of the first look in which each finding was seen.
     suspects: BTreeMap<Finding, Instant>,
-    /// Number of the store that is looked at, empty if it has none.
+    /// The `clusterGUID` of the datastore, empty if it has none.
     cluster_guid: String,
 }
 
 impl Collector {
-    /// Tells what has been seen at least twice, and for so long.
+    /// Returns a collector that requires a finding to be seen at least twice, over the grace
+    /// period.
     pub const fn new(grace: Duration) -> Self {
         Self {
             grace,
@@ -124,8 +124,8 @@ impl Collector {
         }
     }
 
-    /// Takes a look. Tells what has been the same since a look that is the grace period or more
-    /// ago, and in all looks since.
+    /// Evaluates a picture. Returns the findings that were also in an earlier look, at least the
+    /// grace period ago, and in all looks since.
     pub fn look(&mut self, now: Instant, picture: &Picture) -> Result<Vec<Finding>, NotReady> {
         if let Err(why) = self.admits(picture) {
             self.suspects.clear();
@@ -148,8 +148,8 @@ impl Collector {
         Ok(confirmed)
     }
 
-    /// Whether what is seen tells who is gone: as daemons, it goes by one store for as long as it
-    /// runs.
+    /// Checks whether the picture can prove that an object was deleted. As a daemon does, the
+    /// collector accepts only one datastore during its life.
     fn admits(&self, picture: &Picture) -> Result<(), NotReady> {
         let guids = [&self.cluster_guid, picture.cluster_guid()];
         match picture.ready {
@@ -159,14 +159,14 @@ impl Collector {
         }
     }
 
-    /// What was seen in the last look.
+    /// Returns the findings of the last look.
     pub fn suspects(&self) -> impl Iterator<Item = &Finding> {
         self.suspects.keys()
     }
 }
 
-/// All that is not as it should be at this moment; some of it only for this moment. In the order in
-/// which it is best mended.
+/// Returns everything that needs repair at this moment, including transient states. In the order of
+/// repair.
 pub fn findings(picture: &Picture) -> BTreeSet<Finding> {
     let mut found = BTreeSet::new();
     for (cidr, block) in &picture.blocks {
@@ -199,7 +199,7 @@ fn leaks(picture: &Picture, block: &Block) -> Vec<Finding> {
     taken.collect()
 }
 
-/// Empty blocks of hosts that there are, but for one of each family if all are empty.
+/// Returns the empty blocks of existing hosts, except one of each family if all are empty.
 fn surplus(picture: &Picture) -> Vec<Finding> {
     let mut by_host: BTreeMap<(String, bool), Vec<(IpNet, &Block)>> = BTreeMap::new();
     for (cidr, block) in &picture.blocks {
@@ -229,8 +229,8 @@ fn surplus(picture: &Picture) -> Vec<Finding> {
     found
 }
 
-/// Blocks and marks of nodes that are gone. An address that another node has borrowed keeps its
-/// block, which is nobody's then.
+/// Returns the blocks and host keys of deleted nodes. A block with an address borrowed by another
+/// node stays, without affinity.
 fn of_gone_nodes(picture: &Picture) -> Vec<Finding> {
     let owned = picture
         .affinities
@@ -248,7 +248,7 @@ fn of_gone_nodes(picture: &Picture) -> Vec<Finding> {
     found
 }
 
-/// Affinities that do not say what the blocks say. Virtual owners look after theirs themselves.
+/// Returns the affinities that contradict the blocks. Virtual owners maintain their own affinities.
 fn affinities(picture: &Picture) -> Vec<Finding> {
     let mut found = Vec::new();
     let lives = |owner: &AffinityOwner| match owner {
@@ -266,7 +266,7 @@ fn affinities(picture: &Picture) -> Vec<Finding> {
     for (owner, cidr) in picture.affinities.keys().filter(|(owner, _)| lives(owner)) {
         let (written, block_written) = times(owner, *cidr);
         let block = picture.blocks.get(cidr);
-        // One that cannot be read is somebody's, nobody knows whose.
+        // An unreadable block has an unknown owner.
         let unread = block.is_none() && block_written != Revision::ZERO;
         if !unread && block.and_then(Block::owner).as_ref() != Some(owner) {
             found.push(Finding::Unfounded {
@@ -347,7 +347,7 @@ fn miscounts(picture: &Picture) -> Vec<Finding> {
 }
 
 impl Finding {
-    /// The address, if it is about one.
+    /// Returns the address, if the finding concerns one.
     pub const fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Leak { given, .. } => Some(given.address),

@@ -1,4 +1,4 @@
-//! What can go wrong with addresses.
+//! Errors of address management.
 
 use std::net::IpAddr;
 
@@ -8,13 +8,13 @@ use ipnet::IpNet;
 
 use crate::block::BlockFault;
 
-/// Why addresses were not given or taken back.
+/// Why addresses were not assigned or released.
 #[derive(Debug, thiserror::Error)]
 pub enum IpamError {
-    /// The store did not answer, or refused.
+    /// The datastore did not answer, or returned an error.
     #[error("the store: {0}")]
     Store(#[from] Error),
-    /// What is stored under a key does not read.
+    /// The value of a key cannot be parsed.
     #[error("{key}: {error}")]
     Unreadable {
         /// The key.
@@ -22,7 +22,7 @@ pub enum IpamError {
         /// Why.
         error: ParseError,
     },
-    /// A stored block contradicts itself.
+    /// A stored block is inconsistent.
     #[error("block {block}: {fault}")]
     Block {
         /// The block.
@@ -30,62 +30,62 @@ pub enum IpamError {
         /// How.
         fault: BlockFault,
     },
-    /// Others wrote a key again and again.
+    /// Concurrent writes to a key prevented the change in every attempt.
     #[error("{0} is written by others all the time")]
     Contended(String),
-    /// No pool is for this host and use.
+    /// No pool applies to this host and use.
     #[error("no pool is for host {host}")]
     NoPool {
         /// The host.
         host: String,
     },
-    /// No pool that is enabled has this name or range.
+    /// No enabled pool has this name or range.
     #[error("no pool that is enabled has the name or range \"{0}\"")]
     UnknownPool(String),
-    /// The host has as many blocks as it may.
+    /// The host has reached its maximum number of blocks.
     #[error("host {host} has {blocks} blocks, as many as it may have, and they are full")]
     BlockLimit {
         /// The host.
         host: String,
-        /// How many.
+        /// The maximum.
         blocks: usize,
     },
-    /// All addresses are taken or reserved.
+    /// All addresses are allocated or reserved.
     #[error("the pools are used up: {assigned} of {wanted} addresses could be had")]
     UsedUp {
-        /// How many there were; they were given back.
+        /// Number of addresses that were available; they were released again.
         assigned: usize,
-        /// How many were asked for.
+        /// Number of requested addresses.
         wanted: usize,
     },
-    /// No pool that addresses may be taken from has this one.
+    /// No usable pool contains this address.
     #[error("{0} is in no pool that is enabled")]
     NotInPool(IpAddr),
-    /// Somebody has the address, or had it just now.
+    /// The address is allocated, or cooling down.
     #[error("{address} is taken{}", of(.handle.as_deref()))]
     Taken {
         /// The address.
         address: IpAddr,
-        /// The handle that has it; none while it cools down.
+        /// The handle of the allocation; `None` while the address cools down.
         handle: Option<String>,
     },
-    /// The address is in a block of another host, and hosts keep to their own.
+    /// The address is in a block of another host, and strict affinity is configured.
     #[error("{address} is in a block of {}, and hosts keep to their own", owner.as_deref().unwrap_or("nobody"))]
     Strict {
         /// The address.
         address: IpAddr,
-        /// Whose block it is in.
+        /// The owner of the block.
         owner: Option<String>,
     },
-    /// Addresses are in use where none must be.
+    /// Allocated addresses prevent the change of this range.
     #[error("block {0} has addresses in use")]
     InUse(IpNet),
-    /// The address was given to somebody else since.
+    /// The address has been allocated again since.
     #[error("{0} has been allocated again since")]
     Changed(IpAddr),
 }
 
-/// The holder of an address, in words.
+/// Returns the handle of an allocation as text for an error.
 fn of(handle: Option<&str>) -> String {
     handle.map_or_else(
         || ", or cools down".to_owned(),

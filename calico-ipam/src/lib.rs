@@ -1,24 +1,26 @@
-//! Address management over a store, key for key as Calico has it.
+//! Address management (IPAM) over a datastore, in Calico's keys and values.
 //!
-//! Addresses come out of pools by blocks. A block belongs to a host, which takes addresses from it
-//! without asking anybody; where others may borrow, they do so by the same writes. There is no
-//! server. Every change is one transaction over all the keys that it concerns (block, affinity,
-//! handle), done only if none of them has been written since it was read: a crash leaves all of it
-//! or nothing. Calico's own writers take one key at a time; what they leave behind half done
-//! (affinities that are `pending`, or without their block) is finished or undone here.
+//! Pools are divided into blocks. A block has affinity to a host, which assigns addresses from it
+//! without coordination; without strict affinity, other hosts borrow addresses by the same writes.
+//! There is no server. Every change is one transaction over all the keys that it concerns (block,
+//! affinity, handle), and succeeds only if none of them has been written since it was read: a crash
+//! leaves all of the change or nothing. Calico's own writers change one key at a time; their
+//! partial changes (affinities that are `pending`, or without their block) are completed or
+//! reverted here.
 //!
-//! What can be done, each also from many hosts at once:
+//! Operations, each safe from many hosts at once:
 //!
-//! - [`Ipam::pools`] reads what there is to take from: [`Pools`] tells which pools are for a workload,
-//!   which one was named, and what is reserved.
-//! - [`Ipam::assign`] takes addresses of any of some pools, [`Ipam::assign_address`] one by name.
-//! - [`Ipam::release_handle`] gives back all that a handle has, [`Ipam::release`] addresses by name,
-//!   [`Ipam::holders`] tells who has them.
-//! - [`Ipam::release_affinity`], [`Ipam::remove_host`] and [`Ipam::release_range`] take blocks from
-//!   hosts.
-//! - [`Ipam::picture`] reads everything, [`findings`] tells what is not as it should be, a [`Collector`]
-//!   what has not been for long enough to be sure, and [`Ipam::mend`] sets one of those right.
-//! - [`Block`] is what can be done to one block, a plain value; [`Pool`] is what blocks are cut out of.
+//! - [`Ipam::pools`] reads the pools and reservations: [`Pools`] selects the pools for a workload
+//!   or by name.
+//! - [`Ipam::assign`] assigns addresses from given pools, [`Ipam::assign_address`] a specific one.
+//! - [`Ipam::release_handle`] releases all addresses of a handle, [`Ipam::release`] specific ones,
+//!   [`Ipam::holders`] returns their allocations.
+//! - [`Ipam::release_affinity`], [`Ipam::remove_host`] and [`Ipam::release_range`] release the
+//!   blocks of hosts.
+//! - [`Ipam::picture`] reads everything, [`findings`] returns everything that needs repair, a
+//!   [`Collector`] the findings that have persisted through the grace period, and [`Ipam::mend`]
+//!   repairs one finding.
+//! - [`Block`] is one block as a plain value; [`Pool`] is a range divided into blocks.
 //!
 //! ```
 //! use etcd_lite::Local;
@@ -45,15 +47,17 @@
 //! # }
 //! ```
 //!
-//! **Deadlines and crashes.** Every future here can be dropped at any time, so a caller puts one
-//! deadline around as many of them as it likes. What has been done by then is whole transactions. An
-//! answer that is lost, like a deadline that passes, leaves open whether addresses were taken. They
-//! are under their handle in any case: whoever has no answer gives the handle back, with time of
-//! its own for that, before it fails; and if it dies first, it is the next one with that handle, or
-//! collection, that finds them. Releasing a handle that has nothing is no error.
+//! **Deadlines and crashes.** Every future here can be dropped at any time, so a caller can put one
+//! deadline around any number of them. Only whole transactions have been carried out at that time.
+//! After a lost answer, or an expired deadline, it is unknown whether addresses were assigned. They
+//! are allocated to their handle in any case: a caller without an answer releases the handle,
+//! within a separate deadline, before it fails. If the caller dies first, the next caller with that
+//! handle, or garbage collection, finds the addresses. Releasing a handle without addresses is not
+//! an error.
 //!
-//! **Requests.** Of a host that has a block with a free address, [`Ipam::assign`] is two reads and a
-//! write; [`Ipam::assign_address`] and [`Ipam::release_handle`] are as much or one less.
+//! **Requests.** For a host that has a block with a free address, [`Ipam::assign`] takes two reads
+//! and a write; [`Ipam::assign_address`] and [`Ipam::release_handle`] take the same number or one
+//! request less.
 
 mod address;
 mod assign;

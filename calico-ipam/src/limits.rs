@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-/// Most addresses of a block.
+/// Maximum number of addresses of a block.
 pub const BLOCK_ADDRESSES_MAX: usize = 4096;
 
-/// How often a key that others write at the same time is read again before giving up.
+/// Attempts to change a key despite concurrent writes.
 pub const ATTEMPTS_MAX: usize = 100;
 
-/// Most blocks of a host where the settings name no other number.
+/// Maximum number of blocks of a host, unless the IPAM configuration sets another number.
 pub const HOST_BLOCKS_DEFAULT: usize = 20;
 
-/// How old an empty block must be before another host takes it: none is taken from under the hands
-/// of one that has just got it.
+/// Minimum age of the affinity of an empty block before another host takes the block over, so that
+/// a host does not lose a block that it has just claimed.
 pub const RECLAIM_AGE: Duration = Duration::from_secs(60);
 
-/// Most addresses that one transaction gives back: each may have a handle of its own, and etcd
-/// takes 128 operations.
+/// Maximum number of addresses released by one transaction: each may have its own handle, and etcd
+/// accepts 128 operations.
 pub const RELEASES_MAX: usize = 100;
 
-/// Most addresses whose blocks are looked for by name, one by one, all in one transaction; for
-/// more the blocks are listed.
+/// Maximum number of addresses whose blocks are looked up individually, all in one transaction; for
+/// more addresses the blocks are listed.
 pub const LOOKED_UP_MAX: usize = 8;
 
-/// Most blocks of a host that are read by one request.
+/// Maximum number of blocks of a host read by one request.
 pub const READ_BLOCKS_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! Setting right what was found, unless it has changed.
+//! Repairs findings that have not changed.
 
 use calico_model::{AffinityOwner, AffinityState, BlockAffinity, IpamKey, Kind};
 use calico_store::{Compare, CompareWith, Comparison, KeyRange, Revision};
@@ -12,8 +12,8 @@ use crate::store::{Change, Ipam};
 use crate::stored::Stored;
 
 impl Ipam<'_> {
-    /// Sets right what was found. Tells whether it did: what has been written since it was seen is
-    /// left alone.
+    /// Repairs a finding. Returns whether it did: an object that was written after the finding is
+    /// left unchanged.
     pub async fn mend(&self, finding: &Finding) -> Result<bool, IpamError> {
         match finding {
             Finding::Leak { given, handle, .. } => self.release_leak(given, handle.clone()).await,
@@ -88,7 +88,7 @@ impl Ipam<'_> {
         }
     }
 
-    /// Forgets a host that has no node.
+    /// Deletes the keys of a host without a node.
     async fn forget_host(&self, host: &str) -> Result<bool, IpamError> {
         let seen = self
             .see(vec![just(&IpamKey::Host(host.to_owned()))])
@@ -102,7 +102,7 @@ impl Ipam<'_> {
         Ok(!changes.is_empty() && self.write_if(changes, &[gone(host)]).await?)
     }
 
-    /// Makes a handle, last written then, say how many addresses it has of a block.
+    /// Corrects the count of a block in a handle, if the handle has this revision.
     async fn recount(
         &self,
         handle: &str,
@@ -120,7 +120,8 @@ impl Ipam<'_> {
         self.write_if(vec![change], &[unchanged]).await
     }
 
-    /// Forgets what has cooled down in a block of nobody's, which goes when it is empty.
+    /// Frees the addresses that have cooled down in a block without affinity, and deletes the block
+    /// if it is empty.
     async fn forget_cooled(&self, cidr: IpNet, written: Revision) -> Result<bool, IpamError> {
         let key = IpamKey::Block(cidr);
         let seen = self.see(vec![just(&key), just(&IpamKey::Config)]).await?;
@@ -146,7 +147,7 @@ impl Ipam<'_> {
     }
 }
 
-/// That an affinity, last written then, becomes this one, or none.
+/// Returns the change of an affinity, of this revision, to this value; `None` deletes it.
 fn affinity(
     owner: &AffinityOwner,
     block: IpNet,
@@ -161,7 +162,7 @@ fn affinity(
     }
 }
 
-/// That a key was last written then.
+/// Returns the condition that a key has this revision.
 fn at(key: &IpamKey, written: Revision) -> Compare {
     Compare {
         range: just(key),
@@ -170,7 +171,7 @@ fn at(key: &IpamKey, written: Revision) -> Compare {
     }
 }
 
-/// That a node is not there.
+/// Returns the condition that a node does not exist.
 fn gone(node: &str) -> Compare {
     Compare {
         range: KeyRange::key(format!("{}{node}", Kind::Node.prefix())),

@@ -1,4 +1,4 @@
-//! Everything that address management concerns, read together.
+//! All data of address management, read together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,16 +17,17 @@ use crate::error::IpamError;
 use crate::store::Ipam;
 use crate::time::Time;
 
-/// Blocks, affinities and handles beside the nodes and endpoints that use them.
+/// Blocks, affinities and handles, and the nodes and endpoints that use them.
 #[derive(Debug, Clone)]
 pub struct Picture {
-    /// When it was taken.
+    /// The time of the reading.
     pub at: Time,
-    /// Whether the store is to be acted upon: it says so, and has not just been emptied.
+    /// Whether the datastore may be applied: `datastoreReady` is true, and the datastore has not
+    /// just been emptied.
     pub ready: bool,
-    /// What the store says of itself, and when that was written.
+    /// The ClusterInformation, and its revision.
     pub information: Option<(ClusterInformationSpec, Revision)>,
-    /// The settings.
+    /// The IPAM configuration.
     pub config: IpamConfig,
     /// Pools and reservations.
     pub pools: Pools,
@@ -36,41 +37,41 @@ pub struct Picture {
     pub affinities: BTreeMap<(AffinityOwner, IpNet), BlockAffinity>,
     /// The handles.
     pub handles: BTreeMap<String, IpamHandle>,
-    /// Hosts that have a mark of their own.
+    /// Hosts with an IPAM host key.
     pub hosts: BTreeSet<String>,
-    /// The nodes that there are.
+    /// The existing nodes.
     pub nodes: BTreeSet<String>,
-    /// Who uses an address: endpoints, and nodes for their tunnels.
+    /// Users of each address: endpoints, and nodes for their tunnels.
     pub users: BTreeMap<IpAddr, BTreeSet<String>>,
-    /// The nodes that endpoints are on, by what those say.
+    /// The nodes of endpoints, as named in the endpoints.
     pub busy: BTreeSet<String>,
-    /// Keys that cannot be read, and why.
+    /// Keys that cannot be parsed, and the errors.
     pub unreadable: Vec<(String, String)>,
-    /// Nodes with endpoints that cannot be read; `None` if it cannot be told which they are.
+    /// Nodes with endpoints that cannot be parsed; `None` if these nodes cannot be determined.
     pub obscure: Option<BTreeSet<String>>,
     written: BTreeMap<IpamKey, Revision>,
 }
 
-/// What is known of the use of an address that is taken.
+/// The known use of an allocated address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Use {
-    /// An endpoint has it, or a tunnel of a node.
+    /// Used by an endpoint, or by a tunnel of a node.
     Used,
-    /// It is kept for something that is no endpoint: a tunnel to be, a plugin that writes none,
-    /// Windows, a load balancer, somebody who has said nothing of himself.
+    /// Reserved for a use without an endpoint: a tunnel not yet set up, a plugin that writes no
+    /// endpoints, Windows, a load balancer, an allocation without attributes.
     Kept,
-    /// It was given on a node that there is, and no endpoint has it.
+    /// Allocated on an existing node, but no endpoint uses it.
     NoEndpoint,
-    /// It was given on a node that is gone.
+    /// Allocated on a deleted node.
     NodeGone,
 }
 
-/// The attribute that names the node that an address was given on.
+/// The attribute with the node on which an address was allocated.
 pub const NODE: &str = "node";
-/// The attribute that tells what an address is for if it is for no workload.
+/// The attribute with the use of an address that is not for a workload.
 pub const TYPE: &str = "type";
 
-/// What addresses of nodes are for.
+/// Uses of addresses of nodes.
 const TUNNELS: [&str; 5] = [
     "ipipTunnelAddress",
     "vxlanTunnelAddress",
@@ -79,34 +80,34 @@ const TUNNELS: [&str; 5] = [
     "wireguardV6TunnelAddress",
 ];
 
-/// What addresses are for that a plugin of ours gave to one which writes no endpoints.
+/// Use of an address that the IPAM plugin assigned for another plugin, which writes no endpoints.
 pub const OTHER_PLUGIN: &str = "plugin:";
 
 impl Picture {
-    /// When a key was last written; zero if it is not there.
+    /// Returns the revision of a key; zero if it does not exist.
     pub(crate) fn written(&self, key: &IpamKey) -> Revision {
         self.written.get(key).copied().unwrap_or_default()
     }
 
-    /// Which store it is; empty if it does not say so.
+    /// Returns the `clusterGUID` of the datastore; empty if it has none.
     pub fn cluster_guid(&self) -> &str {
         let said = self.information.as_ref();
         said.map_or("", |(said, _)| &said.cluster_guid)
     }
 
-    /// When a handle was written; zero if it is not there.
+    /// Returns the revision of a handle; zero if it does not exist.
     pub fn handle_written(&self, handle: &str) -> Revision {
         self.written(&IpamKey::Handle(handle.to_owned()))
     }
 
-    /// Whether a node is gone for sure, with all endpoints on it.
+    /// Returns whether a node is certainly deleted, with all its endpoints.
     pub(crate) fn is_gone(&self, node: &str) -> bool {
         let obscure = self.obscure.as_ref();
         let seen = obscure.is_some_and(|nodes| !nodes.contains(node));
         seen && !self.nodes.contains(node) && !self.busy.contains(node)
     }
 
-    /// What is known of the use of an address that is taken, from what its block says of it.
+    /// Returns the known use of an allocated address, from the attributes in its block.
     pub fn use_of(&self, block: &Block, address: IpAddr, known: &AllocationAttribute) -> Use {
         if self.users.contains_key(&address) {
             return Use::Used;
@@ -186,7 +187,7 @@ impl Picture {
         Ok(())
     }
 
-    /// The resources that can be read, with their names.
+    /// Returns the readable resources with their names.
     fn resources<S: Spec>(&mut self, listing: &Listing) -> Vec<(String, Option<Resource<S>>)> {
         let mut found = Vec::new();
         for item in &listing.items {
@@ -250,8 +251,8 @@ impl Picture {
 }
 
 impl Ipam<'_> {
-    /// Reads everything. What uses addresses is read after what says that they are taken, so that
-    /// whoever had taken an address by then, and said so, is seen.
+    /// Reads everything. Users of addresses are read after the allocations, so that every user that
+    /// was written by the time its allocation was read is seen.
     pub async fn picture(&self) -> Result<Picture, IpamError> {
         let mut picture = Picture::of(self.now());
         let list = async |prefix: String| self.store.list(KeyRange::prefix(prefix)).await;
@@ -260,7 +261,7 @@ impl Ipam<'_> {
         picture.all_nodes(&list(Kind::Node.prefix()).await?);
         picture.endpoints(&list(Kind::WorkloadEndpoint.prefix()).await?);
         picture.information(&list(Kind::ClusterInformation.prefix()).await?);
-        // A store without nodes, but with blocks of hosts, is one that is being filled again.
+        // A datastore without nodes, but with blocks of hosts, is being restored.
         let emptied = picture.nodes.is_empty() && !picture.blocks.is_empty();
         let said = picture.information.as_ref();
         picture.ready = !emptied && said.is_some_and(|(said, _)| said.is_ready());

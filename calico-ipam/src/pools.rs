@@ -1,4 +1,4 @@
-//! Pools, and the blocks that they can be cut into.
+//! Pools, and their division into blocks.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 /// Labels, of a node or a namespace.
 type Labels = BTreeMap<String, String>;
 
-/// A pool that addresses can be taken from.
+/// A pool from which addresses can be assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     /// The range.
@@ -19,21 +19,21 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of a spec, if it has a range that can be cut into blocks.
+    /// Returns the pool of a spec, if its range can be divided into blocks.
     pub fn of(spec: &IpPoolSpec) -> Option<Self> {
         let (cidr, block_size) = (spec.cidr?.0.trunc(), spec.effective_block_size()?);
         let fits = (cidr.prefix_len()..=cidr.max_prefix_len()).contains(&block_size);
         fits.then_some(Self { cidr, block_size })
     }
 
-    /// The block of the pool that an address is in.
+    /// Returns the block of the pool that contains an address.
     pub fn block_of(&self, address: IpAddr) -> Option<IpNet> {
         let block = IpNet::new(address, self.block_size).ok()?.trunc();
         self.cidr.contains(&address).then_some(block)
     }
 
-    /// The pools of one family that a workload on this node, in this namespace, takes addresses
-    /// from without naming one.
+    /// Returns the pools of one family for a workload on this node, in this namespace, that names
+    /// no pool.
     pub fn for_workload<'a>(
         pools: impl IntoIterator<Item = &'a IpPoolSpec>,
         ipv6: bool,
@@ -60,8 +60,8 @@ impl Pool {
     }
 }
 
-/// The blocks of a pool, each once, from a place on that the host's name tells: hosts that start at
-/// the same time hardly meet.
+/// Returns each block of a pool once, starting at a position derived from the host's name: hosts
+/// that start at the same time rarely choose the same block.
 pub fn blocks_of(pool: Pool, host: &str) -> impl Iterator<Item = IpNet> {
     let bits = u32::from(pool.block_size - pool.cidr.prefix_len());
     let last = match bits {
@@ -72,7 +72,7 @@ pub fn blocks_of(pool: Pool, host: &str) -> impl Iterator<Item = IpNet> {
     (0..=last).filter_map(move |at| nth(pool, (start + at) & last))
 }
 
-/// A place among so many that a host's name tells.
+/// Returns a position below `count`, derived from the host's name.
 pub(crate) fn place_of(host: &str, count: usize) -> usize {
     let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
     usize::try_from(fnv(host) % count).unwrap_or_default()
@@ -91,7 +91,7 @@ fn nth(pool: Pool, at: u128) -> Option<IpNet> {
     IpNet::new(address, pool.block_size).ok()
 }
 
-/// FNV-1a: the same on every host and in every version.
+/// Computes the FNV-1a hash: the same on every host and in every version.
 fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
         (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)

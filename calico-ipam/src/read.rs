@@ -1,4 +1,4 @@
-//! Reading: what one decision needs is read by one request, as it was at one time.
+//! Reads the data of one decision with one request, as of one revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::limits::{BLOCK_ADDRESSES_MAX, LOOKED_UP_MAX};
 use crate::store::Ipam;
 use crate::stored::Stored;
 
-/// Keys and values, all as they were at one time.
+/// Keys and values, all as of one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(BTreeMap<Bytes, KeyValue>);
 
@@ -38,7 +38,7 @@ impl Seen {
         }
     }
 
-    /// The settings in force.
+    /// Returns the IPAM configuration.
     pub(crate) fn config(&self) -> Result<IpamConfig, IpamError> {
         let stored = self.get(&IpamKey::Config, IpamConfig::parse)?;
         Ok(stored.map_or_else(IpamConfig::default, |stored| stored.value))
@@ -65,7 +65,7 @@ impl Seen {
         Ok(Some(Stored { value, revision }))
     }
 
-    /// The keys of address management that were seen, with when each was last written.
+    /// Returns the keys of address management that were read, with their revisions.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (IpamKey, Revision)> {
         self.0.values().filter_map(|found| {
             let key = String::from_utf8_lossy(&found.key).parse().ok()?;
@@ -74,13 +74,14 @@ impl Seen {
     }
 }
 
-/// A key as a range.
+/// Returns the range of one key.
 pub(crate) fn just(key: &IpamKey) -> KeyRange {
     KeyRange::key(key.to_string())
 }
 
 impl Ipam<'_> {
-    /// Reads ranges, all at one time. They are few and small, or this is no single request.
+    /// Reads ranges, all at one revision. They must be few and small, otherwise this takes more
+    /// than one request.
     pub(crate) async fn see(&self, ranges: Vec<KeyRange>) -> Result<Seen, IpamError> {
         self.ask(ranges.into_iter().map(Query::new).collect()).await
     }
@@ -100,7 +101,7 @@ impl Ipam<'_> {
         Ok(seen)
     }
 
-    /// Every block that can be read. One that cannot is somebody's, all the same.
+    /// Reads every block. An unreadable block is returned as `None`.
     pub async fn blocks(&self) -> Result<Vec<(IpNet, Option<Block>)>, IpamError> {
         let listing = self.store.list(KeyRange::prefix(IpamKey::BLOCKS)).await?;
         let mut blocks = Vec::new();
@@ -113,12 +114,12 @@ impl Ipam<'_> {
         Ok(blocks)
     }
 
-    /// The settings in force.
+    /// Reads the IPAM configuration.
     pub async fn config(&self) -> Result<IpamConfig, IpamError> {
         self.see(vec![just(&IpamKey::Config)]).await?.config()
     }
 
-    /// The ranges of all blocks.
+    /// Reads the ranges of all blocks.
     pub(crate) async fn block_ranges(&self) -> Result<BTreeSet<IpNet>, IpamError> {
         let keys = self.keys(IpamKey::BLOCKS).await?.into_iter();
         Ok(keys
@@ -129,7 +130,7 @@ impl Ipam<'_> {
             .collect())
     }
 
-    /// The keys below a prefix that are keys of address management.
+    /// Reads the keys of address management below a prefix.
     pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<IpamKey>, IpamError> {
         let mut query = Query {
             limit: LIST_PAGE_KEYS,
@@ -149,7 +150,7 @@ impl Ipam<'_> {
         }
     }
 
-    /// The blocks that these addresses are in, of those that are in one.
+    /// Returns the block of each address that is in a block.
     pub(crate) async fn homes(
         &self,
         addresses: &[IpAddr],
@@ -174,7 +175,7 @@ impl Ipam<'_> {
         Ok(homes.collect())
     }
 
-    /// Who has these addresses, of those that somebody has.
+    /// Returns the allocations of these addresses; an address without one is left out.
     pub async fn holders(&self, addresses: &[IpAddr]) -> Result<Vec<Holder>, IpamError> {
         let mut by_block: BTreeMap<IpNet, Vec<IpAddr>> = BTreeMap::new();
         for (address, cidr) in self.homes(addresses).await? {
@@ -192,7 +193,8 @@ impl Ipam<'_> {
     }
 }
 
-/// The blocks that an address could be in, whatever the block size of its pool is or was.
+/// Returns the ranges of blocks that could contain an address, whatever the block size of its pool
+/// is or was.
 pub(crate) fn possible(address: IpAddr) -> impl Iterator<Item = IpNet> {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let shortest = longest - u8::try_from(BLOCK_ADDRESSES_MAX.ilog2()).unwrap_or_default();
@@ -201,10 +203,10 @@ pub(crate) fn possible(address: IpAddr) -> impl Iterator<Item = IpNet> {
         .filter_map(move |length| Some(IpNet::new(address, length).ok()?.trunc()))
 }
 
-/// Whether a block would have addresses in common with one that there is.
+/// Returns whether a block would overlap an existing one.
 pub(crate) fn overlaps(known: &BTreeSet<IpNet>, cidr: IpNet) -> bool {
     let around = possible(cidr.network()).any(|other| known.contains(&other));
-    // The first range from here on is the only one that could begin within.
+    // Only the first range from this position on could start within the block.
     let within = known.range(cidr..).next();
     around || within.is_some_and(|other| cidr.contains(other))
 }

@@ -1,4 +1,4 @@
-//! Giving addresses and blocks back.
+//! Releases addresses and blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::read::{Seen, just};
 use crate::store::{Change, Ipam};
 use crate::stored::Stored;
 
-/// A block, its handles and the settings, as they were at one time.
+/// A block, its handles and the configuration, as of one revision.
 struct Scene {
     cidr: IpNet,
     cool_down_s: u32,
@@ -23,8 +23,8 @@ struct Scene {
 }
 
 impl Ipam<'_> {
-    /// Gives addresses back. Tells those that nobody had. If one has come to somebody else since,
-    /// those of its block stay taken.
+    /// Releases addresses. Returns the addresses that were not allocated. If a condition of one
+    /// release does not hold, the other addresses of its block stay allocated.
     pub async fn release(&self, releases: &[Release]) -> Result<Vec<IpAddr>, IpamError> {
         let addresses: Vec<IpAddr> = releases.iter().map(|release| release.address).collect();
         let homes = self.homes(&addresses).await?;
@@ -42,7 +42,7 @@ impl Ipam<'_> {
         Ok(not_taken)
     }
 
-    /// Gives back all addresses of a handle; tells which they were.
+    /// Releases all addresses of a handle, and returns them.
     pub async fn release_handle(&self, id: &str) -> Result<Vec<IpAddr>, IpamError> {
         let key = IpamKey::Handle(id.to_owned());
         let Some(handle) = self.see(vec![just(&key)]).await?.handle(id)? else {
@@ -55,7 +55,7 @@ impl Ipam<'_> {
         Ok(released)
     }
 
-    /// Gives back all addresses of one block that a handle has.
+    /// Releases all addresses of a handle in one block.
     async fn release_all(&self, cidr: IpNet, id: &str) -> Result<Vec<IpAddr>, IpamError> {
         let mut released = Vec::new();
         for _ in 0..ATTEMPTS_MAX {
@@ -81,7 +81,7 @@ impl Ipam<'_> {
         Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
     }
 
-    /// Gives addresses of one block back, and counts them off their handles.
+    /// Releases addresses of one block, and subtracts them from the counts of their handles.
     pub(crate) async fn release_from(
         &self,
         cidr: IpNet,
@@ -94,7 +94,8 @@ impl Ipam<'_> {
         Ok(not_taken)
     }
 
-    /// The same of no more addresses than one transaction can hold the handles of.
+    /// Does the same as `release_from` for at most as many addresses as one transaction has room
+    /// for handles.
     async fn release_some(
         &self,
         cidr: IpNet,
@@ -107,7 +108,7 @@ impl Ipam<'_> {
         for _ in 0..ATTEMPTS_MAX {
             let scene = self.scene(cidr, &handles).await?;
             if let Some(block) = &scene.block {
-                // Whose the addresses are is known only now.
+                // The handles of the addresses are known only now.
                 let held = releases
                     .iter()
                     .filter_map(|release| block.value.holder(release.address)?.handle);
@@ -124,7 +125,7 @@ impl Ipam<'_> {
         Err(IpamError::Contended(IpamKey::Block(cidr).to_string()))
     }
 
-    /// What giving addresses of a block back is about.
+    /// Reads the data that a release in a block needs.
     async fn scene(&self, cidr: IpNet, handles: &BTreeSet<String>) -> Result<Scene, IpamError> {
         let keys = [IpamKey::Block(cidr), IpamKey::Config];
         let handles = handles.iter().map(|id| IpamKey::Handle(id.clone()));
@@ -138,8 +139,9 @@ impl Ipam<'_> {
         })
     }
 
-    /// Tries to give addresses back; tells those that nobody had, or nothing if something of it
-    /// has been written meanwhile. A block that is nobody's goes with its last address.
+    /// Tries to release addresses. Returns the addresses that were not allocated, or `None` if any
+    /// of the keys was written since it was read. A block without affinity is deleted with its last
+    /// allocation.
     async fn release_in(
         &self,
         scene: Scene,
@@ -177,9 +179,9 @@ impl Ipam<'_> {
         Ok(done.then_some(released.not_taken))
     }
 
-    /// Takes a block from its owner: an empty one goes, one with addresses in use is nobody's
-    /// until the last of them is given back. With `sequence`, an empty block only, and only if it
-    /// has not been written since.
+    /// Releases the affinity of a block: an empty block is deleted, a block with allocations loses
+    /// its affinity and is deleted when the last address is released. With `sequence`, only an
+    /// empty block is released, and only if its sequence number is unchanged.
     pub async fn release_affinity(
         &self,
         owner: &AffinityOwner,
@@ -189,7 +191,8 @@ impl Ipam<'_> {
         self.take_back(owner, cidr, sequence, &[]).await.map(drop)
     }
 
-    /// The same, if also something else is so; tells whether there was anything to take.
+    /// Does the same as `release_affinity`, under further conditions. Returns whether there was an
+    /// affinity to release.
     pub(crate) async fn take_back(
         &self,
         owner: &AffinityOwner,
@@ -214,7 +217,7 @@ impl Ipam<'_> {
                 value: None,
             }];
             let block = seen.block(cidr)?;
-            // Never theirs, or not any more: only the affinity goes.
+            // If the block has another owner, only the affinity is deleted.
             if let Some(mut block) = block
                 && block.value.owner().is_none_or(|other| other == *owner)
             {
@@ -241,7 +244,7 @@ impl Ipam<'_> {
         Err(IpamError::Contended(affinity.to_string()))
     }
 
-    /// Takes all blocks from a host, and forgets it.
+    /// Releases all blocks of a host, and deletes its keys.
     pub async fn remove_host(&self, host: &str) -> Result<(), IpamError> {
         let owner = AffinityOwner::Host(host.to_owned());
         for key in self.keys(&IpamKey::affinities_prefix(&owner)).await? {
@@ -254,7 +257,7 @@ impl Ipam<'_> {
         Ok(())
     }
 
-    /// Takes all blocks of a range from their owners.
+    /// Releases the affinities of all blocks in a range.
     pub async fn release_range(&self, range: IpNet) -> Result<(), IpamError> {
         for key in self.keys(IPAM_PREFIX).await? {
             if let IpamKey::Affinity { owner, block } = key

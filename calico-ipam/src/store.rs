@@ -1,4 +1,4 @@
-//! Blocks, affinities and handles in a store.
+//! Blocks, affinities and handles in a datastore.
 
 use bytes::Bytes;
 use calico_model::{IpamHandle, IpamKey};
@@ -11,30 +11,30 @@ use crate::error::IpamError;
 use crate::stored::Stored;
 use crate::time::Time;
 
-/// Address management over a store.
+/// Address management over a datastore.
 #[derive(Clone, Copy)]
 pub struct Ipam<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) clock: fn() -> Time,
 }
 
-/// What becomes of a key.
+/// A change of one key.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) key: IpamKey,
-    /// When it was last written; zero if it is not there.
+    /// Its last revision; zero if it does not exist.
     pub(crate) was: Revision,
-    /// What it holds from now on; nothing if it is deleted.
+    /// The new value; `None` deletes the key.
     pub(crate) value: Option<Vec<u8>>,
 }
 
 impl<'a> Ipam<'a> {
-    /// Over this store.
+    /// Returns the address management of this datastore.
     pub const fn new(store: &'a dyn Store) -> Self {
         Self::with_clock(store, Time::now)
     }
 
-    /// Over this store, with another clock.
+    /// Returns the address management of this datastore, with another clock.
     pub const fn with_clock(store: &'a dyn Store, clock: fn() -> Time) -> Self {
         Self { store, clock }
     }
@@ -43,12 +43,12 @@ impl<'a> Ipam<'a> {
         (self.clock)()
     }
 
-    /// Makes all the changes, if everything they concern is still as it was read; tells whether.
+    /// Writes all changes if no key has changed since it was read. Returns whether it did.
     pub(crate) async fn write(&self, changes: Vec<Change>) -> Result<bool, IpamError> {
         self.write_if(changes, &[]).await
     }
 
-    /// The same, if also something else is so.
+    /// Does the same as `write`, under further conditions.
     pub(crate) async fn write_if(
         &self,
         changes: Vec<Change>,
@@ -78,7 +78,7 @@ impl<'a> Ipam<'a> {
 }
 
 impl Change {
-    /// A handle that counts so many more or fewer addresses of a block.
+    /// Returns the change of a handle's count for a block by this number of addresses.
     pub(crate) fn of_handle(
         id: &str,
         found: Option<Stored<IpamHandle>>,

@@ -1,8 +1,8 @@
-//! A value of the store with its revision.
+//! A value of the datastore with its revision.
 
 use calico_store::Revision;
 
-/// Something stored, and when it was last written.
+/// A stored value, and its last revision.
 #[derive(Debug)]
 pub(crate) struct Stored<T> {
     pub(crate) value: T,

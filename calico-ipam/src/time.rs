@@ -9,12 +9,12 @@ use jiff::Timestamp;
 pub struct Time(pub(crate) Timestamp);
 
 impl Time {
-    /// The time it is.
+    /// Returns the current time.
     pub fn now() -> Self {
         Self(Timestamp::now())
     }
 
-    /// So many nanoseconds after 1970.
+    /// Returns the time this long after the beginning of 1970.
     pub fn after_epoch(time: Duration) -> Self {
         let time = Timestamp::UNIX_EPOCH.checked_add(time);
         Self(time.unwrap_or(Timestamp::MAX))
@@ -28,7 +28,7 @@ impl Time {
         calico_model::rfc3339_utc(u64::try_from(self.0.as_second()).unwrap_or_default())
     }
 
-    /// Seconds from here to a later time.
+    /// Returns the seconds from this time to a later one.
     pub(crate) fn seconds_to(self, later: Self) -> u64 {
         u64::try_from(later.0.as_second() - self.0.as_second()).unwrap_or_default()
     }

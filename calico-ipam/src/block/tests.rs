@@ -171,7 +171,7 @@ fn what_windows_keeps_to_itself_is_not_in_use() {
     assert!(!block.is_empty());
 }
 
-/// What a fabric does to a block.
+/// An operation on a block.
 #[derive(Debug, Clone)]
 enum Step {
     Take(usize, u8),

@@ -1,4 +1,4 @@
-//! Addresses that are asked for by name.
+//! Requests for specific addresses.
 
 use std::net::IpAddr;
 
@@ -76,7 +76,7 @@ async fn an_address_makes_its_block_the_hosts() {
         );
         (given.sequence, claimed)
     };
-    // The next one out of the same block, by name and not.
+    // The next address from the same block, once by address and once without.
     let second = take_address(&store, "a", "a.2", "10.65.3.64", &pools).await;
     assert_eq!(second.unwrap().sequence, sequence, "as it was read");
     let third = take(&store, "a", "a.3", 1, &pools).await.unwrap();
@@ -99,7 +99,7 @@ async fn an_address_is_given_once_and_who_asks_again_learns_who_has_it() {
         let error = error.unwrap_err();
         assert_eq!(error.to_string(), "10.65.0.5 is taken by a.1");
     }
-    // Out of the block of another host, which stays theirs.
+    // From the block of another host, which keeps its affinity.
     take_address(&store, "b", "b.1", "10.65.0.6", &pools)
         .await
         .unwrap();
@@ -159,7 +159,8 @@ async fn an_address_is_in_a_pool_or_nobodys() {
     assert!(values(&store).await.is_empty());
 }
 
-/// A pool is deleted and made anew with blocks of another size while an address of it is in use.
+/// Deletes a pool and creates it again with blocks of another size while an address of it is in
+/// use.
 #[tokio::test]
 async fn blocks_of_another_size_are_seen() {
     let store = Local::empty();
@@ -183,7 +184,7 @@ async fn blocks_of_another_size_are_seen() {
     )
     .await;
     assert!(matches!(error, Err(IpamError::InUse(_))), "{error:?}");
-    // Nor does a new block come to lie over the old one.
+    // No new block overlaps the old one.
     for handle in 0..8 {
         let handle = format!("c.{handle}");
         let taken = take(&store, "c", &handle, 2, &[pool("10.65.0.0/27", 30)]).await;

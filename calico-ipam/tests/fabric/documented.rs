@@ -1,4 +1,4 @@
-//! Values as Calico documents them, compared key for key before and after.
+//! Values as documented by Calico, compared key for key before and after.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ async fn value(store: &dyn Store, key: &str) -> Value {
     })
 }
 
-/// A block with a tunnel's address and a pod's, as Calico's writers store it.
+/// Returns a block with a tunnel's address and a pod's, as Calico's writers store it.
 fn block() -> Value {
     json!({"cidr": "10.65.3.64/30", "affinity": "host:r1-c07",
         "affinity_claim_time": "2026-03-04T10:20:30Z",
@@ -76,7 +76,7 @@ async fn an_address_taken_and_given_back_changes_what_calico_would_change() {
 
     let ipam = Ipam::new(&store);
     ipam.release_handle("k8s-pod-network.9f3c").await.unwrap();
-    // The one given back is the last to be given again, and who had it is forgotten.
+    // The released address is the last to be assigned again, and its attributes are removed.
     expected["allocations"] = json!([0, null, null, 1]);
     expected["unallocated"] = json!([1, 2]);
     expected["attributes"].as_array_mut().unwrap().remove(1);
@@ -88,7 +88,7 @@ async fn an_address_taken_and_given_back_changes_what_calico_would_change() {
     assert_eq!(gone, Value::Null);
     sound(&store).await;
 
-    // A host that leaves: its block is nobody's until the last address is given back.
+    // A host is removed: its block has no affinity until the last address is released.
     ipam.release_handle("net.1").await.unwrap();
     ipam.remove_host("r1-c07").await.unwrap();
     let left = value(&store, BLOCK).await;
@@ -118,7 +118,7 @@ async fn an_address_cools_down_as_calico_notes_it() {
     expected["attributes"][1] = json!({"releasedAt": released});
     expected["sequenceNumber"] = json!(SEQUENCE + 1);
     assert_eq!(now, expected);
-    // Neither free, nor anybody's, nor leaked.
+    // Neither free, nor allocated, nor leaked.
     let address: IpAddr = "10.65.3.66".parse().unwrap();
     assert!(ipam.holders(&[address]).await.unwrap().is_empty());
     let pools = [pool("10.65.3.64/30", 30)];
@@ -134,7 +134,7 @@ async fn an_address_cools_down_as_calico_notes_it() {
 #[tokio::test]
 async fn the_settings_mean_what_they_mean_to_calico() {
     let pools = [pool("10.65.0.0/24", 30)];
-    // No key: blocks are taken, twenty at most, and then nothing is borrowed.
+    // Without the key: blocks are claimed, at most twenty, and then nothing is borrowed.
     let store = Local::empty();
     take(&store, "b", "b.1", 1, &pools).await.unwrap();
     take(&store, "a", "a.1", 80, &pools).await.unwrap();
@@ -143,7 +143,8 @@ async fn the_settings_mean_what_they_mean_to_calico() {
         matches!(error, Err(IpamError::BlockLimit { blocks: 20, .. })),
         "{error:?}"
     );
-    // Zero is that built-in number, others are themselves; a request can ask for fewer.
+    // Zero selects that built-in number, other values apply as they are; a request can set a lower
+    // maximum.
     configure(
         &store,
         r#"{"auto_allocate_blocks":true,"maxBlocksPerHost":0}"#,
@@ -175,7 +176,7 @@ async fn the_settings_mean_what_they_mean_to_calico() {
         matches!(error, Err(IpamError::BlockLimit { blocks: 1, .. })),
         "{error:?}"
     );
-    // What is absent from a stored value is off: no blocks, but borrowing.
+    // A missing field of a stored value is off: no blocks, but borrowing.
     configure(&store, "{}").await;
     let borrowed = take(&store, "c", "c.1", 1, &pools).await.unwrap();
     assert_eq!(sound(&store).await[&borrowed[0]], "c.1");
@@ -209,7 +210,7 @@ async fn blocks_of_load_balancers_are_left_to_them() {
         put(&store, &format!("/calico/ipam/v2/handle/{handle}"), &count).await;
     }
     node(&store, "a").await;
-    // A host neither borrows from them, nor takes over one that is empty.
+    // A host neither borrows from them, nor takes over an empty one.
     for round in 0..2 {
         let taken = take(&store, "a", "a.1", 4, &pools).await.unwrap();
         for address in &taken {

@@ -1,4 +1,4 @@
-//! A store that loses requests and answers.
+//! A datastore that loses requests and answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ pub(crate) struct Flaky {
     store: Local,
     state: AtomicU64,
     healed: AtomicBool,
-    /// Whether others have their turns before and after each request.
+    /// Whether other tasks run before and after each request.
     slow: bool,
 }
 
@@ -27,7 +27,8 @@ impl Flaky {
         }
     }
 
-    /// The same, with as many turns of others around each request as the seed says.
+    /// Returns one that lets other tasks run around each request, as many times as the seed
+    /// determines.
     pub(crate) fn slow(store: Local, seed: u64) -> Self {
         Self {
             slow: true,
@@ -35,7 +36,7 @@ impl Flaky {
         }
     }
 
-    /// What never fails.
+    /// Returns the inner datastore, which never fails.
     pub(crate) const fn inner(&self) -> &Local {
         &self.store
     }
@@ -48,12 +49,12 @@ impl Flaky {
         }
     }
 
-    /// Loses nothing any more.
+    /// Stops losing requests and answers.
     pub(crate) fn heal(&self) {
         self.healed.store(true, Ordering::SeqCst);
     }
 
-    /// The next random number (SplitMix64).
+    /// Returns the next random number (SplitMix64).
     pub(crate) fn draw(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let state = self

@@ -1,4 +1,4 @@
-//! Collection: what is found, after how long, and what becomes of it.
+//! Garbage collection: findings, their grace period, and their repair.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ pub(crate) async fn put(store: &dyn Store, key: &str, value: &Value) {
         .unwrap();
 }
 
-/// What a store says of itself.
+/// The key of the ClusterInformation.
 const INFORMATION: &str = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
 
 fn information(ready: &Value) -> Value {
     json!({"metadata": {"name": "default"}, "spec": {"datastoreReady": ready}})
 }
 
-/// A store that says that it may be acted upon.
+/// Returns a datastore with `datastoreReady`.
 pub(crate) async fn ready() -> Local {
     let store = Local::empty();
     put(&store, INFORMATION, &information(&json!(true))).await;
@@ -58,13 +58,13 @@ async fn delete(store: &dyn Store, key: &str) {
     store.delete(key.to_owned().into()).await.unwrap();
 }
 
-/// What is found now, in words.
+/// Returns the current findings as text.
 async fn found(store: &dyn Store) -> Vec<String> {
     let picture = Ipam::new(store).picture().await.unwrap();
     findings(&picture).iter().map(Finding::to_string).collect()
 }
 
-/// Looks twice, with more than the grace period in between, and mends what there is.
+/// Looks twice, with more than the grace period in between, and repairs the findings.
 pub(crate) async fn collect(store: &dyn Store) -> Vec<bool> {
     let ipam = Ipam::new(store);
     let mut collector = Collector::new(GRACE);
@@ -79,7 +79,7 @@ pub(crate) async fn collect(store: &dyn Store) -> Vec<bool> {
     mended
 }
 
-/// Mends until nothing is found any more.
+/// Repairs until there are no findings.
 pub(crate) async fn collect_all(store: &dyn Store) {
     for _ in 0..4 {
         if found(store).await.is_empty() {
@@ -120,7 +120,7 @@ async fn what_nobody_uses_is_given_back_after_the_grace_period() {
     let almost = GRACE - Duration::from_millis(1);
     assert_eq!(collector.look(now, &picture), Ok(vec![]));
     assert_eq!(collector.look(now + almost, &picture), Ok(vec![]));
-    // One of them comes into use, and is no suspect any more.
+    // One address comes into use, and is no longer a finding.
     endpoint(&store, "a", "w2", leaked).await;
     let picture = ipam.picture().await.unwrap();
     let confirmed = collector.look(now + GRACE, &picture).unwrap();
@@ -151,14 +151,14 @@ async fn a_finding_that_has_changed_is_another_one() {
     let first = ipam.picture().await.unwrap();
     assert_eq!(collector.look(now, &first), Ok(vec![]));
     let old: Vec<Finding> = collector.suspects().cloned().collect();
-    // Given back, and taken again, by the same handle even.
+    // Released, and assigned again, even to the same handle.
     ipam.release_handle("a.1").await.unwrap();
     take(&store, "a", "a.1", 1, &pools).await.unwrap();
     let second = ipam.picture().await.unwrap();
     assert_eq!(collector.look(now + GRACE, &second), Ok(vec![]));
     assert!(!ipam.mend(&old[0]).await.unwrap());
     assert_eq!(sound(&store).await.len(), 1);
-    // It must have been seen in every look.
+    // The finding must be in every look.
     let mut collector = Collector::new(GRACE);
     assert_eq!(collector.look(now, &second), Ok(vec![]));
     endpoint(&store, "a", "w", "10.65.0.0".parse().unwrap()).await;
@@ -181,12 +181,12 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
         let [_, last] = looks.map(|now| collector.look(now, &picture));
         last
     };
-    // A store that does not say that it is ready has been emptied, or is not filled yet: other nodes
-    // and endpoints may be still to come.
+    // A datastore without `datastoreReady` has been emptied, or is not filled yet: further nodes
+    // and endpoints may be restored later.
     assert_eq!(look().await, Err(NotReady::Silent));
     node(&store, "b").await;
     assert_eq!(look().await, Err(NotReady::Silent));
-    // One that is being migrated is left alone, and so is what cannot be told from one.
+    // A datastore under migration is left unchanged, and so is one with an invalid value.
     for unready in [json!(false), Value::Null, json!("true")] {
         put(&store, INFORMATION, &information(&unready)).await;
         assert_eq!(look().await, Err(NotReady::Silent), "{unready}");
@@ -200,7 +200,7 @@ async fn nothing_is_collected_where_not_all_can_be_seen() {
     assert_eq!(look().await, Err(NotReady::Silent), "no node");
     node(&store, "a").await;
     assert_eq!(look().await.unwrap().len(), 1);
-    // An endpoint of the node cannot be read: nobody knows what its addresses are.
+    // An endpoint of the node cannot be parsed: its addresses are unknown.
     let endpoint = format!("{RESOURCES}workloadendpoints/default/a-cni-w-eth0");
     put(&store, &endpoint, &json!({"spec": {"ipNetworks": 7}})).await;
     assert_eq!(look().await, Ok(vec![]));
@@ -282,7 +282,7 @@ async fn a_host_keeps_a_block_of_each_family() {
         .await
         .unwrap();
     assert_eq!(left.items.len(), 2);
-    // With another one in use, that is enough.
+    // With another block in use, one is enough.
     let taken = take(&store, "a", "b.1", 5, &v4).await.unwrap();
     for address in &taken {
         endpoint(&store, "a", &format!("w{address}"), *address).await;
@@ -293,7 +293,7 @@ async fn a_host_keeps_a_block_of_each_family() {
         .unwrap();
     assert_eq!(collect(&store).await, [true]);
     sound(&store).await;
-    // A block that comes into use meanwhile stays.
+    // A block that comes into use in the meantime stays.
     let mut collector = Collector::new(Duration::ZERO);
     take(&store, "a", "c.1", 4, &v4).await.unwrap();
     ipam.release_handle("c.1").await.unwrap();
@@ -437,14 +437,14 @@ async fn a_store_that_was_begun_anew_is_not_looked_at() {
         let found = collector.look(Instant::now(), &picture)?;
         Ok(found.len())
     };
-    // A number may be given later, and one that is missing tells nothing.
+    // The GUID may be set later, and a missing GUID proves nothing.
     for (guid, found) in [("", 0), ("one", 2), ("", 2), ("one", 2)] {
         assert_eq!(look(guid).await, Ok(found), "{guid}");
     }
     for _ in 0..2 {
         assert_eq!(look("other").await, Err(NotReady::Other));
     }
-    // What was seen before that is to be seen again.
+    // Earlier findings must be seen again.
     for found in [0, 2] {
         assert_eq!(look("one").await, Ok(found));
     }

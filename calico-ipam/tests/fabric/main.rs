@@ -1,4 +1,5 @@
-//! Many hosts that take and give back at once, over stores that fail between any two answers.
+//! Many hosts assign and release addresses at once, over datastores that fail between any two
+//! answers.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -72,10 +73,10 @@ async fn nothing_is_given_twice_and_nothing_leaks_when_answers_are_lost() {
     }
 }
 
-/// Takes and gives back; what a lost answer leaves open is given back by its handle, again and
-/// again until the store has said that it is. Ends with what it has.
+/// Assigns and releases addresses. After a lost answer the handle is released, repeatedly until the
+/// datastore has confirmed it. Returns the addresses held at the end.
 async fn work(store: Arc<Flaky>, worker: usize) -> BTreeMap<IpAddr, String> {
-    // Few addresses and few hosts, so that they meet: 64 addresses in blocks of 8, 4 hosts.
+    // Few addresses and hosts, so that they conflict: 64 addresses in blocks of 8, 4 hosts.
     let pools = [pool("10.65.0.0/26", 29)];
     let host = format!("node-{}", worker % 4);
     let mut mine: BTreeMap<IpAddr, String> = BTreeMap::new();
@@ -267,7 +268,7 @@ async fn what_calicos_writers_leave_half_done_is_finished() {
         ipam.remove_host("a").await.unwrap();
         assert!(sound(&store).await.is_empty());
     }
-    // Two hosts asked for one block, and the other one got it.
+    // Two hosts claimed one block, and the other host got it.
     take(&store, "b", "b.1", 1, &pools).await.unwrap();
     let value = r#"{"state":"pending","deleted":false}"#;
     store
@@ -297,7 +298,7 @@ async fn a_host_that_leaves_gives_its_blocks_back() {
     ipam.remove_host("a").await.unwrap();
     let held = sound(&store).await;
     assert_eq!(held.keys().copied().collect::<Vec<_>>(), kept);
-    // Its block is nobody's, and goes with its last address.
+    // Its block has no affinity, and is deleted with its last address.
     let not_taken = ipam
         .release(&[
             Release::of(kept[0]),
@@ -331,7 +332,7 @@ async fn a_range_is_taken_from_everybody() {
     assert_eq!(left.items.len(), 1);
 }
 
-/// The same over an etcd: transactions mean the same there.
+/// Runs the same over an etcd, whose transactions have the same semantics.
 #[tokio::test(flavor = "multi_thread")]
 async fn hosts_share_an_etcd() {
     let Some(etcd) = Etcd::start().await else {

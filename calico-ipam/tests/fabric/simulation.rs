@@ -1,6 +1,6 @@
-//! A hundred hosts in one thread, in an order that a seed draws: they take and give back, run into
-//! their deadlines, die between any two requests, leave for good; the store loses requests and
-//! answers, and somebody collects all the while.
+//! A hundred hosts in one thread, in an order drawn from a seed. They assign and release addresses,
+//! exceed their deadlines, die between any two requests, and leave permanently; the datastore loses
+//! requests and answers, and a collector runs all the time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use crate::tools::{pool, request, sound, taker};
 
 const HOSTS: usize = 100;
 const ROUNDS: usize = 16;
-/// How long collectors wait, and how long hosts try: the first must be longer than that and what
-/// they have to do afterwards.
+/// Grace period of the collectors. It must be longer than the deadline of hosts plus the work that
+/// follows the deadline.
 const GRACE_S: u64 = 210;
 const DEADLINE_S: u64 = 90;
-/// Turns of the others between two looks of the collector.
+/// Turns of the hosts between two looks of the collector.
 const TURNS: usize = 30;
-/// How much later each look of the collector is.
+/// Time between two looks of the collector.
 const STEP_S: u64 = 30;
 
 thread_local! {
@@ -39,10 +39,10 @@ fn clock() -> Time {
     Time::after_epoch(Duration::from_secs(1_772_619_630 + now_s()))
 }
 
-/// All that the hosts have in common.
+/// The shared state of the hosts.
 struct World {
     store: Flaky,
-    /// Addresses of workloads that run, and their handles: nobody else may get them.
+    /// Addresses of running workloads, and their handles: no other workload may get them.
     held: RefCell<BTreeMap<IpAddr, String>>,
     given: Cell<usize>,
     working: Cell<usize>,
@@ -53,8 +53,8 @@ impl World {
         Ipam::with_clock(&self.store, clock)
     }
 
-    /// The work, if it is done before the deadline and its host does not die before; given up at
-    /// one of its requests else.
+    /// Runs the work, and returns its result if it ends before the deadline and its host does not
+    /// die before; otherwise the work is dropped at one of its requests.
     async fn tried<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let until = now_s() + DEADLINE_S;
         let dies = self.store.draw().is_multiple_of(8);
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// What plugins have to do between taking an address and writing the endpoint.
+    /// Simulates the work of plugins between assigning an address and writing the endpoint.
     async fn dawdle(&self) {
         let until = now_s() + STEP_S;
         for _ in 0..self.store.draw() % 40 {
@@ -123,7 +123,7 @@ async fn host(world: Rc<World>, number: usize) {
                 }
                 workloads.push((handle, addresses));
             }
-            // Who knows whether it was given: a host that lives on gives it back.
+            // It is unknown whether the address was assigned: a host that survives releases it.
             Some(Err(_)) => {
                 let ipam = world.ipam();
                 let _ = world.tried(ipam.release_handle(&handle)).await;
@@ -145,7 +145,7 @@ async fn host(world: Rc<World>, number: usize) {
     world.working.set(world.working.get() - 1);
 }
 
-/// The endpoints go.
+/// Deletes the endpoints.
 async fn forget(world: &World, host: &str, addresses: &[IpAddr]) {
     for address in addresses {
         world.held.borrow_mut().remove(address);
@@ -158,7 +158,8 @@ async fn forget(world: &World, host: &str, addresses: &[IpAddr]) {
     }
 }
 
-/// A workload ends: its endpoints go, then its addresses, if the host gets that far.
+/// Ends a workload: deletes its endpoints, then releases its addresses, unless the host dies
+/// before.
 async fn stop(world: &World, host: &str, handle: &str, addresses: &[IpAddr]) {
     forget(world, host, addresses).await;
     let ipam = world.ipam();
@@ -177,7 +178,7 @@ async fn stop(world: &World, host: &str, handle: &str, addresses: &[IpAddr]) {
     }
 }
 
-/// Looks, mends, and lets time pass, until all hosts are done.
+/// Looks, repairs, and advances the time, until all hosts are done.
 async fn collector(world: Rc<World>) -> usize {
     let began = Instant::now();
     let mut collector = Collector::new(Duration::from_secs(GRACE_S));
@@ -187,7 +188,7 @@ async fn collector(world: Rc<World>) -> usize {
         if let Ok(picture) = ipam.picture().await
             && let Ok(found) = collector.look(began + Duration::from_secs(now_s()), &picture)
         {
-            // All at once, as several collectors would.
+            // All at once, as several collectors would do.
             let mending = found.iter().map(|finding| world.tried(ipam.mend(finding)));
             let done = futures_util::future::join_all(mending).await.into_iter();
             mended += done.filter(|done| matches!(done, Some(Ok(true)))).count();
@@ -200,7 +201,7 @@ async fn collector(world: Rc<World>) -> usize {
     mended
 }
 
-/// One seed; tells how many addresses were given, and how many findings mended.
+/// Runs one seed; returns the number of assigned addresses and of repaired findings.
 fn simulate(seed: u64) -> (usize, usize) {
     NOW_S.with(|now| now.set(0));
     let runtime = tokio::runtime::Builder::new_current_thread()

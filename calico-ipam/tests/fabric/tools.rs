@@ -1,4 +1,4 @@
-//! What all of these tests do to a store.
+//! Operations of these tests on a datastore.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub(crate) fn request<'a>(
     }
 }
 
-/// Takes addresses under a handle of their own.
+/// Assigns addresses to one handle.
 pub(crate) async fn take(
     store: &dyn Store,
     host: &str,
@@ -61,7 +61,7 @@ pub(crate) async fn configure(store: &dyn Store, config: &str) {
         .unwrap();
 }
 
-/// What the store holds, once it holds together: every address with the handle that has it.
+/// Checks the consistency of the datastore; returns every allocated address with its handle.
 pub(crate) async fn sound(store: &dyn Store) -> BTreeMap<IpAddr, String> {
     let prefix = KeyRange::prefix("/calico/ipam/v2/");
     let mut held = BTreeMap::new();
