@@ -1,4 +1,4 @@
-//! What the labs have in common: where they run, and who stands where.
+//! Helpers that all labs share: where a lab runs, and which speaker runs on which host.
 
 use crate::{Ground, Kind, Route, Setup, Site, Speaker, Table};
 
@@ -26,7 +26,7 @@ impl Ground {
         started.expect("a speaker")
     }
 
-    /// The same for one of Cambric's programs that the store tells everything.
+    /// Starts one of Cambric's programs whose whole configuration is in the datastore.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -34,7 +34,7 @@ impl Ground {
         self.stored_with(kind, number, "").await
     }
 
-    /// The same, with further lines at the top of its file.
+    /// Does the same as [`Self::stored`], with further lines at the top of the configuration file.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -46,7 +46,8 @@ impl Ground {
 }
 
 impl Setup {
-    /// Adds a session with a host, or two, as the foreign program at either end can have them.
+    /// Adds one session with a host, or one per address family where the foreign program at either
+    /// end needs two.
     #[must_use]
     pub fn peering(self, kind: Kind, number: u8, asn: u32) -> Self {
         match kind {
@@ -56,10 +57,10 @@ impl Setup {
     }
 }
 
-/// A table written down.
+/// Returns a [`Table`] of these prefixes and routes.
 ///
 /// # Panics
-/// If a prefix is none.
+/// If a prefix is invalid.
 pub fn table(routes: impl IntoIterator<Item = (&'static str, Route)>) -> Table {
     let routes = routes.into_iter();
     routes
@@ -67,8 +68,8 @@ pub fn table(routes: impl IntoIterator<Item = (&'static str, Route)>) -> Table {
         .collect()
 }
 
-/// What a speaker announces or passes on to internal peers, as it reaches the others: FRR says
-/// MED 0 where there is none.
+/// Returns a route that a speaker originates or reflects as its internal peers receive it: FRR
+/// sends MED 0 where the route has no MED.
 pub fn told(kind: Kind, route: Route) -> Route {
     match kind {
         Kind::Frr => Route {
@@ -79,7 +80,8 @@ pub fn told(kind: Kind, route: Route) -> Route {
     }
 }
 
-/// How a speaker shows a route from an external peer: BIRD and OpenBGPD with LOCAL_PREF 100.
+/// Returns a route from an external peer as this speaker shows it: BIRD and OpenBGPD show
+/// LOCAL_PREF 100.
 pub fn shown_external(kind: Kind, route: Route) -> Route {
     match kind {
         Kind::Bird | Kind::Openbgpd => route.local_pref(100),

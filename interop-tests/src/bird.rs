@@ -11,8 +11,8 @@ pub(crate) fn installed() -> bool {
     programs::foreign("bird").is_some() && programs::foreign("birdc").is_some()
 }
 
-/// Our name of a family, BIRD's, its table unless there is one already, and whether next hops are
-/// IPv4 or IPv6 addresses, or there are none.
+/// The configuration's name of a family, BIRD's name, its table unless BIRD has a default one, and
+/// whether next hops are IPv4 or IPv6 addresses, or absent.
 type Channel = (&'static str, &'static str, &'static str, Option<bool>);
 
 const CHANNELS: &[Channel] = &[
@@ -65,7 +65,8 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
              connect delay time 1; connect retry time 1; error wait time 1, 2;",
             setup.asn, neighbor.address, neighbor.asn
         );
-        // Inside an AS, next hops are BIRD's to resolve: those it cannot are kept as unreachable.
+        // Inside an AS, BIRD resolves next hops: it keeps routes whose next hop it cannot resolve
+        // as unreachable.
         text.push_str(if internal && !neighbor.ttl_security {
             " multihop;\n"
         } else {
@@ -74,7 +75,8 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         if neighbor.client {
             text.push_str(" rr client;\n");
         }
-        // It looks for its cluster in what it is told by the session, client or not.
+        // BIRD looks for its cluster ID in the routes received on this session, whether or not the
+        // neighbor is a client.
         if let Some(cluster) = neighbor
             .cluster_id
             .or(setup.cluster_id)
@@ -94,7 +96,7 @@ fn write(site: &Site, setup: &Setup, own: &[Own]) {
         if neighbor.ttl_security {
             text.push_str(" ttl security on;\n");
         }
-        // A reflector passes on what it learns, with the next hop it came with.
+        // A reflector keeps the next hop of the routes that it reflects.
         let next_hop = if internal && setup.cluster_id.is_some() {
             "keep"
         } else {
@@ -183,7 +185,7 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     ask(site, &["configure"]).await.map(drop)
 }
 
-/// Its best routes, or all its paths, its own ones left out.
+/// Returns its best routes, or all its paths, without the routes that it originates.
 pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let words: &[&str] = match all {
         true => &["show", "route", "all"],
@@ -196,8 +198,8 @@ pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>,
     Ok(parse(&text))
 }
 
-/// Reads `show route all`: a line that begins with a prefix, or, for one more path to the same,
-/// with spaces in its place, then one attribute a line behind a tab.
+/// Parses the output of `show route all`: a line that begins with a prefix, or with spaces for one
+/// more path to the same prefix, then one attribute a line after a tab.
 fn parse(text: &str) -> Vec<(IpNet, Route)> {
     let mut table = Vec::new();
     let mut current: Option<(IpNet, Route)> = None;
@@ -235,7 +237,7 @@ fn attribute(route: &mut Route, name: &str, value: &str) {
         })
     };
     match name {
-        // An IPv6 next hop may have a link-local one behind it.
+        // An IPv6 next hop may be followed by a link-local one.
         "BGP.next_hop" => {
             route.next_hop = value
                 .split_whitespace()

@@ -1,4 +1,4 @@
-//! A node of Calico's: a host with a workload, and BIRD configured as confd would, or
+//! A Calico node: a host with a workload, and BIRD configured as confd would do it, or
 //! `cambric-bgp-client` in its place.
 
 use std::{fmt::Write as _, net::IpAddr, net::Ipv4Addr, path::PathBuf, time::Duration};
@@ -36,16 +36,17 @@ pub struct Peer {
 /// How `cambric-bgp-client` runs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Beside BIRD, under an address of its own: it looks, and says nothing.
+    /// Beside BIRD, under an address of its own: it receives routes and advertises none.
     Shadow,
-    /// In its place, its peers in a file.
+    /// In BIRD's place, its peers in a file.
     InPlace,
-    /// In its place, its peers and blocks in the store.
+    /// In BIRD's place, its peers and blocks in the datastore.
     Stored,
 }
 
 impl Peer {
-    /// Of the node-to-node mesh: the one whose address is less in the alphabet waits.
+    /// Returns a session of the node-to-node mesh: the node whose address sorts first as text is
+    /// passive.
     pub fn mesh(own: u8, number: u8) -> Self {
         let (own, address) = (Site::v4(own), Site::v4(number));
         Self {
@@ -54,12 +55,12 @@ impl Peer {
         }
     }
 
-    /// One that a BGPPeer names.
+    /// Returns a session that a BGPPeer configures.
     pub fn global(number: u8) -> Self {
         Self::named("Global", Site::v4(number))
     }
 
-    /// As a client of ours (RFC 4456).
+    /// Makes the peer a route reflector client (RFC 4456).
     #[must_use]
     pub const fn client(mut self) -> Self {
         self.client = true;
@@ -77,7 +78,7 @@ impl Peer {
 }
 
 impl Ground {
-    /// A node of Calico's with a workload, forwarding, and an address for a shadow run.
+    /// Makes a Calico node with a workload, IP forwarding, and an address for a shadow run.
     ///
     /// # Panics
     /// If the kernel refuses any of it.
@@ -125,17 +126,17 @@ impl Ground {
 }
 
 impl Node {
-    /// Its block of addresses.
+    /// Returns the node's block of addresses.
     pub fn block(number: u8) -> IpNet {
         net(Ipv4Addr::new(10, 65, number, 0), 26)
     }
 
-    /// The route of its workload alone.
+    /// Returns the route of the node's workload alone.
     pub fn workload(number: u8) -> IpNet {
         net(workload_of(number), 32)
     }
 
-    /// The pings of its workload.
+    /// Starts pings from the node's workload to that of another node.
     pub fn pings(&self, to: u8) -> netns_lab::Flow {
         self.pinger
             .flow(workload_of(to).into(), Duration::from_millis(10))
@@ -155,8 +156,8 @@ impl Node {
         waited.await.expect("an answer");
     }
 
-    /// Starts BIRD; with `recover` it takes what it finds in the kernel for routes of its former
-    /// self, and waits for all peers before it changes any (`-R`).
+    /// Starts BIRD. With `recover` it takes the routes in the kernel for those of its former
+    /// process, and waits for all peers before it changes any (`-R`).
     ///
     /// # Panics
     /// If it cannot be started.
@@ -174,9 +175,10 @@ impl Node {
         self.site.host.spawn("bird", &program).expect("BIRD starts")
     }
 
-    /// What confd renders, in BIRD 2's words and with less patience: one block of its own as a
-    /// blackhole, routes learned from the kernel and left there at the end, and of what lies in the
-    /// pool the own block but not what is in it.
+    /// Returns the configuration that confd renders, in BIRD 2's syntax and with shorter timers:
+    /// one block of its own as a blackhole, routes learned from the kernel and left there at
+    /// shutdown. Of the routes within the pool it exports the node's own block, but no address
+    /// within that block.
     fn bird_config(&self, peers: &[Peer], cluster: Option<Ipv4Addr>) -> String {
         let (own, block) = (Site::v4(self.site.number), Self::block(self.site.number));
         let mut text = format!(
@@ -212,7 +214,7 @@ impl Node {
         text
     }
 
-    /// Starts `cambric-bgp-client`, which takes BIRD's kernel routes for its own.
+    /// Starts `cambric-bgp-client`, which treats BIRD's kernel routes as its own.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -225,10 +227,10 @@ impl Node {
         started.expect("the client starts")
     }
 
-    /// Has `cambric-bgp-client`, which runs in BIRD's place, have these peers from now on.
+    /// Replaces the peers of `cambric-bgp-client`, which runs in BIRD's place.
     ///
     /// # Panics
-    /// If it cannot be told.
+    /// If the daemon does not accept the configuration.
     pub fn repeer(&self, daemon: &Process, peers: &[Peer]) {
         let config = self.config(peers, Run::InPlace);
         self.site.save("bgp-client.toml", &config);
@@ -297,7 +299,7 @@ impl Node {
         text
     }
 
-    /// The kernel routes of `cambric-bgp-client`, as it reports them.
+    /// Returns the kernel routes of `cambric-bgp-client`, as it reports them.
     async fn fib(&self) -> Result<report::Fib, String> {
         match call(self.control(), &Command::Fib {}).await {
             Ok(Reply::Fib(fib)) => Ok(fib),
@@ -309,11 +311,11 @@ impl Node {
         self.site.host.directory().join("bgp-client.sock")
     }
 
-    /// Waits until a shadow run sees in the kernel what it would have put there, and nothing else
-    /// but the block of the node, which BIRD alone has a route for.
+    /// Waits until a shadow run finds in the kernel the routes that it would have installed, and no
+    /// other route except that of the node's block, which only BIRD installs.
     ///
     /// # Panics
-    /// If there is a difference to the end.
+    /// If there is still a difference when the time is over.
     pub async fn shadow_agrees(&self, routes: &[IpNet]) {
         let mut expected = states(routes, "installed");
         expected.extend(states(&[Self::block(self.site.number)], "stray"));
@@ -327,11 +329,11 @@ impl Node {
         waited.await.expect("no difference");
     }
 
-    /// Waits until all sessions are up, and the kernel holds what is wanted, and nothing else of
-    /// BIRD's protocol.
+    /// Waits until all sessions are up, and the kernel holds these routes and no others of BIRD's
+    /// protocol.
     ///
     /// # Panics
-    /// If that does not come about.
+    /// If that does not happen in time.
     pub async fn settles(&self, routes: &[IpNet]) {
         let expected = states(routes, "installed");
         let what = format!("node {} at rest", self.site.number);
@@ -376,7 +378,8 @@ impl Node {
         waited.await.expect("the routes");
     }
 
-    /// Waits until the daemon behind this socket, whichever it is, has learned a route from a peer.
+    /// Waits until the daemon behind this control socket, BIRD or Cambric, has learned a route from
+    /// a peer.
     ///
     /// # Panics
     /// If it has not in time.
@@ -391,7 +394,7 @@ impl Node {
         waited.await.expect("the route");
     }
 
-    /// What BIRD's own client prints when it is asked over one of the node's sockets.
+    /// Returns the output of BIRD's own client for a command sent over one of the node's sockets.
     ///
     /// # Panics
     /// If it cannot be run.
@@ -406,7 +409,7 @@ impl Node {
     }
 }
 
-/// Kernel routes in a state, as they are reported.
+/// Returns kernel routes in a state, as the daemon reports them.
 fn states(routes: &[IpNet], state: &str) -> Vec<(String, String)> {
     let states = routes.iter().map(|net| (net.to_string(), state.to_owned()));
     let mut states: Vec<_> = states.collect();
@@ -414,12 +417,12 @@ fn states(routes: &[IpNet], state: &str) -> Vec<(String, String)> {
     states
 }
 
-/// The address of a node's shadow.
+/// Returns the address of a node's shadow run.
 fn shadow(number: u8) -> Ipv4Addr {
     Site::v4(shadow_number(number))
 }
 
-/// The number that a shadow would have as a host.
+/// Returns the host number that corresponds to a shadow's address.
 pub const fn shadow_number(number: u8) -> u8 {
     number + 100
 }

@@ -18,19 +18,20 @@ fn daemon(kind: Kind) -> &'static str {
     }
 }
 
-/// The name of its configuration file.
+/// Returns the name of its configuration file.
 pub(crate) fn file(kind: Kind) -> String {
     format!("{}.toml", daemon(kind))
 }
 
-/// Where a daemon keeps what it knows of the store.
+/// Returns the path of the daemon's snapshot of the datastore.
 pub(crate) fn snapshot(kind: Kind, site: &Site) -> PathBuf {
     site.host
         .directory()
         .join(format!("{}.snapshot", daemon(kind)))
 }
 
-/// The line of its file that has a daemon begin with what it knew, if that is not older.
+/// Returns the line of the configuration file that has a daemon start from its snapshot, unless the
+/// snapshot is older than this.
 pub(crate) fn keeping(kind: Kind, site: &Site, max_age_s: u32) -> String {
     let file = snapshot(kind, site);
     let file = file.display();
@@ -49,8 +50,8 @@ pub(crate) async fn start(kind: Kind, site: &Site, setup: &Setup) -> Result<Proc
     run(kind, site)
 }
 
-/// Starts a daemon that the store tells everything, as the node of its host's name; `keys` are
-/// further lines of its file.
+/// Starts a daemon whose whole configuration is in the datastore, as the node with its host's name;
+/// `keys` are further lines of its file.
 pub(crate) fn start_stored(
     kind: Kind,
     site: &Site,
@@ -74,7 +75,7 @@ pub(crate) fn start_stored(
     run(kind, site)
 }
 
-/// Starts a daemon with the file that it has.
+/// Starts a daemon with the configuration file that is already written.
 pub(crate) fn run(kind: Kind, site: &Site) -> Result<Process, Error> {
     let daemon = daemon(kind);
     let program = Program::new(programs::own(&format!("cambric-{daemon}")))
@@ -83,7 +84,7 @@ pub(crate) fn run(kind: Kind, site: &Site) -> Result<Process, Error> {
     site.host.spawn(daemon, &program)
 }
 
-/// Routes of the tests' own are static ones.
+/// The routes that tests originate have the protocol `static`.
 const IMPORT: &str = "\n[kernel]\n[[kernel.import]]\nprotocols = [4]\ninterfaces = [\"cali*\"]\n";
 
 fn config(kind: Kind, site: &Site, setup: &Setup) -> String {
@@ -181,7 +182,7 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     site.host.links()?.delete_route(net, None, "cali0").await
 }
 
-/// Its best routes, or all its paths, its own ones left out.
+/// Returns its best routes, or all its paths, without the routes that it originates.
 pub(crate) async fn heard(
     kind: Kind,
     site: &Site,
@@ -257,7 +258,7 @@ pub(crate) async fn paths(kind: Kind, site: &Site, net: IpNet) -> Vec<report::Pa
 fn route(path: &report::Path) -> Route {
     let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
     Route {
-        // An IPv6 next hop may have a link-local one behind it.
+        // An IPv6 next hop may be followed by a link-local one.
         next_hop: path
             .next_hop
             .as_ref()

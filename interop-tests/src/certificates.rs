@@ -1,4 +1,4 @@
-//! Certificates of one authority.
+//! Certificates signed by one authority.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{Site, foreign};
 
-/// What an authority has signed, and itself, as PEM.
+/// The certificate of an authority and those that it has signed, as PEM.
 #[derive(Debug)]
 pub struct Certificates {
     /// The authority.
@@ -18,11 +18,11 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Has them made in a directory, for a server with this address; `None`, with a notice, where
-    /// OpenSSL is not installed.
+    /// Makes the certificates in a directory, for a server with this address. Returns `None`, with
+    /// a notice, where OpenSSL is not installed.
     ///
     /// # Panics
-    /// If OpenSSL does not make them.
+    /// If OpenSSL fails.
     pub fn make(directory: &Path, server: Ipv4Addr) -> Option<Self> {
         let openssl = foreign("openssl")?;
         let run = |arguments: &str| {
@@ -55,7 +55,7 @@ impl Certificates {
         })
     }
 
-    /// Gives a host what a client has: `ca.pem`, `client.pem` and `client.key` in its directory.
+    /// Writes a client's files into a host's directory: `ca.pem`, `client.pem` and `client.key`.
     ///
     /// # Panics
     /// If a file cannot be written.

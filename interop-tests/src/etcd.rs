@@ -1,4 +1,4 @@
-//! A cluster of real etcds, each on a host of its own.
+//! A cluster of real etcd members, each on a host of its own.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ const CLIENTS: u16 = 2379;
 /// The port for the other members.
 const PEERS: u16 = 2380;
 
-/// A cluster of etcds.
+/// A cluster of etcd members.
 #[derive(Debug)]
 pub struct Etcd {
     program: PathBuf,
-    /// The argument that names all members.
+    /// The argument that lists all members.
     cluster: String,
-    /// How many clusters they have been.
+    /// How many times a new cluster was created.
     clusters: u32,
-    /// Whether clients speak TLS to them, and show certificates.
+    /// Whether clients use TLS and present certificates.
     secured: bool,
     members: Vec<Member>,
 }
@@ -48,8 +48,8 @@ impl Etcd {
         Ok(Some(etcd))
     }
 
-    /// Starts one member to which clients speak TLS, and returns what they need for it; `None`,
-    /// with a notice, where etcd or OpenSSL is not installed.
+    /// Starts one member that clients reach by TLS, and returns the certificates that they need.
+    /// Returns `None`, with a notice, where etcd or OpenSSL is not installed.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -94,12 +94,12 @@ impl Etcd {
         self.members[0].site.host.directory()
     }
 
-    /// How many members there are, up or not.
+    /// Returns the number of members, running or not.
     pub const fn members(&self) -> usize {
         self.members.len()
     }
 
-    /// Where clients find them.
+    /// Returns the client endpoints.
     pub fn endpoints(&self) -> Vec<SocketAddr> {
         let hosts = self.members.iter().map(|member| member.site.number);
         hosts
@@ -107,7 +107,7 @@ impl Etcd {
             .collect()
     }
 
-    /// Starts a member, or starts it again with what it had stored.
+    /// Starts a member, or restarts it with its stored data.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -143,11 +143,10 @@ impl Etcd {
         Ok(())
     }
 
-    /// What the members had stored is lost, all of them being down: they begin anew, as another
-    /// cluster.
+    /// Deletes the data of all members, which must be stopped: they start again as a new cluster.
     ///
     /// # Panics
-    /// If there was nothing.
+    /// If there was no data.
     pub fn wipe(&mut self) {
         self.clusters += 1;
         for member in &self.members {
@@ -156,7 +155,7 @@ impl Etcd {
         }
     }
 
-    /// Ends a member by SIGKILL.
+    /// Kills a member by SIGKILL.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -26,7 +26,7 @@ pub(crate) fn installed() -> bool {
 
 pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     let path = site.save("frr.conf", &config(site, setup));
-    // What its shell looks for in the same place.
+    // The shell of FRR looks for this file in the same directory.
     site.save("vtysh.conf", "");
     let directory = site.host.directory();
     let program = programs::foreign_in(DAEMONS, "bgpd").expect("FRR is installed");
@@ -41,7 +41,7 @@ pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     site.host.spawn("frr", &program)
 }
 
-/// Our names of families, and FRR's.
+/// The configuration's names of families, and FRR's.
 const FAMILIES: &[(&str, &str)] = &[
     ("ipv4-unicast", "ipv4 unicast"),
     ("ipv6-unicast", "ipv6 unicast"),
@@ -56,11 +56,12 @@ const FAMILIES: &[(&str, &str)] = &[
 
 fn config(site: &Site, setup: &Setup) -> String {
     let mut text = String::new();
-    // Before those that name them: what changes later takes five seconds to be heard of.
+    // The lists precede the neighbors that refer to them: FRR applies a later change only after
+    // five seconds.
     for own in &setup.own {
         text.push_str(&route_map(own));
     }
-    // It holds routes back for a second to have more of them in a message, unless told not to.
+    // By default FRR delays routes for one second to put more of them into a message.
     let _ = write!(
         text,
         "log stdout\ndebug bgp neighbor-events\ndebug bgp updates\n\
@@ -176,7 +177,7 @@ async fn configure(site: &Site, lines: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Which process's `router bgp` it is, as its own configuration has it.
+/// Returns the `router bgp` line of this process's configuration.
 fn router(site: &Site) -> String {
     let text = site.load("frr.conf");
     let line = text.lines().find(|line| line.starts_with("router bgp "));
@@ -206,7 +207,7 @@ const fn words_of(net: IpNet) -> &'static str {
     }
 }
 
-/// Its best routes, or all its paths, its own ones left out.
+/// Returns its best routes, or all its paths, without the routes that it originates.
 pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let mut heard = Vec::new();
     for words in ["ipv4 unicast", "ipv6 unicast"] {
@@ -228,7 +229,7 @@ async fn shows(site: &Site, question: &str) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|error| format!("not an answer: {error}: {text}"))
 }
 
-/// A path that was learned; `None` for one of its own.
+/// Returns a learned path; `None` for one that the speaker originates.
 fn route(path: &Value) -> Option<Route> {
     path["peer"]["peerId"]
         .as_str()?
@@ -252,7 +253,7 @@ fn route(path: &Value) -> Option<Route> {
             .collect()
     };
     let hops = path["nexthops"].as_array().into_iter().flatten();
-    // An IPv6 next hop may have a link-local one beside it.
+    // An IPv6 next hop may come with a link-local one.
     let mut hops = hops.filter(|hop| hop["scope"] != "link-local");
     let as_path = path["aspath"]["string"].as_str().unwrap_or_default();
     Some(Route {

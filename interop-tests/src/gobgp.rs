@@ -12,7 +12,7 @@ pub(crate) fn installed() -> bool {
     programs::foreign("gobgpd").is_some() && programs::foreign("gobgp").is_some()
 }
 
-/// Our names of families, and GoBGP's.
+/// The configuration's names of families, and GoBGP's.
 const FAMILIES: &[(&str, &str)] = &[
     ("ipv4-unicast", "ipv4-unicast"),
     ("ipv6-unicast", "ipv6-unicast"),
@@ -156,15 +156,15 @@ async fn run(site: &Site, words: &[String]) -> Result<(), Error> {
     say(site, &words).await.map(drop)
 }
 
-/// Says it until the daemon has taken it: the program gives up when it has no connection within a
-/// second, which a busy machine may not give it.
+/// Repeats a command until the daemon has accepted it: the program fails when it has no connection
+/// within a second, which a busy machine may not give it.
 async fn say(site: &Site, words: &[&str]) -> Result<String, Error> {
     let what = format!("gobgp {words:?}");
     let said = until(PATIENCE, &what, async || try_to_say(site, words).await);
     said.await.map(|(text, _)| text)
 }
 
-/// What it answers, or what it says instead.
+/// Runs a command once: its output, or its error message.
 async fn try_to_say(site: &Site, words: &[&str]) -> Result<Result<String, String>, Error> {
     let (status, text) = site.host.output(&gobgp(words)).await?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -175,13 +175,13 @@ async fn try_to_say(site: &Site, words: &[&str]) -> Result<Result<String, String
     })
 }
 
-/// Its best routes, or all its paths, its own ones left out.
+/// Returns its best routes, or all its paths, without the routes that it originates.
 pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let mut heard = Vec::new();
     for family in ["ipv4", "ipv6"] {
         let said = try_to_say(site, &["global", "rib", "-a", family, "-j"]).await;
         let text = said.map_err(|error| error.to_string())??;
-        // Without routes it says nothing at all.
+        // Without routes the output is empty.
         let json: Value = match text.trim() {
             "" => Value::Null,
             text => serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))?,

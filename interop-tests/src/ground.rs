@@ -7,7 +7,7 @@ use netns_lab::{Error, Host, Lab, VethEnd};
 
 use crate::{Site, Store};
 
-/// A switch in the lab's root namespace, and what it takes to put hosts on it.
+/// A switch in the lab's root namespace, and the means to attach hosts to it.
 #[derive(Debug)]
 pub struct Ground {
     lab: Lab,
@@ -17,10 +17,10 @@ pub struct Ground {
 const SWITCH: &str = "switch";
 
 impl Ground {
-    /// A switch without hosts.
+    /// Makes a switch without hosts.
     ///
     /// # Errors
-    /// Whatever the kernel refused.
+    /// Errors of the kernel.
     pub async fn new(lab: Lab) -> Result<Self, Error> {
         let links = lab.root().links()?;
         links.add_bridge(SWITCH).await?;
@@ -28,13 +28,13 @@ impl Ground {
         Ok(Self { lab })
     }
 
-    /// Serves a store at 10.0.0.254, in the lab's root namespace.
+    /// Serves a datastore at 10.0.0.254, in the lab's root namespace.
     ///
     /// # Errors
-    /// Whatever the kernel refused.
+    /// Errors of the kernel.
     ///
     /// # Panics
-    /// If the store cannot be served.
+    /// If the datastore cannot be served.
     pub async fn store(&self) -> Result<Store, Error> {
         self.join().await?;
         Ok(Store::serve().await)
@@ -43,7 +43,7 @@ impl Ground {
     /// Puts the test itself on the switch, as 10.0.0.254.
     ///
     /// # Errors
-    /// Whatever the kernel refused.
+    /// Errors of the kernel.
     ///
     /// # Panics
     /// Never.
@@ -53,18 +53,19 @@ impl Ground {
         links.add_address(SWITCH, own).await
     }
 
-    /// A host that is not on the switch.
+    /// Makes a host that is not on the switch.
     ///
     /// # Errors
-    /// Whatever the kernel refused.
+    /// Errors of the kernel.
     pub async fn host(&self, name: &str) -> Result<Host, Error> {
         self.lab.host(name).await
     }
 
-    /// Puts host `number` on the switch. It has a link `cali0` for routes of its own.
+    /// Puts host `number` on the switch. The host has a link `cali0` for the routes that it
+    /// originates.
     ///
     /// # Errors
-    /// Whatever the kernel refused.
+    /// Errors of the kernel.
     pub async fn site(&self, number: u8) -> Result<Site, Error> {
         let host = self.lab.host(&format!("h{number}")).await?;
         let root = self.lab.root().links()?;

@@ -1,4 +1,4 @@
-//! What a peer by hand has been told: routes as octets, nothing interpreted.
+//! The received messages of a scripted peer: routes as octets, not interpreted.
 
 use std::{collections::BTreeMap, fmt, net::Ipv4Addr};
 
@@ -8,24 +8,24 @@ use bgp_proto::{
 };
 use ipnet::Ipv4Net;
 
-/// Everything said on a session.
+/// Everything received on a session.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
-    /// The routes that stand: announced and not withdrawn since.
+    /// The current routes: announced and not withdrawn since.
     pub routes: BTreeMap<Destination, Attributes>,
     /// Every destination that was ever announced, in order.
     pub announced: Vec<Destination>,
     /// Every destination that was ever withdrawn, in order.
     pub withdrawn: Vec<Destination>,
-    /// What in the messages is not as one should send it.
+    /// Faults of the received messages: forms that a speaker should not send.
     pub oddities: Vec<String>,
-    /// The last words.
+    /// The received NOTIFICATION.
     pub notification: Option<Notification>,
     /// Whether the connection has ended.
     pub ended: bool,
 }
 
-/// A family, and the octets that a message has for the destination.
+/// A family, and the octets of the NLRI in a message.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Destination {
     /// Its family.
@@ -35,7 +35,7 @@ pub struct Destination {
 }
 
 /// Attributes by type code: flags and value. The next hop of MP_REACH_NLRI is under code 14,
-/// without the head and the destinations.
+/// without the attribute's header and NLRI.
 pub type Attributes = BTreeMap<u8, (u8, Vec<u8>)>;
 
 impl Destination {
@@ -49,7 +49,7 @@ impl Destination {
 }
 
 impl Destination {
-    /// What identifies the route: the same in its withdrawal, where labels may differ.
+    /// Returns the key of the route: equal for its withdrawal, where labels may differ.
     fn key(&self) -> (Family, Vec<u8>) {
         let mut key = vec![];
         let row = self.family.row().expect("a family that is known");
@@ -68,15 +68,15 @@ impl fmt::Debug for Destination {
 }
 
 impl Heard {
-    /// Whether a route to `net` stands.
+    /// Returns whether there is a current route to `net`.
     pub fn has(&self, net: Ipv4Net) -> bool {
         self.routes.contains_key(&Destination::v4(net))
     }
 
-    /// ORIGINATOR_ID and CLUSTER_LIST of the route to `net`, which stands.
+    /// Returns ORIGINATOR_ID and CLUSTER_LIST of the current route to `net`.
     ///
     /// # Panics
-    /// If it does not.
+    /// If there is no such route.
     pub fn reflection_of(&self, net: Ipv4Net) -> (Option<Ipv4Addr>, Vec<Ipv4Addr>) {
         let attributes = &self.routes[&Destination::v4(net)];
         let ids = |code: AttrCode| {
@@ -89,7 +89,7 @@ impl Heard {
         (originator, ids(AttrCode::ClusterList))
     }
 
-    /// Takes note of a message.
+    /// Records a received message.
     pub(crate) fn take(&mut self, frame: &Frame) {
         match frame.kind {
             MessageKind::Update => self.update(&frame.body),
@@ -133,7 +133,8 @@ impl Heard {
         }
     }
 
-    /// The attributes by type code. RFC 4271 §5: in the order of their types, each once.
+    /// Returns the attributes by type code, and records faults. RFC 4271 §5: sorted by type, each
+    /// type once.
     fn attributes<'a>(&mut self, raw: impl Iterator<Item = RawAttr<'a>>) -> Attributes {
         let mut attributes = Attributes::new();
         let mut last = 0;
@@ -143,7 +144,7 @@ impl Heard {
                 self.oddities.push(format!("attribute {code} after {last}"));
             }
             last = code;
-            // How long the length is says nothing.
+            // The Extended Length flag carries no information.
             let flags = attribute.flags & !0x10;
             attributes.insert(code, (flags, attribute.value.to_vec()));
         }
@@ -166,8 +167,8 @@ fn destination(family: Family, net: bgp_proto::Net<'_>) -> Destination {
     Destination { family, nlri }
 }
 
-/// The octets of the next hop in the MP_REACH_NLRI (RFC 4760 §3) of an UPDATE, if it has one of
-/// this family.
+/// Returns the octets of the next hop in the MP_REACH_NLRI (RFC 4760 §3) of an UPDATE, if it has
+/// one of this family.
 fn mp_next_hop(body: &[u8], family: Family) -> Option<Vec<u8>> {
     let field = |octets: &[u8]| -> Option<usize> {
         Some(usize::from(u16::from_be_bytes(*octets.first_chunk()?)))

@@ -2,10 +2,10 @@
 
 use crate::{bird, frr, gobgp, openbgpd};
 
-/// Which program.
+/// A BGP implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `cambric-bgp-client`: announces what is in its kernel, installs what it learns.
+    /// `cambric-bgp-client`: announces routes from its kernel and installs learned routes.
     Client,
     /// `cambric-route-reflector`.
     Reflector,
@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether the program is installed; says so in one line if not.
+    /// Returns whether the program is installed; prints one line if not.
     pub fn is_installed(self) -> bool {
         match self {
             Self::Client | Self::Reflector => true,

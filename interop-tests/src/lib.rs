@@ -2,11 +2,11 @@
 //!
 //! A [`Ground`] is a switch with hosts on it. On a host runs a [`Speaker`]: one of Cambric's
 //! daemons or a foreign one from Debian's packages, each with the configuration a [`Setup`]
-//! describes. What it holds is read back as a [`Table`] of [`Route`]s, whichever program it is, so
-//! that both ends of every exchange are compared route by route and attribute by attribute.
+//! describes. Its routes are read back as a [`Table`] of [`Route`]s, for every program in the same
+//! form, so that both ends of every exchange are compared route by route and attribute by
+//! attribute.
 //!
-//! The tests run as root with `CAMBRIC_LAB=1` and say in one line that they were skipped
-//! otherwise.
+//! The tests run as root with `CAMBRIC_LAB=1`; otherwise each prints one line that it was skipped.
 
 mod arrange;
 mod bird;

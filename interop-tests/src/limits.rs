@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a lab waits for anything. Only what never comes takes that long, however slow the machine
-/// is: programs rest after an error, OpenBGPD for 30 s and then for 60 s, also after a lost
-/// collision.
+/// How long a lab waits for any condition. Only a condition that never holds takes that long, even
+/// on a slow machine: programs wait idle after an error, OpenBGPD for 30 s and then for 60 s, also
+/// after a connection collision that it lost.
 pub const PATIENCE: Duration = Duration::from_secs(240);

@@ -1,7 +1,7 @@
 //! OpenBGPD: its configuration, and its tables read as JSON.
 //!
-//! It wants to be changed into `/run/openbgpd`, which the lab has on a tmpfs of its own; its
-//! control socket is in the host's directory.
+//! It changes its root to `/run/openbgpd`, which is on a tmpfs in the lab; its control socket is in
+//! the host's directory.
 
 use std::{fmt::Write as _, fs, net::IpAddr, os::unix::fs::PermissionsExt};
 
@@ -14,14 +14,14 @@ use crate::{
     setup::{Neighbor, Own},
 };
 
-/// Where Debian puts the daemon: FRR has one of the same name elsewhere.
+/// Directory of the daemon in Debian: FRR has another program of the same name elsewhere.
 const DAEMONS: &str = "/usr/sbin";
 
-/// The home of its user, to which it changes its root.
+/// The home of its user, to which the daemon changes its root.
 const CHROOT: &str = "/run/openbgpd";
 
-/// What it writes once its decision engine has taken its configuration. Its sessions may come up
-/// before: a route that comes in then is passed on as if it were no reflector.
+/// The log line after which its decision engine has applied the configuration. Sessions may be up
+/// earlier: a route received before that is advertised as by a speaker that is not a reflector.
 pub(crate) const READY: &str = "RDE soft reconfiguration done";
 
 pub(crate) fn installed() -> bool {
@@ -30,7 +30,7 @@ pub(crate) fn installed() -> bool {
 
 pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     let path = site.save("bgpd.conf", &config(site, setup));
-    // It refuses a file that others may read.
+    // The daemon refuses a file that other users may read.
     let owner_only = fs::Permissions::from_mode(0o600);
     fs::set_permissions(&path, owner_only).expect("a lab's files can be changed");
     let chroot = site.host.run(|| fs::create_dir_all(CHROOT))?;
@@ -40,7 +40,7 @@ pub(crate) fn start(site: &Site, setup: &Setup) -> Result<Process, Error> {
     site.host.spawn("openbgpd", &program)
 }
 
-/// Our names of families, and OpenBGPD's.
+/// The configuration's names of families, and OpenBGPD's.
 const FAMILIES: &[(&str, &str)] = &[
     ("ipv4-unicast", "IPv4 unicast"),
     ("ipv6-unicast", "IPv6 unicast"),
@@ -50,7 +50,7 @@ const FAMILIES: &[(&str, &str)] = &[
 
 fn config(site: &Site, setup: &Setup) -> String {
     let (v4, v6) = (Site::v4(site.number), Site::v6(site.number));
-    // Without a routing daemon beside it there is nothing better than a default to qualify by.
+    // Without a routing daemon on the host, next hops resolve by the default route only.
     let mut text = format!(
         "AS {}\nrouter-id {v4}\nfib-update no\nsocket \"{}\"\nlisten on {v4}\nlisten on {v6}\n\
          nexthop qualify via default\nconnect-retry 1\nallow from any\nallow to any\n",
@@ -87,13 +87,13 @@ fn peer(site: &Site, setup: &Setup, neighbor: &Neighbor) -> String {
         let _ = writeln!(text, " tcp md5sig password {password}");
     }
     if neighbor.ttl_security {
-        // Dialled by us alone: after a lost collision it would rest for 30 s.
+        // Only Cambric dials: after a connection collision that it lost, OpenBGPD would wait 30 s.
         text.push_str(" ttl-security yes\n passive\n");
     }
     if neighbor.add_path {
         text.push_str(" announce add-path recv yes\n announce add-path send all\n");
     }
-    // It offers nothing unless told, once told anything.
+    // Once one family is configured, OpenBGPD offers only the configured ones.
     let carried = neighbor.family_names();
     for v4 in [true, false] {
         let name = if v4 { "IPv4" } else { "IPv6" };
@@ -111,8 +111,8 @@ fn peer(site: &Site, setup: &Setup, neighbor: &Neighbor) -> String {
     text + "}\n"
 }
 
-/// The attributes of a route, as its configuration and its `network add` take them: they differ
-/// in the name of MED, and in nothing else.
+/// Returns the attributes of a route for the configuration and for `network add`, which differ only
+/// in the name of MED.
 fn attributes(own: &Own, med_word: &str) -> String {
     let mut text = String::new();
     if let Some(med) = own.med {
@@ -146,7 +146,7 @@ pub(crate) async fn withdraw(site: &Site, net: IpNet) -> Result<(), Error> {
     ask(site, &format!("network delete {net}")).await.map(drop)
 }
 
-/// Its best routes, or all its paths, its own ones left out.
+/// Returns its best routes, or all its paths, without the routes that it originates.
 pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>, String> {
     let text = ask(site, "-j show rib detail").await;
     let text = text.map_err(|error| error.to_string())?;
@@ -156,7 +156,7 @@ pub(crate) async fn heard(site: &Site, all: bool) -> Result<Vec<(IpNet, Route)>,
     let paths = paths.filter(|path| all || path["best"] == true);
     Ok(paths
         .filter_map(|path| {
-            // Its own routes come from nobody.
+            // Routes that it originates have no peer address.
             path["neighbor"]["remote_addr"]
                 .as_str()?
                 .parse::<IpAddr>()
@@ -187,7 +187,7 @@ fn route(path: &Value) -> Route {
         as_path: path["aspath"].as_str().unwrap_or_default().to_owned(),
         origin: path["origin"].as_str().unwrap_or("?").to_lowercase(),
         local_pref: number("localpref"),
-        // It shows 0 where there is none.
+        // OpenBGPD shows 0 where the route has no MED.
         med: number("metric").filter(|&med| med != 0),
         communities: list(&path["communities"]).into_iter().collect(),
         large_communities: list(&path["large_communities"]).into_iter().collect(),

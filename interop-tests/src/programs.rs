@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One of Cambric's programs: in `CAMBRIC_PROGRAMS`, or the newest one built beside the
-/// tests, optimised or not.
+/// Returns the path of one of Cambric's programs: in `CAMBRIC_PROGRAMS`, or the newest build beside
+/// the tests, of any profile.
 ///
 /// # Panics
 /// If it has not been built.
@@ -27,7 +27,7 @@ pub fn own(name: &str) -> PathBuf {
         .chain(beside)
         .map(|directory| directory.join(name))
         .collect();
-    // A file: cargo-deb has directories with these names beside what is built.
+    // Only files: cargo-deb makes directories with these names in the build directory.
     let built = candidates
         .iter()
         .filter_map(|path| Some((path.metadata().ok().filter(Metadata::is_file)?, path)));
@@ -36,14 +36,14 @@ pub fn own(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is in none of {candidates:?}: run `make demo`"))
 }
 
-/// A program of another project, or `None` with a notice where it is not installed.
+/// Returns the path of a foreign program, or `None` with a notice where it is not installed.
 pub fn foreign(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     first(directories, name)
 }
 
-/// The program of this name in one directory: there are two that are called `bgpd`.
+/// Returns the program of this name in one directory: two programs are called `bgpd`.
 pub(crate) fn foreign_in(directory: &str, name: &str) -> Option<PathBuf> {
     first([PathBuf::from(directory)], name)
 }

@@ -1,5 +1,5 @@
-//! A peer by hand: it opens a session from a host of the lab, writes messages as they are, also
-//! such as nobody should send, and keeps what it is told octet by octet.
+//! A scripted peer: it opens a session from a host of the lab, writes messages unchanged, also
+//! invalid ones, and records received messages octet by octet.
 
 use std::{
     io,
@@ -17,25 +17,25 @@ use crate::{PATIENCE, Site, heard::Heard};
 #[derive(Debug)]
 pub struct Sender {
     peer: TcpPeer,
-    /// What the other side has said so far.
+    /// The messages received so far.
     pub heard: Heard,
 }
 
-/// Whom a [`Sender`] says it is.
+/// The identity that a [`Sender`] sends in its OPEN.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening<'a> {
     /// Its autonomous system.
     pub asn: u32,
     /// Its BGP identifier.
     pub id: Ipv4Addr,
-    /// The hold time it proposes, in seconds. With any but 0 it sends KEEPALIVEs.
+    /// The proposed hold time, in seconds. With any value but 0 it sends KEEPALIVEs.
     pub hold_time: u16,
     /// The families it offers.
     pub families: &'a [Family],
 }
 
 impl Opening<'_> {
-    /// IPv4 unicast from a host.
+    /// Returns an opening for IPv4 unicast from a host.
     pub const fn of(site: &Site, asn: u32) -> Self {
         Self {
             asn,
@@ -58,23 +58,23 @@ impl Opening<'_> {
     }
 }
 
-/// How long one attempt of several may take: a program that is just starting may leave a connection
-/// without an answer.
+/// How long one of several attempts may take: a program that is starting may accept a connection
+/// and not answer on it.
 const ATTEMPT: Duration = Duration::from_secs(20);
 
-/// How often it sends a KEEPALIVE: the least hold time that the others have of themselves is 90 s.
+/// How often it sends a KEEPALIVE: the shortest default hold time of the other programs is 90 s.
 const ALIVE: Duration = Duration::from_secs(10);
 
 impl Sender {
     /// Opens a session for IPv4 unicast with the speaker at `to`.
     ///
     /// # Errors
-    /// If there is no connection, or the other side wants no session.
+    /// If there is no connection, or the other side rejects the session.
     pub async fn open(site: &Site, to: impl Into<IpAddr>, asn: u32) -> io::Result<Self> {
         Self::open_as(site, to, &Opening::of(site, asn)).await
     }
 
-    /// Opens a session with the speaker at `to`, again and again until there is one.
+    /// Opens a session with the speaker at `to`, and retries until there is one.
     ///
     /// # Panics
     /// If there is none in time.
@@ -92,7 +92,7 @@ impl Sender {
     /// Opens a session with the speaker at `to`.
     ///
     /// # Errors
-    /// If there is no connection, or the other side wants no session.
+    /// If there is no connection, or the other side rejects the session.
     pub async fn open_as(
         site: &Site,
         to: impl Into<IpAddr>,
@@ -107,7 +107,7 @@ impl Sender {
         Ok(Self { peer, heard })
     }
 
-    /// Connects and says who it is, and no more.
+    /// Connects and sends an OPEN, and nothing else.
     ///
     /// # Errors
     /// If there is no connection.
@@ -118,11 +118,11 @@ impl Sender {
         Ok(Self { peer, heard })
     }
 
-    /// Sends a message, and keeps what the other side says meanwhile: it would stop reading if
-    /// nobody listened.
+    /// Sends a message and reads received messages at the same time: the other side would stop
+    /// reading if its own messages were not read.
     ///
     /// # Errors
-    /// If the connection is gone.
+    /// If the connection is closed.
     pub async fn send(&mut self, message: impl Message) -> io::Result<()> {
         let sent = self.peer.send(message).await;
         while let Some(frame) = self.peer.try_frame()? {
@@ -131,10 +131,10 @@ impl Sender {
         sent
     }
 
-    /// Waits until what it has heard is as `is` says.
+    /// Waits until the received messages satisfy `is`.
     ///
     /// # Panics
-    /// If it is not in time, with what it has heard instead.
+    /// If they do not in time; the panic message shows the received messages.
     pub async fn hears(&mut self, what: &str, is: impl Fn(&Heard) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is(&self.heard) {
@@ -149,7 +149,7 @@ impl Sender {
     }
 }
 
-/// Dials until somebody listens.
+/// Retries to connect until the port is open.
 async fn connect(site: &Site, to: IpAddr) -> io::Result<TcpPeer> {
     let dial = || TcpStream::connect_timeout(&SocketAddr::new(to, 179), Duration::from_secs(1));
     let connected = netns_lab::until(PATIENCE, "a listening speaker", async || {

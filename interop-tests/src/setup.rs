@@ -1,4 +1,4 @@
-//! What one speaker of a lab is told to do, whichever program it is.
+//! The configuration of one speaker of a lab, for every program.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,57 +12,58 @@ const FABRIC_AS: u32 = 64512;
 pub struct Setup {
     /// Its autonomous system.
     pub asn: u32,
-    /// Its neighbours.
+    /// Its neighbors.
     pub neighbors: Vec<Neighbor>,
-    /// The neighbours it takes unasked; Cambric's programs only.
+    /// The neighbors that it accepts by address range; Cambric's programs only.
     pub ranges: Vec<Range>,
-    /// The routes it announces from the start.
+    /// The routes that it originates from the start.
     pub own: Vec<Own>,
-    /// Its CLUSTER_ID, if it reflects.
+    /// Its CLUSTER_ID, if it is a route reflector.
     pub cluster_id: Option<Ipv4Addr>,
-    /// How many equal paths it uses at once; Cambric's programs only.
+    /// How many equal-cost paths it uses; Cambric's programs only.
     pub multipath: Option<u16>,
-    /// Whether routes of a neighbour that is gone are kept for a while (RFC 4724); Cambric's
+    /// Whether routes of a neighbor that is down are retained as stale (RFC 4724); Cambric's
     /// programs only.
     pub graceful_restart: bool,
-    /// How many seconds its neighbours are to keep its routes over its own restart, if it is to
+    /// The restart time in seconds for which its neighbors are to retain its routes, if it is to
     /// restart gracefully (RFC 4724): Cambric's programs, BIRD, GoBGP and FRR.
     pub restart_time_s: Option<u16>,
-    /// Whether this is such a restart: BIRD and GoBGP have to be told.
+    /// Whether this start is a graceful restart: BIRD and GoBGP need an option for it.
     pub restarted: bool,
-    /// What else its configuration says, in its own words; BIRD only.
+    /// Further configuration in BIRD's syntax; BIRD only.
     pub extra: String,
 }
 
 /// One neighbour.
 #[derive(Clone, Debug)]
 pub struct Neighbor {
-    /// Its address: an IPv4 session carries both families, unless `families` says otherwise.
+    /// Its address: an IPv4 session carries both families unless `families` restricts them.
     pub address: IpAddr,
     /// Its autonomous system.
     pub asn: u32,
-    /// Whether it is our reflection client.
+    /// Whether it is a route reflector client of this speaker.
     pub client: bool,
     /// Which families the session carries.
     pub families: Families,
-    /// Its cluster, if it is a client and not in that of the others; Cambric and BIRD only.
+    /// Its cluster, if it is a client in another cluster than the other clients; Cambric and BIRD
+    /// only.
     pub cluster_id: Option<Ipv4Addr>,
     /// TCP-MD5 key.
     pub password: Option<&'static str>,
     /// Whether packets that passed a router are dropped (RFC 5082).
     pub ttl_security: bool,
-    /// Whether both may send several paths of a prefix (RFC 7911).
+    /// Whether both ends may send several paths of a prefix (RFC 7911).
     pub add_path: bool,
-    /// Whether its AS_PATHs may have AS_SETs (RFC 9774); Cambric's programs only.
+    /// Whether its AS_PATHs may contain AS_SETs (RFC 9774); Cambric's programs only.
     pub as_sets: bool,
 }
 
-/// Neighbours by the range of their addresses: internal ones, and reflection clients.
+/// Neighbors by address range: internal peers and route reflector clients.
 #[derive(Clone, Debug)]
 pub struct Range {
-    /// Of their addresses.
+    /// The range of their addresses.
     pub prefix: &'static str,
-    /// How many at once.
+    /// The most neighbors at once.
     pub limit: u16,
     /// TCP-MD5 key.
     pub password: Option<&'static str>,
@@ -73,13 +74,13 @@ pub struct Range {
 pub enum Families {
     /// IPv4 and IPv6 unicast.
     Both,
-    /// The family of the session's addresses.
+    /// Only the family of the session's addresses.
     OfAddress,
-    /// These, by the names that Cambric's configuration has for them.
+    /// These families, by their names in Cambric's configuration.
     Named(&'static [&'static str]),
 }
 
-/// A route that a speaker announces.
+/// A route that a speaker originates.
 #[derive(Clone, Debug)]
 pub struct Own {
     /// The prefix.
@@ -93,7 +94,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// A route without attributes of note.
+    /// Returns a route without optional attributes.
     pub const fn plain(net: IpNet) -> Self {
         Self {
             net,
@@ -103,7 +104,7 @@ impl Own {
         }
     }
 
-    /// The name of its family.
+    /// Returns the name of its family.
     pub(crate) const fn family(&self) -> &'static str {
         unicast(matches!(self.net, IpNet::V4(_)))
     }
@@ -114,7 +115,7 @@ const fn unicast(v4: bool) -> &'static str {
 }
 
 impl Neighbor {
-    /// The families of the session by name.
+    /// Returns the families of the session by name.
     pub(crate) fn family_names(&self) -> Vec<&'static str> {
         match self.families {
             Families::Both => vec![unicast(true), unicast(false)],
@@ -125,7 +126,7 @@ impl Neighbor {
 }
 
 impl Setup {
-    /// A speaker of `asn` with nothing yet.
+    /// Returns an empty setup of a speaker of `asn`.
     pub fn of(asn: u32) -> Self {
         Self {
             asn,
@@ -141,12 +142,12 @@ impl Setup {
         }
     }
 
-    /// A speaker of the fabric's autonomous system.
+    /// Returns an empty setup of a speaker of the fabric's autonomous system.
     pub fn fabric() -> Self {
         Self::of(FABRIC_AS)
     }
 
-    /// Adds a neighbour.
+    /// Adds a neighbor.
     #[must_use]
     pub fn neighbor(mut self, address: impl Into<IpAddr>, asn: u32) -> Self {
         self.neighbors.push(Neighbor {
@@ -170,8 +171,8 @@ impl Setup {
         self
     }
 
-    /// Adds a neighbour with one session a family, as programs have them that cannot give an
-    /// IPv6 next hop on an IPv4 session.
+    /// Adds a neighbor with one session per family, for programs that cannot give an IPv6 next hop
+    /// on an IPv4 session.
     #[must_use]
     pub fn neighbor_apart(mut self, number: u8, asn: u32) -> Self {
         for address in [
@@ -184,35 +185,35 @@ impl Setup {
         self
     }
 
-    /// Has the session with the neighbour added last carry these families.
+    /// Sets the families of the session with the neighbor added last.
     #[must_use]
     pub fn carrying(mut self, families: &'static [&'static str]) -> Self {
         self.last().families = Families::Named(families);
         self
     }
 
-    /// Puts the neighbour added last into a cluster of its own (RFC 4456 §7).
+    /// Puts the neighbor added last into a cluster of its own (RFC 4456 §7).
     #[must_use]
     pub fn in_cluster(mut self, cluster_id: Ipv4Addr) -> Self {
         self.last().cluster_id = Some(cluster_id);
         self
     }
 
-    /// Secures the session with the neighbour added last by a TCP-MD5 key.
+    /// Sets a TCP-MD5 key for the neighbor added last.
     #[must_use]
     pub fn password(mut self, password: &'static str) -> Self {
         self.last().password = Some(password);
         self
     }
 
-    /// Has the neighbour added last be on the link (RFC 5082).
+    /// Sets GTSM for the neighbor added last (RFC 5082).
     #[must_use]
     pub fn ttl_security(mut self) -> Self {
         self.last().ttl_security = true;
         self
     }
 
-    /// Has several paths of a prefix sent both ways with the neighbour added last (RFC 7911).
+    /// Negotiates ADD-PATH in both directions with the neighbor added last (RFC 7911).
     #[must_use]
     pub fn add_path(mut self) -> Self {
         self.last().add_path = true;
@@ -223,28 +224,28 @@ impl Setup {
         self.neighbors.last_mut().expect("a neighbour was added")
     }
 
-    /// Takes clients from a range of addresses.
+    /// Accepts clients from a range of addresses.
     #[must_use]
     pub fn range(mut self, range: Range) -> Self {
         self.ranges.push(range);
         self
     }
 
-    /// Has neighbours keep its routes for so long over a restart.
+    /// Sets the restart time for which neighbors retain its routes.
     #[must_use]
     pub const fn restarting_within(mut self, seconds: u16) -> Self {
         self.restart_time_s = Some(seconds);
         self
     }
 
-    /// Has the routes of a neighbour go with it.
+    /// Removes the routes of a neighbor when its session ends.
     #[must_use]
     pub const fn without_graceful_restart(mut self) -> Self {
         self.graceful_restart = false;
         self
     }
 
-    /// Makes reflection clients of all neighbours so far.
+    /// Makes all neighbors so far route reflector clients.
     #[must_use]
     pub fn reflecting(mut self, cluster_id: Ipv4Addr) -> Self {
         self.cluster_id = Some(cluster_id);
@@ -267,7 +268,7 @@ impl Setup {
         self
     }
 
-    /// Gives the route added last all the optional attributes.
+    /// Gives the route added last all optional attributes.
     #[must_use]
     pub fn adorned(mut self) -> Self {
         let own = self.own.last_mut().expect("a route to adorn");

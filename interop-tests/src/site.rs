@@ -15,7 +15,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The IPv4 address of host `number`.
+    /// Returns the IPv4 address of host `number`.
     pub fn v4(number: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, 0, number)
     }
@@ -33,13 +33,13 @@ impl Site {
     /// Reads such a file back.
     ///
     /// # Panics
-    /// If it is not there.
+    /// If there is no such file.
     pub fn load(&self, name: &str) -> String {
         let path = self.host.directory().join(name);
         std::fs::read_to_string(path).expect("a lab's files can be read")
     }
 
-    /// A counter of the host's TCP, by the kernel's name for it.
+    /// Returns a TCP counter of the host, by the kernel's name for it.
     ///
     /// # Panics
     /// If the kernel has no such counter.
@@ -54,7 +54,7 @@ impl Site {
         value.unwrap_or_else(|| panic!("no counter {name}"))
     }
 
-    /// The IPv6 address of host `number`.
+    /// Returns the IPv6 address of host `number`.
     pub fn v6(number: u8) -> Ipv6Addr {
         Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number))
     }

@@ -1,4 +1,4 @@
-//! A BGP speaker on a host of the lab, whichever program it is.
+//! A BGP speaker on a host of the lab, for every program.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl Speaker {
         Ok(speaker)
     }
 
-    /// Starts one of Cambric's programs as the store behind these addresses has it: the node of
-    /// its host's name.
+    /// Starts one of Cambric's programs with the configuration in the datastore at these addresses,
+    /// as the node with its host's name.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -56,7 +56,7 @@ impl Speaker {
         Self::start_stored_with(kind, site, stores, "")
     }
 
-    /// The same, with further lines at the top of its file.
+    /// Does the same, with further lines at the top of the configuration file.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -74,7 +74,8 @@ impl Speaker {
         })
     }
 
-    /// The same for one that begins with what it knew, if that is not older than so many seconds.
+    /// Does the same for a program that starts from its snapshot, unless the snapshot is older than
+    /// so many seconds.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -88,18 +89,18 @@ impl Speaker {
         Self::start_stored_with(kind, site, stores, &keys)
     }
 
-    /// How long ago one of these has written its file; `None` if there is none.
+    /// Returns the age of the program's snapshot; `None` if there is none.
     pub fn kept_for(&self) -> Option<Duration> {
         let file = std::fs::metadata(cambric::snapshot(self.kind, &self.site)).ok()?;
         file.modified().ok()?.elapsed().ok()
     }
 
-    /// What one of these has in its file, if there is one.
+    /// Returns the content of the program's snapshot, empty if there is none.
     pub fn kept(&self) -> Vec<u8> {
         std::fs::read(cambric::snapshot(self.kind, &self.site)).unwrap_or_default()
     }
 
-    /// Waits until one of Cambric's programs reports a status that is as wanted.
+    /// Waits until one of Cambric's programs reports a status that satisfies `wanted`.
     ///
     /// # Panics
     /// If it does not in time, with the last status and the end of its log.
@@ -116,18 +117,18 @@ impl Speaker {
         }
     }
 
-    /// Its best routes, its own ones left out.
+    /// Returns its best routes, without the routes that it originates.
     ///
     /// # Errors
-    /// If it cannot be asked.
+    /// If the program does not answer.
     pub async fn learned(&self) -> Result<Table, String> {
         self.heard(false).await.map(Table::from_iter)
     }
 
-    /// Every path that it holds, its own ones left out.
+    /// Returns all its paths, without the routes that it originates.
     ///
     /// # Errors
-    /// If it cannot be asked.
+    /// If the program does not answer.
     pub async fn all_paths(&self) -> Result<Vec<(IpNet, Route)>, String> {
         self.heard(true).await
     }
@@ -142,7 +143,7 @@ impl Speaker {
         }
     }
 
-    /// What one of Cambric's programs reports of its neighbours.
+    /// Returns the neighbors that one of Cambric's programs reports.
     ///
     /// # Panics
     /// If it does not answer in time.
@@ -154,20 +155,20 @@ impl Speaker {
         answer
     }
 
-    /// Has one of Cambric's programs ask a neighbour for its routes again.
+    /// Has one of Cambric's programs send a ROUTE-REFRESH to a neighbor.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the program reports an error.
     pub async fn refresh(&self, neighbor: &str) {
         cambric::refresh(self.kind, &self.site, neighbor).await;
     }
 
-    /// Asserts that one of Cambric's programs has lost none of these sessions. That of two
-    /// connections opened at once the other side closes one, now and then a moment after it was
-    /// taken for the session, is no loss.
+    /// Asserts that one of Cambric's programs has lost none of these sessions. When two connections
+    /// were opened at the same time, the other side closes one, sometimes after it was taken for
+    /// the session: that is no loss.
     ///
     /// # Panics
-    /// If it has.
+    /// If a session was lost.
     pub async fn stood(&self, these: impl Fn(&report::Neighbor) -> bool) {
         let neighbors = self.neighbors().await.neighbors.into_iter();
         for neighbor in neighbors.filter(these) {
@@ -208,7 +209,7 @@ impl Speaker {
         }
     }
 
-    /// The malformed messages that one of Cambric's programs keeps.
+    /// Returns the malformed messages that one of Cambric's programs has recorded.
     ///
     /// # Panics
     /// If it does not answer.
@@ -216,7 +217,7 @@ impl Speaker {
         cambric::malformed(self.kind, &self.site).await
     }
 
-    /// What one of Cambric's programs reports of the paths to `net`.
+    /// Returns the paths to `net` that one of Cambric's programs reports.
     ///
     /// # Panics
     /// If it does not answer.
@@ -224,11 +225,10 @@ impl Speaker {
         cambric::paths(self.kind, &self.site, net).await
     }
 
-    /// Says something to a foreign program in its own words, and returns what it answers. FRR is
-    /// told several lines at once.
+    /// Runs a command of a foreign program and returns its output. FRR takes several lines at once.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the command fails.
     pub async fn tell(&self, words: &str) -> Result<String, Error> {
         match self.kind {
             Kind::Client | Kind::Reflector => panic!("Cambric's programs are asked otherwise"),
@@ -242,10 +242,10 @@ impl Speaker {
         }
     }
 
-    /// Announces one more route.
+    /// Originates one more route.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the command fails.
     pub async fn announce(&self, own: &Own) -> Result<(), Error> {
         match self.kind {
             Kind::Client => cambric::announce(&self.site, own.net).await,
@@ -257,10 +257,10 @@ impl Speaker {
         }
     }
 
-    /// Withdraws a route of its own.
+    /// Withdraws a route that it originates.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the command fails.
     pub async fn withdraw(&self, net: IpNet) -> Result<(), Error> {
         match self.kind {
             Kind::Client => cambric::withdraw(&self.site, net).await,
@@ -280,7 +280,8 @@ impl Speaker {
         self.holds_as(expected, |_, _| {}).await;
     }
 
-    /// The same, where a known difference in what it holds is first put right by `mend`.
+    /// Does the same as [`Self::holds`], after `mend` has corrected a known difference in its
+    /// routes.
     ///
     /// # Panics
     /// As [`Self::holds`].
@@ -303,10 +304,10 @@ impl Speaker {
         }
     }
 
-    /// Waits until it has written `words`.
+    /// Waits until its log contains `words`.
     ///
     /// # Panics
-    /// If it does not in time, with the end of what it wrote instead.
+    /// If it does not in time, with the end of its log.
     pub async fn writes(&self, words: &str) {
         let waited = until(PATIENCE, words, async || {
             let written = self.log().contains(words);
@@ -317,10 +318,10 @@ impl Speaker {
         }
     }
 
-    /// Has one of Cambric's programs take over another configuration, made from the one it has.
+    /// Edits the configuration of one of Cambric's programs and has the program reload it.
     ///
     /// # Panics
-    /// If it does not take it in time, with the end of its log.
+    /// If the program does not apply it in time, with the end of its log.
     pub async fn reconfigure(&self, edit: impl FnOnce(String) -> String) {
         let file = cambric::file(self.kind);
         let answered = self.answers("configuration applied", async || {
@@ -330,7 +331,7 @@ impl Speaker {
         answered.await;
     }
 
-    /// Changes something and waits until it has written `words` once more.
+    /// Makes a change and waits until `words` are logged one more time.
     ///
     /// # Panics
     /// If it does not in time, with the end of its log.
@@ -347,35 +348,35 @@ impl Speaker {
         }
     }
 
-    /// Waits until it has ended, in whatever way.
+    /// Waits until the process has ended, with any exit status.
     ///
     /// # Errors
-    /// If it does not in time.
+    /// If it has not ended in time.
     pub async fn ends(&mut self) -> Result<(), Error> {
         self.process.wait(PATIENCE).await.map(drop)
     }
 
-    /// All that it wrote, whatever octets there are in it.
+    /// Returns its whole log; invalid UTF-8 is replaced.
     fn log(&self) -> String {
         let octets = std::fs::read(self.process.log()).unwrap_or_default();
         String::from_utf8_lossy(&octets).into_owned()
     }
 
-    /// The end of what it wrote.
+    /// Returns the end of its log.
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }
 
-    /// Has it end in good order, with a word to its peers.
+    /// Stops it gracefully, with a NOTIFICATION to its peers.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If it has not ended in time.
     pub async fn stop(&mut self) -> Result<(), Error> {
         self.process.signal(Signal::SIGTERM)?;
         self.process.wait(PATIENCE).await.map(drop)
     }
 
-    /// Starts it again where it was, after its end.
+    /// Starts it again on the same host, after its end.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -389,7 +390,7 @@ impl Speaker {
         Self::start(kind, site, setup).await
     }
 
-    /// The same for one that the store tells everything, with the file that it had.
+    /// Does the same for a program with its configuration in the datastore, with its existing file.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -398,7 +399,8 @@ impl Speaker {
         Ok(())
     }
 
-    /// The same for one that begins with what it knew, if that is not older than so many seconds.
+    /// Does the same for a program that starts from its snapshot, unless the snapshot is older than
+    /// so many seconds.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -412,10 +414,10 @@ impl Speaker {
         Ok(())
     }
 
-    /// Ends it without a word to its peers.
+    /// Kills it, without a NOTIFICATION to its peers.
     ///
     /// # Errors
-    /// If it cannot be ended.
+    /// If it cannot be killed.
     pub async fn kill(&mut self) -> Result<(), Error> {
         self.process.kill().await
     }

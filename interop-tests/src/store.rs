@@ -1,4 +1,4 @@
-//! The store of a lab, and what a test writes into it.
+//! The datastore of a lab, and helpers that write into it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,15 +9,15 @@ use tokio::sync::oneshot;
 
 use crate::Site;
 
-/// Where the store of a lab listens.
+/// Returns the address on which the datastore of a lab listens.
 pub(crate) fn address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Site::v4(254)), 2379)
 }
 
-/// What a store says of itself that may be acted upon: a ClusterInformation.
+/// A ClusterInformation with `datastoreReady`.
 pub const READY: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":true}}"#;
 
-/// A store that is served until it is dropped.
+/// A datastore that is served until it is dropped.
 #[derive(Debug)]
 pub struct Store {
     core: Local,
@@ -44,7 +44,7 @@ impl Store {
             _until: until,
         };
         store.put("clusterinformations", "default", READY).await;
-        // What the tests' own routes are from.
+        // The pools of the tests' routes.
         for (name, cidr) in [("pool-v4", "10.65.0.0/16"), ("pool-v6", "fd65::/64")] {
             let text = format!(r#"{{"spec":{{"cidr":"{cidr}"}}}}"#);
             store.put("ippools", name, &text).await;
@@ -52,10 +52,10 @@ impl Store {
         store
     }
 
-    /// Gives a block of addresses to the host of this number.
+    /// Assigns a block of addresses to the host of this number.
     ///
     /// # Panics
-    /// If the store does not take it.
+    /// If the write fails.
     pub async fn block(&self, number: u8, block: &str) {
         let block = block.replace('/', "-");
         let key = format!("/calico/ipam/v2/host/h{number}/ipv4/block/{block}");
@@ -65,16 +65,16 @@ impl Store {
     /// Writes a resource: `plural` and `name` as in its key, `text` its JSON.
     ///
     /// # Panics
-    /// If the store does not take it.
+    /// If the write fails.
     pub async fn put(&self, plural: &str, name: &str, text: &str) {
         let key = format!("{}{plural}/{name}", calico_model::RESOURCES_PREFIX);
         self.write(&key, text).await;
     }
 
-    /// The revision at which a resource was last written.
+    /// Returns the revision at which a resource was last written.
     ///
     /// # Panics
-    /// If it is not there.
+    /// If it is missing.
     pub async fn written(&self, plural: &str, name: &str) -> Revision {
         let key = format!("{}{plural}/{name}", calico_model::RESOURCES_PREFIX);
         let item = self.core.get(key.into()).await.expect("an answer");
@@ -84,7 +84,7 @@ impl Store {
     /// Writes a key.
     ///
     /// # Panics
-    /// If the store does not take it.
+    /// If the write fails.
     pub async fn write(&self, key: &str, text: &str) {
         let (key, value) = (key.to_owned().into(), text.to_owned().into());
         let done = self.core.put(key, value, calico_store::LeaseId::default());
@@ -94,7 +94,7 @@ impl Store {
     /// Deletes a resource.
     ///
     /// # Panics
-    /// If it is not there.
+    /// If it is missing.
     pub async fn delete(&self, plural: &str, name: &str) {
         self.remove(&format!(
             "{}{plural}/{name}",
@@ -106,16 +106,17 @@ impl Store {
     /// Deletes a key.
     ///
     /// # Panics
-    /// If it is not there.
+    /// If it is missing.
     pub async fn remove(&self, key: &str) {
         let key = key.to_owned();
         assert!(self.core.delete(key.into()).await.expect("an answer"));
     }
 
-    /// Writes the node of host `number`, with its addresses and whatever else its `bgp` has.
+    /// Writes the Node of host `number`, with its addresses and further fields of its `bgp`
+    /// section.
     ///
     /// # Panics
-    /// If the store does not take it.
+    /// If the write fails.
     pub async fn node(&self, number: u8, more: &str) {
         let (v4, v6) = (Site::v4(number), Site::v6(number));
         let name = format!("h{number}");

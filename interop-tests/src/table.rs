@@ -1,4 +1,4 @@
-//! Routes in one form, whichever program they were read from.
+//! Routes in one form, for every program that they were read from.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,9 +14,9 @@ pub type Table = BTreeMap<IpNet, Route>;
 /// One route with its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// NEXT_HOP; none for the speaker's own routes.
+    /// NEXT_HOP; `None` for routes that the speaker originates.
     pub next_hop: Option<IpAddr>,
-    /// AS_PATH, sequences only; a set prints as the programs print it.
+    /// AS_PATH, sequences only; a set is shown as the programs print it.
     pub as_path: String,
     /// ORIGIN: `igp`, `egp`, `incomplete`.
     pub origin: String,
@@ -51,7 +51,7 @@ impl Default for Route {
 }
 
 impl Route {
-    /// A plain route as it is expected at a receiver.
+    /// Returns a plain route as a receiver is expected to have it.
     pub fn via(next_hop: impl Into<IpAddr>) -> Self {
         Self {
             next_hop: Some(next_hop.into()),
@@ -59,21 +59,21 @@ impl Route {
         }
     }
 
-    /// With an AS_PATH.
+    /// Sets the AS_PATH.
     #[must_use]
     pub fn path(mut self, as_path: &str) -> Self {
         self.as_path = as_path.to_owned();
         self
     }
 
-    /// With a LOCAL_PREF.
+    /// Sets the LOCAL_PREF.
     #[must_use]
     pub fn local_pref(mut self, local_pref: u32) -> Self {
         self.local_pref = Some(local_pref);
         self
     }
 
-    /// With all the optional attributes of [`crate::Setup::adorned`].
+    /// Adds all the optional attributes of [`crate::Setup::adorned`].
     #[must_use]
     pub fn adorned(mut self) -> Self {
         self.med = Some(7);
@@ -82,7 +82,7 @@ impl Route {
         self
     }
 
-    /// As it is after a reflector of `cluster` has passed it on.
+    /// Adds ORIGINATOR_ID and CLUSTER_LIST as a reflector of `cluster` does.
     #[must_use]
     pub fn reflected(mut self, originator: Ipv4Addr, cluster: Ipv4Addr) -> Self {
         self.originator_id = Some(originator);
@@ -91,7 +91,7 @@ impl Route {
     }
 }
 
-/// What differs between two tables, in words; empty if nothing does.
+/// Describes the differences between two tables; empty if they are equal.
 pub fn differences(expected: &Table, found: &Table) -> String {
     let mut text = String::new();
     let nets: BTreeSet<&IpNet> = expected.keys().chain(found.keys()).collect();

@@ -1,5 +1,5 @@
-//! Several paths of a prefix (RFC 7911): our reflector sends them to others, and others as the
-//! reflector send them to our client.
+//! Several paths of a prefix (RFC 7911): Cambric's reflector sends them to other implementations,
+//! and other reflectors send them to Cambric's client.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ fn client(own: &[&str]) -> Setup {
 }
 
 /// Waits until a speaker holds exactly the paths of these hosts to a prefix, each as the reflector
-/// has passed it on.
+/// has reflected it.
 async fn holds(speaker: &Speaker, prefix: &str, hosts: &[u8]) {
     let wanted: Vec<u8> = hosts.to_vec();
     let what = format!("paths to {prefix} at host {}", speaker.site.number);
@@ -73,7 +73,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         holds(&one, NET, &[]).await;
         holds(&two, NET, &[2]).await;
 
-        // The reflector can tell.
+        // The reflector reports all paths.
         let told = reflector.paths(net(NET)).await;
         let sent: Vec<_> = told
             .iter()
@@ -90,7 +90,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         let best = vec![("n10-0-0-3", false), ("n10-0-0-4", true)];
         assert_eq!(sent, [(true, best), (false, vec![("n10-0-0-4", true)])]);
 
-        // A late one is fed the same, and says itself where the prefix is.
+        // A client that connects late receives the same paths, and originates the prefix itself.
         let late = ground.speaker(Kind::Bird, 5, &client(&[]).add_path()).await;
         holds(&late, NET, &[2, 3]).await;
         let mut own = client(&[NET]);
@@ -98,7 +98,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
         holds(&bird, NET, &[2, 3, 5]).await;
         holds(&late, NET, &[2, 3]).await;
 
-        // What one of them withdraws goes, the others stay; also when it was the best.
+        // A path that one host withdraws is removed and the others stay, also when it was the best.
         one.withdraw(net(NET)).await.expect("withdrawn");
         holds(&bird, NET, &[3, 5]).await;
         holds(&late, NET, &[3]).await;
@@ -117,7 +117,7 @@ fn bird_holds_the_paths_of_both_clients_behind_our_reflector() {
     });
 }
 
-/// Waits until the kernel of a host has a route of BGP's over exactly these hosts.
+/// Waits until the kernel of a host has a BGP route with exactly these hosts as next hops.
 async fn forwards(host: &Speaker, prefix: &str, over: &[u8]) {
     let wanted: BTreeSet<IpAddr> = over.iter().map(|&to| Site::v4(to).into()).collect();
     let what = format!("next hops of {prefix} in the kernel");
@@ -163,7 +163,7 @@ fn a_client_balances_over_the_hosts_behind_our_reflector() {
     });
 }
 
-/// Our reflector between two clients of ours and one of another kind.
+/// Tests Cambric's reflector between two clients of Cambric and one of another kind.
 async fn to(kind: Kind, ground: Ground) {
     let mut reflector = Setup::fabric();
     for plain in [2, 3] {
@@ -186,7 +186,7 @@ async fn to(kind: Kind, ground: Ground) {
     holds(&them, NET, &[2, 3]).await;
 }
 
-/// Another reflector between three clients of ours.
+/// Tests another reflector between three clients of Cambric.
 async fn from(kind: Kind, ground: Ground) {
     let mut reflector = Setup::fabric();
     for plain in [2, 3] {

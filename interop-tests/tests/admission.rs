@@ -1,5 +1,5 @@
-//! Who may have a session: neighbours by range up to a limit, TCP-MD5 keys of neighbours and of
-//! ranges (RFC 2385), and GTSM (RFC 5082), with speakers of every kind.
+//! Admission of sessions: neighbors by range up to a limit, TCP-MD5 keys of neighbors and of ranges
+//! (RFC 2385), and GTSM (RFC 5082), with speakers of every kind.
 
 use std::net::Ipv4Addr;
 
@@ -33,9 +33,9 @@ async fn by_hand(ground: &Ground, number: u8) -> std::io::Result<Sender> {
     Sender::open_as(&site, Site::v4(1), &opening).await
 }
 
-/// How a program shows the NOTIFICATION to the one too many. RFC 9003 has texts for other subcodes
-/// only: FRR shows this one in hex, BIRD the first 16 octets of it, OpenBGPD the subcode alone, and
-/// GoBGP nothing but that it goes back to Idle.
+/// Returns how a program logs the NOTIFICATION to a peer over the limit. RFC 9003 has texts for
+/// other subcodes only: FRR logs this one in hex, BIRD its first 16 octets, OpenBGPD the subcode
+/// alone, and GoBGP only its transition to Idle.
 const fn turned_away(kind: Kind) -> &'static str {
     match kind {
         Kind::Bird => "peer0: Received: Out of Resources: ",
@@ -48,7 +48,7 @@ const fn turned_away(kind: Kind) -> &'static str {
     }
 }
 
-/// The one too many is told why, and comes in once there is room.
+/// Tests that a peer over the limit receives the reason, and is accepted once there is room.
 async fn the_one_too_many(kind: Kind, ground: Ground) {
     let mut setup = Setup::fabric().range(RANGE);
     setup.cluster_id = Some(CLUSTER);
@@ -71,7 +71,8 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
 
     drop(leaves);
     if kind == Kind::Openbgpd {
-        // It would rest for half a minute otherwise, and for a whole one if there is no room yet.
+        // Otherwise it would wait idle for half a minute, and for a minute if there is still no
+        // room.
         let left = netns_lab::until(PATIENCE, "the one that leaves is gone", async || {
             let up = established(&reflector).await;
             let gone = !up.contains(&Site::v4(3).to_string());
@@ -89,7 +90,7 @@ async fn the_one_too_many(kind: Kind, ground: Ground) {
     guest.holds(&Table::from([(IpNet::from(net), route)])).await;
 }
 
-/// Waits until a counter of the host's TCP moves.
+/// Waits until a TCP counter of the host increases.
 async fn counted(site: &Site, counter: &str) {
     let waited = netns_lab::until(PATIENCE, counter, async || {
         let counted = site.tcp_counter(counter) > 0;
@@ -105,8 +106,8 @@ async fn established(reflector: &Speaker) -> Vec<String> {
         .collect()
 }
 
-/// The right key lets in, as a neighbour's and as a range's, over IPv4 and IPv6; a wrong one and
-/// none never do.
+/// Tests that the right key is accepted, as a neighbor's and as a range's, over IPv4 and IPv6; a
+/// wrong key and a missing one never are.
 async fn keys(kind: Kind, ground: Ground) {
     let keyed = |prefix| Range {
         prefix,
@@ -136,7 +137,7 @@ async fn keys(kind: Kind, ground: Ground) {
             .speaker(kind, 5, &client(5).password("of-nobody"))
             .await,
         ground.speaker(kind, 6, &client(6)).await,
-        // The key of the range is not that of one within who has a key of its own.
+        // The key of the range does not apply to a neighbor within it that has a key of its own.
     ];
     let one = ground
         .speaker(kind, 2, &client(2).password("its-own"))
@@ -171,7 +172,7 @@ async fn keys(kind: Kind, ground: Ground) {
     }
 }
 
-/// RFC 5082: who is on the link has a session, who might be elsewhere has none.
+/// RFC 5082: a peer on the link has a session, a peer that may be farther away has none.
 async fn ttl_security(kind: Kind, ground: Ground) {
     let secured = |setup: Setup, number: u8| {
         let setup = setup.neighbor(Site::v4(number), ASN);
@@ -182,14 +183,14 @@ async fn ttl_security(kind: Kind, ground: Ground) {
         let setup = secured(Setup::fabric(), 1);
         setup.announcing(&format!("10.65.{number}.0/24"))
     };
-    // They listen before anyone dials: OpenBGPD may leave a connection that comes while it starts
-    // without an answer.
+    // Both listen before any speaker dials: OpenBGPD may not answer on a connection that it accepts
+    // while it starts.
     let one = ground.speaker(kind, 2, &client(2)).await;
     let two = ground.speaker(kind, 3, &client(3)).await;
     let reflector = ground
         .speaker(Kind::Reflector, 1, &setup.reflecting(CLUSTER))
         .await;
-    // It sends with the TTL that any socket has.
+    // This peer sends with the default TTL of a socket.
     let site = ground.site(4).await.expect("a host");
     let opening = Opening::of(&site, ASN);
     // The reflector resets the connection, before or after the OPEN is written.
@@ -209,8 +210,8 @@ async fn ttl_security(kind: Kind, ground: Ground) {
     assert_eq!(up, ["10.0.0.2", "10.0.0.3"]);
 }
 
-/// The kernel's limit of memory for keys keeps out those whose keys it does not take, and nobody
-/// else; who is kept out is told with the remedy, and comes in when that is done.
+/// When the kernel's memory limit for keys is reached, only the neighbors whose keys are not
+/// installed are rejected. The remedy is reported, and these neighbors connect once it is applied.
 #[test]
 fn too_many_keys_for_the_kernel() {
     in_ground(&[], "too_many_keys_for_the_kernel", async |ground| {
@@ -230,7 +231,7 @@ fn too_many_keys_for_the_kernel() {
         first
             .reports("its session is up", |status| status.ready)
             .await;
-        // The kernel lets it connect, since it has no key for it.
+        // The kernel accepts the connection, since it has no key for this address.
         let refused = by_hand(&ground, 250).await;
         refused.expect_err("its connection is not signed");
         let no_key = "address=10.0.0.250 reason=\"no key: ";

@@ -1,5 +1,5 @@
-//! Attributes that few routes have, through Cambric's reflector: octet for octet as an encoder of
-//! another project made them, without the Partial flag, and understood by others.
+//! Attributes that few routes have, through Cambric's reflector: octet for octet as another
+//! project's encoder wrote them, without the Partial flag, and decoded by other implementations.
 //!
 //! GoBGP 3.10 originates AIGP and PMSI_TUNNEL, FRR 8.4 ONLY_TO_CUSTOMER. The others come from a
 //! scripted peer, and GoBGP has to decode them.
@@ -33,13 +33,14 @@ async fn scripted(ground: &Ground, number: u8, to: u8) -> Sender {
     Sender::insist(&site, Site::v4(to), &opening).await
 }
 
-/// The attributes of the only route whose attributes have this type.
+/// Returns the attributes of the only route that has an attribute of this type.
 fn with(sender: &Sender, code: Code) -> Option<&Attributes> {
     let mut routes = sender.heard.routes.values();
     routes.find(|attributes| attributes.contains_key(&code.0))
 }
 
-/// Host 1 reflects between its clients: 2, which `source` runs on, and the scripted peer on 3.
+/// Returns a reflector on host 1 between its clients: host 2, which runs `source`, and the scripted
+/// peer on host 3.
 fn reflector(source_asn: u32) -> Setup {
     let setup = Setup::fabric().neighbor(Site::v4(3), ASN).carrying(NAMES);
     let setup = setup.reflecting(CLUSTER);
@@ -99,7 +100,7 @@ fn only_to_customer_of_frr_passes_without_partial() {
             .speaker(Kind::Frr, 2, &setup.carrying(&["ipv4-unicast"]))
             .await;
         let mut reflected = scripted(&ground, 3, 1).await;
-        // Before that nothing can be configured.
+        // Before that no configuration is accepted.
         reflector.is_up().await;
         let role = "configure terminal\nrouter bgp 65002\nneighbor 10.0.0.1 local-role provider\n\
                     address-family ipv4 unicast\nnetwork 10.72.0.0/24";

@@ -1,20 +1,20 @@
-//! The set-up of hosts without a store: one session with a reflector, a route for each workload's
-//! interface, the host itself as next hop.
+//! Hosts without a datastore: one session with a reflector, one route per workload interface, the
+//! host itself as next hop.
 
 use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
 use netns_lab::{Error, VethEnd, until};
 
 const REFLECTOR: u8 = 3;
-/// Routes that `cambric-bgp-client` puts into the kernel.
+/// `rtm_protocol` of routes that `cambric-bgp-client` installs.
 const OURS: u8 = 119;
 
 fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
 }
 
-/// A host of `docs/operate/bgp-client.md`: what its kernel has for `tap*`, `cali*` and `dummy1` is
-/// announced, whoever has put it there in this lab.
+/// Starts a host as `docs/operate/bgp-client.md` describes it: kernel routes of `tap*`, `cali*` and
+/// `dummy1` are announced, of any protocol in this lab.
 async fn host(ground: &Ground, number: u8) -> Speaker {
     let setup = Setup::fabric().neighbor(Site::v4(REFLECTOR), 64512);
     let setup = setup.carrying(&["ipv4-unicast"]);
@@ -32,7 +32,7 @@ async fn host(ground: &Ground, number: u8) -> Speaker {
     us
 }
 
-/// A new interface of a host, and a route through it.
+/// Adds an interface to a host, and a route through it.
 async fn plug(us: &Speaker, name: &str, to: &str) {
     let links = us.site.host.links().expect("links");
     let far = format!("{name}-far");
@@ -48,7 +48,7 @@ async fn plug(us: &Speaker, name: &str, to: &str) {
     links.add_route(net(to), None, name).await.expect("a route");
 }
 
-/// Waits until the daemon of a host has put exactly these into its kernel, all by one next hop.
+/// Waits until the daemon of a host has installed exactly these routes, all with one next hop.
 async fn has_learned(us: &Speaker, by: u8, expected: &[&str]) {
     let links = us.site.host.links().expect("links");
     let mut expected: Vec<IpNet> = expected.iter().map(|text| net(text)).collect();
@@ -83,7 +83,7 @@ fn workloads_are_reached_through(reflector: Kind, name: &str) {
         plug(&one, "tap0", "10.65.1.5/32").await;
         plug(&one, "tap1", "10.65.1.6/32").await;
         plug(&one, "dummy1", "192.0.2.1/32").await;
-        // What leads elsewhere is nobody's business: nor is a default route.
+        // Routes of other interfaces are not announced, nor is a default route.
         plug(&one, "dummy0", "192.0.2.2/32").await;
         plug(&one, "eth1", "0.0.0.0/0").await;
         plug(&two, "tap0", "10.65.2.5/32").await;
@@ -91,7 +91,8 @@ fn workloads_are_reached_through(reflector: Kind, name: &str) {
         has_learned(&two, 1, &all).await;
         has_learned(&one, 2, &["10.65.2.5/32"]).await;
 
-        // A workload that goes is gone everywhere, and one that moves is followed.
+        // The route of a deleted workload is removed everywhere; that of a moved workload follows
+        // it.
         let links = one.site.host.links().expect("links");
         links.delete("tap1").await.expect("gone");
         has_learned(&two, 1, &["10.65.1.5/32", "192.0.2.1/32"]).await;

@@ -1,15 +1,15 @@
 //! Routes exchanged with BIRD and GoBGP in every arrangement of a fabric: both ends must hold
-//! exactly what the RFCs have them hold.
+//! exactly the routes that the RFCs require.
 //!
-//! Known differences, each written down where it is expected below:
+//! Known differences, each noted where it is expected below:
 //! * BIRD gives a route from an external peer LOCAL_PREF 100 on import and shows it; GoBGP and
 //!   Cambric show none.
-//! * BIRD tells an external peer no MED but one set in the export filter; GoBGP and Cambric tell
-//!   the MED of their own routes.
-//! * GoBGP gives IPv6 routes an IPv4-mapped next hop on an IPv4 session (it cannot do otherwise),
-//!   FRR does so without zebra, and OpenBGPD gives them `::1`. Nobody can forward to these and
-//!   Cambric refuses them: such peers get a session for each family.
-//! * FRR says MED 0 where there is none, also in routes that it reflects.
+//! * BIRD sends an external peer no MED except one set in the export filter; GoBGP and Cambric send
+//!   the MED of the routes that they originate.
+//! * GoBGP gives IPv6 routes an IPv4-mapped next hop on an IPv4 session (it has no alternative),
+//!   FRR does so without zebra, and OpenBGPD gives them `::1`. Such next hops are unusable for
+//!   forwarding and Cambric rejects them: these peers get one session per family.
+//! * FRR sends MED 0 where a route has no MED, also in routes that it reflects.
 //! * OpenBGPD shows LOCAL_PREF 100 for a route from an external peer, as BIRD does.
 
 use std::net::Ipv4Addr;
@@ -21,7 +21,7 @@ use interop_tests::{
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const FOREIGN_AS: u32 = 64513;
 
-/// What a foreign speaker announces to external peers, as it reaches us.
+/// Returns a route that a foreign speaker originates as an external peer receives it.
 fn told_external(kind: Kind, route: Route) -> Route {
     match kind {
         Kind::Bird => Route { med: None, ..route },
@@ -68,7 +68,7 @@ async fn external(kind: Kind, ground: Ground) {
     ]))
     .await;
 
-    // What is withdrawn at one end goes at the other.
+    // A route that is withdrawn at one end is removed at the other.
     us.withdraw("10.65.1.1/32".parse().expect("a prefix"))
         .await
         .expect("withdrawn");
@@ -91,7 +91,7 @@ async fn external(kind: Kind, ground: Ground) {
     installed(&us, &["10.70.2.0/24", "fd70:1::/64"]).await;
 }
 
-/// The kernel of a client holds exactly these routes of BGP's.
+/// Waits until the kernel of a client holds exactly these BGP routes.
 async fn installed(client: &Speaker, nets: &[&str]) {
     let mut wanted: Vec<String> = nets.iter().map(|&net| net.to_owned()).collect();
     wanted.sort();
@@ -124,7 +124,7 @@ async fn internal(kind: Kind, ground: Ground) {
     .await;
 }
 
-/// Cambric reflects between two foreign clients and one of its own.
+/// Tests Cambric's reflector between two foreign clients and one of its own.
 async fn our_reflector(kind: Kind, ground: Ground) {
     let mut reflector = Setup::fabric();
     for client in [2, 3] {
@@ -178,7 +178,7 @@ async fn our_reflector(kind: Kind, ground: Ground) {
     own.holds(&all_but(&["10.65.4.1/32", "10.65.2.1/32"])).await;
 }
 
-/// Two of Cambric's clients behind a foreign reflector.
+/// Tests two of Cambric's clients with a foreign reflector.
 async fn their_reflector(kind: Kind, ground: Ground) {
     let mut reflector = Setup::fabric();
     for client in [2, 3] {
@@ -211,7 +211,7 @@ async fn their_reflector(kind: Kind, ground: Ground) {
     installed(&two, &["fd65::2/128"]).await;
 }
 
-/// Everyone peers with everyone: two of Cambric's clients and a foreign speaker.
+/// Tests a full mesh of two of Cambric's clients and a foreign speaker.
 async fn mesh(kind: Kind, ground: Ground) {
     let ours = |own, other| {
         let setup = Setup::fabric().neighbor(Site::v4(other), 64512);

@@ -1,5 +1,5 @@
-//! A whole Internet table, as one router really sent it, through Cambric's reflector to BIRD:
-//! what arrives is compared with what BIRD makes of the same octets when it gets them directly.
+//! A full Internet table, as one router really sent it, through Cambric's reflector to BIRD. The
+//! result is compared with BIRD's table when it receives the same octets directly.
 
 use std::{
     collections::BTreeMap,
@@ -22,14 +22,14 @@ use testkit::{Octets, Update};
 /// The AS in which the table was recorded.
 const ASN: u32 = 3856;
 const TABLE: &str = "../../shared/data/mrt/full-table-2015.updates-et.gz";
-/// What BIRD holds when it has taken it all (three prefixes are withdrawn again).
+/// The prefixes that BIRD holds at the end (three prefixes are withdrawn again).
 const PREFIXES: usize = 577_703;
-/// Comes last: whoever has it has had all the rest. Nobody routes this (RFC 2544).
+/// Sent last: a speaker that has it has received all other routes. It is never routed (RFC 2544).
 const MARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 24);
-/// How long the table may be on its way.
+/// How long the transfer of the table may take.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Known difference: their AS_PATH ends in AS 0, which RFC 7607 §2 has us treat as withdrawn and
-/// BIRD 2.0.12 keeps.
+/// Known difference: their AS_PATH ends in AS 0, which RFC 7607 §2 treats as withdrawn and BIRD
+/// 2.0.12 keeps.
 const AS_ZERO: [&str; 4] = [
     "103.225.92.0/24",
     "103.225.93.0/24",
@@ -72,7 +72,7 @@ async fn through(ground: Ground, messages: &[u8]) {
     let client = |of| Setup::of(ASN).neighbor(Site::v4(of), ASN);
     let reflector = client(2)
         .neighbor(Site::v4(4), ASN)
-        .allowing_as_sets() // BIRD 2.0 uses routes with them.
+        .allowing_as_sets() // BIRD 2.0 accepts routes with them.
         .reflecting([10, 9, 9, 9].into());
     let start = async |kind, number, setup: &Setup| {
         let site = ground.site(number).await.expect("a host");
@@ -89,7 +89,7 @@ async fn through(ground: Ground, messages: &[u8]) {
         sent.unwrap_or_else(|e| panic!("{e}: {}", speaker.log_tail()));
         let mark = Update::via(Site::v4(4)).announcing(MARK);
         sender.send(&mark).await.expect("sent");
-        // The session stays: its end would take the routes with it.
+        // The session stays: its end would remove the routes.
         std::mem::forget(sender);
     }
     let mut expected = settled(&direct).await;
@@ -110,7 +110,8 @@ async fn through(ground: Ground, messages: &[u8]) {
     );
 }
 
-/// BIRD's routes once all are there, the mark left out: a hash of the attributes by prefix.
+/// Returns BIRD's routes once all have arrived, without the marker: a hash of the attributes by
+/// prefix.
 async fn settled(bird: &Speaker) -> BTreeMap<String, u64> {
     let control = bird.site.host.directory().join("bird.ctl");
     let ask = |words: &[&str]| Program::new("birdc").arg("-s").arg(&control).args(words);
@@ -139,8 +140,8 @@ async fn settled(bird: &Speaker) -> BTreeMap<String, u64> {
     routes
 }
 
-/// What is compared: all attributes but the CLUSTER_LIST, which a reflector lengthens, and
-/// AGGREGATORs of AS 0, which RFC 7607 §2 has us leave out.
+/// Returns the hashes of all attributes except the CLUSTER_LIST, which a reflector lengthens, and
+/// AGGREGATORs of AS 0, which RFC 7607 §2 discards.
 fn hashes(text: &str) -> BTreeMap<String, u64> {
     let mut routes = BTreeMap::new();
     let mut current: Option<(String, DefaultHasher)> = None;

@@ -1,6 +1,6 @@
-//! Another user of a host against the BGP sessions of that host: dials its route reflector and a
-//! node of its mesh, or listens on the port while the daemon is down. Each attack is first seen to
-//! succeed without the table of `cambric guard`.
+//! Attacks of another user of a host on the BGP sessions of that host: the user dials its route
+//! reflector and a node of its mesh, or listens on the port while the daemon is down. Each attack
+//! first succeeds without the table of `cambric guard`.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -22,12 +22,12 @@ const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const IPV4: &[&str] = &["ipv4-unicast"];
 const IPV6: &[&str] = &["ipv6-unicast"];
-/// The user that attacks.
+/// The attacking user.
 const STRANGER: u32 = 65534;
-/// How long an attack is tried that is not to succeed.
+/// How long an attack is tried that must not succeed.
 const IN_VAIN: Duration = Duration::from_millis(1500);
 
-/// What the daemon of the attacked node sends to begin a session: OPEN and KEEPALIVE.
+/// Returns the first messages of the attacked node's daemon: OPEN and KEEPALIVE.
 fn greeting(family: Family) -> BytesMut {
     let mut octets = BytesMut::new();
     let open = Open {
@@ -66,7 +66,7 @@ fn is_accepted(stream: &mut TcpStream, within: Duration) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Dials as another user of a host, with a valid OPEN. Says whether there is a session.
+/// Dials as another user of a host, with a valid OPEN. Returns whether there is a session.
 fn dial(site: &Site, to: IpAddr, within: Duration) -> bool {
     dial_from(&site.host, to, within)
 }
@@ -85,14 +85,15 @@ fn dial_from(host: &Host, to: IpAddr, within: Duration) -> bool {
     host.run(attack).expect("a thread").unwrap_or(false)
 }
 
-/// Has a listener wait so long for a connection.
+/// Limits how long a listener waits for a connection.
 fn patience(listener: &TcpListener, within: Duration) -> io::Result<()> {
     let within = TimeVal::new(within.as_secs() as i64, i64::from(within.subsec_micros()));
     Ok(setsockopt(listener, sockopt::ReceiveTimeout, &within)?)
 }
 
-/// Listens as another user of a host, for one connection. Says how many came within `within`, and
-/// whether the first became a session; else it is closed with an OPEN on its way.
+/// Listens as another user of a host, for one connection. Returns how many connections arrived
+/// within `within`, and whether the first became a session; otherwise it is closed while an OPEN is
+/// in flight.
 fn listen(site: &Site, within: Duration) -> (usize, bool) {
     let attack = || -> io::Result<(usize, bool)> {
         setfsuid(Uid::from_raw(STRANGER));
@@ -103,7 +104,7 @@ fn listen(site: &Site, within: Duration) -> (usize, bool) {
         };
         stream.write_all(&greeting(Family::IPV4_UNICAST))?;
         let stolen = is_accepted(&mut stream, IN_VAIN)?;
-        // Closed: what the kernel sends again from now on belongs to no user.
+        // Closed: segments that the kernel retransmits from now on belong to no user.
         drop(stream);
         patience(&listener, IN_VAIN)?;
         let more = usize::from(!stolen && listener.accept().is_ok());
@@ -142,7 +143,7 @@ async fn attacked(ground: &Ground, number: u8) -> Speaker {
     }
 }
 
-/// The sessions of a speaker: names, states and flaps.
+/// Returns the sessions of a speaker: names, states and flaps.
 async fn sessions(speaker: &Speaker) -> Vec<(String, String, u64)> {
     let neighbors = speaker.neighbors().await.neighbors.into_iter();
     let of =
@@ -161,7 +162,7 @@ fn another_user_never_speaks_bgp_as_its_host() {
     in_ground(&[], "another user of a host", async |ground| {
         let (reflector, node) = (attacked(&ground, 1).await, attacked(&ground, 3).await);
         let site = ground.site(2).await.expect("a host");
-        // Without the table, each of them believes the stranger.
+        // Without the table, each of them accepts the attacker's session.
         for to in targets() {
             let what = format!("a session with {to}, stolen");
             let stolen = netns_lab::until(PATIENCE, &what, async || {
@@ -170,7 +171,7 @@ fn another_user_never_speaks_bgp_as_its_host() {
             });
             stolen.await.unwrap_or_else(|error| panic!("{error}"));
         }
-        // The daemon of the host brings the table with it.
+        // The daemon of the host loads the table.
         let setup = Setup::fabric();
         let setup = [1, 3].into_iter().fold(setup, |setup, number| {
             let setup = setup.neighbor(Site::v4(number), ASN).carrying(IPV4);
@@ -198,7 +199,8 @@ fn another_user_never_speaks_bgp_as_its_host() {
     });
 }
 
-/// The table stays when the daemon stops, and keeps the stranger from taking its place.
+/// Asserts that the table stays when the daemon stops, and keeps the attacker from taking its
+/// place.
 async fn the_daemon_is_down(mut client: Speaker) {
     client.stop().await.expect("it stops");
     let site = &client.site;
@@ -212,7 +214,7 @@ async fn the_daemon_is_down(mut client: Speaker) {
     let (came, stolen) = listen(site, PATIENCE);
     assert!(came > 0, "by a SYN cookie a connection comes about");
     assert!(!stolen, "a session by a SYN cookie, stolen");
-    // Without the table, the neighbor that dials believes the stranger.
+    // Without the table, the neighbor that dials accepts the attacker's session.
     let (done, text) = cambric_guard(site, &["--remove"]).await;
     assert!(done && text == "removed\n", "{text}");
     let stolen = netns_lab::until(PATIENCE, "a session, stolen", async || {
@@ -222,8 +224,8 @@ async fn the_daemon_is_down(mut client: Speaker) {
     stolen.await.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A reflector without CAP_NET_ADMIN says what `cambric guard` has loaded for it, and never that it
-/// is in force.
+/// A reflector without CAP_NET_ADMIN reports what `cambric guard` has loaded for it, and never that
+/// the table is active.
 #[test]
 fn unprivileged_reflector_reports_what_guard_has_loaded() {
     in_ground(&[], "a reflector without CAP_NET_ADMIN", async |ground| {
@@ -269,7 +271,7 @@ fn unprivileged_reflector_reports_what_guard_has_loaded() {
     });
 }
 
-/// Starts a daemon, and stops it when it has said how it is guarded: the fact, and all notes.
+/// Starts a daemon, and stops it once it has reported its guard. Returns the state, and all notes.
 async fn started(site: &Site, daemon: &Program, control: &Path) -> (String, String) {
     let mut process = site.host.spawn("reflector", daemon).expect("a process");
     let answer = netns_lab::until(PATIENCE, "a status", async || {
@@ -288,7 +290,7 @@ fn guard_of(status: &Status) -> String {
     guard.map(|fact| fact.value.clone()).unwrap_or_default()
 }
 
-/// A workload of a host, in a pool that is masqueraded: to the fabric it has its host's address.
+/// Makes a workload of a host, in a masqueraded pool: the fabric sees its host's address.
 async fn workload(ground: &Ground, site: &Site) -> Host {
     let pod = ground.host("pod").await.expect("a host");
     let end = |host, name| VethEnd {
@@ -329,8 +331,8 @@ fn felix(site: &Site, keys: &str) -> Process {
     site.host.spawn("felix", &program).expect("Felix")
 }
 
-/// A workload reaches the BGP port of no reflector, no mesh node and not its own host, though NAT gives
-/// it its host's address. With an exception for it, it does: the attack is real.
+/// A workload cannot reach the BGP port of any reflector, of any mesh node, or of its own host,
+/// although NAT gives it its host's address. With an exception for it, it can: the attack is real.
 #[test]
 fn workload_never_speaks_bgp_as_its_host() {
     in_ground(&[], "a workload behind NAT", async |ground| {
@@ -386,7 +388,7 @@ fn workload_never_speaks_bgp_as_its_host() {
     });
 }
 
-/// The set of exceptions, as `nft` lists it.
+/// Returns the set of exceptions, as `nft` lists it.
 fn exceptions(table: &str) -> &str {
     let (_, rest) = table
         .split_once("set control-exceptions-ipv4")

@@ -1,6 +1,7 @@
-//! What a client gets wrong stays its own affair: each row is a message that RFC 7606 has an
-//! answer for, sent by hand to Cambric's reflector, with one speaker of every kind behind it.
-//! They are told only what is well-formed and in its canonical form, and keep their sessions.
+//! Malformed messages of one client do not affect other peers: each row is a message with an error
+//! that RFC 7606 covers, sent by a scripted peer to Cambric's reflector, which has one speaker of
+//! every kind as a client. The clients receive only well-formed, canonical routes, and keep their
+//! sessions.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,21 +18,21 @@ use testkit::{Message, OPTIONAL, OPTIONAL_TRANSITIVE, Update, WELL_KNOWN};
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const IPV4: &[&str] = &["ipv4-unicast"];
-/// Flags of an optional attribute that somebody on the way did not know.
+/// Flags of an optional attribute that a speaker on the path did not recognize.
 const PARTIAL: u8 = 0xe0;
 
 /// Type, flags and value.
 type Attribute = (Code, u8, &'static [u8]);
 
-/// What a message leads to.
+/// The outcome of a message.
 enum Outcome {
-    /// Nothing is wrong: the route is told like any other, with these attributes besides.
+    /// No error: the route is advertised like any other, with these attributes added.
     Told(&'static [Attribute]),
-    /// Nothing is wrong, but the route has been here before. RFC 4271 §9.1.2, RFC 4456 §8
+    /// No error, but the route is looped. RFC 4271 §9.1.2, RFC 4456 §8
     Unused,
-    /// The route is told like any other, without the bad attribute. RFC 7606 §2
+    /// The route is advertised without the malformed attribute. RFC 7606 §2
     Discarded,
-    /// The route counts as withdrawn. RFC 7606 §2
+    /// The route is treated as withdrawn. RFC 7606 §2
     Withdrawn,
     /// The session ends with this NOTIFICATION.
     Reset(u8, u8),
@@ -39,7 +40,7 @@ enum Outcome {
 use Outcome::{Discarded, Reset, Told, Unused, Withdrawn};
 
 impl Outcome {
-    /// What `cambric show malformed` says was done; none if nothing is wrong.
+    /// Returns the action that `cambric show malformed` reports; `None` without an error.
     const fn remedy(&self) -> Option<&'static str> {
         match self {
             Told(_) | Unused => None,
@@ -50,12 +51,12 @@ impl Outcome {
     }
 }
 
-/// One row: what is wrong, what becomes of a good message, and what comes of it.
+/// One row: the error, the change that makes a good message erroneous, and the outcome.
 type Row = (&'static str, fn(Update) -> Update, Outcome);
 
-/// What leaves the session standing.
+/// Messages that do not reset the session.
 const BORNE: &[Row] = &[
-    // RFC 4271 §5.1.5: that there is none is no fault, and others are told one.
+    // RFC 4271 §5.1.5: a missing LOCAL_PREF is no error, and the route is advertised with one.
     ("no LOCAL_PREF", |u| u.without(Code::LocalPref), Told(&[])),
     ("no ORIGIN", |u| u.without(Code::Origin), Withdrawn),
     ("no AS_PATH", |u| u.without(Code::AsPath), Withdrawn),
@@ -76,7 +77,7 @@ const BORNE: &[Row] = &[
         |u| u.replacing(OPTIONAL_TRANSITIVE, Code::Origin, &[0]),
         Withdrawn,
     ),
-    // RFC 7606 §3 g: the first counts.
+    // RFC 7606 §3 g: the first one is used.
     (
         "LOCAL_PREF twice",
         |u| u.with(WELL_KNOWN, Code::LocalPref, &[0, 0, 0, 200]),
@@ -239,9 +240,9 @@ const BORNE: &[Row] = &[
     ),
 ];
 
-/// What the session does not survive.
+/// Messages that reset the session.
 const FATAL: &[Row] = &[
-    // RFC 7606 §5.3: where the next prefix begins cannot be known.
+    // RFC 7606 §5.3: the start of the next prefix cannot be determined.
     (
         "a prefix of 33 bits",
         |u| u.announcing_octets(&[33, 10, 0, 0, 0, 0]),
@@ -269,7 +270,7 @@ const FATAL: &[Row] = &[
     ),
 ];
 
-/// What another AS has no say in. RFC 7606 §7.5, §7.9, §7.10
+/// Attributes that are discarded from an external peer. RFC 7606 §7.5, §7.9, §7.10
 const FROM_OUTSIDE: &[Row] = &[
     (
         "LOCAL_PREF",
@@ -337,7 +338,7 @@ fn another_as_has_no_say_within_ours() {
     });
 }
 
-/// The prefix of a row. Its host bits are for one of them to set.
+/// Returns the prefix of a row. One row sets its host bits.
 fn prefix(row: usize) -> Ipv4Net {
     let number = u8::try_from(row).expect("a row");
     Ipv4Net::new(Ipv4Addr::new(10, 100 + number, 0, 0), 20).expect("a prefix")
@@ -347,7 +348,7 @@ fn good(row: usize) -> Update {
     Update::via(Site::v4(2)).announcing(prefix(row))
 }
 
-/// The same with a MED, by which it is told apart from the good one.
+/// Returns the erroneous message with a MED, which distinguishes it from the good one.
 fn odd(row: usize, alter: fn(Update) -> Update) -> Update {
     let update = Update::via(Site::v4(2)).with(OPTIONAL, Code::Med, &[0, 0, 0, 7]);
     alter(update.announcing(prefix(row)))
@@ -362,7 +363,7 @@ async fn session(site: &Site) -> Sender {
     Sender::insist(site, Site::v4(1), &opening).await
 }
 
-/// The attributes of a route as the others are told it.
+/// Returns the attributes of a route as the clients receive it.
 fn canonical(med: bool, besides: &[Attribute]) -> Attributes {
     let mut attributes = Attributes::from([
         (Code::Origin.0, (WELL_KNOWN, vec![0])),
@@ -401,7 +402,7 @@ fn the_sin_of_one_is_nobody_elses() {
         let source = ground.site(2).await.expect("a host");
         let sink = ground.site(3).await.expect("a host");
         let mut to = session(&sink).await;
-        // All that are to keep their sessions have one.
+        // All speakers that are to keep their sessions have one.
         reflector
             .has_up(|neighbor| {
                 let others = others
@@ -429,11 +430,11 @@ fn the_sin_of_one_is_nobody_elses() {
     });
 }
 
-/// The first host of those that lose their session.
+/// The first host of the senders that lose their sessions.
 const FATAL_HOST: u8 = 8;
 
-/// Each of these ends the sender's session, and takes all its routes with it. Who loses a session
-/// so has to wait before the next: each row has a sender of its own.
+/// Sends each of these, which resets the sender's session and removes all its routes. A peer that
+/// loses a session so has to wait before the next: each row has a sender of its own.
 async fn fatal_ones(ground: &Ground, to: &mut Sender, reflector: &Speaker) {
     for ((row, (name, alter, outcome)), number) in FATAL.iter().enumerate().zip(FATAL_HOST..) {
         let source = ground.site(number).await.expect("a host");
@@ -455,8 +456,8 @@ async fn fatal_ones(ground: &Ground, to: &mut Sender, reflector: &Speaker) {
     }
 }
 
-/// The message is the last of those that are kept for the operator, octet by octet and with its
-/// remedy; or it is not, if nothing is wrong with it.
+/// Asserts that the message is the last of those that are recorded for the operator, octet by octet
+/// and with its action; without an error it must not be recorded.
 async fn kept(reflector: &Speaker, name: &str, message: &[u8], outcome: &Outcome) {
     let body = message[19..].iter();
     let body: String = body.map(|octet| format!("{octet:02x}")).collect();
@@ -466,7 +467,8 @@ async fn kept(reflector: &Speaker, name: &str, message: &[u8], outcome: &Outcome
     assert_eq!(remedy.as_deref(), outcome.remedy(), "{name}");
 }
 
-/// None of these ends it. Returns what everyone else is to hold.
+/// Sends each message that does not reset the session. Returns the routes that all clients must
+/// hold.
 async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Table {
     let mut from = session(source).await;
     let flaps = async || {
@@ -508,7 +510,7 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
         }
         kept(reflector, name, &odd(row, *alter).octets(), outcome).await;
     }
-    // RFC 4271 §4.3: bits beyond the length say nothing.
+    // RFC 4271 §4.3: bits beyond the prefix length are ignored.
     let stray = [20, 10, 99, 0x0f];
     let update = Update::via(Site::v4(2)).announcing_octets(&stray);
     from.send(update).await.expect("sent");
@@ -523,12 +525,12 @@ async fn borne_ones(source: &Site, to: &mut Sender, reflector: &Speaker) -> Tabl
         },
     );
     assert_eq!(flaps().await, before, "the sender's session");
-    // The session stays: its end would take the routes with it.
+    // The session stays: its end would remove the routes.
     std::mem::forget(from);
     expected
 }
 
-/// The same as the other programs show it.
+/// Returns the same route as the other programs show it.
 fn shown(besides: &[Attribute]) -> Route {
     let mut route = Route::via(Site::v4(2)).local_pref(100);
     route.med = Some(7);

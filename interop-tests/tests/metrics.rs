@@ -1,5 +1,5 @@
-//! What the daemons of a host tell scrapers while the fabric around them changes. Each page is read
-//! strictly, and no counter may fall.
+//! The metrics of a host's daemons while the fabric around them changes. Each page is parsed
+//! strictly, and no counter may decrease.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -10,18 +10,18 @@ use netns_lab::{Exposition, Process, Program, Scraper};
 const BGP: u16 = 9179;
 const FELIX: u16 = 9091;
 
-/// Where the store of a lab is.
+/// The address of a lab's datastore.
 const STORE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 254)), 2379);
 
-/// Of an endpoint of host 1, `cali0`, which the ground has made.
+/// An endpoint of host 1 with the interface `cali0`, which the lab has made.
 const ENDPOINT: &str = "ns/h1-k8s-web-eth0";
 
-/// Where a daemon of host 1 is scraped.
+/// Returns the metrics address of a daemon on host 1.
 fn at(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Site::v4(1)), port)
 }
 
-/// The lines of a file that have its daemon scraped.
+/// Returns the configuration lines that enable a daemon's metrics.
 fn scraped(port: u16) -> String {
     format!("metrics = {{ listen = \"{}\" }}\n", at(port))
 }
@@ -33,7 +33,7 @@ async fn until(scraper: &mut Scraper, series: &[(&str, u64)]) -> Exposition {
     page.await.expect("a page as wanted")
 }
 
-/// Scrapes until what was written then is in force, with these values.
+/// Scrapes until the revision `then` is applied, with these values.
 async fn in_force(scraper: &mut Scraper, then: Revision, series: &[(&str, u64)]) -> Exposition {
     let then = u64::try_from(then.0).expect("no sign");
     let what = format!("revision {then} and {series:?}");
@@ -42,7 +42,7 @@ async fn in_force(scraper: &mut Scraper, then: Revision, series: &[(&str, u64)])
     page.await.expect("a page as wanted")
 }
 
-/// Writes a resource, and tells the revision.
+/// Writes a resource, and returns the revision.
 async fn put(store: &Store, plural: &str, name: &str, text: &str) -> Revision {
     store.put(plural, name, text).await;
     store.written(plural, name).await
@@ -53,7 +53,7 @@ fn value(page: &Exposition, series: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {series}: {page:#?}"))
 }
 
-/// Two nodes of a mesh, the first one scraped and with a snapshot.
+/// Starts two nodes of a full mesh, the first one with metrics and a snapshot.
 async fn nodes(ground: &Ground, store: &Store) -> (Speaker, Speaker) {
     for number in [1, 2] {
         store.node(number, "").await;
@@ -93,7 +93,7 @@ fn a_scraped_client_tells_sessions_routes_and_its_store() {
         assert_eq!(value(&page, "cambric_store_silent_seconds") / 60, 0);
         assert!(value(&page, &often) >= 1);
 
-        // A route comes, and goes.
+        // A route is added, and removed.
         let received =
             "cambric_neighbor_paths_received{neighbor=\"Mesh_10_0_0_2\",family=\"ipv4-unicast\"}";
         let route = Own::plain("10.65.0.2/32".parse().expect("a prefix"));
@@ -108,25 +108,26 @@ fn a_scraped_client_tells_sessions_routes_and_its_store() {
         assert!(value(&page, &neighbor("updates_in_total")) > updates);
         assert_eq!(value(&page, "cambric_kernel_writes_total"), 2);
 
-        // A value that nobody can read, and one that says nothing new.
+        // An invalid value, and one without a change.
         let bad = r#"{"spec":{"peerIP":"nowhere","asNumber":64700}}"#;
         let then = put(&store, "bgppeers", "tor", bad).await;
         in_force(&mut bgp, then, &[("cambric_store_bad_values", 1)]).await;
         store.delete("bgppeers", "tor").await;
         until(&mut bgp, &[("cambric_store_bad_values", 0)]).await;
 
-        // A neighbour dies.
+        // A neighbor's daemon is killed.
         two.kill().await.expect("killed");
         let page = until(&mut bgp, &[(&is_up, 0)]).await;
         let established = value(&page, &often);
         two.start_stored_again().expect("started");
-        // Of two connections opened at once one may be taken for the session, and then the other.
+        // Of two connections opened at the same time one may be taken for the session, and then the
+        // other.
         let again =
             |page: &Exposition| page.has(&[(&is_up, 1)]) && page.value(&often) > Some(established);
         let again = bgp.until(PATIENCE, "one more session", again).await;
         again.expect("one more session");
 
-        // The store goes: all stays as it is, and so it does if the client begins without a store.
+        // The datastore stops: the state stays, also if the client starts without a datastore.
         let begun = |kept: Vec<u8>| !kept.is_empty();
         let snapshot = one.site.host.directory().join("bgp-client.snapshot");
         let written =
@@ -203,7 +204,7 @@ fn a_scraped_felix_tells_endpoints_by_state() {
         let page = in_force(&mut felix, then, &up).await;
         assert!(value(&page, "cambric_rules_transactions_total") > transactions);
 
-        // Its other end goes down, and comes back.
+        // Its peer interface goes down, and comes back.
         let links = site.host.links().expect("links");
         links.down("workload0").await.expect("down");
         until(
@@ -214,7 +215,8 @@ fn a_scraped_felix_tells_endpoints_by_state() {
         links.up("workload0").await.expect("up");
         until(&mut felix, &up).await;
 
-        // What cannot be read leaves what was there in force; of another one nothing was.
+        // An invalid value keeps the last valid one in effect; a new key with an invalid value has
+        // no effect.
         let then = put(&store, key, ENDPOINT, &endpoint("cali0", "nowhere")).await;
         in_force(&mut felix, then, &[(bad, 1), (routes, 1)]).await;
         let other = "ns/h1-k8s-other-eth0";
@@ -229,7 +231,7 @@ fn a_scraped_felix_tells_endpoints_by_state() {
         let then = put(&store, key, ENDPOINT, &good).await;
         in_force(&mut felix, then, &[up.as_slice(), &[(bad, 0)]].concat()).await;
 
-        // The store says that it is not ready, and goes.
+        // The datastore is not ready, and stops.
         let locked = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
         store.put("clusterinformations", "default", locked).await;
         let unready = [("cambric_store_unready", 1), ("cambric_store_in_sync", 0)];

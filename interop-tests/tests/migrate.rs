@@ -1,4 +1,5 @@
-//! Moving from calico-node's BIRD to Cambric, node by node, and back, while workloads talk.
+//! Migration from calico-node's BIRD to Cambric, node by node, and back, during traffic between
+//! workloads.
 
 use std::net::Ipv4Addr;
 
@@ -22,14 +23,15 @@ fn mesh(number: u8) -> Vec<Peer> {
     others.map(|other| Peer::mesh(number, other)).collect()
 }
 
-/// Every node has the shadows of the others for peers, as a global BGPPeer for each would have it.
+/// Returns the mesh peers and the shadows of the other nodes, as a global BGPPeer for each shadow
+/// would add them.
 fn mesh_and_shadows(number: u8) -> Vec<Peer> {
     let shadows = others(number).into_iter();
     let shadows = shadows.map(|other| Peer::global(shadow_number(other)));
     mesh(number).into_iter().chain(shadows).collect()
 }
 
-/// What a node announces: BIRD its block, Cambric out of a file its workload.
+/// Returns the route that a node announces: BIRD its block, Cambric with a file its workload.
 fn told_by(number: u8, moved: &[u8]) -> IpNet {
     match moved.contains(&number) {
         true => Node::workload(number),
@@ -37,7 +39,7 @@ fn told_by(number: u8, moved: &[u8]) -> IpNet {
     }
 }
 
-/// From BIRD to Cambric: a shadow run first, which leaves a word for the one that comes after.
+/// Replaces BIRD by Cambric: a shadow run first, which leaves its state for the run that follows.
 async fn replace(node: &Node, daemon: &mut Process, peers: &[Peer], routes: &[IpNet], run: Run) {
     let mut shadow = node.cambric(peers, Run::Shadow);
     node.shadow_agrees(routes).await;
@@ -47,10 +49,10 @@ async fn replace(node: &Node, daemon: &mut Process, peers: &[Peer], routes: &[Ip
     *daemon = node.cambric(peers, run);
 }
 
-/// How many pings each flow still sends once all rests: a second's.
+/// How many pings each flow still sends once the fabric is stable: those of one second.
 const AFTERWARDS: u32 = 100;
 
-/// No ping was lost, neither on the way nor afterwards.
+/// Asserts that no ping was lost, during the changes or afterwards.
 async fn nothing_was_lost(mut flows: Vec<Flow>) {
     for flow in &mut flows {
         flow.sends(AFTERWARDS).await;
@@ -71,7 +73,7 @@ struct Fabric {
 }
 
 impl Fabric {
-    /// All on BIRD, and every workload pinging every other.
+    /// Starts all nodes with BIRD, and pings from every workload to every other.
     async fn on_bird(ground: &Ground) -> Self {
         let mut nodes = Vec::new();
         for number in NODES {
@@ -114,7 +116,7 @@ impl Fabric {
         self.rests().await;
     }
 
-    /// Back to BIRD, which is to know nothing of shadows any more: it would wait for them.
+    /// Moves a node back to BIRD, which must have no shadows as peers: it would wait for them.
     async fn move_back(&mut self, number: u8) {
         let (node, daemon) = self.at(number);
         daemon.signal(Signal::SIGTERM).expect("a signal");
@@ -124,7 +126,8 @@ impl Fabric {
         self.rests().await;
     }
 
-    /// Waits until every node has what all others tell, in daemon and kernel, and nothing more.
+    /// Waits until every node has exactly the routes that all others announce, in daemon and
+    /// kernel.
     async fn rests(&self) {
         for node in &self.nodes {
             let number = node.site.number;
@@ -140,7 +143,7 @@ impl Fabric {
     }
 }
 
-/// BIRD's own clients understand what a node says that was moved.
+/// Asserts that BIRD's own clients understand the answers of a migrated node.
 async fn tools_are_answered(node: &Node) {
     for program in ["birdc", "birdcl"] {
         let text = node
@@ -207,7 +210,7 @@ fn a_node_moves_to_what_the_store_says_and_back_and_no_ping_is_lost() {
         }
         let mut fabric = Fabric::on_bird(&ground).await;
         fabric.rests().await;
-        // It has the same block as before, so no other node sees a difference.
+        // It has the same block as before, so other nodes see no difference.
         let blocks = NODES.map(Node::block);
         let (node, daemon) = fabric.at(1);
         replace(node, daemon, &mesh(1), &blocks[1..], Run::Stored).await;
@@ -225,7 +228,7 @@ const RR: u8 = 4;
 const SECOND_RR: u8 = 5;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(244, 0, 0, 1);
 
-/// A reflector for both nodes and the shadow of one, whichever program it is.
+/// Returns a reflector for both nodes and the shadow of one, for either program.
 fn reflector() -> Setup {
     let clients = [1, 2, shadow_number(2)].into_iter();
     let with = |setup: Setup, client| {
@@ -247,7 +250,8 @@ fn clients_move_over_and_so_does_the_reflector_and_no_ping_is_lost() {
         nodes[1].reaches(1).await;
         let flows = vec![nodes[0].pings(2), nodes[1].pings(1)];
 
-        // A client. It restarts, and would wait for a reflector that is not there yet.
+        // A client is replaced. It restarts, and would wait for a reflector that is not running
+        // yet.
         replace(
             &nodes[1],
             &mut second,
@@ -260,7 +264,7 @@ fn clients_move_over_and_so_does_the_reflector_and_no_ping_is_lost() {
             .kernel_holds(&[Node::block(1), Node::workload(2)])
             .await;
 
-        // The reflector: the second one serves before the first one goes.
+        // The reflector is replaced: the second one serves before the first one stops.
         let both_told = async |rr: u8| {
             let from = format!("Global_{}", Site::v4(rr).to_string().replace('.', "_"));
             nodes[0].learns("bird.ctl", &from, Node::workload(2)).await;
@@ -277,7 +281,7 @@ fn clients_move_over_and_so_does_the_reflector_and_no_ping_is_lost() {
             .kernel_holds(&[Node::block(1), Node::workload(2)])
             .await;
 
-        // And back.
+        // And back to BIRD.
         let _bird = bird.start_again(&reflector()).await.expect("BIRD starts");
         both_told(RR).await;
         cambric.stop().await.expect("the reflector ends");

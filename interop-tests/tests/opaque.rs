@@ -1,15 +1,16 @@
-//! Families that Cambric's reflector carries unread: what comes out is what went in, octet for
-//! octet, and a withdrawal finds its route by the key of the family.
+//! Families that Cambric's reflector carries as opaque octets: a route leaves octet for octet as it
+//! arrived, and a withdrawal finds its route by the key of the family.
 //!
-//! Each lab has a source that originates routes of its own, told by hand-made peers twice: once
-//! directly, once through the reflector. Speakers of the other kinds stand behind the reflector,
-//! too, and must understand what they get.
+//! Each lab has a source that originates routes, received by scripted peers twice: once directly,
+//! once through the reflector. Speakers of the other kinds are clients of the reflector, too, and
+//! must understand the routes.
 //!
 //! Known differences:
-//! * OpenBGPD 7.7 has of these only VPNs, and originates none without an MPLS interface of
-//!   OpenBSD's. It keeps VPN routes that are withdrawn, also such as FRR withdraws directly. BIRD 2.0.12 has VPNs and flow specifications; FRR originates neither flow
+//! * Of these families, OpenBGPD 7.7 supports only VPNs, and originates none without an MPLS
+//!   interface of OpenBSD. It keeps VPN routes that are withdrawn, also when FRR withdraws them
+//!   directly. BIRD 2.0.12 supports VPNs and flow specifications; FRR originates neither flow
 //!   specifications nor, without zebra, Ethernet VPN routes. GoBGP originates all, but route
-//!   targets only of its own VRFs: these are sent by hand.
+//!   targets only of its own VRFs: a scripted peer sends these.
 
 use std::net::Ipv4Addr;
 
@@ -35,7 +36,7 @@ const FAMILIES: [Family; 7] = [
     Family::IPV6_LABELED_UNICAST,
 ];
 
-/// What a program has of [`FAMILIES`].
+/// Returns the families of [`FAMILIES`] that a program supports.
 const fn carried(kind: Kind) -> &'static [&'static str] {
     match kind {
         Bird => &["ipv4-vpn", "ipv6-vpn", "ipv4-flowspec", "ipv6-flowspec"],
@@ -52,11 +53,11 @@ const fn carried(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// A route of a source, in the words of its program.
+/// A route of a source, in the syntax of its program.
 struct Origin {
     announce: &'static str,
     withdraw: &'static str,
-    /// What others show it as: the program, what it is asked, and what is in the answer.
+    /// How other programs show it: the program, the command, and a part of the output.
     shown: &'static [(Kind, &'static str, &'static str)],
 }
 
@@ -201,20 +202,20 @@ protocol static own_flow6 { disabled; flow6 { table flows6; };
     bgp_ext_community.add((generic, 0x80060000, 0)); }; }
 ";
 
-/// A hand-made peer of `to` on host `number`.
+/// Opens a scripted peer of `to` on host `number`.
 async fn by_hand(ground: &Ground, number: u8, to: u8, families: &[Family]) -> Sender {
     let site = ground.site(number).await.expect("a host");
     let opening = Opening {
         asn: ASN,
         id: Site::v4(number),
-        // GoBGP 3.10 gives up a session without one at its first UPDATE.
+        // GoBGP 3.10 closes a session with hold time 0 at its first UPDATE.
         hold_time: 600,
         families,
     };
     Sender::insist(&site, Site::v4(to), &opening).await
 }
 
-/// Attributes as they were before the reflector.
+/// Returns the attributes as they were before the reflector.
 fn unreflected(attributes: &Attributes) -> Attributes {
     let mut attributes = attributes.clone();
     attributes.remove(&Code::OriginatorId.0);
@@ -231,7 +232,8 @@ fn same(direct: &Heard, reflected: &Heard) -> bool {
         .eq(reflected)
 }
 
-/// Host 1 reflects, host 2 is the source; 3 and 4 listen behind the reflector and directly.
+/// Tests a reflector on host 1 and the source on host 2; hosts 3 and 4 receive through the
+/// reflector and directly.
 async fn octet_for_octet(source: Kind, own: &[Origin], ground: Ground) {
     let others: Vec<Kind> = [Gobgp, Frr, Bird, Openbgpd].into_iter().collect();
     let others: Vec<_> = (5..)
@@ -298,7 +300,7 @@ async fn octet_for_octet(source: Kind, own: &[Origin], ground: Ground) {
     assert!(neighbors.iter().all(|neighbor| neighbor.faults == 0));
 }
 
-/// Everyone behind the reflector shows the route, or nobody does.
+/// Waits until all clients of the reflector show the route, or none does.
 async fn shown(behind: &[Speaker], origin: &Origin, is: bool) {
     for (kind, question, answer) in origin.shown {
         if *kind == Openbgpd && !is {
@@ -344,7 +346,7 @@ fn from_bird() {
     });
 }
 
-/// One route by hand: what it is, as it is announced, and as it is withdrawn.
+/// One route of a scripted peer: its description, its announcement, and its withdrawal.
 type Row = (
     &'static str,
     Family,
@@ -373,7 +375,7 @@ const BY_KEY: &[Row] = &[
         &[48, 0, 0, 0, 10, 66, 0],
     ),
     (
-        // RFC 7432 §7.2: the segment and the labels are not of the key.
+        // RFC 7432 §7.2: the segment and the labels are not part of the key.
         "a MAC, withdrawn with another segment and another label",
         Family::L2VPN_EVPN,
         HOP,

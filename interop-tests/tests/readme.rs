@@ -1,4 +1,4 @@
-//! README "On real hosts", followed literally: its commands, in its order, on hosts of a lab.
+//! Runs the commands of README "On real hosts" literally and in their order, on hosts of a lab.
 
 use std::path::Path;
 
@@ -24,8 +24,8 @@ const PROGRAMS: [&str; 4] = [
     "cambric-felix",
 ];
 
-/// Gives the calling host files of its own: what is written to `/etc` and `/var` is discarded, `/opt`
-/// has the CNI plugin of `$1` only.
+/// Gives the calling host files of its own: writes to `/etc` and `/var` are discarded, and `/opt`
+/// has only the CNI plugin of `$1`.
 const PREPARE: &str = r#"
 set -eu
 for tree in etc var; do
@@ -44,15 +44,15 @@ ln -s "$1/cambric-cni" /opt/cni/bin
 /// A command of the page.
 #[derive(Debug, PartialEq, Eq)]
 struct Command {
-    /// The host at whose prompt it stands, or [`EACH`].
+    /// The host of its prompt, or [`EACH`].
     host: String,
     text: String,
 }
 
-/// The commands of the section, in their order.
+/// Returns the commands of the section, in their order.
 ///
 /// # Panics
-/// If a line of a console block is no part of a command.
+/// If a line of a console block is not part of a command.
 fn commands(page: &str) -> Vec<Command> {
     let (_, section) = page.split_once(SECTION).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -89,7 +89,7 @@ fn commands(page: &str) -> Vec<Command> {
 struct Shell<'f> {
     host: &'f Host,
     path: String,
-    /// What was exported.
+    /// The exported variables.
     exports: String,
     daemons: Vec<Process>,
 }
@@ -128,7 +128,7 @@ impl<'f> Shell<'f> {
             .env("PATH", &self.path)
     }
 
-    /// Starts a daemon, as systemd does: until it is ready.
+    /// Starts a daemon and waits until it is ready, as systemd does.
     async fn start(&mut self, command: &str) {
         let name = format!("daemon{}", self.daemons.len());
         let ready = self.host.directory().join(format!("{name}.ready"));
@@ -171,7 +171,7 @@ impl<'f> Shell<'f> {
     }
 }
 
-/// The programs, side by side.
+/// Returns a directory with links to all programs.
 fn programs(lab: &Lab) -> std::path::PathBuf {
     let directory = lab.directory().join("programs");
     std::fs::create_dir(&directory).expect("a directory");
@@ -207,7 +207,7 @@ fn readme_on_real_hosts_works_as_written() {
         let fabric = Fabric::build(lab, plan).await.expect("hosts");
         let mut shells = Vec::new();
         for node in &fabric.nodes {
-            // The page does it.
+            // A step of the page sets it.
             node.host.sysctl("net/ipv4/ip_forward", "0").expect("set");
             shells.push(Shell::at(&node.host, &programs).await);
         }
@@ -218,7 +218,7 @@ fn readme_on_real_hosts_works_as_written() {
                 }
             }
         }
-        // The two that do not reflect have each other's routes from the one that does.
+        // The two clients receive each other's routes from the reflector.
         let peers = "cambric show neighbors --json | grep '\"address\"'";
         let program = shells[2].program(peers);
         let (_, said) = fabric.nodes[2].host.output(&program).await.expect("asked");

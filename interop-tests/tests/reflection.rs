@@ -14,12 +14,12 @@ use testkit::{OPTIONAL, Update, WELL_KNOWN};
 
 const ASN: u32 = 64512;
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
-/// That of the other reflector, where it is not the same.
+/// The CLUSTER_ID of the other reflector, where the two differ.
 const OTHER_CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
 const IPV4: &[&str] = &["ipv4-unicast"];
 const IPV6: &[&str] = &["ipv6-unicast"];
 
-/// What a peer is to the reflector.
+/// The role of a peer towards the reflector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seat {
     Client,
@@ -28,21 +28,21 @@ enum Seat {
 }
 use Seat::{Client, External, NonClient};
 
-/// What becomes of a route.
+/// How a route is advertised.
 enum Passed {
-    /// It stays at the reflector.
+    /// Not advertised.
     Nothing,
     /// With ORIGINATOR_ID, CLUSTER_LIST, and everything else as it was.
     Reflected,
-    /// From another AS, as any speaker passes it on.
+    /// From an external peer to an internal one, as any speaker advertises it.
     Enters,
-    /// To another AS, without a trace of reflection.
+    /// To another AS, without ORIGINATOR_ID and CLUSTER_LIST.
     Leaves,
-    /// From one AS to another.
+    /// From an external peer to another one.
     Crosses,
 }
 
-/// RFC 4456 §6 in both directions, and RFC 4271 §9.2 where it leaves things as they were.
+/// Returns the result of RFC 4456 §6 in both directions, and of RFC 4271 §9.2 in the other cases.
 const fn passed(from: Seat, to: Seat) -> Passed {
     match (from, to) {
         (Client, Client | NonClient) => Passed::Reflected,
@@ -54,7 +54,7 @@ const fn passed(from: Seat, to: Seat) -> Passed {
     }
 }
 
-/// Who sits where: the host's number is its address and its prefix.
+/// The role of each host: the host's number determines its address and its prefix.
 const SEATS: [(u8, Seat); 6] = [
     (2, Client),
     (3, Client),
@@ -75,14 +75,14 @@ fn prefix(number: u8) -> IpNet {
     of(Version::V4, number).1
 }
 
-/// Which sessions, and which routes over them.
+/// The address family of the sessions, and of the routes over them.
 #[derive(Clone, Copy)]
 enum Version {
     V4,
     V6,
 }
 
-/// The address of a host and its prefix.
+/// Returns the address of a host and its prefix.
 fn of(version: Version, number: u8) -> (IpAddr, IpNet) {
     let (address, net): (IpAddr, String) = match version {
         Version::V4 => (Site::v4(number).into(), format!("10.65.{number}.0/24")),
@@ -91,7 +91,7 @@ fn of(version: Version, number: u8) -> (IpAddr, IpNet) {
     (address, net.parse().expect("a prefix"))
 }
 
-/// The table that host `number` is to hold.
+/// Returns the table that host `number` must hold.
 fn expected(kind: Kind, version: Version, (number, seat): (u8, Seat)) -> Table {
     let ours = of(version, 1).0;
     let others = SEATS.iter().filter(|(other, _)| *other != number);
@@ -119,7 +119,7 @@ fn expected(kind: Kind, version: Version, (number, seat): (u8, Seat)) -> Table {
     routes.collect()
 }
 
-/// Every direction between speakers of one kind.
+/// Tests every direction between speakers of one kind.
 async fn directions(kind: Kind, version: Version, ground: Ground) {
     let families = match version {
         Version::V4 => IPV4,
@@ -148,7 +148,7 @@ async fn directions(kind: Kind, version: Version, ground: Ground) {
     for (speaker, seat) in &speakers {
         speaker.holds(&expected(kind, version, *seat)).await;
     }
-    // A withdrawal goes every way that the route went.
+    // A withdrawal is sent to every peer that had the route.
     for (speaker, (number, _)) in &speakers[..2] {
         let net = of(version, *number).1;
         speaker.withdraw(net).await.expect("withdrawn");
@@ -160,7 +160,7 @@ async fn directions(kind: Kind, version: Version, ground: Ground) {
     }
 }
 
-/// The same over IPv4 and over IPv6.
+/// Tests the same over IPv4 and over IPv6.
 async fn directions_v4(kind: Kind, ground: Ground) {
     directions(kind, Version::V4, ground).await;
 }
@@ -169,7 +169,7 @@ async fn directions_v6(kind: Kind, ground: Ground) {
     directions(kind, Version::V6, ground).await;
 }
 
-/// A client that sits at host 2 or 3 of a reflector with two, by hand.
+/// Opens a scripted client, on host 2 or 3, of a reflector with two clients.
 async fn by_hand(ground: &Ground, number: u8) -> (Site, Sender) {
     let site = ground.site(number).await.expect("a host");
     let opening = Opening {
@@ -188,7 +188,7 @@ fn two_clients() -> Setup {
 const NET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 2, 0), 24);
 const MARK: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 65, 9, 0), 24);
 
-/// RFC 4456 §6: a client is never told its own route, whichever way the best path moves.
+/// RFC 4456 §6: a client never receives its own route, for any change of the best path.
 #[test]
 fn nothing_returns_to_its_originator() {
     in_ground(&[], "nothing_returns_to_its_originator", async |ground| {
@@ -201,7 +201,7 @@ fn nothing_returns_to_its_originator() {
                 update.replacing(WELL_KNOWN, AttrCode::LocalPref, &local_pref.to_be_bytes());
             update.announcing(NET)
         };
-        // Its route is the only one, then the better, then the worse, then it is gone.
+        // Its route is the only one, then the better, then the worse, then withdrawn.
         one.send(preferred(2, 100)).await.expect("sent");
         two.hears("the route of one", |heard| heard.has(NET)).await;
         assert_eq!(
@@ -226,7 +226,7 @@ fn nothing_returns_to_its_originator() {
             .await;
         one.send(&gone).await.expect("sent");
         two.hears("that all is gone", |heard| !heard.has(NET)).await;
-        // What comes last says that nothing else is on its way.
+        // The last route proves that no other message is in flight.
         let mark = Update::via(Site::v4(3)).announcing(MARK);
         two.send(&mark).await.expect("sent");
         one.hears("the mark", |heard| heard.has(MARK)).await;
@@ -236,7 +236,8 @@ fn nothing_returns_to_its_originator() {
     });
 }
 
-/// RFC 4456 §8: what has been here already goes no further, and says why; the rest does.
+/// RFC 4456 §8: a looped route is not advertised, and the reason is reported; other routes are
+/// advertised.
 #[test]
 fn loops_end_at_import() {
     let ids = |ids: &[Ipv4Addr]| ids.iter().flat_map(Ipv4Addr::octets).collect::<Vec<_>>();
@@ -322,7 +323,7 @@ fn loops_end_at_import() {
     });
 }
 
-/// Two clients of two reflectors that peer with each other. Reflectors: ours on host 1, one of
+/// Two clients of two reflectors that peer with each other. Reflectors: Cambric's on host 1, one of
 /// `kind` on host 2. Clients: Cambric's on hosts 3 and 4.
 struct Pair {
     ours: Speaker,
@@ -331,8 +332,9 @@ struct Pair {
 }
 
 impl Pair {
-    /// `clusters` are those of ours and theirs; `both` says whether each client is one of both
-    /// reflectors, or the first of ours and the second of theirs.
+    /// Starts the four. `clusters` are those of Cambric's and the other reflector. `both` states
+    /// whether each client peers with both reflectors, or the first with Cambric's and the second
+    /// with the other.
     async fn start(kind: Kind, ground: &Ground, clusters: [Ipv4Addr; 2], both: bool) -> Self {
         let clients_of = |at: u8| -> Vec<u8> {
             match both {
@@ -373,11 +375,11 @@ impl Pair {
         }
     }
 
-    /// Each client holds the other's route alone, as `by` gives it, or nothing.
+    /// Waits until each client holds only the other's route, as `by` reflects it, or no route.
     ///
-    /// Known difference: GoBGP removes ORIGINATOR_ID and CLUSTER_LIST towards a non-client, which
-    /// ours is. There is nothing to know the route by, and as that of a router with a lower id
-    /// than the client's it may win.
+    /// Known difference: GoBGP removes ORIGINATOR_ID and CLUSTER_LIST towards a non-client, such as
+    /// Cambric's reflector. Then nothing identifies the route's origin, and it may win as the route
+    /// of a router with a lower id than the client's.
     async fn settle(&self, announced: bool, by: Kind) {
         for (client, other) in self.clients.iter().zip([4, 3]) {
             let route = Route::via(Site::v4(other)).local_pref(100);
@@ -397,7 +399,7 @@ impl Pair {
 /// reflections; either alone is enough.
 async fn one_cluster(kind: Kind, ground: Ground) {
     let mut pair = Pair::start(kind, &ground, [CLUSTER, CLUSTER], true).await;
-    // Of equal routes that from the lower router id wins: ours.
+    // Of equal routes the one from the lower router id wins: that of Cambric's reflector.
     pair.settle(true, Kind::Reflector).await;
     for number in [3, 4] {
         let paths = pair.ours.paths(prefix(number)).await;
@@ -418,7 +420,8 @@ async fn one_cluster(kind: Kind, ground: Ground) {
     pair.theirs.holds(&Table::new()).await;
 }
 
-/// RFC 4456 §7 and §8: a route that passes two clusters says so, nearest first.
+/// RFC 4456 §7 and §8: the CLUSTER_LIST of a route that passes two clusters has both, nearest
+/// first.
 async fn two_clusters(kind: Kind, ground: Ground) {
     let pair = Pair::start(kind, &ground, [CLUSTER, OTHER_CLUSTER], false).await;
     let through = |number: u8, first, second| {
@@ -428,7 +431,7 @@ async fn two_clusters(kind: Kind, ground: Ground) {
     };
     let from_ours = through(3, CLUSTER, OTHER_CLUSTER);
     let from_theirs = match kind {
-        // As if it had the route from nobody: towards a non-client it removes both.
+        // As if the route had no originator: towards a non-client GoBGP removes both attributes.
         Kind::Gobgp => {
             let route = Route::via(Site::v4(4)).local_pref(100);
             route.reflected(Site::v4(2), CLUSTER)
@@ -444,8 +447,9 @@ async fn two_clusters(kind: Kind, ground: Ground) {
     pair.ours.holds(&Table::from([(prefix(3), left)])).await;
 }
 
-/// RFC 4456 §7: a client in a cluster of its own. A route names the cluster it comes from and then
-/// the one it goes to, if that is another; BIRD in our place does the same.
+/// RFC 4456 §7: a client in a cluster of its own. The CLUSTER_LIST of a route has the cluster that
+/// it comes from and then the one that it goes to, if that is another; BIRD as the reflector does
+/// the same.
 async fn own_clusters(kind: Kind, ground: Ground) {
     let setup = [2, 3, 4]
         .into_iter()
@@ -492,8 +496,8 @@ async fn own_clusters(kind: Kind, ground: Ground) {
     }
 }
 
-/// Clients of both of two reflectors that peer with each other and have clusters of their own:
-/// after many changes nothing is left of what was withdrawn, at anyone.
+/// Tests clients of two reflectors that peer with each other and have clusters of their own: after
+/// many changes no speaker keeps a withdrawn route.
 async fn no_zombies(kind: Kind, ground: Ground) {
     let pair = Pair::start(kind, &ground, [CLUSTER, OTHER_CLUSTER], true).await;
     let own = Setup::fabric()

@@ -1,14 +1,14 @@
-//! Restarts (RFC 4724, RFC 8538) and refreshes (RFC 7313) with other implementations: whoever is
-//! killed, at whichever end, nobody loses a route while it comes back, and everybody does when it
-//! stays away.
+//! Restarts (RFC 4724, RFC 8538) and refreshes (RFC 7313) with other implementations. When a
+//! speaker at either end is killed, no peer loses a route if the speaker comes back in time, and
+//! every peer does if it stays away.
 //!
-//! Known difference: FRR 8.4 that comes back sends its End-of-RIB marker before its routes, so its
-//! own restart is not hitless with any helper, and not tested here. Nor is that of GoBGP, which is
-//! given its routes by hand after its start and may have sent its marker by then.
+//! Known difference: FRR 8.4 sends its End-of-RIB marker after a restart before its routes, so its
+//! own restart is not hitless with any helper, and not tested here. Nor is that of GoBGP: its
+//! routes are added by commands after its start, and it may have sent its marker by then.
 //!
-//! Another: OpenBGPD says at all times that it has restarted itself, FRR for two minutes after its
-//! start. RFC 4724 §4.1 has nobody wait for the routes of such a one. So the routes that outlive a
-//! restart of our reflector are those of a client of ours where these two are to keep them.
+//! Another: OpenBGPD always sends the Restart State bit, FRR for two minutes after its start. RFC
+//! 4724 §4.1 says not to wait for the routes of such a peer. So the routes that survive a restart
+//! of Cambric's reflector are those of a Cambric client where these two are the helpers.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -20,18 +20,18 @@ use netns_lab::{Error, until};
 const CLUSTER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const V4: &[&str] = &["ipv4-unicast"];
 
-/// How long routes are kept, in seconds, over a restart of who comes back: longer than anybody may
-/// take to dial again.
+/// How long routes are retained, in seconds, over a restart of a speaker that comes back: longer
+/// than any program takes to dial again.
 const COMES_BACK_S: u16 = 240;
 
-/// And of who does not.
+/// The same for a speaker that stays away.
 const STAYS_AWAY_S: u16 = 5;
 
 fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
 }
 
-/// Our reflector on host 1 for hosts 2 and 3, by name or by range.
+/// Returns Cambric's reflector on host 1 for hosts 2 and 3, by address or by range.
 fn reflector(dynamic: bool) -> Setup {
     let setup = Setup::fabric().restarting_within(COMES_BACK_S);
     if dynamic {
@@ -48,13 +48,13 @@ fn reflector(dynamic: bool) -> Setup {
         .reflecting(CLUSTER)
 }
 
-/// A client of it.
+/// Returns a client of the reflector.
 fn client() -> Setup {
     let setup = Setup::fabric().restarting_within(COMES_BACK_S);
     setup.neighbor(Site::v4(1), 64512).carrying(V4)
 }
 
-/// Who has the routes that others of this kind are to keep.
+/// Returns the kind of speaker that originates the routes which others of this kind must retain.
 const fn source(kind: Kind) -> Kind {
     match kind {
         Kind::Frr | Kind::Openbgpd => Kind::Client,
@@ -62,7 +62,7 @@ const fn source(kind: Kind) -> Kind {
     }
 }
 
-/// A route of host `number`, as the others hold it.
+/// Returns a route of host `number`, as the other peers hold it.
 fn reflected(from: Kind, number: u8) -> Route {
     told(
         from,
@@ -72,11 +72,11 @@ fn reflected(from: Kind, number: u8) -> Route {
     )
 }
 
-/// Asserts that `holder` has a route to `net`, over and over, until `while_` is over.
+/// Asserts repeatedly that `holder` has a route to `net`, until `while_` completes.
 async fn never_lost<T>(holder: &Speaker, net: IpNet, while_: impl Future<Output = T>) -> T {
     let watch = async {
         loop {
-            // One that does not answer in time has lost nothing.
+            // A speaker that does not answer in time has lost nothing.
             if let Ok(found) = holder.learned().await {
                 assert!(
                     found.contains_key(&net),
@@ -105,7 +105,7 @@ async fn lost(holder: &Speaker, net: IpNet) {
     gone.await.expect("time-bounded");
 }
 
-/// Waits until our reflector has written down whom it has to wait for at its next start.
+/// Waits until Cambric's reflector has saved the peers for which its next start waits.
 async fn remembered(ours: &Speaker) {
     let file = ours.site.host.directory().join("route-reflector.restart");
     let written = until(PATIENCE, "the clients are written down", async || {
@@ -118,7 +118,7 @@ async fn remembered(ours: &Speaker) {
     written.await.expect("written down");
 }
 
-/// Our reflector is killed, and comes back, and is killed, and stays away.
+/// Kills Cambric's reflector twice: first it comes back, then it stays away.
 async fn our_reflector_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
     let setup = reflector(dynamic);
     let mut ours = ground.speaker(Kind::Reflector, 1, &setup).await;
@@ -148,7 +148,7 @@ async fn our_reflector_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
     lost(&one, net("10.65.3.1/32")).await;
 }
 
-/// Our reflector is told to leave, as for an upgrade.
+/// Shuts Cambric's reflector down, as for an upgrade.
 async fn our_reflector_is_upgraded(kind: Kind, ground: Ground) {
     let setup = reflector(false);
     let mut ours = ground.speaker(Kind::Reflector, 1, &setup).await;
@@ -170,7 +170,7 @@ async fn our_reflector_is_upgraded(kind: Kind, ground: Ground) {
     never_lost(&one, net("10.65.3.1/32"), upgrade).await;
 }
 
-/// A foreign client is killed, and comes back, and is killed, and stays away.
+/// Kills a foreign client twice: first it comes back, then it stays away.
 async fn their_client_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
     let _ours = ground
         .speaker(Kind::Reflector, 1, &reflector(dynamic))
@@ -200,7 +200,8 @@ async fn their_client_is_killed(kind: Kind, dynamic: bool, ground: Ground) {
     assert!(kept >= least, "kept for the restart time: {kept:?}");
 }
 
-/// Our client is killed; what it announced stays, and in its kernel what it had learned.
+/// Kills Cambric's client: its announced routes are retained, and its learned routes stay in its
+/// kernel.
 async fn our_client_is_killed(kind: Kind, ground: Ground) {
     let setup = client().announcing("10.65.2.1/32");
     let hub = reflector(false);
@@ -225,7 +226,7 @@ async fn our_client_is_killed(kind: Kind, ground: Ground) {
     never_lost(&two, net("10.65.2.1/32"), back).await;
 }
 
-/// Both ask for all routes again, and mark where theirs begin and end.
+/// Tests refreshes in both directions, with the BoRR and EoRR markers.
 async fn refreshes_are_marked(ground: Ground) {
     let ours = ground.speaker(Kind::Reflector, 1, &reflector(false)).await;
     let one = ground.speaker(Kind::Bird, 2, &client()).await;
@@ -243,7 +244,7 @@ async fn refreshes_are_marked(ground: Ground) {
     one.writes("Got BEGIN-OF-RR").await;
     two.tell("reload out peer0").await.expect("told");
     one.holds(&held).await;
-    // The other way round: what BIRD marks.
+    // The other direction: BIRD's markers.
     ours.refresh("n10-0-0-3").await;
     ours.writes("event=\"session.refreshed\" neighbor=\"n10-0-0-3\"")
         .await;

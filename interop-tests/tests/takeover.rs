@@ -1,8 +1,8 @@
-//! A peer opens a new connection while its older one is in use: with BIRD, FRR and our client, with
-//! TCP-MD5 key and without, over IPv4 and IPv6.
+//! A peer opens a new connection while its older one is in use: with BIRD, FRR and Cambric's
+//! client, with TCP-MD5 key and without, over IPv4 and IPv6.
 //!
-//! A peer whose daemon or host has died is back at once, long before the hold timer. A peer that is
-//! alive loses nothing, whoever else dials from its address.
+//! A peer whose daemon or host has died is re-established at once, long before the hold timer
+//! expires. A peer that is alive keeps its session, whatever other process dials from its address.
 
 use std::{
     collections::BTreeMap,
@@ -32,8 +32,8 @@ const V6: &[&str] = &["ipv6-unicast"];
 const BOTH: &[&str] = &["ipv4-unicast", "ipv6-unicast"];
 const KINDS: [Kind; 3] = [Kind::Client, Kind::Bird, Kind::Frr];
 
-/// How long a peer may take to be back: far longer than any does, far shorter than the hold time of
-/// 90 s and what is left of it.
+/// How long a peer may take to be re-established: far longer than any does, far shorter than the
+/// hold time of 90 s and its remainder.
 const BACK: Duration = Duration::from_secs(45);
 
 /// One of the peers.
@@ -45,18 +45,18 @@ struct Guest {
     speaker: Option<Speaker>,
 }
 
-/// What happens to a peer.
+/// The failure of a peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Its daemon is killed: the kernel still says so.
+    /// Its daemon is killed: the kernel still closes the connection.
     Killed,
-    /// Its host is away without a word, forgets all, and is back within a second.
+    /// Its host stops without closing the connection, loses all state, and is back within a second.
     HostLost,
-    /// The same, and it comes back with other families.
+    /// The same, and the peer comes back with other families.
     HostChanged,
 }
 
-/// Every kind, address family and security once.
+/// Returns one peer of every combination of kind, address family and security.
 fn guests() -> Vec<Guest> {
     let mut guests = Vec::new();
     for kind in KINDS {
@@ -80,7 +80,7 @@ impl Guest {
         address(self.number, self.v4)
     }
 
-    /// The prefix that it announces.
+    /// Returns the prefix that it announces.
     fn net(&self) -> String {
         match self.v4 {
             true => format!("10.65.{}.0/24", self.number),
@@ -88,7 +88,7 @@ impl Guest {
         }
     }
 
-    /// With graceful restart over IPv4, without over IPv6.
+    /// Returns its setup: with graceful restart over IPv4, without over IPv6.
     fn setup(&self, families: &'static [&'static str], announces: bool) -> Setup {
         let setup = match self.v4 {
             true => Setup::fabric().restarting_within(240),
@@ -106,8 +106,8 @@ impl Guest {
         if self.v4 { V4 } else { V6 }
     }
 
-    /// Whether its routes are to be there all the time while it is replaced. FRR 8.4 sends its
-    /// End-of-RIB marker before its routes.
+    /// Returns whether its routes must stay while it is replaced. FRR 8.4 sends its End-of-RIB
+    /// marker before its routes.
     fn keeps_routes(&self) -> bool {
         self.v4 && self.kind != Kind::Frr
     }
@@ -146,7 +146,7 @@ impl Guest {
             .await
             .expect("killed");
         if fate != Fate::Killed {
-            // No connection outlives the host, and no word of their end leaves it.
+            // No connection survives the host's failure, and no segment about it leaves the host.
             self.run(
                 "ss",
                 &["-K", "-t", "dport", "=", "179", "or", "sport", "=", "179"],
@@ -163,14 +163,14 @@ impl Guest {
             };
             self.run("nft", &[back]).await;
         }
-        // The kernel of our client has its route still.
+        // The kernel of Cambric's client still has its route.
         let mut setup = self.setup(families, self.kind != Kind::Client);
         setup.restarted = true;
         let speaker = self.speaker.take().expect("it runs");
         self.speaker = Some(speaker.start_again(&setup).await.expect("started again"));
     }
 
-    /// Ends what was done to its host.
+    /// Reverts the failure of its host.
     async fn recovers(&self) {
         if self.key {
             self.run("nft", &["add table inet mute; delete table inet mute"])
@@ -186,7 +186,7 @@ fn address(number: u8, v4: bool) -> IpAddr {
     }
 }
 
-/// Our reflector on host 1 with all of them, each session up and each route there.
+/// Starts Cambric's reflector on host 1 with all of them, each session up and each route received.
 async fn fabric(ground: &Ground) -> (Speaker, Vec<Guest>) {
     let mut guests = guests();
     let mut setup = Setup::fabric().restarting_within(240);
@@ -225,8 +225,8 @@ async fn has_routes(ours: &Speaker, guests: &[Guest]) {
         .unwrap_or_else(|error| panic!("{error}\n{}", ours.log_tail()));
 }
 
-/// How often each session of ours went down, whether it is up with all its routes, and why it went
-/// down last.
+/// Returns for each session how often it went down, whether it is up with all its routes, and why
+/// it went down last.
 async fn flaps(ours: &Speaker) -> BTreeMap<IpAddr, (u64, bool, String)> {
     let neighbors = ours.neighbors().await.neighbors.into_iter();
     let flaps = neighbors.filter_map(|one| {
@@ -237,7 +237,7 @@ async fn flaps(ours: &Speaker) -> BTreeMap<IpAddr, (u64, bool, String)> {
     flaps.collect()
 }
 
-/// Does the same to all peers, one after the other, and waits until each is back.
+/// Applies the failure to all peers, one after the other, and waits until each is re-established.
 async fn all_come_back(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
     let before = flaps(ours).await;
     let mut begun = Instant::now();
@@ -288,7 +288,7 @@ async fn all_come_back(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
     has_routes(ours, guests).await;
 }
 
-/// The same, while the routes of those that restart gracefully stay.
+/// Does the same, and asserts that the routes of peers with graceful restart stay.
 async fn all_come_back_with_their_routes(ours: &Speaker, guests: &mut [Guest], fate: Fate) {
     let kept = guests.iter().filter(|guest| guest.keeps_routes());
     let kept: Vec<ipnet::IpNet> = kept
@@ -331,7 +331,7 @@ fn dead_peer_is_back_before_the_hold_timer() {
     );
 }
 
-/// The OPEN of a peer, or that of another speaker at its address.
+/// Returns the OPEN of a peer, or that of another speaker at its address.
 fn open(guest: &Guest) -> BytesMut {
     let family = if guest.v4 {
         Family::IPV4_UNICAST
@@ -352,7 +352,8 @@ fn open(guest: &Guest) -> BytesMut {
     octets
 }
 
-/// Dials from the peer's own host and says its OPEN, or nothing. The answer, if there is one.
+/// Dials from the peer's own host and sends an OPEN, or nothing. Returns the NOTIFICATION, if one
+/// is received.
 async fn dial(guest: &Guest, says: &[u8]) -> Option<Notification> {
     let to = address(1, guest.v4);
     let host = &guest.speaker().site.host;
@@ -389,12 +390,12 @@ async fn dial(guest: &Guest, says: &[u8]) -> Option<Notification> {
         .flatten()
 }
 
-/// How often an attacker dials, and how many times: the attempts of a minute at one a second.
+/// How often an attacker dials, and how many times: as many attempts as in a minute at one per
+/// second.
 const PAUSE: Duration = Duration::from_millis(500);
 const ATTEMPTS: usize = 60;
 
-/// Dials from a peer's host over and over; how often the answer was that the older connection
-/// stays.
+/// Dials from a peer's host repeatedly; returns how often the older connection was kept.
 async fn attack(guest: &Guest) -> usize {
     let open = open(guest);
     let mut refused = 0;
@@ -409,7 +410,7 @@ async fn attack(guest: &Guest) -> usize {
     refused
 }
 
-/// On a path that loses one packet in ten in both directions, valid OPENs end no session.
+/// On a path that loses one packet in ten in both directions, valid OPENs reset no session.
 #[test]
 fn live_session_outlives_valid_opens_on_a_lossy_path() {
     let name = "live_session_outlives_valid_opens_on_a_lossy_path";

@@ -1,5 +1,5 @@
-//! Every key of a neighbour and of the store, changed under a living session with BIRD: whether BIRD
-//! has kept the session is what the operator's page says.
+//! Changes every key of a neighbor and of the datastore during a session with BIRD, and checks that
+//! BIRD has kept or lost the session as docs/operate says.
 
 mod store;
 
@@ -11,7 +11,7 @@ use interop_tests::{Ground, Kind, PATIENCE, Setup, Site, Speaker, in_ground};
 use ipnet::IpNet;
 use netns_lab::{Error, until};
 
-/// The neighbour, key by key as the file has it.
+/// The neighbor, key by key as in the configuration file.
 type Keys = BTreeMap<&'static str, String>;
 
 fn keys() -> Keys {
@@ -28,11 +28,11 @@ fn keys() -> Keys {
     keys.map(|(key, value)| (key, value.to_owned())).into()
 }
 
-/// A session of BIRD's.
+/// A session of BIRD.
 #[derive(Clone, Debug)]
 struct Session {
     state: String,
-    /// The sockets that may be its connection: they tell two sessions apart that follow each other
+    /// The sockets that may be its connection: they distinguish two sessions that follow each other
     /// at once.
     sockets: BTreeSet<u64>,
 }
@@ -42,13 +42,13 @@ impl Session {
         self.state == "Established"
     }
 
-    /// Whether it is the one from before.
+    /// Returns whether it is still the session from `before`.
     fn is_still(&self, before: &Self) -> bool {
         self.state == before.state && !self.sockets.is_disjoint(&before.sockets)
     }
 }
 
-/// Established connections with the port of BGP, as `/proc/net/tcp` has them.
+/// Returns the established connections with the BGP port, from `/proc/net/tcp`.
 fn connections(text: &str) -> BTreeSet<u64> {
     let lines = text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -57,7 +57,7 @@ fn connections(text: &str) -> BTreeSet<u64> {
         };
         let is_bgp = local.ends_with(":00B3") || remote.ends_with(":00B3");
         let inode = words.get(9).filter(|_| is_bgp && state == "01");
-        // Who has none is not accepted yet, or closed already.
+        // A connection without an inode is not accepted yet, or is already closed.
         inode?.parse().ok().filter(|inode| *inode > 0)
     });
     lines.collect()
@@ -66,9 +66,9 @@ fn connections(text: &str) -> BTreeSet<u64> {
 struct Pair {
     us: Speaker,
     bird: Speaker,
-    /// How many routes BIRD has announced, one after another, to mark where it stands.
+    /// The number of marker routes that BIRD has announced so far.
     marks: u16,
-    /// The session that is known to be whole.
+    /// The session that is known to be up at both ends.
     whole: Option<Session>,
 }
 
@@ -83,7 +83,7 @@ impl Pair {
         let us = ground.speaker(Kind::Client, 1, &ours).await;
         let bird = ground.speaker(Kind::Bird, 2, &theirs).await;
         let mut pair = Self::begun(us, bird).await;
-        // It offers whatever we may, and leaves it to us to dial.
+        // BIRD offers every capability that the daemon may offer, and never dials.
         let text = pair.bird.site.load("bird.conf");
         let session = "protocol bgp peer0 {\n passive on; enable extended messages on;";
         let text = text.replace("protocol bgp peer0 {", session);
@@ -115,7 +115,7 @@ impl Pair {
         self.bird.tell(words).await.expect("BIRD answers")
     }
 
-    /// Configures our neighbour anew.
+    /// Replaces the daemon's configuration of its neighbor.
     async fn set(&mut self, keys: &Keys) {
         let lines = keys.iter().map(|(key, value)| format!("{key} = {value}\n"));
         let section = lines.collect::<String>();
@@ -126,12 +126,12 @@ impl Pair {
         self.us.reconfigure(edit).await;
     }
 
-    /// BIRD's first session.
+    /// Returns BIRD's first session.
     async fn session(&self) -> Session {
         self.session_of("peer0").await
     }
 
-    /// One of several.
+    /// Returns one of several sessions.
     async fn session_of(&self, protocol: &str) -> Session {
         let text = self.ask(&format!("show protocols {protocol}")).await;
         let line = text.lines().find(|line| line.starts_with(protocol));
@@ -159,7 +159,7 @@ impl Pair {
         }
     }
 
-    /// Waits until a session is over, also if it has begun anew.
+    /// Waits until a session is over, also if it has been re-established.
     async fn is_over(&self, protocol: &str, what: &str, before: &Session) {
         self.wait_for(protocol, what, |session| !session.is_still(before))
             .await;
@@ -173,9 +173,10 @@ impl Pair {
         self.wait_for(protocol, "the session", Session::is_up).await;
     }
 
-    /// Waits until the session is up at either end, and returns it. What BIRD says of it alone may be
-    /// said of one of two connections that we are still about to give up for the other, or of one
-    /// that we do not have for Established yet: a route that has come over it says more.
+    /// Waits until the session is up at both ends, and returns it. BIRD's state alone is not
+    /// enough: it may be that of one of two connections that the daemon is about to close, or of
+    /// one that is not Established at the daemon yet. A route received over the session proves
+    /// more.
     async fn whole(&mut self) -> Session {
         self.is_up().await;
         let session = self.session().await;
@@ -189,13 +190,15 @@ impl Pair {
         session
     }
 
-    /// BIRD announces another route, and we have it: whatever we said before, BIRD has heard.
+    /// Has BIRD announce another route and waits until the daemon has it: BIRD has then processed
+    /// everything that the daemon sent before.
     async fn mark(&mut self) {
         let net = self.announce_mark().await;
         self.hears(net).await;
     }
 
-    /// Whatever we said before, the session is the same.
+    /// Asserts that the session is the same after BIRD has processed everything that the daemon
+    /// sent before.
     async fn is_kept(&mut self, before: &Session, what: &str) {
         self.mark().await;
         let session = self.session().await;
@@ -230,8 +233,8 @@ impl Pair {
         }
     }
 
-    /// Changes the password on our side alone, and back: what BIRD says meanwhile is lost, and
-    /// comes as soon as both have the same again.
+    /// Changes the password at the daemon alone, and back: segments that BIRD sends in between are
+    /// lost, and are retransmitted once both ends have the same password again.
     async fn change_password(&mut self) {
         let before = self.us.site.tcp_counter("TCPMD5Failure");
         let other = with(&["password"]);
@@ -241,7 +244,7 @@ impl Pair {
         self.hears(net).await;
     }
 
-    /// BIRD announces another route, which does not come through: the passwords differ.
+    /// Has BIRD announce another route, which does not arrive: the passwords differ.
     async fn is_not_heard(&mut self, before: u64) -> IpNet {
         let net = self.announce_mark().await;
         let waited = until(PATIENCE, "segments of another key", async || {
@@ -253,7 +256,8 @@ impl Pair {
     }
 }
 
-/// The neighbor with the examples of these keys, which would matter to BIRD if they mattered at all.
+/// Returns the neighbor with the example values of these keys, which would affect BIRD if they were
+/// applied to its session.
 fn with(others: &[&'static str]) -> Keys {
     let mut keys = keys();
     let rows = PEER_KEYS.iter().filter(|row| others.contains(&row.name));
@@ -270,13 +274,13 @@ fn bird_keeps_the_sessions_that_the_page_says_stay() {
             let before = pair.whole().await;
             match key {
                 "password" => pair.change_password().await,
-                // Only a client has a cluster.
+                // Only a client can have a cluster.
                 "cluster_id" => pair.set(&with(&["route_reflector_client", key])).await,
                 _ => pair.set(&with(&[key])).await,
             }
             if ends {
                 pair.is_over("peer0", key, &before).await;
-                // Where there is one anew, BIRD gets over it first.
+                // Where a new session is expected, BIRD must first have left its back-off.
                 if !["address", "source", "asn"].contains(&key) {
                     pair.is_up().await;
                 }

@@ -1,4 +1,4 @@
-//! Every key of the store, changed under living sessions with BIRD.
+//! Changes every key of the datastore during sessions with BIRD.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,7 +12,7 @@ use flips::flips;
 
 mod flips;
 
-/// What the store has, by key.
+/// The datastore's content, by key.
 type Contents = BTreeMap<String, String>;
 
 fn resource(kind: &str, name: &str) -> String {
@@ -28,17 +28,18 @@ const OURS: &str = "nodes/h1";
 const THEIRS: &str = "nodes/h2";
 const BLOCK: &str = "/calico/ipam/v2/host/h1/ipv4/block/10.65.7.0-26";
 
-/// BIRD's session over IPv6, which only the mesh has.
+/// BIRD's session over IPv6, which only the full mesh has.
 const OVER_IPV6: &str = "peer1";
 
-/// Another address of ours.
+/// A second address of the daemon's host.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
 
-/// BIRD as a node: our peer by the mesh, or by a peering of all nodes. Either way it dials.
+/// Returns a datastore with BIRD as a node: the daemon peers with it by the full mesh, or by a
+/// BGPPeer of all nodes. BIRD dials in both cases.
 fn contents(mesh: bool) -> Contents {
     let secret = r#""secretKeyRef":{"name":"bird","key":"word"}"#;
     let password = format!(r#","nodeMeshPassword":{{{secret}}}"#);
-    // A password of a mesh that there is not is no configuration.
+    // A password of a disabled mesh is not part of the configuration.
     let password = if mesh { &*password } else { "" };
     let mut all = BTreeMap::from([
         (OURS, addresses(1)),
@@ -74,16 +75,16 @@ fn addresses(number: u8) -> String {
     format!(r#""bgp":{{"ipv4Address":"{v4}/24","ipv6Address":"{v6}/64"}}"#)
 }
 
-/// One change of the store: of a resource of the mesh's, or the peering's, contents.
+/// One change in the datastore: a field of a resource, starting from the mesh or from the BGPPeer.
 struct Flip {
     mesh: bool,
     place: &'static str,
     from: &'static str,
     to: &'static str,
     ends: bool,
-    /// Whether the session that it is about is that over IPv6.
+    /// Whether the change concerns the session over IPv6.
     ipv6: bool,
-    /// Whether BIRD is to dial another address than that of our node.
+    /// Whether BIRD is to dial another address than that of the daemon's node.
     elsewhere: bool,
 }
 
@@ -118,7 +119,7 @@ impl Flip {
         Self { ends: true, ..self }
     }
 
-    /// What the store has before.
+    /// Returns the datastore's content before the change.
     fn base(&self) -> Contents {
         let mut contents = contents(self.mesh);
         if self.elsewhere {
@@ -154,19 +155,19 @@ impl Flip {
     }
 }
 
-/// A client that the store tells everything, and what the store has by now.
+/// A client with its configuration in the datastore, and the datastore's current content.
 struct Stored {
     pair: Pair,
     store: Store,
     has: Contents,
-    /// How many values that nobody can read were written, to mark where the daemon stands.
+    /// How many invalid values were written as markers of the daemon's progress.
     marks: u32,
-    /// Where BIRD dials.
+    /// The address that BIRD dials.
     dials: IpAddr,
 }
 
 impl Stored {
-    /// `keys` are further lines of the daemon's file.
+    /// Starts the pair; `keys` are further lines of the daemon's configuration file.
     async fn new(ground: &Ground, keys: &str) -> Self {
         let store = ground.store().await.expect("a store");
         let has = contents(false);
@@ -201,11 +202,13 @@ impl Stored {
         }
     }
 
-    /// Writes what is to be something else, and waits each time until the daemon has decided.
+    /// Writes each difference to the wanted content, and waits each time until the daemon has
+    /// processed it.
     async fn set(&mut self, wanted: Contents) {
         let keys: BTreeSet<String> = self.has.keys().chain(wanted.keys()).cloned().collect();
         let mut keys: Vec<String> = keys.into_iter().collect();
-        // What comes is there before anything goes: no peer is without a reason in between.
+        // Additions come before deletions, so that every peer is always configured by some
+        // resource.
         keys.sort_by_key(|key| (self.has.contains_key(key), !wanted.contains_key(key)));
         for key in keys {
             let (old, new) = (self.has.get(&key), wanted.get(&key));
@@ -221,7 +224,8 @@ impl Stored {
         self.has = wanted;
     }
 
-    /// The daemon tells of a value beside a key, which came after it: it has seen the key's, too.
+    /// Writes an invalid value after the key and waits until the daemon reports it: it has then
+    /// processed the key, too.
     async fn has_decided(&mut self, key: &str) {
         self.marks += 1;
         let (beside, _) = key.rsplit_once('/').expect("a path");
@@ -235,7 +239,7 @@ impl Stored {
         self.store.remove(&mark).await;
     }
 
-    /// Has BIRD dial another address of ours, or that of our node again.
+    /// Has BIRD dial another address of the daemon's host, or that of its node again.
     async fn dial(&mut self, address: Ipv4Addr) {
         if self.dials == address {
             return;
@@ -303,7 +307,7 @@ fn bird_keeps_the_sessions_through_changes_of_the_store() {
             for flip in flips {
                 stored.goes_through(row.key, flip).await;
             }
-            // The worst that they do is what the page says.
+            // The worst effect of the row's changes is the one that the page states.
             let ends = flips.iter().any(|flip| flip.ends);
             assert_eq!(
                 ends,
@@ -315,8 +319,8 @@ fn bird_keeps_the_sessions_through_changes_of_the_store() {
     });
 }
 
-/// The one exception that the page makes: who uses several paths at once is sent several by a
-/// reflector, which both OPENs say.
+/// The only exception on the page: a reflector sends several paths to a client with multipath,
+/// which both OPENs negotiate.
 #[test]
 fn a_node_of_several_paths_starts_over_when_it_becomes_a_reflector() {
     let name = "a_node_of_several_paths_starts_over_when_it_becomes_a_reflector";

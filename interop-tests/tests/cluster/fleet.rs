@@ -1,4 +1,4 @@
-//! The fabric of the lab, and what befalls it.
+//! The fabric of the lab, and the events that it must survive.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,16 +18,16 @@ pub(crate) const REFLECTORS: [u8; 3] = [11, 12, 13];
 
 pub(crate) const ETCDS: [u8; 3] = [21, 22, 23];
 
-/// How long anything here may take.
+/// How long any step may take.
 const SETTLED: Duration = Duration::from_secs(90);
 
-/// Sessions of a node with the two reflectors of its choice, one for each family.
+/// Sessions of a node with its two chosen reflectors, one for each family.
 pub(crate) const CHOSEN: usize = 2 * 2;
 
-/// Sessions of a node with all others.
+/// Sessions of a node in the full mesh.
 const MESH: usize = (NODES.len() - 1) * 2;
 
-/// How long who is silent counts, as daemons are told it.
+/// How long a silent reflector still counts, as the daemons are configured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     pub(crate) registration_ttl: Duration,
@@ -56,7 +56,8 @@ pub(crate) struct Fleet<'g> {
 }
 
 impl<'g> Fleet<'g> {
-    /// Everything but the reflectors is up, and all nodes are a mesh. `None` without etcd.
+    /// Starts everything except the reflectors; all nodes form a full mesh. Returns `None` without
+    /// etcd.
     pub(crate) async fn start(ground: &'g Ground, patience: Patience) -> Option<Self> {
         let mut fleet = Self::begin(ground, &ETCDS).await?;
         fleet.mesh(true).await;
@@ -71,7 +72,7 @@ impl<'g> Fleet<'g> {
         Some(fleet)
     }
 
-    /// There is a store, and nobody else. `None` without etcd.
+    /// Starts the datastore only. Returns `None` without etcd.
     pub(crate) async fn begin(ground: &'g Ground, etcds: &[u8]) -> Option<Self> {
         ground.join().await.expect("an address");
         let etcd = Etcd::start(ground, etcds).await.expect("etcds")?;
@@ -93,7 +94,7 @@ impl<'g> Fleet<'g> {
         Some(fleet)
     }
 
-    /// A node comes.
+    /// Starts a node.
     pub(crate) async fn add_node(
         &mut self,
         number: u8,
@@ -105,7 +106,7 @@ impl<'g> Fleet<'g> {
         self.nodes.push(node);
     }
 
-    /// Reflectors come, then the mesh is switched off.
+    /// Starts reflectors, then disables the mesh.
     pub(crate) async fn move_to_reflectors(&mut self, patience: Patience) {
         let watch = self.watch("from mesh to reflectors");
         for number in REFLECTORS {
@@ -122,7 +123,7 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
     }
 
-    /// One is killed, is missed, and comes back.
+    /// Kills a reflector, waits until its absence is noticed, and restarts it.
     pub(crate) async fn a_reflector_is_killed(&mut self, nth: usize) {
         self.settled().await;
         let watch = self.watch("a reflector is killed");
@@ -134,7 +135,7 @@ impl<'g> Fleet<'g> {
         self.whole().await;
     }
 
-    /// One is killed and comes back; those who asked it ask others.
+    /// Kills an etcd member and restarts it; its clients use the other members.
     pub(crate) async fn an_etcd_is_killed(&mut self, nth: usize) {
         let watch = self.watch("an etcd is killed");
         self.etcd.kill(nth).await.expect("killed");
@@ -145,7 +146,7 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
     }
 
-    /// All are killed, and come back.
+    /// Kills all etcd members, and restarts them.
     pub(crate) async fn the_store_is_away(&mut self, time: Duration) {
         let watch = self.watch("the store is away");
         for nth in 0..self.etcd.members() {
@@ -161,7 +162,7 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
     }
 
-    /// All reflectors are killed at once, and come back.
+    /// Kills all reflectors at once, and restarts them.
     pub(crate) async fn all_reflectors_are_away(&mut self, time: Duration) {
         self.settled().await;
         let watch = self.watch("all reflectors are away");
@@ -178,7 +179,7 @@ impl<'g> Fleet<'g> {
         self.whole().await;
     }
 
-    /// Its clients go elsewhere while routes come and go, and back again afterwards.
+    /// Drains a reflector while routes change: its clients choose others, and return afterwards.
     pub(crate) async fn a_reflector_is_drained_under_load(&mut self, nth: usize) {
         let before = self.choices().await;
         let watch = self.watch("a reflector is drained under load");
@@ -208,7 +209,7 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
     }
 
-    /// The mesh is switched on, then the reflectors are drained and stopped.
+    /// Enables the mesh, then drains and stops the reflectors.
     pub(crate) async fn move_to_mesh(&mut self) {
         let watch = self.watch("from reflectors to mesh");
         self.mesh(true).await;
@@ -230,7 +231,7 @@ impl<'g> Fleet<'g> {
         Watch::begin(what, &self.nodes)
     }
 
-    /// A node's routes come and go, many a second.
+    /// Adds and removes a node's routes, many each second.
     async fn churn(&self) {
         let node = &self.nodes[0].speaker;
         for round in 0_u32.. {
@@ -242,7 +243,7 @@ impl<'g> Fleet<'g> {
         }
     }
 
-    /// Waits until every node has so many sessions, and all of them are up.
+    /// Waits until every node has exactly so many sessions, all of them up.
     pub(crate) async fn sessions(&self, count: usize) {
         for node in &self.nodes {
             node.speaker.reports("that it has begun", has_begun).await;
@@ -294,7 +295,7 @@ impl<'g> Fleet<'g> {
         .await;
     }
 
-    /// Waits until the store says that of these reflectors.
+    /// Waits until the datastore has this state for these reflectors.
     pub(crate) async fn registered(&self, state: ReflectorState, hosts: &[u8]) {
         self.wait(&format!("{hosts:?} are {state}"), async || {
             for host in hosts {
@@ -312,8 +313,8 @@ impl<'g> Fleet<'g> {
         .await;
     }
 
-    /// Waits until the store takes a write, and every daemon has heard of it: it complains of a
-    /// value that it cannot read, until that is gone.
+    /// Waits until the datastore accepts a write and every daemon has processed it: each reports an
+    /// invalid value until that value is deleted.
     pub(crate) async fn a_word_passes(&self) {
         let key = format!("{RESOURCES_PREFIX}nodes/rumour");
         self.put(&key, "?").await;
@@ -351,7 +352,7 @@ impl<'g> Fleet<'g> {
         }
     }
 
-    /// Asks again when there is no answer: a server that was just ended took the connection along.
+    /// Retries without an answer: a connection to an etcd member that was just killed is lost.
     pub(crate) async fn put(&self, key: &str, value: &str) {
         let put = async || {
             let (key, value) = (key.to_owned().into(), value.to_owned().into());
@@ -380,7 +381,7 @@ impl<'g> Fleet<'g> {
             .await;
     }
 
-    /// What the store says of itself.
+    /// Writes the ClusterInformation.
     pub(crate) async fn cluster(&self, text: &str) {
         let key = format!("{RESOURCES_PREFIX}clusterinformations/default");
         self.put(&key, text).await;

@@ -1,5 +1,5 @@
-//! Registrations that run out: of a reflector that is gone, and of reflectors that live but do not
-//! reach the store.
+//! Expiry of registrations: of a reflector that is down, and of running reflectors that cannot
+//! reach the datastore.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,12 +12,12 @@ use ipnet::IpNet;
 
 use crate::fleet::{CHOSEN, ETCDS, Fleet, REFLECTORS};
 
-/// With whom each node has sessions up.
+/// The peers with which each node has established sessions.
 pub(crate) type Choices = Vec<BTreeSet<IpAddr>>;
 
 impl Fleet<'_> {
-    /// One is killed and stays away until its registration has run out: its clients have chosen
-    /// others then. When it is back, so are they.
+    /// Kills a reflector until its registration has expired: its clients have chosen others then.
+    /// When it is back, they choose it again.
     pub(crate) async fn a_reflector_stays_away(&mut self, nth: usize) {
         self.settled().await;
         let watch = self.watch("a reflector stays away");
@@ -31,8 +31,8 @@ impl Fleet<'_> {
         self.whole().await;
     }
 
-    /// One lives, but the store does not hear of it: it counts for a while by its sessions, then its
-    /// clients choose others.
+    /// Cuts a running reflector off from the datastore: its established sessions count for a while,
+    /// then its clients choose others.
     pub(crate) async fn a_reflector_is_not_heard_of(&mut self, nth: usize) {
         self.settled().await;
         let watch = self.watch("a reflector is not heard of");
@@ -45,8 +45,9 @@ impl Fleet<'_> {
         watch.end(&self.nodes).await;
     }
 
-    /// The store hears of none of them for longer than one without a registration counts: that is
-    /// the store's trouble, and nothing moves, also when they come back, each when it tries again.
+    /// Cuts all reflectors off from the datastore for longer than an unregistered reflector counts.
+    /// That is a failure of the datastore, and no client changes its choice, also while the
+    /// reflectors register again one by one.
     pub(crate) async fn no_reflector_is_heard_of(&mut self, absence_wait: Duration) {
         let watch = self.watch("no reflector is heard of");
         let before = self.choices().await;
@@ -64,7 +65,7 @@ impl Fleet<'_> {
         watch.end(&self.nodes).await;
     }
 
-    /// Lets a reflector reach the store, or not: what it sends there goes nowhere.
+    /// Lets a reflector reach the datastore, or drops its packets to it.
     async fn reach_the_store(&self, nth: usize, reaches: bool) {
         let links = self.reflectors[nth].site.host.links().expect("its links");
         for etcd in ETCDS {
@@ -77,7 +78,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// Waits until the store has no registration of these.
+    /// Waits until the datastore has no registration of these reflectors.
     async fn unregistered(&self, hosts: &[u8]) {
         self.wait(&format!("no word of {hosts:?}"), async || {
             for host in hosts {
@@ -92,7 +93,7 @@ impl Fleet<'_> {
         .await;
     }
 
-    /// Waits until every node has its sessions, and none with this reflector.
+    /// Waits until every node has all its sessions, and none with this reflector.
     async fn chosen_are_others_than(&self, nth: usize) {
         let host = REFLECTORS[nth];
         let left = [IpAddr::from(Site::v4(host)), IpAddr::from(Site::v6(host))];

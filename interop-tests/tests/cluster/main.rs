@@ -1,5 +1,5 @@
-//! A cluster of reflectors that runs itself: three etcds, three reflectors, eight nodes, and what
-//! befalls them. Whatever it is, no node's kernel loses a route and no ping is lost.
+//! A cluster of self-managing reflectors: three etcd members, three reflectors, eight nodes, and
+//! failures of them. In every case no node's kernel loses a route and no ping is lost.
 //!
 //! With `CAMBRIC_LAB=full` registrations and absences last as long as they do by default.
 
@@ -16,7 +16,7 @@ use interop_tests::{Ground, in_ground};
 
 use fleet::{Fleet, Patience};
 
-/// How long something lasts: with `CAMBRIC_LAB=full` the first, else the second, in seconds.
+/// Returns a duration in seconds: the first with `CAMBRIC_LAB=full`, else the second.
 fn lasts(full: u64, short: u64) -> Duration {
     let asked = env::var_os(netns_lab::LAB_VARIABLE);
     match asked.is_some_and(|value| value == "full") {
@@ -31,7 +31,7 @@ fn a_cluster_of_reflectors_runs_itself() {
     in_ground(&[], name, async |ground: Ground| {
         let patience = Patience {
             registration_ttl: lasts(15, 4),
-            // Longer than a reflector may take to try again.
+            // Longer than the retry interval of a reflector.
             absence_wait: lasts(60, 11),
         };
         let Some(mut fleet) = Fleet::start(&ground, patience).await else {

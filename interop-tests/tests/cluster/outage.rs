@@ -1,4 +1,4 @@
-//! A small fabric whose store is away, or has lost all that it held.
+//! A small fabric with a datastore that is unreachable, or has lost all its data.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ const REFLECTOR: u8 = 11;
 
 const ETCD: [u8; 1] = [21];
 
-/// Longer than a test lasts.
+/// Longer than any test.
 const DAY_S: u32 = 86_400;
 
 /// Sessions of a node with the reflector, one for each family.
 const CHOSEN: usize = 2;
 
-/// Sessions of a node with all others.
+/// Sessions of a node in the full mesh.
 const MESH: usize = (NODES.len() - 1) * 2;
 
-/// What somebody says who begins a store.
+/// A ClusterInformation with another clusterGUID, as written into a new datastore.
 const BEGUN: &str = r#"{"spec":{"clusterGUID":"begun anew","datastoreReady":true}}"#;
 
 const LOCKED: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
 
-/// Whether a daemon says so in a note or in what it waits for.
+/// Returns a predicate: a daemon reports this text in a note or as its reason for waiting.
 fn says(what: &str) -> impl Fn(&Status) -> bool {
     move |status| {
         let mut said = status.notes.iter().chain(&status.waiting_for);
@@ -41,7 +41,7 @@ fn is_in_sync(status: &Status) -> bool {
 }
 
 impl<'g> Fleet<'g> {
-    /// Three nodes in a mesh. `None` without etcd.
+    /// Starts three nodes in a full mesh. Returns `None` without etcd.
     pub(crate) async fn meshed(ground: &'g Ground) -> Option<Self> {
         let mut fleet = Self::begin(ground, &ETCD).await?;
         fleet.mesh(true).await;
@@ -51,7 +51,8 @@ impl<'g> Fleet<'g> {
         Some(fleet)
     }
 
-    /// Three nodes at a reflector; each daemon has kept all that matters.
+    /// Starts three nodes with a reflector; each daemon has a complete snapshot. Returns `None`
+    /// without etcd.
     pub(crate) async fn reflected(ground: &'g Ground) -> Option<Self> {
         let mut fleet = Self::begin(ground, &ETCD).await?;
         fleet.mesh(false).await;
@@ -63,7 +64,7 @@ impl<'g> Fleet<'g> {
         fleet.reflectors.push(reflector.expect("a reflector"));
         let registered = [REFLECTOR];
         fleet.registered(ReflectorState::Active, &registered).await;
-        // What it keeps first is from before it was registered.
+        // The reflector's first snapshot was written before its registration.
         let stores = fleet.stores.clone();
         restart(&mut fleet.reflectors[0], &stores, DAY_S).await;
         fleet.keeping_nodes().await;
@@ -100,7 +101,7 @@ impl<'g> Fleet<'g> {
         nodes.chain(&self.reflectors).collect()
     }
 
-    /// All of them, one after another, are killed and begin with what they knew.
+    /// Kills all daemons one after another; each starts from its snapshot.
     pub(crate) async fn all_restart_without_the_store(&mut self) {
         let watch = self.watch("all restart without the store");
         let stores = self.stores.clone();
@@ -126,8 +127,8 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
     }
 
-    /// It is too old, or not to be used at all: then the store is waited for, and no route of before
-    /// is touched.
+    /// Tests a snapshot that is too old, and one that is disabled: the daemon waits for the
+    /// datastore, and no existing route changes.
     pub(crate) async fn a_snapshot_is_not_to_be_used(&mut self) {
         let watch = self.watch("a snapshot is not to be used");
         let stores = self.stores.clone();
@@ -149,8 +150,8 @@ impl<'g> Fleet<'g> {
         watch.end(&self.nodes).await;
     }
 
-    /// Waits until what a node that is gone has kept is older than that. As long as it runs it may
-    /// write it anew.
+    /// Waits until the snapshot of a stopped node is older than that. While the daemon runs it may
+    /// write the snapshot again.
     async fn snapshot_is_older(&self, nth: usize, age_s: u32) {
         let age = Duration::from_secs(age_s.into());
         self.wait("an older snapshot", async || {
@@ -163,7 +164,8 @@ impl<'g> Fleet<'g> {
         .await;
     }
 
-    /// It loses all, is back at once or later, and is filled by and by.
+    /// Deletes all data of the datastore, which is back at once or later, and is filled step by
+    /// step.
     pub(crate) async fn the_store_is_emptied(&mut self, later: bool) {
         let watch = self.watch(match later {
             true => "the store is away, then emptied",
@@ -181,7 +183,8 @@ impl<'g> Fleet<'g> {
             let empty = "it has no ClusterInformation default";
             speaker.reports(empty, says(empty)).await;
         }
-        // Somebody begins it anew; one Node is back, the mesh is nobody else.
+        // The datastore is initialized with another clusterGUID; one Node is stored, so the mesh
+        // has no other members.
         self.write_node(NODES[0]).await;
         self.mesh(true).await;
         self.cluster(BEGUN).await;
@@ -189,7 +192,8 @@ impl<'g> Fleet<'g> {
             let other = "its clusterGUID is not that of the store before";
             speaker.reports(other, says(other)).await;
         }
-        // It gets its number back, and is filled before it is unlocked.
+        // The original clusterGUID is restored, and the data is written before the datastore is
+        // unlocked.
         self.cluster(LOCKED).await;
         for speaker in self.speakers() {
             let locked = "does not say datastoreReady: true";
@@ -209,7 +213,7 @@ impl<'g> Fleet<'g> {
     }
 }
 
-/// Killed without a word, and started.
+/// Kills a daemon and starts it again.
 async fn restart(speaker: &mut Speaker, stores: &[std::net::SocketAddr], max_age_s: u32) {
     speaker.kill().await.expect("killed");
     speaker

@@ -1,5 +1,5 @@
-//! When whoever was killed has got over it: before that, to be killed again is another thing. Routes that
-//! are kept for a peer that restarts go when it restarts once more (RFC 4724 §4.2).
+//! Detection of recovery after a kill. A second kill before that has another effect: routes that
+//! are retained as stale for a restarting peer are removed when it restarts again (RFC 4724 §4.2).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,14 +9,14 @@ use interop_tests::Speaker;
 
 use crate::fleet::Fleet;
 
-/// Whether a daemon is a speaker already, and does not wait for the store to say which.
+/// Returns whether a daemon already runs as a speaker, and does not wait for the datastore.
 pub(crate) fn has_begun(status: &Status) -> bool {
     status.facts.iter().any(|fact| fact.name == "listening")
 }
 
 impl Fleet<'_> {
-    /// Waits until nobody restarts any more, nobody keeps routes of somebody's former life, and no
-    /// reflector's next life will wait for others than its clients.
+    /// Waits until no speaker restarts, no speaker retains stale routes of a peer, and each
+    /// reflector would wait only for its clients at its next start.
     pub(crate) async fn settled(&self) {
         let nodes = self.nodes.iter().map(|node| &node.speaker);
         for speaker in nodes.chain(&self.reflectors) {
@@ -58,7 +58,7 @@ async fn clients(reflector: &Speaker) -> BTreeSet<IpAddr> {
     clients.filter_map(|one| one.address).collect()
 }
 
-/// The neighbours for whom its next life will wait.
+/// Returns the neighbors for which the reflector's next start will wait.
 fn remembered(reflector: &Speaker) -> BTreeSet<IpAddr> {
     let text = reflector.site.load("route-reflector.restart");
     let neighbors = text.lines();

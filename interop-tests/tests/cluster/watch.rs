@@ -1,4 +1,4 @@
-//! What must hold while something befalls the fabric.
+//! The conditions that must hold during every event of the fabric.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_millis(25);
 /// The `rtm_protocol` of routes that the client installs.
 const BGP: u8 = 119;
 
-/// A node: its daemon, and those who look at its kernel.
+/// A node: its daemon, and the monitors of its kernel.
 pub(crate) struct Node {
     pub(crate) number: u8,
     pub(crate) speaker: Speaker,
@@ -22,7 +22,7 @@ pub(crate) struct Node {
     pinger: Pinger,
 }
 
-/// The addresses of a node's workload.
+/// Returns the addresses of a node's workload.
 fn workload(number: u8) -> [IpNet; 2] {
     let v4 = format!("10.65.{number}.1/32");
     let v6 = format!("fd65::{number}/128");
@@ -30,7 +30,7 @@ fn workload(number: u8) -> [IpNet; 2] {
 }
 
 impl Node {
-    /// A node on a host, with a workload whose addresses it announces.
+    /// Starts a node on a host, with a workload and announced addresses.
     pub(crate) async fn begin(
         site: Site,
         start: impl FnOnce(Site) -> Result<Speaker, Error>,
@@ -57,7 +57,7 @@ impl Node {
         })
     }
 
-    /// What its kernel lacks of the routes to others' workloads.
+    /// Returns the routes to others' workloads that its kernel lacks.
     pub(crate) async fn lacks(&self, others: &[u8]) -> Result<Vec<IpNet>, Error> {
         let routes = self.links.routes().await?;
         let learned = |net: &IpNet| {
@@ -69,7 +69,7 @@ impl Node {
         Ok(nets.filter(|net| !learned(net)).collect())
     }
 
-    /// Routes to workloads that its kernel has lost since.
+    /// Returns the routes to workloads that its kernel has lost since.
     fn lost(&self, since: Instant) -> Vec<String> {
         let (events, overrun) = self.monitor.events_since(since);
         assert!(
@@ -91,8 +91,8 @@ impl Node {
     }
 }
 
-/// Pings between neighbours in a ring, both ways round, and an instant from which on no route
-/// may go.
+/// Pings between neighbors in a ring, in both directions, and an instant after which no route may
+/// be removed.
 pub(crate) struct Watch {
     what: &'static str,
     since: Instant,
@@ -118,7 +118,7 @@ impl Watch {
         }
     }
 
-    /// Ends it: nothing was lost.
+    /// Stops the pings and asserts that no ping and no route was lost.
     pub(crate) async fn end(self, nodes: &[Node]) {
         let gone: Vec<String> = nodes
             .iter()
@@ -135,7 +135,7 @@ impl Watch {
         }
         let (what, took) = (self.what, self.since.elapsed());
         println!("  {sent} pings, {took:?}");
-        // Together: a route that is lost for a moment is why a ping is.
+        // One assertion for both: a ping is lost because a route is briefly missing.
         assert!(
             sent > 0 && lost.is_empty() && gone.is_empty(),
             "{what}: pings are lost: {lost:#?}, routes are lost: {gone:#?}"

@@ -1,4 +1,4 @@
-//! What is asked for again, or too late, does no harm to a container that works.
+//! Repeated and late calls do no harm to a container that works.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::ID;
 use crate::host::{Container, Fabric, Node, addresses, on_a_host};
 
-/// What is not to be acted upon.
+/// A datastore that is not ready.
 const LOCKED: &str = r#"{"spec":{"clusterGUID":"lab","datastoreReady":false}}"#;
 
-/// A repeated ADD that fails changes nothing: neither what is kept of containers, nor that the one
-/// reaches the other.
+/// Asserts that a repeated ADD that fails changes nothing: neither the stored state of containers,
+/// nor the connection between the two.
 async fn fails_and_leaves_all(
     fabric: &Fabric,
     node: &Node,
@@ -44,13 +44,14 @@ fn a_repeated_add_that_fails_leaves_the_container_connected() {
             let first = node.asks("ADD", &one, &config).await.expect("connected");
             let second = node.asks("ADD", &two, &config).await.expect("connected");
 
-            // The store says that it is not to be acted upon.
+            // The datastore is locked.
             let store = fabric.embedded.as_ref().expect("a store");
             for (text, felix) in [(LOCKED, true), (READY, false)] {
                 store.put("clusterinformations", "default", text).await;
                 let mut hurried = config.clone();
                 if !felix {
-                    // Nor is Felix there to say that the endpoint is up, and what it said is gone.
+                    // Felix is down, so that it cannot report the endpoint as up, and its former
+                    // report is deleted.
                     node.felix.kill().await.unwrap();
                     let files = "rm -r /run/cambric/endpoint-status";
                     let remove = Program::new("/bin/sh").args(["-c", files]);
@@ -60,7 +61,7 @@ fn a_repeated_add_that_fails_leaves_the_container_connected() {
                 }
                 fails_and_leaves_all(&fabric, &node, &hurried, (&one, &first), &second).await;
             }
-            // Who does not wait for Felix has the same answer as before.
+            // A call that does not wait for Felix has the same result as before.
             let unwatched = node.network(json!({"policy_setup_timeout_seconds": 0}));
             assert_eq!(node.asks("ADD", &one, &unwatched).await, Ok(first));
         },
@@ -71,7 +72,8 @@ fn a_repeated_add_that_fails_leaves_the_container_connected() {
 fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
     on_a_host("cni and DEL without a store", async |_fabric, node| {
         let old = Container::pod("old");
-        // As Calico's plugin makes it: named by the pod, and nothing says for which sandbox.
+        // Like an interface of Calico's plugin: named after the pod, and without a reference to a
+        // sandbox.
         let (name, host) = ("caliaa960f0d82e", &node.site.host);
         let end = |name| VethEnd {
             host,
@@ -84,7 +86,7 @@ fn while_the_store_is_away_del_leaves_what_may_be_the_new_sandboxs() {
         let failed = node.asks("DEL", &old, &away).await.unwrap_err();
         assert_eq!(failed["code"], 11, "{failed}");
         assert_eq!(node.interfaces().await, [name]);
-        // The store knows that the pod has no endpoint.
+        // The datastore has no endpoint of the pod.
         let config = node.network(json!({}));
         assert_eq!(node.asks("DEL", &old, &config).await, Ok(Value::Null));
         assert_eq!(node.interfaces().await, [""; 0]);
@@ -130,7 +132,8 @@ fn what_another_plugin_gave_besides_addresses_is_known_later() {
             (&json!(103), &json!(message))
         );
 
-        // What is not as it was is made anew, though host-local gives nothing twice.
+        // An attachment that was changed is made again, although host-local never assigns an
+        // address twice.
         let anew = node.asks("ADD", &container, &config).await;
         assert_eq!(anew.expect("connected")["routes"], first["routes"]);
         let removed = node.asks("DEL", &container, &config).await;
@@ -144,7 +147,7 @@ fn what_felix_said_of_a_pods_old_sandbox_is_no_answer_for_the_new() {
     on_a_host(
         "cni and a pod's second sandbox",
         async |fabric, mut node| {
-            // They have everything in common that a pod can bring along.
+            // These annotations are all that two pods can have in common.
             let annotations = json!({
                 "cni.projectcalico.org/ipAddrs": r#"["10.65.7.7"]"#,
                 "cni.projectcalico.org/hwAddr": "02:00:00:00:07:07",
@@ -155,7 +158,7 @@ fn what_felix_said_of_a_pods_old_sandbox_is_no_answer_for_the_new() {
             }));
             let (old, new) = (Container::pod("old"), Container::pod("new"));
             let first = node.asks("ADD", &old, &config).await.expect("connected");
-            // A Felix that is gone takes nothing back.
+            // A stopped Felix does not withdraw its report.
             node.felix.kill().await.unwrap();
             node.asks("DEL", &old, &config).await.expect("disconnected");
             let said = "k8s prod%2Fweb-0 eth0";

@@ -1,4 +1,5 @@
-//! Which addresses a container gets: what the network's configuration, the runtime and the pod say.
+//! The addresses of a container as the network's configuration, the runtime and the pod choose
+//! them.
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -6,8 +7,8 @@ use serde_json::{Value, json};
 use crate::ID;
 use crate::host::{Container, Fabric, Node, addresses, on_a_host};
 
-/// A container whose network has these settings of address management, and whose pod has these
-/// annotations.
+/// Returns the configuration of a container whose network has these IPAM settings, and whose pod
+/// has these annotations.
 fn config(node: &Node, ipam: Value, annotations: &[(&str, &str)]) -> Value {
     let mut section = json!({"type": "cambric-ipam"});
     for (field, value) in ipam.as_object().expect("fields") {
@@ -23,7 +24,8 @@ fn config(node: &Node, ipam: Value, annotations: &[(&str, &str)]) -> Value {
     }))
 }
 
-/// ADD gives an address in each of these networks, and nothing is left after DEL.
+/// Asserts that ADD assigns an address in each of these networks, and that no state is left after
+/// DEL.
 async fn gives(fabric: &Fabric, node: &Node, container: &Container, config: &Value, nets: &[&str]) {
     let added = node.asks("ADD", container, config).await;
     let added = added.unwrap_or_else(|error| panic!("{config}: {error}"));
@@ -41,7 +43,8 @@ async fn gives(fabric: &Fabric, node: &Node, container: &Container, config: &Val
     assert_eq!(fabric.left().await, [""; 0]);
 }
 
-/// ADD fails with this code and a message that has these words, and leaves nothing.
+/// Asserts that ADD fails with this code and a message that contains these words, and leaves no
+/// state.
 async fn refuses(fabric: &Fabric, node: &Node, config: &Value, code: u16, words: &str) {
     let failed = node
         .asks("ADD", &Container::bare(ID), config)
@@ -60,7 +63,7 @@ fn pools_and_families_are_those_that_configuration_and_pod_name() {
             fabric.create("IPPool", name, json!({"cidr": cidr})).await;
         }
         let container = Container::bare(ID);
-        // By range and by name; the pod's word counts more than the network's.
+        // By range and by name; the pod's annotation takes precedence over the network's setting.
         let by_range = json!({"ipv4_pools": ["10.66.0.0/16"]});
         let by_name = json!({
             "ipv4_pools": ["other-v4"], "assign_ipv6": "true", "ipv6_pools": ["other-v6"],
@@ -78,7 +81,7 @@ fn pools_and_families_are_those_that_configuration_and_pod_name() {
             ),
             (&six, &[], &["fd65::/64"]),
             (&six, &[("ipv6pools", pods_6)], &["fd66::/64"]),
-            // Of a family that is not asked for.
+            // Pools of a family that is not requested.
             (&six, &[("ipv4pools", pods_4)], &["fd65::/64"]),
         ] {
             let config = config(&node, ipam.clone(), annotations);
@@ -136,7 +139,8 @@ fn addresses_are_those_that_runtime_and_pod_name() {
         let plain = config(&node, json!({}), &[]);
         gives(&fabric, &node, &by_argument, &plain, &["10.65.3.5/32"]).await;
 
-        // Those that no pool has are the pod's own affair, where the network allows that.
+        // Addresses outside all pools are the pod's own responsibility, where the network allows
+        // them.
         let own = r#"["192.0.2.7"]"#;
         let mut brought = config(&node, json!({}), &[("ipAddrsNoIpam", own)]);
         let words = "feature_control.ip_addrs_no_ipam";

@@ -1,4 +1,4 @@
-//! GC beside an ADD that is under way.
+//! GC during an ADD.
 
 use std::fs::File;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::ID;
 use crate::host::{Container, Fabric, Node, on_a_host};
 
-/// Locks of all attachments of a host, as calls under way have them.
+/// Locks of all attachments of a host, as calls in progress hold them.
 struct Busy(#[expect(dead_code, reason = "closed when dropped")] File);
 
 impl Busy {
@@ -19,7 +19,7 @@ impl Busy {
         let file = node.site.host.directory().join("cni.lock");
         let mut options = File::options();
         let file = options.read(true).write(true).open(file).unwrap();
-        // All octets but the first, which is that of address management.
+        // All octets except the first, which is the lock of IPAM.
         let range = libc::flock {
             l_type: libc::F_WRLCK as libc::c_short,
             l_whence: libc::SEEK_SET as libc::c_short,
@@ -32,7 +32,7 @@ impl Busy {
     }
 }
 
-/// Takes the only endpoint out of the store.
+/// Deletes the only endpoint from the datastore, and returns it.
 async fn take_out(fabric: &Fabric) -> Item {
     let listed = fabric.resources.list(Kind::WorkloadEndpoint, None).await;
     let endpoint = listed.unwrap().items.pop().expect("an endpoint");
@@ -53,7 +53,7 @@ fn what_an_add_has_made_before_it_is_done_is_not_collected() {
             .expect("connected");
         let whole = fabric.left().await;
 
-        // As it is just before ADD writes the endpoint, and as it is while it waits for Felix.
+        // The state just before ADD writes the endpoint, and the state while it waits for Felix.
         let busy = Busy::on_attachments(&node);
         let collect = async || node.asks("GC", &container, &collected).await;
         let interfaces = ["cali9f3c0123456"];
@@ -69,7 +69,7 @@ fn what_an_add_has_made_before_it_is_done_is_not_collected() {
         assert_eq!(node.interfaces().await, interfaces);
         drop(busy);
 
-        // An ADD that was killed there leaves what nobody is at work on.
+        // An ADD that was killed at this point leaves state without a call in progress.
         take_out(&fabric).await;
         assert_eq!(collect().await, Ok(Value::Null));
         assert_eq!(fabric.left().await, [""; 0]);

@@ -1,5 +1,5 @@
-//! Hosts whose containers are connected by Cambric's plugin: a store, Felix, BGP, and whatever calls
-//! the plugin.
+//! Hosts whose containers are connected by Cambric's plugin: a datastore, Felix, BGP, and callers
+//! of the plugin.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -16,16 +16,16 @@ use netns_lab::{Host, Links, Pinger, Process, Program};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 
-/// Which store.
+/// The kind of datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
     Embedded,
     Etcd,
-    /// An etcd that asks for certificates.
+    /// An etcd that requires client certificates.
     Secured,
 }
 
-/// Runs a test on one host with Felix, and with the embedded store.
+/// Runs a test on one host with Felix and the embedded store.
 pub(crate) fn on_a_host(name: &str, test: impl AsyncFnOnce(Fabric, Node)) {
     in_ground(&[], name, async |ground| {
         let fabric = Fabric::new(ground, Backing::Embedded).await;
@@ -35,18 +35,18 @@ pub(crate) fn on_a_host(name: &str, test: impl AsyncFnOnce(Fabric, Node)) {
     });
 }
 
-/// A store, and hosts on a switch with it.
+/// A datastore, and hosts on the same switch.
 pub(crate) struct Fabric {
     pub(crate) resources: Resources,
     access: EtcdOptions,
     pub(crate) embedded: Option<Store>,
     _etcd: Option<Etcd>,
-    /// The last to go: it waits for all processes.
+    /// Dropped last: it waits for all processes.
     pub(crate) ground: Ground,
 }
 
 impl Fabric {
-    /// None, with a notice, where etcd is asked for and not installed.
+    /// Makes the fabric. Returns `None`, with a notice, where etcd is requested and not installed.
     pub(crate) async fn new(ground: Ground, backing: Backing) -> Option<Self> {
         let mut access = EtcdOptions::new(["http://10.0.0.254:2379"]);
         let (mut embedded, mut etcd) = (None, None);
@@ -101,7 +101,7 @@ impl Fabric {
         self.resources.create(resource).await.expect("created");
     }
 
-    /// How a daemon's file names the store.
+    /// Returns the datastore section of a daemon's configuration file.
     fn datastore(&self) -> String {
         let mut text = format!("[datastore]\nendpoints = {:?}\n", self.access.endpoints);
         if let Some(tls) = &self.access.tls {
@@ -117,7 +117,7 @@ impl Fabric {
         text
     }
 
-    /// A host with Felix, as node `h<number>`.
+    /// Starts a host with Felix, as node `h<number>`.
     pub(crate) async fn node(&self, number: u8) -> Node {
         let site = self.ground.site(number).await.expect("a host");
         let spec = json!({"bgp": {"ipv4Address": format!("10.0.0.{number}/24"), "ipv6Address": format!("fd00::{number}/64")}});
@@ -138,7 +138,7 @@ impl Fabric {
         }
     }
 
-    /// What address management and the store know of containers.
+    /// Returns the IPAM state and the endpoints of containers.
     pub(crate) async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         for item in self
@@ -185,11 +185,11 @@ pub(crate) struct Node {
     datastore: String,
 }
 
-/// What the plugin answered: its result, or its error.
+/// The plugin's output: its result, or its error.
 pub(crate) type Answered = Result<Value, Value>;
 
 impl Node {
-    /// Starts BGP, which takes its peers from the store.
+    /// Starts BGP with peers from the datastore.
     pub(crate) fn start_bgp(&mut self) {
         let number = self.site.number;
         let text = format!("hostname = \"h{number}\"\n{}", self.datastore);
@@ -200,7 +200,7 @@ impl Node {
         self._client = Some(self.site.host.spawn("bgp-client", &program).expect("BGP"));
     }
 
-    /// Starts Felix again, with these variables.
+    /// Restarts Felix with these environment variables.
     pub(crate) fn restart_felix(&mut self, variables: &[(&str, &str)]) {
         let path = self.site.host.directory().join("felix.toml");
         let program = Program::new(own("cambric-felix")).arg("--config").arg(path);
@@ -210,7 +210,7 @@ impl Node {
         self.felix = self.site.host.spawn("felix", &program).expect("Felix");
     }
 
-    /// The configuration of a network, with these fields besides or instead.
+    /// Returns the configuration of a network, with these fields added or replaced.
     pub(crate) fn network(&self, more: Value) -> Value {
         let mut config = json!({
             "cniVersion": "1.1.0", "name": "fabric", "type": "cambric-cni",
@@ -230,7 +230,7 @@ impl Node {
         config
     }
 
-    /// A call of the plugin, as a runtime makes it.
+    /// Returns a call of the plugin, as a runtime makes it.
     pub(crate) fn call(&self, command: &str, container: &Container, config: &Value) -> Program {
         let name = format!(
             "{}-{}-{command}.json",
@@ -274,7 +274,7 @@ impl Node {
         }
     }
 
-    /// What a program on the host says, which must end well.
+    /// Runs a program on the host and returns its output. The program must succeed.
     pub(crate) async fn says(&self, command: &str) -> String {
         let program = Program::new("/bin/sh").args(["-c", command]);
         let (status, output) = self.site.host.output(&program).await.expect("it runs");
@@ -282,7 +282,7 @@ impl Node {
         String::from_utf8(output).expect("text")
     }
 
-    /// Calls the plugin, and waits for its answer.
+    /// Calls the plugin, and waits for its output.
     pub(crate) async fn asks(
         &self,
         command: &str,
@@ -292,7 +292,7 @@ impl Node {
         self.answer(&self.call(command, container, config)).await
     }
 
-    /// Workload interfaces of the host, its own one left out.
+    /// Returns the workload interfaces of the host, without the one of the lab.
     pub(crate) async fn interfaces(&self) -> Vec<String> {
         let names = self
             .site
@@ -320,7 +320,7 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// One that can be pinged from.
+    /// Makes a container that can send pings.
     pub(crate) async fn new(fabric: &Fabric, id: &str) -> Self {
         let host = fabric.ground.host(id).await.expect("namespaces");
         let descriptor = host.namespace_files().network;
@@ -330,7 +330,7 @@ impl Container {
         }
     }
 
-    /// One that only has a namespace.
+    /// Makes a container that only has a namespace.
     pub(crate) fn bare(id: &str) -> Self {
         let made = std::thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).expect("a namespace");
@@ -344,12 +344,12 @@ impl Container {
         }
     }
 
-    /// A sandbox of a pod.
+    /// Makes a sandbox of a pod.
     pub(crate) fn pod(id: &str) -> Self {
         Self::bare(id).of_pod("web-0", "app=web")
     }
 
-    /// The same as that of a pod of namespace `prod`, with these labels.
+    /// Labels it as the sandbox of a pod in namespace `prod`, with these labels.
     pub(crate) fn of_pod(self, name: &str, labels: &str) -> Self {
         let args = format!(
             "IgnoreUnknown=1;K8S_POD_NAMESPACE=prod;K8S_POD_NAME={name};\
@@ -358,7 +358,7 @@ impl Container {
         Self { args, ..self }
     }
 
-    /// Where it is, if it is one that can be pinged from.
+    /// Returns the host of a container that can send pings.
     pub(crate) fn host(&self) -> &Host {
         self.host.as_ref().expect("namespaces")
     }
@@ -374,17 +374,17 @@ impl Container {
         }
     }
 
-    /// Its interfaces.
+    /// Returns the links of the container.
     pub(crate) fn links(&self) -> Links {
         self.host().links().expect("links")
     }
 
-    /// Whether one ping to this address is answered, however late.
+    /// Returns whether one ping to this address is answered, at any time.
     pub(crate) async fn pings(&self, result: &Value, to: IpAddr) -> bool {
         self.pings_within(result, to, PATIENCE).await
     }
 
-    /// Whether one ping to this address is answered in time.
+    /// Returns whether one ping to this address is answered in time.
     pub(crate) async fn pings_within(&self, result: &Value, to: IpAddr, limit: Duration) -> bool {
         let own = addresses(result);
         let v4 = own.iter().find_map(|address| match address {
@@ -406,7 +406,7 @@ impl Container {
     }
 }
 
-/// The addresses of a result.
+/// Returns the addresses of a result.
 pub(crate) fn addresses(result: &Value) -> Vec<IpAddr> {
     let ips = result["ips"].as_array().expect("addresses");
     let texts = ips.iter().map(|ip| ip["address"].as_str().expect("text"));

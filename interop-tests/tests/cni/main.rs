@@ -1,4 +1,4 @@
-//! Cambric's CNI plugin between runtimes, a store and Felix.
+//! Cambric's CNI plugin between runtimes, a datastore and Felix.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 const ID: &str = "9f3c0123456789abcdef0123456789abcdef0123456789abcdef0123456789ab";
 
-/// Everything that a runtime can ask for, of two containers of one host.
+/// Tests every command of a runtime with two containers of one host.
 async fn from_add_to_del(fabric: &Fabric) {
     let node = fabric.node(1).await;
     let config = node.network(json!({}));
@@ -56,7 +56,7 @@ async fn from_add_to_del(fabric: &Fabric) {
             .all(|ip| ip["interface"] == 1 && ip.get("gateway").is_none())
     );
 
-    // The answer of one that is connected is the same again.
+    // A repeated ADD of a connected container has the same result.
     assert_eq!(
         node.asks("ADD", &one, &config).await.expect("the same"),
         first
@@ -77,7 +77,7 @@ async fn from_add_to_del(fabric: &Fabric) {
         (&json!(103), &json!("interface cali9f3c0123456 is down"))
     );
 
-    // One is gone without DEL: GC finds it.
+    // One container is deleted without DEL: GC removes its state.
     let mut collected = config.clone();
     collected["cni.dev/valid-attachments"] = json!([{"containerID": "second", "ifname": "eth0"}]);
     assert_eq!(node.asks("GC", &one, &collected).await, Ok(Value::Null));
@@ -137,14 +137,14 @@ fn an_endpoint_that_felix_refuses_is_no_connection() {
         );
         assert_eq!(fabric.left().await, [""; 0]);
 
-        // Without Felix there is no connection either.
+        // Without Felix there is no connectivity.
         let mut node = node;
         node.felix.kill().await.unwrap();
         let hurried = node.network(json!({"policy_setup_timeout_seconds": 1}));
         let late = node.asks("ADD", &container, &hurried).await.unwrap_err();
         assert_eq!(late["code"], 11, "{late}");
         assert_eq!(fabric.left().await, [""; 0]);
-        // Unless nobody waits for it.
+        // This does not apply if the plugin does not wait for Felix.
         let unwatched = node.network(json!({"policy_setup_timeout_seconds": 0}));
         node.asks("ADD", &container, &unwatched)
             .await
@@ -165,7 +165,7 @@ fn containers_of_two_hosts_reach_each_other() {
             Container::new(&fabric, "one").await,
             Container::new(&fabric, "two").await,
         );
-        // With the network's own profile: in comes what is from the same network.
+        // The network's own profile accepts ingress from the same network.
         let more = json!({"policy": {}});
         let first = here.asks("ADD", &one, &here.network(more.clone())).await;
         let first = first.expect("connected");
@@ -183,7 +183,7 @@ fn containers_of_two_hosts_reach_each_other() {
     });
 }
 
-/// What a call wrote when it has ended well.
+/// Returns the output of a call that must succeed.
 async fn result(mut process: Process) -> Value {
     let status = process.wait(2 * PATIENCE).await.unwrap();
     let text = process.log_tail();
@@ -205,7 +205,7 @@ fn two_hundred_at_once_lose_nothing() {
             let call = node.call(command, &containers[nth], &config);
             node.site.host.spawn(&name, &call).unwrap()
         };
-        // One is asked for twice, at the same time.
+        // One container is requested twice at the same time.
         let twice = start("ADD", 0, "twice".into());
         let adding: Vec<Process> = (0..200)
             .map(|nth| start("ADD", nth, format!("add{nth}")))
@@ -240,16 +240,16 @@ fn two_hundred_at_once_lose_nothing() {
 /// How many times an ADD is killed, each a bit later.
 const KILLS: u32 = 30;
 
-/// What killed ADDs have left: in the store, and interfaces.
+/// The states that killed ADDs have left: in the datastore, and as interfaces.
 type Found = BTreeSet<(Vec<String>, Vec<String>)>;
 
-/// Some were killed before they had done anything, and others in the middle.
+/// Returns whether some ADDs were killed before they had any effect, and others midway.
 fn are_all_kinds(half_made: &Found) -> bool {
     half_made.len() > 1 && half_made.iter().any(|(_, links)| !links.is_empty())
 }
 
-/// How long an ADD takes that has the addresses' block, and its files in memory: the median of some,
-/// after one that had neither.
+/// Returns how long an ADD takes when the address block is assigned and the files are cached: the
+/// median of several, after a first one without these.
 async fn usual(node: &Node, container: &Container, config: &Value) -> Duration {
     let mut times = Vec::new();
     for _ in 0..6 {
@@ -265,7 +265,7 @@ async fn usual(node: &Node, container: &Container, config: &Value) -> Duration {
     times[times.len() / 2]
 }
 
-/// Kills an ADD this long after its start; the time it took if it was faster.
+/// Kills an ADD this long after its start. Returns its duration if it finished earlier.
 async fn cut(
     node: &Node,
     container: &Container,
@@ -303,11 +303,11 @@ fn wherever_an_add_is_killed_del_or_gc_leaves_nothing_and_add_works_again() {
             }
             assert!(nth < 10 * KILLS, "{half_made:?}");
             if nth > 0 && nth % KILLS == 0 {
-                // They are slower than they were: all had just begun.
+                // The first ones are slower: all processes have just started.
                 whole *= 2;
             }
             let after = |whole: Duration| whole * (nth % KILLS) / KILLS;
-            // One that was done before its time has come tells how fast they are now.
+            // An ADD that finished before its kill yields the current duration.
             while let Err(took) = cut(&node, &container, &config, after(whole)).await {
                 whole = whole.min(took) * 9 / 10;
                 let removed = node.asks("DEL", &container, &config).await;
@@ -367,7 +367,7 @@ fn a_pod_keeps_its_name_when_its_sandbox_is_made_anew() {
             assert_eq!(labels[label], value, "{label}");
         }
 
-        // The address is the old sandbox's until that is gone.
+        // The address belongs to the old sandbox until that one is deleted.
         let taken = node.asks("ADD", &new, &config).await.unwrap_err();
         assert_eq!(taken["code"], 100, "{taken}");
         let other = node.network(json!({"ipam": {"type": "cambric-ipam"}}));
@@ -437,7 +437,7 @@ fn status_tells_whether_a_container_could_be_added() {
     on_a_host("cni and STATUS", async |fabric, mut node| {
         let config = node.network(json!({}));
         let container = Container::bare(ID);
-        // Its reports are another region's, of which only Felix's own environment tells.
+        // The region of its reports is another, which only Felix's own environment sets.
         for lives in [false, true, false] {
             match lives {
                 true => node.restart_felix(&[("FELIX_OPENSTACKREGION", "east")]),
@@ -500,12 +500,12 @@ fn status_tells_whether_a_container_could_be_added() {
     });
 }
 
-/// A server of the Perl that every Debian has.
+/// A server for the Perl that every Debian has.
 const SERVER: &str = "use IO::Socket::INET; \
     my $s = IO::Socket::INET->new(LocalPort => 80, Listen => 5, ReuseAddr => 1) or die; \
     while (my $c = $s->accept) { print $c 'hello'; close $c }";
 
-/// What the server says, by the port of its host, as soon as it listens.
+/// Returns the server's greeting through the host's port, as soon as it listens.
 async fn greeting() -> String {
     let greets = netns_lab::until::<String, netns_lab::Error>(PATIENCE, "a greeting", async || {
         let heard = async {
@@ -522,7 +522,7 @@ async fn greeting() -> String {
     greets.await.unwrap().0
 }
 
-/// The first address of the endpoint of a host, when it is there.
+/// Returns the first address of a host's endpoint, once the endpoint is stored.
 async fn address_on(fabric: &Fabric, node: &str) -> Result<IpAddr, String> {
     let endpoints = fabric.resources.list(Kind::WorkloadEndpoint, None).await;
     let endpoints = endpoints.map_err(|error| error.to_string())?.items;
@@ -563,7 +563,7 @@ fn containers_of_podman_and_containerd_reach_each_other() {
             .expect("an endpoint")
             .to_string();
         let _daemon = containerd.start_containerd().await;
-        // From the one to the other, as soon as BGP has told.
+        // From one host to the other, as soon as BGP has advertised the route.
         containerd
             .ctr_to_end(
                 "ping",
@@ -580,7 +580,7 @@ fn containers_of_podman_and_containerd_reach_each_other() {
         let ping = ["ping", "-n", "-c", "1", "-w", "240", &other.to_string()];
         podman.podman_run(&["--rm"], &ping).await;
 
-        // Behind ours, portmap leads a port of the host into the container.
+        // Chained after this plugin, portmap forwards a port of the host into the container.
         assert_eq!(greeting().await, "hello");
 
         podman.podman_remove("web").await;

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::host::{Container, Node, addresses, on_a_host};
 
-/// Where the server listens.
+/// The ports of the server.
 const PORTS: [u16; 2] = [80, 81];
 
-/// How long an answer is waited for where none is wished; packets that are dropped are counted.
+/// How long to wait for an answer where none is expected; dropped packets are counted.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// A policy of the server: its clients may connect to this port.
+/// Returns a policy of the server: its clients may connect to this port.
 fn policy(port: u16) -> Value {
     json!({
         "kind": "NetworkPolicy", "apiVersion": "projectcalico.org/v3",
@@ -44,7 +44,7 @@ fn connect(from: &Container, to: IpAddr, port: u16, within: Duration) -> io::Res
     from.host().run(connect).unwrap()
 }
 
-/// How many packets the end of a tier has dropped on this host.
+/// Returns how many packets the end of a tier has dropped on this host.
 async fn dropped(node: &Node) -> u64 {
     let rules = node.says("nft list table inet cambric-felix").await;
     let ends = rules
@@ -58,8 +58,8 @@ async fn dropped(node: &Node) -> u64 {
     counts.sum()
 }
 
-/// Waits until the client cannot connect to a port because its packets are dropped. Whether it could
-/// before is told by `open`, and silence alone is no proof.
+/// Waits until the client cannot connect to a port because its packets are dropped. `open` states
+/// whether it could connect before; a missing answer alone is no proof.
 async fn is_cut_off(node: &Node, from: &Container, to: IpAddr, port: u16, open: bool) {
     let what = format!("packets to {to} port {port} are dropped");
     until::<(), Error>(PATIENCE, &what, async || {
@@ -92,7 +92,7 @@ fn a_policy_decides_what_passes_between_containers_and_is_followed_live() {
         let served = addresses(&served.expect("connected"));
         node.asks("ADD", &client, &config).await.expect("connected");
         let _listening = listen(&server);
-        // The profile of their namespace lets everything pass.
+        // The profile of the namespace accepts all traffic.
         for (to, port) in served.iter().zip(PORTS) {
             connect(&client, *to, port, PATIENCE).expect("connected");
         }
@@ -101,13 +101,13 @@ fn a_policy_decides_what_passes_between_containers_and_is_followed_live() {
             let written = fabric.resources.apply(policy(allowed)).await;
             written.expect("written");
             is_cut_off(&node, &client, served[0], denied, true).await;
-            // What is in force now is all of it.
+            // The policy is now applied in full.
             for to in &served {
                 is_cut_off(&node, &client, *to, denied, false).await;
                 connect(&client, *to, allowed, PATIENCE).expect("connected");
             }
         }
-        // The policy is the server's alone, and is for those who come to it.
+        // The policy applies to the server only, for ingress.
         let own = node.asks("ADD", &client, &config).await;
         let _back = listen(&client);
         for to in addresses(&own.expect("the same")) {

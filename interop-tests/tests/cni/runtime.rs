@@ -1,5 +1,5 @@
-//! Container runtimes on a host of a lab: podman and containerd, with containers whose root is made of
-//! the machine's own programs.
+//! Container runtimes on a host of a lab: podman and containerd, with containers whose root file
+//! system consists of the machine's own programs.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::host::Node;
 
-/// Where a host has what its runtime needs; on its own file system.
+/// Directory of a host for the files of its runtime; on a file system of its own.
 const DIRECTORY: &str = "/run/cambric/runtime";
 
-/// Gives the calling host what a runtime expects of a machine, in its own mount namespace: writable
-/// `/etc` and `/var` that are thrown away, plugins in `/opt/cni/bin`, one hierarchy of cgroups (of
-/// which nothing is used: containers run without), and processes of its own pid namespace alone.
+/// Prepares the calling host for a runtime, in its own mount namespace: writable `/etc` and `/var`
+/// that are discarded, plugins in `/opt/cni/bin`, one cgroup hierarchy (not used: containers run
+/// without cgroups), and a `/proc` of its own pid namespace.
 const PREPARE: &str = r#"
 set -eu
 mount -t proc proc /proc
@@ -57,7 +57,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"
 address = "/run/cambric/runtime/containerd.sock"
 "#;
 
-/// Whether the runtimes are installed.
+/// Returns whether the runtimes are installed.
 pub(crate) fn are_installed() -> bool {
     ["podman", "containerd", "ctr", "crun", "iptables", "ping"]
         .iter()
@@ -65,7 +65,7 @@ pub(crate) fn are_installed() -> bool {
 }
 
 impl Node {
-    /// Makes the host ready for a runtime, with this network.
+    /// Prepares the host for a runtime, with this network.
     pub(crate) async fn prepare(&self, network: &Value) {
         let directory = self.site.host.directory().join("runtime");
         std::fs::create_dir_all(&directory).unwrap();
@@ -73,7 +73,7 @@ impl Node {
         let part = own_part.as_object_mut().unwrap();
         part.remove("name");
         part.remove("cniVersion");
-        // The two of the reference plugins that most sets of plugins have.
+        // The two reference plugins that most distributions include.
         let rate = 1_000_000_000;
         let plugins = json!({
             "cniVersion": "1.0.0", "name": network["name"],
@@ -113,7 +113,7 @@ impl Node {
             .env("XDG_RUNTIME_DIR", format!("{DIRECTORY}/home"))
     }
 
-    /// `podman run` with these options and this command.
+    /// Runs `podman run` with these options and this command.
     pub(crate) async fn podman_run(&self, options: &[&str], command: &[&str]) {
         let all = [
             &[
@@ -132,7 +132,7 @@ impl Node {
         self.must(&self.podman(&all.concat())).await;
     }
 
-    /// Removes a container of podman's.
+    /// Removes a container of podman.
     pub(crate) async fn podman_remove(&self, name: &str) {
         self.must(&self.podman(&["rm", "-f", "-t", "0", name]))
             .await;
@@ -174,12 +174,12 @@ impl Node {
         self.ctr(&[&options, command].concat())
     }
 
-    /// Runs a container by containerd to its end.
+    /// Runs a container with containerd until it ends.
     pub(crate) async fn ctr_to_end(&self, id: &str, command: &[&str]) {
         self.must(&self.ctr_run(id, command)).await;
     }
 
-    /// Runs one that ends when it is killed.
+    /// Runs a container with containerd until it is killed.
     pub(crate) fn ctr_spawn(&self, id: &str, command: &[&str]) -> Process {
         self.site
             .host
@@ -187,16 +187,16 @@ impl Node {
             .unwrap()
     }
 
-    /// Kills it, and waits until its network is gone, too.
+    /// Kills it, and waits until its network is removed, too.
     pub(crate) async fn ctr_kill(&self, id: &str, mut process: Process) {
         self.must(&self.ctr(&["task", "kill", "-s", "SIGKILL", id]))
             .await;
         process.wait(PATIENCE).await.unwrap();
     }
 
-    /// Runs a program to its end, which must be a good one.
+    /// Runs a program to its end and asserts that it succeeds.
     async fn must(&self, program: &Program) {
-        // What goes wrong is told on its standard error.
+        // Its standard error has the cause of a failure.
         let mut process = self.site.host.spawn("runtime", program).unwrap();
         let status = process.wait(2 * PATIENCE).await.unwrap();
         assert!(status.success(), "{program:?}: {}", process.log_tail());

@@ -1,4 +1,4 @@
-//! The reference plugin `bandwidth` behind ours.
+//! The reference plugin `bandwidth`, chained after Cambric's.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use crate::ID;
 use crate::host::{Container, Node, addresses, on_a_host};
 
-/// Bits a second in either direction, and bits at once.
+/// Bits per second in each direction, and the burst in bits.
 const RATE: u64 = 40_000_000;
 const BURST: u64 = 800_000;
 
-/// Octets that go there, and back.
+/// Octets that are sent, and returned.
 const OCTETS: usize = 1_000_000;
 
 const PORT: u16 = 5001;
 
-/// What makes a device as the plugin does.
+/// Makes a device as the plugin does.
 const PROBE: &str = "ip link add probe type ifb && \
     tc qdisc add dev probe root tbf rate 1mbit burst 10kb latency 25ms && ip link delete probe";
 
-/// Whether plugin and kernel can do it; tells if not.
+/// Returns whether the plugin and the kernel support it; prints a notice if not.
 async fn is_possible(node: &Node) -> bool {
     let programs = ["/usr/lib/cni/bandwidth", "ip", "tc"];
     if !programs
@@ -40,8 +40,8 @@ async fn is_possible(node: &Node) -> bool {
     status.success()
 }
 
-/// Lets plugins that are written in Go find containers, and themselves: they look into `/proc` for the
-/// thread that they are, which is that of another pid namespace on a lab's host.
+/// Lets plugins that are written in Go find containers and themselves: they look up their own
+/// thread in `/proc`, which shows another pid namespace on a lab's host.
 async fn let_go(node: &Node, containers: [&mut Container; 2]) {
     for container in containers {
         let file = format!("/run/cambric/{}.netns", container.id);
@@ -52,7 +52,7 @@ async fn let_go(node: &Node, containers: [&mut Container; 2]) {
     node.says("mount -t proc proc /proc").await;
 }
 
-/// The token buckets of the host, by device.
+/// Returns the token buckets of the host, by device.
 async fn buckets(node: &Node) -> Vec<Value> {
     let text = node.says("tc -s -j qdisc show").await;
     let all: Vec<Value> = serde_json::from_str(&text).expect("JSON");
@@ -61,7 +61,7 @@ async fn buckets(node: &Node) -> Vec<Value> {
         .collect()
 }
 
-/// Sends octets to a container, which sends as many back.
+/// Sends octets to a container, which returns as many.
 fn transfer(from: &Container, to: &Container, address: IpAddr) {
     let listen = || TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap();
     let listener = to.host().run(listen).unwrap();
@@ -85,7 +85,7 @@ fn what_is_chained_behind_ours_shapes_what_passes() {
         if !is_possible(&node).await {
             return;
         }
-        // The newest version that Debian's plugins speak.
+        // The newest version that Debian's plugins support.
         let config = node.network(json!({"cniVersion": "1.0.0"}));
         let mut one = Container::new(&fabric, ID).await;
         let mut two = Container::new(&fabric, "second").await;
@@ -101,7 +101,8 @@ fn what_is_chained_behind_ours_shapes_what_passes() {
         assert_eq!(shaped["ips"], first["ips"]);
         transfer(&two, &one, addresses(&first)[0]);
 
-        // In comes what leaves the host's end; out goes what the plugin leads through another device.
+        // Ingress is shaped where packets leave the host's end; egress on another device to which
+        // the plugin redirects packets.
         let found = buckets(&node).await;
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(
@@ -110,7 +111,7 @@ fn what_is_chained_behind_ours_shapes_what_passes() {
         );
         for qdisc in &found {
             assert_eq!(qdisc["options"]["rate"], RATE / 8, "{qdisc}");
-            // All of it passed here, and some of it had to wait.
+            // All octets passed here, and some were delayed.
             let figure = |name: &str| qdisc[name].as_u64().expect("a number");
             assert!(
                 figure("bytes") > OCTETS as u64 && figure("overlimits") > 0,

@@ -1,4 +1,4 @@
-//! A cloud's controller: etcd, MariaDB, and Neutron with its own driver for Calico.
+//! An OpenStack controller: etcd, MariaDB, and Neutron with networking-calico.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How long anything may take.
+/// How long any step may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// After how many seconds without a word Neutron takes a Felix for dead: at first never, so that ports
-/// are bound however busy the machine is; and after Neutron came back.
+/// Number of seconds without a report after which Neutron marks a Felix as down: first never, so
+/// that ports are bound on a busy machine, too; later, after Neutron has restarted, soon.
 const AGENT_DOWN_S: u64 = 600;
 const AGENT_DOWN_SOON_S: u64 = 8;
 
-/// The numbers of the controller and of etcd's host.
+/// The host numbers of the controller and of etcd.
 const CONTROLLER: u8 = 8;
 const ETCD: u8 = 9;
 
-/// Where Debian's packages have what Neutron needs.
+/// The Python of Debian, with the packages that Neutron needs.
 pub(crate) const PYTHON: &str = "/usr/bin/python3";
 const PASTE: &str = "/usr/lib/python3/dist-packages/neutron/tests/etc/api-paste.ini";
 
-/// A database server with an empty database, in the memory of the controller's own mount namespace,
-/// where processes have the numbers that Neutron has them under, too.
+/// Starts a database server with an empty database, in the memory of the controller's own mount
+/// namespace, where `/proc` shows the pid namespace of Neutron.
 const DATABASE: &str = "set -eu
 export PATH=\"$PATH:/usr/sbin\"
 cd /run/cambric
@@ -42,22 +42,23 @@ mariadb-install-db $options --auth-root-authentication-method=normal --skip-test
 exec mariadbd $options --socket=/run/cambric/db/sock --pid-file=/run/cambric/db/pid \
     --skip-networking --innodb-flush-log-at-trx-commit=0 --init-file=/run/cambric/create.sql";
 
-/// The controller, and the switch that hosts are put on.
+/// The controller, and the switch to which hosts are attached.
 pub(crate) struct Cloud {
     pub(crate) resources: Resources,
     pub(crate) url: String,
-    /// Where the driver was installed.
+    /// The directory of the installed driver.
     pub(crate) driver: PathBuf,
     pub(crate) certificates: Certificates,
     controller: Site,
     server: Process,
     database: Process,
     _etcd: Etcd,
-    /// The last to go: it waits for all processes.
+    /// Dropped last: it waits for all processes.
     pub(crate) ground: Ground,
 }
 
-/// The driver, which `tools/install-neutron-driver.sh` puts beside what was built.
+/// Returns the driver's directory, which `tools/install-neutron-driver.sh` creates in the build
+/// directory.
 fn driver() -> Option<PathBuf> {
     let test = std::env::current_exe().expect("a running test has a path");
     let target = test.ancestors().nth(3).expect("the target directory");
@@ -73,8 +74,8 @@ fn driver() -> Option<PathBuf> {
 }
 
 impl Cloud {
-    /// Starts a controller, which does not answer yet; none, with a notice, where anything of it is
-    /// not installed.
+    /// Starts a controller, which does not answer yet. Returns `None`, with a notice, where a
+    /// program of it is not installed.
     pub(crate) async fn start(ground: Ground) -> Option<Self> {
         let driver = driver()?;
         for program in ["mariadbd", "mariadb-install-db"] {
@@ -95,7 +96,7 @@ impl Cloud {
         controller.save("neutron.conf", &configuration(AGENT_DOWN_S));
         controller.save("ported.py", include_str!("ported.py"));
         controller.save("server.py", include_str!("server.py"));
-        // Neutron waits for its database.
+        // Neutron needs its database first.
         let program = Program::new("/bin/sh").args(["-c", DATABASE]);
         let database = controller.host.spawn("mariadb", &program).expect("MariaDB");
         let server = neutron(&controller, &driver);
@@ -128,7 +129,7 @@ impl Cloud {
         })
     }
 
-    /// Waits until Neutron takes connections, unless it ends.
+    /// Waits until Neutron accepts connections; fails if it has ended.
     pub(crate) async fn answers(&mut self) {
         let answers = until(PATIENCE, "Neutron answers", async || {
             self.database.check()?;
@@ -139,12 +140,12 @@ impl Cloud {
         answers.await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Neutron dies at once.
+    /// Kills Neutron.
     pub(crate) async fn kill(&mut self) {
         self.server.kill().await.expect("killed");
     }
 
-    /// Neutron comes back, and takes who says nothing for dead soon.
+    /// Restarts Neutron, which then soon marks silent agents as down.
     pub(crate) async fn restart(&mut self) {
         self.controller
             .save("neutron.conf", &configuration(AGENT_DOWN_SOON_S));
@@ -152,12 +153,12 @@ impl Cloud {
         self.answers().await;
     }
 
-    /// The end of what Neutron has logged.
+    /// Returns the end of Neutron's log.
     pub(crate) fn log(&self) -> String {
         self.server.log_tail()
     }
 
-    /// What Neutron answers.
+    /// Sends a request to Neutron and returns the response.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Value) -> Result<Value, String> {
         let text = match body {
             Value::Null => String::new(),
@@ -190,7 +191,7 @@ impl Cloud {
         serde_json::from_str(body).map_err(|error| format!("{error}: {answer}"))
     }
 
-    /// Creates, by Neutron's API, an object of this kind; returns it.
+    /// Creates an object of this kind with Neutron's API, and returns it.
     pub(crate) async fn create(&self, kind: &str, mut object: Value) -> Value {
         object["tenant_id"] = json!(PROJECT);
         let path = format!("{kind}s").replace('_', "-");
@@ -219,7 +220,7 @@ impl Cloud {
         .await;
     }
 
-    /// Waits until Neutron takes the Felix of a host for alive, or for dead.
+    /// Waits until Neutron shows the Felix of a host as alive, or as down.
     pub(crate) async fn felix_is(&self, host: &str, alive: bool) -> Value {
         eventually(&format!("Felix of {host} alive: {alive}"), async || {
             let agents = self.ask("GET", "agents", Value::Null).await?;
@@ -232,7 +233,7 @@ impl Cloud {
         .await
     }
 
-    /// What is stored under a key, as text.
+    /// Returns the value of a key, as text.
     pub(crate) async fn stored(&self, key: &str) -> Option<String> {
         let found = self.resources.store().get(key.to_owned().into()).await;
         let item = found.expect("an answer")?;
@@ -241,7 +242,7 @@ impl Cloud {
 }
 
 impl Drop for Cloud {
-    /// A test that fails says what Neutron said.
+    /// Prints Neutron's log if the test fails.
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}", self.log());
@@ -249,10 +250,10 @@ impl Drop for Cloud {
     }
 }
 
-/// The project that everything belongs to.
+/// The project that owns all objects.
 pub(crate) const PROJECT: &str = "p1";
 
-/// Waits until it is so; what lacks is in the error.
+/// Waits until the condition holds; the error has what is missing.
 pub(crate) async fn eventually<T>(
     what: &str,
     mut probe: impl AsyncFnMut() -> Result<T, String>,
@@ -271,7 +272,8 @@ fn neutron(site: &Site, driver: &Path) -> Process {
     site.host.spawn("neutron", &program).expect("Neutron")
 }
 
-/// What an operator sets (`docs/operate/openstack.md`), and what stands in for the rest of a cloud.
+/// Returns the operator's configuration (`docs/operate/openstack.md`), and replacements for the
+/// rest of a cloud.
 fn configuration(agent_down_s: u64) -> String {
     let own = Site::v4(CONTROLLER);
     format!(
@@ -313,7 +315,7 @@ mechanism_drivers = calico
     )
 }
 
-/// Where the driver and its agent find the store.
+/// Returns the configuration of the driver and its agent for the datastore.
 pub(crate) fn driver_configuration() -> String {
     format!(
         "[calico]

@@ -1,4 +1,4 @@
-//! Compute hosts, and what Nova would make on them.
+//! Compute hosts, and the objects that Nova would make on them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::cloud::{Cloud, eventually};
 
-/// What the metadata service says.
+/// The answer of the metadata service.
 pub(crate) const METADATA: &str = "instance-id\nlocal-ipv4\n";
 
-/// How long an answer may take until it is asked for again.
+/// How long to wait for an answer before the request is repeated.
 const SOON: Duration = Duration::from_millis(300);
 
 /// A compute host, whose name is `h<number>`.
@@ -31,7 +31,7 @@ impl Compute {
     /// Starts Felix and BGP.
     pub(crate) async fn start(cloud: &Cloud, number: u8) -> Self {
         let site = cloud.ground.site(number).await.expect("a host");
-        // A host of a data centre has a way out, without which it does not answer for gateways.
+        // A host of a data center has a default route; without one it does not answer for gateways.
         let links = site.host.links().expect("links");
         let out = links.add_route(
             everything(Site::v4(254).into()),
@@ -64,7 +64,7 @@ impl Compute {
         }
     }
 
-    /// A server of files at the place of the metadata service, which answers once this returns.
+    /// Starts a file server at the address of the metadata service; it answers once this returns.
     pub(crate) async fn serve_metadata(&self) -> Process {
         let files = self.site.host.directory().join("latest");
         std::fs::create_dir(&files).expect("made");
@@ -83,12 +83,12 @@ impl Compute {
         server
     }
 
-    /// Felix comes back.
+    /// Restarts Felix.
     pub(crate) fn restart(&mut self) {
         self.felix = felix_of(&self.site);
     }
 
-    /// Waits until the rules of the host are these.
+    /// Waits until the host has these rules.
     pub(crate) async fn rules_are(&self, expected: &str) {
         eventually("the rules of before", async || {
             let now = self.rules().await;
@@ -97,9 +97,9 @@ impl Compute {
         .await;
     }
 
-    /// The lines of the host's rules, without what they have counted. They are sorted: after
-    /// another program has written rules of its own Felix may write its table again, and the order
-    /// of sets and chains is that of their making.
+    /// Returns the lines of the host's rules without counters, sorted: after another program has
+    /// changed its own rules Felix may write its table again, and the order of sets and chains is
+    /// the order of their creation.
     pub(crate) async fn rules(&self) -> String {
         let program = Program::new("nft").args(["-s", "list", "table", "inet", "cambric-felix"]);
         let (_, output) = self.site.host.output(&program).await.expect("it runs");
@@ -110,7 +110,7 @@ impl Compute {
     }
 }
 
-/// All addresses of the family of this one.
+/// Returns the prefix of all addresses of this address's family.
 fn everything(like: IpAddr) -> IpNet {
     let any: IpAddr = match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -125,7 +125,7 @@ fn felix_of(site: &Site) -> Process {
     site.host.spawn("felix", &program).expect("Felix")
 }
 
-/// A port of Neutron's with its machine.
+/// A port of Neutron with its machine.
 pub(crate) struct Port {
     pub(crate) id: String,
     pub(crate) tap: String,
@@ -153,7 +153,7 @@ impl Port {
         fields["binding:host_id"] = json!(host);
         let port = cloud.create("port", fields).await;
         let text = |value: &Value| value.as_str().expect("text").to_owned();
-        // The driver has bound it: there is a live Felix on its host.
+        // The driver has bound it: the Felix of its host is alive.
         assert_eq!(port["binding:vif_type"], "tap", "{port}");
         let id = text(&port["id"]);
         let addresses = port["fixed_ips"].as_array().expect("addresses");
@@ -205,7 +205,7 @@ impl Port {
         machine
     }
 
-    /// Makes the machine, and has it use its addresses as it would have heard them by DHCP.
+    /// Makes the machine, and assigns its addresses as DHCP would.
     pub(crate) async fn plug(&mut self, cloud: &Cloud, at: &Compute) {
         let machine = self.machine(cloud, at).await;
         let inside = machine.links().expect("links");
@@ -226,7 +226,7 @@ impl Port {
         self.runs(machine);
     }
 
-    /// Its machine has its addresses.
+    /// Assigns the machine's addresses.
     pub(crate) fn runs(&mut self, host: Host) {
         let pinger = Pinger::open(&host, self.address, self.address_v6).expect("sockets");
         self.machine = Some(Machine {
@@ -236,8 +236,8 @@ impl Port {
         });
     }
 
-    /// What its machine reads from the metadata service, at once: nobody listens there but what
-    /// its host has put in the place.
+    /// Returns the machine's answer from the metadata service, at once: only the host's redirect
+    /// makes that address reachable.
     pub(crate) fn reads_metadata(&self) -> std::io::Result<String> {
         let read = || {
             let address = (Ipv4Addr::new(169, 254, 169, 254), 80).into();
@@ -253,12 +253,12 @@ impl Port {
         self.machine.as_ref().expect("a machine")
     }
 
-    /// The pings of its machine.
+    /// Returns the pinger of the machine.
     pub(crate) fn pinger(&self) -> &Pinger {
         &self.inside().pinger
     }
 
-    /// Its machine takes connections to these ports.
+    /// Accepts connections of the machine to these ports.
     pub(crate) fn listens(&self, ports: impl IntoIterator<Item = u16>) {
         let mut listeners = self.inside().listeners.lock().expect("whole");
         for port in ports {
@@ -278,7 +278,7 @@ impl Port {
         timeout(SOON, connection).await.is_ok_and(|end| end.is_ok())
     }
 
-    /// Waits until its machine can speak to a port.
+    /// Waits until the machine can connect to a port.
     pub(crate) async fn connects(&self, address: IpAddr, port: u16) {
         let what = format!("{} speaks to {address} port {port}", self.device);
         eventually(&what, async || {
@@ -290,7 +290,7 @@ impl Port {
         .await;
     }
 
-    /// Waits until its machine cannot.
+    /// Waits until the machine cannot connect to a port.
     pub(crate) async fn connects_not(&self, address: IpAddr, port: u16) {
         let what = format!("{} does not speak to {address} port {port}", self.device);
         eventually(&what, async || {
@@ -304,14 +304,15 @@ impl Port {
         .await;
     }
 
-    /// Its machine has one more address.
+    /// Adds an address to the machine.
     pub(crate) async fn adds(&self, address: IpAddr) {
         let links = self.inside().host.links().expect("links");
         let added = links.add_address("eth0", address.into());
         added.await.expect("an address");
     }
 
-    /// Waits until its machine gets an answer from another's by one of its further addresses.
+    /// Waits until the machine gets an answer from another machine, with one of its additional
+    /// addresses as source.
     pub(crate) async fn hears_from(&self, own: IpAddr, other: &Self) {
         let (v4, v6, to) = match own {
             IpAddr::V4(own) => (own, Ipv6Addr::UNSPECIFIED, other.address.into()),
@@ -325,19 +326,19 @@ impl Port {
         .await;
     }
 
-    /// Its machine's addresses.
+    /// Returns the machine's addresses.
     pub(crate) fn addresses(&self) -> [IpAddr; 2] {
         [self.address.into(), self.address_v6.into()]
     }
 
-    /// Waits until its machine gets answers from another's addresses.
+    /// Waits until the machine gets answers from another machine's addresses.
     pub(crate) async fn reaches(&self, other: &Self) {
         for address in other.addresses() {
             self.hears(address).await;
         }
     }
 
-    /// Waits until its machine gets an answer from an address.
+    /// Waits until the machine gets an answer from an address.
     pub(crate) async fn hears(&self, address: IpAddr) {
         let what = format!("pings from {} to {address}", self.device);
         eventually(&what, async || {
@@ -347,13 +348,13 @@ impl Port {
         .await;
     }
 
-    /// Waits until its machine gets no answer from another's addresses.
+    /// Waits until the machine gets no answer from another machine's addresses.
     pub(crate) async fn reaches_not(&self, other: &Self) {
         let [v4, v6] = other.addresses();
         tokio::join!(self.hears_not(v4), self.hears_not(v6));
     }
 
-    /// Waits until its machine gets no answer from an address.
+    /// Waits until the machine gets no answer from an address.
     pub(crate) async fn hears_not(&self, address: IpAddr) {
         let what = format!("no pings from {} to {address}", self.device);
         eventually(&what, async || {
@@ -367,7 +368,7 @@ impl Port {
         .await;
     }
 
-    /// The key that Felix reports the port under.
+    /// Returns the key under which Felix reports the port.
     pub(crate) fn status_key(&self) -> String {
         format!(
             "/calico/felix/v2/no-region/host/{}/workload/openstack/openstack%2f{}/endpoint/{}",
@@ -375,7 +376,7 @@ impl Port {
         )
     }
 
-    /// The key that the driver writes the port under.
+    /// Returns the key under which the driver writes the port.
     pub(crate) fn endpoint_key(&self) -> String {
         let dashed = |text: &str| text.replace('-', "--");
         format!(

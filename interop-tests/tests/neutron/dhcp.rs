@@ -1,4 +1,4 @@
-//! Calico's DHCP agent with dnsmasq on a compute host, and a machine that asks it.
+//! Calico's DHCP agent with dnsmasq on a compute host, and a machine that is its client.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use netns_lab::{Host, Process, Program};
 use crate::cloud::{Cloud, PYTHON, driver_configuration, eventually};
 use crate::compute::{Compute, Port};
 
-/// Prepares the host, in its own mount namespace: processes by the numbers that the agent has them
-/// under, and a place for its log.
+/// Prepares the host, in its own mount namespace: a `/proc` of the agent's pid namespace, and a
+/// directory for its log.
 const AGENT: &str = "set -eu
 export PATH=\"$PATH:/usr/sbin\"
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /var/log
 exec \"$@\"";
 
-/// What a machine does with what it has heard (dhclient-script(8)).
+/// Applies a received lease on a machine (dhclient-script(8)).
 const SCRIPT: &str = r#"#!/bin/sh
 set -eu
 cd /run/cambric
@@ -35,14 +35,14 @@ BOUND6)
 esac
 "#;
 
-/// Who is not heard asks again soon (dhclient.conf(5)).
+/// An unanswered client retries soon (dhclient.conf(5)).
 const CLIENT: &str = "timeout 600;\ninitial-interval 1;\nbackoff-cutoff 2;\n";
 
-/// The agent, and where its dnsmasq logs.
+/// The agent, and the path of its dnsmasq's log.
 pub(crate) struct Agent(Process, PathBuf);
 
 impl Drop for Agent {
-    /// A test that fails says what dnsmasq said.
+    /// Prints dnsmasq's log if the test fails.
     fn drop(&mut self) {
         let logs = std::fs::read_dir(&self.1).into_iter().flatten().flatten();
         for log in logs.filter(|_| std::thread::panicking()) {
@@ -53,7 +53,8 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    /// Starts it; none, with a notice, where something that it takes is not installed.
+    /// Starts the agent. Returns `None`, with a notice, where a program that it needs is not
+    /// installed.
     pub(crate) fn start(cloud: &Cloud, at: &Compute) -> Option<Self> {
         for program in ["dnsmasq", "dhclient"] {
             foreign(program)?;
@@ -77,7 +78,7 @@ lock_path = /run/cambric/locks
         site.save("agent.conf", &configuration);
         site.save("agent.py", include_str!("agent.py"));
         site.save("ported.py", include_str!("ported.py"));
-        // Its files are in a directory of root's.
+        // Its files are in a directory that belongs to root.
         site.save("dnsmasq.conf", "user=root\n");
         std::fs::create_dir(site.host.directory().join("locks")).expect("made");
         let program = Program::new("/bin/sh")
@@ -89,9 +90,9 @@ lock_path = /run/cambric/locks
         Some(Self(agent.expect("an agent"), logs))
     }
 
-    /// The machine of a new port of its host asks for its addresses and its way out, and reaches
-    /// another's by them. Then the agent ends: it changes links of the host whenever it reads the
-    /// store anew.
+    /// Asserts that the machine of a new port on its host obtains its addresses and its default
+    /// route by DHCP, and reaches another machine with them. Then the agent ends: it changes links
+    /// of the host whenever it reads the datastore again.
     pub(crate) async fn serves(
         self,
         cloud: &Cloud,
@@ -123,7 +124,7 @@ lock_path = /run/cambric/locks
     }
 }
 
-/// A client of DHCP on the machine's interface.
+/// Starts a DHCP client on the machine's interface.
 fn client(machine: &Host, family: &str) -> Process {
     const SCRIPT: &str = "export PATH=\"$PATH:/usr/sbin\"
 chmod 755 /run/cambric/heard.sh

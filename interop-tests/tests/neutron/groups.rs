@@ -1,4 +1,4 @@
-//! Changes of security groups, and what becomes of packets.
+//! Changes of security groups, and their effect on packets.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::cloud::Cloud;
 use crate::compute::{Compute, Port};
 use crate::written;
 
-/// Makes a rule of a group that lets something in; returns what deletes it.
+/// Adds an ingress rule to a group; returns the path that deletes it.
 async fn let_in(cloud: &Cloud, group: &str, mut rule: Value) -> String {
     rule["security_group_id"] = json!(group);
     rule["direction"] = json!("ingress");
@@ -19,7 +19,8 @@ async fn delete(cloud: &Cloud, what: &str) {
     cloud.ask("DELETE", what, Value::Null).await.expect("gone");
 }
 
-/// Who reaches whom: `a` and `b` of the default group, and `c` of the other one, on the host of `a`.
+/// Tests which machine reaches which: `a` and `b` of the default group, and `c` of the other one,
+/// on the host of `a`.
 pub(crate) async fn decide(
     cloud: &Cloud,
     one: &Compute,
@@ -36,7 +37,7 @@ pub(crate) async fn decide(
     );
     let before = one.rules().await;
 
-    // Members of a group may ask for echoes, and nothing else.
+    // Members of a group may send echo requests to each other, and nothing else.
     let pings = json!({"ethertype": "IPv4", "protocol": "icmp", "remote_group_id": default});
     let pings = let_in(cloud, other, pings).await;
     let pings_v6 = json!({"ethertype": "IPv6", "protocol": "58", "remote_group_id": default});
@@ -50,7 +51,7 @@ pub(crate) async fn decide(
     b.reaches(c).await;
     c.listens([22, 23, 8000, 8010, 8011]);
     tokio::join!(c.reaches_not(a), b.connects_not(c.address.into(), 22),);
-    // Who has begun goes on when the rule goes; `a` has not.
+    // An established flow continues when the rule is deleted; `a` has none.
     delete(cloud, &pings).await;
     delete(cloud, &pings_v6).await;
 
@@ -59,7 +60,7 @@ pub(crate) async fn decide(
     a.reaches_not(c).await;
 }
 
-/// Ports of TCP that everybody may speak to, and their end.
+/// Tests TCP ports that are open to all sources, and their closing.
 async fn ports(cloud: &Cloud, [a, b, c]: [&Port; 3], group: &str) {
     let one = json!({"ethertype": "IPv4", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22,
         "remote_ip_prefix": "0.0.0.0/0"});
@@ -95,8 +96,8 @@ async fn ports(cloud: &Cloud, [a, b, c]: [&Port; 3], group: &str) {
     tokio::join!(b.connects_not(v4, 22), b.connects_not(v6, 8000));
 }
 
-/// A port may have an address besides its own: it is announced, and it may speak from it; and no
-/// longer when it may not.
+/// Tests a port with an additional allowed address: it is announced and accepted as source, until
+/// it is removed.
 pub(crate) async fn pairs(cloud: &Cloud, [a, b]: [&Port; 2], network: &str, group: &str) {
     let addresses = ["10.65.0.200", "fd65::c8"].map(|text| text.parse().expect("an address"));
     let [v4, v6] = addresses;

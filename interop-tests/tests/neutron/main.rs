@@ -1,4 +1,5 @@
-//! OpenStack's Neutron, whose own driver for Calico writes to the store and reads what Felix tells.
+//! OpenStack's Neutron with networking-calico, whose driver writes to the datastore and reads
+//! Felix's reports.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -17,9 +18,9 @@ use interop_tests::in_ground;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-/// Waits until Neutron has heard of both hosts.
+/// Waits until Neutron has reports of both hosts.
 async fn both_live(cloud: &Cloud) {
-    // Everything that there is of the cluster, the driver has said.
+    // The driver writes the whole ClusterInformation.
     let information = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
     eventually("the driver's word of the cluster", async || {
         let found = cloud.stored(information).await.ok_or("nothing")?;
@@ -48,7 +49,7 @@ async fn both_live(cloud: &Cloud) {
     }
 }
 
-/// The server that was elected to keep the store right.
+/// Returns the server that was elected to resynchronize the datastore.
 async fn elected(cloud: &Cloud) -> String {
     let [newer, older] = ["v2/no-region", "v1"]
         .map(|version| format!("/calico/openstack/{version}/neutron_election"));
@@ -86,7 +87,7 @@ async fn from_ports_to_restarts(mut cloud: Cloud) {
     both_live(&cloud).await;
     let agent = dhcp::Agent::start(&cloud, &two);
 
-    // Two of one group, and a third of another beside the first.
+    // Two machines of one group, and a third of another group on the host of the first.
     let plain = json!({"network_id": network});
     let mut a = Port::create(&cloud, "a", &one, plain.clone()).await;
     let mut b = Port::create(&cloud, "b", &two, plain.clone()).await;
@@ -128,7 +129,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// A subnet of each family; returns the key of the first.
+/// Makes a subnet of each family; returns the key of the first.
 async fn subnets(cloud: &Cloud, network: &str) -> String {
     let v4 = json!({"network_id": network, "ip_version": 4, "cidr": "10.65.0.0/24",
         "dns_nameservers": ["10.0.0.254"]});
@@ -147,15 +148,15 @@ async fn subnets(cloud: &Cloud, network: &str) -> String {
     v4
 }
 
-/// The group that ports are in of which nothing else is said.
+/// Returns the group of ports without an explicit group.
 async fn default_group(cloud: &Cloud) -> String {
     let path = format!("security-groups?name=default&tenant_id={PROJECT}");
     let groups = cloud.ask("GET", &path, Value::Null).await.unwrap();
     text(&groups["security_groups"][0]["id"])
 }
 
-/// What every machine of OpenStack's gets from its host, whatever its group says: what the service
-/// there answers to its own address.
+/// Asserts the metadata that every machine of OpenStack gets from its host, in any group: the
+/// service's answer for the machine's own address.
 async fn metadata(at: &Compute, port: &Port) {
     let service = at.serve_metadata().await;
     let answer = port.reads_metadata().unwrap();
@@ -172,7 +173,7 @@ async fn metadata(at: &Compute, port: &Port) {
     );
 }
 
-/// The interface of a port goes down and comes back; another port is refused.
+/// Sets the interface of a port down and up again; another port is rejected.
 async fn hears_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) {
     let links = one.site.host.links().unwrap();
     links.down(&a.tap).await.unwrap();
@@ -180,7 +181,7 @@ async fn hears_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) 
     links.up(&a.tap).await.unwrap();
     cloud.port_is(&a.id, "ACTIVE").await;
 
-    // It asks for the address of another on its host.
+    // It requests the address of another port on its host.
     let pair = json!({"allowed_address_pairs": [{"ip_address": a.address.to_string()}]});
     cloud.change_port(&c.id, pair).await;
     cloud.port_is(&c.id, "ERROR").await;
@@ -199,9 +200,9 @@ async fn hears_down_and_error(cloud: &Cloud, one: &Compute, a: &Port, c: &Port) 
     cloud.port_is(&a.id, "ACTIVE").await;
 }
 
-/// A Felix and Neutron are killed. The key of Felix goes with its lease, and Neutron, when it comes
-/// back, takes that one for dead; what is wrong in the store it puts right, and no kernel hears of it.
-/// Packets go on all the while.
+/// Kills a Felix and Neutron. The key of Felix expires with its lease, and Neutron, once restarted,
+/// marks that Felix as down. Neutron corrects wrong data in the datastore, without any change in a
+/// kernel. Traffic continues all the time.
 async fn outlives(
     cloud: &mut Cloud,
     (one, two): (&mut Compute, &Compute),
@@ -226,7 +227,7 @@ async fn outlives(
     cloud.kill().await;
     let stray = spoil(cloud, a, subnet_key).await;
     cloud.restart().await;
-    // The driver begins its work with the first change, instead of a while after its start.
+    // The driver starts its work with the first change, instead of some time after its start.
     cloud.change_port(&c.id, json!({"name": "c"})).await;
     eventually("the subnet is written again", async || {
         let written = cloud.stored(subnet_key).await;
@@ -261,8 +262,8 @@ async fn outlives(
     cloud.felix_is("h1", true).await;
 }
 
-/// Takes a subnet away, and adds a port of a host that nobody knows, as if it had been deleted while
-/// Neutron was away; returns its key.
+/// Deletes a subnet, and adds a port of an unknown host, as if it had been deleted while Neutron
+/// was down; returns its key.
 async fn spoil(cloud: &Cloud, port: &Port, subnet_key: &str) -> String {
     let store = cloud.resources.store();
     store.delete(subnet_key.to_owned().into()).await.unwrap();

@@ -1,16 +1,16 @@
-//! What the driver writes: every value as its sources say, octet by octet, but for what no two
-//! objects have alike, which is their time and their uid.
+//! The values that the driver writes: each as the driver's sources define it, octet by octet,
+//! except for the fields that differ between any two objects, which are their time and their uid.
 
 use serde_json::Value;
 
 use crate::cloud::{Cloud, PROJECT};
 use crate::compute::Port;
 
-/// How long a uid is, and a time: `2026-11-22T07:00:00Z`.
+/// Lengths of a uid and of a time: `2026-11-22T07:00:00Z`.
 const UID: usize = 36;
 const TIME: usize = 20;
 
-/// What a value has under a name that stands in it once.
+/// Returns the value of a name that occurs once.
 fn cut<'a>(stored: &'a str, name: &str, length: usize) -> &'a str {
     let begin = format!(r#""{name}": ""#);
     let (_, rest) = stored.split_once(&begin).expect(stored);
@@ -19,7 +19,7 @@ fn cut<'a>(stored: &'a str, name: &str, length: usize) -> &'a str {
     value
 }
 
-/// The beginning of every resource: who it is, and since when.
+/// Returns the beginning of every resource: its identity and its creation time.
 fn envelope(kind: &str, name: &str, stored: &str) -> String {
     let time = cut(stored, "creationTimestamp", TIME);
     let uid = cut(stored, "uid", UID);
@@ -28,7 +28,8 @@ fn envelope(kind: &str, name: &str, stored: &str) -> String {
     )
 }
 
-/// A port of a network with a group, and a list of addresses that it may have besides its own.
+/// Asserts a port of a network with a group, and a list of addresses allowed in addition to its
+/// own.
 pub(crate) async fn endpoint(
     cloud: &Cloud,
     port: &Port,
@@ -61,7 +62,7 @@ pub(crate) async fn endpoint(
     assert_eq!(stored, expected);
 }
 
-/// A security group with these rules, which come out of Neutron's database in any order.
+/// Asserts a security group with these rules, which Neutron's database returns in any order.
 pub(crate) async fn policy(cloud: &Cloud, group: &str, ingress: &[&str], egress: &[&str]) {
     let name = format!("ossg.default.{group}");
     let key = format!("/calico/resources/v3/projectcalico.org/networkpolicies/openstack/{name}");
@@ -88,13 +89,13 @@ pub(crate) async fn policy(cloud: &Cloud, group: &str, ingress: &[&str], egress:
     }
 }
 
-/// What the rules of a group that Neutron has just made let out: everything.
+/// Egress rules of a group that Neutron has just made: everything.
 pub(crate) const OUT: [&str; 2] = [
     r#"{"action": "Allow", "ipVersion": 4}"#,
     r#"{"action": "Allow", "ipVersion": 6}"#,
 ];
 
-/// And what they let in where it is the default one: everything of its own members.
+/// Returns the ingress rules of the default group: everything from its members.
 pub(crate) fn of_members(group: &str) -> [String; 2] {
     [4, 6].map(|version| {
         format!(
@@ -103,7 +104,7 @@ pub(crate) fn of_members(group: &str) -> [String; 2] {
     })
 }
 
-/// A subnet of a network.
+/// Returns a subnet of a network.
 pub(crate) fn subnet(network: &str, cidr: &str, gateway: &str, more: &str) -> String {
     format!(
         r#"{{"network_id": "{network}", "cidr": "{cidr}", "host_routes": [], "gateway_ip": "{gateway}"{more}}}"#

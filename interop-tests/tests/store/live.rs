@@ -1,5 +1,5 @@
-//! Each change in the store comes into force, to be seen at a neighbour or in the kernel, and ends no
-//! session but that which it is about. How soon is `bench --work live`'s.
+//! Each change in the datastore takes effect, visible at a neighbor or in the kernel, and resets no
+//! session except the one that it concerns. `bench --work live` measures how soon.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::{PATIENCE, begun, net};
 
-/// How often each change is made, and taken back.
+/// How often each change is made and reverted.
 const TRIES: usize = 2;
 
 const TOR: &str = "bgppeers/tor";
@@ -26,7 +26,7 @@ const HARMLESS: &str =
 const OPEN: &str = r#"{"spec":{"cidr":"10.65.0.0/16"}}"#;
 const READY: &str = r#"{"spec":{"bgp":{"ipv4Address":"10.0.0.1/24"}}}"#;
 
-/// A change: what stands at a key before and after, and where it is seen.
+/// A change: the value of a key before and after, and where the effect is visible.
 struct Case {
     name: &'static str,
     place: &'static str,
@@ -35,20 +35,20 @@ struct Case {
     seen: Seen,
 }
 
-/// What is there before the change and not after it.
+/// An effect that is visible before the change and not after it.
 #[derive(Clone, Copy)]
 enum Seen {
-    /// A route that the neighbour has.
+    /// A route at the neighbor.
     Route(&'static str),
-    /// Routes that the neighbour has without the community of those who leave.
+    /// Routes at the neighbor without the GRACEFUL_SHUTDOWN community.
     Staying,
-    /// A route of the kernel's, by the neighbour.
+    /// A kernel route through the neighbor.
     Kernel(&'static str),
     /// The neighbour's session.
     Session,
 }
 
-/// The session is the last.
+/// The case of the session is the last.
 const CASES: &[Case] = &[
     Case {
         name: "a BGPPeer's filters",
@@ -154,7 +154,7 @@ impl Pair {
         }
     }
 
-    /// Whether it is there; an error if nobody says.
+    /// Returns whether it is visible; an error if there is no answer.
     async fn is_seen(&self, seen: Seen) -> Result<bool, String> {
         Ok(match seen {
             Seen::Route(text) => self.tor_has(net(text)).await?.is_some(),
@@ -172,7 +172,7 @@ impl Pair {
         })
     }
 
-    /// The communities of a route that the neighbour has from us.
+    /// Returns the communities of a route that the neighbor received from the daemon.
     async fn tor_has(&self, net: IpNet) -> Result<Option<Vec<String>>, String> {
         let table = self.tor.learned().await?;
         let route = table.get(&net);
@@ -188,7 +188,7 @@ impl Pair {
             .ok_or_else(|| "it does not answer".to_owned())
     }
 
-    /// Puts in place what a case begins with.
+    /// Writes the initial values of a case.
     async fn begins(&self, case: &Case) {
         self.write(TOR, Some(PEERING)).await;
         if let Some(before) = case.before {
@@ -198,8 +198,8 @@ impl Pair {
             .await;
     }
 
-    /// Waits until the neighbour rests no more, as it does after the end of a session: that is none of
-    /// our time.
+    /// Waits until the neighbor has left its back-off after the end of a session: that time is not
+    /// measured.
     async fn would_take_a_session(&self) {
         self.waits("a neighbour that rests no more", async || {
             let session = self.session().await?;
@@ -209,7 +209,7 @@ impl Pair {
         .await;
     }
 
-    /// Waits for something; returns how long that took.
+    /// Waits for a condition; returns how long that took.
     async fn waits(&self, what: &str, there: impl AsyncFn() -> Result<bool, String>) -> Duration {
         let waited = netns_lab::until(PATIENCE, what, async || {
             let there = there().await;
@@ -223,7 +223,7 @@ impl Pair {
         }
     }
 
-    /// Makes a change, and tells how long it took until it was to be seen.
+    /// Makes a change, and returns how long it took until the effect was visible.
     async fn takes(&self, case: &Case, value: Option<&str>, seen: bool) -> Duration {
         self.write(case.place, value).await;
         self.waits(case.name, async || {

@@ -1,4 +1,4 @@
-//! Daemons whose whole configuration is in the store, in Calico's data model.
+//! Daemons with their whole configuration in the datastore, in Calico's data model.
 
 mod live;
 mod moving;
@@ -14,23 +14,23 @@ use interop_tests::{
 };
 use ipnet::IpNet;
 
-/// LOCAL_PREF of routes that nobody has given another: what is left of the greatest metric, 1024 off.
+/// LOCAL_PREF of routes with the default metric: the greatest metric minus 1024.
 const NORMAL: u32 = 2_147_482_623;
 
-/// The longest for anything that may take its time.
+/// The limit for slow steps.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn net(text: &str) -> IpNet {
     text.parse().expect("a prefix")
 }
 
-/// The names of a daemon's neighbours.
+/// Returns the names of a daemon's neighbors.
 async fn names(speaker: &Speaker) -> Vec<String> {
     let neighbors = speaker.neighbors().await.neighbors.into_iter();
     neighbors.map(|neighbor| neighbor.name).collect()
 }
 
-/// Starts a daemon whose node is in the store, and waits until it has begun.
+/// Starts a daemon whose node is in the datastore, and waits until it runs.
 async fn begun(ground: &Ground, kind: Kind, number: u8) -> Speaker {
     let speaker = ground.stored(kind, number).await;
     let listens = |status: &Status| status.facts.iter().any(|fact| fact.name == "listening");
@@ -38,7 +38,7 @@ async fn begun(ground: &Ground, kind: Kind, number: u8) -> Speaker {
     speaker
 }
 
-/// Waits until a daemon's neighbours are these; returns how long that took.
+/// Waits until a daemon has exactly these neighbors; returns how long that took.
 async fn neighbors_are(speaker: &Speaker, expected: &[&str]) -> Duration {
     let waited = netns_lab::until(PATIENCE, "its neighbours", async || {
         let names = names(speaker).await;
@@ -51,7 +51,7 @@ async fn neighbors_are(speaker: &Speaker, expected: &[&str]) -> Duration {
     }
 }
 
-/// Nodes come and go beside one that stays.
+/// Adds and deletes nodes beside one that stays.
 async fn come_and_go(store: &Store, one: &Speaker) {
     for number in 4..7 {
         let [v4, v6] = [
@@ -72,7 +72,7 @@ fn nodes_in_the_store_are_a_mesh() {
     in_ground(&[], "nodes_in_the_store_are_a_mesh", async |ground| {
         let store = ground.store().await.expect("a store");
         let one = ground.stored(Kind::Client, 1).await;
-        // It says why it does not begin, and touches nothing.
+        // It reports why it does not start, and changes nothing.
         let missing = "nodes/h1: this node is not in the store";
         let told = |wanted: &'static str| {
             move |status: &Status| status.notes.iter().any(|note| note.contains(wanted))
@@ -98,7 +98,7 @@ fn nodes_in_the_store_are_a_mesh() {
         ]);
         two.holds(&both).await;
 
-        // Nodes come and go, and nobody else's session ends.
+        // Nodes are added and deleted, and no other session is reset.
         come_and_go(&store, &one).await;
         one.stood(|_| true).await;
         store.node(3, "").await;
@@ -113,7 +113,7 @@ fn nodes_in_the_store_are_a_mesh() {
         three.is_up().await;
         three.holds(&both).await;
 
-        // A value that nobody can read is told, and the last good one stays.
+        // An invalid value is reported, and the last valid one stays in effect.
         store
             .put("nodes", "h3", r#"{"spec":{"bgp":{"asNumber":[]}}}"#)
             .await;
@@ -121,14 +121,14 @@ fn nodes_in_the_store_are_a_mesh() {
             .await;
         one.stood(|_| true).await;
 
-        // It goes.
+        // The node is deleted.
         store.delete("nodes", "h3").await;
         neighbors_are(&one, &["Mesh_10_0_0_2", "Mesh_fd00__2"]).await;
         neighbors_are(&two, &["Mesh_10_0_0_1", "Mesh_fd00__1"]).await;
         one.stood(|_| true).await;
         two.stood(|_| true).await;
 
-        // Without a store everything goes on.
+        // Without a datastore everything continues.
         drop(store);
         two.announce(&own("10.65.0.2/32")).await.expect("announced");
         one.holds(&table([(
@@ -139,8 +139,8 @@ fn nodes_in_the_store_are_a_mesh() {
     });
 }
 
-/// Waits until the kernel of a host drops what goes to a block and to nobody in it, or no longer
-/// does. Neighbours may be told before.
+/// Waits until the kernel of a host drops packets to unassigned addresses of a block, or no longer
+/// does. Neighbors may receive the route earlier.
 async fn drops(speaker: &Speaker, block: &str, wanted: bool) {
     let address = Ipv4Addr::from_str(block).expect("an address");
     let address = u32::from_le_bytes(address.octets());
@@ -184,8 +184,8 @@ fn a_peering_has_a_password_and_is_told_blocks() {
         neighbors_are(&us, &["Node_10_0_0_2"]).await;
         us.is_up().await;
 
-        // The block, which the kernel drops but for what is in it, and not the addresses in it;
-        // those of others' blocks by themselves.
+        // The block, for which the kernel has a blackhole route, is announced, but not the
+        // addresses in it; addresses of others' blocks are announced individually.
         for own in ["10.65.1.5/32", "10.65.9.9/32", "192.0.2.1/32"] {
             us.announce(&Own::plain(net(own))).await.expect("announced");
         }
@@ -195,7 +195,7 @@ fn a_peering_has_a_password_and_is_told_blocks() {
             .await;
         drops(&us, "10.65.1.0", true).await;
 
-        // Pools that are kept are withdrawn, and come back, over the same session.
+        // Pools that are not exported are withdrawn, and announced again, over the same session.
         let kept = r#"{"spec":{"cidr":"10.65.0.0/16","disableBGPExport":true}}"#;
         store.put("ippools", "pool-v4", kept).await;
         tor.holds(&Table::new()).await;
@@ -205,7 +205,7 @@ fn a_peering_has_a_password_and_is_told_blocks() {
         tor.holds(&table([("10.65.1.0/26", route()), borrowed.clone()]))
             .await;
 
-        // A filter comes, and goes.
+        // A filter is added, and deleted.
         let filter = r#"{"spec":{"exportV4":[{"cidr":"10.65.9.0/24","matchOperator":"In","action":"Reject"}]}}"#;
         store.put("bgpfilters", "less", filter).await;
         let filtered = peering.replace(r#""asNumber""#, r#""filters":["less"],"asNumber""#);
@@ -213,7 +213,7 @@ fn a_peering_has_a_password_and_is_told_blocks() {
         tor.holds(&table([("10.65.1.0/26", route())])).await;
         store.put("bgppeers", "tor", peering).await;
 
-        // The block goes to somebody else: what is in it is announced by itself then.
+        // The block is reassigned to another host: addresses in it are announced individually then.
         let key = "/calico/ipam/v2/host/h1/ipv4/block/10.65.1.0-26";
         store.write(key, r#"{"state":"pending"}"#).await;
         tor.holds(&table([("10.65.1.5/32", route()), borrowed]))

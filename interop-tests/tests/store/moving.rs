@@ -1,5 +1,5 @@
-//! A workload moves from a node to another: what has a better metric there is preferred everywhere,
-//! on nodes of ours and on one with the filters of Calico 3.32 for its BIRD.
+//! A workload moves from one node to another: the route with the better metric is preferred
+//! everywhere, on nodes of Cambric and on one with the filters of Calico 3.32 for BIRD.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::{NORMAL, PATIENCE, begun, net};
 
-/// Metrics of a workload's route where it belongs, and where it has just arrived.
+/// Metrics of a workload's route on its settled node, and on the node where it has just arrived.
 const SETTLED: u32 = 1024;
 const ARRIVED: u32 = 512;
-/// What Felix of ours gives.
+/// The metric that Cambric's Felix sets.
 const OURS: u32 = 256;
 
-/// BIRD's kernel routes and LOCAL_PREF are made of each other.
+/// BIRD derives kernel metrics and LOCAL_PREF from each other.
 const CALICO: &str = "protocol direct { ipv4 { import filter { \
      bgp_community.add((65535, 65282)); accept; }; }; interface \"eth*\"; }\n\
      protocol kernel {\n learn; scan time 1; metric 0;\n ipv4 {\n import filter { \
@@ -24,7 +24,8 @@ const CALICO: &str = "protocol direct { ipv4 { import filter { \
      if source != RTS_BGP then reject; krt_metric = 2147483647 - bgp_local_pref; accept; };\n \
      };\n}\n";
 
-/// Routes of a host to one address: by metric, whether it leaves to a workload or by which gateway.
+/// Returns the routes of a host to one address: by metric, `None` for a workload interface or the
+/// gateway.
 async fn ways(speaker: &Speaker, to: &str) -> Vec<(u32, Option<IpAddr>)> {
     let links = speaker.site.host.links().expect("links");
     let routes = links.routes().await.expect("routes").into_iter();
@@ -67,7 +68,7 @@ async fn has_no_more(speaker: &Speaker, to: &str, metric: u32) {
     deleted.await.expect("deleted");
 }
 
-/// Waits until a speaker has learned this of an address.
+/// Waits until a speaker has learned this route to an address.
 async fn hears(speaker: &Speaker, to: &str, wanted: Option<(u8, u32)>) {
     let route = wanted.map(|(from, degree)| Route::via(Site::v4(from)).local_pref(degree));
     let waited = until(PATIENCE, to, async || {
@@ -84,7 +85,8 @@ async fn hears(speaker: &Speaker, to: &str, wanted: Option<(u8, u32)>) {
     }
 }
 
-/// Nodes 1 and 2, and 3 on BIRD; the addresses in question are of a block of 1.
+/// Starts nodes 1 and 2 with Cambric, and node 3 with BIRD; the addresses under test are in a block
+/// of node 1.
 async fn fabric(ground: &Ground) -> (Store, [Speaker; 3]) {
     let store = ground.store().await.expect("a store");
     for number in 1..=3 {
@@ -104,7 +106,8 @@ async fn fabric(ground: &Ground) -> (Store, [Speaker; 3]) {
     (store, [one, two, three])
 }
 
-/// A host that had a route of this metric to the address has always had one since.
+/// Asserts that a host that had a route of this metric to the address has had one without
+/// interruption since.
 fn was_never_missed(monitor: &RouteMonitor, since: Instant, to: &str, metric: u32) {
     let (events, missed) = monitor.events_since(since);
     assert!(!missed);
@@ -134,28 +137,28 @@ fn a_workload_that_moves_is_preferred_where_it_arrives() {
         let (_store, [one, two, three]) = fabric(&ground).await;
         let moves = "10.65.1.5/32";
         has(&one, moves, SETTLED).await;
-        // It arrives, and the one that it has left still has it.
+        // It arrives at the new node while the old one still has it.
         has(&two, moves, ARRIVED).await;
         hears(&three, moves, Some((2, NORMAL + ARRIVED))).await;
         goes(&three, moves, &[(ARRIVED, Some(2))]).await;
         goes(&one, moves, &[(ARRIVED, Some(2)), (SETTLED, None)]).await;
         goes(&two, moves, &[(ARRIVED, None)]).await;
-        // It is at home there: the same way, at another metric, without a moment between.
+        // It is settled there: the same route, at another metric, without an interruption.
         has_no_more(&one, moves, SETTLED).await;
         goes(&one, moves, &[(ARRIVED, Some(2))]).await;
         let monitor = RouteMonitor::open(&one.site.host).expect("a monitor");
         let since = Instant::now();
         has(&two, moves, SETTLED).await;
         has_no_more(&two, moves, ARRIVED).await;
-        // BIRD 2 leaves the route of the former metric where it is.
+        // BIRD 2 keeps the route with the former metric.
         hears(&three, moves, Some((2, NORMAL))).await;
         goes(&one, moves, &[(SETTLED, Some(2))]).await;
         was_never_missed(&monitor, since, moves, ARRIVED);
         has_no_more(&two, moves, SETTLED).await;
         hears(&three, moves, None).await;
         goes(&one, moves, &[]).await;
-        // It comes back to the node whose block it is in: for as long as it has just arrived, the
-        // block does not stand for it.
+        // It returns to the node of its block: as long as it has just arrived, it is announced
+        // beside the block.
         has(&one, moves, ARRIVED).await;
         hears(&three, moves, Some((1, NORMAL + ARRIVED))).await;
         goes(&two, moves, &[(ARRIVED, Some(1))]).await;
@@ -172,7 +175,7 @@ fn a_workload_that_moves_to_bird_is_preferred_to_what_is_left_of_it() {
     in_ground(&[Kind::Bird], name, async |ground| {
         let (_store, [one, two, three]) = fabric(&ground).await;
         let moves = "10.65.1.6/32";
-        // The node that it leaves has Felix of ours.
+        // The node that it leaves runs Cambric's Felix.
         has(&one, moves, OURS).await;
         has(&three, moves, ARRIVED).await;
         hears(&two, moves, Some((3, NORMAL + ARRIVED))).await;

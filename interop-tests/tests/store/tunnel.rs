@@ -1,5 +1,5 @@
-//! Pools in IP-in-IP tunnels: what the kernel needs for them is told while it lacks it, and nothing
-//! else waits for it.
+//! Pools with IP-in-IP encapsulation: a missing kernel prerequisite is reported until it is there,
+//! and nothing else waits for it.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,8 @@ use netns_lab::{Error, Links, VethEnd, until};
 
 use super::{PATIENCE, begun, net};
 
-/// The interface and the gateway of the kernel's route to a net; `None` where it has none.
+/// Returns the interface and the gateway of the kernel's route to a network; `None` without such a
+/// route.
 async fn way(links: &Links, to: &str) -> Option<(u32, IpAddr)> {
     let routes = links.routes().await.expect("routes");
     let route = routes.into_iter().find(|route| route.net == net(to))?;
@@ -47,7 +48,7 @@ fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
         let tor = tor.announcing("10.66.8.0/26").announcing("192.0.2.0/24");
         let _tor = ground.speaker(Kind::Bird, 2, &tor).await;
 
-        // Others do not wait.
+        // Other routes do not wait.
         let links = us.site.host.links().expect("links");
         let eth0 = links.index("eth0").await.expect("links").expect("eth0");
         let direct = Some((eth0, Site::v4(2).into()));
@@ -61,7 +62,7 @@ fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
                 notes.any(|note| note.starts_with(begins) && note.contains(words))
             }
         };
-        // A kernel that has the module has given the host the interface, down.
+        // A kernel with the module has made the interface in the host, down.
         let has = links.index("tunl0").await.expect("links").is_some();
         if has {
             println!("this kernel has IP-in-IP: the route goes through a real tunnel");
@@ -92,13 +93,13 @@ fn pools_in_tunnels_wait_for_the_interface_and_say_so() {
         })
         .await;
 
-        // Within the node's subnet such a pool needs none.
+        // Within the node's subnet such a pool needs no encapsulation.
         let across = tunnelled.replace("Always", "CrossSubnet");
         store.put("ippools", "pool-v4", &across).await;
         goes(&links, "10.65.8.0/26", direct).await;
         store.put("ippools", "pool-v4", tunnelled).await;
         goes(&links, "10.65.8.0/26", through).await;
-        // And where Felix has them they are not ours.
+        // Where Felix programs these routes the daemon does not.
         let felix = settings.replace("\"Enabled\"", "\"EnabledNoEncapOnly\"");
         store.put("bgpconfigurations", "default", &felix).await;
         for to in ["10.65.8.0/26", "10.66.8.0/26"] {

@@ -1,22 +1,22 @@
-//! How each key of the store is changed.
+//! The changes that are made to each key of the datastore.
 
 use bgp_config::changes::STORE_KEYS;
 
 use super::{BLOCK, CONFIGURATION, FILTER, Flip, OURS, PEERING, POOL, THEIRS, WORKLOADS, flip};
 
-/// The flips of a row.
+/// Returns the changes of a row.
 pub(super) fn flips(key: &str) -> &'static [Flip] {
     let row = FLIPS.iter().find(|(row, _)| *row == key);
     let (_, flips) = row.unwrap_or_else(|| panic!("how is {key} changed?"));
     flips
 }
 
-/// Another field in a resource.
+/// Returns a change of one field of a resource.
 const fn field(place: &'static str, to: &'static str) -> Flip {
     flip(place, "\"spec\":{", to)
 }
 
-/// What is changed, row by row of the page; each row has something.
+/// The changes for each row of the page; every row has at least one.
 const FLIPS: &[(&str, &[Flip])] = &[
     (
         "Own Node: `spec.bgp.asNumber`",
