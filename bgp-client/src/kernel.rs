@@ -10,6 +10,7 @@ use bgp_io::bgp_fsm::Instant;
 use bgp_io::rib::Progress;
 use bgp_io::{Clock, Event, Speaker};
 use calico_bgp::Duties;
+use daemon_common::events;
 use daemon_common::report::{Limit, Routes, Status};
 use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
@@ -159,16 +160,14 @@ impl Driver<KernelConfig> for Kernel {
             return;
         }
         let config = self.node.config();
-        tracing::info!(
-            "leaving: deleting all kernel routes of protocol {}",
-            config.owner
-        );
+        let protocol = config.owner.0.into();
+        events::emit(events::Event::KernelFlushing { protocol });
         self.node.flush();
         if tokio::time::timeout(FLUSH, self.flushed(clock))
             .await
             .is_err()
         {
-            tracing::warn!("not all kernel routes could be deleted in time");
+            events::emit(events::Event::KernelFlushTimeout {});
         }
     }
 }
@@ -180,9 +179,12 @@ impl Kernel {
             ..NetlinkConfig::default()
         };
         let claim = kernel.install.then(|| Claim::take(kernel.owner, PROGRAM));
+        let claim = claim.transpose()?;
+        let fib = NetlinkFib::open(netlink)?;
+        log::opened(claim.as_ref(), kernel.owner, &fib);
         Ok(Self {
-            _claim: claim.transpose()?,
-            fib: NetlinkFib::open(netlink)?,
+            _claim: claim,
+            fib,
             node: Node::new(Instant(0), kernel.clone(), speaker),
             log: Log::new(),
             event: None,

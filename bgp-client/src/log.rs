@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use daemon_common::events::{self, Event, Text};
 use daemon_common::log::Repeats;
+use fib_sync::claim::Claim;
 use fib_sync::limits::NOTICE_WINDOW;
-use fib_sync::{Notice, Route};
+use fib_sync::netlink::NetlinkFib;
+use fib_sync::{Notice, Owner, Route};
 
 use crate::limits::LOG_KEYS_MAX;
 
@@ -90,6 +92,19 @@ fn converted(event: &fib_sync::Event) -> Option<(Key, Event)> {
             Some((Key::Changed, event))
         }
         _ => None,
+    }
+}
+
+/// Emits what the opened routing table lacks.
+pub(crate) fn opened(claim: Option<&Claim>, owner: Owner, fib: &NetlinkFib) {
+    for doubt in claim.into_iter().flat_map(Claim::doubts) {
+        events::emit(Event::RouteProtocolUnclaimed {
+            protocol: owner.0.into(),
+            reason: Text::new(doubt),
+        });
+    }
+    if !fib.has_large_buffers() {
+        events::emit(Event::KernelBuffersSmall {});
     }
 }
 

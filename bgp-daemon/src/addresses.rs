@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::bgp_speaker::{self, InterfaceAddress};
 use bgp_io::{Event, Speaker};
+use daemon_common::events::{self, Text, emit};
 use nix::ifaddrs::{InterfaceAddress as Found, getifaddrs};
 use nix::sys::socket::SockaddrStorage;
 
@@ -42,7 +43,8 @@ impl Addresses {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.failed, true) {
-                    tracing::warn!(%error, "interface addresses cannot be read; next hops are checked against the last ones");
+                    let reason = Text::new(error);
+                    emit(events::Event::KernelAddressesFailed { reason });
                 }
                 None
             }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
+use daemon_common::events::{Event, Text, emit};
 use daemon_common::report::{Fact, Status};
 use host_guard::{Cover, Guard, GuardError, Holder, Loaded, record};
 use nix::unistd::geteuid;
@@ -117,7 +118,8 @@ impl HostGuard {
             found @ (State::Missing(_) | State::Blocks) => {
                 let again = self.load();
                 if matches!(again, State::InForce { .. }) {
-                    tracing::warn!(%found, "host guard was changed; loaded again");
+                    let reason = Text::new(found);
+                    emit(Event::HostGuardRepaired { reason });
                 }
                 again
             }
@@ -156,7 +158,8 @@ impl HostGuard {
             if let Ok(mut guard) = opened
                 && let Err(error) = guard.withdraw(self.holder)
             {
-                tracing::warn!(%error, "host guard is switched off, and its entries stay");
+                let reason = Text::new(error);
+                emit(Event::HostGuardStays { reason });
             }
             return State::Off;
         }
@@ -228,11 +231,38 @@ impl HostGuard {
         {
             return;
         }
-        for warning in self.warnings(&self.state) {
-            tracing::warn!("{warning}");
-        }
-        if !matches!(self.state, State::Missing(_) | State::Blocks) {
-            tracing::info!(cover = %self.wanted, "host guard: {}", self.state);
+        self.events(&self.state).into_iter().for_each(emit);
+    }
+
+    /// Returns a state as events.
+    fn events(&self, state: &State) -> Vec<Event> {
+        let cover = Text::new(&self.wanted);
+        let status = Text::new(state);
+        let incomplete = |why: String| Event::HostGuardIncomplete {
+            reason: Text::new(why),
+        };
+        let left_out = self.left_out().map(incomplete);
+        match state {
+            State::Off | State::InForce { .. } => {
+                let loaded = Event::HostGuardLoaded { status, cover };
+                left_out.into_iter().chain([loaded]).collect()
+            }
+            State::Recorded { lacks } => {
+                let lacks = lacks.clone().map(incomplete);
+                let loaded = Event::HostGuardLoaded { status, cover };
+                lacks.into_iter().chain(left_out).chain([loaded]).collect()
+            }
+            State::Blocks => {
+                let user = geteuid().as_raw().into();
+                vec![Event::HostGuardBlocks { user, cover }]
+            }
+            State::Missing(why) => {
+                let reason = Text::new(why);
+                let ports = self.open_ports();
+                let ports = ports.map(|port| Event::HostGuardPortOpen { port: port.into() });
+                let missing = Event::HostGuardMissing { reason, cover };
+                [missing].into_iter().chain(ports).collect()
+            }
         }
     }
 
@@ -279,14 +309,19 @@ impl HostGuard {
              addresses ({}); run `cambric guard` as root",
             self.wanted
         )];
-        let open = self.listens.iter().filter(|port| **port > PRIVILEGED_MAX);
-        warnings.extend(open.map(|port| {
+        warnings.extend(self.open_ports().map(|port| {
             format!(
                 "BGP port {port} is open to local users: it is above {PRIVILEGED_MAX} and the host \
                  guard is not in force, so any of them can listen there while the daemon is down"
             )
         }));
         warnings
+    }
+
+    /// Ports that another user can listen on while the daemon is down.
+    fn open_ports(&self) -> impl Iterator<Item = u16> + '_ {
+        let ports = self.listens.iter().copied();
+        ports.filter(|port| *port > PRIVILEGED_MAX)
     }
 }
 
@@ -371,6 +406,12 @@ mod tests {
         }
     }
 
+    /// The names of the events of a state.
+    fn names(guard: &HostGuard, state: &State) -> Vec<&'static str> {
+        let events = guard.events(state);
+        events.iter().map(|event| event.kind().name).collect()
+    }
+
     fn refused() -> GuardError {
         GuardError::NotPermitted(netlink::Refused::of(1))
     }
@@ -393,11 +434,14 @@ mod tests {
             panic!("a port is missing");
         };
         assert!(why.contains("port 1790"), "{why}");
+        let missing = names(&guard, &State::Missing(why));
+        assert_eq!(missing, ["host_guard.missing", "host_guard.port_open"]);
         record::write(&guard.record, &guard.wanted).expect("written");
         let state = guard.without(&refused());
         assert_eq!(state, State::Recorded { lacks: None });
         assert!(state.to_string().contains("not verified"), "{state}");
         assert!(guard.warnings(&state).is_empty());
+        assert_eq!(names(&guard, &state), ["host_guard.loaded"]);
     }
 
     #[test]
@@ -479,6 +523,8 @@ mod tests {
         assert!(matches!(state, State::Recorded { .. }), "{state:?}");
         let warnings = guard.warnings(&state).join("\n");
         assert!(warnings.contains("peer 10.0.0.9:2379"), "{warnings}");
+        let expected = ["host_guard.incomplete", "host_guard.loaded"];
+        assert_eq!(names(&guard, &state), expected);
     }
 
     #[test]
@@ -492,6 +538,7 @@ mod tests {
         let state = guard.judge(Some(loaded.clone()));
         let warnings = guard.warnings(&state);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert_eq!(names(&guard, &state), ["host_guard.blocks"]);
         assert!(warnings[0].starts_with("host guard blocks this daemon"));
         assert!(!warnings[0].contains("Any user"), "{warnings:?}");
         record::write(&guard.record, &cover).expect("written");

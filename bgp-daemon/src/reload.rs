@@ -5,7 +5,7 @@ use std::time::Instant;
 use bgp_config::Intent;
 use daemon_common::events::{self, Event, Text};
 
-use crate::{Config, Daemon, Driver, Program};
+use crate::{Config, Daemon, Driver, Program, Settings};
 
 impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     /// Reads the file again and takes it over. With any mistake in it, what is in force stays in
@@ -25,9 +25,7 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
         {
             return;
         }
-        for note in config.notes() {
-            tracing::warn!("{note}");
-        }
+        emit_notes(&config);
         fixed.extend(self.drivers.reload(&config, &self.intent));
         self.config = config;
         if !fixed.is_empty() {
@@ -75,6 +73,14 @@ impl<P: Program, D: Driver<P::Settings>> Daemon<P, D> {
     fn refuse(&mut self, why: String) {
         rejected(&why);
         self.config_error = Some(why);
+    }
+}
+
+/// Emits what an operator should know of a valid configuration.
+pub(crate) fn emit_notes<S: Settings>(config: &Config<S>) {
+    for note in config.notes() {
+        let note = Text::new(note);
+        events::emit(Event::ConfigNote { note });
     }
 }
 

@@ -14,6 +14,7 @@ use std::{fs, io};
 use bgp_config::Intent;
 use bgp_io::bgp_fsm::Instant;
 use bgp_io::{Event, Parting, Speaker, bgp_speaker};
+use daemon_common::events::{self, Text};
 
 use crate::limits::RESTART_FILE_PACE;
 use crate::{Driver, DriverError, Round, Settings, restart};
@@ -48,8 +49,10 @@ impl RestartFile {
     fn write(&mut self, now: Instant, speaker: &Speaker) {
         self.pace.done(now);
         if let Err(error) = self.keep(restart::remembered(speaker)) {
-            let path = self.path.display();
-            tracing::warn!("{path}: {error}: the next start will not be a graceful restart");
+            events::emit(events::Event::RestartFileFailed {
+                file: Text::new(self.path.display()),
+                reason: Text::new(error),
+            });
         }
     }
 

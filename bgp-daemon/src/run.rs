@@ -7,7 +7,7 @@ use bgp_io::bgp_proto::Notification;
 use bgp_io::{IoError, Parting, Speaker};
 use daemon_common::control::BindError;
 use daemon_common::daemon::{LogError, chance, init_logging, tell_ready, tell_stopping};
-use daemon_common::events;
+use daemon_common::events::{Event, Text, emit};
 use daemon_common::program::{About, start};
 use tokio::time::timeout;
 
@@ -20,7 +20,7 @@ use crate::restart_file::RestartFile;
 use crate::source::Source;
 use crate::store::Store;
 use crate::transition::Transition;
-use crate::{Config, Daemon, Driver, DriverError, Open, Program, restart, startup};
+use crate::{Config, Daemon, Driver, DriverError, Open, Program, reload, restart, startup};
 
 /// Why a daemon does not start, or cannot go on. Each prints as one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -62,9 +62,12 @@ pub fn main<P: Program>() -> ExitCode {
 /// It cannot start, or a driver cannot go on.
 pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure> {
     init_logging(config.file.log.get_ref(), config.file.log_format)?;
-    for note in config.notes() {
-        tracing::warn!("{note}");
-    }
+    let hostname = config.file.hostname.as_ref();
+    emit(Event::DaemonStarted {
+        version: Text::new(env!("CARGO_PKG_VERSION")),
+        hostname: hostname.map(|name| Text::new(name.get_ref())),
+    });
+    reload::emit_notes(&config);
     let mut signals = SignalDriver::new().map_err(Failure::Signals)?;
     let mut sockets = Sockets::bind(&config)?;
     let mut source = match config.store() {
@@ -108,7 +111,7 @@ pub async fn run<P: Program>(config: Config<P::Settings>) -> Result<(), Failure>
         daemon.drivers.assign(&duties);
     }
     for address in daemon.io.listening() {
-        events::emit(events::Event::ListenerReady { local: address });
+        emit(Event::ListenerReady { local: address });
     }
     let parting = daemon.serve().await?;
     stop(daemon, parting, STOP_MAX).await;
@@ -125,10 +128,11 @@ async fn stop<P: Program, D: Driver<P::Settings>>(
     let clock = *daemon.io.clock();
     let speaker = daemon.io.speaker();
     daemon.drivers.stopping(speaker, clock.now(), parting);
-    tracing::info!("leaving: closing all sessions");
+    emit(Event::DaemonStopping {});
     let why = Notification::administrative_shutdown(P::FAREWELL);
     daemon.io.shutdown(parting, &why).await;
     if timeout(limit, daemon.drivers.stop(&clock)).await.is_err() {
-        tracing::warn!(?limit, "drivers did not stop in time");
+        let within_s = limit.as_secs();
+        emit(Event::DaemonStopTimeout { within_s });
     }
 }

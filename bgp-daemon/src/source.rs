@@ -9,7 +9,7 @@ use bgp_io::Speaker;
 use bgp_io::bgp_fsm::Instant;
 use calico_bgp::{Derived, Fault, Host, View, Wish};
 use calico_store::{EtcdOptions, EtcdStore, Follower, KeyRange, Status, Update, follow_ready};
-use daemon_common::events::{self, Event, Text};
+use daemon_common::events::{self, Datastore, Event, Text};
 use daemon_common::report::StoreFigures;
 
 use crate::registration::RegistrationTask;
@@ -220,22 +220,12 @@ impl Source {
         let status = self.resources.status();
         let revision = self.follower.revision().map(|revision| revision.0);
         let revision = revision.and_then(|revision| revision.try_into().ok());
-        let changed = |status: &str, snapshot_age_s| Event::DatastoreStatus {
-            status: Text::new(status),
+        events::emit_datastore(&Datastore {
+            status: status.name(),
+            is_available: status.is_available(),
             revision,
-            snapshot_age_s,
-        };
-        let unavailable = |status: &str, reason| Event::DatastoreUnavailable {
-            status: Text::new(status),
-            revision,
-            reason,
-        };
-        events::emit(match status {
-            Status::Snapshot { age_s } => changed("snapshot", Some(age_s)),
-            Status::InSync => changed("in-sync", None),
-            Status::Syncing => changed("syncing", None),
-            Status::Lost => unavailable("away", None),
-            Status::Unready(why) => unavailable("not-ready", Some(Text::new(why))),
+            snapshot_age_s: status.snapshot_age_s(),
+            reason: status.unready().map(Text::new),
         });
         self.snapshot_age_s = match status {
             Status::Snapshot { age_s } => Some(age_s),

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use calico_bgp::Derived;
 use daemon_common::daemon::Signal;
+use daemon_common::events::{Event, emit};
 use daemon_common::report::{Fact, LogFigures, Status};
 use daemon_common::{Command, Reply};
 
@@ -43,7 +44,7 @@ pub(crate) async fn first<P: Program>(
                 request.reply(reply);
             }
             signal = signals.next() => match signal {
-                Signal::Reload => tracing::warn!("not reloaded: the file is in use as it was read"),
+                Signal::Reload => emit(Event::ConfigReloadIgnored {}),
                 Signal::Terminate | Signal::Interrupt => return None,
             },
         }

@@ -9,6 +9,7 @@ use bgp_io::rib::Progress;
 use bgp_io::{Event, Speaker};
 use calico_bgp::Derived;
 use calico_store::Update;
+use daemon_common::events::emit;
 use daemon_common::report::Status;
 
 use crate::source::Source;
@@ -69,9 +70,7 @@ impl Store {
         if progress != Progress::Done {
             round.more();
         }
-        for line in &news {
-            tracing::info!("{line}");
-        }
+        news.into_iter().for_each(emit);
         if let Some(why) = &farewell {
             round.io.speaker_mut().stop_all(round.now, why);
         }

@@ -17,6 +17,7 @@ use bgp_io::bgp_speaker::{Event, SpeakerConfig};
 use bgp_io::rib::Progress;
 use calico_bgp::{Chosen, Derived, Fleet, Placed, Wish};
 use calico_model::ReflectorState;
+use daemon_common::events::Event as Emitted;
 
 use crate::drain::{Drain, FAREWELL};
 use crate::limits::{ABSENCE_LOOK_EVERY, REGISTRATION_LOOK_EVERY};
@@ -46,7 +47,7 @@ pub struct Look {
     /// Every session is to end with this first.
     pub farewell: Option<Notification>,
     /// For the log: what has happened.
-    pub news: Vec<String>,
+    pub news: Vec<Emitted>,
     /// Whether there is more to look at soon.
     pub progress: Progress,
 }
@@ -96,11 +97,10 @@ impl Transition {
         if drained {
             self.wish_at = Some(now);
         }
-        let told = |address| format!("session with {address} ends: others carry its routes");
-        let mut news: Vec<String> = gone.iter().map(told).collect();
-        if drained {
-            news.push("drained: all sessions end".to_owned());
-        }
+        let ended = gone.iter().copied();
+        let ended = ended.map(|address| Emitted::SessionHandedOver { address });
+        let drain = drained.then_some(Emitted::ReflectorDrained {});
+        let news = ended.chain(drain).collect();
         Look {
             config: (drained || !gone.is_empty())
                 .then(|| self.effective())

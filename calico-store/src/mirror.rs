@@ -93,6 +93,38 @@ pub enum Status {
 }
 
 impl Status {
+    /// The stable name: `syncing`, `snapshot`, `in-sync`, `away` or `not-ready`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Syncing => "syncing",
+            Self::Snapshot { .. } => "snapshot",
+            Self::InSync => "in-sync",
+            Self::Lost => "away",
+            Self::Unready(_) => "not-ready",
+        }
+    }
+
+    /// Returns false where the store cannot be reached, or is not to be acted upon.
+    pub const fn is_available(self) -> bool {
+        !matches!(self, Self::Lost | Self::Unready(_))
+    }
+
+    /// Returns the age of the snapshot that the consumer has.
+    pub const fn snapshot_age_s(self) -> Option<u64> {
+        match self {
+            Self::Snapshot { age_s } => Some(age_s),
+            _ => None,
+        }
+    }
+
+    /// Returns why the store is not to be acted upon.
+    pub const fn unready(self) -> Option<Unready> {
+        match self {
+            Self::Unready(why) => Some(why),
+            _ => None,
+        }
+    }
+
     const fn is_picture(self) -> bool {
         matches!(self, Self::InSync | Self::Snapshot { .. })
     }

@@ -35,6 +35,7 @@ use tokio::time::timeout;
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::bird::{self, View};
+use crate::events::{Event, Text, emit};
 use crate::limits::{CONNECTIONS_MAX, IDLE, REQUEST_OCTETS_MAX, REQUESTS_QUEUED_MAX, WRITE};
 pub use crate::request::Request;
 use crate::request::ask;
@@ -137,7 +138,7 @@ impl Control {
             Ok((TcpListener::from_std(listener)?, bound))
         };
         let (listener, bound) = bind().map_err(|cause| BindError::Metrics(address, cause))?;
-        tracing::info!("metrics on http://{bound}/metrics");
+        emit(Event::ListenerMetrics { local: bound });
         self.admit(Listener::Metrics(listener), None);
         Ok(bound)
     }
@@ -265,7 +266,8 @@ async fn accept(listener: Listener, requests: mpsc::Sender<Request>) {
             }
             Err(error) => {
                 // Out of descriptors or the like: wait for one of ours to be given back.
-                tracing::warn!(%error, "a socket for operators cannot accept");
+                let reason = Text::new(error);
+                emit(Event::ListenerControlFailed { reason });
                 if serving.join_next().await.is_none() {
                     tokio::time::sleep(WRITE).await;
                 }

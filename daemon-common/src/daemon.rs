@@ -14,6 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, reload};
 
+use crate::events::{Event, Text, emit};
 pub use crate::log::LogFormat;
 use crate::{level, log, log_level};
 
@@ -169,7 +170,8 @@ pub fn tell_stopping() {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("the state cannot be reported to systemd: {error}");
+        let reason = Text::new(error);
+        emit(Event::DaemonNotifyFailed { reason });
     }
 }
 

@@ -73,6 +73,38 @@ pub fn emit_summary(summary: &Summary<Event>) {
     });
 }
 
+/// What a daemon knows of the datastore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datastore {
+    /// The name of the status.
+    pub status: &'static str,
+    /// Whether it can be reached and may be acted upon.
+    pub is_available: bool,
+    /// The revision that is applied.
+    pub revision: Option<u64>,
+    /// The age of the snapshot that is in its place.
+    pub snapshot_age_s: Option<u64>,
+    /// Why it is not to be acted upon.
+    pub reason: Option<Text>,
+}
+
+/// Emits the status of the datastore.
+pub fn emit_datastore(datastore: &Datastore) {
+    let (status, revision) = (Text::new(datastore.status), datastore.revision);
+    emit(match datastore.is_available {
+        true => Event::DatastoreStatus {
+            status,
+            revision,
+            snapshot_age_s: datastore.snapshot_age_s,
+        },
+        false => Event::DatastoreUnavailable {
+            status,
+            revision,
+            reason: datastore.reason.clone(),
+        },
+    });
+}
+
 /// Whether events of level `debug` may be logged. Where not, they need not be built.
 pub fn is_debugging() -> bool {
     is_debug_logged() || debugged().is_any(Instant::now())

@@ -13,13 +13,13 @@ use daemon_common::control::{BindError, Control, Request};
 use daemon_common::daemon::{
     LogError, Signal, Signals, chance, init_logging, tell_ready, tell_stopping,
 };
+use daemon_common::events::{Event as Emitted, Text, emit};
 use daemon_common::report::StoreFigures;
 use daemon_common::{Command, Reply};
 use fib_sync::claim::{Claim, Taken};
 use fib_sync::netlink::{NetlinkConfig, NetlinkFib, OpenError};
 use fib_sync::{Event, Fib, Instant, OpError, Owner};
 use futures_util::FutureExt;
-use tracing::info;
 
 use crate::agent::Agent;
 use crate::apply::{HostError, LinuxHost};
@@ -70,7 +70,8 @@ pub enum DaemonError {
 pub async fn run(config: Config) -> Result<(), DaemonError> {
     init_logging(&config.log, config.log_format)?;
     if !config.ignored_variables.is_empty() {
-        info!(variables = ?config.ignored_variables, "not followed");
+        let variables = Text::new(config.ignored_variables.join(", "));
+        emit(Emitted::ConfigVariablesIgnored { variables });
     }
     let signals = Signals::new().map_err(DaemonError::Signals)?;
     let store = EtcdStore::connect(&config.datastore).await?;
@@ -80,6 +81,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let done = daemon.serve(pending()).await;
     daemon.events.finish(daemon.clock.now());
     tell_stopping();
+    emit(Emitted::DaemonStopping {});
     done
 }
 
@@ -150,6 +152,7 @@ impl Daemon {
             tables: vec![config.agent.table],
             ..NetlinkConfig::default()
         })?;
+        events::routing_table(&claim, config.agent.route_protocol, &fib);
         let mut control = Control::bind(&config.control)?;
         if let Some(metrics) = config.metrics {
             control.bind_metrics(metrics.listen)?;
@@ -158,7 +161,10 @@ impl Daemon {
         let hostname = config.agent.hostname.as_str();
         let chance = chance();
         let snapshot = config.datastore_snapshot.as_ref();
-        info!(hostname, "running");
+        emit(Emitted::DaemonStarted {
+            version: Text::new(env!("CARGO_PKG_VERSION")),
+            hostname: Some(Text::new(hostname)),
+        });
         Ok(Self {
             agent: Agent::new(clock.now(), config.agent.clone()),
             config_error: None,
@@ -447,7 +453,9 @@ impl Daemon {
         self.agent.reconfigure(&new.agent);
         // What takes a restart keeps its value, and is named again by the next reload.
         self.config.agent = self.agent.config().clone();
-        info!(?applied, "configuration applied");
+        emit(Emitted::ConfigKeysApplied {
+            keys: Text::new(applied.join(", ")),
+        });
         if !fixed.is_empty() {
             let keys = fixed.join(", ");
             events::restart_required(&keys);

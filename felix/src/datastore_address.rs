@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use daemon_common::events::{Event, Text, emit};
 use tokio::net::lookup_host;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use tracing::warn;
 
 use crate::limits::{DATASTORE_ADDRESSES_MAX, DATASTORE_LOOKUP};
 
@@ -91,9 +91,11 @@ async fn look_up(
                 Ok(found) => found,
                 Err(error) => {
                     if failing.insert(name) {
-                        let what = "a name of the datastore cannot be looked up; addresses that \
-                            it had before stay closed to workloads, others are not closed yet";
-                        warn!(name = name.0, port = name.1, %error, "{what}");
+                        emit(Event::DatastoreLookupFailed {
+                            name: Text::new(&name.0),
+                            port: name.1.into(),
+                            reason: Text::new(error),
+                        });
                     }
                     continue;
                 }

@@ -11,8 +11,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use calico_model::{EndpointFile, EndpointState};
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
-use tracing::warn;
 
 use crate::agent::EndpointView;
 use crate::agent::retry::Retry;
@@ -112,10 +112,8 @@ impl EndpointFiles {
             outcome = outcome.and(cleaned);
         }
         if let Some(reason) = self.retry.note(now, outcome) {
-            warn!(
-                reason,
-                "endpoint status files for CNI plugins cannot be written"
-            );
+            let reason = Text::new(reason);
+            emit(Event::EndpointFilesFailed { reason });
         }
     }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use calico_model::EndpointState;
 use calico_store::Status;
-use daemon_common::events::{self, Event, Text};
+use daemon_common::events::{self, Datastore, Event, Text};
 use daemon_common::log::Repeats;
+use fib_sync::claim::Claim;
+use fib_sync::netlink::NetlinkFib;
 use fib_sync::{Instant, Notice};
 
 use crate::agent::{Agent, EndpointView};
@@ -163,22 +165,12 @@ fn since_start(now: Instant) -> Duration {
 
 /// Reports how current the knowledge of the datastore is.
 pub(crate) fn datastore(status: Status, revision: Option<u64>) {
-    let changed = |status: &str, snapshot_age_s| Event::DatastoreStatus {
-        status: Text::new(status),
+    events::emit_datastore(&Datastore {
+        status: status.name(),
+        is_available: status.is_available(),
         revision,
-        snapshot_age_s,
-    };
-    let unavailable = |status: &str, reason| Event::DatastoreUnavailable {
-        status: Text::new(status),
-        revision,
-        reason,
-    };
-    events::emit(match status {
-        Status::Snapshot { age_s } => changed("snapshot", Some(age_s)),
-        Status::InSync => changed("in-sync", None),
-        Status::Syncing => changed("syncing", None),
-        Status::Lost => unavailable("away", None),
-        Status::Unready(why) => unavailable("not-ready", Some(Text::new(why))),
+        snapshot_age_s: status.snapshot_age_s(),
+        reason: status.unready().map(Text::new),
     });
 }
 
@@ -195,6 +187,19 @@ pub(crate) fn restart_required(keys: &str) {
     events::emit(Event::ConfigRestartRequired {
         keys: Text::new(keys),
     });
+}
+
+/// Reports what the opened routing table lacks.
+pub(crate) fn routing_table(claim: &Claim, protocol: u8, fib: &NetlinkFib) {
+    for doubt in claim.doubts() {
+        events::emit(Event::RouteProtocolUnclaimed {
+            protocol: protocol.into(),
+            reason: Text::new(doubt),
+        });
+    }
+    if !fib.has_large_buffers() {
+        events::emit(Event::KernelBuffersSmall {});
+    }
 }
 
 /// Reports what happens to kernel routes.

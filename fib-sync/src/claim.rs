@@ -33,6 +33,8 @@ const COMM_OCTETS: usize = 15;
 pub struct Claim {
     /// The name of the protocol, and that of the program within it.
     listeners: Arc<[UnixListener]>,
+    /// Why a second program would not be noticed.
+    doubts: Vec<String>,
 }
 
 /// Another program holds the protocol.
@@ -75,41 +77,40 @@ impl Claim {
     ///
     /// Another process of root or of this user has claimed it.
     pub fn take(owner: Owner, program: &str) -> Result<Self, Taken> {
-        let mut listeners = Vec::new();
+        let (mut listeners, mut doubts) = (Vec::new(), Vec::new());
         for name in [protocol_name(owner), program_name(owner, program)] {
             match bind(&name) {
                 Ok(listener) => listeners.push(listener),
                 Err(error) => match Occupant::of(&name) {
                     Occupant::Trusted(holder) => return Err(Taken { owner, holder }),
-                    Occupant::None | Occupant::Unknown => warn(owner, &error),
+                    Occupant::None | Occupant::Unknown => doubts.push(doubt(&error)),
                 },
             }
         }
         let claim = Self {
             listeners: listeners.into(),
+            doubts,
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(drain(Arc::downgrade(&claim.listeners)));
         }
         Ok(claim)
     }
+
+    /// Returns why a second program with the protocol would not be noticed; nothing where it would be.
+    pub fn doubts(&self) -> &[String] {
+        &self.doubts
+    }
 }
 
-fn warn(owner: Owner, error: &io::Error) {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        tracing::warn!(
-            protocol = %owner,
-            "a local process that is not known to be root's or this user's occupies the claim on \
-             kernel routes of protocol {owner}: the start goes on, and a second program with this \
-             protocol would not be noticed"
-        );
-    } else {
-        tracing::warn!(
-            protocol = %owner,
-            %error,
-            "the protocol of kernel routes cannot be claimed: a second program with it would not be \
-             noticed"
-        );
+fn doubt(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "a local process that is not known to be root's or this user's \
+                                     occupies the claim"
+                .to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -237,6 +238,11 @@ mod tests {
         assert_eq!(holder(FREE[2], "one"), None);
         let claim = Claim::take(FREE[2], "one").unwrap();
         assert_eq!(claim.listeners.len(), 1, "that of the program");
+        let doubts = claim.doubts();
+        assert!(
+            doubts.len() == 1 && doubts[0].contains("occupies"),
+            "{doubts:?}"
+        );
         drop((claim, occupied));
         let occupied = full(&program_name(FREE[2], "one"));
         let claim = Claim::take(FREE[2], "one").unwrap();
@@ -264,6 +270,7 @@ mod tests {
     #[test]
     fn second_program_with_a_protocol_is_refused() {
         let first = Claim::take(FREE[0], "one").unwrap();
+        assert!(first.doubts().is_empty());
         let taken = Claim::take(FREE[0], "two").unwrap_err();
         assert_eq!(taken.owner, FREE[0]);
         let own = i32::try_from(std::process::id()).unwrap();

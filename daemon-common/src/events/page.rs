@@ -51,8 +51,12 @@ fn page_of_events_is_made_from_the_table() {
 #[test]
 fn names_of_events_are_unique_and_well_formed() {
     let mut names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-    let is_word =
-        |word: &str| !word.is_empty() && word.bytes().all(|c| c.is_ascii_lowercase() || c == b'_');
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word
+                .bytes()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+    };
     for name in &names {
         let parts: Vec<&str> = name.split('.').collect();
         assert!(

@@ -196,6 +196,10 @@ events! {
     SessionRefreshTimeout "session.refresh_timeout" WARN "route refresh without an end: stale routes removed" {
         neighbor: Text, address: Option<IpAddr>, family: Text,
     }
+    #[doc = "A session that the datastore no longer configures ends: other neighbors have sent its routes."]
+    SessionHandedOver "session.handed_over" INFO "session ends: other neighbors have its routes" {
+        address: IpAddr,
+    }
     #[doc = "An operator reset the session with `cambric clear`."]
     SessionCleared "session.cleared" INFO "session reset by the operator" {
         neighbor: Text, address: Option<IpAddr>,
@@ -254,6 +258,13 @@ events! {
     RestartDeferralEnded "restart.deferral_ended" INFO "routes are advertised again after the restart" {
         family: Text,
     }
+    #[doc = "The neighbors that a graceful restart needs were not written to a file; it is tried again with the next change."]
+    RestartFileFailed "restart.file_failed" WARN "restart file not written; the next start is not a graceful restart" {
+        file: Text, reason: Text,
+    }
+    #[doc = "A drained reflector closes all sessions: its clients have their routes from others."]
+    ReflectorDrained "reflector.drained" INFO "reflector drained: closing all sessions" {
+    }
     #[doc = "The daemon listens on an address."]
     ListenerReady "listener.ready" INFO "listening" {
         local: SocketAddr,
@@ -265,6 +276,14 @@ events! {
     #[doc = "Connections cannot be accepted for now; the daemon tries again."]
     ListenerAcceptFailed "listener.accept_failed" WARN "cannot accept connections for now" {
         local: SocketAddr, reason: Text,
+    }
+    #[doc = "The daemon answers scrapers of metrics on an address."]
+    ListenerMetrics "listener.metrics_ready" INFO "listening for scrapers of metrics" {
+        local: SocketAddr,
+    }
+    #[doc = "A socket for operators or scrapers cannot accept connections; the daemon tries again."]
+    ListenerControlFailed "listener.control_failed" WARN "cannot accept operators' connections for now" {
+        reason: Text,
     }
     #[doc = "The kernel did not take the password of a neighbor or a range: its connections are refused until then."]
     PasswordFailed "password.failed" ERROR "password is not in the kernel; connections are refused until then" {
@@ -290,6 +309,10 @@ events! {
     RouteForeign "route.foreign" WARN "foreign kernel route with this daemon's protocol is left alone" {
         prefix: IpNet, table: u64, metric: u64, protocol: u64,
     }
+    #[doc = "The protocol of kernel routes cannot be claimed for this daemon."]
+    RouteProtocolUnclaimed "route.protocol_unclaimed" WARN "a second program with the protocol of kernel routes would not be noticed" {
+        protocol: u64, reason: Text,
+    }
     #[doc = "There are more such foreign routes; `cambric show fib` lists them."]
     RouteForeignMore "route.foreign_more" WARN "more foreign kernel routes with this daemon's protocol are left alone" {
     }
@@ -299,6 +322,59 @@ events! {
     #[doc = "A routing table of the kernel changed while it was read; it is read again."]
     KernelReread "kernel.reread" INFO "kernel table changed while it was read; reading it again" {
         table: u64,
+    }
+    #[doc = "Addresses of this host's interfaces cannot be read; it is tried again."]
+    KernelAddressesFailed "kernel.addresses_failed" WARN "interface addresses cannot be read; next hops are checked against the last ones" {
+        reason: Text,
+    }
+    #[doc = "The netlink sockets have small receive buffers: a burst of changes may cost another reading of the tables."]
+    KernelBuffersSmall "kernel.buffers_small" INFO "netlink receive buffers are small; CAP_NET_ADMIN enlarges them" {
+    }
+    #[doc = "The daemon stops and deletes its kernel routes, as `on_exit` says."]
+    KernelFlushing "kernel.flushing" INFO "deleting all kernel routes of this daemon" {
+        protocol: u64,
+    }
+    #[doc = "The daemon stopped before all its kernel routes were deleted."]
+    KernelFlushTimeout "kernel.flush_timeout" WARN "not all kernel routes were deleted in time" {
+    }
+    #[doc = "The settings by which the host forwards cannot be made; it is tried again."]
+    KernelForwardingFailed "kernel.forwarding_failed" WARN "this host does not forward; trying again" {
+        reason: Text,
+    }
+    #[doc = "The kernel has no IPv6, but workloads have IPv6 addresses."]
+    KernelIpv6Missing "kernel.ipv6_missing" WARN "the kernel has no IPv6; workloads get IPv4 only" {
+    }
+    #[doc = "Permanent neighbor entries cannot be listed; it is tried again."]
+    KernelNeighborsFailed "kernel.neighbors_failed" WARN "neighbor entries cannot be read; trying again" {
+        reason: Text,
+    }
+    #[doc = "The table that keeps other users of the host from BGP sessions is loaded. `status` says how the daemon knows, `cover` which ports and users it has."]
+    HostGuardLoaded "host_guard.loaded" INFO "host guard" {
+        status: Text, cover: Text,
+    }
+    #[doc = "The table is missing or lacks something: any user of this host can open BGP sessions from its addresses."]
+    HostGuardMissing "host_guard.missing" WARN "host guard not in force; run `cambric guard` as root" {
+        reason: Text, cover: Text,
+    }
+    #[doc = "The table does not allow this daemon's user, so the kernel drops the daemon's own segments."]
+    HostGuardBlocks "host_guard.blocks" WARN "host guard drops the daemon's own segments; run `cambric guard --user` as root" {
+        user: u64, cover: Text,
+    }
+    #[doc = "The table does not cover all peers at a port other than 179; any user of this host can open connections to the others."]
+    HostGuardIncomplete "host_guard.incomplete" WARN "host guard does not cover all peers" {
+        reason: Text,
+    }
+    #[doc = "The daemon listens on an unprivileged port without the table: any user can listen there while the daemon is down."]
+    HostGuardPortOpen "host_guard.port_open" WARN "BGP port is open to local users: host guard not in force" {
+        port: u64,
+    }
+    #[doc = "Another program changed the table; it was loaded again."]
+    HostGuardRepaired "host_guard.repaired" WARN "host guard was changed; loaded again" {
+        reason: Text,
+    }
+    #[doc = "The table is disabled in the file, but this daemon's entries cannot be removed."]
+    HostGuardStays "host_guard.stays" WARN "host guard is disabled, but its entries stay" {
+        reason: Text,
     }
     #[doc = "The daemon's view of the datastore changed. `status` is `syncing`, `in-sync` or `snapshot`."]
     DatastoreStatus "datastore.status" INFO "datastore status changed" {
@@ -316,6 +392,14 @@ events! {
     DatastoreFaultResolved "datastore.fault_resolved" INFO "field of a resource is applied again" {
         key: Text, field: Text,
     }
+    #[doc = "A value of the datastore was rejected as a whole. `reason` names its key."]
+    DatastoreValueRejected "datastore.value_rejected" WARN "value rejected; the last valid one stays in effect" {
+        reason: Text,
+    }
+    #[doc = "A host name of the datastore cannot be resolved. Addresses that it had before stay closed to workloads; new ones are not closed yet."]
+    DatastoreLookupFailed "datastore.lookup_failed" WARN "host name of the datastore cannot be resolved" {
+        name: Text, port: u64, reason: Text,
+    }
     #[doc = "A configuration took effect. The counts are of neighbors; `keyless` ones wait for their password."]
     ConfigApplied "config.applied" INFO "configuration applied" {
         added: u64, removed: u64, reset: u64, keyless: u64,
@@ -331,6 +415,21 @@ events! {
     #[doc = "Changed keys of the file require a restart of the daemon; until then the old values stay in effect."]
     ConfigRestartRequired "config.restart_required" WARN "changed keys require a restart" {
         keys: Text,
+    }
+    #[doc = "Changed keys of the file took effect."]
+    ConfigKeysApplied "config.keys_applied" INFO "changed keys applied" {
+        keys: Text,
+    }
+    #[doc = "A part of a valid configuration has a consequence that an operator should know."]
+    ConfigNote "config.note" WARN "configuration note" {
+        note: Text,
+    }
+    #[doc = "Environment variables that look like settings are unsupported."]
+    ConfigVariablesIgnored "config.variables_ignored" INFO "environment variables ignored" {
+        variables: Text,
+    }
+    #[doc = "A reload was asked for while the daemon waits for its first configuration from the datastore."]
+    ConfigReloadIgnored "config.reload_ignored" WARN "file not read again: the daemon waits for the datastore" {
     }
     #[doc = "A workload endpoint is up: its interface, routes and rules are in the kernel. `problem` is what it lacks nevertheless, such as a profile."]
     EndpointUp "endpoint.up" INFO "endpoint up" {
@@ -348,6 +447,26 @@ events! {
     EndpointRemoved "endpoint.removed" INFO "endpoint removed" {
         endpoint: Text,
     }
+    #[doc = "The files by which plugins learn the state of endpoints cannot be written; it is tried again."]
+    EndpointFilesFailed "endpoint.files_failed" WARN "endpoint status files not written; trying again" {
+        reason: Text,
+    }
+    #[doc = "A workload interface has no endpoint in the datastore: all its traffic is dropped."]
+    InterfaceUnclaimed "interface.unclaimed" WARN "workload interface without an endpoint: all its traffic is dropped" {
+        interface: Text,
+    }
+    #[doc = "The kernel refused a setting of a workload interface; it is tried again."]
+    InterfaceFailed "interface.failed" WARN "interface not configured; trying again" {
+        interface: Text, reason: Text,
+    }
+    #[doc = "The kernel refused a permanent neighbor entry of an endpoint; it is tried again."]
+    InterfaceNeighborFailed "interface.neighbor_failed" WARN "neighbor entry not added; trying again" {
+        interface: Text, address: IpAddr, reason: Text,
+    }
+    #[doc = "A permanent neighbor entry that no endpoint has any more cannot be removed."]
+    InterfaceNeighborStays "interface.neighbor_stays" WARN "neighbor entry not removed" {
+        address: IpAddr, reason: Text,
+    }
     #[doc = "The kernel took a change of the packet filter. `transactions` counts them since the start."]
     RulesApplied "rules.applied" INFO "packet filter changed" {
         transactions: u64,
@@ -357,6 +476,28 @@ events! {
     }
     #[doc = "The kernel refused a change of the packet filter; it is tried again, and the last one stays in effect."]
     RulesFailed "rules.failed" WARN "packet filter not changed; trying again" {
+        reason: Text,
+    }
+    #[doc = "Another program wrote to the packet filter right after this daemon did; the rules were written again."]
+    RulesRewritten "rules.rewritten" INFO "packet filter written again: another program wrote at the same time" {
+    }
+    #[doc = "The packet filter cannot be compared with the wanted one; it is tried again."]
+    RulesCheckFailed "rules.check_failed" WARN "packet filter cannot be read; trying again" {
+        reason: Text,
+    }
+    #[doc = "The daemon runs. `hostname` is the node that it acts for, where it has one."]
+    DaemonStarted "daemon.started" INFO "daemon started" {
+        version: Text, hostname: Option<Text>,
+    }
+    #[doc = "A signal stops the daemon."]
+    DaemonStopping "daemon.stopping" INFO "daemon stopping" {
+    }
+    #[doc = "A part of the daemon did not stop within `within_s` seconds."]
+    DaemonStopTimeout "daemon.stop_timeout" WARN "drivers did not stop in time" {
+        within_s: u64,
+    }
+    #[doc = "systemd cannot be notified of the daemon's state."]
+    DaemonNotifyFailed "daemon.notify_failed" WARN "systemd cannot be notified" {
         reason: Text,
     }
     #[doc = "Repeated events were counted instead of logged each: `more` within `within_s` seconds. `of` is their name, `last` the last one."]

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use calico_store::Unready;
+use daemon_common::events::{Event as Reported, Text, emit};
 use fib_sync::{Command, Event, Instant, Link, Notice};
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use super::agenda::Agenda;
 use super::config::AgentConfig;
@@ -94,7 +95,8 @@ impl Agent {
     /// Takes note that the store's `key` holds `value` now, or nothing.
     pub fn change(&mut self, key: &str, value: Option<&[u8]>) {
         if let Some(problem) = self.calculator.change(key, value) {
-            warn!(%problem, "value refused; the one before stays in force");
+            let reason = Text::new(problem);
+            emit(Reported::DatastoreValueRejected { reason });
         }
     }
 
@@ -220,7 +222,8 @@ impl Agent {
             HostEvent::NeighborDeleted(neighbor, outcome) => {
                 if let Err(reason) = outcome {
                     let address = neighbor.address;
-                    warn!(%address, %reason, "neighbour entry not removed");
+                    let reason = Text::new(reason);
+                    emit(Reported::InterfaceNeighborStays { address, reason });
                 }
             }
             event => {
@@ -356,7 +359,11 @@ impl Agent {
             self.scope = Scope::All;
         }
         for Problem { key, field, reason } in settled.unsupported {
-            info!(key, field, reason, "unsupported field ignored");
+            emit(Reported::DatastoreFault {
+                key: Text::new(key),
+                field: Text::new(field),
+                reason: Text::new(reason),
+            });
         }
         if !settled.left.is_empty() {
             self.resting.extend(&settled.left);

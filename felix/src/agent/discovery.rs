@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
-use tracing::warn;
 
 use super::links::Links;
 use crate::calc::{Desired, EndpointId};
@@ -103,7 +103,6 @@ impl Discovery {
             _ if is_there => arrival.state = Coming::Came,
             Coming::Awaited { since } if since + patience <= now => {
                 arrival.state = Coming::Overdue { since };
-                warn!(endpoint = %endpoint.id, interface = name, "the interface has not come");
             }
             // An overdue one has time again where the patience has grown.
             Coming::Awaited { since } | Coming::Overdue { since } if now < since + patience => {
@@ -140,10 +139,8 @@ impl Discovery {
             return (!one.told).then_some(at);
         }
         one.told = true;
-        warn!(
-            interface = name,
-            "no endpoint claims the interface; nothing passes it"
-        );
+        let interface = Text::new(name);
+        emit(Event::InterfaceUnclaimed { interface });
         None
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::{Instant, Link};
+use tracing::debug;
 use tracing::field::display;
-use tracing::{info, warn};
 
 use super::host::{Failed, HostCommand, Orders};
 use super::links::{Links, is_up};
@@ -96,13 +97,13 @@ impl Interfaces {
         };
         let was_done = setup.configured.is_done();
         if let Some(reason) = setup.configured.note(now, outcome) {
-            warn!(
-                interface = name,
-                reason, "not configured; it is tried again"
-            );
+            emit(Event::InterfaceFailed {
+                interface: Text::new(name),
+                reason: Text::new(reason),
+            });
         } else if setup.configured.is_done() && !was_done {
             let endpoint = endpoint.map(display);
-            info!(interface = name, endpoint, "configured");
+            debug!(interface = name, endpoint, "configured");
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
-use tracing::warn;
 
 use super::host::{Failed, HostCommand, Neighbour, Orders};
 use super::retry::Retry;
@@ -60,7 +60,8 @@ impl Neighbors {
             }
         });
         if let Some(reason) = self.adopted.note(now, outcome) {
-            warn!(reason, "neighbour entries cannot be read");
+            let reason = Text::new(reason);
+            emit(Event::KernelNeighborsFailed { reason });
         }
         interfaces
     }
@@ -124,7 +125,11 @@ impl Neighbors {
             return false;
         };
         if let Some(reason) = entry.put.note(now, outcome) {
-            warn!(interface, %address, reason, "no neighbour entry");
+            emit(Event::InterfaceNeighborFailed {
+                interface: Text::new(interface),
+                address,
+                reason: Text::new(reason),
+            });
         }
         true
     }

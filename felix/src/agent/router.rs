@@ -1,7 +1,7 @@
 //! The host as a router.
 
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
-use tracing::warn;
 
 use super::host::{Failed, HostCommand, Orders};
 use super::retry::Retry;
@@ -47,7 +47,8 @@ impl Router {
         if self.configured.awaits(command)
             && let Some(reason) = self.configured.note(now, outcome)
         {
-            warn!(reason, "this host does not forward");
+            let reason = Text::new(reason);
+            emit(Event::KernelForwardingFailed { reason });
         }
     }
 

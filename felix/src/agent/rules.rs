@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use daemon_common::events::{Event, Text, emit};
 use fib_sync::Instant;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::host::{Checked, Failed, HostCommand, HostEvent, Orders};
 use super::retry::Retry;
@@ -253,9 +254,7 @@ impl RuleSync {
                 self.foreign_edits += 1;
             }
             Work::Heal(_) => {
-                info!(
-                    "another program changed nftables rules right after a change by Felix; the table is rewritten"
-                );
+                emit(Event::RulesRewritten {});
             }
         }
     }
@@ -281,7 +280,10 @@ impl RuleSync {
                 self.unwritten.merge(touched);
                 self.written.note(now, Err(reason));
             }
-            Work::Check => warn!(%reason, "packet filter could not be looked at"),
+            Work::Check => {
+                let reason = Text::new(reason);
+                emit(Event::RulesCheckFailed { reason });
+            }
             Work::Find | Work::Close | Work::Heal(_) => {
                 self.written.note(now, Err(reason));
             }

@@ -5,10 +5,11 @@ use std::future::pending;
 use std::io;
 use std::net::IpAddr;
 
+use daemon_common::events::{Event, emit};
 use fib_sync::{Instant, Link};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::conntrack;
 use super::neighbours::Neighbours;
@@ -224,7 +225,7 @@ impl LinuxHost {
 
     fn configure(&mut self, ipv6: bool) -> Result<(), Failed> {
         if ipv6 && !self.has_ipv6 {
-            warn!("this kernel has no IPv6; workloads get IPv4 only");
+            emit(Event::KernelIpv6Missing {});
         }
         self.set(&host_settings(ipv6 && self.has_ipv6))?;
         if !self.sysctl.answers_arp_for_any_address() {

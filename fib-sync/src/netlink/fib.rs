@@ -80,13 +80,6 @@ impl NetlinkFib {
         let requests = open_requests()?;
         let monitor = open_monitor(requests.port, config.monitor_octets)?;
         let large_buffers = requests.large && monitor.large;
-        if !large_buffers {
-            tracing::info!(
-                "netlink receive buffers stay small, as enlarging them beyond \
-                 net.core.rmem_max takes CAP_NET_ADMIN in the first user namespace: \
-                 a burst of changes is more likely to cost a re-read of the tables"
-            );
-        }
         Ok(Self {
             requests_max: if requests.large {
                 BATCH_REQUESTS_MAX

@@ -196,7 +196,7 @@ async fn strangers_cannot_stall(
     let summary = "of=\"connection.refused\" more=";
     assert!(said.contains(summary), "{said}");
     let last = said.lines().last().expect("a line");
-    assert!(last.contains("leaving: closing all sessions"), "{last}");
+    assert!(last.contains("daemon stopping"), "{last}");
 }
 
 #[tokio::test]
