@@ -1,4 +1,4 @@
-//! What an ADD answers with, in every version of the specification.
+//! The result of ADD, in every version of the specification.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::failure::{Code, Failure};
 use crate::version::Version;
 
-/// A result. What is not known here is kept.
+/// A result. Unknown fields are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Answer {
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     /// Routes of the container.
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub(crate) routes: Vec<Route>,
-    /// Name servers and the like.
+    /// DNS configuration.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(crate) dns: Value,
 }
@@ -49,25 +49,25 @@ pub(crate) struct Ip {
     /// The gateway, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gateway: Option<IpAddr>,
-    /// Whose it is: an index into the interfaces.
+    /// The interface that has the address: an index into the interfaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interface: Option<usize>,
 }
 
-/// A route of the container. What newer versions add is kept.
+/// A route of the container. Fields of newer versions are kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Route {
-    /// Where to.
+    /// The destination.
     pub(crate) dst: IpNet,
-    /// Through which gateway; through the container's if it does not say.
+    /// The gateway; the container's default gateway if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) gw: Option<IpAddr>,
-    /// Fields that are not looked at here.
+    /// Further fields, passed on unchanged.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
 }
 
-/// What others write for an empty list is often `null`.
+/// Deserializes an empty list that other plugins write as `null`.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -80,11 +80,11 @@ where
 const ROUTE_1_1_0: [&str; 4] = ["mtu", "advmss", "priority", "table"];
 
 impl Answer {
-    /// Reads a result of any version from 0.2.0 on.
+    /// Parses a result of any version from 0.2.0 on.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The value is not a result.
     pub(crate) fn read(value: &Value) -> Result<Self, Failure> {
         let decode = |error: serde_json::Error| {
             Failure::new(Code::Decode, format!("a plugin's result: {error}"))
@@ -111,11 +111,11 @@ impl Answer {
         Ok(answer)
     }
 
-    /// As a caller of this version reads it.
+    /// Returns the result in the format of this version.
     ///
     /// # Errors
     ///
-    /// It cannot be said in that version.
+    /// The result cannot be expressed in that version.
     pub(crate) fn write(&self, version: Version) -> Result<Value, Failure> {
         let failed = |error: serde_json::Error| Failure::new(Code::Decode, error.to_string());
         if version == Version::V0_2_0 {
@@ -124,7 +124,7 @@ impl Answer {
         let mut value = serde_json::to_value(self).map_err(failed)?;
         value["cniVersion"] = version.text().into();
         if version < Version::V1_0_0 {
-            // Said once more, by number.
+            // The address family is repeated as a number.
             let ips = value.get_mut("ips").and_then(Value::as_array_mut);
             for (ip, written) in self.ips.iter().zip(ips.into_iter().flatten()) {
                 let family = if ip.address.addr().is_ipv4() {
@@ -145,7 +145,7 @@ impl Answer {
                 }
             }
         }
-        // What is not said of interfaces or DNS is an empty list or object, not null.
+        // Missing interfaces or DNS settings are written as an empty list or object, not as null.
         for (field, empty) in [("ips", json!([])), ("dns", json!({}))] {
             if value[field].is_null() {
                 value[field] = empty;
@@ -154,7 +154,7 @@ impl Answer {
         Ok(value)
     }
 
-    /// One address of each family, and no interfaces.
+    /// Returns one address of each family, without interfaces.
     fn write_0_2_0(&self) -> Result<Value, Failure> {
         let mut value = json!({"cniVersion": Version::V0_2_0.text(), "dns": {}});
         if !self.dns.is_null() {

@@ -1,4 +1,5 @@
-//! ADD: an interface, addresses, an endpoint; then Felix's word that it works.
+//! ADD: creates an interface, addresses and an endpoint, then waits until Felix has set the
+//! endpoint up.
 
 use std::net::IpAddr;
 
@@ -20,9 +21,9 @@ use crate::lock;
 use crate::request::Request;
 use crate::site::Site;
 
-/// Connects a container; what it answers is the result in the configuration's version. One that is
-/// connected already gets the same answer again. When it fails it leaves nothing of what it made, and
-/// does not touch a connection that was made before.
+/// Connects a container and returns the result in the configuration's version. A container that is
+/// already connected gets the same result again. A failed ADD removes everything that it created,
+/// and leaves an earlier connection unchanged.
 pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     let config = Config::read(&request.config)?;
     let identity = Identity::of(request, &config)?;
@@ -38,7 +39,7 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
         netns: &netns,
     };
     let host = Links::here()?;
-    // Nothing is made yet that would have to go when this fails.
+    // Nothing has been created yet that a failure would have to remove.
     let left = match attaching.look(&host).await? {
         Before::Connected(answer) => return answer.write(config.version),
         Before::Left(left) => left,
@@ -46,7 +47,7 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     match attaching.attach(&host, left).await {
         Ok(answer) => answer.write(config.version),
         Err(failure) => {
-            // What cannot be undone now is left to DEL, which the runtime calls next.
+            // DEL, which the runtime calls next, removes whatever cannot be removed now.
             let _ = detach::remove(&site, request, &identity).await;
             Err(failure)
         }
@@ -61,21 +62,21 @@ struct Attaching<'a> {
     netns: &'a Netns,
 }
 
-/// How things are before anything is done.
+/// The state before any change.
 enum Before {
-    /// All is there: the answer of the ADD that made it.
+    /// The attachment is complete: the result of the ADD that created it.
     Connected(Answer),
     Left(Left),
 }
 
-/// What is there of the attachment's names, and is to be replaced.
+/// Existing objects with the names of the attachment, to be replaced.
 struct Left {
     item: Option<Item>,
     link: Option<Link>,
 }
 
 impl Attaching<'_> {
-    /// Looks what there is; makes nothing but profiles.
+    /// Reads the existing objects; creates only profiles.
     async fn look(&self, host: &Links) -> Result<Before, Failure> {
         let (site, identity) = (self.site, self.identity);
         let (ready, found, link, profiles) = tokio::join!(
@@ -119,7 +120,7 @@ impl Attaching<'_> {
         Ok(self.answer(inside.mac, &addresses, taken))
     }
 
-    /// The answer of an ADD that was finished before, if nothing has changed since.
+    /// Returns the result of an ADD that was completed before, if nothing has changed since.
     async fn again(&self, item: &Item, link: &Link) -> Result<Option<Answer>, Failure> {
         let identity = self.identity;
         let is_its = is_of(item, &identity.container_id)
@@ -141,8 +142,9 @@ impl Attaching<'_> {
         Ok(Some(self.answer(mac, &addresses, taken)))
     }
 
-    /// An interface of the name that ours shall have: left by an earlier try, or by a container that
-    /// was the same pod's; no other's is taken away.
+    /// Checks that an existing interface with the wanted name may be replaced: it was left by an
+    /// earlier ADD, or by an earlier container of the same pod. An interface of another attachment
+    /// is never replaced.
     fn may_replace(&self, link: &Link) -> Result<(), Failure> {
         let ours = self.identity.alias(&self.site.config.network);
         let is_pod = !self.identity.pod.is_empty();
@@ -165,7 +167,7 @@ impl Attaching<'_> {
         }
     }
 
-    /// Makes the pair of interfaces.
+    /// Creates the pair of interfaces.
     async fn plug(
         &self,
         host: &Links,
@@ -186,7 +188,7 @@ impl Attaching<'_> {
         link::configure(self.netns, &self.wanted(addresses, routes)).await
     }
 
-    /// Waits for Felix, as long as the configuration says.
+    /// Waits for Felix, at most for the configured time.
     async fn set_up(&self, inside: Inside, addresses: &[IpAddr]) -> Result<(), Failure> {
         let Some(limit) = self.site.config.felix else {
             return Ok(());
@@ -228,7 +230,7 @@ impl Attaching<'_> {
     }
 }
 
-/// The addresses of a stored endpoint.
+/// Returns the addresses of a stored endpoint.
 pub(crate) fn addresses_of(item: &Item) -> Option<Vec<IpAddr>> {
     let networks: Vec<calico_model::Network> =
         serde_json::from_value(item.value["spec"]["ipNetworks"].clone()).ok()?;
@@ -240,8 +242,8 @@ pub(crate) fn addresses_of(item: &Item) -> Option<Vec<IpAddr>> {
     )
 }
 
-/// The routes of a container: to everywhere, unless the configuration says otherwise, and those it
-/// or address management names.
+/// Returns the routes of a container: default routes, unless the configuration disables them, and
+/// the routes named by the configuration or by address management.
 pub(crate) fn routes(config: &Config, taken: &Answer) -> Vec<IpNet> {
     let mut routes: Vec<IpNet> = Vec::new();
     if config.default_routes {
@@ -249,7 +251,8 @@ pub(crate) fn routes(config: &Config, taken: &Answer) -> Vec<IpNet> {
             routes.extend(everywhere.parse::<IpNet>());
         }
     }
-    // A gateway of theirs is none that a container here can reach: all it sends goes to the host.
+    // A gateway of these routes is ignored, because the container cannot reach it: all its traffic
+    // goes to the host.
     for route in config.ipam.routes.iter().chain(&taken.routes) {
         if !routes.contains(&route.dst) {
             routes.push(route.dst);

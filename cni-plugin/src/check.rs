@@ -1,4 +1,4 @@
-//! CHECK: is everything as ADD left it?
+//! CHECK: compares the attachment with the state after ADD.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::link::{self, HOST_MAC, Link, Links, Netns, Wanted};
 use crate::request::Request;
 use crate::site::Site;
 
-/// Fails, naming all that has changed, unless the attachment is as it was left.
+/// Fails, listing all changes, if the attachment differs from its state after ADD.
 pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let identity = Identity::of(request, &config)?;
@@ -76,7 +76,8 @@ fn host_faults(link: Option<&Link>, identity: &Identity, config: &Config) -> Vec
     faults
 }
 
-/// Addresses of the stored endpoint, and what came with them; or what is wrong with it.
+/// Returns the addresses of the stored endpoint and its address management result, or the fault of
+/// the endpoint.
 async fn endpoint_facts(
     site: &Site<'_>,
     identity: &Identity,
@@ -94,7 +95,7 @@ async fn endpoint_facts(
         .ok_or_else(|| format!("endpoint {name} has no addresses")))
 }
 
-/// What the runtime was told, and is not so.
+/// Returns the differences between the result that the runtime received and the present state.
 fn answer_faults(previous: &Answer, identity: &Identity, addresses: &[IpAddr]) -> Vec<String> {
     let told: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
     let lost = addresses.iter().filter(|address| !told.contains(address));

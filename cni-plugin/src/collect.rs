@@ -1,12 +1,13 @@
-//! GC: what belongs to no attachment of a network any more goes.
+//! GC: removes objects on this host that belong to no attachment of a network any more.
 //!
-//! Three things can be left over, each of which tells whose it is: endpoints by an annotation,
-//! interfaces by their alias, addresses by the attributes of their allocation. An interface that has
-//! neither alias nor endpoint and was never brought up is one whose making was cut short.
+//! Three kinds of objects can be left over. Each identifies its attachment: endpoints by an
+//! annotation, interfaces by their alias, addresses by the attributes of their allocation. An
+//! interface without alias and without endpoint that was never brought up was left by an
+//! interrupted ADD.
 //!
-//! What looks left over may be that of an ADD under way, which the runtime's list does not have yet.
-//! So whatever is of an attachment that somebody works on is left to the next GC; and with the lock of
-//! an attachment, interfaces and addresses that have an endpoint by then are not left over.
+//! An object that looks left over may belong to an ADD in progress, which is not in the runtime's
+//! list yet. So an attachment that another process has locked is left to the next GC. Under the
+//! lock of an attachment, interfaces and addresses that have an endpoint by then are not left over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +29,10 @@ use crate::lock;
 use crate::request::Request;
 use crate::site::{Site, text};
 
-/// Attachments that are still there.
+/// Attachments that still exist.
 type Valid = BTreeSet<Attachment>;
 
-/// Removes what is left over of a network on this host.
+/// Removes the left-over objects of a network on this host.
 pub(crate) async fn collect(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let valid = valid(&config)?;
@@ -50,7 +51,7 @@ pub(crate) async fn collect(request: &Request) -> Result<(), Failure> {
     }
 }
 
-/// The same of addresses alone, for other plugins.
+/// Removes left-over addresses only, for other plugins.
 pub(crate) async fn collect_addresses(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let valid = valid(&config)?;
@@ -64,7 +65,7 @@ fn valid(config: &Config) -> Result<Valid, Failure> {
     Ok(valid.iter().cloned().collect())
 }
 
-/// The endpoints of this node.
+/// Returns the endpoints of this node.
 async fn endpoints(site: &Site<'_>) -> Result<Vec<Item>, Failure> {
     let all = site.resources.list(Kind::WorkloadEndpoint, None).await?;
     let items = all.items.into_iter();
@@ -80,7 +81,8 @@ fn attachment(item: &Item) -> Attachment {
     }
 }
 
-/// Ends an attachment, unless somebody works on it, or has written its endpoint since it was read.
+/// Removes an attachment, unless another process has locked it, or has written its endpoint since
+/// it was read.
 async fn end(site: &Site<'_>, host: &Links, item: &Item) -> Result<(), Failure> {
     let name = text(item, "interfaceName");
     let Some(_alone) = lock::attachment_at_rest(name)? else {
@@ -100,7 +102,7 @@ async fn end(site: &Site<'_>, host: &Links, item: &Item) -> Result<(), Failure> 
     }
 }
 
-/// Deletes interfaces that are no endpoint's.
+/// Deletes interfaces without an endpoint.
 async fn delete_links(site: &Site<'_>, host: &Links, valid: &Valid) -> Result<(), Failure> {
     let mut left = host.beginning(&prefix()?).await?;
     left.retain(|link| is_left_over(link, &site.config.network, valid));
@@ -124,7 +126,7 @@ async fn delete_links(site: &Site<'_>, host: &Links, valid: &Valid) -> Result<()
         let is_named = endpoints
             .iter()
             .any(|item| text(item, "interfaceName") == link.name);
-        // One that was made in its place since has another index.
+        // A new interface with the same name has another index.
         if !is_named && host.find(&link.name).await?.as_ref() == Some(&link) {
             host.delete(&link).await?;
         }
@@ -140,11 +142,11 @@ fn is_left_over(link: &Link, network: &str, valid: &Valid) -> bool {
     link.is_veth && is_nobodys
 }
 
-/// Gives back the addresses of this node's attachments that are gone.
+/// Releases the addresses of this node's attachments that no longer exist.
 async fn give_back(site: &Site<'_>, valid: &Valid) -> Result<(), Failure> {
     let blocks = site.store.list(KeyRange::prefix(IpamKey::BLOCKS)).await?;
     let mut gone = BTreeMap::new();
-    // A block that cannot be read is the business of those who check them.
+    // An unreadable block is skipped; checks of the blocks report it.
     for block in blocks
         .items
         .iter()

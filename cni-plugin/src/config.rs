@@ -14,67 +14,67 @@ use crate::failure::{Code, Failure};
 use crate::limits::{FELIX_TIMEOUT, NETWORK_OCTETS_MAX};
 use crate::version::Version;
 
-/// Where Calico's daemons leave the node's name.
+/// File in which Calico's daemons write the node's name.
 const NODENAME_FILE: &str = "/var/lib/calico/nodename";
 
-/// Where Calico's daemons leave the MTU of workloads' interfaces.
+/// File in which Calico's daemons write the MTU of workload interfaces.
 const MTU_FILE: &str = "/var/lib/calico/mtu";
 
-/// Types of address management that this program is itself.
+/// IPAM types that this program implements itself.
 const OWN_IPAM: [&str; 2] = ["cambric-ipam", "calico-ipam"];
 
-/// A configuration that can be followed.
+/// A valid configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) network: String,
     pub(crate) version: Version,
     pub(crate) node: String,
     pub(crate) store: EtcdOptions,
-    /// MTU of the container's interface; the kernel's choice if there is none.
+    /// MTU of the container's interface; `None`: the kernel's default.
     pub(crate) mtu: Option<u32>,
     pub(crate) queues: Option<u32>,
     pub(crate) ipam: IpamConfig,
-    /// How long Felix may take; `None`: it is not waited for.
+    /// Time to wait for Felix; `None`: do not wait.
     pub(crate) felix: Option<Duration>,
     pub(crate) status_dir: PathBuf,
     pub(crate) default_routes: bool,
     /// Whether the container forwards packets.
     pub(crate) forwards: bool,
-    /// Whether a pod may bring its addresses along.
+    /// Whether a pod may set its addresses without address management.
     pub(crate) without_ipam: bool,
-    /// Whether profiles are those of Kubernetes' namespaces and service accounts.
+    /// Whether profiles are named after Kubernetes' namespaces and service accounts.
     pub(crate) kubernetes: bool,
-    /// Whether somebody else, who follows an API server, looks after these profiles.
+    /// Whether another program, which follows an API server, maintains these profiles.
     pub(crate) api_server: bool,
-    /// What the runtime passes on by capability.
+    /// The capability arguments of the runtime (`runtimeConfig`).
     pub(crate) runtime: Map<String, Value>,
-    /// The main plugin, if it is one that writes no endpoints: its addresses are used all the same.
+    /// The main plugin, if it is one that writes no endpoints: its addresses still count as used.
     pub(crate) foreign: Option<String>,
     /// `args.cni` of the specification's conventions.
     pub(crate) args: Value,
     pub(crate) previous: Option<Answer>,
-    /// Attachments that are still there (GC).
+    /// Attachments that still exist (GC).
     pub(crate) valid: Option<Vec<Attachment>>,
 }
 
-/// Main plugins that tell the store of the endpoints that addresses are for; a configuration without a
-/// name is read by this one.
+/// Main plugins that write an endpoint for each address to the datastore; a configuration without a
+/// plugin name is read by this plugin.
 const WRITE_ENDPOINTS: [&str; 3] = ["", "calico", "cambric-cni"];
 
-/// Where addresses come from.
+/// Configuration of address management.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct IpamConfig {
-    /// The plugin to ask; `None`: this one.
+    /// The IPAM plugin to call; `None`: this program.
     pub(crate) delegate: Option<String>,
     pub(crate) ipv4: bool,
     pub(crate) ipv6: bool,
-    /// Pools by range or name; all that are for the workload if there are none.
+    /// Pools by range or name; if empty, all pools that apply to the workload.
     pub(crate) ipv4_pools: Vec<String>,
     pub(crate) ipv6_pools: Vec<String>,
     pub(crate) routes: Vec<Route>,
 }
 
-/// An attachment, as GC names it.
+/// An attachment, as identified by GC.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(crate) struct Attachment {
     #[serde(rename = "containerID")]
@@ -82,7 +82,7 @@ pub(crate) struct Attachment {
     pub(crate) ifname: String,
 }
 
-/// The file as it is written. Fields that are not here are others' business.
+/// The configuration file as written. Fields that are not listed here are meant for other programs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct File {
@@ -132,7 +132,7 @@ struct IpamSection {
     subnet: String,
 }
 
-/// A flag, which Calico writes as text.
+/// A flag, which Calico writes as a string.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Flag {
@@ -166,7 +166,7 @@ struct Args {
 }
 
 impl Config {
-    /// Reads a configuration.
+    /// Parses a configuration.
     pub(crate) fn read(json: &Value) -> Result<Self, Failure> {
         let version = Version::of(json["cniVersion"].as_str().unwrap_or_default())?;
         let file: File = serde_path_to_error::deserialize(json).map_err(|error| {
@@ -208,7 +208,8 @@ impl Config {
         })
     }
 
-    /// The same where this program is asked for addresses, whatever it is called there.
+    /// Returns the configuration for calls of this program as an IPAM plugin, under whatever name
+    /// it is called.
     pub(crate) fn with_own_ipam(mut self) -> Self {
         self.ipam.delegate = None;
         self
@@ -216,7 +217,7 @@ impl Config {
 }
 
 impl File {
-    /// What asks for something that is not done here.
+    /// Rejects a configuration that requires an unsupported feature.
     fn refuse_unsupported(&self) -> Result<(), Failure> {
         let refuse = |field: &str, why: &str| {
             let message = format!("{field}: {why}");
@@ -386,7 +387,7 @@ fn wrong(field: &str, problem: &str) -> Failure {
     Failure::new(Code::Config, format!("{field}: {problem}"))
 }
 
-/// The specification's rules of a network's name.
+/// Checks the specification's rules for a network name; returns the violated one.
 fn name_problem(name: &str) -> Option<&'static str> {
     let of_names = |c: u8| c.is_ascii_alphanumeric() || b"_.-".contains(&c);
     match name.as_bytes() {

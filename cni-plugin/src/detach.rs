@@ -1,4 +1,4 @@
-//! DEL: what ADD made goes, however far it came.
+//! DEL: removes everything that ADD created, however far it came.
 
 use calico_store::resources::Item;
 
@@ -12,7 +12,7 @@ use crate::lock;
 use crate::request::Request;
 use crate::site::{Site, text};
 
-/// Disconnects a container. What is gone already is no error.
+/// Disconnects a container. Objects that no longer exist are not an error.
 pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let identity = Identity::of(request, &config)?;
@@ -21,15 +21,15 @@ pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
     remove(&site, request, &identity).await
 }
 
-/// Removes an attachment: first its endpoint, so that nothing is sent to it any more, then its
-/// interface, and then its addresses, which others may have from then on.
+/// Removes an attachment: first its endpoint, so that no more traffic is routed to it, then its
+/// interface, and then its addresses, which other workloads may get from then on.
 pub(crate) async fn remove(
     site: &Site<'_>,
     request: &Request,
     identity: &Identity,
 ) -> Result<(), Failure> {
     let found = endpoint::find(site, identity).await;
-    // An interface can go while the store is away.
+    // The interface can be removed while the datastore is unreachable.
     let unplugged = unplug(site, identity, found.as_ref()).await;
     if let Some(item) = found?.filter(|item| is_of(item, &identity.container_id)) {
         endpoint::delete(site, &item).await?;
@@ -38,7 +38,8 @@ pub(crate) async fn remove(
     ipam::give_back(site, request, identity).await
 }
 
-/// Deletes the interface on the host, and with it the container's, if it is this attachment's.
+/// Deletes the interface on the host, and thereby the container's, if it belongs to this
+/// attachment.
 async fn unplug(
     site: &Site<'_>,
     identity: &Identity,
@@ -55,8 +56,9 @@ async fn unplug(
         return Ok(());
     };
     let ours = link.alias == identity.alias(&site.config.network);
-    // Without an alias it was left half made, or is that of another plugin, perhaps for the sandbox
-    // that the pod has now: the endpoint tells, and only the store tells that there is none.
+    // An interface without an alias was left incomplete, or belongs to another plugin, perhaps to
+    // the pod's new sandbox. The endpoint decides, and only an answer of the datastore proves that
+    // there is no endpoint.
     let nobody_elses = link.alias.is_empty() && (own.is_some() || matches!(item, Ok(None)));
     if link.is_veth && (ours || nobody_elses) {
         host.delete(&link).await?;

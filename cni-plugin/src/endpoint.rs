@@ -1,4 +1,4 @@
-//! The endpoint of an attachment, as it is stored.
+//! The stored endpoint of an attachment.
 
 use std::net::IpAddr;
 
@@ -12,20 +12,20 @@ use crate::identity::{Facts, Identity};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::site::{Site, key, text};
 
-/// Which network's an endpoint is.
+/// Annotation with the network of an endpoint.
 pub(crate) const NETWORK_ANNOTATION: &str = "cni.cambric/network";
 
-/// What another plugin's address management gave besides addresses: routes and DNS, as in a result.
+/// Annotation with the result of another IPAM plugin besides addresses: routes and DNS.
 const TAKEN_ANNOTATION: &str = "cni.cambric/ipam-result";
 
-/// What an endpoint has.
+/// The content of an endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Endpoint<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) facts: &'a Facts,
     pub(crate) mac: Option<Mac>,
     pub(crate) addresses: &'a [IpAddr],
-    /// What address management has answered.
+    /// The result of address management.
     pub(crate) taken: &'a Answer,
 }
 
@@ -74,7 +74,7 @@ impl Endpoint<'_> {
         }))
     }
 
-    /// Writes it, over the one that was read before if there was one.
+    /// Writes the endpoint, replacing the one that was read before if there was one.
     pub(crate) async fn write(&self, site: &Site<'_>, found: Option<&Item>) -> Result<(), Failure> {
         let mut resource = self.resource(site)?;
         let key = self.identity.key()?;
@@ -92,7 +92,7 @@ impl Endpoint<'_> {
             };
             match written {
                 Ok(_) => return Ok(()),
-                // Somebody else has written it meanwhile: it goes over what is there now.
+                // Another writer has changed it in the meantime: replace the present version.
                 Err(
                     ResourceError::Exists(_)
                     | ResourceError::Stale { .. }
@@ -111,12 +111,12 @@ impl Endpoint<'_> {
     }
 }
 
-/// The stored endpoint of an attachment's name, whosever it is.
+/// Reads the stored endpoint with the name of an attachment, whatever container it belongs to.
 pub(crate) async fn find(site: &Site<'_>, identity: &Identity) -> Result<Option<Item>, Failure> {
     site.find(&identity.key()?).await
 }
 
-/// Whether a stored endpoint is of this container.
+/// Returns whether a stored endpoint belongs to this container.
 pub(crate) fn is_of(item: &Item, container_id: &str) -> bool {
     text(item, "containerID") == container_id
 }
@@ -129,7 +129,7 @@ fn besides_addresses(taken: &Answer) -> Answer {
     }
 }
 
-/// What address management has answered for a stored endpoint, its addresses left out.
+/// Returns the result of address management for a stored endpoint, without its addresses.
 pub(crate) fn taken(item: &Item) -> Result<Answer, Failure> {
     let kept = &item.value["metadata"]["annotations"][TAKEN_ANNOTATION];
     let Some(text) = kept.as_str() else {
@@ -144,8 +144,8 @@ pub(crate) fn taken(item: &Item) -> Result<Answer, Failure> {
     })
 }
 
-/// Deletes an endpoint as it was read; one that others have written since is theirs. Tells whether it
-/// was still there, and so.
+/// Deletes an endpoint if it has not been written since it was read. Returns whether it was
+/// deleted.
 pub(crate) async fn delete(site: &Site<'_>, item: &Item) -> Result<bool, Failure> {
     let version = item.revision.to_string();
     match site.resources.delete(&item.key, Some(&version)).await {
@@ -155,7 +155,7 @@ pub(crate) async fn delete(site: &Site<'_>, item: &Item) -> Result<bool, Failure
     }
 }
 
-/// Makes the profiles of an endpoint that nobody else looks after, where they are not there.
+/// Creates the missing profiles of an endpoint, unless another program maintains them.
 pub(crate) async fn make_profiles(
     site: &Site<'_>,
     identity: &Identity,
@@ -181,7 +181,7 @@ pub(crate) async fn make_profiles(
     Ok(())
 }
 
-/// What Calico's controllers, or its plugin, put into a profile of this name.
+/// Returns the profile of this name as Calico's controllers, or its plugin, write it.
 fn profile(name: &str, identity: &Identity, facts: &Facts) -> Value {
     if name.starts_with("kns.") {
         json!({

@@ -1,62 +1,63 @@
-//! What a plugin says when it did not do what it was asked.
+//! Errors of the plugin.
 
 use calico_ipam::IpamError;
 use calico_store::Error as StoreError;
 use calico_store::resources::ResourceError;
 use serde_json::{Value, json};
 
-/// What kind of failure: the specification's numbers, and ours from 100 on.
+/// The kind of failure: the specification's codes, and codes of this plugin from 100 on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Code {
-    /// The version of the configuration is none that is spoken here.
+    /// The version of the configuration is unsupported.
     Version = 1,
-    /// A field of the configuration asks for what is not done here.
+    /// A field of the configuration requires an unsupported feature.
     Unsupported = 2,
-    /// The container is not known, or not there.
+    /// The container is unknown, or does not exist.
     UnknownContainer = 3,
-    /// An environment variable is missing or wrong.
+    /// An environment variable is missing or invalid.
     Environment = 4,
     /// Reading or writing failed.
     Io = 5,
-    /// Something that should be JSON is not.
+    /// The input is not valid JSON.
     Decode = 6,
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     Config = 7,
-    /// It may work later.
+    /// A later attempt may succeed.
     Later = 11,
     /// STATUS: no container can be added now.
     Unavailable = 50,
-    /// STATUS: no container can be added now, and those there are may have lost their connections.
+    /// STATUS: no container can be added now, and existing containers may have lost their
+    /// connections.
     Limited = 51,
-    /// No address could be had.
+    /// No address could be assigned.
     NoAddress = 100,
-    /// The kernel refused something.
+    /// The kernel rejected a request.
     Kernel = 101,
-    /// Felix says that the endpoint cannot be set up.
+    /// Felix reports that the endpoint cannot be set up.
     Refused = 102,
-    /// CHECK: something is not as it was left.
+    /// CHECK: an object has changed since ADD.
     Changed = 103,
-    /// Another plugin that was asked failed.
+    /// A delegated plugin failed.
     Delegate = 104,
-    /// What the store holds cannot be worked with.
+    /// The content of the datastore is unusable.
     Store = 105,
 }
 
-/// Why something was not done.
+/// A failed operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// The kind of failure.
     pub code: u16,
-    /// What is told to people.
+    /// A message for operators.
     pub message: String,
-    /// More of it, if there is more.
+    /// Further details, possibly empty.
     pub details: String,
 }
 
 impl Failure {
-    /// A failure with its message.
+    /// Returns a failure with its message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code: code as u16,
@@ -65,14 +66,14 @@ impl Failure {
         }
     }
 
-    /// The same, with more to say.
+    /// Returns the same failure with further details.
     #[must_use]
     pub fn details(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();
         self
     }
 
-    /// As it is written to standard output, for a caller that speaks this version.
+    /// Returns the JSON error for standard output, in this version of the specification.
     pub fn json(&self, version: &str) -> Value {
         let mut json = json!({"cniVersion": version, "code": self.code, "msg": self.message});
         if !self.details.is_empty() {

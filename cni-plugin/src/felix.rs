@@ -1,4 +1,5 @@
-//! Felix's word: an endpoint counts when it is in the kernel, not when it is in the store.
+//! Felix's status reports: an endpoint is ready when it is in the kernel, not when it is in the
+//! datastore.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,15 +17,15 @@ use tokio::time::timeout;
 
 use crate::failure::{Code, Failure};
 
-/// An endpoint that Felix shall set up.
+/// An endpoint that Felix is expected to set up.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected<'a> {
-    /// Where the files of endpoints that are up are.
+    /// Directory of the status files of endpoints that are up.
     pub(crate) directory: &'a Path,
-    /// Its file.
+    /// Name of its status file.
     pub(crate) file: &'a str,
-    /// Its interface, its container and its addresses: an endpoint of the same name that was there
-    /// before has others.
+    /// Its interface, its container and its addresses: an earlier endpoint of the same name has
+    /// others.
     pub(crate) interface: &'a str,
     pub(crate) index: Option<u32>,
     pub(crate) container_id: &'a str,
@@ -32,7 +33,7 @@ pub(crate) struct Expected<'a> {
     pub(crate) addresses: &'a [IpAddr],
 }
 
-/// What Felix says.
+/// A status report of Felix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Word {
     Up,
@@ -40,12 +41,12 @@ pub(crate) enum Word {
 }
 
 impl Expected<'_> {
-    /// Where the files of endpoints that are refused are.
+    /// Returns the directory of the files of rejected endpoints.
     fn refusals(&self) -> PathBuf {
         self.directory.with_file_name(EndpointFile::ERROR)
     }
 
-    /// What Felix says now, if it says something.
+    /// Returns the present report of Felix, if there is one.
     pub(crate) fn word(&self) -> Option<Word> {
         if self.read(self.directory).is_some() {
             return Some(Word::Up);
@@ -59,7 +60,7 @@ impl Expected<'_> {
         let file: EndpointFile = serde_json::from_slice(&text).ok()?;
         let networks = file.ipv4_nets.iter().chain(&file.ipv6_nets);
         let told: BTreeSet<IpAddr> = networks.map(Network::address).collect();
-        // Calico's agent says neither: what else it says is to do.
+        // Calico's agent writes neither of these fields; then the other fields decide.
         let is_new = file.if_index.is_none_or(|index| self.index == Some(index))
             && [self.container_id, ""].contains(&&*file.container_id);
         let is_its = is_new
@@ -99,15 +100,15 @@ impl Expected<'_> {
     async fn heard(&self) -> Result<Word, notify::Error> {
         let changed = Arc::new(Notify::new());
         let tell = changed.clone();
-        // Also an error is a reason to look again.
+        // An error also triggers another look.
         let mut watcher = notify::recommended_watcher(move |_| tell.notify_one())?;
         for directory in [self.directory, &self.refusals()] {
-            // Whoever comes first makes them.
+            // The plugin or the agent creates the directories, whichever runs first.
             make(directory)?;
             watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
         loop {
-            // What was there before it was watched is no event.
+            // A file that existed before the watch causes no event.
             if let Some(word) = self.word() {
                 return Ok(word);
             }
@@ -116,8 +117,8 @@ impl Expected<'_> {
     }
 }
 
-/// Makes a directory, and those above it, for the agent to write in: whose the directory is that was
-/// there, his are these, as the agent is not root where its unit has it.
+/// Creates a directory, and its missing parents, for the agent to write in. New directories get the
+/// owner of the existing parent, because the agent's systemd unit does not run it as root.
 fn make(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -165,7 +166,7 @@ mod tests {
         }
     }
 
-    /// What Felix says of it.
+    /// Returns the report of Felix for the endpoint.
     fn told() -> EndpointFile {
         EndpointFile {
             iface_name: "cali1".into(),
@@ -180,13 +181,13 @@ mod tests {
 
     fn write(directory: &Path, file: &EndpointFile) {
         fs::create_dir_all(directory).unwrap();
-        // As a whole, or not at all.
+        // Written atomically.
         let temporary = directory.join(".new");
         fs::write(&temporary, serde_json::to_vec(file).unwrap()).unwrap();
         fs::rename(temporary, directory.join("cni default%2Fa eth0")).unwrap();
     }
 
-    /// Whoever runs this without being root owns all of them in any case.
+    /// An unprivileged user who runs this owns all of the directories in any case.
     #[test]
     fn what_it_makes_is_theirs_who_own_what_was_there() {
         let owned = tempfile::tempdir().unwrap();
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn it_waits_for_the_endpoint_and_no_other() {
         run(async |directory| {
-            // Those of containers before, each of which may have had all else.
+            // Files of earlier containers, each of which differs in one field only.
             let waiting = expected(directory);
             let others: [fn(&mut EndpointFile); 5] = [
                 |file| file.mac = Some(Mac([1; 6])),

@@ -1,4 +1,5 @@
-//! Who an attachment is: its endpoint, its interface on the host, the handle of its addresses.
+//! The identity of an attachment: its endpoint, its interface on the host, the handle of its
+//! addresses.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +12,20 @@ use crate::failure::{Code, Failure};
 use crate::limits::INTERFACE_DIGITS;
 use crate::request::Request;
 
-/// The namespace of endpoints that are no pods'.
+/// The namespace of endpoints that do not belong to pods.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// The interface that attachments have in most cases; Calico's plugin knows no other.
+/// The usual interface of attachments; Calico's plugin supports no other.
 const FIRST_INTERFACE: &str = "eth0";
 
-/// What Felix has for the same purpose.
+/// Felix's variable for the same purpose.
 const PREFIX_VARIABLE: &str = "FELIX_INTERFACEPREFIX";
 
-/// How containerd and CRI-O hand a pod's annotations on, where the configuration has this
+/// Key of a pod's annotations as passed by containerd and CRI-O, if the configuration has this
 /// capability.
 const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
-/// Annotations of Calico's that ask for what is not done here, and why.
+/// Calico's annotations that require an unsupported feature, and the reasons.
 const NOT_DONE: [(&str, &str); 2] = [
     (
         "floatingIPs",
@@ -36,12 +37,12 @@ const NOT_DONE: [(&str, &str); 2] = [
     ),
 ];
 
-/// Who an attachment is.
+/// The identity of an attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) container_id: String,
     pub(crate) ifname: String,
-    /// `k8s` for pods, else `cni`.
+    /// `k8s` for pods, otherwise `cni`.
     pub(crate) orchestrator: &'static str,
     pub(crate) namespace: String,
     /// The pod; empty for other containers.
@@ -50,22 +51,22 @@ pub(crate) struct Identity {
     pub(crate) name: EndpointName,
     /// The interface on the host's side.
     pub(crate) interface: String,
-    /// What its addresses are held under.
+    /// The handle of its addresses.
     pub(crate) handle: String,
 }
 
-/// What is said about an attachment besides who it is.
+/// Further data about an attachment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) service_account: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) annotations: BTreeMap<String, String>,
-    /// The MAC address that the container shall have.
+    /// The requested MAC address of the container.
     pub(crate) mac: Option<Mac>,
 }
 
 impl Identity {
-    /// Who the attachment of a request is.
+    /// Returns the identity of the attachment of a request.
     pub(crate) fn of(request: &Request, config: &Config) -> Result<Self, Failure> {
         let arg = |key: &str| request.args.get(key).cloned().unwrap_or_default();
         let of = Attachment {
@@ -75,7 +76,7 @@ impl Identity {
         Self::new(of, arg("K8S_POD_NAMESPACE"), arg("K8S_POD_NAME"), config)
     }
 
-    /// Who an attachment is, of a pod if there are names of one.
+    /// Returns the identity of an attachment, of a pod if the arguments name one.
     pub(crate) fn new(
         of: Attachment,
         namespace: String,
@@ -117,7 +118,7 @@ impl Identity {
         })
     }
 
-    /// Where its endpoint is stored.
+    /// Returns the key of its endpoint.
     pub(crate) fn key(&self) -> Result<ResourceKey, Failure> {
         ResourceKey::new(
             Kind::WorkloadEndpoint,
@@ -132,17 +133,17 @@ impl Identity {
         })
     }
 
-    /// The file by which Felix says that it is set up.
+    /// Returns the name of the file in which Felix reports that it is set up.
     pub(crate) fn status_file(&self) -> String {
         EndpointFile::name_of(&self.namespace, &self.name)
     }
 
-    /// What stands at its interface on the host, for people and for those who clean up.
+    /// Returns the alias of its interface on the host, for operators and for GC.
     pub(crate) fn alias(&self, network: &str) -> String {
         alias(network, &self.container_id, &self.ifname)
     }
 
-    /// Profiles that give it rules and labels.
+    /// Returns the profiles that give it rules and labels.
     pub(crate) fn profiles(&self, config: &Config, facts: &Facts) -> Vec<String> {
         if self.orchestrator != "k8s" && !config.kubernetes {
             return vec![config.network.clone()];
@@ -155,12 +156,12 @@ impl Identity {
     }
 }
 
-/// The alias of an attachment's interface on the host.
+/// Returns the alias of an attachment's interface on the host.
 pub(crate) fn alias(network: &str, container_id: &str, ifname: &str) -> String {
     format!("cni/{network}/{container_id}/{ifname}")
 }
 
-/// Whose an interface of a network is, by its alias.
+/// Returns the attachment of an interface of a network, from its alias.
 pub(crate) fn attachment_of(alias: &str, network: &str) -> Option<Attachment> {
     let of = alias.strip_prefix("cni/")?.strip_prefix(network)?;
     let (container_id, ifname) = of.strip_prefix('/')?.split_once('/')?;
@@ -170,8 +171,9 @@ pub(crate) fn attachment_of(alias: &str, network: &str) -> Option<Attachment> {
     })
 }
 
-/// The handle of an attachment's addresses: Calico's for the first interface of a container. Of
-/// others it is one of their own, so that removing one does not give the other's addresses back.
+/// Returns the handle of an attachment's addresses: Calico's for the first interface of a
+/// container. Each further interface has a separate handle, so that its removal does not release
+/// the addresses of another one.
 pub(crate) fn handle(network: &str, container_id: &str, ifname: &str) -> String {
     match ifname {
         FIRST_INTERFACE => format!("{network}.{container_id}"),
@@ -179,7 +181,7 @@ pub(crate) fn handle(network: &str, container_id: &str, ifname: &str) -> String 
     }
 }
 
-/// How names of workload interfaces begin, as Felix is told by the same variable.
+/// Returns the prefix of workload interface names, which Felix reads from the same variable.
 pub(crate) fn prefix() -> Result<String, Failure> {
     let list = std::env::var(PREFIX_VARIABLE).unwrap_or_default();
     let first = list.split(',').next().map(str::trim);
@@ -192,8 +194,8 @@ pub(crate) fn prefix() -> Result<String, Failure> {
     Ok(prefix.to_owned())
 }
 
-/// The interface on the host's side: for a pod, and wherever the beginning of the id could be that
-/// of another one's, by a digest.
+/// Returns the name of the interface on the host's side. It contains a digest for a pod, and
+/// wherever the beginning of the id could be equal to that of another id.
 fn interface(prefix: &str, of: &str, is_pod: bool, ifname: &str) -> String {
     let is_random = of.len() > 2 * INTERFACE_DIGITS && of.bytes().all(|c| c.is_ascii_hexdigit());
     let digits = match (is_pod, ifname) {
@@ -211,7 +213,7 @@ fn digest(text: &str) -> String {
 }
 
 impl Facts {
-    /// What a request says.
+    /// Returns the data of a request.
     pub(crate) fn of(request: &Request, config: &Config) -> Result<Self, Failure> {
         let arg = |key: &str| {
             request
@@ -253,7 +255,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// An annotation of Calico's, such as `ipAddrs`.
+    /// Returns an annotation of Calico, such as `ipAddrs`.
     pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.get(&annotation(name)).map(String::as_str)
     }
@@ -263,7 +265,8 @@ fn annotation(name: &str) -> String {
     format!("cni.projectcalico.org/{name}")
 }
 
-/// Labels: `app=web,tier=front` of `CNI_ARGS`, and those of the specification's conventions.
+/// Returns the labels: `app=web,tier=front` of `CNI_ARGS`, and the labels of the specification's
+/// conventions.
 fn labels(text: &str, args: &Value) -> Result<BTreeMap<String, String>, Failure> {
     let wrong = |message: String| Failure::new(Code::Environment, message);
     let mut labels = BTreeMap::new();
@@ -301,7 +304,8 @@ mod tests {
             "caliaa960f0d82e"
         );
         assert_eq!(interface("cali", ID, false, "eth0"), "cali9f3c0123456");
-        // Two that begin alike are two, and so are two interfaces of one.
+        // Two ids with the same beginning get different names, and so do two interfaces of one
+        // container.
         let names = [
             interface("cali", "web-container-1", false, "eth0"),
             interface("cali", "web-container-2", false, "eth0"),

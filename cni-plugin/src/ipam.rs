@@ -1,5 +1,4 @@
-//! Where an attachment's addresses come from: this program's own address management, or a plugin of
-//! somebody else's.
+//! Address management of an attachment: this program's own, or that of another plugin.
 
 mod delegate;
 mod own;
@@ -22,7 +21,7 @@ use crate::lock;
 use crate::request::{Command, Request};
 use crate::site::Site;
 
-/// Takes addresses for an attachment. What an earlier try has left is given back first.
+/// Assigns addresses to an attachment. The addresses of an earlier attempt are released first.
 pub(crate) async fn take(
     site: &Site<'_>,
     request: &Request,
@@ -31,7 +30,7 @@ pub(crate) async fn take(
 ) -> Result<Answer, Failure> {
     let answer = match &site.config.ipam.delegate {
         Some(plugin) => {
-            // If it cannot do that, it tells why when it is asked for addresses.
+            // If that fails, the ADD of the plugin returns the reason.
             let _ = delegate_del(plugin, request).await;
             Answer::read(&delegate(plugin, request).await?)?
         }
@@ -46,7 +45,7 @@ pub(crate) async fn take(
     Ok(answer)
 }
 
-/// Gives all addresses of an attachment back.
+/// Releases all addresses of an attachment.
 pub(crate) async fn give_back(
     site: &Site<'_>,
     request: &Request,
@@ -62,7 +61,7 @@ pub(crate) async fn give_back(
     Ok(())
 }
 
-/// DEL of another plugin, whatever is asked for here.
+/// Runs DEL of another plugin, whatever the present command is.
 async fn delegate_del(plugin: &str, request: &Request) -> Result<(), Failure> {
     let del = Request {
         command: Command::Del,
@@ -71,7 +70,7 @@ async fn delegate_del(plugin: &str, request: &Request) -> Result<(), Failure> {
     delegate(plugin, &del).await.map(drop)
 }
 
-/// What is wrong with the addresses of an attachment (CHECK).
+/// Returns the faults of the addresses of an attachment (CHECK).
 pub(crate) async fn faults(
     site: &Site<'_>,
     request: &Request,
@@ -84,7 +83,7 @@ pub(crate) async fn faults(
     }
 }
 
-/// ADD of this program's other face: addresses alone.
+/// Runs ADD of the IPAM plugin: addresses only.
 pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     let config = Config::read(&request.config)?.with_own_ipam();
     let site = Site::open(&config).await?;
@@ -96,14 +95,14 @@ pub(crate) async fn add(request: &Request) -> Result<Value, Failure> {
     answer.write(config.version)
 }
 
-/// DEL of it.
+/// Runs DEL of the IPAM plugin.
 pub(crate) async fn del(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?.with_own_ipam();
     let site = Site::open(&config).await?;
     give_back(&site, request, &Identity::of(request, &config)?).await
 }
 
-/// CHECK of it.
+/// Runs CHECK of the IPAM plugin.
 pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?.with_own_ipam();
     let Some(previous) = &config.previous else {
@@ -114,7 +113,7 @@ pub(crate) async fn check(request: &Request) -> Result<(), Failure> {
     };
     let site = Site::open(&config).await?;
     let identity = Identity::of(request, &config)?;
-    // Other plugins may have added addresses of theirs.
+    // Other plugins may have added addresses.
     let addresses: Vec<IpAddr> = previous.ips.iter().map(|ip| ip.address.addr()).collect();
     let lost = own::faults(&site, &identity.handle, &addresses).await?;
     if lost.len() < addresses.len() {

@@ -1,13 +1,14 @@
 //! The CNI plugin: connects containers to the fabric.
 //!
-//! A container gets an interface whose other end is the host's, addresses, and an endpoint in the
-//! store. Felix brings that endpoint into the kernel, and only when it says so is the container's
-//! runtime told that it is connected. The plugin is a process for every call, and keeps nothing: what
-//! it made is found again by its name, so that any call can be killed and be made again.
+//! A container gets one end of a veth pair, with the other end on the host, addresses, and an
+//! endpoint in the datastore. Felix programs that endpoint into the kernel, and ADD succeeds only
+//! after Felix has reported this. The plugin runs as one process per call and keeps no state: it
+//! finds its objects by their names, so that any call can be killed and repeated.
 //!
-//! - [`Request`] is what a runtime asks for, read from environment and standard input.
-//! - [`run`] does it; [`run_ipam`] is the program's other face, address management for other plugins.
-//! - [`Failure`] is what is said when something was not done.
+//! - [`Request`] is the request of a runtime, read from environment and standard input.
+//! - [`run`] performs it; [`run_ipam`] performs the request of another plugin for address
+//!   management.
+//! - [`Failure`] is the error of a request.
 
 mod answer;
 mod attach;

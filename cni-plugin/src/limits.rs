@@ -5,46 +5,47 @@ use std::time::Duration;
 /// Octets of a request on standard input.
 pub const REQUEST_OCTETS_MAX: u64 = 1024 * 1024;
 
-/// Octets of what a delegated plugin answers.
+/// Octets of the result of a delegated plugin.
 pub const ANSWER_OCTETS_MAX: u64 = 1024 * 1024;
 
-/// Octets of a container's id: an endpoint's name holds it.
+/// Octets of a container's id, which is part of the endpoint's name.
 pub const CONTAINER_ID_OCTETS_MAX: usize = 128;
 
-/// How long those who work on the same attachment, or on addresses, are waited for. Longer than one of
-/// them may take with addresses, so that one call to which the store answers slowly does not fail all
-/// others of its host; and long, since all of them may be before this one. A runtime that has less
-/// patience ends the call, which does no harm.
+/// Maximum wait for other calls that hold the lock of the same attachment, or of address
+/// management. It is longer than one call may hold the lock of address management, so that one call
+/// with a slow datastore does not fail all other calls of its host, and it covers several calls
+/// queued ahead of this one. A runtime with a shorter timeout ends the call, which does no harm.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long taking addresses may last once nobody else of the host does. Calico's plugin has 90 s, and
-/// waits for its turn without an end.
+/// Maximum time to assign addresses once the lock is held. Calico's plugin has 90 s, and waits for
+/// its lock without a limit.
 pub const IPAM_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How long giving addresses back may last: by DEL, and by an ADD that could not take all.
+/// Maximum time to release addresses: by DEL, and by an ADD that could not assign all.
 pub const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(15);
 
 const _: () =
     assert!(IPAM_TIMEOUT.as_secs() + GIVE_BACK_TIMEOUT.as_secs() < LOCK_TIMEOUT.as_secs());
 
-/// How long an interface that says of nobody to be his, and is down, is left to whoever makes it: a
-/// plugin that does not know our locks may be about to bring it up.
+/// Time during which an interface without an alias that is down is left to its creator: a plugin
+/// that does not use these locks may be about to bring it up.
 pub const HALF_MADE: Duration = Duration::from_secs(1);
 
-/// How long a delegated plugin may take.
+/// Maximum run time of a delegated plugin.
 pub const DELEGATE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long Felix may take to set an endpoint up, unless the network's configuration says otherwise.
+/// Maximum time for Felix to set an endpoint up, unless the network's configuration sets another
+/// one.
 pub const FELIX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the kernel may take to answer one request.
+/// Maximum time for the kernel to answer one request.
 pub const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often an endpoint that somebody else writes at the same time is written again.
+/// Attempts to write an endpoint despite concurrent writes.
 pub const WRITE_ATTEMPTS_MAX: u32 = 10;
 
 /// Hexadecimal digits of a digest, or octets of a container's id, in the name of an interface.
 pub const INTERFACE_DIGITS: usize = 11;
 
-/// Octets of a network's name: it stands in an interface's alias, with the container's id.
+/// Octets of a network's name, which is part of an interface's alias, with the container's id.
 pub const NETWORK_OCTETS_MAX: usize = 64;

@@ -1,8 +1,8 @@
-//! Interfaces: the pair between host and container, and what the container has at its end.
+//! Interfaces: the pair between host and container, and the configuration of the container's end.
 //!
-//! The host's end is made with everything that distinguishes it, and both ends in their places, by
-//! one request: nothing that could be left behind has another name. Routes on the host and the
-//! settings by which it answers for its workloads are Felix's business.
+//! One request creates the pair with both ends in their namespaces and with the name and alias of
+//! the host's end, so that an interrupted call never leaves an interface under another name. Felix
+//! sets the routes on the host and the settings by which the host answers for its workloads.
 
 mod container;
 mod netns;
@@ -28,7 +28,8 @@ use crate::limits::KERNEL_TIMEOUT;
 /// The Ethernet address of the host's end of every pair.
 pub(crate) const HOST_MAC: Mac = Mac([0xee; 6]);
 
-/// The gateway of every container: an address that the host answers for everywhere.
+/// The gateway of every container: an address for which the host answers on every workload
+/// interface.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 
 /// A connection to the link and address tables of a network namespace.
@@ -38,7 +39,7 @@ pub(crate) struct Links {
     task: JoinHandle<()>,
 }
 
-/// An interface that is there.
+/// An existing interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) index: u32,
@@ -58,7 +59,7 @@ impl Drop for Links {
 }
 
 impl Links {
-    /// Those of the calling thread.
+    /// Connects to the namespace of the calling thread.
     pub(crate) fn here() -> Result<Self, Failure> {
         let (connection, handle, _) = rtnetlink::new_connection()
             .map_err(|error| Failure::new(Code::Kernel, format!("opening rtnetlink: {error}")))?;
@@ -66,7 +67,7 @@ impl Links {
         Ok(Self { handle, task })
     }
 
-    /// Those of a container.
+    /// Connects to the namespace of a container.
     pub(crate) fn of(netns: &Netns) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Handle::current();
         netns.run(|| {
@@ -75,7 +76,7 @@ impl Links {
         })?
     }
 
-    /// The interface of this name.
+    /// Returns the interface of this name.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Link>, Failure> {
         let mut found = Box::pin(self.handle.link().get().match_name(name).execute());
         let doing = || format!("looking for interface {name}");
@@ -86,7 +87,7 @@ impl Links {
         }
     }
 
-    /// All interfaces whose names begin so.
+    /// Returns all interfaces with this name prefix.
     pub(crate) async fn beginning(&self, prefix: &str) -> Result<Vec<Link>, Failure> {
         let listed = self.handle.link().get().execute().try_collect::<Vec<_>>();
         let doing = || "listing interfaces".to_owned();
@@ -97,7 +98,8 @@ impl Links {
         Ok(links.filter(|link| link.name.starts_with(prefix)).collect())
     }
 
-    /// Deletes an interface, of a pair both ends; one that is gone is as well.
+    /// Deletes an interface, and with it the other end of a pair. A missing interface is not an
+    /// error.
     pub(crate) async fn delete(&self, link: &Link) -> Result<(), Failure> {
         let doing = || format!("deleting interface {}", link.name);
         match answered(&doing, self.handle.link().del(link.index).execute()).await {
@@ -146,10 +148,10 @@ impl Link {
     }
 }
 
-/// A request that was not carried out.
+/// A request that failed.
 #[derive(Debug)]
 enum Refused {
-    /// The kernel's error number, and what it is called.
+    /// The kernel's error number and its text.
     Kernel(i32, String),
     /// There was no answer.
     Other(String),
@@ -162,7 +164,7 @@ impl Refused {
     }
 }
 
-/// The kernel's answer, which comes at once or not at all.
+/// Waits for the kernel's answer, which arrives at once or not at all.
 async fn answered<T>(
     doing: &dyn Fn() -> String,
     request: impl Future<Output = Result<T, rtnetlink::Error>>,

@@ -1,9 +1,9 @@
-//! One at a time: locks that all of this host's calls share.
+//! Locks shared by all calls of this host.
 //!
-//! Each is one octet of one file (open file description locks): the kernel lets go of it when the
-//! process ends, however it ends, and nothing is left to be removed. What is locked is an
-//! attachment, for as long as something is done to it, and address management, so that many calls of
-//! one host do not contend for its blocks in the store.
+//! Each lock is one octet of one file (open file description locks): the kernel releases it when
+//! the process ends, however it ends, and no file has to be removed. There is one lock per
+//! attachment, held during any operation on it, and one for address management, so that many calls
+//! of one host do not contend for its blocks in the datastore.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -17,26 +17,26 @@ use tokio::time::timeout;
 use crate::failure::{Code, Failure};
 use crate::limits::LOCK_TIMEOUT;
 
-/// Where the file is.
+/// Directory of the file.
 const DIRECTORY: &str = "/run/cambric";
 const FILE: &str = "cni.lock";
 
-/// The octet of address management; those of attachments come after it.
+/// The octet of address management; the octets of attachments follow it.
 const IPAM: i64 = 0;
 
-/// A lock that is held until it is dropped.
+/// A lock that is held until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
-/// The lock of the attachment that has this interface on the host, which can be told from all that
-/// may be left of one.
+/// Takes the lock of the attachment with this interface on the host. Every left-over object of an
+/// attachment identifies this interface.
 pub(crate) async fn attachment(interface: &str) -> Result<Lock, Failure> {
     lock(octet(interface), interface).await
 }
 
-/// The same if nobody has it: one that somebody works on is none to be waited for.
+/// Takes the lock of an attachment if it is free; `None` if another process holds it.
 pub(crate) fn attachment_at_rest(interface: &str) -> Result<Option<Lock>, Failure> {
     let file = open(interface)?;
     match take(&file, octet(interface), Wait::No) {
@@ -46,15 +46,15 @@ pub(crate) fn attachment_at_rest(interface: &str) -> Result<Option<Lock>, Failur
     }
 }
 
-/// The octet of an attachment: the same whichever version of this program asks. Two that meet in one
-/// only wait for each other.
+/// Returns the octet of an attachment, which is the same in every version of this program. Two
+/// attachments with the same octet merely wait for each other.
 fn octet(interface: &str) -> i64 {
     let digest = Sha1::digest(interface);
     let number = digest.iter().take(7);
     number.fold(0, |number, octet| number << 8 | i64::from(*octet)) + IPAM + 1
 }
 
-/// The lock of address management.
+/// Takes the lock of address management.
 pub(crate) async fn ipam() -> Result<Lock, Failure> {
     lock(IPAM, "address management").await
 }
@@ -64,7 +64,7 @@ fn fail(what: &str, error: &dyn Display) -> Failure {
     Failure::new(Code::Io, message)
 }
 
-/// The file, to lock `what` in it.
+/// Opens the file, to lock `what` in it.
 fn open(what: &str) -> Result<File, Failure> {
     fs::create_dir_all(DIRECTORY).map_err(|error| fail(what, &error))?;
     let mut options = File::options();
@@ -79,11 +79,11 @@ fn open(what: &str) -> Result<File, Failure> {
 
 async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
     let file = open(what)?;
-    // In most cases there is nobody to wait for.
+    // Usually the lock is free.
     if take(&file, at, Wait::No).is_ok() {
         return Ok(Lock { _file: file });
     }
-    // A thread that goes on waiting after the time-out ends with the process.
+    // A thread that still waits after the timeout ends with the process.
     let waiting = tokio::task::spawn_blocking(move || take(&file, at, Wait::Yes).map(|()| file));
     match timeout(LOCK_TIMEOUT, waiting).await {
         Ok(Ok(Ok(file))) => Ok(Lock { _file: file }),
@@ -96,7 +96,7 @@ async fn lock(at: i64, what: &str) -> Result<Lock, Failure> {
     }
 }
 
-/// Whether somebody who has the lock is waited for.
+/// Whether to wait for a lock that is held.
 #[derive(Debug, Clone, Copy)]
 enum Wait {
     No,
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_attachment_has_the_same_octet_in_every_version() {
-        // The first 56 bits of SHA-1, and one.
+        // The first 56 bits of SHA-1, plus one.
         assert_eq!(octet("caliaa960f0d82e"), 0x00b9_8291_1a6c_7de6 + 1);
         assert_eq!(octet(""), 0x00da_39a3_ee5e_6b4b + 1);
         assert!(octet("cali9f3c0123456") > IPAM);

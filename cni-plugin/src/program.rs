@@ -1,4 +1,4 @@
-//! The program: a request in, an answer out.
+//! The program: reads a request and writes a result.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,11 @@ use crate::failure::{Code, Failure};
 use crate::request::{Command, Request};
 use crate::{attach, check, collect, detach, ipam, status, version};
 
-/// Does what a runtime asks for; answers with what goes to standard output.
+/// Performs the request of a runtime, and returns the text for standard output.
 ///
 /// # Errors
 ///
-/// It was not done.
+/// The request failed.
 pub async fn run(request: &Request) -> Result<Option<Value>, Failure> {
     match request.command {
         Command::Add => attach::add(request).await.map(Some),
@@ -24,11 +24,11 @@ pub async fn run(request: &Request) -> Result<Option<Value>, Failure> {
     }
 }
 
-/// Does what another plugin asks address management for.
+/// Performs the request of another plugin for address management.
 ///
 /// # Errors
 ///
-/// It was not done.
+/// The request failed.
 pub async fn run_ipam(request: &Request) -> Result<Option<Value>, Failure> {
     match request.command {
         Command::Version => Ok(Some(version::answer(request.version()))),
@@ -40,7 +40,7 @@ pub async fn run_ipam(request: &Request) -> Result<Option<Value>, Failure> {
     }
 }
 
-/// Runs one of them as a process: its answer or failure goes to standard output.
+/// Runs one of the two as a process: the result or failure goes to standard output.
 pub fn start(run: impl AsyncFnOnce(&Request) -> Result<Option<Value>, Failure>) -> ExitCode {
     let (version, done) = match Request::read() {
         Ok(request) => (request.version().to_owned(), in_runtime(run, &request)),

@@ -1,4 +1,4 @@
-//! What a runtime asks for: environment variables, and JSON on standard input.
+//! The request of a runtime: environment variables, and JSON on standard input.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,20 +10,20 @@ use serde_json::Value;
 use crate::failure::{Code, Failure};
 use crate::limits::{CONTAINER_ID_OCTETS_MAX, REQUEST_OCTETS_MAX};
 
-/// What is to be done.
+/// The requested operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Connect a container.
     Add,
     /// Disconnect it.
     Del,
-    /// See whether it is connected as it was.
+    /// Check whether it is connected as before.
     Check,
-    /// Remove what belongs to no attachment any more.
+    /// Remove objects that belong to no attachment any more.
     Gc,
-    /// Tell whether ADD can work.
+    /// Report whether ADD can work.
     Status,
-    /// Tell which versions are spoken.
+    /// Report the supported versions.
     Version,
 }
 
@@ -48,28 +48,28 @@ impl Command {
 /// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// What is to be done.
+    /// The requested operation.
     pub command: Command,
-    /// The container; empty where none is meant.
+    /// The container; empty for commands without one.
     pub container_id: String,
     /// Its network namespace, if it still has one.
     pub netns: Option<PathBuf>,
-    /// The interface that it shall have.
+    /// The interface in the container.
     pub ifname: String,
-    /// `CNI_ARGS`: what the runtime says besides.
+    /// `CNI_ARGS`: further arguments of the runtime.
     pub args: BTreeMap<String, String>,
-    /// Where other plugins are.
+    /// Directories of other plugins.
     pub path: Vec<PathBuf>,
     /// The network's configuration.
     pub config: Value,
 }
 
 impl Request {
-    /// The request of this process.
+    /// Reads the request of this process.
     ///
     /// # Errors
     ///
-    /// It is not one.
+    /// The input is not a valid request.
     pub fn read() -> Result<Self, Failure> {
         let mut text = String::new();
         let mut input = std::io::stdin().lock().take(REQUEST_OCTETS_MAX + 1);
@@ -83,11 +83,11 @@ impl Request {
         Self::of(|name| std::env::var_os(name), &text)
     }
 
-    /// A request of these variables and this text.
+    /// Parses a request from these variables and this text.
     ///
     /// # Errors
     ///
-    /// Something is missing or wrong.
+    /// A part is missing or invalid.
     pub fn of(variable: impl Fn(&str) -> Option<OsString>, input: &str) -> Result<Self, Failure> {
         let text = |name: &str| -> Result<String, Failure> {
             let value = variable(name).unwrap_or_default();
@@ -133,7 +133,7 @@ impl Request {
         Ok(())
     }
 
-    /// The version of the network's configuration, as it stands there.
+    /// Returns the version of the network's configuration, as written there.
     pub fn version(&self) -> &str {
         self.config["cniVersion"].as_str().unwrap_or_default()
     }
@@ -161,7 +161,7 @@ fn config(command: Command, input: &str) -> Result<Value, Failure> {
     }
 }
 
-/// `FOO=BAR;ABC=123`.
+/// Parses `FOO=BAR;ABC=123`.
 fn args(text: &str) -> Result<BTreeMap<String, String>, Failure> {
     let pairs = text.split(';').filter(|pair| !pair.is_empty());
     pairs
@@ -268,7 +268,7 @@ mod tests {
         }
         assert_eq!(read(&ADD, "[]").unwrap_err().0, 6);
         assert_eq!(read(&ADD, "{").unwrap_err().0, 6);
-        // DEL comes also when the namespace is gone, GC and STATUS are of no container.
+        // DEL may arrive after the namespace is removed; GC and STATUS concern no container.
         let del = [
             ("CNI_COMMAND", "DEL"),
             ("CNI_CONTAINERID", "a"),

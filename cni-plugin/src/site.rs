@@ -1,4 +1,4 @@
-//! What every command works with: the store, and what it says of this node.
+//! The context of every command: the datastore, and its data about this node.
 
 use calico_model::{ClusterInformationSpec, Kind, ResourceKey};
 use calico_store::EtcdStore;
@@ -8,7 +8,7 @@ use serde::Deserialize as _;
 use crate::config::Config;
 use crate::failure::{Code, Failure};
 
-/// The store, and a configuration.
+/// The datastore, and a configuration.
 #[derive(Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) config: &'a Config,
@@ -17,7 +17,7 @@ pub(crate) struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// Opens the store.
+    /// Opens the datastore.
     pub(crate) async fn open(config: &'a Config) -> Result<Self, Failure> {
         let store = EtcdStore::connect(&config.store).await?;
         let resources = Resources::new(store.clone());
@@ -28,7 +28,7 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// A resource that may be there.
+    /// Returns a resource, if it exists.
     pub(crate) async fn find(&self, key: &ResourceKey) -> Result<Option<Item>, Failure> {
         match self.resources.get(key).await {
             Ok(item) => Ok(Some(item)),
@@ -37,7 +37,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Fails while the store is not to be acted upon.
+    /// Fails unless `datastoreReady` is set.
     pub(crate) async fn ready(&self) -> Result<(), Failure> {
         let Some(information) = self
             .find(&key(Kind::ClusterInformation, None, "default")?)
@@ -57,13 +57,13 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The key of a resource.
+/// Returns the key of a resource.
 pub(crate) fn key(kind: Kind, namespace: Option<&str>, name: &str) -> Result<ResourceKey, Failure> {
     ResourceKey::new(kind, namespace, name)
         .map_err(|error| Failure::new(Code::Config, format!("{kind} {name}: {error}")))
 }
 
-/// The string at this place of a resource's spec.
+/// Returns the string at this place of a resource's spec.
 pub(crate) fn text<'v>(item: &'v Item, field: &str) -> &'v str {
     item.value["spec"][field].as_str().unwrap_or_default()
 }

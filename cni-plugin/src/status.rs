@@ -1,4 +1,4 @@
-//! STATUS: could a container be added now?
+//! STATUS: reports whether a container could be added now.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) async fn status(request: &Request) -> Result<(), Failure> {
     }
 }
 
-/// The same of address management alone.
+/// Checks address management only.
 pub(crate) async fn status_of_addresses(request: &Request) -> Result<(), Failure> {
     let config = Config::read(&request.config)?;
     let site = Site::open(&config).await?;
@@ -41,7 +41,7 @@ fn unavailable(found: Result<(), Failure>) -> Result<(), Failure> {
     })
 }
 
-/// There is a pool for each family that is wanted.
+/// Checks that there is a pool for each required family.
 async fn pools(site: &Site<'_>) -> Result<(), Failure> {
     let ipam = Ipam::new(&site.store);
     let (pools, labels) = tokio::join!(ipam.pools(), node_labels(site));
@@ -54,7 +54,8 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
         for word in words.iter().filter(|_| wanted) {
             pool(&pools, word, ipv6)?;
         }
-        // Namespaces choose among them: that there is one for somebody is all that can be told.
+        // Namespace selectors are not evaluated, because STATUS concerns no namespace: it is enough
+        // that some namespace has a pool.
         let mut specs = pools.all.clone();
         specs
             .iter_mut()
@@ -72,12 +73,12 @@ async fn pools(site: &Site<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where Felix answers, unless its configuration says otherwise.
+/// Felix's socket, unless its configuration sets another path.
 const FELIX_SOCKET: &str = "/run/cambric/felix.sock";
 
-/// Felix has reported lately that it lives, or says so when it is asked. Of its settings the store's
-/// are known here, and not those of its environment and its file: a report that is missed may have
-/// been turned off there, or be another region's.
+/// Checks that Felix has recently reported its liveness, or answers a request. Of its settings only
+/// those of the datastore are known here, not those of its environment and its file: those may have
+/// turned off a report that is missing here, or name another region.
 async fn felix(site: &Site<'_>) -> Result<(), Failure> {
     let node = &site.config.node;
     let settings = [

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::failure::{Code, Failure};
 
-/// A version that is spoken here, in their order.
+/// A supported version, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
-    /// 0.2.0: what Calico takes a configuration without a version for.
+    /// 0.2.0: Calico's default for a configuration without a version.
     V0_2_0,
     /// 0.3.0.
     V0_3_0,
@@ -22,7 +22,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// All of them.
+    /// All versions.
     pub(crate) const ALL: [Self; 6] = [
         Self::V0_2_0,
         Self::V0_3_0,
@@ -32,11 +32,11 @@ impl Version {
         Self::V1_1_0,
     ];
 
-    /// The version of a configuration; one without is taken for 0.2.0, as Calico does.
+    /// Parses the version of a configuration; a missing one means 0.2.0, as in Calico.
     ///
     /// # Errors
     ///
-    /// It is not spoken here.
+    /// The version is unsupported.
     pub(crate) fn of(text: &str) -> Result<Self, Failure> {
         if text.is_empty() {
             return Ok(Self::V0_2_0);
@@ -52,7 +52,7 @@ impl Version {
         })
     }
 
-    /// As it is written.
+    /// Returns the version as text.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::V0_2_0 => "0.2.0",
@@ -65,7 +65,7 @@ impl Version {
     }
 }
 
-/// The answer to VERSION, which is given in the version of the question, whatever that is.
+/// Returns the answer to VERSION, in the version of the request, whatever that is.
 pub(crate) fn answer(asked: &str) -> Value {
     let version = if asked.is_empty() { "1.1.0" } else { asked };
     json!({"cniVersion": version, "supportedVersions": Version::ALL.map(Version::text)})

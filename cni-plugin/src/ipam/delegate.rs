@@ -1,4 +1,4 @@
-//! Other plugins, run as the specification has it.
+//! Delegated plugins, run as specified by CNI.
 
 use std::io;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
         .as_str()
         .map_or_else(|| status.to_string(), str::to_owned);
     let mut failure = fail(&message).details(said["details"].as_str().unwrap_or_default());
-    // Its own number tells the runtime more than that it was a plugin of ours that failed.
+    // The plugin's own code is more useful to the runtime than the code for a failed plugin.
     if let Some(code) = said["code"]
         .as_u64()
         .and_then(|code| u16::try_from(code).ok())
@@ -54,13 +54,13 @@ pub(crate) async fn run(plugin: &str, request: &Request) -> Result<Value, Failur
     Err(failure)
 }
 
-/// Gives a plugin its input, and reads what it says until it ends. It is read while it is written
-/// to: it may say more than a pipe holds before it listens.
+/// Writes a plugin's input, and reads its output until it ends. Both happen at the same time: the
+/// plugin may write more than a pipe holds before it reads.
 async fn converse(child: &mut Child, input: String) -> io::Result<(ExitStatus, Vec<u8>)> {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let tell = async {
         if let Some(mut stdin) = stdin {
-            // One that does not read its input says why on its output.
+            // A plugin that does not read its input reports the reason on its output.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         io::Result::Ok(())
@@ -77,7 +77,7 @@ async fn converse(child: &mut Child, input: String) -> io::Result<(ExitStatus, V
         }
         Ok(output)
     };
-    // One that says too much is not told to the end.
+    // The write stops if the output exceeds the limit.
     let (output, ()) = tokio::try_join!(hear, tell)?;
     Ok((child.wait().await?, output))
 }
@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// What a plugin that is this script makes of a request of many octets.
+    /// Runs this script as a plugin, with a request of many octets.
     fn asked(script: &str) -> Result<Value, Failure> {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("plugin");

@@ -1,4 +1,4 @@
-//! Addresses out of the store's pools.
+//! Addresses from the datastore's pools.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use crate::lock;
 use crate::request::Request;
 use crate::site::{Site, key};
 
-/// Which attributes of an allocation say whose it is.
+/// The attributes of an allocation that identify its attachment.
 pub(crate) const NETWORK: &str = "network";
 pub(crate) const CONTAINER: &str = "container";
 pub(crate) const INTERFACE: &str = "interface";
@@ -29,18 +29,18 @@ pub(crate) const NODE: &str = "node";
 pub(crate) const NAMESPACE: &str = "namespace";
 pub(crate) const POD: &str = "pod";
 
-/// How labels of a namespace are called where its profile hands them on.
+/// Prefix of the labels of a namespace in its profile.
 const NAMESPACE_LABELS: &str = "pcns.";
 
-/// What is to be taken.
+/// The addresses to assign.
 enum Plan {
-    /// These.
+    /// These addresses.
     Named(Vec<IpAddr>, Vec<Pool>),
-    /// One of each list of pools.
+    /// One address from each list of pools.
     Any(Vec<Vec<Pool>>),
 }
 
-/// Takes addresses for an attachment.
+/// Assigns addresses to an attachment.
 pub(super) async fn take(
     site: &Site<'_>,
     request: &Request,
@@ -57,14 +57,14 @@ pub(super) async fn take(
     let taker = taker(site, identity);
     let _alone = lock::ipam().await?;
     let taking = async {
-        // What an earlier try left that nobody has cleaned up after.
+        // Release the addresses of an earlier attempt that was not cleaned up.
         ipam.release_handle(&identity.handle).await?;
         take_planned(&ipam, &site.config.node, &taker, &plan, &pools.reserved).await
     };
     match within(IPAM_TIMEOUT, taking).await {
         Ok(given) => Ok(answer(&given)),
         Err(failure) => {
-            // As far as that is possible now: whoever tries again, or deletes, does it as well.
+            // As far as possible now: a repeated ADD, or DEL, releases them as well.
             let _ = give_back(site, &identity.handle).await;
             Err(failure)
         }
@@ -114,13 +114,13 @@ async fn take_planned(
     Ok(taken.into_iter().map(|given| given.address).collect())
 }
 
-/// Gives back what a handle has.
+/// Releases the addresses of a handle.
 pub(crate) async fn give_back(site: &Site<'_>, handle: &str) -> Result<(), Failure> {
     let giving = async { Ipam::new(&site.store).release_handle(handle).await };
     within(GIVE_BACK_TIMEOUT, giving).await.map(drop)
 }
 
-/// What address management answers, unless it takes too long.
+/// Returns the result of address management, or fails after a timeout.
 async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, IpamError>>,
@@ -134,7 +134,7 @@ async fn within<T>(
     }
 }
 
-/// Addresses that are not held by this handle.
+/// Returns the faults of addresses that are not allocated to this handle.
 pub(super) async fn faults(
     site: &Site<'_>,
     handle: &str,
@@ -157,7 +157,7 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);
-    // `2026-03-04 10:21:00 +0000 UTC`, as Calico's plugin has it.
+    // `2026-03-04 10:21:00 +0000 UTC`, as Calico's plugin writes it.
     let timestamp = calico_model::rfc3339_utc(since.as_secs())
         .replace('T', " ")
         .replace('Z', " +0000 UTC");
@@ -172,7 +172,7 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
         attributes.insert(NAMESPACE.to_owned(), identity.namespace.clone());
         attributes.insert(POD.to_owned(), identity.pod.clone());
     }
-    // Of these no endpoint tells, so that collectors must not look for one.
+    // These addresses have no endpoint, so collectors must not require one.
     if let Some(plugin) = &site.config.foreign {
         attributes.insert(TYPE.to_owned(), format!("{OTHER_PLUGIN}{plugin}"));
     }
@@ -182,7 +182,7 @@ fn taker(site: &Site<'_>, identity: &Identity) -> Taker {
     }
 }
 
-/// Labels of the node and of the namespace.
+/// Returns the labels of the node and of the namespace.
 async fn labels(
     site: &Site<'_>,
     identity: &Identity,
@@ -206,7 +206,7 @@ async fn labels(
     Ok((node, namespace))
 }
 
-/// Labels of the node, by which pools choose.
+/// Returns the labels of the node, which node selectors of pools match.
 pub(crate) async fn node_labels(site: &Site<'_>) -> Result<BTreeMap<String, String>, Failure> {
     let node = site
         .find(&key(Kind::Node, None, &site.config.node)?)
@@ -258,7 +258,7 @@ fn plan(
     Ok(Plan::Any(families))
 }
 
-/// The pool of a family that is named.
+/// Returns the named pool of a family.
 pub(crate) fn pool(pools: &Pools, word: &str, ipv6: bool) -> Result<Pool, Failure> {
     let pool = pools.named(word)?;
     if pool.cidr.addr().is_ipv6() != ipv6 {
@@ -269,7 +269,7 @@ pub(crate) fn pool(pools: &Pools, word: &str, ipv6: bool) -> Result<Pool, Failur
     Ok(pool)
 }
 
-/// Addresses that are asked for by name: by the runtime, by a pod.
+/// Returns the specific addresses requested by the runtime or by the pod.
 fn named(site: &Site<'_>, request: &Request, facts: &Facts) -> Result<Vec<IpAddr>, Failure> {
     if let Some(ips) = site.config.runtime.get("ips").and_then(Value::as_array) {
         let words = ips.iter().map(|ip| ip.as_str().unwrap_or_default());
@@ -289,7 +289,7 @@ fn named(site: &Site<'_>, request: &Request, facts: &Facts) -> Result<Vec<IpAddr
     }
 }
 
-/// Addresses that a pod brings along, and that are no business of address management.
+/// Returns the addresses that a pod sets itself, outside of address management.
 fn brought_along(site: &Site<'_>, facts: &Facts) -> Result<Option<Vec<IpAddr>>, Failure> {
     let Some(text) = facts.annotation("ipAddrsNoIpam") else {
         return Ok(None);
@@ -311,13 +311,13 @@ fn brought_along(site: &Site<'_>, facts: &Facts) -> Result<Option<Vec<IpAddr>>, 
         .map(Some)
 }
 
-/// An annotation's list, JSON as Calico has it.
+/// Parses an annotation's list, JSON in Calico's format.
 fn list(annotation: &str, text: &str) -> Result<Vec<String>, Failure> {
     serde_json::from_str(text)
         .map_err(|error| Failure::new(Code::Config, format!("annotation {annotation}: {error}")))
 }
 
-/// An address, with a mask or without.
+/// Parses an address, with or without a prefix length.
 fn address(place: &str, word: &str) -> Result<IpAddr, Failure> {
     let (address, _) = word.split_once('/').unwrap_or((word, ""));
     address

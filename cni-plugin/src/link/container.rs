@@ -1,4 +1,4 @@
-//! The container's end: addresses and routes.
+//! The container's end of the pair: addresses and routes.
 
 use std::net::IpAddr;
 
@@ -13,18 +13,18 @@ use super::pair::GATEWAY_V6;
 use super::{GATEWAY, Link, Links, Netns, Refused, answered, sysctl};
 use crate::failure::{Code, Failure};
 
-/// What the container shall have.
+/// The wanted configuration of the container's end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) ifname: &'a str,
     pub(crate) addresses: &'a [IpAddr],
-    /// Where to, all through the host.
+    /// Destinations, all routed through the host.
     pub(crate) routes: &'a [IpNet],
-    /// Whether it forwards packets.
+    /// Whether the container forwards packets.
     pub(crate) forwards: bool,
 }
 
-/// What it has then.
+/// The result of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inside {
     pub(crate) mac: Option<Mac>,
@@ -40,7 +40,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Gives the container what it shall have.
+/// Configures the container's end.
 pub(crate) async fn configure(netns: &Netns, wanted: &Wanted<'_>) -> Result<Inside, Failure> {
     let (ipv4, ipv6) = (wanted.has(false), wanted.has(true));
     netns.run(|| settings(wanted, ipv4, ipv6))??;
@@ -65,7 +65,7 @@ pub(crate) async fn configure(netns: &Netns, wanted: &Wanted<'_>) -> Result<Insi
     })
 }
 
-/// What must be so before the interface is up.
+/// Sets the kernel settings that must precede bringing the interface up.
 fn settings(wanted: &Wanted<'_>, ipv4: bool, ipv6: bool) -> Result<(), Failure> {
     let forwards = if wanted.forwards { "1" } else { "0" };
     if ipv4 {
@@ -78,7 +78,7 @@ fn settings(wanted: &Wanted<'_>, ipv4: bool, ipv6: bool) -> Result<(), Failure> 
         sysctl::set("ipv6/conf/all/forwarding", forwards)?;
         let own = |name: &str| format!("ipv6/conf/{}/{name}", wanted.ifname);
         sysctl::set(&own("disable_ipv6"), "0")?;
-        // Nobody else has its addresses, and the host is its only router.
+        // No other host has its addresses, and the host is its only router.
         sysctl::set(&own("accept_dad"), "0")?;
         sysctl::set(&own("accept_ra"), "0")?;
     }
@@ -146,7 +146,7 @@ async fn add_route(links: &Links, to: IpNet, route: RouteMessage) -> Result<(), 
     }
 }
 
-/// The addresses of an interface, link-local ones left out.
+/// Returns the addresses of an interface, without link-local ones.
 async fn addresses(links: &Links, index: u32) -> Result<Vec<IpAddr>, Failure> {
     let doing = || "listing addresses".to_owned();
     let listed = links
@@ -171,7 +171,7 @@ async fn addresses(links: &Links, index: u32) -> Result<Vec<IpAddr>, Failure> {
     Ok(found.filter(|address| !link_local(address)).collect())
 }
 
-/// What the container has not that it should have (CHECK).
+/// Returns the differences between the wanted and the present configuration (CHECK).
 pub(crate) async fn faults(netns: &Netns, wanted: &Wanted<'_>) -> Result<Vec<String>, Failure> {
     let links = Links::of(netns)?;
     let Some(link) = links.find(wanted.ifname).await? else {
@@ -207,7 +207,7 @@ pub(crate) async fn faults(netns: &Netns, wanted: &Wanted<'_>) -> Result<Vec<Str
     Ok(faults)
 }
 
-/// Where the main table's routes of an interface lead to.
+/// Returns the destinations of the main table's routes over an interface.
 async fn destinations(links: &Links, index: u32) -> Result<Vec<IpNet>, Failure> {
     use rtnetlink::packet_route::AddressFamily;
     use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute};

@@ -18,7 +18,7 @@ pub(crate) struct Netns {
 }
 
 impl Netns {
-    /// Opens one; none if it is gone.
+    /// Opens a namespace; `None` if it no longer exists.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Failure> {
         match File::open(path) {
             Ok(file) => Ok(Some(Self {
@@ -33,7 +33,7 @@ impl Netns {
         }
     }
 
-    /// Opens one that must be there.
+    /// Opens a namespace that must exist.
     pub(crate) fn must_open(path: Option<&Path>) -> Result<Self, Failure> {
         let gone = |path: &Path| {
             let message = format!("network namespace {} is not there", path.display());
@@ -47,13 +47,13 @@ impl Netns {
         self.file.as_raw_fd()
     }
 
-    /// Where it is, as the runtime said.
+    /// Returns its path, as passed by the runtime.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Does something in it, in a thread of its own: one that has entered a namespace is of no
-    /// further use.
+    /// Runs a closure in the namespace, on a new thread, because a thread that has entered another
+    /// namespace is not reused.
     pub(crate) fn run<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         let fail = |error: &dyn std::fmt::Display| {
             let message = format!(

@@ -10,27 +10,28 @@ use rtnetlink::{LinkMessageBuilder, LinkUnspec, LinkVeth};
 use super::{HOST_MAC, Links, Netns, Refused, answered, sysctl};
 use crate::failure::{Code, Failure};
 
-/// The IPv6 gateway of every container: what the host's end is called by its Ethernet address.
+/// The IPv6 gateway of every container: the link-local address that follows from the Ethernet
+/// address of the host's end.
 pub(crate) const GATEWAY_V6: Ipv6Addr =
     Ipv6Addr::new(0xfe80, 0, 0, 0, 0xecee, 0xeeff, 0xfeee, 0xeeee);
 
-/// A pair to be made.
+/// A pair to create.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair<'a> {
     /// The host's end.
     pub(crate) interface: &'a str,
-    /// What stands beside it.
+    /// Its alias.
     pub(crate) alias: &'a str,
     /// The container's end.
     pub(crate) ifname: &'a str,
-    /// Its Ethernet address; the kernel chooses if there is none.
+    /// Its Ethernet address; `None`: the kernel chooses one.
     pub(crate) mac: Option<Mac>,
     pub(crate) mtu: Option<u32>,
     pub(crate) queues: Option<u32>,
     pub(crate) ipv6: bool,
 }
 
-/// Makes a pair, and brings the host's end up.
+/// Creates a pair, and brings the host's end up.
 pub(crate) async fn make(host: &Links, netns: &Netns, pair: &Pair<'_>) -> Result<(), Failure> {
     let mut inside = LinkMessageBuilder::<LinkUnspec>::new()
         .name(pair.ifname)
@@ -66,7 +67,7 @@ pub(crate) async fn make(host: &Links, netns: &Netns, pair: &Pair<'_>) -> Result
         Err(refused) => return Err(refused.failure(&doing())),
     }
     if pair.ipv6 {
-        // It works at once, and has the address that containers are told.
+        // The gateway address, which is configured in containers, is usable at once.
         sysctl::set(&format!("ipv6/conf/{}/accept_dad", pair.interface), "0")?;
     }
     let up = LinkUnspec::new_with_name(pair.interface)
@@ -83,7 +84,7 @@ pub(crate) async fn make(host: &Links, netns: &Netns, pair: &Pair<'_>) -> Result
     Ok(())
 }
 
-/// Gives the host's end the address of the gateway, unless it has it by itself.
+/// Adds the gateway address to the host's end, unless the kernel has added it.
 async fn gateway(host: &Links, interface: &str) -> Result<(), Failure> {
     let Some(link) = host.find(interface).await? else {
         let message = format!("interface {interface} is gone again");

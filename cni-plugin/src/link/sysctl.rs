@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Write as _};
 
 use crate::failure::{Code, Failure};
 
-/// Makes a setting, below `/proc/sys/net`. One that the kernel has not is made already; without
-/// IPv6 there is none of it.
+/// Writes a setting below `/proc/sys/net`. A write is skipped if the kernel lacks the setting;
+/// without IPv6 none of its settings exists.
 pub(super) fn set(path: &str, value: &str) -> Result<(), Failure> {
     let file = format!("/proc/sys/net/{path}");
     let written = std::fs::OpenOptions::new()
