@@ -176,6 +176,12 @@ impl Io {
         progress
     }
 
+    /// Has a program read from the speaker with more than one call. `read` returns whether it has
+    /// read anything: only then there is work for the next turn, as with [`read`](Self::read).
+    pub fn read_with(&mut self, read: impl FnOnce(&mut Speaker) -> bool) {
+        self.work |= read(&mut self.speaker);
+    }
+
     /// The driver's clock: the speaker's instants are of this one.
     #[must_use]
     pub fn clock(&self) -> &Clock {

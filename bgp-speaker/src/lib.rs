@@ -59,6 +59,7 @@ pub mod limits;
 mod outgroup;
 mod peer;
 mod prefix_limit;
+mod readers;
 mod reconfigure;
 mod refresh;
 mod restart;
@@ -79,9 +80,10 @@ pub use handshake::{HandshakeFailure, HandshakeFailures};
 pub use keys::{Effect, Given, PEER_KEYS, PeerConfig, PeerKey, changes};
 pub use peer::PeerView;
 pub use prefix_limit::LimitLevel;
+pub use readers::ReaderId;
 pub use reconfigure::{NeedsRestart, Reconfigured};
 pub use refresh::NoRefresh;
-pub use speaker::{ReaderId, Speaker};
+pub use speaker::Speaker;
 pub use usage::{Level, RangeUsage, Usage};
 
 /// The example of the README, compiled and run.

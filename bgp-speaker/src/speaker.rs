@@ -5,7 +5,7 @@
 //! [`crate::defer`].
 
 use alloc::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     vec::Vec,
 };
 use core::net::SocketAddr;
@@ -13,7 +13,9 @@ use core::net::SocketAddr;
 use bgp_fsm::{Conn, Instant};
 use bgp_proto::{Family, FamilySet, Net, Notification, notification::cease};
 use bytes::Bytes;
-use rib::{Budget, Change, Cursor, PeerId, Progress, Rib, RibConfig, SentPath};
+use rib::{
+    Budget, Change, Cursor, PeerId, PrefixSet, Progress, RejectedPath, Rib, RibConfig, SentPath,
+};
 
 use crate::{
     addresses::InterfaceAddress,
@@ -25,6 +27,7 @@ use crate::{
     limits::BITE_PREFIXES,
     outgroup::OutGroup,
     peer::{Peer, PeerView},
+    readers::{ReaderId, Readers},
     roster::Roster,
     usage::Level,
 };
@@ -52,7 +55,7 @@ pub struct Speaker {
     pub(crate) parted: Vec<PeerId>,
     /// Forgotten peers that the tables still sweep.
     leaving: VecDeque<PeerId>,
-    readers: Vec<BTreeMap<Family, Cursor>>,
+    readers: Readers,
     /// The wait after a restart of ours.
     pub(crate) deferral: Option<Deferral>,
     /// The families whose forwarding state outlived the speaker's former self.
@@ -64,10 +67,6 @@ pub struct Speaker {
     /// Connections that never became sessions.
     pub(crate) tallies: Tallies,
 }
-
-/// A reader of the tables: see [`Speaker::add_reader`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReaderId(usize);
 
 impl Speaker {
     /// A speaker with its configured peers, all still idle: start them with
@@ -98,7 +97,7 @@ impl Speaker {
             lost: Vec::new(),
             parted: Vec::new(),
             leaving: VecDeque::new(),
-            readers: Vec::new(),
+            readers: Readers::default(),
             deferral: None,
             forwarding: FamilySet::all(),
             ring_octets: Level::default(),
@@ -288,8 +287,25 @@ impl Speaker {
     /// A new reader of the tables, such as the kernel's FIB: it is given everything, then what
     /// changes.
     pub fn add_reader(&mut self) -> ReaderId {
-        self.readers.push(BTreeMap::new());
-        ReaderId(self.readers.len() - 1)
+        self.readers.add()
+    }
+
+    /// A new reader that is given only what changes from now on, such as a watcher of events. One
+    /// that falls too far behind goes on with the latest change: see [`missed`](Self::missed).
+    pub fn add_follower(&mut self) -> ReaderId {
+        let families = self.config.families;
+        self.readers.add_follower(&self.rib, families)
+    }
+
+    /// Removes a reader. The tables keep nothing for it any more; its number may go to another one.
+    pub fn remove_reader(&mut self, reader: ReaderId) {
+        self.readers.remove(reader);
+    }
+
+    /// How many readers there are.
+    #[must_use]
+    pub fn readers(&self) -> usize {
+        self.readers.len()
     }
 
     /// Reads on in one family. After [`Progress::Lost`] the reader is given everything again and
@@ -304,11 +320,30 @@ impl Speaker {
         if self.deferred().contains(family) {
             return Progress::Done;
         }
-        let Some(cursors) = self.readers.get_mut(reader.0) else {
-            return Progress::Done;
-        };
-        self.rib
-            .changes(family, cursors.entry(family).or_default(), budget, each)
+        let place = (reader, family);
+        self.readers.read(&mut self.rib, place, budget, each)
+    }
+
+    /// How many changes a follower has not been given since its beginning, because it fell too far
+    /// behind: at most so many.
+    #[must_use]
+    pub fn missed(&self, reader: ReaderId) -> u64 {
+        self.readers.missed(reader)
+    }
+
+    /// Records the paths that import policies reject from now on, see [`Rib::watch_rejected`].
+    pub fn watch_rejected(&mut self, destinations: Option<PrefixSet>) {
+        self.rib.watch_rejected(destinations);
+    }
+
+    /// Records no rejected path any more.
+    pub fn unwatch_rejected(&mut self) {
+        self.rib.unwatch_rejected();
+    }
+
+    /// Takes the oldest rejected path, see [`Rib::poll_rejected`].
+    pub fn poll_rejected(&mut self) -> Option<(u64, RejectedPath)> {
+        self.rib.poll_rejected()
     }
 
     /// Lets the tables forget what every reader has read.
@@ -319,13 +354,9 @@ impl Speaker {
                 .iter()
                 .flatten()
                 .flat_map(OutGroup::held_cursors);
-            let readers = self
-                .readers
-                .iter()
-                .filter_map(|reader| reader.get(&family).copied());
             let held: Vec<Cursor> = members
                 .filter_map(|(of, cursor)| (of == family).then_some(cursor))
-                .chain(readers)
+                .chain(self.readers.cursors(family))
                 .collect();
             self.rib.trim(family, &held);
         }

@@ -1,8 +1,6 @@
 //! What the tables hold, for people: every path of a prefix and why it is not the best.
 
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use bgp_proto::{Attributes, Net};
 
@@ -12,7 +10,7 @@ use crate::eligible::Ineligible;
 use crate::family::Arrival;
 use crate::path::Path;
 use crate::peer::PeerId;
-use crate::policy::{Policy, RouteContext};
+use crate::policy::{Judgement, Policy, RouteContext};
 use crate::prefixes::Prefixes;
 use crate::shared::Shared;
 use crate::table::Key;
@@ -56,26 +54,6 @@ pub struct PathView {
     pub awaits_refresh: bool,
 }
 
-/// Which of a policy's rules a path has met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgement {
-    /// The name of the rules.
-    pub rules: String,
-    /// The names of the terms that are about the path, in their order: those that edit, and at
-    /// the end the one that decides. Without such a one it is what the rules say otherwise.
-    pub terms: Vec<String>,
-}
-
-impl fmt::Display for Judgement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.rules)?;
-        match self.terms.last() {
-            Some(last) => write!(f, ", {last}"),
-            None => Ok(()),
-        }
-    }
-}
-
 impl RouteView<'_> {
     /// The best path, if there is one.
     #[must_use]
@@ -90,7 +68,7 @@ fn is_used(selection: &Selection, index: usize) -> bool {
 }
 
 /// The rules by which a path was judged on its way in, asked once more.
-fn judgement<K: Key>(
+pub(crate) fn judgement<K: Key>(
     prefixes: &Prefixes<K>,
     shared: &Shared,
     at: u32,

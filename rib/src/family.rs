@@ -6,6 +6,7 @@
 
 mod eligible;
 mod import;
+mod rejected;
 mod sweep;
 
 use alloc::collections::BTreeSet;
@@ -38,6 +39,7 @@ pub(crate) trait Tables: Debug + Send {
     fn received(&self) -> &AdjRibsIn;
     fn received_mut(&mut self) -> &mut AdjRibsIn;
     fn sweep_mut(&mut self) -> &mut Sweep;
+    fn exporter(&self) -> &Exporter;
     fn exporter_mut(&mut self) -> &mut Exporter;
 
     /// Takes in the routes of one UPDATE.
@@ -146,6 +148,10 @@ impl<K: Key + Send> Tables for FamilyTable<K> {
 
     fn sweep_mut(&mut self) -> &mut Sweep {
         &mut self.sweep
+    }
+
+    fn exporter(&self) -> &Exporter {
+        &self.exporter
     }
 
     fn exporter_mut(&mut self) -> &mut Exporter {

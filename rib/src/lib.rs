@@ -84,6 +84,7 @@ mod peer;
 mod policy;
 mod prefixes;
 mod raw;
+mod rejected;
 mod rib;
 mod role;
 mod shared;
@@ -99,7 +100,7 @@ pub use config::{RibConfig, RibLimits, RibStats};
 pub use decide::{Candidate, DecisionRules, Selection, Step, select};
 pub use depend::Dependence;
 pub use eligible::{AsPathChecks, Ineligible};
-pub use explain::{Judgement, PathView, RouteView};
+pub use explain::{PathView, RouteView};
 pub use export::{
     Change, Cursor, ExportSink, GroupId, GroupRules, NextHopMode, Route, RoutePath, Run, SendPaths,
     SentPath,
@@ -109,8 +110,9 @@ pub use next_hop::{NextHops, Reach, Track};
 pub use path::Path;
 pub use peer::{DownMode, PathLimit, PeerCounters, PeerId, PeerInfo};
 pub use policy::{
-    Edit, InterfaceGlob, InterfaceName, InterfaceNameError, Match, Outcome, Policy, PrefixRange,
-    PrefixSet, RouteContext, Rules, Source, Term, Then, Verdict,
+    Edit, InterfaceGlob, InterfaceName, InterfaceNameError, Judgement, Match, Outcome, Policy,
+    PrefixRange, PrefixSet, RouteContext, Rules, Source, Term, Then, Verdict,
 };
+pub use rejected::RejectedPath;
 pub use rib::Rib;
 pub use role::Role;

@@ -54,5 +54,12 @@ pub const PATH_BITE_PREFIXES: u32 = 32;
 /// more, [`crate::SendPaths::All`] is cheaper.
 pub const BEST_PATHS_MAX: u8 = 64;
 
+/// Rejected paths that are recorded for a watcher that has not taken them yet; the oldest ones make
+/// room.
+pub const REJECTED_PATHS_MAX: usize = 4096;
+
+/// Octets of these, the names of the rules that rejected them included.
+pub const REJECTED_OCTETS_MAX: usize = 1 << 20;
+
 /// Octets of the longest interface name, as in the kernel (`IFNAMSIZ` without its end mark).
 pub const INTERFACE_NAME_OCTETS_MAX: usize = 15;

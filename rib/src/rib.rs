@@ -1,5 +1,7 @@
 //! The tables of a speaker, from outside.
 
+mod follow;
+
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

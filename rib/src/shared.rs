@@ -1,5 +1,6 @@
 //! What the tables of all families share.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use bgp_proto::{Attributes, Family};
@@ -13,6 +14,7 @@ use crate::intern::{Interner, Received};
 use crate::next_hop::NextHopTable;
 use crate::path::Path;
 use crate::peer::{PeerId, PeerInfo};
+use crate::rejected::Rejections;
 use crate::role::Role;
 use crate::stale::Marks;
 
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) groups: Vec<Option<GroupRules>>,
     /// Runs of equal attributes handed out so far.
     pub(crate) runs: u64,
+    /// Paths that import policies rejected, while they are watched.
+    pub(crate) rejections: Option<Box<Rejections>>,
 }
 
 impl Shared {
@@ -38,6 +42,7 @@ impl Shared {
             peers: Vec::new(),
             groups: Vec::new(),
             runs: 0,
+            rejections: None,
         }
     }
 

@@ -1,7 +1,11 @@
 //! Readers that want the routes themselves: the kernel's FIB, displays, exporters.
 
+use alloc::vec::Vec;
+
 use bgp_proto::{Attributes, Net};
 
+use crate::adj_rib_in::AdjRibsIn;
+use crate::decide::{Step, select};
 use crate::path::Path;
 use crate::peer::PeerId;
 use crate::shared::Shared;
@@ -20,6 +24,7 @@ pub struct Change<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'a> {
     shared: &'a Shared,
+    received: &'a AdjRibsIn,
     paths: &'a [Path],
     best: usize,
 }
@@ -37,9 +42,13 @@ pub struct RoutePath {
 
 impl<'a> Route<'a> {
     /// The route of a slot, if it has one.
-    pub(super) fn of<K>(shared: &'a Shared, slot: &'a Slot<K>) -> Option<Self> {
+    pub(super) fn of<K>(
+        (shared, received): (&'a Shared, &'a AdjRibsIn),
+        slot: &'a Slot<K>,
+    ) -> Option<Self> {
         Some(Self {
             shared,
+            received,
             paths: slot.paths(),
             best: slot.best()?,
         })
@@ -57,6 +66,31 @@ impl<'a> Route<'a> {
         let others = self.paths.iter().enumerate();
         let others = others.filter(|&(at, path)| at != self.best && path.is_multipath());
         core::iter::once(self.best()).chain(others.map(|(_, path)| self.path(path)))
+    }
+
+    /// Decides again, and returns the step at which the path next to the best one lost; `None` if
+    /// there is no other path.
+    #[must_use]
+    pub fn next_best_lost(&self) -> Option<Step> {
+        if self.paths.len() < 2 {
+            return None;
+        }
+        let paths = self.paths.iter();
+        let candidates: Vec<_> = paths
+            .map(|path| self.received.candidate(self.shared, path))
+            .collect();
+        let mut last = None;
+        let mut lost = |_, step| last = last.max(Some(step));
+        let _ = select(&candidates, &self.shared.config.decision, 1, &mut lost);
+        last
+    }
+
+    /// How many paths are in use.
+    #[must_use]
+    pub fn paths_len(&self) -> usize {
+        let others = self.paths.iter().enumerate();
+        let others = others.filter(|&(at, path)| at != self.best && path.is_multipath());
+        1 + others.count()
     }
 
     fn path(&self, path: &Path) -> RoutePath {

@@ -70,7 +70,7 @@ impl Cursor {
     }
 
     /// The place of a reader that knows everything below `version`.
-    pub(super) const fn following(version: u64) -> Self {
+    pub(crate) const fn following(version: u64) -> Self {
         Self {
             at: version,
             walk: WALKED,

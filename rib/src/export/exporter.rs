@@ -302,6 +302,22 @@ impl Exporter {
 
     // --- readers -------------------------------------------------------------------------------
 
+    /// The place of a reader that knows everything so far.
+    pub(crate) fn latest(&self) -> Cursor {
+        Cursor::following(self.log.next())
+    }
+
+    /// Moves a reader on that has lost its place: see [`crate::Rib::skip_missed`].
+    pub(crate) fn skip_missed(&self, cursor: &mut Cursor) -> u64 {
+        if !self.log.is_cut_before(cursor) && !self.tombstones.are_lost_to(cursor.heard()) {
+            return 0;
+        }
+        let latest = self.latest();
+        let missed = latest.at().saturating_sub(cursor.at());
+        *cursor = latest;
+        missed.max(1)
+    }
+
     /// One bite of a reader of routes: see [`crate::Rib::changes`].
     pub(crate) fn changes<K: Key>(
         &mut self,
@@ -316,7 +332,7 @@ impl Exporter {
         let visit = |view: &mut View<'_, K>, visit: Visit| {
             if visit.is_readable {
                 let slot = view.prefixes.slot(visit.at);
-                let route = Route::of(view.shared, slot);
+                let route = Route::of((view.shared, view.received), slot);
                 if route.is_some() || !visit.fresh && slot.version() != 0 {
                     let net = view.prefixes.net(visit.at);
                     reader(Change { net, route });

@@ -155,12 +155,17 @@ impl Log {
         }
     }
 
+    /// Whether entries that a cursor has not read were cut off.
+    pub(crate) const fn is_cut_before(&self, cursor: &Cursor) -> bool {
+        cursor.at < self.cut
+    }
+
     /// Gives a cursor that has none a place: the end of the log, after a walk of the table.
     fn place(&self, cursor: &mut Cursor) {
         if cursor.at == UNSTARTED {
             cursor.at = self.next();
             cursor.heard = cursor.at;
-        } else if cursor.at < self.cut {
+        } else if self.is_cut_before(cursor) {
             *cursor = Cursor {
                 at: self.next(),
                 walk: 0,

@@ -208,9 +208,14 @@ impl<K: Key> FamilyTable<K> {
                 let row = this.prefixes.row();
                 import.evaluated(shared, peer, row, route.nlri.net)
             });
-            let taken = this.reach(shared, route, peer, evaluated.as_ref().unwrap_or(import));
+            let used = evaluated.as_ref().unwrap_or(import);
+            let is_rejected = used.accepted.is_none();
+            let taken = this.reach(shared, route, peer, used);
             if let Some(evaluated) = evaluated {
                 evaluated.release_edited(shared, import);
+            }
+            if is_rejected && shared.rejections.is_some() {
+                this.record_rejected(shared, peer, route.nlri);
             }
             match taken {
                 Taken::Yes => done.reach += 1,
@@ -280,9 +285,13 @@ impl<K: Key> FamilyTable<K> {
             evaluated.accepted,
             evaluated.reason,
         );
+        let is_rejected = evaluated.accepted.is_none() && old.accepted().is_some();
         self.replace_path(shared, at, index, path, how == Reevaluate::All);
         evaluated.release_edited(shared, &import);
         import.release(shared);
+        if is_rejected {
+            self.record_rejected_at(shared, at, &path);
+        }
     }
 
     pub(super) fn wanted<'a>(&mut self, nlri: Nlri<'a>) -> Wanted<'a> {

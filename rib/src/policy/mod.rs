@@ -6,6 +6,7 @@
 
 mod edits;
 mod interface;
+mod judgement;
 mod matches;
 mod prefixes;
 mod rules;
@@ -20,6 +21,7 @@ use crate::role::Role;
 
 pub use edits::Edit;
 pub use interface::{InterfaceGlob, InterfaceName, InterfaceNameError};
+pub use judgement::Judgement;
 pub use matches::{Match, Source};
 pub use prefixes::{PrefixRange, PrefixSet};
 pub use rules::{Outcome, Rules, Term, Then};

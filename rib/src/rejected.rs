@@ -1,0 +1,159 @@
+//! Paths that an import policy rejects, recorded while they are watched.
+//!
+//! The tables keep a rejected path as they keep others, and count it. A record of each rejection is
+//! made for a watcher only: without one, a rejection costs the look at [`Shared::rejections`].
+//!
+//! [`Shared::rejections`]: crate::shared::Shared::rejections
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+
+use bgp_proto::{Family, Net, Nlri, Prefix};
+
+use crate::limits::{REJECTED_OCTETS_MAX, REJECTED_PATHS_MAX};
+use crate::peer::PeerId;
+use crate::policy::{Judgement, PrefixSet};
+
+/// A path that an import policy rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedPath {
+    /// The peer that announced it.
+    pub peer: PeerId,
+    /// The family.
+    pub family: Family,
+    /// Its path identifier; 0 for none (RFC 7911 §3).
+    pub path_id: u32,
+    /// The rules that rejected it; `None` where the policy has none and rejects all.
+    pub judged: Option<Judgement>,
+    destination: Destination,
+}
+
+/// A destination that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Destination {
+    Prefix(Prefix),
+    Opaque(Box<[u8]>),
+}
+
+impl RejectedPath {
+    /// The destination.
+    #[must_use]
+    pub fn net(&self) -> Net<'_> {
+        match &self.destination {
+            Destination::Prefix(Prefix::V4(prefix)) => Net::V4(*prefix),
+            Destination::Prefix(Prefix::V6(prefix)) => Net::V6(*prefix),
+            Destination::Opaque(octets) => Net::Opaque(octets),
+        }
+    }
+
+    /// Octets that it takes.
+    fn octets(&self) -> usize {
+        let opaque = match &self.destination {
+            Destination::Prefix(_) => 0,
+            Destination::Opaque(octets) => octets.len(),
+        };
+        let terms = |judged: &Judgement| {
+            let terms = judged.terms.iter();
+            judged.rules.len()
+                + terms
+                    .map(|term| term.len() + size_of::<String>())
+                    .sum::<usize>()
+        };
+        size_of::<Self>() + opaque + self.judged.as_ref().map_or(0, terms)
+    }
+}
+
+/// Rejected paths that wait for their watcher: bounded, the oldest ones make room.
+#[derive(Debug)]
+pub(crate) struct Rejections {
+    /// The destinations that are watched; `None` for all.
+    watched: Option<PrefixSet>,
+    waiting: VecDeque<RejectedPath>,
+    octets: usize,
+    lost: u64,
+}
+
+impl Rejections {
+    pub(crate) fn new(watched: Option<PrefixSet>) -> Self {
+        Self {
+            watched,
+            waiting: VecDeque::new(),
+            octets: 0,
+            lost: 0,
+        }
+    }
+
+    /// Watches other destinations from now on.
+    pub(crate) fn watch(&mut self, watched: Option<PrefixSet>) {
+        self.watched = watched;
+    }
+
+    pub(crate) fn wants(&self, net: Net<'_>) -> bool {
+        let watched = self.watched.as_ref();
+        watched.is_none_or(|watched| watched.contains(net))
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        (peer, family): (PeerId, Family),
+        nlri: Nlri<'_>,
+        judged: Option<Judgement>,
+    ) {
+        let destination = match nlri.net {
+            Net::V4(prefix) => Destination::Prefix(Prefix::V4(prefix)),
+            Net::V6(prefix) => Destination::Prefix(Prefix::V6(prefix)),
+            Net::Opaque(octets) => Destination::Opaque(octets.into()),
+        };
+        let path = RejectedPath {
+            peer,
+            family,
+            path_id: nlri.path_id,
+            judged,
+            destination,
+        };
+        self.octets += path.octets();
+        self.waiting.push_back(path);
+        while self.waiting.len() > REJECTED_PATHS_MAX || self.octets > REJECTED_OCTETS_MAX {
+            let Some(oldest) = self.waiting.pop_front() else {
+                return;
+            };
+            self.octets -= oldest.octets();
+            self.lost += 1;
+        }
+    }
+
+    /// Takes the oldest one, behind how many that were lost before it.
+    pub(crate) fn pop(&mut self) -> Option<(u64, RejectedPath)> {
+        let path = self.waiting.pop_front()?;
+        self.octets -= path.octets();
+        Some((core::mem::take(&mut self.lost), path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(rejections: &mut Rejections, octets: &[u8]) {
+        let nlri = Nlri::new(Net::Opaque(octets));
+        let of = (PeerId(1), Family::L2VPN_EVPN);
+        rejections.push(of, nlri, None);
+    }
+
+    #[test]
+    fn rejected_paths_are_bounded_and_losses_counted() {
+        let mut rejections = Rejections::new(None);
+        let count = REJECTED_PATHS_MAX + 3;
+        (0..count).for_each(|_| push(&mut rejections, &[1]));
+        assert_eq!(rejections.waiting.len(), REJECTED_PATHS_MAX);
+        assert_eq!(rejections.pop().map(|(lost, _)| lost), Some(3));
+        assert_eq!(rejections.pop().map(|(lost, _)| lost), Some(0));
+        while rejections.pop().is_some() {}
+        assert_eq!(rejections.octets, 0);
+        let long = alloc::vec![0; REJECTED_OCTETS_MAX / 4];
+        (0..8).for_each(|_| push(&mut rejections, &long));
+        assert!(rejections.octets <= REJECTED_OCTETS_MAX);
+        assert_eq!(rejections.pop().map(|(lost, _)| lost), Some(5));
+    }
+}
