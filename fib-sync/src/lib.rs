@@ -53,7 +53,7 @@ pub mod watch;
 pub use self::owner::Owner;
 pub use self::port::{Command, Event, Fib, OpError, PutMode};
 pub use self::reconcile::{
-    DeleteCause, FibStatus, FibSummary, FibView, Notice, Reconciler, ReconcilerConfig,
+    DeleteCause, FibStatus, FibSummary, FibView, Notice, PendingWrite, Reconciler, ReconcilerConfig,
 };
 pub use self::route::{Hop, InterfaceAddress, Link, Route, RouteKey, RouteKind, Scope, TABLE_MAIN};
 pub use instant::Instant;

@@ -1,6 +1,7 @@
 //! The state of one key: the wanted route, the route believed to be in the kernel, and the step
 //! from one to the other.
 
+use super::notice::DeleteCause;
 use crate::owner::Owner;
 use crate::port::{Command, OpError, PutMode};
 use crate::route::{Route, RouteKey};
@@ -43,6 +44,8 @@ pub(super) struct Flight {
     pub(super) sent: Option<Route>,
     /// Another program changed the key before or after the write: the outcome proves nothing.
     pub(super) disturbed: bool,
+    /// Why it deletes, if it does.
+    pub(super) cause: Option<DeleteCause>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +187,15 @@ impl Entry {
             // A replace would replace whichever of the two routes comes first.
             (Some(_), Found::Other(_)) if self.foreign.is_some() => Step::Write(Op::Delete),
             (Some(_), Found::Other(_)) => Step::Write(Op::Put(PutMode::Replace)),
+        }
+    }
+
+    /// Why a deletion of now is made.
+    pub(super) const fn delete_cause(&self) -> DeleteCause {
+        match (&self.want, self.released) {
+            (Some(_), _) => DeleteCause::Rewrite,
+            (None, true) => DeleteCause::Withdrawn,
+            (None, false) => DeleteCause::Stray,
         }
     }
 

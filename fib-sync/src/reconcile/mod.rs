@@ -13,4 +13,4 @@ mod report;
 
 pub use self::notice::{DeleteCause, Notice};
 pub use self::reconciler::{Reconciler, ReconcilerConfig};
-pub use self::report::{FibStatus, FibSummary, FibView};
+pub use self::report::{FibStatus, FibSummary, FibView, PendingWrite};

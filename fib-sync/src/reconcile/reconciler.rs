@@ -9,7 +9,7 @@ use super::counters::Counters;
 use super::delta::{Beside, Cause, Entry, Fault, Flight, Found, Metrics, Op, Step};
 use super::dirty::Dirty;
 use super::grace::Grace;
-use super::notice::{DeleteCause, Foreigners, Notice, Notices};
+use super::notice::{Foreigners, Notice, Notices};
 use crate::limits::IN_FLIGHT_MAX;
 use crate::owner::Owner;
 use crate::port::{Command, Event};
@@ -461,12 +461,8 @@ impl Reconciler {
             }
             Step::Write(op) => {
                 let command = entry.command(key, op, self.config.owner)?;
-                if op == Op::Delete {
-                    let cause = match (&entry.want, entry.released) {
-                        (Some(_), _) => DeleteCause::Rewrite,
-                        (None, true) => DeleteCause::Withdrawn,
-                        (None, false) => DeleteCause::Stray,
-                    };
+                let cause = (op == Op::Delete).then(|| entry.delete_cause());
+                if let Some(cause) = cause {
                     let route = entry.present().cloned();
                     self.notices.deleting(now, key, route, cause);
                 }
@@ -474,6 +470,7 @@ impl Reconciler {
                     op,
                     sent: None,
                     disturbed: false,
+                    cause,
                 }));
                 self.in_flight += 1;
                 self.counters.count(op);

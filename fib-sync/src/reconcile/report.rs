@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::delta::{Cause, Entry, Found};
+use super::notice::DeleteCause;
 use super::reconciler::Reconciler;
 use crate::owner::Owner;
 use crate::port::OpError;
@@ -74,6 +75,20 @@ pub struct FibView<'a> {
     pub status: FibStatus,
 }
 
+/// A write that the kernel has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingWrite<'a> {
+    /// A route is created or replaced by this one.
+    Put(&'a Route),
+    /// A route is deleted.
+    Delete {
+        /// The route as it was last seen, if that is known.
+        route: Option<&'a Route>,
+        /// Why.
+        cause: DeleteCause,
+    },
+}
+
 /// A reconciler in numbers. All but the first eight are monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FibSummary {
@@ -126,6 +141,19 @@ impl Reconciler {
     pub fn lookup(&self, key: &RouteKey) -> Option<FibView<'_>> {
         let key = key.canonical();
         self.entries.get(&key).and_then(|entry| entry.view(key))
+    }
+
+    /// The write to a key that the kernel has not answered.
+    pub fn pending_write(&self, key: &RouteKey) -> Option<PendingWrite<'_>> {
+        let entry = self.entries.get(&key.canonical())?;
+        let flight = entry.flight.as_deref()?;
+        Some(match flight.cause {
+            Some(cause) => PendingWrite::Delete {
+                route: entry.present(),
+                cause,
+            },
+            None => PendingWrite::Put(flight.sent.as_ref().or(entry.want.as_ref())?),
+        })
     }
 
     /// Returns the numbers.
